@@ -26,7 +26,7 @@ from ternmq_broker.key_searches import KeySearches
 from ternmq_broker.store.files import DiskFolder, DiskFolders
 from ternmq_broker.store.index import index_block, key_table
 from ternmq_broker.store.message_store import AppendBatch, MessageStore
-from ternmq_broker.store_tools.log_walk import index_blocks
+from ternmq_broker.store_tools.log_walk import read_index_blocks
 from ternmq_common.model import NewMessage
 from ternmq_protos.v2 import definition_pb2
 
@@ -70,7 +70,7 @@ def measured(folder: Path, messages: int) -> Figures:
     )
     scanned = scanned_ms(folder / "index")
     alone, beside = asyncio.run(turns(store, there))
-    store.abandon()
+    store.abandon_files()
     return {
         "messages": messages,
         **filling,
@@ -93,7 +93,7 @@ def filled(folder: Path, messages: int) -> Figures:
     began, spilling = time.thread_time(), 0.0
     for first in range(0, messages, BATCH):
         batch = [incoming(number) for number in range(first, min(first + BATCH, messages))]
-        store.append_all([AppendBatch(TOPIC, first // BATCH % QUEUES, batch)], 1_000_000 + first)
+        store.append_batches([AppendBatch(TOPIC, first // BATCH % QUEUES, batch)], 1_000_000 + first)
         if first % SPILL_ENTRIES == 0:
             spilling += spilled(store)
     whole = time.thread_time() - began
@@ -113,7 +113,7 @@ def incoming(number: int) -> NewMessage:
 
 def spilled(store: MessageStore) -> float:
     """Write index blocks as a broker does at intervals; return their seconds of CPU."""
-    store.sync()
+    store.sync_log()
     spent = 0.0
     while job := store.prepare_spill(entries_min=SPILL_ENTRIES):
         began = time.thread_time()
@@ -164,8 +164,8 @@ def blocks_in_log_order(index: Path) -> "Iterator[array[int]]":
     folder = DiskFolder(index)
     for name in reversed([name for name in folder.names() if name.isdigit()]):
         blocks = []
-        for position, head, _, data in index_blocks(folder, name):
-            hashes, positions = index_block.keys_in(data, head, file_position=position)
+        for position, head, _, data in read_index_blocks(folder, name):
+            hashes, positions = index_block.decode_keys(data, head, file_position=position)
             order = sorted(range(len(hashes)), key=positions.__getitem__)
             blocks.append(array("I", map(hashes.__getitem__, order)))
         yield from reversed(blocks)
@@ -185,7 +185,7 @@ async def turns(store: MessageStore, keys: list[str]) -> tuple[float, float]:
     async def searcher() -> None:
         while True:
             for key in keys:
-                await searches.find(TOPIC, key, 64)
+                await searches.find_messages(TOPIC, key, 64)
 
     searchers = [asyncio.create_task(searcher()) for _ in range(SEARCHERS)]
     beside = await p99_of_delays()

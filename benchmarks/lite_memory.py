@@ -17,29 +17,29 @@ import psutil
 
 from ternmq_broker.broker import Broker
 from ternmq_broker.broker_settings import BrokerSettings
-from ternmq_common.clock import Clock
+from ternmq_common.clock import SystemClock
 from ternmq_common.cluster import FlushMode
 from ternmq_common.lite_group import LITE_QUOTA_MAX, LiteGroup
-from ternmq_common.model import Group, LiteAction, LiteSync, PopOrder, QueueRef, by_settled_topic
+from ternmq_common.model import ConsumerGroup, LiteAction, LiteSync, PopOrder, QueueRef, group_by_settled_topic
 from ternmq_common.names import lite_queue_topic
 from ternmq_common.server_settings import ServerSettings
 from ternmq_common.tag_filter import ALL
 from tests.support.message_service_conformance import message
 
 TOPIC, GROUP = "chats", "readers"
-RULES = Group(name=GROUP, lite=LiteGroup(TOPIC, quota=LITE_QUOTA_MAX))
+RULES = ConsumerGroup(name=GROUP, lite=LiteGroup(TOPIC, quota=LITE_QUOTA_MAX))
 MB = 1_000_000
 _AT_ONCE = 500
 
 
-def rules_of(name: str) -> Group:
+def rules_of(name: str) -> ConsumerGroup:
     del name
     return RULES
 
 
 def opened(folder: Path) -> Broker:
-    settings = BrokerSettings.of(ServerSettings(data_dir=folder, flush=FlushMode.ASYNC))
-    return Broker.open(settings, rules_of, Clock())
+    settings = BrokerSettings.from_storage(ServerSettings(data_dir=folder, flush=FlushMode.ASYNC))
+    return Broker.open(settings, rules_of, SystemClock())
 
 
 def say(what: str) -> None:
@@ -66,7 +66,7 @@ async def read(broker: Broker, client_id: str) -> int:
     count = 0
     while deliveries := await broker.pop(order, 0):
         count += len(deliveries)
-        for topic, some in by_settled_topic(TOPIC, deliveries).items():
+        for topic, some in group_by_settled_topic(TOPIC, deliveries).items():
             broker.acknowledge(GROUP, topic, [each.handle for each in some])
     return count
 
@@ -109,7 +109,7 @@ def main() -> None:
         began = time.perf_counter()
         again = opened(Path(name))
         print(f"open again after {time.perf_counter() - began:.1f} s")
-        again.abandon()
+        again.abandon_files()
 
 
 if __name__ == "__main__":

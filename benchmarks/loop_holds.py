@@ -18,7 +18,7 @@ from typing import Any
 
 from ternmq_common.limits import KIB, MIB
 from ternmq_common.message_type import MessageType
-from ternmq_common.model import Group
+from ternmq_common.model import ConsumerGroup
 from ternmq_common.server_settings import FlushMode, ServerSettings
 from ternmq_protos.admin_v1 import admin_pb2 as admin
 from ternmq_protos.v2 import definition_pb2 as pb
@@ -194,7 +194,7 @@ async def handles(services: Services, count: int) -> list[rpc.AckMessageEntry]:
     entries: list[rpc.AckMessageEntry] = []
     while len(entries) < count:
         for delivery in (await served("ReceiveMessage", receiving("small", "acks"), services)).deliveries:
-            text = services.handles.of("acks", "small").encode(delivery.handle).decode()
+            text = services.handles.of("acks", "small").encode_handle(delivery.handle).decode()
             entries.append(rpc.AckMessageEntry(message_id="id", receipt_handle=text))
     return entries[:count]
 
@@ -242,7 +242,7 @@ async def of_administration(holds: Holds) -> None:
     await holds.request("QueryMessages, 64 of 5,120 with the key", lambda: ("QueryMessages", query))
     transactions = admin.ListTransactionsRequest(limit=1000)
     await holds.request("ListTransactions", lambda: ("ListTransactions", transactions))
-    assert isinstance(catalog.rules("g"), Group)
+    assert isinstance(catalog.rules("g"), ConsumerGroup)
 
 
 if __name__ == "__main__":

@@ -71,7 +71,7 @@ async def one_round(services: Services, figures: dict[str, list[float]]) -> None
         request.long_polling_timeout.FromMilliseconds(1)
         while (received := await receive_message(request, CALL, services)).deliveries:
             for delivery in received.deliveries:
-                text = services.handles.of(GROUP.name, TOPIC.name).encode(delivery.handle).decode()
+                text = services.handles.of(GROUP.name, TOPIC.name).encode_handle(delivery.handle).decode()
                 handles.append(rpc.AckMessageEntry(message_id="id", receipt_handle=text))
 
     async def acknowledge_all() -> None:

@@ -33,7 +33,7 @@ from ternmq_broker.store.message_store import MessageStore
 from ternmq_broker.store.progress_journal import ProgressJournal
 from ternmq_common.clock import MovableClock
 from ternmq_common.message_type import MessageType
-from ternmq_common.model import Group, NewMessage, PopOrder, QueueRef, Topic
+from ternmq_common.model import ConsumerGroup, NewMessage, PopOrder, QueueRef, Topic
 from ternmq_common.server_settings import FlushMode, ServerSettings
 from ternmq_common.tag_filter import ALL
 from ternmq_protos.v2 import definition_pb2 as pb
@@ -91,7 +91,7 @@ def opened(data_dir: Path) -> MessageStore:
 
 def spill(store: MessageStore) -> None:
     """Write index blocks as a broker does at intervals."""
-    store.sync()
+    store.sync_log()
     while job := store.prepare_spill(entries_min=SPILL_ENTRIES):
         job.write()
         store.finish_spill(job)
@@ -103,11 +103,11 @@ def filled(data_dir: Path, messages: int) -> None:
     store = opened(data_dir)
     for first in range(0, messages, 32):
         batch = [incoming(number) for number in range(first, first + 32)]
-        store.append("backlog", first // 32 % FEW, batch, 1_000_000 + first)
+        store.append_batch("backlog", first // 32 % FEW, batch, 1_000_000 + first)
         if first % SPILL_ENTRIES == 0:
             spill(store)
-    store.sync()
-    store.abandon()
+    store.sync_log()
+    store.abandon_files()
 
 
 # --- the bars
@@ -130,13 +130,13 @@ def many_queues(folder: Path, messages: int) -> Figures:
             gc.collect()
             began = time.process_time()
             for number, (topic, queue_id) in enumerate(order):
-                store.append(topic, queue_id, message, 1_000_000 + turn)
+                store.append_batch(topic, queue_id, message, 1_000_000 + turn)
                 if number % SPILL_ENTRIES == 0:
                     spill(store)
             spent[name] += time.process_time() - began
     files = len(list(Path("/proc/self/fd").iterdir()))
     few = stores.pop("few")
-    few.abandon()
+    few.abandon_files()
     del few
     gc.collect()
     return {
@@ -303,7 +303,7 @@ def groups(folder: Path, messages: int) -> Figures:
     journal = ProgressJournal(DiskFolders(folder / "store").consumption)
     for group in range(GROUPS):
         progress = [((f"group-{group}", "backlog", queue), ClaimsSnapshot(100, 1, [])) for queue in range(FEW)]
-        journal.write(progress, 1_000_000)
+        journal.write_progress(progress, 1_000_000)
     journal.close()
     seconds, resident = started(folder)
     return {"restart with 10,000 groups in 8 queues each, s": seconds, "memory then, MB ": resident / 1000}
@@ -317,12 +317,12 @@ async def ended_claims(folder: Path) -> Figures:
     """Have four groups receive messages of 2 KB and let their claims end."""
     clock = MovableClock()
     settings = ServerSettings(data_dir=folder, flush=FlushMode.ASYNC, test_clock=True)
-    service = await LocalMessageService.open(settings, lambda name: Group(name=name), clock)
+    service = await LocalMessageService.open(settings, lambda name: ConsumerGroup(name=name), clock)
     for first in range(0, RETRIED, 32):
         batch = [incoming(first + number, 2000) for number in range(32)]
         messages = batch
         await service.append(QueueRef("failing", "broker-0", first // 32 % FEW), messages)
-    before = service.figures.now().log_bytes
+    before = service.figures.current_figures().log_bytes
     for number in range(4):
         order = PopOrder(
             group=f"g{number}", topic="failing", queues=range(FEW), filter=ALL, batch=32, invisible_ms=600_000
@@ -330,10 +330,10 @@ async def ended_claims(folder: Path) -> Figures:
         received = 0
         while received < RETRIED:
             received += len(await service.pop(order, broker="broker-0", poll_s=0))
-    clock.advance(600_001)
-    while service.figures.now().retries < 4 * RETRIED:  # noqa: ASYNC110 - no event tells of a count
+    clock.advance_by(600_001)
+    while service.figures.current_figures().retries < 4 * RETRIED:  # noqa: ASYNC110 - no event tells of a count
         await asyncio.sleep(0.05)
-    after = service.figures.now().log_bytes
+    after = service.figures.current_figures().log_bytes
     await service.close()
     return {"log with 40,000 messages of 2 KB, MB": before / 1e6, "after the claims of 4 groups ended": after / 1e6}
 

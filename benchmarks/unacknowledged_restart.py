@@ -17,7 +17,7 @@ from pathlib import Path
 from ternmq_broker.broker import Broker
 from ternmq_broker.broker_settings import BrokerSettings
 from ternmq_common.clock import MovableClock
-from ternmq_common.model import Group, NewMessage, PopOrder, QueueRef
+from ternmq_common.model import ConsumerGroup, NewMessage, PopOrder, QueueRef
 from ternmq_common.server_settings import FlushMode, ServerSettings
 from ternmq_common.tag_filter import ALL
 from ternmq_protos.v2 import definition_pb2
@@ -33,7 +33,7 @@ IDLE_CPU_S = 0.1
 
 def opened(folder: Path, clock: MovableClock) -> Broker:
     settings = ServerSettings(data_dir=folder, flush=FlushMode.ASYNC, grpc="127.0.0.1:0", http="127.0.0.1:0")
-    return Broker.open(BrokerSettings.of(settings), lambda name: Group(name=name), clock)
+    return Broker.open(BrokerSettings.from_storage(settings), lambda name: ConsumerGroup(name=name), clock)
 
 
 def message(number: int) -> NewMessage:
@@ -73,7 +73,7 @@ async def restart(folder: Path, ahead_ms: int) -> None:
         await asyncio.sleep(IDLE_S)
         if time.process_time() - last < IDLE_CPU_S:
             break
-    figures = broker.figures.now()
+    figures = broker.figures.current_figures()
     print(f"  idle after {last - before:5.1f} s of CPU; {figures.retries} copies", flush=True)
     os._exit(0)
 

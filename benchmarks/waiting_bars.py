@@ -150,13 +150,13 @@ async def pending_timers(folder: Path, scale: float) -> Figures:
 
 async def fill(folder: Path, count: int) -> None:
     """Store timers over three days, in batches of 100; print what that took."""
-    from ternmq_common.clock import Clock
-    from ternmq_common.model import Group, NewMessage, QueueRef, TimedMessage
+    from ternmq_common.clock import SystemClock
+    from ternmq_common.model import ConsumerGroup, NewMessage, QueueRef, TimedMessage
     from ternmq_common.server_settings import FlushMode, ServerSettings
     from ternmq_proxy.message_service.local import LocalMessageService
 
     settings = ServerSettings(data_dir=folder / "data", flush=FlushMode.ASYNC)
-    service = await LocalMessageService.open(settings, lambda name: Group(name=name), Clock())
+    service = await LocalMessageService.open(settings, lambda name: ConsumerGroup(name=name), SystemClock())
     rest = pb.Message(body=bytes(100)).SerializeToString()
     started = time.process_time()
     now_ms = int(time.time() * 1000)
@@ -217,7 +217,7 @@ async def all_there(endpoint: str, count: int) -> float:
     second."""
     with AdminClient(endpoint) as admin:
         while True:
-            described = await asyncio.to_thread(admin.topic, "timed")
+            described = await asyncio.to_thread(admin.describe_topic, "timed")
             if sum(queue.max_offset for queue in described.queues) >= count:
                 return time.time() * 1000
             await asyncio.sleep(0.1)

@@ -45,25 +45,25 @@ from typing import Generic, Self, TypeVar, Unpack
 
 import ternmq
 from ternmq.admin.blocking import Admin as Admin  # noqa: PLC0414 - exported from here
-from ternmq.background import call, in_thread, threaded, wait, when
+from ternmq.background import adapt_options, call_on_loop, call_when_set, run_and_wait, run_in_thread
 from ternmq.checking import Checker
 from ternmq.client import Client
-from ternmq.durations import Seconds, span
+from ternmq.durations import Seconds, check_span
 from ternmq.endpoints import Endpoints
 from ternmq.errors import BadRequest
 from ternmq.filters import Subscriptions
-from ternmq.listening import Listener
-from ternmq.lite.begin import LiteBegin
+from ternmq.listener_calls import Listener
+from ternmq.lite.lite_begin import LiteBegin
 from ternmq.message import Message, SendReceipt
 from ternmq.message_view import MessageView
 from ternmq.options import ClientOptions
 from ternmq.producer import DELIVERY_TIMEOUT_S
 from ternmq.pull.offsets import StartFrom
-from ternmq.pull.queue import MessageQueue
-from ternmq.pull.rebalancing import AssignmentListener
+from ternmq.pull.pull_queue import MessageQueue
+from ternmq.pull.queue_rebalancer import AssignmentListener
 from ternmq.pull_consumer import BUFFERED_BYTES_MAX, BUFFERED_MESSAGES_MAX, Queues
 from ternmq.push_consumer import CACHED_BYTES_MAX
-from ternmq.received_message import AT_ONCE, Settling
+from ternmq.received_message import AT_ONCE, SettlingConsumer
 from ternmq.simple_consumer import DEFAULT_AWAIT, DEFAULT_INVISIBLE
 from ternmq_protos.v2 import definition_pb2 as pb
 
@@ -89,8 +89,8 @@ REWORDED = (
 SPECIAL = {"__aenter__": "__enter__", "__aexit__": "__exit__", "__aiter__": "__iter__", "__anext__": "__next__"}
 BODIES = {
     "run": (
-        "with self._client._signals(lambda: False) as signals, self:  # noqa: SLF001 - its own\n"
-        "    signals.wait(lambda tell: when(self._client.closed, tell))"
+        "with self._client._create_signals(lambda: False) as signals, self:  # noqa: SLF001 - its own\n"
+        "    signals.wait_blocking(lambda tell: call_when_set(self._client.closed, tell))"
     ),
     "__anext__": "try:\n    return {call}\nexcept StopAsyncIteration:\n    raise StopIteration from None",
 }
@@ -104,7 +104,7 @@ RESULTS = {
 }
 # The method that takes a result which an interrupted caller does not get.
 UNCLAIMED = {"list[ReceivedMessage]": "unclaimed"}
-ADAPTED = {"on_assignment": "in_thread(on_assignment)", "options": "threaded(options)"}
+ADAPTED = {"on_assignment": "run_in_thread(on_assignment)", "options": "adapt_options(options)"}
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ TRANSACTION = Delegating(
     init="def __init__(self, transaction: ternmq.Transaction) -> None:\n    self._transaction = transaction",
     enter="return self",
 )
-LITE = ("lite.consumer", "LiteConsumer")
+LITE = ("lite.lite_consumer", "LiteConsumer")
 CLIENTS = (
     Delegating("producer", "Producer", "class Producer(_Blocking[ternmq.Producer]):"),
     Delegating("simple_consumer", "SimpleConsumer", "class SimpleConsumer(_Blocking[ternmq.SimpleConsumer]):"),
@@ -250,9 +250,9 @@ def body(kind: Delegating, method: ast.FunctionDef | ast.AsyncFunctionDef, retur
     handed = arguments(method.args)
     if isinstance(method, ast.AsyncFunctionDef):
         unclaimed = f", self.{kind.holder}.{UNCLAIMED[returns]}" if returns in UNCLAIMED else ""
-        call = f"wait({target}({', '.join(handed)}){unclaimed})"
+        call = f"run_and_wait({target}({', '.join(handed)}){unclaimed})"
     else:
-        call = f"call({', '.join([target, *handed])})"
+        call = f"call_on_loop({', '.join([target, *handed])})"
     if method.name in BODIES:
         return BODIES[method.name].format(call=call)
     if returns == "None":
@@ -286,7 +286,7 @@ def without_async(module: str, name: str) -> str:
     assert source is not None
     for awaited in (node.value for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Await)):
         waiting = ast.get_source_segment(source, awaited)
-        source = source.replace(f"await {waiting}", f"wait({waiting})")
+        source = source.replace(f"await {waiting}", f"run_and_wait({waiting})")
     return source + "\n"
 
 

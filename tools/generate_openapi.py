@@ -18,7 +18,7 @@ from grpc_tools import protoc
 
 from ternmq_console.api.json_form import is_map, is_text
 from ternmq_console.api.requests import TEXT, field_at
-from ternmq_console.api.routes import PREFIX, ROUTES, WHOLE, Route
+from ternmq_console.api.routes import PREFIX, ROUTES, WHOLE, ApiRoute
 from ternmq_console.calls import CALLS, READING, SENDING
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -108,12 +108,17 @@ class Schemas:
         return {"type": "boolean"} if kind == "TYPE_BOOL" else {"type": "string"}
 
 
-def operation(route: Route, schemas: Schemas) -> Json:
+def operation(route: ApiRoute, schemas: Schemas) -> Json:
     """Return the parameters and the answers of a route."""
     kind = CALLS[route.call]
     descriptor = kind.request.DESCRIPTOR
     parameters = [
-        {"name": name, "in": "path", "required": True, "schema": schemas.of(field_at(descriptor, route.place_of(name)))}
+        {
+            "name": name,
+            "in": "path",
+            "required": True,
+            "schema": schemas.of(field_at(descriptor, route.request_field(name))),
+        }
         for name in route.parameters
     ]
     parameters += [
@@ -129,7 +134,7 @@ def operation(route: Route, schemas: Schemas) -> Json:
     return described
 
 
-def body_schema(route: Route, schemas: Schemas) -> Json:
+def body_schema(route: ApiRoute, schemas: Schemas) -> Json:
     """Return the schema of the body of a route."""
     descriptor = CALLS[route.call].request.DESCRIPTOR
     if route.call == SENDING:
@@ -144,7 +149,7 @@ def body_schema(route: Route, schemas: Schemas) -> Json:
     return schemas.reference(field_at(descriptor, route.body).message_type)
 
 
-def responses(route: Route, schemas: Schemas) -> Json:
+def responses(route: ApiRoute, schemas: Schemas) -> Json:
     """Return the possible answers of a route."""
     descriptor = CALLS[route.call].answer.DESCRIPTOR
     said: Json = {}

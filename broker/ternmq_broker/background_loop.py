@@ -20,23 +20,23 @@ class FailureLog:
 
     def __init__(self, what: str) -> None:
         self._what = what
-        self._said: int | None = None
+        self._logged_errno: int | None = None
 
-    def failed(self, error: Exception, again_s: float) -> None:
+    def log_failure(self, error: Exception, again_s: float) -> None:
         """Log that the step failed, and is tried again in so many seconds.
 
         All errors but OSError are bugs, and are logged with their traceback each time.
         """
         if not isinstance(error, OSError):
             _log.error("%s; it is tried again in %g s", self._what, again_s, exc_info=error)
-        elif error.errno != self._said:
-            self._said = error.errno
+        elif error.errno != self._logged_errno:
+            self._logged_errno = error.errno
             _log.error("%s: %s; it is tried again every %g s", self._what, error, again_s)
 
-    def worked(self) -> None:
+    def note_success(self) -> None:
         """Note that the step worked."""
-        if self._said is not None:
-            self._said = None
+        if self._logged_errno is not None:
+            self._logged_errno = None
             _log.info("what did not work before works again (%s)", self._what)
 
 
@@ -54,7 +54,7 @@ class BackgroundLoop:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        self._task = asyncio.create_task(self._run(), name=self._name)
+        self._task = asyncio.create_task(self._run_steps(), name=self._name)
 
     async def stop(self) -> None:
         """Cancel the step, which must allow that, and wait for its end."""
@@ -62,15 +62,15 @@ class BackgroundLoop:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    async def _run(self) -> None:
+    async def _run_steps(self) -> None:
         while True:
             if self._every_s:
                 await asyncio.sleep(self._every_s)
             try:
                 await self._step()
             except Exception as error:  # noqa: BLE001 - the outermost of this task, and it logs
-                self._failures.failed(error, self._every_s or _AFTER_FAILURE_S)
+                self._failures.log_failure(error, self._every_s or _AFTER_FAILURE_S)
                 if not self._every_s:
                     await asyncio.sleep(_AFTER_FAILURE_S)
             else:
-                self._failures.worked()
+                self._failures.note_success()

@@ -32,7 +32,7 @@ class BrokerSettings:
     accept_corruption: bool = False
 
     @classmethod
-    def of(cls, settings: "StorageSettings") -> Self:
+    def from_storage(cls, settings: "StorageSettings") -> Self:
         """The settings of the broker of a server process, with the store in its data directory."""
         return cls(
             name=settings.broker_name,

@@ -14,7 +14,7 @@ from ternmq_common.errors import ErrorCode, MessagingError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ternmq_broker.store.index.queue_index import Location
+    from ternmq_broker.store.index.queue_index import MessageLocation
     from ternmq_broker.store.log.record import Record
     from ternmq_broker.store.message_store import MessageStore
 
@@ -27,7 +27,7 @@ class NotRepaired(MessagingError):
     """A record is damaged here, and could not be fetched from another replica yet; it may be later."""
 
 
-async def done_when_read(step: "Callable[[], T]", *, patience_s: float = REPAIR_PATIENCE_S) -> T:
+async def run_when_read(step: "Callable[[], T]", *, patience_s: float = REPAIR_PATIENCE_S) -> T:
     """Run the step until it needs no wait, and return its result. NotRepaired.
 
     The step reads and decides on the loop's thread, and changes nothing before it has read. When it raises WouldBlock,
@@ -51,15 +51,15 @@ async def done_when_read(step: "Callable[[], T]", *, patience_s: float = REPAIR_
             await asyncio.sleep(_LOOK_S)
 
 
-async def records_at(store: "MessageStore", locations: "Sequence[Location]") -> "list[Record | None]":
+async def records_at(store: "MessageStore", locations: "Sequence[MessageLocation]") -> "list[Record | None]":
     """The records at these locations, in order; None where one is lost. All together are one wait. NotRepaired."""
-    read = partial(store.read, locations, may_block=False)
+    read = partial(store.read_records, locations, may_block=False)
     try:
         return read()
     except WouldBlock:
-        records = await asyncio.to_thread(store.read, locations, may_block=True)
+        records = await asyncio.to_thread(store.read_records, locations, may_block=True)
         if None not in records:
             return records
     except AwaitsRepair:
         pass
-    return await done_when_read(read)
+    return await run_when_read(read)

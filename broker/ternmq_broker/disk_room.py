@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
-    from ternmq_broker.store.reserve import Reserve
+    from ternmq_broker.store.reserve import DiskReserve
 
 _log = logging.getLogger(__name__)
 LOOK_EVERY_S = 1.0
@@ -54,7 +54,7 @@ class DiskBytes(NamedTuple):
     total: int
 
     @property
-    def used(self) -> float:
+    def used_share(self) -> float:
         """The used share of the disk, as `df` counts it."""
         return (self.total - self.free) / self.total if self.total else 0.0
 
@@ -81,7 +81,7 @@ def _nothing_lost() -> None:
     return None
 
 
-class DiskRoom:
+class DiskSpaceWatch:
     """Checks the disk every second, and at once after an error of a full disk.
 
     Invariant: `refuses` is the result of the last check, and each change of it is logged once with its reason.
@@ -90,7 +90,7 @@ class DiskRoom:
     def __init__(
         self,
         look_at_disk: "Callable[[], DiskBytes]",
-        reserve: "Reserve",
+        reserve: "DiskReserve",
         *,
         free_min_bytes: int | None,
         follows: bool = False,
@@ -109,7 +109,7 @@ class DiskRoom:
         self._reserve = reserve
         self._configured = free_min_bytes
         self._task: asyncio.Task[None] | None = None
-        self._said_in_use = False
+        self._use_is_logged = False
         self._follows = follows
         self._is_full = False
         self._writes = FailedWrites(LOOK_EVERY_S)
@@ -119,7 +119,7 @@ class DiskRoom:
         self.lost: str | None = None
         """Which file is not where it was opened; None if none is missing."""
         self.free_min_bytes = 0
-        self.look()
+        self.check_disk()
 
     def start(self, *, follows: bool = False) -> None:
         """Check from now on, for a leader, or for a replica that follows."""
@@ -127,62 +127,62 @@ class DiskRoom:
         self._follows = follows
         if is_to_be_said:
             _log.warning("%s", self.problem)
-        self._task = asyncio.create_task(self._watch(), name="disk room")
+        self._task = asyncio.create_task(self._check_loop(), name="disk room")
 
     async def stop(self) -> None:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    async def _watch(self) -> None:
+    async def _check_loop(self) -> None:
         while True:
             await asyncio.sleep(LOOK_EVERY_S)
             try:
-                await self.renew()
+                await self.check_and_renew()
             except OSError as error:  # the checks raise none: it comes from the reserve
                 _log.warning("the reserve for a full disk can't be allocated again: %s", error)
 
-    def look(self) -> None:
+    def check_disk(self) -> None:
         """Read how much is free now."""
         try:
             disk = self._look_at_disk()
         except OSError as error:
-            self._saw_files(_unseen(error))
+            self._note_files(_unreadable_text(error))
         else:
-            self._saw_disk(disk)
+            self._note_disk(disk)
 
-    async def renew(self) -> None:
+    async def check_and_renew(self) -> None:
         """Check the disk and the files, and allocate the reserve again if there is space.
 
         New messages must not take that space first.
         """
-        lost, disk = await asyncio.to_thread(self._looked)
-        self._saw_files(lost)
+        lost, disk = await asyncio.to_thread(self._check_files_and_disk)
+        self._note_files(lost)
         if disk is not None:
-            self._saw_disk(disk)
+            self._note_disk(disk)
         if self._writes.is_probe_due(self._seconds()):
-            await self._probe()
+            await self._probe_writes()
         if lost is None and self._writes.problem is None:
             await asyncio.to_thread(self.renew_reserve)
 
     def write_failed(self, error: OSError) -> None:
         """Note that the commit log could not be written, for whatever reason."""
-        if self._writes.failed(error, self._seconds()):
-            self._decide()
+        if self._writes.note_failure(error, self._seconds()):
+            self._update_refuses()
             _log.error("%s", self.problem)
 
-    async def _probe(self) -> None:
+    async def _probe_writes(self) -> None:
         try:
-            await asyncio.to_thread(self._reserve.probe)
+            await asyncio.to_thread(self._reserve.probe_disk)
         except OSError as error:
-            if self._writes.failed_again(error, self._seconds()):
+            if self._writes.note_failed_probe(error, self._seconds()):
                 _log.error("%s", self.problem)
             return
-        self._writes.worked(self._seconds())
-        self._decide()
-        _log.warning("the disk can be written again: %s", self._again)
+        self._writes.note_success(self._seconds())
+        self._update_refuses()
+        _log.warning("the disk can be written again: %s", self._resumed_text)
 
-    def _looked(self) -> tuple[str | None, DiskBytes | None]:
+    def _check_files_and_disk(self) -> tuple[str | None, DiskBytes | None]:
         """What is lost, and the space of the disk if nothing is; for a thread."""
         lost = self._look_at_files()
         if lost is not None:
@@ -190,17 +190,17 @@ class DiskRoom:
         try:
             return None, self._look_at_disk()
         except OSError as error:
-            return _unseen(error), None
+            return _unreadable_text(error), None
 
-    def _saw_files(self, lost: str | None) -> None:
+    def _note_files(self, lost: str | None) -> None:
         before, self.lost = self.lost, lost
-        self._decide()
+        self._update_refuses()
         if lost is not None and before is None:
             _log.error("%s", self.problem)
         elif lost is None and before is not None:
-            _log.warning("the files of the store are where they were opened again: %s", self._again)
+            _log.warning("the files of the store are where they were opened again: %s", self._resumed_text)
 
-    def _saw_disk(self, disk: DiskBytes) -> None:
+    def _note_disk(self, disk: DiskBytes) -> None:
         self._disk = disk
         mark = self.free_min_bytes = automatic_mark(disk.total) if self._configured is None else self._configured
         if not self._is_full and disk.free < mark:
@@ -208,14 +208,14 @@ class DiskRoom:
             _log.warning("%s", self._follower_problem() if self._follows else self._full_problem())
         elif self._is_full and disk.free >= mark + mark // _ABOVE_SHARE:
             self._is_full = False
-            _log.info("the disk has %s free: %s", rendered_bytes(disk.free), self._again)
-        self._decide()
+            _log.info("the disk has %s free: %s", rendered_bytes(disk.free), self._resumed_text)
+        self._update_refuses()
 
-    def _decide(self) -> None:
+    def _update_refuses(self) -> None:
         self.refuses = self._is_full or self.lost is not None or self._writes.problem is not None
 
     @property
-    def _again(self) -> str:
+    def _resumed_text(self) -> str:
         return "this replica could lead again" if self._follows else "messages are accepted again"
 
     @property
@@ -224,15 +224,15 @@ class DiskRoom:
         return self._disk.free
 
     @property
-    def used(self) -> float:
+    def used_share(self) -> float:
         """The share of the disk that is used."""
-        return self._disk.used
+        return self._disk.used_share
 
     def renew_reserve(self) -> None:
         """Allocate the whole reserve again if there is space for it; for a thread."""
         if self.free_bytes >= 2 * self._reserve.size and self._reserve.left_bytes < self._reserve.size:
-            self._reserve.make()
-            self._said_in_use = False
+            self._reserve.fill_reserve()
+            self._use_is_logged = False
 
     @property
     def is_short(self) -> bool:
@@ -268,7 +268,7 @@ class DiskRoom:
             "copying its leader until the disk is full, and would accept no messages if it led"
         )
 
-    def refusal(self) -> DiskShort:
+    def create_refusal(self) -> DiskShort:
         """The error for a send while `refuses`. It names no path, which only operators need to know."""
         if self.lost is not None:
             return DiskShort(
@@ -277,10 +277,10 @@ class DiskRoom:
             )
         return DiskShort(self.problem or "the disk is full")
 
-    async def with_reserve(self, step: "Callable[[], Awaitable[T]]", *, all_of_it: bool) -> T:
+    async def with_reserve(self, step: "Callable[[], Awaitable[T]]", *, may_use_all: bool) -> T:
         """Do a step; while it fails because the disk is full, give it a slice of the reserve and repeat it.
 
-        `all_of_it`: it frees space, or belongs to a clean end. OSError: that was not enough. The step must be
+        `may_use_all`: it frees space, or belongs to a clean end. OSError: that was not enough. The step must be
         repeatable.
         """
         while True:
@@ -289,18 +289,18 @@ class DiskRoom:
             except OSError as error:
                 if not is_full(error):
                     raise
-                self.look()
-                if not await asyncio.to_thread(self._reserve.give, all_of_it=all_of_it):
+                self.check_disk()
+                if not await asyncio.to_thread(self._reserve.give_slice, may_use_all=may_use_all):
                     raise
-            if not self._said_in_use:
-                self._said_in_use = True
+            if not self._use_is_logged:
+                self._use_is_logged = True
                 _log.warning(
                     "the disk is full, so the reserve of %s is used",
                     rendered_bytes(self._reserve.size),
                 )
 
 
-def _unseen(error: OSError) -> str:
+def _unreadable_text(error: OSError) -> str:
     return f"cannot check the disk of {error.filename}: {error.strerror}"
 
 
@@ -318,7 +318,7 @@ class DiskErrors:
     A class, since a generator costs a send 2 us.
     """
 
-    def __init__(self, room: DiskRoom) -> None:
+    def __init__(self, room: DiskSpaceWatch) -> None:
         self._room = room
 
     def __enter__(self) -> None:
@@ -332,7 +332,7 @@ class DiskErrors:
             if isinstance(error, WriteNotUndone):
                 text += "; whether the messages are stored is not known until it could remove them, or starts again"
             elif is_full(error):
-                self._room.look()
+                self._room.check_disk()
                 if not self._room.refuses:
                     self._room.write_failed(error)
                 raise DiskShort(text) from error

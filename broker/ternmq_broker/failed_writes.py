@@ -15,7 +15,7 @@ class FailedWrites:
         self._worked_s = float("-inf")
         self._wait_s = every_s
 
-    def failed(self, error: OSError, now_s: float) -> bool:
+    def note_failure(self, error: OSError, now_s: float) -> bool:
         """Note that an append failed; returns whether to log it."""
         is_news = self.problem is None
         self.problem = error.strerror or str(error)
@@ -26,7 +26,7 @@ class FailedWrites:
             self._probe_s, self._said_s = now_s + self._wait_s, now_s
         return is_news
 
-    def failed_again(self, error: OSError, now_s: float) -> bool:
+    def note_failed_probe(self, error: OSError, now_s: float) -> bool:
         """Note that the probe failed; returns whether to log it."""
         self.problem = error.strerror or str(error)
         self._probe_s = now_s + self._wait_s
@@ -39,6 +39,6 @@ class FailedWrites:
         """Whether it is time to try a write."""
         return self.problem is not None and now_s >= self._probe_s
 
-    def worked(self, now_s: float) -> None:
+    def note_success(self, now_s: float) -> None:
         """Note that the probe worked."""
         self.problem, self._worked_s = None, now_s

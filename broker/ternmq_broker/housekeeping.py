@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
     from ternmq_broker.broker_settings import BrokerSettings
     from ternmq_broker.consumption.consumption import Consumption
-    from ternmq_broker.disk_room import DiskRoom
+    from ternmq_broker.disk_room import DiskSpaceWatch
     from ternmq_broker.store.message_store import MessageStore
     from ternmq_broker.store.progress_journal import ProgressJournal
-    from ternmq_common.clock import Clock
+    from ternmq_common.clock import SystemClock
 
 _log = logging.getLogger(__name__)
 _SPILL_CHECK_S = 0.2
@@ -29,7 +29,7 @@ _SHORT_RETENTION_CHECK_S = 1.0
 _LITE_A_TURN = 500
 
 
-class Housekeeping:
+class BrokerHousekeeping:
     """Runs three loops, each with its own interval; files are written in threads."""
 
     def __init__(
@@ -38,8 +38,8 @@ class Housekeeping:
         store: "MessageStore",
         consumption: "Consumption",
         journal: "ProgressJournal",
-        clock: "Clock",
-        room: "DiskRoom",
+        clock: "SystemClock",
+        room: "DiskSpaceWatch",
         *,
         before_removal: "Callable[[int], Awaitable[None]]",
         purge: "Callable[[str, int, int], Awaitable[None]]",
@@ -58,12 +58,12 @@ class Housekeeping:
         self._room = room
         self._before_removal = before_removal
         self._purge = purge
-        self.retention_of: Callable[[str], int] = _broker_s
+        self.retention_of: Callable[[str], int] = _use_broker_retention
         """For how many milliseconds the topic's messages are kept; 0: by the broker's settings."""
         self._journal_turn = asyncio.Lock()
         self._journal_listeners: list[Callable[[list[bytes]], None]] = []
-        self._journaled: list[bytes] = []
-        journal.written = self._journaled.extend
+        self._new_lines: list[bytes] = []
+        journal.on_written = self._new_lines.extend
         self._upkeep = StoreUpkeep(store)
         self._loops: list[BackgroundLoop] = []
         self._steps: set[asyncio.Future[None]] = set()
@@ -73,9 +73,11 @@ class Housekeeping:
         retention_s = min(self._settings.retention_check_interval_ms / 1000, self._short_check_s)
         self._next_retention_s = asyncio.get_running_loop().time() + self._settings.retention_check_interval_ms / 1000
         self._loops = [
-            self._loop(self.write_journal, journal_s, "journal", "the progress of groups could not be written"),
-            self._loop(self._spill, _SPILL_CHECK_S, "index spill", "the index could not be written"),
-            self._loop(self._retain, retention_s, "retention", "old messages could not be removed", makes_room=True),
+            self._create_loop(self.write_journal, journal_s, "journal", "the progress of groups could not be written"),
+            self._create_loop(self._spill_index, _SPILL_CHECK_S, "index spill", "the index could not be written"),
+            self._create_loop(
+                self._retain_if_due, retention_s, "retention", "old messages could not be removed", makes_room=True
+            ),
         ]
         for loop in self._loops:
             loop.start()
@@ -89,12 +91,12 @@ class Housekeeping:
             _log.error("the last progress of groups is not written, as the store is gone: messages are delivered again")
             return
         try:
-            await self._room.with_reserve(self.write_journal, all_of_it=True)
+            await self._room.with_reserve(self.write_journal, may_use_all=True)
             await asyncio.to_thread(self._journal.note_size)
         except OSError as error:
             _log.error("the last progress of groups could not be written; messages are delivered again: %s", error)
 
-    def _loop(
+    def _create_loop(
         self,
         step: "Callable[[], Coroutine[None, None, None]]",
         every_s: float,
@@ -106,7 +108,7 @@ class Housekeeping:
         async def to_the_end() -> None:
             if self._room.lost is not None:
                 return
-            running = asyncio.ensure_future(self._room.with_reserve(step, all_of_it=makes_room))
+            running = asyncio.ensure_future(self._room.with_reserve(step, may_use_all=makes_room))
             self._steps.add(running)
             running.add_done_callback(self._steps.discard)
             await asyncio.shield(running)
@@ -118,38 +120,38 @@ class Housekeeping:
         async with self._journal_turn:
             now_ms = self._clock.now_ms()
             changed = [
-                (key, state.record(whole=self._journal.wants_snapshot(key)))
+                (key, state.record_changes(whole=self._journal.wants_snapshot(key)))
                 for key, state in self._consumption.take_changes()
             ]
             marks = self._consumption.losses.take_changes()
             if not changed and not marks:
                 return
             try:
-                await asyncio.to_thread(self._journal.write, changed, now_ms, marks)
+                await asyncio.to_thread(self._journal.write_progress, changed, now_ms, marks)
             except OSError:
-                self._consumption.changed_again(key for key, _ in changed)
-                self._consumption.losses.changed_again(marks)
+                self._consumption.restore_changes(key for key, _ in changed)
+                self._consumption.losses.restore_changes(marks)
                 raise
-            self._consumption.written(key for key, _ in changed)
-            self._tell_journaled()
+            self._consumption.confirm_changes(key for key, _ in changed)
+            self._notify_listeners()
 
     async def forget_group(self, group: str) -> None:
         """Drop a deleted group from consumption and journal."""
         async with self._journal_turn:
             self._consumption.forget_group(group)
-            await asyncio.to_thread(self._journal.drop, group)
-            self._tell_journaled()
+            await asyncio.to_thread(self._journal.drop_group, group)
+            self._notify_listeners()
 
     async def forget_lite(self, topics: "Sequence[str]") -> None:
         """Drop the progress of all groups in these lite topics."""
         async with self._journal_turn:
             pairs = self._consumption.forget_lite(topics)
             if pairs:
-                await asyncio.to_thread(self._journal.drop_all, pairs)
-                self._tell_journaled()
+                await asyncio.to_thread(self._journal.drop_groups, pairs)
+                self._notify_listeners()
 
-    def _tell_journaled(self) -> None:
-        lines, self._journaled[:] = list(self._journaled), []
+    def _notify_listeners(self) -> None:
+        lines, self._new_lines[:] = list(self._new_lines), []
         for listener in self._journal_listeners:
             listener(lines)
 
@@ -163,12 +165,12 @@ class Housekeeping:
         if listener in self._journal_listeners:
             self._journal_listeners.remove(listener)
 
-    async def _spill(self, entries_min: int = SPILL_ENTRIES) -> None:
+    async def _spill_index(self, entries_min: int = SPILL_ENTRIES) -> None:
         if not self._room.is_short:
             self._store.mark_durable()
-        await self._upkeep.spill(entries_min)
+        await self._upkeep.spill_index(entries_min)
 
-    async def _retain(self) -> None:
+    async def _retain_if_due(self) -> None:
         """Remove expired messages when it is time, and always while disk space is short."""
         now_s = asyncio.get_running_loop().time()
         if now_s >= self._next_retention_s or self._room.is_short:
@@ -182,36 +184,36 @@ class Housekeeping:
         removed.
         """
         await asyncio.to_thread(self._store.delete_removed)  # what could not be deleted the last time
-        if self._clock.problem() is not None:
+        if self._clock.find_problem() is not None:
             return
         before_ms = self._clock.now_ms() - self._settings.retention_ms
-        if self._store.end > self._store.start and self._store.last_stored_ms < before_ms:
-            self._store.roll()  # every message is old, so the growing segment is replaced too
+        if self._store.log_end > self._store.log_start and self._store.last_stored_ms < before_ms:
+            self._store.roll_segment()  # every message is old, so the growing segment is replaced too
         while count := await asyncio.to_thread(self._store.expired_segments, before_ms):
             # When space is short, one removed segment has to make space for what waits in the next.
-            await self._remove(1 if self._room.is_short else count)
+            await self._remove_segments(1 if self._room.is_short else count)
         await self._purge_topics()  # this writes, so freeing space comes first
 
     async def _purge_topics(self) -> None:
         """Purge older messages of topics with a retention of their own; the space is freed with their segments."""
         now_ms = self._clock.now_ms()
-        for topic in self._store.names():
+        for topic in self._store.topic_names():
             retention_ms = self.retention_of(topic)
             for queue_id in list(self._store.queue_ids(topic)) if retention_ms else ():
-                first, _ = self._store.bounds(topic, queue_id)
-                after = await asyncio.to_thread(self._store.offset_at, topic, queue_id, now_ms - retention_ms)
+                first, _ = self._store.queue_bounds(topic, queue_id)
+                after = await asyncio.to_thread(self._store.find_offset_at, topic, queue_id, now_ms - retention_ms)
                 if after > first:
                     await self._purge(topic, queue_id, after)
 
-    async def _remove(self, count: int) -> None:
+    async def _remove_segments(self, count: int) -> None:
         await self._before_removal(self._store.segment_end(count))
-        expired = await self._upkeep.remove(count)
+        expired = await self._upkeep.remove_segments(count)
         for start in range(0, len(expired), _LITE_A_TURN):
-            self._consumption.lite_topics_expired(expired[start : start + _LITE_A_TURN])
+            self._consumption.expire_lite_topics(expired[start : start + _LITE_A_TURN])
             await asyncio.sleep(0)
-        _log.info("retention removed %d segments; the log begins at %d", count, self._store.start)
-        await self._room.renew()
+        _log.info("retention removed %d segments; the log begins at %d", count, self._store.log_start)
+        await self._room.check_and_renew()
 
 
-def _broker_s(_topic: str) -> int:
+def _use_broker_retention(_topic: str) -> int:
     return 0

@@ -9,8 +9,8 @@ import time
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from ternmq_broker.store.yielding import yield_interpreter
-from ternmq_common.eager import in_task
+from ternmq_broker.store.interpreter_yield import yield_interpreter
+from ternmq_common.eager import ensure_task
 from ternmq_common.errors import ErrorCode, MessagingError
 
 if TYPE_CHECKING:
@@ -29,14 +29,14 @@ class _SearchEnded(Exception):
     """The caller of the search does not wait any more."""
 
 
-class _Pace:
-    """The pauses of one search; `end` may be called in any thread."""
+class _SearchPace:
+    """The pauses of one search; `end_search` may be called in any thread."""
 
     def __init__(self) -> None:
         self._began = time.perf_counter()
         self._is_ended = False
 
-    def end(self) -> None:
+    def end_search(self) -> None:
         self._is_ended = True
 
     def __call__(self) -> None:
@@ -59,39 +59,39 @@ class KeySearches:
         wait_s: float = WAIT_S,
     ) -> None:
         self._store = store
-        self._places = asyncio.Semaphore(at_once)
+        self._slots = asyncio.Semaphore(at_once)
         self._waiting = 0
         self._waiting_max = waiting_max
         self._wait_s = wait_s
 
-    async def find(self, topic: str, key: str, limit: int) -> "list[Record]":
+    async def find_messages(self, topic: str, key: str, limit: int) -> "list[Record]":
         """The newest messages of the topic and its lite topics with that key or message id. TOO_MANY_REQUESTS."""
-        async with self._place():
-            pace = _Pace()
+        async with self._search_slot():
+            pace = _SearchPace()
             try:
                 return await asyncio.to_thread(self._store.find_by_key, topic, key, limit, pace)
             finally:
-                pace.end()  # a caller that was cancelled leaves a thread behind
+                pace.end_search()  # a caller that was cancelled leaves a thread behind
 
     @asynccontextmanager
-    async def _place(self) -> "AsyncIterator[None]":
-        await self._take_place()
+    async def _search_slot(self) -> "AsyncIterator[None]":
+        await self._acquire_slot()
         try:
             yield
         finally:
-            self._places.release()
+            self._slots.release()
 
-    async def _take_place(self) -> None:
-        if not self._places.locked():
-            await self._places.acquire()  # at once
+    async def _acquire_slot(self) -> None:
+        if not self._slots.locked():
+            await self._slots.acquire()  # at once
             return
         if self._waiting >= self._waiting_max:
             raise _too_many(f"{self._waiting} searches by key wait already, as many as may")
         self._waiting += 1
         try:
-            await in_task()
+            await ensure_task()
             async with asyncio.timeout(self._wait_s):
-                await self._places.acquire()
+                await self._slots.acquire()
         except TimeoutError:
             raise _too_many(f"no search by key ended for {self._wait_s:g} s") from None
         finally:

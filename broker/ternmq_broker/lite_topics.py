@@ -18,17 +18,17 @@ from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.limits import LITE_TOPICS_MAX
 from ternmq_common.model import DroppedLite, LiteAction, LiteOffset
 from ternmq_common.names import lite_name, lite_parent, lite_queue_topic, lite_wait_key
-from ternmq_common.shard.shard import Done
+from ternmq_common.shard.shard import DoneResult
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from ternmq_broker.consumption.consumption import Consumption
     from ternmq_broker.store.message_store import MessageStore
-    from ternmq_common.clock import Clock
+    from ternmq_common.clock import SystemClock
     from ternmq_common.lite_group import LiteGroup
     from ternmq_common.model import LiteSync
-    from ternmq_common.pollers import Pollers
+    from ternmq_common.poll_queues import PollQueues
 
     DroppedListener = Callable[[Sequence[DroppedLite]], None]
     """Called with subscriptions that were dropped; must not raise."""
@@ -51,8 +51,8 @@ class LiteTopics:
         self,
         store: "MessageStore",
         consumption: "Consumption",
-        pollers: "Pollers",
-        clock: "Clock",
+        pollers: "PollQueues",
+        clock: "SystemClock",
         forget: "Callable[[Sequence[str]], Awaitable[None]]",
     ) -> None:
         self._store = store
@@ -62,11 +62,11 @@ class LiteTopics:
         self._clock = clock
         self._forget = forget
         self._listeners: list[DroppedListener] = []
-        self.ttl_of: Callable[[str], int] = _never
+        self.ttl_of: Callable[[str], int] = _never_expires
         """After how many milliseconds without a send a lite topic of that topic is dropped; 0: never."""
-        pollers.of_lite = self._something_came
+        pollers.on_lite_messages = self._mark_arrival
         self._loop = BackgroundLoop(
-            self._look, name="lite topics", what="lite topics are not looked after", every_s=_LOOK_S
+            self._look_after, name="lite topics", what="lite topics are not looked after", every_s=_LOOK_S
         )
         self._next_expiry_s = self._next_unused_s = 0.0
         clock.on_jump(self._clock_jumped)
@@ -81,38 +81,38 @@ class LiteTopics:
     async def stop(self) -> None:
         await self._loop.stop()
 
-    def watch(self, listener: "DroppedListener") -> None:
+    def add_listener(self, listener: "DroppedListener") -> None:
         """Add a listener for subscriptions that are dropped."""
         self._listeners.append(listener)
 
     # --- what is ready
 
-    def _something_came(self, topic: str, group: str) -> None:
+    def _mark_arrival(self, topic: str, group: str) -> None:
         """Mark the lite topic as ready for one group, or for all if `group` is empty."""
         for each in (group,) if group else self._subscriptions.groups_of(topic):
-            self._mark(each, topic)
+            self._mark_if_waiting(each, topic)
 
-    def _mark(self, group: str, topic: str) -> None:
-        if self._consumption.lite_waits(group, topic):
-            client = self._subscriptions.mark(group, topic)
+    def _mark_if_waiting(self, group: str, topic: str) -> None:
+        if self._consumption.may_have_lite_messages(group, topic):
+            client = self._subscriptions.mark_ready(group, topic)
             if client is not None:
-                self._wake(client.group, client.topic, client.client_id)
+                self._wake_client(client.group, client.topic, client.client_id)
 
-    def _wake(self, group: str, topic: str, client_id: str) -> None:
+    def _wake_client(self, group: str, topic: str, client_id: str) -> None:
         self._pollers.wake_group(group, lite_wait_key(topic, client_id), 1)
 
-    def look_at_all(self) -> None:
+    def mark_all(self) -> None:
         """Mark all lite topics with messages: messages became readable."""
-        for group, topic in list(self._subscriptions.subscribed()):
-            self._mark(group, topic)
-        for group, topic in self._subscriptions.wildcards():
-            for lite_topic in self._of(topic):
-                self._mark(group, lite_topic)
+        for group, topic in list(self._subscriptions.subscribed_topics()):
+            self._mark_if_waiting(group, topic)
+        for group, topic in self._subscriptions.wildcard_groups():
+            for lite_topic in self._lite_topics_of(topic):
+                self._mark_if_waiting(group, lite_topic)
 
-    def _of(self, topic: str) -> list[str]:
+    def _lite_topics_of(self, topic: str) -> list[str]:
         return [each for each in self._store.lite_topics() if lite_parent(each) == topic]
 
-    def refusal(self, topic: str) -> MessagingError | None:
+    def check_new_topic(self, topic: str) -> MessagingError | None:
         """LITE_TOPIC_QUOTA_EXCEEDED for a new lite topic that would be one too many; else None."""
         if self._store.lite_count < LITE_TOPICS_MAX or self._store.queue_ids(topic):
             return None
@@ -122,34 +122,36 @@ class LiteTopics:
 
     # --- subscriptions
 
-    async def sync(self, sync: "LiteSync") -> None:
+    async def sync_subscriptions(self, sync: "LiteSync") -> None:
         """See `Shard.sync_lite`."""
-        rules = self._rules(sync)
+        rules = self._rules_of(sync)
         topics = [lite_queue_topic(sync.topic, name) for name in sync.names]
         now_s = asyncio.get_running_loop().time()
         is_new = rules.wildcard and sync.client_id not in self._subscriptions.clients_of(sync.group)
-        changes = self._subscriptions.sync(sync.group, rules, sync.client_id, sync.action, topics, now_s)
-        self._tell([DroppedLite(sync.group, client_id, lite_name(topic)) for client_id, topic in changes.taken])
+        changes = self._subscriptions.sync_client(sync.group, rules, sync.client_id, sync.action, topics, now_s)
+        self._notify_dropped(
+            [DroppedLite(sync.group, client_id, lite_name(topic)) for client_id, topic in changes.taken]
+        )
         if rules.resets_when_taken:
-            await self._begin_again(sync.group, [topic for client, topic in changes.taken if client != sync.client_id])
+            await self._reset_begin(sync.group, [topic for client, topic in changes.taken if client != sync.client_id])
         if rules.resets_when_unsubscribed and sync.action is LiteAction.PARTIAL_REMOVE:
-            await self._begin_again(sync.group, changes.removed)
+            await self._reset_begin(sync.group, changes.removed)
         if sync.action is LiteAction.PARTIAL_ADD and sync.begin is not None:
             for topic in topics:
-                offset = await self._offset(topic, sync.begin, sync.number)
+                offset = await self._resolve_offset(topic, sync.begin, sync.number)
                 self._consumption.set_committed(sync.group, topic, 0, offset)
         else:
-            await self._begin(sync.group, changes.added)
+            await self._set_begin(sync.group, changes.added)
         for topic in topics if sync.begin is not None else changes.added:
-            self._mark(sync.group, topic)
+            self._mark_if_waiting(sync.group, topic)
         if is_new:
-            await self._offer_all(sync.group, rules.bind)
+            await self._mark_all_of(sync.group, rules.bind)
 
-    def clients(self, group: str, topic: str) -> Done[list[str]]:
+    def subscribed_clients(self, group: str, topic: str) -> DoneResult[list[str]]:
         """See `Shard.lite_clients`."""
-        return Done(self._subscriptions.clients_of(group, topic))
+        return DoneResult(self._subscriptions.clients_of(group, topic))
 
-    def _rules(self, sync: "LiteSync") -> "LiteGroup":
+    def _rules_of(self, sync: "LiteSync") -> "LiteGroup":
         rules = self._consumption.rules(sync.group).lite
         if rules is None or rules.bind != sync.topic:
             bound = f"is bound to topic {rules.bind!r}" if rules is not None else "is no lite group"
@@ -159,7 +161,7 @@ class LiteTopics:
             )
         return rules
 
-    async def _begin(self, group: str, topics: "Sequence[str]") -> None:
+    async def _set_begin(self, group: str, topics: "Sequence[str]") -> None:
         """Set the group's offset in lite topics that are new to it, unless it begins with their first message anyhow.
 
         So messages sent from now on are for the group.
@@ -168,22 +170,22 @@ class LiteTopics:
         if consume_from in ("earliest", "auto"):
             return
         for topic in topics:
-            if self._consumption.committed(group, topic, 0) is None:
-                self._consumption.begin_lite(group, topic, await self._beginning(topic, consume_from))
+            if self._consumption.committed_offset(group, topic, 0) is None:
+                self._consumption.begin_lite(group, topic, await self._begin_offset(topic, consume_from))
 
-    async def _begin_again(self, group: str, topics: "Sequence[str]") -> None:
+    async def _reset_begin(self, group: str, topics: "Sequence[str]") -> None:
         consume_from = self._consumption.rules(group).consume_from
         for topic in topics:
-            self._consumption.set_committed(group, topic, 0, await self._beginning(topic, consume_from))
+            self._consumption.set_committed(group, topic, 0, await self._begin_offset(topic, consume_from))
 
-    async def _beginning(self, topic: str, consume_from: str) -> int:
+    async def _begin_offset(self, topic: str, consume_from: str) -> int:
         if consume_from.isdigit():
-            return await asyncio.to_thread(self._store.offset_at, topic, 0, int(consume_from))
-        first, end = self._store.bounds(topic, 0)
+            return await asyncio.to_thread(self._store.find_offset_at, topic, 0, int(consume_from))
+        first, end = self._store.queue_bounds(topic, 0)
         return end if consume_from == "latest" else first
 
-    async def _offset(self, topic: str, begin: LiteOffset, number: int) -> int:
-        first, end = self._store.bounds(topic, 0)
+    async def _resolve_offset(self, topic: str, begin: LiteOffset, number: int) -> int:
+        first, end = self._store.queue_bounds(topic, 0)
         match begin:
             case LiteOffset.FIRST:
                 return first
@@ -196,28 +198,28 @@ class LiteTopics:
             case LiteOffset.TAIL:
                 return min(max(first, end - number), end)
             case LiteOffset.TIME:
-                return await asyncio.to_thread(self._store.offset_at, topic, 0, number)
+                return await asyncio.to_thread(self._store.find_offset_at, topic, 0, number)
 
-    async def _offer_all(self, group: str, topic: str) -> None:
+    async def _mark_all_of(self, group: str, topic: str) -> None:
         """Mark all lite topics of the topic for a group: a client subscribes all of them."""
-        for number, lite_topic in enumerate(self._of(topic), start=1):
-            self._mark(group, lite_topic)
+        for number, lite_topic in enumerate(self._lite_topics_of(topic), start=1):
+            self._mark_if_waiting(group, lite_topic)
             if number % _A_TURN == 0:
                 await asyncio.sleep(0)
 
-    def _tell(self, dropped: "list[DroppedLite]") -> None:
+    def _notify_dropped(self, dropped: "list[DroppedLite]") -> None:
         for listener in self._listeners if dropped else ():
             listener(dropped)
 
     # --- unused lite topics
 
-    async def _look(self) -> None:
+    async def _look_after(self) -> None:
         now_s = asyncio.get_running_loop().time()
-        for client in self._subscriptions.left_waiting(_WOKEN_A_LOOK):
-            self._wake(*client)
+        for client in self._subscriptions.clients_to_wake(_WOKEN_A_LOOK):
+            self._wake_client(*client)
         if now_s >= self._next_expiry_s:
             self._next_expiry_s = now_s + EXPIRY_CHECK_S
-            silent = self._subscriptions.expire(now_s - EXPIRY_S)
+            silent = self._subscriptions.expire_clients(now_s - EXPIRY_S)
             if silent:
                 _log.info("%d clients of lite groups were silent for %d s: they are forgotten", silent, EXPIRY_S)
         if now_s >= self._next_unused_s:
@@ -226,7 +228,7 @@ class LiteTopics:
 
     async def drop_unused(self) -> None:
         """Drop the lite topics without a send for too long; none while the clock can't be relied on."""
-        if self._clock.problem() is not None:
+        if self._clock.find_problem() is not None:
             return
         now_ms = self._clock.now_ms()
         topics = self._store.lite_topics()
@@ -247,33 +249,34 @@ class LiteTopics:
     async def _drop_old(self, topics: list[str], now_ms: int, ttls: dict[str, int]) -> None:
         """Drop those of the topics that are unused; after a restart their last sends must be read first."""
         await asyncio.to_thread(self._store.read_lite_sent_ms, topics)
-        held = {topic for _, topic in self._consumption.pairs()}
+        held = {topic for _, topic in self._consumption.group_topic_pairs()}
         unused = [
             topic
             for topic in topics
             if topic not in held and self._store.lite_sent_ms(topic) < now_ms - ttls[lite_parent(topic)]
         ]
         if unused:
-            await self.drop(unused)
+            await self.drop_topics(unused)
             _log.info("%d lite topics without a recent send are dropped, for example %s", len(unused), unused[0])
 
     async def forget_topic(self, topic: str) -> None:
         """Drop all lite topics of a deleted LITE topic."""
-        lite_topics = self._of(topic) if self._store.lite_count else []
+        lite_topics = self._lite_topics_of(topic) if self._store.lite_count else []
         if lite_topics:
-            await self.drop(lite_topics)
+            await self.drop_topics(lite_topics)
 
-    async def drop(self, topics: list[str]) -> None:
+    async def drop_topics(self, topics: list[str]) -> None:
         """Drop these lite topics, and notify their subscribers."""
         dropped: list[DroppedLite] = []
         for topic in topics:
-            self._store.drop_lite(topic)
+            self._store.drop_lite_topic(topic)
             dropped += [
-                DroppedLite(each.group, each.client_id, lite_name(topic)) for each in self._subscriptions.drop(topic)
+                DroppedLite(each.group, each.client_id, lite_name(topic))
+                for each in self._subscriptions.drop_topic(topic)
             ]
-        self._tell(dropped)
+        self._notify_dropped(dropped)
         await self._forget(topics)
 
 
-def _never(_topic: str) -> int:
+def _never_expires(_topic: str) -> int:
     return 0

@@ -13,9 +13,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ternmq_broker.background_loop import BackgroundLoop
-from ternmq_broker.scrubbing import Scrubbing
+from ternmq_broker.scrubbing import LogScrubber
 from ternmq_broker.store.log.record import BadRecord
-from ternmq_broker.store.log_repair import GIVEN_BYTES_MAX
+from ternmq_broker.store.log_repair import REPLICA_READ_BYTES_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -38,19 +38,19 @@ class SourceAway(Exception):
     """Another replica can't be reached now, or has not that part of the log now."""
 
 
-class Sources(NamedTuple):
+class RepairSources(NamedTuple):
     """Other replicas that can be asked now, each by a function that returns bytes of the log from an offset on.
 
     A function returns at most GIVEN_BYTES_MAX bytes, and none if its replica has them not and could get them only from
     here; it raises SourceAway. `are_all`: there is no other replica.
     """
 
-    asks: "Sequence[Ask]" = ()
+    fetchers: "Sequence[Ask]" = ()
     are_all: bool = True
 
 
 class LogUpkeep:
-    """The log upkeep of one store, from `start` to `stop`. `may_write` is false while files are gone.
+    """The log upkeep of one store, from `log_start` to `stop`. `may_write` is false while files are gone.
 
     `on_repaired` is called when readers that waited for a repair may go on, also when the repair is given up.
     """
@@ -67,13 +67,13 @@ class LogUpkeep:
         self._store = store
         self._may_write = may_write
         self._seconds = seconds or store.seconds
-        self.sources: Callable[[], Sources] = Sources
-        self.on_repaired: Callable[[int, int], None] = _nothing
+        self.sources: Callable[[], RepairSources] = RepairSources
+        self.on_repaired: Callable[[int, int], None] = _do_nothing
         self._running: set[asyncio.Future[Any]] = set()
         self._loop = BackgroundLoop(
-            self._look, name="log repair", what="damage of the log could not be repaired", every_s=_LOOK_S
+            self._handle_damage, name="log repair", what="damage of the log could not be repaired", every_s=_LOOK_S
         )
-        self._scrubbing = Scrubbing(store, days=scrub_days, in_thread=self._in_thread, may_read=may_write)
+        self._scrubbing = LogScrubber(store, days=scrub_days, in_thread=self._in_thread, may_read=may_write)
 
     def start(self) -> None:
         self._loop.start()
@@ -89,47 +89,47 @@ class LogUpkeep:
         """Run the work in a thread to its end, even if the caller is cancelled."""
         running = asyncio.ensure_future(asyncio.to_thread(work))
         self._running.add(running)
-        running.add_done_callback(self._ended)
+        running.add_done_callback(self._collect_result)
         return await asyncio.shield(running)
 
-    def _ended(self, running: "asyncio.Future[Any]") -> None:
+    def _collect_result(self, running: "asyncio.Future[Any]") -> None:
         self._running.discard(running)
         if not running.cancelled():
             running.exception()  # the error is lost on purpose: its caller waits no more
 
-    async def _look(self) -> None:
+    async def _handle_damage(self) -> None:
         damage, repair = self._store.damage, self._store.repair
         if not self._may_write():
             return
-        for log_offset, size in damage.reports():
+        for log_offset, size in damage.open_reports():
             with contextlib.suppress(BadRecord):  # retention has removed it meanwhile
-                await self._in_thread(partial(repair.look_at, log_offset, size))
+                await self._in_thread(partial(repair.check_report, log_offset, size))
             if not damage.awaits_repair(log_offset):
                 self.on_repaired(log_offset, log_offset + size)
-        damage.drop_outside(self._store.start, self._store.end)
+        damage.drop_outside(self._store.log_start, self._store.log_end)
         try:
-            for begin, end in damage.to_repair(self._seconds()):
-                await self._repair(begin, end)
+            for begin, end in damage.ranges_to_repair(self._seconds()):
+                await self._repair_stretch(begin, end)
         finally:
             if repair.is_unsaved:
-                await self._in_thread(repair.save)
+                await self._in_thread(repair.save_damage)
 
-    async def _repair(self, begin: int, end: int) -> None:
+    async def _repair_stretch(self, begin: int, end: int) -> None:
         """Repair a part of that stretch, or put it off."""
         store = self._store
         sources = self.sources()
         are_all = sources.are_all
-        for ask in sources.asks:
+        for ask in sources.fetchers:
             try:
-                data = await self._fetched(ask, begin, end)
+                data = await self._fetch_records(ask, begin, end)
             except SourceAway:
                 are_all = False
                 continue
             if data:
-                await self._write(begin, data)
+                await self._write_repair(begin, data)
                 return
         again_s = self._seconds() + (_GIVEN_UP_S if are_all else _AGAIN_S)
-        if store.damage.put_off(begin, again_s, is_given_up=are_all):
+        if store.damage.postpone_repair(begin, again_s, is_given_up=are_all):
             if store.damage.may_be_repaired:
                 _log.error(
                     "damage of the commit log from log offset %d up to %d can't be repaired: no other replica "
@@ -138,30 +138,32 @@ class LogUpkeep:
                 )
             self.on_repaired(begin, end)
 
-    async def _write(self, begin: int, data: bytes) -> None:
+    async def _write_repair(self, begin: int, data: bytes) -> None:
         try:
-            await self._in_thread(partial(self._store.repair.write, begin, data))
+            await self._in_thread(partial(self._store.repair.write_repair, begin, data))
         except BadRecord:
             return  # retention has removed it meanwhile
         except OSError:
-            self._store.damage.put_off(begin, self._seconds() + _AGAIN_S, is_given_up=False)
+            self._store.damage.postpone_repair(begin, self._seconds() + _AGAIN_S, is_given_up=False)
             raise
         _log.info("%d damaged bytes of the commit log were repaired, at log offset %d", len(data), begin)
         self.on_repaired(begin, begin + len(data))
 
-    async def _fetched(self, ask: "Ask", begin: int, end: int) -> bytes:
+    async def _fetch_records(self, ask: "Ask", begin: int, end: int) -> bytes:
         """Fetch whole records from a replica; no bytes if the first one is not whole. SourceAway."""
         repair = self._store.repair
         data = b""
         while len(data) < min(end - begin, _RECORD_BYTES_MAX):
-            piece = await ask(begin + len(data), min(GIVEN_BYTES_MAX, end - begin - len(data)))
+            piece = await ask(begin + len(data), min(REPLICA_READ_BYTES_MAX, end - begin - len(data)))
             if not piece:
                 break
             data += piece
-            if len(data) >= _ENOUGH_BYTES and (whole := await self._in_thread(partial(repair.fitting, begin, data))):
+            if len(data) >= _ENOUGH_BYTES and (
+                whole := await self._in_thread(partial(repair.count_fitting, begin, data))
+            ):
                 return data[:whole]
-        return data[: await self._in_thread(partial(repair.fitting, begin, data))]
+        return data[: await self._in_thread(partial(repair.count_fitting, begin, data))]
 
 
-def _nothing(_begin: int, _end: int) -> None:
+def _do_nothing(_begin: int, _end: int) -> None:
     """Do nothing."""

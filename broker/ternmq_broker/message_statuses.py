@@ -36,7 +36,7 @@ class MessageStatuses:
         self._consumption = consumption
         self._now_ms = now_ms
 
-    async def standings(self, queue: QueueRef, offset: int, message_id: str) -> list[MessageStatus]:
+    async def find_statuses(self, queue: QueueRef, offset: int, message_id: str) -> list[MessageStatus]:
         """The status of the message in the first 1,000 groups, by name, that are known to have the topic."""
         groups = self._consumption.groups_of(queue.topic)[:GROUPS_MAX]
         found = [await self._in_queue(group, queue, offset) for group in groups]
@@ -46,14 +46,14 @@ class MessageStatuses:
         ]
 
     async def _in_queue(self, group: str, queue: QueueRef, offset: int) -> MessageStatus:
-        state = self._consumption.states(group, queue.topic).get(queue.queue_id)
+        state = self._consumption.find_states(group, queue.topic).get(queue.queue_id)
         if state is not None:
             return self._in_state(group, state, offset)
-        begins = self._consumption.resting.at(group, queue.topic)
+        begins = self._consumption.resting.offset_of(group, queue.topic)
         if begins is None:
             consume_from = self._consumption.rules(group).consume_from
             begins = await asyncio.to_thread(
-                self._consumption.would_begin, queue.topic, queue.queue_id, consume_from, may_block=True
+                self._consumption.predict_begin, queue.topic, queue.queue_id, consume_from, may_block=True
             )
         is_ahead = offset >= begins
         return MessageStatus(group=group, state=MessageState.AHEAD if is_ahead else MessageState.FINISHED)
@@ -61,7 +61,7 @@ class MessageStatuses:
     def _in_state(self, group: str, state: "QueueState", offset: int) -> MessageStatus:
         if offset >= state.cursor:
             return MessageStatus(group=group, state=MessageState.AHEAD)
-        claim = state.standing(offset)
+        claim = state.unfinished_claim(offset)
         if claim is None:
             return MessageStatus(group=group, state=MessageState.FINISHED)
         if state.is_held(offset, self._now_ms()):
@@ -73,20 +73,20 @@ class MessageStatuses:
 
     async def _of_copies(self, finished: MessageStatus, topic: str, message_id: str) -> MessageStatus:
         group = finished.group
-        retries = self._consumption.states(group, topic).get(RETRY_QUEUE_ID)
+        retries = self._consumption.find_states(group, topic).get(RETRY_QUEUE_ID)
         if retries is not None:
-            copied = await self._newest(retry_topic(group), message_id)
-            if copied is not None and retries.standing(copied) is not None:
+            copied = await self._newest_offset(retry_topic(group), message_id)
+            if copied is not None and retries.unfinished_claim(copied) is not None:
                 return self._in_state(group, retries, copied)
-        dead = await self._newest(dead_letter_topic(group), message_id)
+        dead = await self._newest_offset(dead_letter_topic(group), message_id)
         if dead is not None:
             return MessageStatus(group=group, state=MessageState.DEAD, dead_offset=dead)
         return finished
 
-    async def _newest(self, topic: str, message_id: str) -> int | None:
+    async def _newest_offset(self, topic: str, message_id: str) -> int | None:
         """The offset of the newest message with that id in a retry or dead-letter topic."""
-        first, end = self._store.bounds(topic, 0)
+        first, end = self._store.queue_bounds(topic, 0)
         if first == end:
             return None
-        records = await self._searches.find(topic, message_id, 1)
+        records = await self._searches.find_messages(topic, message_id, 1)
         return records[0].queue_offset if records else None

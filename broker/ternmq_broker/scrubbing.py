@@ -26,7 +26,7 @@ _SAVED_EVERY_BYTES = 64 << 20
 _REST_S = 10.0
 
 
-class Scrubbing:
+class LogScrubber:
     """Scrubs the log of one store. `in_thread` runs what reads files; `may_read` is false while they are gone."""
 
     def __init__(
@@ -43,10 +43,10 @@ class Scrubbing:
         self._in_thread = in_thread
         self._may_read = may_read
         self._now_s = now_s or store.wall_s
-        position, self._began_s = _known(store.scrubbed)
+        position, self._began_s = _parse_saved(store.scrub_position)
         self._position = None if position is None else store.repair.record_before(position)
         self._unsaved_bytes = 0
-        self._loop = BackgroundLoop(self._step, name="scrub", what="the log could not be checked")
+        self._loop = BackgroundLoop(self._check_and_pause, name="scrub", what="the log could not be checked")
 
     def start(self) -> None:
         if self._days_s:
@@ -55,7 +55,7 @@ class Scrubbing:
     async def stop(self) -> None:
         await self._loop.stop()
 
-    async def _step(self) -> None:
+    async def _check_and_pause(self) -> None:
         await asyncio.sleep(await self.check_next())
 
     async def check_next(self) -> float:
@@ -67,28 +67,28 @@ class Scrubbing:
             # A clock that was set back must not put the next pass off for ever.
             if 0 <= now_s - self._began_s < self._days_s:
                 return _REST_S
-            self._position, self._began_s = repair.start, now_s
-        position = max(self._position, repair.start)
+            self._position, self._began_s = repair.log_start, now_s
+        position = max(self._position, repair.log_start)
         if position >= repair.checked_end:
             self._position = None
-            await self._save(repair.checked_end)
+            await self._save_position(repair.checked_end)
             return _REST_S
-        following = await self._check(position)
+        following = await self._check_piece(position)
         self._position = following if following > position else repair.checked_end
         self._unsaved_bytes += following - position
         if self._unsaved_bytes >= _SAVED_EVERY_BYTES:
-            await self._save(following)
+            await self._save_position(following)
         return (following - position) / self.bytes_per_s
 
-    async def _check(self, position: int) -> int:
+    async def _check_piece(self, position: int) -> int:
         checked: list[CheckedPiece] = []
         try:
-            await self._in_thread(lambda: checked.append(self._store.repair.check(position, PIECE_BYTES)))
+            await self._in_thread(lambda: checked.append(self._store.repair.check_piece(position, PIECE_BYTES)))
         except BadRecord:
-            return max(position, self._store.repair.start)  # retention has removed it meanwhile
+            return max(position, self._store.repair.log_start)  # retention has removed it meanwhile
         return checked[0].following
 
-    async def _save(self, position: int) -> None:
+    async def _save_position(self, position: int) -> None:
         self._unsaved_bytes = 0
         await self._in_thread(lambda: self._store.repair.save_scrub(position, self._began_s))
 
@@ -96,11 +96,11 @@ class Scrubbing:
     def bytes_per_s(self) -> float:
         """How many bytes a second it checks."""
         repair = self._store.repair
-        wanted = 2 * (repair.checked_end - repair.start) / self._days_s
+        wanted = 2 * (repair.checked_end - repair.log_start) / self._days_s
         return min(MAX_BYTES_PER_S, max(MIN_BYTES_PER_S, wanted))
 
 
-def _known(scrubbed: object) -> tuple[int | None, float]:
+def _parse_saved(scrubbed: object) -> tuple[int | None, float]:
     """The position of the last pass, and when it began."""
     if not isinstance(scrubbed, list) or len(scrubbed) != 2:
         return None, float("-inf")

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Protocol
 from ternmq_broker.disk_room import DiskBytes, disk_bytes
 from ternmq_broker.sending.sync_thread import SyncThread, SyncWorker
 from ternmq_broker.store.files import DiskFolders, Folder, StoreFolders
-from ternmq_broker.store.lock import StoreLock
-from ternmq_broker.store.reserve import Reserve, reserve_bytes
+from ternmq_broker.store.reserve import DiskReserve, reserve_bytes
+from ternmq_broker.store.store_lock import StoreLock
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,22 +28,22 @@ class BrokerFolders(StoreFolders, Protocol):
 class StoreDisk(Protocol):
     """The disk of a store. All methods but the clocks block, and may raise OSError."""
 
-    def lock(self) -> StoreLock:
+    def lock_store(self) -> StoreLock:
         """Lock the store for this process; StartupError if another process has it."""
 
-    def folders(self, live: "LiveFiles | None" = None) -> BrokerFolders:
+    def open_folders(self, live: "LiveFiles | None" = None) -> BrokerFolders:
         """Open the store's folders; `live` watches them from now on."""
 
-    def space(self) -> DiskBytes:
+    def free_space(self) -> DiskBytes:
         """The free and total bytes of the disk."""
 
-    def reserve(self) -> Reserve:
+    def open_reserve(self) -> DiskReserve:
         """The reserve for a full disk."""
 
     def sync_worker(self) -> SyncWorker:
         """A worker that syncs one log."""
 
-    def seconds(self) -> float:
+    def monotonic_s(self) -> float:
         """The monotonic clock for checks of the disk."""
 
     def wall_s(self) -> float:
@@ -59,27 +59,27 @@ class RealDisk:
     def __init__(self, folder: "Path") -> None:
         self._folder = folder
 
-    def lock(self) -> StoreLock:
+    def lock_store(self) -> StoreLock:
         """See `StoreDisk`."""
         return StoreLock(self._folder)
 
-    def folders(self, live: "LiveFiles | None" = None) -> BrokerFolders:
+    def open_folders(self, live: "LiveFiles | None" = None) -> BrokerFolders:
         """See `StoreDisk`."""
         return DiskFolders(self._folder, live)
 
-    def space(self) -> DiskBytes:
+    def free_space(self) -> DiskBytes:
         """See `StoreDisk`."""
         return disk_bytes(self._folder)
 
-    def reserve(self) -> Reserve:
+    def open_reserve(self) -> DiskReserve:
         """See `StoreDisk`."""
-        return Reserve(self._folder, reserve_bytes(self.space().total))
+        return DiskReserve(self._folder, reserve_bytes(self.free_space().total))
 
     def sync_worker(self) -> SyncWorker:
         """See `StoreDisk`."""
         return SyncThread()
 
-    def seconds(self) -> float:
+    def monotonic_s(self) -> float:
         """See `StoreDisk`."""
         return time.monotonic()
 

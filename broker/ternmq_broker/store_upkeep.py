@@ -17,7 +17,7 @@ class StoreUpkeep:
         self._store = store
         self._turn = asyncio.Lock()
 
-    async def spill(self, entries_min: int = SPILL_ENTRIES) -> None:
+    async def spill_index(self, entries_min: int = SPILL_ENTRIES) -> None:
         """Write the index entries in memory to disk, if there are so many. OSError: they stay in memory."""
         store = self._store
         async with self._turn:
@@ -31,13 +31,13 @@ class StoreUpkeep:
                     await asyncio.sleep(0)
                 await asyncio.to_thread(store.prepare_checkpoint())
 
-    async def remove(self, count: int) -> list[tuple[str, int]]:
+    async def remove_segments(self, count: int) -> list[tuple[str, int]]:
         """Remove the oldest segments, of which nothing is needed any more. OSError.
 
         Returns the lite topics that lost their last messages, each with the offset of its end.
         """
         store = self._store
-        await self.spill(entries_min=1)  # the index files must cover all that is removed
+        await self.spill_index(entries_min=1)  # the index files must cover all that is removed
         removal = store.prepare_removal(count)
         await asyncio.to_thread(removal.write)
         gone = store.finish_removal(removal)

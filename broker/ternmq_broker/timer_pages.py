@@ -15,7 +15,7 @@ from ternmq_common.model import QueueRef, TimerPage, WaitingTimer
 if TYPE_CHECKING:
     from ternmq_broker.store.message_store import MessageStore
     from ternmq_broker.store.timers.timer_run import Key, TimerEntry
-    from ternmq_broker.timers import Timers
+    from ternmq_broker.timers import TimerDelivery
 
 READ_MAX = 512
 READ_BYTES_MAX = 8 << 20
@@ -25,24 +25,24 @@ _PAGE = re.compile(r"([0-9a-f]{1,16})-([0-9a-f]{1,16})", re.ASCII)
 class TimerPages:
     """Lists the waiting timed messages of one broker."""
 
-    def __init__(self, name: str, store: "MessageStore", timers: "Timers") -> None:
+    def __init__(self, name: str, store: "MessageStore", timers: "TimerDelivery") -> None:
         self._name = name
         self._store = store
         self._timers = timers
 
-    async def timers(self, *, topic: str, start: str, limit: int) -> TimerPage:
+    async def list_timers(self, *, topic: str, start: str, limit: int) -> TimerPage:
         """A page of the timers of that topic, or of all if it is empty; BAD_REQUEST for an invalid `start`."""
-        entries, following = await self._timers.listed(_position(start), READ_MAX)
-        taken = entries[: _affordable(entries)]
+        entries, following = await self._timers.list_pending(_parse_position(start), READ_MAX)
+        taken = entries[: _count_affordable(entries)]
         if len(taken) < len(entries):
-            following = _key(entries[len(taken)])
+            following = _key_of(entries[len(taken)])
         found: list[WaitingTimer] = []
-        for entry, record in zip(taken, await self._timers.read(taken), strict=True):
+        for entry, record in zip(taken, await self._timers.read_records(taken), strict=True):
             if record is None or self._store.is_forgotten(record.topic, entry.log_offset):
                 continue
             if topic in ("", record.topic):
                 if len(found) == limit:
-                    following = _key(entry)
+                    following = _key_of(entry)
                     break
                 queue = QueueRef(record.topic, self._name, record.queue_id)
                 found.append(
@@ -57,11 +57,11 @@ class TimerPages:
         return TimerPage(found, "" if following is None else f"{following[0]:x}-{following[1]:x}")
 
 
-def _key(entry: "TimerEntry") -> "Key":
+def _key_of(entry: "TimerEntry") -> "Key":
     return entry.due_ms, entry.log_offset
 
 
-def _affordable(entries: "list[TimerEntry]") -> int:
+def _count_affordable(entries: "list[TimerEntry]") -> int:
     """How many entries are read in one call; at least one, however long it is."""
     size = 0
     for number, entry in enumerate(entries[:READ_MAX]):
@@ -71,7 +71,7 @@ def _affordable(entries: "list[TimerEntry]") -> int:
     return min(len(entries), READ_MAX)
 
 
-def _position(start: str) -> "Key":
+def _parse_position(start: str) -> "Key":
     if not start:
         return 0, 0
     found = _PAGE.fullmatch(start)

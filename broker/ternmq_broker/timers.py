@@ -5,7 +5,7 @@ origin: one record is both the message and the end of the timer, so that after a
 each message appears in its queue exactly once. A recall appends a tombstone in the same way.
 
 Late     after a restart, or when the clock was set forward, due messages appear at once, in the order of their times.
-Wrong    while the clock can't be relied on (`Clock.problem`), nothing is due.
+Wrong    while the clock can't be relied on (`Clock.find_problem`), nothing is due.
 Move     a timer in a segment that retention is about to remove is relocated: copied to the end of the log.
 Threads  everything runs on the event loop; the index's files are read and merged in threads.
 """
@@ -17,26 +17,26 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ternmq_broker.background_loop import BackgroundLoop
 from ternmq_broker.cold_reads import NotRepaired, records_at
-from ternmq_broker.copies import copied
-from ternmq_broker.store.derived import keys_of
-from ternmq_broker.store.drafts import NO_MESSAGE, Draft
-from ternmq_broker.store.index.queue_index import Location
-from ternmq_broker.store.log.record import Origin, RecordKind
+from ternmq_broker.message_copies import copy_message
+from ternmq_broker.store.derived_indexes import keys_of
+from ternmq_broker.store.index.queue_index import MessageLocation
+from ternmq_broker.store.log.record import RecordKind, RecordOrigin
+from ternmq_broker.store.record_drafts import NO_MESSAGE, RecordDraft
 from ternmq_broker.store.timers.timer_run import TimerEntry, id_hash
 from ternmq_common.errors import ErrorCode, MessagingError
-from ternmq_common.model import Appended
+from ternmq_common.model import AppendedMessage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
 
-    from ternmq_broker.sending.flusher import Flusher
+    from ternmq_broker.sending.flusher import LogFlusher
     from ternmq_broker.store.log.record import Record
     from ternmq_broker.store.message_store import MessageStore
     from ternmq_broker.store.timers.timer_jobs import FindJob, LoadJob, MergeJob, ScanJob
     from ternmq_broker.store.timers.timer_run import Key
-    from ternmq_common.clock import Clock
+    from ternmq_common.clock import SystemClock
     from ternmq_common.model import TimedMessage
-    from ternmq_common.pollers import Pollers
+    from ternmq_common.poll_queues import PollQueues
     from ternmq_common.recall_handle import RecallHandle
 
 _log = logging.getLogger(__name__)
@@ -53,15 +53,15 @@ _WHILE_DELIVERED_S = 0.05
 T = TypeVar("T")
 
 
-class Timers:
+class TimerDelivery:
     """The timers of one broker."""
 
     def __init__(
         self,
         store: "MessageStore",
-        flusher: "Flusher",
-        pollers: "Pollers",
-        clock: "Clock",
+        flusher: "LogFlusher",
+        pollers: "PollQueues",
+        clock: "SystemClock",
         *,
         may_merge: "Callable[[], bool]" = lambda: True,
     ) -> None:
@@ -79,7 +79,7 @@ class Timers:
         self._stayed_awake = 0.0
         self._loops = (
             BackgroundLoop(self._deliver_due, name="timers", what="timed messages are late"),
-            BackgroundLoop(self._merge, name="timer merge", what="the timer index was not merged"),
+            BackgroundLoop(self._merge_if_due, name="timer merge", what="the timer index was not merged"),
         )
         self._merging: MergeJob | None = None
         self._jobs: set[asyncio.Future[Any]] = set()
@@ -92,22 +92,22 @@ class Timers:
     async def stop(self) -> None:
         """End; what is due and not delivered is delivered after the restart."""
         if self._merging is not None:
-            self._merging.interrupt()
+            self._merging.interrupt_merge()
         for loop in self._loops:
             await loop.stop()
         await asyncio.gather(*self._jobs, return_exceptions=True)
 
     # --- storing
 
-    async def schedule(self, topic: str, queue_id: int, timed: "Sequence[TimedMessage]") -> list[Appended]:
+    async def store_timers(self, topic: str, queue_id: int, timed: "Sequence[TimedMessage]") -> list[AppendedMessage]:
         """Store messages with their times, and return when they may be acknowledged; OSError: none was stored."""
-        drafts = [Draft(RecordKind.TIMER, topic, queue_id, each.message, due_ms=each.due_ms) for each in timed]
+        drafts = [RecordDraft(RecordKind.TIMER, topic, queue_id, each.message, due_ms=each.due_ms) for each in timed]
         located = self._store.append_drafts(drafts, self._clock.now_ms())
         if min(each.due_ms for each in timed) < self._wakes_ms:
             self._changed.set()
-        await self._flusher.acknowledged(self._store.end, _nothing)
+        await self._flusher.wait_until_acknowledged(self._store.log_end, _do_nothing)
         return [
-            Appended(each.message.message_id, location.log_offset)
+            AppendedMessage(each.message.message_id, location.log_offset)
             for each, location in zip(timed, located, strict=True)
         ]
 
@@ -121,18 +121,18 @@ class Timers:
             return
         now_ms = self._clock.now_ms()
         if self._index.wants_load(now_ms):
-            await self._to_the_end(self._load(now_ms))
+            await self._run_shielded(self._load_due(now_ms))
         now_ms = self._clock.now_ms()
-        if self._clock.problem() is not None:  # checked after the time, which may have been set just before
-            await self._until(_LOOK_AGAIN_S)
+        if self._clock.find_problem() is not None:  # checked after the time, which may have been set just before
+            await self._sleep_until_changed(_LOOK_AGAIN_S)
             return
         due, waiting = self._take_due(now_ms)
         if waiting and not due:
-            await self._until(_LOOK_AGAIN_S)
+            await self._sleep_until_changed(_LOOK_AGAIN_S)
             return
         if due:
             try:
-                await self._deliver(due)
+                await self._deliver_messages(due)
             except NotRepaired as damaged:
                 _log.warning("%d timers are due and wait: %s", len(due), damaged.message)
                 await asyncio.sleep(_LOOK_AGAIN_S)
@@ -148,7 +148,7 @@ class Timers:
             while self._clock.now_ms() < self._wakes_ms and not self._changed.is_set():  # noqa: ASYNC110 - on purpose
                 await asyncio.sleep(0)
         elif wait_ms > 0:
-            await self._until(max(wait_ms - early_ms, 1) / 1000)
+            await self._sleep_until_changed(max(wait_ms - early_ms, 1) / 1000)
 
     def _take_due(self, now_ms: int) -> tuple[list[TimerEntry], list[TimerEntry]]:
         """Take some due timers; also returns those whose records wait for a repair, which stay."""
@@ -156,7 +156,7 @@ class Timers:
         damage = self._store.damage
         waiting = [entry for entry in due if damage.awaits_repair(entry.log_offset)] if damage.is_known else []
         if waiting:
-            self._index.give_back(waiting)
+            self._index.return_timers(waiting)
             due = [entry for entry in due if entry not in waiting]
         return due, waiting
 
@@ -171,7 +171,7 @@ class Timers:
         self._stayed_awake = now
         return True
 
-    async def _until(self, seconds: float) -> None:
+    async def _sleep_until_changed(self, seconds: float) -> None:
         """Sleep so many seconds, or until something has changed."""
         handle = asyncio.get_running_loop().call_later(seconds, self._changed.set)
         try:
@@ -179,100 +179,106 @@ class Timers:
         finally:
             handle.cancel()
 
-    async def _deliver(self, due: list[TimerEntry]) -> None:
+    async def _deliver_messages(self, due: list[TimerEntry]) -> None:
         """Put the messages into their queues; they are readable when the disk has them."""
         try:
-            records = await self.read(due)
-            drafts = [self._draft(entry, record) for entry, record in zip(due, records, strict=True)]
+            records = await self.read_records(due)
+            drafts = [self._draft_of(entry, record) for entry, record in zip(due, records, strict=True)]
             self._store.append_drafts(drafts, self._clock.now_ms())
         except BaseException:
-            self._index.give_back(due)
+            self._index.return_timers(due)
             raise
         arrived = Counter(draft.topic for draft in drafts if draft.kind is RecordKind.MESSAGE)
-        self._flusher.when_readable(self._store.end, lambda: self._wake(arrived))
+        self._flusher.when_readable(self._store.log_end, lambda: self._wake_pollers(arrived))
 
-    def _wake(self, arrived: "Counter[str]") -> None:
+    def _wake_pollers(self, arrived: "Counter[str]") -> None:
         for topic, count in arrived.items():
             self._pollers.wake_topic(topic, count)
 
-    def _draft(self, entry: TimerEntry, record: "Record | None") -> Draft:
+    def _draft_of(self, entry: TimerEntry, record: "Record | None") -> RecordDraft:
         """The message that the timer becomes; a tombstone if its record is lost, or its topic deleted."""
-        origin = Origin(entry.log_offset, entry.due_ms)
+        origin = RecordOrigin(entry.log_offset, entry.due_ms)
         if record is None or self._store.is_forgotten(record.topic, entry.log_offset):
             if record is None:
                 _log.error("the timer at log offset %d can't be read any more, its message is lost", entry.log_offset)
-            return Draft(RecordKind.TOMBSTONE, record.topic if record else "", 0, NO_MESSAGE, origin=origin)
-        return Draft(RecordKind.MESSAGE, record.topic, record.queue_id, copied(record), origin=origin)
+            return RecordDraft(RecordKind.TOMBSTONE, record.topic if record else "", 0, NO_MESSAGE, origin=origin)
+        return RecordDraft(RecordKind.MESSAGE, record.topic, record.queue_id, copy_message(record), origin=origin)
 
-    async def read(self, entries: "Sequence[TimerEntry]") -> "list[Record | None]":
+    async def read_records(self, entries: "Sequence[TimerEntry]") -> "list[Record | None]":
         """Read the records of the entries, in their order; None where one is lost. NotRepaired."""
         in_log = sorted(entries, key=lambda entry: entry.log_offset)
-        locations = [Location(entry.log_offset, entry.size, 0) for entry in in_log]
+        locations = [MessageLocation(entry.log_offset, entry.size, 0) for entry in in_log]
         records = await records_at(self._store, locations)
         found = {entry.log_offset: record for entry, record in zip(in_log, records, strict=True)}
         return [found[entry.log_offset] for entry in entries]
 
     # --- recall
 
-    async def recall(self, handle: "RecallHandle") -> None:
+    async def recall_message(self, handle: "RecallHandle") -> None:
         """Recall every timer of that topic, time and message id: a producer that repeats its send stores several.
 
         BAD_REQUEST when its time has come. None found is fine: it may have been recalled before.
         """
-        await self._to_the_end(self._recall(handle))
-        await self._flusher.acknowledged(self._store.end, _nothing)
+        await self._run_shielded(self._recall_held(handle))
+        await self._flusher.wait_until_acknowledged(self._store.log_end, _do_nothing)
 
-    async def _recall(self, handle: "RecallHandle") -> None:
+    async def _recall_held(self, handle: "RecallHandle") -> None:
         if handle.due_ms <= self._clock.now_ms():
             raise _too_late(handle)
         async with self._holding:
-            held = await self._find(handle.due_ms, id_hash(handle.message_id))
+            held = await self._find_and_hold(handle.due_ms, id_hash(handle.message_id))
             await self._settle_recalled(handle, held)
 
     async def _settle_recalled(self, handle: "RecallHandle", held: list[TimerEntry]) -> None:
         try:
-            records = await self.read(held)
+            records = await self.read_records(held)
             if handle.due_ms <= self._clock.now_ms():
                 raise _too_late(handle)
             meant = [
                 entry
                 for entry, record in zip(held, records, strict=True)
-                if record is not None and _is_meant(record, handle)
+                if record is not None and _matches_handle(record, handle)
             ]
             drafts = [
-                Draft(RecordKind.TOMBSTONE, handle.topic, 0, NO_MESSAGE, origin=Origin(entry.log_offset, entry.due_ms))
+                RecordDraft(
+                    RecordKind.TOMBSTONE,
+                    handle.topic,
+                    0,
+                    NO_MESSAGE,
+                    origin=RecordOrigin(entry.log_offset, entry.due_ms),
+                )
                 for entry in meant
             ]
             if drafts:
                 self._store.append_drafts(drafts, self._clock.now_ms())
         finally:
-            self._index.give_back(held)
+            self._index.return_timers(held)
             self._changed.set()
 
-    async def _find(self, due_ms: int, hashed: int) -> list[TimerEntry]:
+    async def _find_and_hold(self, due_ms: int, hashed: int) -> list[TimerEntry]:
         """Find the timers with that time and hash of an id, and hold them so that no other task takes them."""
         job = self._index.prepare_find(due_ms, hashed)
-        await self._run(job)
-        return self._index.hold(self._index.finish_find(job))
+        await self._run_job(job)
+        return self._index.hold_timers(self._index.finish_find(job))
 
     # --- listing
 
-    async def listed(self, start: "Key", limit: int) -> "tuple[list[TimerEntry], Key | None]":
+    async def list_pending(self, start: "Key", limit: int) -> "tuple[list[TimerEntry], Key | None]":
         """List about `limit` pending timers by their times, from that key of the index on, and the key of the next
         page."""
-        job = self._index.prepare_scan(self._store.end, start=start, limit=limit)
-        await self._run(job)
+        job = self._index.prepare_scan(self._store.log_end, start=start, limit=limit)
+        await self._run_job(job)
         return self._index.finish_list(job)
 
     # --- relocation
 
-    async def count(self, limit: int) -> int:
+    async def count_pending(self, limit: int) -> int:
         """Count the pending timers, up to about `limit`."""
         total = 0
         position: Key | None = (0, 0)
         while position is not None and total < limit:
-            job = self._index.prepare_scan(self._store.end, start=position, limit=_RELOCATE_BATCH)
-            await self._run(job)
+            job = self._index.prepare_scan(self._store.log_end, start=position, limit=_RELOCATE_BATCH)
+            await self._run_job(job)
             count, position = self._index.finish_count(job)
             total += count
         return total
@@ -285,42 +291,42 @@ class Timers:
         relocated = 0
         position: Key | None = None
         while True:
-            count, position = await self._to_the_end(self._relocate_some(log_offset, position))
+            count, position = await self._run_shielded(self._relocate_some(log_offset, position))
             relocated += count
             if position is None:
                 break
             if not count:
                 await asyncio.sleep(_WHILE_DELIVERED_S)
-        await self._flusher.durable(self._store.end)
+        await self._flusher.wait_until_durable(self._store.log_end)
         return relocated
 
     async def _relocate_some(self, log_offset: int, position: "Key | None") -> "tuple[int, Key | None]":
         """Copy some timers; returns how many, and where to go on."""
         async with self._holding:
-            held, position = await self._scan(log_offset, position)
+            held, position = await self._scan_and_hold(log_offset, position)
             try:
-                return await self._relocate(held), position
+                return await self._relocate_held(held), position
             finally:
-                self._index.give_back(held)
+                self._index.return_timers(held)
                 self._changed.set()
 
-    async def _scan(self, log_offset: int, position: "Key | None") -> "tuple[list[TimerEntry], Key | None]":
+    async def _scan_and_hold(self, log_offset: int, position: "Key | None") -> "tuple[list[TimerEntry], Key | None]":
         """Find and hold some of the timers below `log_offset`; also returns where to go on."""
         job = self._index.prepare_scan(log_offset, start=position, limit=_RELOCATE_BATCH)
-        await self._run(job)
+        await self._run_job(job)
         found, following = self._index.finish_scan(job)
-        return self._index.hold(found), following
+        return self._index.hold_timers(found), following
 
-    async def _relocate(self, held: "Sequence[TimerEntry]") -> int:
-        records = await self.read(held)
+    async def _relocate_held(self, held: "Sequence[TimerEntry]") -> int:
+        records = await self.read_records(held)
         drafts = [
-            Draft(
+            RecordDraft(
                 RecordKind.TIMER,
                 record.topic,
                 record.queue_id,
-                copied(record),
+                copy_message(record),
                 due_ms=entry.due_ms,
-                origin=Origin(entry.log_offset, entry.due_ms),
+                origin=RecordOrigin(entry.log_offset, entry.due_ms),
             )
             for entry, record in zip(held, records, strict=True)
             if record is not None
@@ -331,33 +337,33 @@ class Timers:
 
     # --- the index's files
 
-    async def _load(self, now_ms: int) -> None:
+    async def _load_due(self, now_ms: int) -> None:
         job = self._index.prepare_load(now_ms)
-        await self._run(job)
+        await self._run_job(job)
         self._index.finish_load(job)
 
-    async def _merge(self) -> None:
+    async def _merge_if_due(self) -> None:
         await asyncio.sleep(_LOOK_AGAIN_S)
         if self._may_merge():
-            await self._to_the_end(self._merge_some())
+            await self._run_shielded(self._merge_some())
 
     async def _merge_some(self) -> None:
         job = self._merging = self._index.prepare_merge()
         if job is not None:
             try:
-                await self._run(job)
+                await self._run_job(job)
             finally:
                 self._merging = None
             self._index.finish_merge(job)
 
-    async def _run(self, job: "LoadJob | FindJob | ScanJob | MergeJob") -> None:
+    async def _run_job(self, job: "LoadJob | FindJob | ScanJob | MergeJob") -> None:
         try:
-            await asyncio.to_thread(job.run)
+            await asyncio.to_thread(job.run_job)
         except BaseException:
-            self._index.release(job)
+            self._index.release_job(job)
             raise
 
-    async def _to_the_end(self, work: "Coroutine[None, None, T]") -> T:
+    async def _run_shielded(self, work: "Coroutine[None, None, T]") -> T:
         """Run the work to its end even if the caller is cancelled: a thread that reads files can't be stopped."""
         job = asyncio.ensure_future(work)
         self._jobs.add(job)
@@ -365,7 +371,7 @@ class Timers:
         return await asyncio.shield(job)
 
 
-def _is_meant(record: "Record", handle: "RecallHandle") -> bool:
+def _matches_handle(record: "Record", handle: "RecallHandle") -> bool:
     return record.topic == handle.topic and keys_of(record.system)[0] == handle.message_id
 
 
@@ -376,5 +382,5 @@ def _too_late(handle: "RecallHandle") -> MessagingError:
     )
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     pass

@@ -7,8 +7,8 @@ from ternmq_common.model import QueueContent, QueueRef, TopicContent
 from ternmq_common.names import lite_parent
 
 if TYPE_CHECKING:
+    from ternmq_broker.broker_history import BrokerHistory
     from ternmq_broker.consumption.consumption import Consumption
-    from ternmq_broker.history import BrokerHistory
     from ternmq_broker.store.message_store import MessageStore
 
 GROUPS_MAX = 1000
@@ -26,12 +26,14 @@ class TopicContents:
         self._consumption = consumption
         self._history = history
 
-    async def content(self, topic: str) -> TopicContent:
+    async def describe_topic(self, topic: str) -> TopicContent:
         """The contents of the topic's queues. Sizes of long queues are estimated from 64 to 512 of their messages."""
         queue_ids = list(self._store.queue_ids(topic))
         stretches = max(1, min(_STRETCHES, _STRETCHES_IN_ALL // max(1, len(queue_ids))))
-        queues = await asyncio.to_thread(lambda: [self._queue(topic, queue_id, stretches) for queue_id in queue_ids])
-        lite_topics, lite_messages = await asyncio.to_thread(self._lite, topic)
+        queues = await asyncio.to_thread(
+            lambda: [self._describe_queue(topic, queue_id, stretches) for queue_id in queue_ids]
+        )
+        lite_topics, lite_messages = await asyncio.to_thread(self._count_lite, topic)
         return TopicContent(
             lite_topics=lite_topics,
             lite_messages=lite_messages,
@@ -41,30 +43,30 @@ class TopicContents:
             delivered_per_s=self._history.delivered_per_s(topic),
         )
 
-    def _lite(self, topic: str) -> tuple[int, int]:
+    def _count_lite(self, topic: str) -> tuple[int, int]:
         """How many lite topics the topic has, and how many messages they hold together."""
         if not self._store.lite_count:
             return 0, 0
         lite_topics = [each for each in self._store.lite_topics() if lite_parent(each) == topic]
-        bounds = [self._store.bounds(each, 0) for each in lite_topics]
+        bounds = [self._store.queue_bounds(each, 0) for each in lite_topics]
         return len(lite_topics), sum(end - first for first, end in bounds)
 
-    def _queue(self, topic: str, queue_id: int, stretches: int) -> QueueContent:
-        first, end = self._store.bounds(topic, queue_id)
+    def _describe_queue(self, topic: str, queue_id: int, stretches: int) -> QueueContent:
+        first, end = self._store.queue_bounds(topic, queue_id)
         return QueueContent(
             queue=QueueRef(topic, self._name, queue_id),
-            bytes=self._bytes(topic, queue_id, first, end, stretches),
+            bytes=self._estimate_bytes(topic, queue_id, first, end, stretches),
             oldest_ms=self._store.stored_ms(topic, queue_id, first) if first < end else None,
         )
 
-    def _bytes(self, topic: str, queue_id: int, first: int, end: int, stretches_max: int) -> int:
+    def _estimate_bytes(self, topic: str, queue_id: int, first: int, end: int, stretches_max: int) -> int:
         count = end - first
         stretches = min(stretches_max, -(-count // _STRETCH))
         seen = size = 0
         for number in range(stretches):
             middle = first + count * (2 * number + 1) // (2 * stretches)
             begin = max(first, middle - _STRETCH // 2)
-            places = self._store.locate(topic, queue_id, begin, min(_STRETCH, end - begin), may_block=True)
+            places = self._store.locate_messages(topic, queue_id, begin, min(_STRETCH, end - begin), may_block=True)
             seen += len(places)
             size += sum(place.size for place in places)
         return size * count // seen if seen else 0

@@ -7,7 +7,7 @@ import ternmq_command.standard_streams
 
 # isort: split
 
-import ternmq_command.early_end  # noqa: F401 - early, as a signal may come at any time
+import ternmq_command.early_signals  # noqa: F401 - early, as a signal may come at any time
 
 # isort: split
 
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import click
 
-from ternmq_command.exit_codes import leave, wants_json
+from ternmq_command.exit_codes import exit_with_code, wants_json
 from ternmq_command.terminal.nearest_group import NearestGroup
 from ternmq_command.terminal.printing import echo
 
@@ -93,9 +93,9 @@ class RootGroup(NearestGroup):
         command = importlib.import_module(f"ternmq_command.{COMMANDS[cmd_name].module}").command
         assert isinstance(command, click.Command)
         if ctx.resilient_parsing:  # the call of a shell for completions
-            from ternmq_command.terminal.name_completion import teach
+            from ternmq_command.terminal.name_completion import complete_names
 
-            teach(command, cmd_name)
+            complete_names(command, cmd_name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -119,7 +119,7 @@ class RootGroup(NearestGroup):
         extra.pop("standalone_mode", None)
         typed = sys.argv[1:] if args is None else args
         run = functools.partial(super().main, args, prog_name="ternmq", standalone_mode=False)
-        leave(run, as_json=wants_json(typed), arguments=typed)
+        exit_with_code(run, as_json=wants_json(typed), arguments=typed)
 
 
 def _print_version(context: click.Context, option: click.Parameter, is_given: bool) -> None:

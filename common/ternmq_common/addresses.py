@@ -10,7 +10,7 @@ DEFAULT_HTTP = "127.0.0.1:8082"
 _ADDRESS = re.compile(r"(?P<host>\[[0-9A-Fa-f:.%]+\]|[^\s:\[\]/=,]+):(?P<port>\d{1,5})", re.ASCII)
 
 
-def parsed_address(text: str) -> tuple[str, int]:
+def parse_address(text: str) -> tuple[str, int]:
     """Host and port of `HOST:PORT`; an IPv6 host is in brackets there and bare in the result."""
     match = _ADDRESS.fullmatch(text.strip())
     if match is None or int(match["port"]) > 65535:

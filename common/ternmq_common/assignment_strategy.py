@@ -56,7 +56,7 @@ class FixedQueue(NamedTuple):
     broker: str
     queue_id: int
 
-    def covers(self, queue: "QueueRef") -> bool:
+    def includes_queue(self, queue: "QueueRef") -> bool:
         return self.queue_id == queue.queue_id and self.broker in ("", queue.broker)
 
     def __str__(self) -> str:
@@ -83,25 +83,25 @@ class AssignmentStrategy:
     lists: tuple[FixedList, ...] = ()
 
     @classmethod
-    def parse(cls, text: str) -> "AssignmentStrategy":
+    def parse_strategy(cls, text: str) -> "AssignmentStrategy":
         """Parse a text of one of the forms above; BAD_REQUEST for any other."""
         if len(text) > STRATEGY_CHARACTERS_MAX:
-            raise _refused(f"it has {len(text)} characters; {STRATEGY_CHARACTERS_MAX} are allowed")
-        name, parameters = _split(text)
+            raise _strategy_error(f"it has {len(text)} characters; {STRATEGY_CHARACTERS_MAX} are allowed")
+        name, parameters = _split_name(text)
         if name is StrategyName.BY_CONFIG:
-            return cls(name, lists=_lists(parameters or ""))
+            return cls(name, lists=_parse_lists(parameters or ""))
         if name is StrategyName.MACHINE_ROOM:
-            return cls(name, rooms=_rooms(parameters or ""))
+            return cls(name, rooms=_parse_rooms(parameters or ""))
         if name is StrategyName.MACHINE_ROOM_NEARBY:
-            return cls(name, inner=_inner(parameters or ""))
+            return cls(name, inner=_parse_inner(parameters or ""))
         if parameters is not None:
-            raise _refused(f"{name.value} has no parameters")
+            raise _strategy_error(f"{name.value} has no parameters")
         return cls(name)
 
     def __str__(self) -> str:
-        return self.name.value + "".join(f":{parameters}" for parameters in self._parameters())
+        return self.name.value + "".join(f":{parameters}" for parameters in self._render_parameters())
 
-    def _parameters(self) -> Iterator[str]:
+    def _render_parameters(self) -> Iterator[str]:
         if self.name is StrategyName.BY_CONFIG:
             yield ";".join(map(str, self.lists))
         elif self.name is StrategyName.MACHINE_ROOM:
@@ -110,60 +110,60 @@ class AssignmentStrategy:
             yield self.inner.value
 
 
-def _split(text: str) -> tuple[StrategyName, str | None]:
+def _split_name(text: str) -> tuple[StrategyName, str | None]:
     """Split the text into the strategy's name and what follows its colon, None without a colon."""
     if not text.strip():
         return StrategyName.AVERAGELY, None
     first, colon, parameters = text.partition(":")
-    folded = _folded(first)
+    folded = _fold_name(first)
     if not colon and folded.startswith(_NEARBY_CODE):
         return StrategyName.MACHINE_ROOM_NEARBY, folded.removeprefix(_NEARBY_CODE)
     name = _NAMES.get(folded)
     if name is None:
-        raise _refused(f"{first.strip()[:40]!r} is no strategy; there are {_choice(tuple(StrategyName))}")
+        raise _strategy_error(f"{first.strip()[:40]!r} is no strategy; there are {_join_names(tuple(StrategyName))}")
     return name, parameters if colon else None
 
 
-def _folded(name: str) -> str:
+def _fold_name(name: str) -> str:
     return name.strip().lower().replace("_", "-")
 
 
-def _inner(parameters: str) -> StrategyName:
-    inner = _NAMES.get(_folded(parameters))
+def _parse_inner(parameters: str) -> StrategyName:
+    inner = _NAMES.get(_fold_name(parameters))
     if inner not in _PLAIN:
-        raise _refused(f"machine-room-nearby: is followed by one of {_choice(_PLAIN)}")
+        raise _strategy_error(f"machine-room-nearby: is followed by one of {_join_names(_PLAIN)}")
     return inner
 
 
-def _rooms(parameters: str) -> tuple[str, ...]:
+def _parse_rooms(parameters: str) -> tuple[str, ...]:
     rooms = {room.strip() for room in parameters.split(",")}
     if any(not room or "@" in room for room in rooms):
-        raise _refused("machine-room: is followed by names of rooms, without @ and separated by commas")
+        raise _strategy_error("machine-room: is followed by names of rooms, without @ and separated by commas")
     return tuple(sorted(rooms))
 
 
-def _lists(parameters: str) -> tuple[FixedList, ...]:
-    lists = sorted(_list(piece) for piece in parameters.split(";"))
+def _parse_lists(parameters: str) -> tuple[FixedList, ...]:
+    lists = sorted(_parse_list(piece) for piece in parameters.split(";"))
     members = [fixed.member for fixed in lists]
     if len(set(members)) < len(members):
-        raise _refused("a member has two lists; write one list for each member")
+        raise _strategy_error("a member has two lists; write one list for each member")
     _check_disjoint(lists)
     return tuple(lists)
 
 
-def _list(piece: str) -> FixedList:
+def _parse_list(piece: str) -> FixedList:
     # A client id may have a = in it; a queue has none, so the last one separates them.
     member, _, queues = piece.rpartition("=")
     if not member.strip():
-        raise _refused("by-config: is followed by lists such as member=0,broker/1, separated by semicolons")
-    return FixedList(member.strip(), tuple(sorted({_queue(queue) for queue in queues.split(",")})))
+        raise _strategy_error("by-config: is followed by lists such as member=0,broker/1, separated by semicolons")
+    return FixedList(member.strip(), tuple(sorted({_parse_queue(queue) for queue in queues.split(",")})))
 
 
-def _queue(text: str) -> FixedQueue:
+def _parse_queue(text: str) -> FixedQueue:
     broker, slash, queue_id = text.rpartition("/")
     well_formed = _QUEUE_ID.fullmatch(queue_id.strip()) and bool(slash) == bool(broker.strip())
     if not well_formed or int(queue_id) >= QUEUES_MAX:
-        raise _refused(
+        raise _strategy_error(
             f"a queue is written broker/id, or id for every broker, up to {QUEUES_MAX - 1}, not {text[:40]!r}"
         )
     return FixedQueue(broker.strip(), int(queue_id))
@@ -178,13 +178,15 @@ def _check_disjoint(lists: list[FixedList]) -> None:
             others = [taken.get(broker, member) for broker in ("", queue.broker)] if queue.broker else taken.values()
             other = next((name for name in others if name != member), None)
             if other is not None:
-                raise _refused(f"queue {queue} is in the lists of {other!r} and {member!r}; a queue has one reader")
+                raise _strategy_error(
+                    f"queue {queue} is in the lists of {other!r} and {member!r}; a queue has one reader"
+                )
             taken[queue.broker] = member
 
 
-def _choice(names: tuple[StrategyName, ...]) -> str:
+def _join_names(names: tuple[StrategyName, ...]) -> str:
     return ", ".join(name.value for name in names)
 
 
-def _refused(reason: str) -> MessagingError:
+def _strategy_error(reason: str) -> MessagingError:
     return MessagingError(ErrorCode.BAD_REQUEST, f"the assignment strategy can't be used: {reason}")

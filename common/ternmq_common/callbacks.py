@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 
 
-def tell(callback: Callable[P, object], *arguments: P.args, **named: P.kwargs) -> None:
+def call_back(callback: Callable[P, object], *arguments: P.args, **named: P.kwargs) -> None:
     """Call the callback; an error goes to the loop's exception handler, which logs it."""
     try:
         callback(*arguments, **named)

@@ -26,17 +26,17 @@ class NewerFormat(Exception):
     """A newer version of the program wrote it."""
 
 
-def encoded(what: str, version: int, content: object) -> bytes:
+def encode_file(what: str, version: int, content: object) -> bytes:
     """Encode a file of that kind; `content` is what JSON can hold."""
-    return encoded_body(what, version, json.dumps(content, separators=(",", ":")).encode())
+    return encode_file_body(what, version, json.dumps(content, separators=(",", ":")).encode())
 
 
-def encoded_body(what: str, version: int, body: bytes) -> bytes:
-    """As `encoded`, for content that is JSON already."""
-    return b"%s %08x\n%s" % (_begin(what, version), crc32(body, crc32(_begin(what, version))), body)
+def encode_file_body(what: str, version: int, body: bytes) -> bytes:
+    """As `encode_file`, for content that is JSON already."""
+    return b"%s %08x\n%s" % (_encode_head(what, version), crc32(body, crc32(_encode_head(what, version))), body)
 
 
-def _begin(what: str, version: int) -> bytes:
+def _encode_head(what: str, version: int) -> bytes:
     return f"TernMQ {what} {version}".encode()
 
 
@@ -45,13 +45,13 @@ def is_checked(data: bytes) -> bool:
     return _HEAD.match(data) is not None
 
 
-def decoded(name: str, what: str, version: int, data: bytes) -> object:
+def decode_file(name: str, what: str, version: int, data: bytes) -> object:
     """Decode the content of the file called `name`. DamagedFile, NewerFormat."""
-    content: object = json.loads(decoded_body(name, what, version, data))
+    content: object = json.loads(decode_file_body(name, what, version, data))
     return content
 
 
-def decoded_body(name: str, what: str, version: int, data: bytes) -> bytes:
+def decode_file_body(name: str, what: str, version: int, data: bytes) -> bytes:
     """Check the file called `name` and return its JSON. DamagedFile, NewerFormat."""
     head = _HEAD.match(data)
     if head is None:

@@ -17,7 +17,7 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-class Clock:
+class SystemClock:
     """The machine's clock. Belongs to the event loop's thread, but for `now_ms`."""
 
     def __init__(self) -> None:
@@ -38,29 +38,29 @@ class Clock:
         """Call `listener` with the milliseconds by which the clock was set, before the listeners of `on_jump`."""
         self._set_listeners.append(listener)
 
-    def watched_by(self, check: "Callable[[], None]") -> None:
+    def set_watcher(self, check: "Callable[[], None]") -> None:
         """Set the function that notices when the clock was set."""
         self._check = check
 
-    def check(self) -> None:
+    def check_for_jump(self) -> None:
         """Notify the listeners if the clock was set; they have been called when this returns."""
         if self._check is not None:
             self._check()
 
-    def judged_by(self, judge: "Callable[[], str | None]") -> None:
+    def set_judge(self, judge: "Callable[[], str | None]") -> None:
         """Set the function that compares with a better clock; it returns why this one can't be relied on, or None."""
         self._judge = judge
 
-    def problem(self) -> str | None:
+    def find_problem(self) -> str | None:
         """Why the time is unknown, so that what depends on the time of the day must wait; None if it is known."""
         return None if self._judge is None else self._judge()
 
     def checked_ms(self) -> int:
         """The time to decide whether something has ended; first checks that the clock was not set just now."""
-        self.check()
+        self.check_for_jump()
         return self.now_ms()
 
-    def jumped(self, set_by_ms: int = 0) -> None:
+    def notify_jump(self, set_by_ms: int = 0) -> None:
         """Notify the listeners that time did not just go by; the clock was set by `set_by_ms`, if it is not 0."""
         if set_by_ms:
             for rebase in self._set_listeners:
@@ -69,7 +69,7 @@ class Clock:
             listener()
 
 
-class MovableClock(Clock):
+class MovableClock(SystemClock):
     """A clock that runs `ahead_ms` before the machine's, and can be moved further ahead."""
 
     def __init__(self, ahead_ms: int = 0) -> None:
@@ -79,8 +79,8 @@ class MovableClock(Clock):
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000 + self.ahead_ms
 
-    def advance(self, milliseconds: int) -> None:
+    def advance_by(self, milliseconds: int) -> None:
         """Let so much time pass at once, and notify the listeners."""
         assert milliseconds >= 0
         self.ahead_ms += milliseconds
-        self.jumped()
+        self.notify_jump()

@@ -11,10 +11,10 @@ from ternmq_common.quotas import QuotaSnapshot
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from ternmq_common.model import Group, Topic
+    from ternmq_common.model import ConsumerGroup, Topic
 
 
-class Permission(enum.StrEnum):
+class QueuePermission(enum.StrEnum):
     """What clients may do with the queues of a topic, or of a broker."""
 
     READ_WRITE = "read-write"
@@ -24,11 +24,11 @@ class Permission(enum.StrEnum):
 
     @property
     def can_read(self) -> bool:
-        return self in (Permission.READ_WRITE, Permission.READ)
+        return self in (QueuePermission.READ_WRITE, QueuePermission.READ)
 
     @property
     def can_write(self) -> bool:
-        return self in (Permission.READ_WRITE, Permission.WRITE)
+        return self in (QueuePermission.READ_WRITE, QueuePermission.WRITE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +121,7 @@ class BrokerEntry:
     name: str
     address: str
     epoch: int
-    permission: Permission = Permission.READ_WRITE
+    permission: QueuePermission = QueuePermission.READ_WRITE
     draining: bool = False
     live: bool = True
     version: str = ""
@@ -163,7 +163,7 @@ class ProxyEntry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unclean:
+class UncleanElection:
     """An election that may have lost messages.
 
     `elected` is the leader of `epoch`, `in_sync` the others that had all that was acknowledged, each as it was known
@@ -191,14 +191,14 @@ class RegistrySnapshot:
 
     version: int = 0
     topics: "Mapping[str, Topic]" = field(default_factory=dict)
-    groups: "Mapping[str, Group]" = field(default_factory=dict)
+    groups: "Mapping[str, ConsumerGroup]" = field(default_factory=dict)
     brokers: "Mapping[str, BrokerEntry]" = field(default_factory=dict)
     access: AccessSnapshot = field(default_factory=AccessSnapshot)
     handle_keys: tuple[HandleKey, ...] = ()
     quotas: QuotaSnapshot = field(default_factory=QuotaSnapshot)
     is_placed: bool = True
 
-    def placed(self, topic: str) -> "Collection[str]":
+    def brokers_of(self, topic: str) -> "Collection[str]":
         """The brokers that have the topic's queues; an unknown topic, as a retry topic, is on all."""
         entry = self.topics.get(topic)
         return entry.brokers if entry is not None and self.is_placed else self.brokers
@@ -214,7 +214,7 @@ class RegistrySnapshot:
         return 0 if group is None else group.created_version
 
 
-class Deleted(enum.StrEnum):
+class DeletedKind(enum.StrEnum):
     """The kind of what was deleted."""
 
     TOPIC = "topic"
@@ -222,16 +222,16 @@ class Deleted(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Deletion:
+class RegistryDeletion:
     """A topic or group that was deleted, and the version that the registry had then."""
 
     version: int
-    kind: Deleted
+    kind: DeletedKind
     name: str
 
 
 @dataclass(frozen=True, slots=True)
-class Backlog:
+class GroupBacklog:
     """Messages of a topic that a group has begun to consume on a broker, and not finished."""
 
     group: str
@@ -243,7 +243,7 @@ class Backlog:
 class UnfinishedWork:
     """What would be lost with a broker: backlogs of groups, timed messages, and open transactions."""
 
-    backlogs: list[Backlog]
+    backlogs: list[GroupBacklog]
     timers: int
     transactions: int
 

@@ -9,7 +9,7 @@ REASON = "DLQ_REASON"
 DEAD_LETTER_PROPERTIES = (ORIGIN_TOPIC, ORIGIN_MESSAGE_ID, ATTEMPTS, REASON)
 
 
-class Reason(enum.Enum):
+class DeadLetterReason(enum.Enum):
     """Why a message became a dead letter."""
 
     ATTEMPTS = "attempts"  # none of its deliveries was acknowledged

@@ -2,7 +2,7 @@
 
 from decimal import Decimal
 
-from ternmq_common.units import parsed_duration
+from ternmq_common.units import parse_duration
 
 DEFAULT_DELAY_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 _LEVELS_MAX = 64
@@ -13,7 +13,7 @@ def parse_delay_levels(text: str) -> tuple[int, ...]:
     words = text.split()
     if not 1 <= len(words) <= _LEVELS_MAX:
         raise ValueError(f"1 to {_LEVELS_MAX} durations with spaces between them are needed")
-    waits = [parsed_duration(word, unit="ms") for word in words]
+    waits = [parse_duration(word, unit="ms") for word in words]
     if not all(wait == int(wait) and wait > Decimal(0) for wait in waits):
         raise ValueError("each level needs a whole number of milliseconds above 0")
     return tuple(map(int, waits))

@@ -1,6 +1,6 @@
 """Runs coroutines that mostly need not wait: starts them at once, and creates a task only if they wait.
 
-A task costs more than most calls do. Code that must be in one, such as `asyncio.timeout`, calls `in_task` first.
+A task costs more than most calls do. Code that must be in one, such as `asyncio.timeout`, calls `ensure_task` first.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from typing import Any, TypeVar, cast
 T = TypeVar("T")
 
 
-def begin(coroutine: Coroutine[Any, Any, T], *, name: str) -> "asyncio.Task[T] | None":
+def start_eagerly(coroutine: Coroutine[Any, Any, T], *, name: str) -> "asyncio.Task[T] | None":
     """Run the coroutine until it waits; returns the task in which it goes on then, or None if it has ended.
 
     Raises what the coroutine raises before it waits.
@@ -21,17 +21,17 @@ def begin(coroutine: Coroutine[Any, Any, T], *, name: str) -> "asyncio.Task[T] |
         waits_for = context.run(coroutine.send, None)
     except StopIteration:
         return None
-    rest = cast("Coroutine[Any, Any, T]", _Begun(coroutine, waits_for))
+    rest = cast("Coroutine[Any, Any, T]", _StartedCoroutine(coroutine, waits_for))
     return asyncio.get_running_loop().create_task(rest, name=name, context=context)
 
 
-async def in_task() -> None:
+async def ensure_task() -> None:
     """Go on in a task; call it where the coroutine waits anyway."""
     if asyncio.current_task() is None:
         await asyncio.sleep(0)
 
 
-class _Begun:
+class _StartedCoroutine:
     """A coroutine that waits already, wrapped for a task: the first `send` returns what it waits for."""
 
     __slots__ = ("_coroutine", "_waits_for")
@@ -58,4 +58,4 @@ class _Begun:
 
 
 # A task takes it for a coroutine; it is never awaited.
-Coroutine.register(_Begun)
+Coroutine.register(_StartedCoroutine)

@@ -12,53 +12,53 @@ from weakref import WeakKeyDictionary
 TURN_S = 0.0005
 
 
-class Turns:
-    """The turns of one long work; call `next` after each small step where other tasks may change the state."""
+class WorkTurns:
+    """The turns of one long work; call `next_turn` after each small step where other tasks may change the state."""
 
     __slots__ = ("_end_s",)
 
     def __init__(self) -> None:
         self._end_s = time.perf_counter() + TURN_S
 
-    async def next(self) -> None:
+    async def next_turn(self) -> None:
         """Let other tasks go on if this turn has lasted long enough."""
         if time.perf_counter() >= self._end_s:
-            await its_turn()
+            await wait_for_turn()
             self._end_s = time.perf_counter() + TURN_S
 
 
-async def its_turn() -> None:
+async def wait_for_turn() -> None:
     """Wait until no other long work is before this one."""
     loop = asyncio.get_running_loop()
-    line = _LINES.get(loop)
+    line = _WAIT_QUEUES.get(loop)
     if line is None:
-        line = _LINES[loop] = _Line()
-    await line.stand(loop)
+        line = _WAIT_QUEUES[loop] = _WaitQueue()
+    await line.wait_in_queue(loop)
 
 
-class _Line:
+class _WaitQueue:
     """The wait queue of one loop; cancelled tasks are passed over."""
 
     def __init__(self) -> None:
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._moves = False
 
-    async def stand(self, loop: asyncio.AbstractEventLoop) -> None:
+    async def wait_in_queue(self, loop: asyncio.AbstractEventLoop) -> None:
         place: asyncio.Future[None] = loop.create_future()
         self._waiting.append(place)
         if not self._moves:
             self._moves = True
-            loop.call_soon(self._move, loop)
+            loop.call_soon(self._release_next, loop)
         await place
 
-    def _move(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _release_next(self, loop: asyncio.AbstractEventLoop) -> None:
         while self._waiting:
             place = self._waiting.popleft()
             if not place.done():
                 place.set_result(None)
-                loop.call_soon(self._move, loop)
+                loop.call_soon(self._release_next, loop)
                 return
         self._moves = False
 
 
-_LINES: WeakKeyDictionary[asyncio.AbstractEventLoop, _Line] = WeakKeyDictionary()
+_WAIT_QUEUES: WeakKeyDictionary[asyncio.AbstractEventLoop, _WaitQueue] = WeakKeyDictionary()

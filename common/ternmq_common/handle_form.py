@@ -69,66 +69,66 @@ class HandleForm:
         self._broker_text = self._end
         self._bound = self._belongs
 
-    def encode(self, handle: ReceiptHandle) -> bytes:
+    def encode_handle(self, handle: ReceiptHandle) -> bytes:
         """Encode the handle as ASCII."""
         fields = _FIELDS.pack(handle.queue_id, handle.queue_offset, handle.generation, handle.deadline_ms)
         if handle.broker != self._broker:
             broker = handle.broker.encode()
-            self._names(handle.broker, _text_of(broker) + self._end, self._belongs + broker)
+            self._remember_broker(handle.broker, _encode_broker(broker) + self._end, self._belongs + broker)
         mac = blake2b(fields + self._bound, digest_size=MAC_BYTES, key=self._secret, person=_KIND).digest()
         packed = binascii.b2a_base64(fields + self._number + mac, newline=False)
         return _VERSION + packed.translate(_TO_URL) + self._broker_text
 
-    def decode(self, text: str) -> ReceiptHandle:
+    def decode_handle(self, text: str) -> ReceiptHandle:
         """Decode `text`; INVALID_RECEIPT_HANDLE if it is no handle for this group and topic."""
         try:
             coded = text.encode("ascii")
         except UnicodeEncodeError:
-            raise _invalid("it does not parse") from None
+            raise _handle_error("it does not parse") from None
         return self.decode_ascii(coded)
 
     def decode_ascii(self, coded: bytes) -> ReceiptHandle:
-        """As `decode`, of text that is known to be ASCII."""
+        """As `decode_handle`, of text that is known to be ASCII."""
         if not coded.startswith(_VERSION):
-            raise _invalid("it is empty or of another version")
+            raise _handle_error("it is empty or of another version")
         broker_text = coded[_BROKER_AT:]
         broker, bound = self._broker, self._bound
         try:
             packed = binascii.a2b_base64(coded[1:_BROKER_AT].translate(_FROM_URL), strict_mode=True)
             queue_id, queue_offset, generation, deadline_ms = _FIELDS.unpack_from(packed)
             if broker_text != self._broker_text:
-                name = _bytes_of(broker_text, self._end)
+                name = _decode_broker(broker_text, self._end)
                 broker, bound = name.decode(), self._belongs + name
         except (binascii.Error, struct.error, ValueError):
-            raise _invalid("it does not parse") from None
+            raise _handle_error("it does not parse") from None
         secret = self._accepted.get(packed[_FIELDS_BYTES:_MAC_AT])
         if secret is None:
-            raise _invalid("its key is not accepted any more, or never was")
+            raise _handle_error("its key is not accepted any more, or never was")
         mac = blake2b(packed[:_FIELDS_BYTES] + bound, digest_size=MAC_BYTES, key=secret, person=_KIND).digest()
         if not compare_digest(mac, packed[_MAC_AT:]):
-            raise _invalid(f"it was not given to group {self._group!r} for topic {self._topic!r}")
+            raise _handle_error(f"it was not given to group {self._group!r} for topic {self._topic!r}")
         if broker_text != self._broker_text:
-            self._names(broker, broker_text, bound)
+            self._remember_broker(broker, broker_text, bound)
         return ReceiptHandle(broker, queue_id, queue_offset, generation, deadline_ms)
 
-    def _names(self, broker: str, text: bytes, bound: bytes) -> None:
+    def _remember_broker(self, broker: str, text: bytes, bound: bytes) -> None:
         self._broker, self._broker_text, self._bound = broker, text, bound
 
 
-def _text_of(broker: bytes) -> bytes:
+def _encode_broker(broker: bytes) -> bytes:
     return binascii.b2a_base64(broker, newline=False).translate(_TO_URL).rstrip(b"=")
 
 
-def _bytes_of(text: bytes, end: bytes) -> bytes:
+def _decode_broker(text: bytes, end: bytes) -> bytes:
     """Decode the broker's name before `end`. ValueError for an invalid or differently spelled text."""
     if not text.endswith(end):
         raise ValueError("it is of another lite topic, or of none")
     text = text.removesuffix(end)
     broker = binascii.a2b_base64(text.translate(_FROM_URL) + _PADDING[len(text) & 3], strict_mode=True)
-    if _text_of(broker) != text:
+    if _encode_broker(broker) != text:
         raise ValueError("it is spelled otherwise")
     return broker
 
 
-def _invalid(reason: str) -> MessagingError:
+def _handle_error(reason: str) -> MessagingError:
     return MessagingError(ErrorCode.INVALID_RECEIPT_HANDLE, f"the receipt handle can't be used: {reason}")

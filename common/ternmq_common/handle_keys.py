@@ -43,11 +43,11 @@ class HandleKeys:
         self.secret = signing.secret
         self.accepted = {number_byte(key.number): key.secret for key in ordered}
 
-    def tag(self, kind: bytes, bound: bytes) -> str:
+    def sign_handle(self, kind: bytes, bound: bytes) -> str:
         """The tag of a handle of that kind with the content `bound`."""
-        return (self.number + _mac(self.secret, kind, bound)).hex()
+        return (self.number + _compute_mac(self.secret, kind, bound)).hex()
 
-    def is_tag(self, tag: str, kind: bytes, bound: bytes) -> bool:
+    def is_valid_tag(self, tag: str, kind: bytes, bound: bytes) -> bool:
         """Whether that is the tag of this content, with a key that is still accepted."""
         try:
             given = bytes.fromhex(tag)
@@ -55,7 +55,9 @@ class HandleKeys:
             return False
         secret = self.accepted.get(given[:1])
         # Hexadecimal has several spellings, a handle only one.
-        return secret is not None and tag == given.hex() and compare_digest(given[1:], _mac(secret, kind, bound))
+        return (
+            secret is not None and tag == given.hex() and compare_digest(given[1:], _compute_mac(secret, kind, bound))
+        )
 
 
 def number_byte(number: int) -> bytes:
@@ -63,5 +65,5 @@ def number_byte(number: int) -> bytes:
     return bytes((number & 0xFF,))
 
 
-def _mac(secret: bytes, kind: bytes, bound: bytes) -> bytes:
+def _compute_mac(secret: bytes, kind: bytes, bound: bytes) -> bytes:
     return blake2b(bound, digest_size=MAC_BYTES, key=secret, person=kind).digest()

@@ -32,7 +32,7 @@ def install_hint(extras: str) -> str:
     return f"in a checkout of TernMQ, run pip install '.[{extras}]'"
 
 
-def missing_extra(error: ModuleNotFoundError, who: str, extra: str) -> ModuleNotFoundError:
+def missing_extra_error(error: ModuleNotFoundError, who: str, extra: str) -> ModuleNotFoundError:
     """The error to raise instead, if `who` misses a package of `extra`; an error of our own stays as it is."""
     missing = (error.name or "").partition(".")[0]
     if missing.startswith("ternmq"):

@@ -45,7 +45,7 @@ class LiteGroup:
         return ",".join(words)
 
 
-def parsed_lite_group(text: str) -> LiteGroup | None:
+def parse_lite_group(text: str) -> LiteGroup | None:
     """Parse the text; None for the empty text: no lite group. BAD_REQUEST if it is invalid."""
     if not text:
         return None
@@ -54,24 +54,24 @@ def parsed_lite_group(text: str) -> LiteGroup | None:
     for word in words:
         name, equals, value = word.partition("=")
         if name not in values or (not equals) != (name == "wildcard"):
-            raise _bad(text, f"{word!r} is none of model=, quota=, wildcard and reset=")
+            raise _lite_group_error(text, f"{word!r} is none of model=, quota=, wildcard and reset=")
         values[name] = value or "yes"
     model, quota = values["model"], values["quota"]
     resets = set(values["reset"].split("+")) - {""}
     if not bind:
-        raise _bad(text, "it names no topic")
+        raise _lite_group_error(text, "it names no topic")
     if model not in _MODELS:
-        raise _bad(text, f"the model {model!r} is none of {' and '.join(_MODELS)}")
+        raise _lite_group_error(text, f"the model {model!r} is none of {' and '.join(_MODELS)}")
     if not (quota.isascii() and quota.isdigit() and 1 <= int(quota[:9]) <= LITE_QUOTA_MAX and len(quota) < 9):
-        raise _bad(text, f"the quota is from 1 to {LITE_QUOTA_MAX}")
+        raise _lite_group_error(text, f"the quota is from 1 to {LITE_QUOTA_MAX}")
     if not resets <= set(_RESETS):
-        raise _bad(text, f"reset is none of {' and '.join(_RESETS)}")
+        raise _lite_group_error(text, f"reset is none of {' and '.join(_RESETS)}")
     return LiteGroup(
         bind, model == "exclusive", int(quota), bool(values["wildcard"]), "taken" in resets, "unsubscribed" in resets
     )
 
 
-def rebinding_problem(group: str, before: LiteGroup | None, bind: str | None) -> str:
+def find_rebinding_problem(group: str, before: LiteGroup | None, bind: str | None) -> str:
     """Why the group can't be bound to that topic, None for no topic; empty if that changes nothing."""
     bound = None if before is None else before.bind
     if bind == bound:
@@ -80,5 +80,5 @@ def rebinding_problem(group: str, before: LiteGroup | None, bind: str | None) ->
     return f"consumer group {group!r} {found}, and that can't change; delete the group, or use another"
 
 
-def _bad(text: str, why: str) -> MessagingError:
+def _lite_group_error(text: str, why: str) -> MessagingError:
     return MessagingError(ErrorCode.BAD_REQUEST, f"lite group {text[:200]!r}: {why}")

@@ -51,31 +51,31 @@ class LogLevels:
         """The level of libraries that are not named."""
         return max(self.own, LogLevel.WARNING, key=_GRAVITY.__getitem__)
 
-    def shows(self, logger: str, level: LogLevel) -> bool:
+    def is_logged(self, logger: str, level: LogLevel) -> bool:
         """Whether a line of one of our loggers at this level is logged."""
         while logger not in self.named and "." in logger:
             logger = logger.rpartition(".")[0]
         return _GRAVITY[level] >= _GRAVITY[self.named.get(logger, self.own)]
 
 
-def parsed_log_levels(text: str) -> LogLevels:
+def parse_log_levels(text: str) -> LogLevels:
     """Parse `LEVEL[,PACKAGE=LEVEL]...`; ValueError with the mistake."""
     own: LogLevel | None = None
     named: dict[str, LogLevel] = {}
     for part in text.split(","):
         name, separator, level = (piece.strip() for piece in part.rpartition("="))
         if not separator and own is None:
-            own = _level(level)
+            own = _parse_level(level)
         elif not separator:
             raise ValueError(f"{level!r} is a second level for all; PACKAGE=LEVEL is one for a package")
-        elif _checked(name) in named:
+        elif _check_name(name) in named:
             raise ValueError(f"{name} is there more than once")
         else:
-            named[name] = _level(level)
+            named[name] = _parse_level(level)
     return LogLevels(own or LogLevel.INFO, named)
 
 
-def _level(text: str) -> LogLevel:
+def _parse_level(text: str) -> LogLevel:
     try:
         return LogLevel(text.lower())
     except ValueError:
@@ -85,7 +85,7 @@ def _level(text: str) -> LogLevel:
         ) from None
 
 
-def _checked(name: str) -> str:
+def _check_name(name: str) -> str:
     """Check the name of a package; a mistake in one of ours would not be noticed otherwise."""
     if not _NAME.fullmatch(name):
         raise ValueError(f"{name!r} is no name of a package, like ternmq_proxy")

@@ -14,7 +14,7 @@ REMEMBERED_MAX = 1000
 _OTHERS = ("others", "")
 
 
-class _Minute:
+class _ThrottledMinute:
     """A minute from `since` on; `said` and `left_out` count its lines."""
 
     __slots__ = ("left_out", "said", "since")
@@ -31,22 +31,22 @@ class LogThrottle:
     def __init__(self, now: "Callable[[], float]", *, per_minute: int = 1) -> None:
         self._now = now
         self._per_minute = per_minute
-        self._minutes: dict[tuple[str, str], _Minute] = {}  # the oldest first
+        self._minutes: dict[tuple[str, str], _ThrottledMinute] = {}  # the oldest first
 
     def __len__(self) -> int:
         return len(self._minutes)
 
-    def admit(self, peer: str, kind: str, *, times: int = 1) -> int | None:
+    def admit_line(self, peer: str, kind: str, *, times: int = 1) -> int | None:
         """Decide about one line: how many were left out since the last one, or None to leave this one out too.
 
         `peer` is `host:port`.
         """
         now = self._now()
-        key = self._key(peer, kind, now)
+        key = self._key_of(peer, kind, now)
         minute = self._minutes.get(key)
         if minute is None or now - minute.since >= INTERVAL_S:
             self._minutes.pop(key, None)
-            self._minutes[key] = _Minute(now)
+            self._minutes[key] = _ThrottledMinute(now)
             return minute.left_out if minute is not None else 0
         if minute.said >= self._per_minute:
             minute.left_out += times
@@ -56,9 +56,9 @@ class LogThrottle:
 
     def is_due(self, subject: str = "") -> bool:
         """Whether to log a line about this subject now, for lines that do not say how many were left out."""
-        return self.admit("", subject) is not None
+        return self.admit_line("", subject) is not None
 
-    def _key(self, peer: str, kind: str, now: float) -> tuple[str, str]:
+    def _key_of(self, peer: str, kind: str, now: float) -> tuple[str, str]:
         key = (peer.rpartition(":")[0], kind)
         if key in self._minutes or len(self._minutes) < REMEMBERED_MAX:
             return key
@@ -69,6 +69,6 @@ class LogThrottle:
         return key
 
 
-def more_times(left_out: int) -> str:
+def left_out_text(left_out: int) -> str:
     """The end of a line after which so many were left out."""
     return f"; {left_out} times more since it was logged last" if left_out else ""

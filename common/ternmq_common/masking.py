@@ -29,10 +29,10 @@ _SCHEME = re.compile(r"\b((?:Bearer|Basic)\s{1,8})[\w.~+/=-]{8,4096}")
 _HINTS = ("token", "secret", "pass", "pwd", "key", "credential", "signature", "authorization", "bearer", "basic")
 
 
-def masked(text: str) -> str:
+def mask_secrets(text: str) -> str:
     """Mask the secrets that are recognized in `text`."""
     if "://" in text and "@" in text:
-        text = _WORD.sub(_masked_url, text)
+        text = _WORD.sub(_mask_url, text)
     lower = text.lower()
     if any(hint in lower for hint in _HINTS):
         text = _FIELD.sub(lambda found: f"{found[1] or found[2]}{_MASK}", text)
@@ -40,7 +40,7 @@ def masked(text: str) -> str:
     return text
 
 
-def _masked_url(match: re.Match[str]) -> str:
+def _mask_url(match: re.Match[str]) -> str:
     word = match[0]
     scheme, separator, rest = word.partition("://")
     user_info, at, host = rest.rpartition("@")

@@ -26,7 +26,7 @@ class MessageFilter(ABC):
         """Whether a message with that tag hash can pass."""
 
     @abstractmethod
-    def passes(self, system: bytes, rest: bytes) -> bool:
+    def passes_message(self, system: bytes, rest: bytes) -> bool:
         """Whether the stored message passes; see `NewMessage` for the two parts."""
 
 

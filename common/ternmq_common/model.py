@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from ternmq_common.cluster import FlushMode, Permission, ReplicationMode
+from ternmq_common.cluster import FlushMode, QueuePermission, ReplicationMode
 from ternmq_common.limits import DEFAULT_MAX_ATTEMPTS, DEFAULT_PRIORITY_FACTOR, DEFAULT_QUEUES, RECEIVE_BATCH_MAX
 from ternmq_common.lite_group import LiteGroup
 from ternmq_common.message_filter import MessageFilter
@@ -42,7 +42,7 @@ class Topic:
     type: "MessageType"
     queues: int = DEFAULT_QUEUES
     created_ms: int = 0
-    permission: Permission = Permission.READ_WRITE
+    permission: QueuePermission = QueuePermission.READ_WRITE
     brokers: tuple[str, ...] = ()
     created_version: int = 0
     replication: ReplicationMode | None = None
@@ -52,12 +52,12 @@ class Topic:
     lite_ttl_ms: int = 0
 
     @property
-    def accepted(self) -> "tuple[MessageType, ...]":
+    def accepted_types(self) -> "tuple[MessageType, ...]":
         """The message types that it accepts; MIXED is the types that clients of every version know."""
         return MIXED if self.mixed else (self.type,)
 
     @property
-    def kind(self) -> str:
+    def type_name(self) -> str:
         """The name of its message type."""
         return "MIXED" if self.mixed else MessageType(self.type).name
 
@@ -81,14 +81,14 @@ DEFAULT_ASSIGNMENT = "averagely"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
+class ConsumerGroup:
     """A consumer group as the registry has it.
 
     `max_attempts` counts the first delivery too. `consume_from` is where the group begins in a queue that is new to
     it: `auto` (the first message while the queue has every message it ever had, else the end), `earliest`, `latest`,
     or milliseconds since the epoch as digits. `assignment` is the text of an assignment strategy, for members that
     pull. `queue_lock_hold_ms` above 0 gives each queue one pulling reader at a time; see
-    `ternmq_broker.delivery.queue_access`. `priority_factor`: of 100 receives from a PRIORITY topic so many begin with
+    `ternmq_broker.delivery.queue_lock`. `priority_factor`: of 100 receives from a PRIORITY topic so many begin with
     the highest priority, the others with each of the lower ones in turn, so that none starves. `created_version` is
     the version of the registry's change that created the group, as `Topic.created_version`: a broker that does not
     know yet what was deleted before stores nothing of the group. `lite` has the settings of a lite group, None for
@@ -134,7 +134,7 @@ class NewMessage(Struct, frozen=True, array_like=True, gc=False):
         return self.keys[0]
 
 
-class Appended(Struct, frozen=True, array_like=True, gc=False):
+class AppendedMessage(Struct, frozen=True, array_like=True, gc=False):
     """Where a message was stored: a timed or half message by its log offset, others by their queue offset.
 
     `broker` is set where it may be another one than that of the requested queue.
@@ -181,7 +181,7 @@ class HalfMessage(Struct, frozen=True, array_like=True, gc=False):
     recovery_ms: Int64 | None = None
 
 
-class Resolution(enum.Enum):
+class TransactionResolution(enum.Enum):
     """What a producer, or an operator, decides about a transaction."""
 
     COMMIT = "commit"
@@ -225,7 +225,7 @@ class StoredMessage(Struct, frozen=True, array_like=True, gc=False):
     rest: bytes
 
 
-class Delivery(Struct, frozen=True, array_like=True, gc=False):
+class DeliveredMessage(Struct, frozen=True, array_like=True, gc=False):
     """One delivery of a message to one consumer of a group; `attempt` counts from 1."""
 
     message: StoredMessage
@@ -251,7 +251,7 @@ class QueueProgress:
     lost: Int64 = 0
 
 
-class Subscription(Struct, frozen=True, array_like=True, gc=False):
+class TopicSubscription(Struct, frozen=True, array_like=True, gc=False):
     """A group, one of whose clients subscribes that topic."""
 
     group: str
@@ -395,7 +395,7 @@ class HistoryOf(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class History:
+class FigureHistory:
     """Figures over the last hours, by name: a value for each `step_ms`, the last one ending at `end_ms`, or just
     before.
 
@@ -510,11 +510,11 @@ class DroppedLite(Struct, frozen=True, array_like=True):
     name: str
 
 
-def by_settled_topic(topic: str, deliveries: Sequence[Delivery]) -> dict[str, Sequence[Delivery]]:
+def group_by_settled_topic(topic: str, deliveries: Sequence[DeliveredMessage]) -> dict[str, Sequence[DeliveredMessage]]:
     """Group the deliveries of a receive by the topic to settle them with: a lite topic's queue topic, or the topic."""
     if not deliveries or not is_lite_queue(deliveries[0].message.queue.topic):
         return {topic: deliveries} if deliveries else {}
-    found: dict[str, list[Delivery]] = {}
+    found: dict[str, list[DeliveredMessage]] = {}
     for delivery in deliveries:
         found.setdefault(delivery.message.queue.topic, []).append(delivery)
     return {**found}
@@ -522,7 +522,7 @@ def by_settled_topic(topic: str, deliveries: Sequence[Delivery]) -> dict[str, Se
 
 @dataclass(frozen=True, slots=True)
 class QueueReaderId:
-    """A member of a group that pulls. `lock_hold_ms` above 0: it locks the queue (`Group`)."""
+    """A member of a group that pulls. `lock_hold_ms` above 0: it locks the queue (`ConsumerGroup`)."""
 
     group: str
     client_id: str
@@ -539,7 +539,7 @@ class PullingMember:
 
 
 @dataclass(frozen=True, slots=True)
-class Pulled:
+class PulledMessages:
     """Messages read by offset, and the offset to read on from."""
 
     messages: list[StoredMessage]
@@ -547,7 +547,7 @@ class Pulled:
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
+class TopicRoute:
     """Where a topic is: the names of the brokers that have it, each with `topic.queues` queues.
 
     `readable` are those that consumers are sent to, `writable` those that accept messages now. Message groups are
@@ -561,7 +561,7 @@ class Route:
     ordered: tuple[str, ...]
 
     @classmethod
-    def to_one(cls, topic: Topic, broker: str) -> "Route":
+    def to_one_broker(cls, topic: Topic, broker: str) -> "TopicRoute":
         """The route of a topic that is on one broker, within what the topic permits."""
         one, none = (broker,), ()
         writable = one if topic.permission.can_write else none

@@ -4,7 +4,7 @@ import re
 
 from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.limits import GROUP_CHARACTERS_MAX, LITE_TOPIC_BYTES_MAX, TOPIC_CHARACTERS_MAX
-from ternmq_common.printable import cut
+from ternmq_common.printable import cut_text
 
 DISCARD_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
 SYSTEM_TOPICS = frozenset(
@@ -32,9 +32,9 @@ _LEGAL = re.compile(r"[A-Za-z0-9_\-%|]+", re.ASCII)
 _LEGAL_LITE = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
 
 
-def checked_topic(name: str) -> str:
+def check_topic_name(name: str) -> str:
     """Check that a client may use a topic of that name; ILLEGAL_TOPIC."""
-    problem = _problem("topic", name, TOPIC_CHARACTERS_MAX)
+    problem = _find_problem("topic", name, TOPIC_CHARACTERS_MAX)
     if problem is None and is_system_topic(name):
         problem = f"topic {name!r} is reserved for the broker"
     if problem:
@@ -42,9 +42,9 @@ def checked_topic(name: str) -> str:
     return name
 
 
-def checked_group(name: str) -> str:
+def check_group_name(name: str) -> str:
     """Check that a client may use a consumer group of that name; ILLEGAL_CONSUMER_GROUP."""
-    problem = _problem("consumer group", name, GROUP_CHARACTERS_MAX)
+    problem = _find_problem("consumer group", name, GROUP_CHARACTERS_MAX)
     if problem is None and name.startswith(RESERVED_GROUP_PREFIX):
         problem = f"consumer group {name!r}: names that begin with {RESERVED_GROUP_PREFIX} are reserved for the broker"
     if problem:
@@ -52,12 +52,12 @@ def checked_group(name: str) -> str:
     return name
 
 
-def checked_lite_topic(name: str, bytes_max: int = LITE_TOPIC_BYTES_MAX) -> str:
+def check_lite_topic_name(name: str, bytes_max: int = LITE_TOPIC_BYTES_MAX) -> str:
     """Check that a lite topic may have that name; ILLEGAL_LITE_TOPIC."""
     if not is_legal_lite(name, bytes_max):
         raise MessagingError(
             ErrorCode.ILLEGAL_LITE_TOPIC,
-            f"lite topic {cut(name)!r}: 1 to {bytes_max} letters, digits, _ or - are allowed",
+            f"lite topic {cut_text(name)!r}: 1 to {bytes_max} letters, digits, _ or - are allowed",
         )
     return name
 
@@ -113,7 +113,7 @@ def is_system_topic(name: str) -> bool:
     return name in SYSTEM_TOPICS or name.startswith(SYSTEM_TOPIC_PREFIX)
 
 
-def _problem(kind: str, name: str, characters_max: int) -> str | None:
+def _find_problem(kind: str, name: str, characters_max: int) -> str | None:
     if not name.strip():
         return f"the name of the {kind} is empty"
     if len(name) > characters_max:

@@ -7,7 +7,7 @@ import asyncio
 from collections import deque
 from typing import Generic, NamedTuple, TypeVar
 
-from ternmq_common.shard.form import frame as frame_of
+from ternmq_common.shard.shard_frames import join_pieces as frame_of
 
 FRAME_BYTES = 1 << 20
 
@@ -21,7 +21,7 @@ class OutboxBatch(NamedTuple, Generic[T]):
     tokens: list[T]
 
 
-class Outbox(Generic[T]):
+class FrameOutbox(Generic[T]):
     """Waiting pieces in the order in which they were added, each with a token for its owner."""
 
     def __init__(self, frame_bytes: int = FRAME_BYTES) -> None:
@@ -35,20 +35,20 @@ class Outbox(Generic[T]):
     def __len__(self) -> int:
         return len(self._pieces)
 
-    def add(self, piece: bytes, token: T) -> None:
+    def add_piece(self, piece: bytes, token: T) -> None:
         self._pieces.append((piece, token))
         self.bytes += len(piece)
         waiter = self._waiter
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
 
-    async def take(self) -> OutboxBatch[T]:
+    async def take_batch(self) -> OutboxBatch[T]:
         """Take all waiting pieces, at most about `frame_bytes`; waits for the first piece.
 
         For one writer, which has written the last batch when it calls again.
         """
         self._writing = False
-        self._tell_drained()
+        self._notify_drained()
         while not self._pieces:
             self._waiter = asyncio.get_running_loop().create_future()
             await self._waiter
@@ -70,15 +70,15 @@ class Outbox(Generic[T]):
         self._pieces.clear()
         self.bytes = 0
         self._writing = False
-        self._tell_drained()
+        self._notify_drained()
         return tokens
 
-    async def drained(self) -> None:
+    async def wait_until_drained(self) -> None:
         """Return when everything was written."""
         while self._pieces or self._writing:
             self._drained = asyncio.get_running_loop().create_future()
             await self._drained
 
-    def _tell_drained(self) -> None:
+    def _notify_drained(self) -> None:
         if self._drained is not None and not self._drained.done() and not self._pieces:
             self._drained.set_result(None)

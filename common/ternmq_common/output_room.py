@@ -8,7 +8,7 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING
 
-from ternmq_common.eager import in_task
+from ternmq_common.eager import ensure_task
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,7 +33,7 @@ class OutputRoom:
         self._taken = 0
         self._waiting: deque[asyncio.Future[None]] | None = None  # an empty deque takes 760 bytes
 
-    def changed(self) -> None:
+    def admit_waiting(self) -> None:
         """Let waiting calls in, one after the other: the client has read, or a place is free."""
         if self._waiting is None:
             return
@@ -51,7 +51,7 @@ class OutputRoom:
         """Whether a place can be taken at once."""
         return self._taken < PLACES_MAX and self._unread() < self._bytes_max
 
-    async def take(self) -> None:
+    async def take_place(self) -> None:
         while not self.is_open:
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             if self._waiting is None:
@@ -61,15 +61,15 @@ class OutputRoom:
                 await waiter
             except asyncio.CancelledError:
                 if not waiter.cancelled():
-                    self.changed()  # it was this one's turn
+                    self.admit_waiting()  # it was this one's turn
                 elif self._waiting is not None and waiter in self._waiting:
                     self._waiting.remove(waiter)
                 raise
         self._taken += 1
 
-    def give_back(self) -> None:
+    def give_place_back(self) -> None:
         self._taken -= 1
-        self.changed()
+        self.admit_waiting()
 
 
 class AnswerRoom:
@@ -83,29 +83,29 @@ class AnswerRoom:
 
     @property
     def is_open(self) -> bool:
-        """Whether `enter` would not wait."""
+        """Whether `enter_room` would not wait."""
         return self._held or self._room.is_open
 
-    async def enter(self, within_s: float | None = None) -> bool:
+    async def enter_room(self, within_s: float | None = None) -> bool:
         """Wait until the client has read enough, then hold a place; False when that took too long.
 
         A client that reads has room soon, so even a call that is not to wait at all waits for a second.
         """
         if not self._held:
             if not self._room.is_open:
-                await in_task()
+                await ensure_task()
                 try:
                     async with asyncio.timeout(None if within_s is None else max(within_s, self._room.patience_s)):
-                        await self._room.take()
+                        await self._room.take_place()
                 except TimeoutError:
                     return False
             else:
-                await self._room.take()
+                await self._room.take_place()
             self._held = True
         return True
 
-    def leave(self) -> None:
+    def leave_room(self) -> None:
         """Give the place back: no messages were claimed, or all are written."""
         if self._held:
             self._held = False
-            self._room.give_back()
+            self._room.give_place_back()

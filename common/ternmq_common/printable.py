@@ -28,27 +28,27 @@ _CONTROL = re.compile(f"[{_CONTROLS}]")
 _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
-def printable(text: str) -> str:
+def escape_line(text: str) -> str:
     """`text` as one line."""
-    return text if text.isprintable() else _UNPRINTABLE.sub(_shown, text)
+    return text if text.isprintable() else _UNPRINTABLE.sub(_escape_character, text)
 
 
-def printable_lines(text: str) -> str:
+def escape_lines(text: str) -> str:
     """`text` with its line ends and tabs, and without anything else that acts on a terminal."""
-    return _UNPRINTABLE_IN_LINES.sub(_shown, text)
+    return _UNPRINTABLE_IN_LINES.sub(_escape_character, text)
 
 
-def printable_json(text: str) -> str:
+def escape_json(text: str) -> str:
     """A JSON document with the same meaning that can be shown; json.dumps leaves DEL, and may leave all above it."""
     return _UNPRINTABLE_IN_JSON.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
-def cut(text: str, characters: int = CUT_AT) -> str:
+def cut_text(text: str, characters: int = CUT_AT) -> str:
     """At most so many characters of `text`; a longer one has its length at the end."""
     return text if len(text) <= characters else f"{text[:characters]}... ({len(text)} characters)"
 
 
-def listed(names: "Sequence[str]", things: str, *, most: int = LISTED_MAX) -> str:
+def list_names(names: "Sequence[str]", things: str, *, most: int = LISTED_MAX) -> str:
     """The first few names, and how many there are if that isn't all: `a, b, c and 7 more (10 clients)`."""
     if len(names) <= most:
         return ", ".join(names)
@@ -60,16 +60,16 @@ def has_control(text: str) -> bool:
     return not text.isprintable() and _CONTROL.search(text) is not None
 
 
-def problem_of_name(text: str) -> str | None:
+def find_name_problem(text: str) -> str | None:
     """Why that can't be the name of a client, a message or a host; None if it can."""
     if len(text) > NAME_BYTES_MAX or (not text.isascii() and len(text.encode(errors="replace")) > NAME_BYTES_MAX):
         return f"is longer than {NAME_BYTES_MAX} bytes"
     if has_control(text):
-        return f"holds a control character: {printable(text)}"
+        return f"holds a control character: {escape_line(text)}"
     return None
 
 
-def _shown(match: re.Match[str]) -> str:
+def _escape_character(match: re.Match[str]) -> str:
     character = match[0]
     number = ord(character)
     if 0xDC80 <= number <= 0xDCFF:  # a byte, by the error handler surrogateescape

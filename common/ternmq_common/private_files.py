@@ -22,21 +22,21 @@ _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _log = logging.getLogger(__name__)
 
 
-def make_folder(path: "Path") -> None:
+def create_folder(path: "Path") -> None:
     """Create the folder, and the missing ones above it, if it does not exist. OSError."""
     if not path.is_dir():
         if not path.parent.exists():
-            make_folder(path.parent)
+            create_folder(path.parent)
         path.mkdir(mode=FOLDER_MODE, exist_ok=True)
 
 
-def new_file(path: "Path", *, dir_fd: int | None = None) -> BinaryIO:
+def create_file(path: "Path", *, dir_fd: int | None = None) -> BinaryIO:
     """Create a file that does not exist, for writing; with `dir_fd` the path is below that open folder. OSError."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     return os.fdopen(os.open(path, flags, FILE_MODE, dir_fd=dir_fd), "wb")
 
 
-def narrow(*paths: "Path") -> None:
+def narrow_modes(*paths: "Path") -> None:
     """Remove other users' rights to these paths, as far as they exist; logged, and never an error."""
     for path in paths:
         try:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.limits import HOUR_MS, SECOND_MS
-from ternmq_common.printable import NAME_BYTES_MAX, problem_of_name
+from ternmq_common.printable import NAME_BYTES_MAX, find_name_problem
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -84,40 +84,40 @@ class QuotaSnapshot:
     quotas: "Mapping[tuple[QuotaKind, str], Quota]" = field(default_factory=dict)
 
 
-def parsed_title(title: str) -> tuple[QuotaKind, str]:
+def parse_title(title: str) -> tuple[QuotaKind, str]:
     """Parse kind and name of `user:alice` or `client:*`; BAD_REQUEST with the mistake."""
     word, colon, name = title.partition(":")
     kind = next((kind for kind in QuotaKind if kind.value == word), None)
     if not colon or kind is None:
         kinds = ", ".join(f"{each.value}:NAME" for each in QuotaKind)
-        raise _bad(f"{title!r} names no quota: {kinds} is needed, * is the default of a kind")
-    return kind, checked_quota_name(name)
+        raise _quota_error(f"{title!r} names no quota: {kinds} is needed, * is the default of a kind")
+    return kind, check_quota_name(name)
 
 
-def checked_quota_name(name: str) -> str:
+def check_quota_name(name: str) -> str:
     """Check the name of a quota; BAD_REQUEST."""
-    problem = problem_of_name(name)
+    problem = find_name_problem(name)
     if not name.strip() or problem or len(name.encode()) > NAME_BYTES_MAX:
-        raise _bad(f"the name of a quota {problem or f'has 1 to {NAME_BYTES_MAX} bytes'}")
+        raise _quota_error(f"the name of a quota {problem or f'has 1 to {NAME_BYTES_MAX} bytes'}")
     return name
 
 
-def checked_quota(quota: Quota) -> Quota:
+def check_quota(quota: Quota) -> Quota:
     """Check the quota; BAD_REQUEST with the limit that is not allowed."""
-    checked_quota_name(quota.name)
+    check_quota_name(quota.name)
     limits = quota.limits
     if not limits:
-        raise _bad(f"quota {quota.title} sets no limit; give one, or delete the quota")
+        raise _quota_error(f"quota {quota.title} sets no limit; give one, or delete the quota")
     for name, value in limits.items():
         if quota.kind not in KINDS_OF_LIMITS[name]:
             kinds = ", ".join(sorted(kind.value for kind in KINDS_OF_LIMITS[name]))
-            raise _bad(f"a {quota.kind.value} has no {name}; it is a limit of: {kinds}")
+            raise _quota_error(f"a {quota.kind.value} has no {name}; it is a limit of: {kinds}")
         if not 1 <= value <= LIMIT_MAX:
-            raise _bad(f"{name} is {value}; 1 to {LIMIT_MAX} is allowed")
+            raise _quota_error(f"{name} is {value}; 1 to {LIMIT_MAX} is allowed")
     if not BURST_MS_MIN <= quota.burst_ms <= BURST_MS_MAX:
-        raise _bad(f"the burst is {quota.burst_ms} ms; {BURST_MS_MIN} to {BURST_MS_MAX} is allowed")
+        raise _quota_error(f"the burst is {quota.burst_ms} ms; {BURST_MS_MIN} to {BURST_MS_MAX} is allowed")
     return quota
 
 
-def _bad(text: str) -> MessagingError:
+def _quota_error(text: str) -> MessagingError:
     return MessagingError(ErrorCode.BAD_REQUEST, text)

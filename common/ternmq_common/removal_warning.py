@@ -8,7 +8,7 @@ if TYPE_CHECKING:
 TOPICS_SHOWN = 5
 
 
-class Told(Protocol):
+class ReportedLoad(Protocol):
     """The last report of a broker; see `cluster.BrokerLoad`."""
 
     @property
@@ -21,25 +21,25 @@ class Told(Protocol):
     def timers(self) -> int | None: ...
 
 
-def is_empty(told: Told) -> bool:
+def has_nothing_to_lose(report: ReportedLoad) -> bool:
     """Whether nothing would be lost, by the last report."""
-    return told.unfinished == 0 and told.timers == 0 and told.transactions == 0
+    return report.unfinished == 0 and report.timers == 0 and report.transactions == 0
 
 
-def removal_warning(topics: "Sequence[str]", told: Told) -> str:
+def removal_warning(topics: "Sequence[str]", report: ReportedLoad) -> str:
     """The text that says what is lost with a broker that has queues of these topics."""
     shown = ", ".join(topics[:TOPICS_SHOWN]) + (", ..." if len(topics) > TOPICS_SHOWN else "")
-    queues = f"its queues of {_counted(len(topics), 'topic')} ({shown})" if topics else "no queues of any topic"
-    if told.messages is None or told.unfinished is None or told.timers is None:
+    queues = f"its queues of {_count_things(len(topics), 'topic')} ({shown})" if topics else "no queues of any topic"
+    if report.messages is None or report.unfinished is None or report.timers is None:
         return (
             f"{queues}, with unknown numbers of messages, timed messages and open transactions: it never reported any"
         )
     return (
-        f"{queues}; by its last report, {_counted(told.messages, 'message')} in them, of which groups have "
-        f"{told.unfinished:,} to finish, {_counted(told.timers, 'timed message')} and "
-        f"{_counted(told.transactions, 'open transaction')}"
+        f"{queues}; by its last report, {_count_things(report.messages, 'message')} in them, of which groups have "
+        f"{report.unfinished:,} to finish, {_count_things(report.timers, 'timed message')} and "
+        f"{_count_things(report.transactions, 'open transaction')}"
     )
 
 
-def _counted(number: int, thing: str) -> str:
+def _count_things(number: int, thing: str) -> str:
     return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"

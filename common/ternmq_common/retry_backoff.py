@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.limits import HOUR_MS, INVISIBLE_MAX_MS, MINUTE_MS, SECOND_MS
-from ternmq_common.units import parsed_duration, rendered_duration
+from ternmq_common.units import parse_duration, render_duration
 
 DELAY_LEVELS_MS = (
     *(seconds * SECOND_MS for seconds in (1, 5, 10, 30)),
@@ -34,13 +34,13 @@ class CustomizedSteps:
         return self.steps_ms[min(max(attempt, 1), len(self.steps_ms)) - 1]
 
     def __str__(self) -> str:
-        return _rendered_steps(self.steps_ms)
+        return _render_steps(self.steps_ms)
 
 
 @lru_cache(maxsize=256)
-def _rendered_steps(steps_ms: tuple[int, ...]) -> str:
+def _render_steps(steps_ms: tuple[int, ...]) -> str:
     """Render the steps; cached, as most groups have the same, and lists of groups have them for each."""
-    return "customized:" + ",".join(map(rendered_duration, steps_ms))
+    return "customized:" + ",".join(map(render_duration, steps_ms))
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class ExponentialCurve:
         return min(int(delay), self.max_ms)
 
     def __str__(self) -> str:
-        return f"exponential:{rendered_duration(self.initial_ms)},{rendered_duration(self.max_ms)},{self.multiplier:g}"
+        return f"exponential:{render_duration(self.initial_ms)},{render_duration(self.max_ms)},{self.multiplier:g}"
 
 
 RetryBackoff = CustomizedSteps | ExponentialCurve
@@ -73,40 +73,44 @@ def parse_backoff(text: str) -> RetryBackoff:
     kind, _, values = text.strip().partition(":")
     parts = tuple(part.strip() for part in values.split(",") if part.strip())
     if kind in ("", "customized"):
-        return _steps(parts) if parts else CustomizedSteps()
+        return _parse_steps(parts) if parts else CustomizedSteps()
     if kind == "exponential":
-        return _curve(parts or _DEFAULT_CURVE)
-    raise _refused(text, "it begins with customized: or exponential:")
+        return _parse_curve(parts or _DEFAULT_CURVE)
+    raise _backoff_error(text, "it begins with customized: or exponential:")
 
 
-def _steps(parts: tuple[str, ...]) -> CustomizedSteps:
+def _parse_steps(parts: tuple[str, ...]) -> CustomizedSteps:
     if len(parts) > _STEPS_MAX:
-        raise _refused(",".join(parts), f"{_STEPS_MAX} steps are allowed")
-    return CustomizedSteps(tuple(map(_wait_ms, parts)))
+        raise _backoff_error(",".join(parts), f"{_STEPS_MAX} steps are allowed")
+    return CustomizedSteps(tuple(map(_parse_wait_ms, parts)))
 
 
-def _curve(parts: tuple[str, ...]) -> ExponentialCurve:
+def _parse_curve(parts: tuple[str, ...]) -> ExponentialCurve:
     if len(parts) != len(_DEFAULT_CURVE):
-        raise _refused(",".join(parts), "first wait, longest wait and factor are needed, as in exponential:5s,2h,2")
-    initial_ms, max_ms = _wait_ms(parts[0]), _wait_ms(parts[1])
+        raise _backoff_error(
+            ",".join(parts), "first wait, longest wait and factor are needed, as in exponential:5s,2h,2"
+        )
+    initial_ms, max_ms = _parse_wait_ms(parts[0]), _parse_wait_ms(parts[1])
     try:
         multiplier = float(parts[2])
     except ValueError:
-        raise _refused(parts[2], "the factor is a number") from None
+        raise _backoff_error(parts[2], "the factor is a number") from None
     if not (1 <= multiplier <= 1000 and 0 < initial_ms <= max_ms):
-        raise _refused(",".join(parts), "the first wait is above 0, the longest not shorter, the factor 1 to 1000")
+        raise _backoff_error(
+            ",".join(parts), "the first wait is above 0, the longest not shorter, the factor 1 to 1000"
+        )
     return ExponentialCurve(initial_ms, max_ms, multiplier)
 
 
-def _wait_ms(text: str) -> int:
+def _parse_wait_ms(text: str) -> int:
     try:
-        wait_ms = int(parsed_duration(text, unit="ms")) if not text.isdigit() else int(text) * SECOND_MS
+        wait_ms = int(parse_duration(text, unit="ms")) if not text.isdigit() else int(text) * SECOND_MS
     except ValueError as error:
-        raise _refused(text, str(error)) from None
+        raise _backoff_error(text, str(error)) from None
     if wait_ms > INVISIBLE_MAX_MS:
-        raise _refused(text, f"a wait is at most {rendered_duration(INVISIBLE_MAX_MS)}")
+        raise _backoff_error(text, f"a wait is at most {render_duration(INVISIBLE_MAX_MS)}")
     return wait_ms
 
 
-def _refused(text: str, reason: str) -> MessagingError:
+def _backoff_error(text: str, reason: str) -> MessagingError:
     return MessagingError(ErrorCode.BAD_REQUEST, f"the retry backoff {text!r} can't be used: {reason}")

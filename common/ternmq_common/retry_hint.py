@@ -11,7 +11,7 @@ def retry_hint(wait_s: float) -> str:
     return f"try again in {max(1, math.ceil(wait_s * 1000))} ms"
 
 
-def hinted_s(text: str) -> float:
+def parse_retry_hint(text: str) -> float:
     """The seconds to wait that a refusal names, 0 if it names none."""
     found = _HINT.search(text)
     return int(found[1]) / 1000 if found else 0.0

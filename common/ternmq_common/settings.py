@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ternmq_common.errors import StartupError
 from ternmq_common.service_links import is_service_link
-from ternmq_common.units import DURATION_UNITS_MS, SIZE_UNITS, in_largest_unit, parsed_duration, parsed_size
+from ternmq_common.units import DURATION_UNITS_MS, SIZE_UNITS, parse_duration, parse_size, render_in_largest_unit
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -83,7 +83,7 @@ class SettingsError(StartupError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Loaded(Generic[S]):
+class LoadedSettings(Generic[S]):
     """Settings in force, and the origin of each field's value.
 
     `ignored` are variables that only look like settings, `others` those of other kinds of processes.
@@ -96,19 +96,19 @@ class Loaded(Generic[S]):
 
 
 @dataclass(frozen=True, slots=True)
-class _Given:
+class _GivenValue:
     value: object
     origin: str
 
 
-def load(
+def load_settings(
     cls: type[S],
     *,
     file: Path | None,
     environ: Mapping[str, str],
     flags: Mapping[str, object],
     known_elsewhere: Iterable[str] = (),
-) -> Loaded[S]:
+) -> LoadedSettings[S]:
     """Load settings of the class `cls`; a flag with the value None was not given.
 
     `known_elsewhere` are fields of other settings classes, whose variables are no errors here.
@@ -116,24 +116,24 @@ def load(
     hints = typing.get_type_hints(cls)
     fields = {field.name: field for field in dataclasses.fields(cls)}
     assert flags.keys() <= fields.keys(), f"flags without a field: {flags.keys() - fields.keys()}"
-    given: dict[str, _Given] = {}
+    given: dict[str, _GivenValue] = {}
     if file is not None:
-        given |= _from_file(file, fields)
+        given |= _read_file(file, fields)
     foreign = {variable_name(name) for name in known_elsewhere if name not in fields}
     others = tuple(sorted(foreign & environ.keys()))
     ignored = _service_links({key: text for key, text in environ.items() if key not in others}, fields)
     left_out = {*others, *ignored}
-    given |= _from_environment({key: text for key, text in environ.items() if key not in left_out}, fields)
-    given |= {name: _Given(value, _flag_name(fields[name])) for name, value in flags.items() if value is not None}
+    given |= _read_environment({key: text for key, text in environ.items() if key not in left_out}, fields)
+    given |= {name: _GivenValue(value, _flag_name(fields[name])) for name, value in flags.items() if value is not None}
     origins = {name: given[name].origin if name in given else DEFAULT for name in fields}
-    values = {name: _converted(name, hints[name], entry) for name, entry in given.items()}
+    values = {name: _convert_value(name, hints[name], entry) for name, entry in given.items()}
     try:
         settings = cls(**values)
     except InvalidSetting as refusal:
         value = values.get(refusal.name, fields[refusal.name].default)
-        shown = rendered(refusal.name, value)
+        shown = render_value(refusal.name, value)
         raise SettingsError(f"{refusal.name} = {shown} (from {origins[refusal.name]}): {refusal.problem}") from None
-    return Loaded(settings=settings, origins=origins, ignored=ignored, others=others)
+    return LoadedSettings(settings=settings, origins=origins, ignored=ignored, others=others)
 
 
 def variable_name(field_name: str) -> str:
@@ -153,7 +153,7 @@ def without_password(url: str) -> str:
     return _PASSWORD.sub(lambda found: f"{found[1]}***@" if found[1] else f"{found[2]}***", url)
 
 
-def rendered(name: str, value: object) -> str:
+def render_value(name: str, value: object) -> str:
     """A field's value as a person would write it in the file: `1GiB`, `72h`, `true`."""
     if value is None:
         return _absent_word(name)
@@ -165,19 +165,21 @@ def rendered(name: str, value: object) -> str:
         return without_password(str(value))
     if isinstance(value, int) and value > 0:
         if _is_size(name):
-            return in_largest_unit(value, {unit: n for unit, n in SIZE_UNITS.items() if "i" in unit or unit == "B"})
+            return render_in_largest_unit(
+                value, {unit: n for unit, n in SIZE_UNITS.items() if "i" in unit or unit == "B"}
+            )
         if unit := _duration_unit(name):
-            return in_largest_unit(value * DURATION_UNITS_MS[unit], DURATION_UNITS_MS)
+            return render_in_largest_unit(value * DURATION_UNITS_MS[unit], DURATION_UNITS_MS)
     return str(value)
 
 
-def differing(settings: "DataclassInstance") -> dict[str, str]:
-    """The fields that differ from their defaults, each as `rendered`."""
+def differing_fields(settings: "DataclassInstance") -> dict[str, str]:
+    """The fields that differ from their defaults, each as `render_value`."""
     values = {field.name: (getattr(settings, field.name), field.default) for field in dataclasses.fields(settings)}
-    return {name: rendered(name, value) for name, (value, default) in values.items() if value != default}
+    return {name: render_value(name, value) for name, (value, default) in values.items() if value != default}
 
 
-def _from_file(file: Path, fields: Mapping[str, "dataclasses.Field[Any]"]) -> dict[str, _Given]:
+def _read_file(file: Path, fields: Mapping[str, "dataclasses.Field[Any]"]) -> dict[str, _GivenValue]:
     try:
         table = tomllib.loads(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
@@ -188,7 +190,7 @@ def _from_file(file: Path, fields: Mapping[str, "dataclasses.Field[Any]"]) -> di
     for key in table:
         if key not in fields:
             raise SettingsError(f"unknown setting {key!r} in {file}{did_you_mean(key, fields)}")
-    return {key: _Given(value, f"file {file}") for key, value in table.items()}
+    return {key: _GivenValue(value, f"file {file}") for key, value in table.items()}
 
 
 def _service_links(environ: Mapping[str, str], fields: Iterable[str]) -> tuple[str, ...]:
@@ -197,24 +199,26 @@ def _service_links(environ: Mapping[str, str], fields: Iterable[str]) -> tuple[s
     return tuple(sorted(key for key in named if is_service_link(key, environ[key])))
 
 
-def _from_environment(environ: Mapping[str, str], fields: Mapping[str, "dataclasses.Field[Any]"]) -> dict[str, _Given]:
+def _read_environment(
+    environ: Mapping[str, str], fields: Mapping[str, "dataclasses.Field[Any]"]
+) -> dict[str, _GivenValue]:
     by_variable = {variable_name(name): name for name in fields}
     ours = {key: text for key, text in environ.items() if key.startswith(VARIABLE_PREFIX)}
     for variable in sorted(ours.keys() - by_variable.keys() - OTHER_VARIABLES):
         raise SettingsError(f"unknown variable {variable}{did_you_mean(variable, [*by_variable, *OTHER_VARIABLES])}")
-    return {by_variable[key]: _Given(text, key) for key, text in ours.items() if key in by_variable}
+    return {by_variable[key]: _GivenValue(text, key) for key, text in ours.items() if key in by_variable}
 
 
 def _flag_name(field: "dataclasses.Field[Any]") -> str:
     return str(field.metadata.get("flag", "--" + field.name.replace("_", "-")))
 
 
-def _converted(name: str, hint: object, given: _Given) -> object:
+def _convert_value(name: str, hint: object, given: _GivenValue) -> object:
     try:
         return _as_type(name, hint, given.value)
     except (ValueError, InvalidOperation) as error:
         is_hidden = name in SECRET or _may_be_url(name, given.value)
-        shown = repr(rendered(name, given.value) if is_hidden else given.value)
+        shown = repr(render_value(name, given.value) if is_hidden else given.value)
         raise SettingsError(f"{name} = {shown} (from {given.origin}): {error}") from None
 
 
@@ -250,9 +254,9 @@ def _as_number(name: str, kind: type[int] | type[float], value: object) -> int |
     if not isinstance(value, str):
         number = Decimal(value)
     elif _is_size(name):
-        number = Decimal(parsed_size(value))
+        number = Decimal(parse_size(value))
     elif unit := _duration_unit(name):
-        number = parsed_duration(value, unit=unit)
+        number = parse_duration(value, unit=unit)
     else:
         number = _plain_number(value)
     if kind is float:

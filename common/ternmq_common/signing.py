@@ -15,14 +15,14 @@ AUTHORIZATION_HEADER = "authorization"
 
 
 @dataclass(frozen=True, slots=True)
-class Authorization:
+class SignedAuthorization:
     """The parts of the header that a server checks."""
 
     access_key: str
     signature: str
 
     @classmethod
-    def parse(cls, header: str) -> "Authorization | None":
+    def parse_header(cls, header: str) -> "SignedAuthorization | None":
         """Parse the header; None if it is invalid: the server answers UNAUTHORIZED then."""
         _, space, rest = header.partition(" ")
         items = [item.strip().partition("=") for item in rest.split(",")]

@@ -28,7 +28,7 @@ class TransactionId(NamedTuple):
         return f"{self.message_id}@{self.broker}@{self.log_offset:x}"
 
     @classmethod
-    def parse(cls, text: str) -> Self:
+    def parse_id(cls, text: str) -> Self:
         """Parse an id; INVALID_TRANSACTION_ID if it is invalid."""
         message_id, _, place = text.rpartition("@")
         message_id, _, broker = message_id.rpartition("@")
@@ -38,35 +38,35 @@ class TransactionId(NamedTuple):
             log_offset = -1
         canonical = cls(message_id, broker, log_offset)
         if not message_id or not broker or len(place) > _PLACE_DIGITS_MAX or str(canonical) != text:
-            raise _invalid(text)
+            raise _transaction_error(text)
         return canonical
 
 
 def transaction_handle(transaction_id: str, topic: str, keys: "HandleKeys") -> str:
     """The handle that clients get for a transaction of the topic."""
-    return f"{transaction_id}@{keys.tag(_KIND, _bound(transaction_id, topic))}"
+    return f"{transaction_id}@{keys.sign_handle(_KIND, _signed_content(transaction_id, topic))}"
 
 
-def named_by(handle: str) -> TransactionId:
+def transaction_of_handle(handle: str) -> TransactionId:
     """The transaction of the handle, without a check of its tag; INVALID_TRANSACTION_ID if it has none."""
     try:
-        return TransactionId.parse(handle.rpartition("@")[0])
+        return TransactionId.parse_id(handle.rpartition("@")[0])
     except MessagingError:
-        raise _invalid(handle) from None
+        raise _transaction_error(handle) from None
 
 
-def check_given(handle: str, topic: str, keys: "HandleKeys") -> None:
+def check_handle(handle: str, topic: str, keys: "HandleKeys") -> None:
     """INVALID_TRANSACTION_ID unless a server of this registry gave the handle, for a transaction of the topic."""
     transaction_id, _, tag = handle.rpartition("@")
-    if not keys.is_tag(tag, _KIND, _bound(transaction_id, topic)):
-        raise _invalid(handle)
+    if not keys.is_valid_tag(tag, _KIND, _signed_content(transaction_id, topic)):
+        raise _transaction_error(handle)
 
 
-def _bound(transaction_id: str, topic: str) -> bytes:
+def _signed_content(transaction_id: str, topic: str) -> bytes:
     return f"{topic}\n{transaction_id}".encode()
 
 
-def _invalid(text: str) -> MessagingError:
+def _transaction_error(text: str) -> MessagingError:
     return MessagingError(
         ErrorCode.INVALID_TRANSACTION_ID,
         f"{text[:100]!r} is no transaction id of this server, or of another topic"

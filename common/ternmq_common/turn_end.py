@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable
 from weakref import WeakKeyDictionary
 
-from ternmq_common.callbacks import tell
+from ternmq_common.callbacks import call_back
 
 Do = Callable[[], None]
 
@@ -17,30 +17,30 @@ class TurnEnd:
     """The end of the turns of one loop; see `turn_end`. An error goes to the loop's exception handler, and holds up
     nothing."""
 
-    __slots__ = ("_comes", "_loop", "_work", "_writes")
+    __slots__ = ("_is_scheduled", "_loop", "_work", "_writes")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._work: list[Do] = []
         self._writes: list[Do] = []
-        self._comes = False
+        self._is_scheduled = False
 
-    def work(self, do: Do) -> None:
+    def add_work(self, do: Do) -> None:
         """Call `do` at the end of this turn."""
         self._work.append(do)
-        self._come()
+        self._schedule_end()
 
-    def write(self, do: Do) -> None:
+    def add_write(self, do: Do) -> None:
         """Call `do` when all work of this turn is done."""
         self._writes.append(do)
-        self._come()
+        self._schedule_end()
 
-    def _come(self) -> None:
-        if not self._comes:
-            self._comes = True
-            self._loop.call_soon(self._end)
+    def _schedule_end(self) -> None:
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            self._loop.call_soon(self._run_all)
 
-    def _end(self) -> None:
+    def _run_all(self) -> None:
         try:
             while self._work or self._writes:
                 if self._work:
@@ -48,9 +48,9 @@ class TurnEnd:
                 else:
                     now, self._writes = self._writes, []
                 for do in now:
-                    tell(do)
+                    call_back(do)
         finally:
-            self._comes = False
+            self._is_scheduled = False
 
 
 def turn_end() -> TurnEnd:

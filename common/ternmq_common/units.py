@@ -25,7 +25,7 @@ _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)", re.ASCII)
 _DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|d|h|m|s)", re.ASCII)
 
 
-def parsed_size(text: str) -> int:
+def parse_size(text: str) -> int:
     """Parse bytes of `64MiB`, `1.5GiB`, `10MB` or `4096`; ValueError with what is allowed."""
     match = _SIZE.fullmatch(text.strip().lower())
     factor = _SIZE_FACTORS.get(match[2] or "b") if match else None
@@ -37,7 +37,7 @@ def parsed_size(text: str) -> int:
     return int(size)
 
 
-def parsed_duration(text: str, *, unit: str) -> Decimal:
+def parse_duration(text: str, *, unit: str) -> Decimal:
     """Parse a duration, in `unit` (`ms` or `s`): `500ms`, `90s`, `1h30m`, or a plain number in `unit`."""
     compact = text.strip().lower().replace(" ", "")
     if re.fullmatch(r"\d+(\.\d+)?", compact, re.ASCII):
@@ -49,12 +49,12 @@ def parsed_duration(text: str, *, unit: str) -> Decimal:
     return total_ms / DURATION_UNITS_MS[unit]
 
 
-def rendered_duration(milliseconds: int) -> str:
+def render_duration(milliseconds: int) -> str:
     """Render `500ms`, `90s`, `2h`: in the largest unit that divides it."""
-    return in_largest_unit(milliseconds, DURATION_UNITS_MS) if milliseconds else "0s"
+    return render_in_largest_unit(milliseconds, DURATION_UNITS_MS) if milliseconds else "0s"
 
 
-def spelled_duration(milliseconds: int) -> str:
+def spell_duration(milliseconds: int) -> str:
     """Render `39d4h12m5s`: in all units down to the second."""
     rest, parts = milliseconds, list[str]()
     for unit, size in DURATION_UNITS_MS.items():
@@ -64,6 +64,6 @@ def spelled_duration(milliseconds: int) -> str:
     return "".join(parts) or "0s"
 
 
-def in_largest_unit(value: int, units: Mapping[str, int]) -> str:
+def render_in_largest_unit(value: int, units: Mapping[str, int]) -> str:
     unit, factor = next((unit, factor) for unit, factor in units.items() if value % factor == 0)
     return f"{value // factor}{unit}"

@@ -26,7 +26,7 @@ _SECONDS_TAG = b"\x08"  # Timestamp.seconds = 1
 _NANOS_TAG = b"\x10"  # Timestamp.nanos = 2
 
 
-def varint(value: int) -> bytes:
+def encode_varint(value: int) -> bytes:
     """Encode a non-negative number as protobuf does."""
     if value < 0x80:
         return _ONE_BYTE[value]
@@ -56,15 +56,15 @@ _ONE_BYTE = [bytes((value,)) for value in range(0x80)]
 _TWO_BYTES = struct.Struct("<H").pack
 
 
-def framed(tag: bytes, content: bytes) -> bytes:
+def encode_field(tag: bytes, content: bytes) -> bytes:
     """Encode a length-delimited field."""
-    return tag + varint(len(content)) + content
+    return tag + encode_varint(len(content)) + content
 
 
-def timestamp(milliseconds: int) -> bytes:
+def encode_timestamp(milliseconds: int) -> bytes:
     """A serialized `google.protobuf.Timestamp`; `milliseconds` since the epoch, not negative."""
     seconds, rest = divmod(milliseconds, 1000)
-    return _SECONDS_TAG + varint(seconds) + (_NANOS_TAG + varint(rest * 1_000_000) if rest else b"")
+    return _SECONDS_TAG + encode_varint(seconds) + (_NANOS_TAG + encode_varint(rest * 1_000_000) if rest else b"")
 
 
 def without_body(rest: bytes) -> bytes:
@@ -96,12 +96,12 @@ class DeliveredFrames:
     __slots__ = ("_attempt", "_common", "_queue_id", "_store_host", "_stored_ms", "_topic")
 
     def __init__(self, *, topic: bytes, store_host: bytes) -> None:
-        self._topic = framed(TOPIC_TAG, topic)
-        self._store_host = framed(_STORE_HOST_TAG, store_host)
+        self._topic = encode_field(TOPIC_TAG, topic)
+        self._store_host = encode_field(_STORE_HOST_TAG, store_host)
         self._stored_ms = self._queue_id = self._attempt = -1
         self._common = b""
 
-    def frame(
+    def encode_message(
         self,
         *,
         rest: bytes,
@@ -118,24 +118,24 @@ class DeliveredFrames:
             self._stored_ms, self._queue_id, self._attempt = stored_ms, queue_id, attempt
             self._common = b"".join(
                 (
-                    framed(_STORE_TIMESTAMP_TAG, timestamp(stored_ms)),
+                    encode_field(_STORE_TIMESTAMP_TAG, encode_timestamp(stored_ms)),
                     self._store_host,
                     _QUEUE_ID_TAG,
-                    varint(queue_id),
+                    encode_varint(queue_id),
                     _DELIVERY_ATTEMPT_TAG,
-                    varint(attempt),
+                    encode_varint(attempt),
                     _QUEUE_OFFSET_TAG,
                 )
             )
-        topic, common, offset = self._topic, self._common, varint(queue_offset)
-        right = b"" if handle is None else framed(_RECEIPT_HANDLE_TAG, handle)
+        topic, common, offset = self._topic, self._common, encode_varint(queue_offset)
+        right = b"" if handle is None else encode_field(_RECEIPT_HANDLE_TAG, handle)
         system_size = len(system) + len(common) + len(offset) + len(right)
-        system_length = varint(system_size)
+        system_length = encode_varint(system_size)
         size = len(topic) + len(rest) + 1 + len(system_length) + system_size
         return b"".join(
             (
                 RECEIVED_MESSAGE_TAG,
-                varint(size),
+                encode_varint(size),
                 topic,
                 rest,
                 SYSTEM_PROPERTIES_TAG,

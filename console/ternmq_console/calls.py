@@ -22,7 +22,7 @@ class CallKind(NamedTuple):
     answer: Kind
 
 
-def _kinds(service: Any, module: Any, names: "frozenset[str] | None" = None) -> dict[str, CallKind]:  # noqa: ANN401 - a descriptor, a module
+def _call_kinds(service: Any, module: Any, names: "frozenset[str] | None" = None) -> dict[str, CallKind]:  # noqa: ANN401 - a descriptor, a module
     return {
         method.name: CallKind(getattr(module, method.input_type.name), getattr(module, method.output_type.name))
         for method in service.methods
@@ -31,8 +31,8 @@ def _kinds(service: Any, module: Any, names: "frozenset[str] | None" = None) -> 
 
 
 CALLS: dict[str, CallKind] = {
-    **_kinds(ADMIN, admin_pb2),
-    **_kinds(_PUBLISHED, published_pb2, frozenset({SENDING, SUBSCRIPTIONS, QUERYING})),
-    **_kinds(_MESSAGING, service_pb2, frozenset({RECALLING, READING, SEEKING})),
+    **_call_kinds(ADMIN, admin_pb2),
+    **_call_kinds(_PUBLISHED, published_pb2, frozenset({SENDING, SUBSCRIPTIONS, QUERYING})),
+    **_call_kinds(_MESSAGING, service_pb2, frozenset({RECALLING, READING, SEEKING})),
 }
 """The calls by their names, which are also those of their rules in access control."""

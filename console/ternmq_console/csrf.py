@@ -9,7 +9,7 @@ import ipaddress
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from ternmq_runtime.http.basic import Asker, asker
+from ternmq_runtime.http.basic import HttpCaller, read_caller
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,20 +22,20 @@ _OWN_SITES = ("same-origin", "none")
 _LOCAL = "localhost"
 
 
-def asker_of(request: "Request") -> Asker:
+def caller_of_request(request: "Request") -> HttpCaller:
     """Return the caller of a request, by the header `authorization` and the address."""
     host = "" if request.client is None else request.client.host
-    return asker(request.headers.get("authorization", ""), host)
+    return read_caller(request.headers.get("authorization", ""), host)
 
 
-class Gate:
+class RequestGate:
     """Checks requests; `hosts` are the allowed names of this server, `is_guarded` is true with access control."""
 
     def __init__(self, hosts: "frozenset[str]", *, is_guarded: bool) -> None:
         self._hosts = hosts
         self.is_guarded = is_guarded
 
-    def refusal(self, method: str, headers: "Mapping[str, str]", *, has_body: bool, is_form: bool) -> str | None:
+    def refusal_reason(self, method: str, headers: "Mapping[str, str]", *, has_body: bool, is_form: bool) -> str | None:
         """Return why the request is refused, None if it is not.
 
         `is_form` is true for pages, whose forms are no JSON and are checked by their token.
@@ -47,7 +47,7 @@ class Gate:
             )
         if method in _READS:
             return None
-        if headers.get("sec-fetch-site", "none") not in _OWN_SITES or not _is_of(headers.get("origin"), host):
+        if headers.get("sec-fetch-site", "none") not in _OWN_SITES or not _is_same_origin(headers.get("origin"), host):
             return "this request comes from a page of another site"
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         if not is_form and kind != _JSON and (has_body or kind):
@@ -55,11 +55,11 @@ class Gate:
         return None
 
     def _is_own(self, host: str) -> bool:
-        name = _name_of(host)
+        name = _host_name(host)
         return name == _LOCAL or name in self._hosts or _is_address(name)
 
 
-def _name_of(host: str) -> str:
+def _host_name(host: str) -> str:
     """Return the host of a header `host`, without its port; empty if it has none."""
     try:
         return (urlsplit(f"//{host}").hostname or "").lower()
@@ -75,6 +75,6 @@ def _is_address(name: str) -> bool:
     return True
 
 
-def _is_of(origin: str | None, host: str) -> bool:
+def _is_same_origin(origin: str | None, host: str) -> bool:
     """Return whether the origin is this server; true without an origin, since pages always have one."""
     return origin is None or urlsplit(origin).netloc.lower() == host.lower()

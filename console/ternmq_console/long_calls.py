@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 
 from starlette.responses import Response
 
-from ternmq_console.api.answers import problem
+from ternmq_console.api.answers import problem_response
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from starlette.types import Receive, Scope, Send
 
-    from ternmq_console.desk import Desk
-    from ternmq_runtime.http.basic import Asker
+    from ternmq_console.operator_calls import OperatorCalls
+    from ternmq_runtime.http.basic import HttpCaller
 
 LONG_CALLS_MAX = 12
 
@@ -29,14 +29,14 @@ class TooManyLongCalls(Exception):
 class LongCalls:
     """Counts the long calls of each user that are in progress, at most `limit`."""
 
-    def __init__(self, desk: "Desk", *, is_guarded: bool, limit: int = LONG_CALLS_MAX) -> None:
+    def __init__(self, desk: "OperatorCalls", *, is_guarded: bool, limit: int = LONG_CALLS_MAX) -> None:
         """`is_guarded` is true with access control."""
         self._desk = desk
         self._is_guarded = is_guarded
         self._limit = limit
         self._under_way: dict[str, int] = {}
 
-    async def find_user(self, asker: "Asker") -> str:
+    async def find_user(self, asker: "HttpCaller") -> str:
         """Return the name under which the call is counted; raises NotSignedIn and DeskBusy."""
         if not self._is_guarded:
             return asker.host
@@ -44,7 +44,7 @@ class LongCalls:
         return asker.name
 
     @contextmanager
-    def counted(self, user: str) -> "Iterator[None]":
+    def count_call(self, user: str) -> "Iterator[None]":
         """Count a call of the user during the block; raises TooManyLongCalls."""
         count = self._under_way.get(user, 0)
         if count >= self._limit:
@@ -62,7 +62,7 @@ class LongCalls:
             else:
                 del self._under_way[user]
 
-    def answer_of(self, user: str, response: Response) -> Response:
+    def counted_answer(self, user: str, response: Response) -> Response:
         """Return the same answer, counted as a long call while it is sent."""
         return _CountedAnswer(self, user, response)
 
@@ -78,12 +78,12 @@ class _CountedAnswer(Response):
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
         try:
-            with self._calls.counted(self._user):
+            with self._calls.count_call(self._user):
                 await self._response(scope, receive, send)
         except TooManyLongCalls as error:
-            await refusal_of(error)(scope, receive, send)
+            await too_many_response(error)(scope, receive, send)
 
 
-def refusal_of(error: TooManyLongCalls) -> Response:
+def too_many_response(error: TooManyLongCalls) -> Response:
     """Return the answer of the JSON API for it."""
-    return problem(429, "TOO_MANY_REQUESTS", str(error), {"retry-after": "1"})
+    return problem_response(429, "TOO_MANY_REQUESTS", str(error), {"retry-after": "1"})

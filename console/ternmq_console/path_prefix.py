@@ -30,7 +30,7 @@ class PathPrefix:
         self._root = root
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
-        async def sent(message: "Message") -> None:
+        async def send_with_prefix(message: "Message") -> None:
             if message["type"] == "http.response.start":
                 headers = message.get("headers", ())
                 message["headers"] = [
@@ -38,7 +38,7 @@ class PathPrefix:
                 ]
             await send(message)
 
-        await self._app({**scope, "path": without_root(scope["path"], self._root)}, receive, sent)
+        await self._app({**scope, "path": without_root(scope["path"], self._root)}, receive, send_with_prefix)
 
     def _with_prefix(self, location: bytes) -> bytes:
         """Return the path with the prefix, without scheme and host, which only the client knows.

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from ternmq_common.addresses import DEFAULT_GRPC
 from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.output_room import AnswerRoom
-from ternmq_common.printable import cut, problem_of_name
-from ternmq_common.server_settings import Listener
+from ternmq_common.printable import cut_text, find_name_problem
+from ternmq_common.server_settings import ClientListener
 
 if TYPE_CHECKING:
     from ternmq_proxy.access.authentication import Identity
 
-_USUAL_LISTENER = Listener(DEFAULT_GRPC)
+_USUAL_LISTENER = ClientListener(DEFAULT_GRPC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +31,7 @@ class Call:
     peer: str = ""
     user: str = ""
     identity: "Identity | None" = None
-    listener: Listener = _USUAL_LISTENER
+    listener: ClientListener = _USUAL_LISTENER
     remaining_s: float | None = None
     room: AnswerRoom | None = None
     options: str = ""
@@ -50,15 +50,15 @@ class Call:
         """The client's id, which every call of MessagingService must name; BAD_REQUEST for one that can't be shown."""
         if not self.client_id.strip():
             raise MessagingError(ErrorCode.CLIENT_ID_REQUIRED, "the metadata key x-mq-client-id is missing or empty")
-        if problem := problem_of_name(self.client_id):
+        if problem := find_name_problem(self.client_id):
             raise MessagingError(ErrorCode.BAD_REQUEST, f"the client id (metadata key x-mq-client-id) {problem}")
         return self.client_id
 
     @property
     def caller(self) -> str:
         """The caller, for the log: the client, and the user where access control is on."""
-        client = f"client {cut(self.client_id)}" if self.client_id else "a nameless client"
-        return f"{client} of user {cut(self.user)} at {self.peer}" if self.user else f"{client} at {self.peer}"
+        client = f"client {cut_text(self.client_id)}" if self.client_id else "a nameless client"
+        return f"{client} of user {cut_text(self.user)} at {self.peer}" if self.user else f"{client} at {self.peer}"
 
 
 current_call: ContextVar[Call | None] = ContextVar("current_call", default=None)

@@ -11,11 +11,11 @@ import time
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from ternmq_common.clock import now_ms
-from ternmq_common.cluster import BrokerEntry, Permission
+from ternmq_common.cluster import BrokerEntry, QueuePermission
 from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.limits import DEFAULT_MAX_ATTEMPTS
 from ternmq_common.message_type import MessageType
-from ternmq_common.model import Group, Topic
+from ternmq_common.model import ConsumerGroup, Topic
 from ternmq_common.names import group_of_derived
 from ternmq_proxy.auto_creation import AutoCreation
 from ternmq_proxy.change_log import ChangeLog
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ternmq_common.cluster import RegistrySnapshot
     from ternmq_common.handle_keys import HandleKey
     from ternmq_common.quotas import Quota, QuotaKind, QuotaSnapshot
-    from ternmq_registry.directory import Directory
+    from ternmq_registry.directory import RegistryDirectory
 
 _log = logging.getLogger(__name__)
 # The kinds of messages that make their topic.
@@ -60,7 +60,7 @@ class Catalog:
 
     def __init__(
         self,
-        directory: "Directory",
+        directory: "RegistryDirectory",
         *,
         auto_create: bool,
         auto_create_per_minute: int,
@@ -92,7 +92,7 @@ class Catalog:
     def topics(self) -> list[Topic]:
         return sorted(self._known.topics.values(), key=lambda topic: topic.name)
 
-    def groups(self) -> list[Group]:
+    def groups(self) -> list[ConsumerGroup]:
         return sorted(self._known.groups.values(), key=lambda group: group.name)
 
     @property
@@ -100,9 +100,9 @@ class Catalog:
         """Message queues of a topic that is made without a number."""
         return self._default_queues
 
-    def rules(self, group: str) -> Group:
+    def rules(self, group: str) -> ConsumerGroup:
         """The settings of the group, the defaults if it isn't there; makes nothing."""
-        return self._known.groups.get(group) or Group(name=group)
+        return self._known.groups.get(group) or ConsumerGroup(name=group)
 
     def has_group(self, name: str) -> bool:
         return name in self._known.groups
@@ -112,7 +112,7 @@ class Catalog:
         if name not in self._known.topics:
             await self._look()
         topic = self._known.topics.get(name)
-        return () if topic is None else topic.accepted
+        return () if topic is None else topic.accepted_types
 
     def known_topic(self, name: str) -> Topic | None:
         """The topic, if it is known here and now; not those that the broker derives of groups."""
@@ -139,7 +139,7 @@ class Catalog:
             raise _no_topic(name, kind)
         return topic
 
-    def find_group(self, name: str, *, bind: str = "") -> Group:
+    def find_group(self, name: str, *, bind: str = "") -> ConsumerGroup:
         """CONSUMER_GROUP_NOT_FOUND if it isn't known, with a word on how to make it, bound to the LITE topic `bind`
         unless that is empty; makes nothing."""
         group = self._known.groups.get(name)
@@ -171,7 +171,7 @@ class Catalog:
                 return self._made_topic(name, MessageType.MESSAGE_TYPE_UNSPECIFIED)
         return await self.existing_topic(name)
 
-    async def existing_group(self, name: str, *, bind: str = "") -> Group:
+    async def existing_group(self, name: str, *, bind: str = "") -> ConsumerGroup:
         """As `find_group`, and the registry is looked at before the group is refused."""
         if name not in self._known.groups:
             await self._look()
@@ -236,7 +236,7 @@ class Catalog:
             await self.refresh()  # somebody made it otherwise at the same moment
         self._check_seen(name in self._known.topics)
 
-    async def group(self, name: str, *, fifo: bool = False, may_create: bool = True, bind: str = "") -> Group:
+    async def group(self, name: str, *, fifo: bool = False, may_create: bool = True, bind: str = "") -> ConsumerGroup:
         """The group, made now with the defaults if that is allowed, and as `fifo` says; else as `find_group`. `name` is
         a checked name."""
         known = self._known.groups.get(name)
@@ -247,7 +247,7 @@ class Catalog:
             await self._auto_creation.make("group", name, lambda: self._make_group(name, fifo=fifo))
         return self.find_group(name, bind=bind)
 
-    async def group_of(self, name: str, topics: "Collection[str]", *, may_create: bool = True) -> Group:
+    async def group_of(self, name: str, topics: "Collection[str]", *, may_create: bool = True) -> ConsumerGroup:
         """The group, for who subscribes these topics in its name; made now, if that is allowed.
 
         Its first subscription says whether it is FIFO: if all of the topics are that are there, since their order would
@@ -267,7 +267,7 @@ class Catalog:
         return types == {MessageType.FIFO} if types else None
 
     async def _make_group(self, name: str, *, fifo: bool) -> None:
-        group = Group(name=name, fifo=fifo, max_attempts=DEFAULT_MAX_ATTEMPTS, created_ms=now_ms())
+        group = ConsumerGroup(name=name, fifo=fifo, max_attempts=DEFAULT_MAX_ATTEMPTS, created_ms=now_ms())
         try:
             await self.create_group(group, by_use=True)
         except MessagingError as error:
@@ -310,14 +310,14 @@ class Catalog:
         await self.change(self._registry.update_topic, topic)
         self._change_log.changed(before, topic)
 
-    async def create_group(self, group: Group, *, by_use: bool = False) -> tuple[Group, bool]:
+    async def create_group(self, group: ConsumerGroup, *, by_use: bool = False) -> tuple[ConsumerGroup, bool]:
         """The group, and whether it is new; BAD_REQUEST if it exists with other settings. `by_use` is for the log."""
         found, is_new = await self.change(self._registry.create_group, group)
         if is_new:
             self._change_log.made(found, by_use=by_use)
         return found, is_new
 
-    async def update_group(self, group: Group) -> None:
+    async def update_group(self, group: ConsumerGroup) -> None:
         """Give a group that is there these settings."""
         before = self._known.groups.get(group.name)
         await self.change(self._registry.update_group, group)
@@ -350,7 +350,7 @@ class Catalog:
 
     async def refresh(self) -> None:
         """Read the registry now; an error if it can't be reached."""
-        await self._directory.refresh()
+        await self._directory.refresh_snapshot()
 
     async def _look(self) -> None:
         if not self._is_alone:  # else nobody makes anything but this process
@@ -421,7 +421,7 @@ class Catalog:
         return names
 
     async def set_broker(
-        self, name: str, *, permission: Permission | None = None, draining: bool | None = None
+        self, name: str, *, permission: QueuePermission | None = None, draining: bool | None = None
     ) -> BrokerEntry:
         """Give a broker another permission, or have it drained or not; None leaves it as it is."""
         await self.change(self._registry.set_broker, name, permission=permission, draining=draining)

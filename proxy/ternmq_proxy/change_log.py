@@ -7,16 +7,16 @@ import dataclasses
 import logging
 from typing import TYPE_CHECKING
 
-from ternmq_common.log_throttle import LogThrottle, more_times
+from ternmq_common.log_throttle import LogThrottle, left_out_text
 from ternmq_common.message_type import MessageType
 from ternmq_common.model import Topic
-from ternmq_common.printable import cut
+from ternmq_common.printable import cut_text
 from ternmq_proxy.call import current_call
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ternmq_common.model import Group
+    from ternmq_common.model import ConsumerGroup
 
 _log = logging.getLogger(__name__)
 PER_MINUTE = 600
@@ -31,12 +31,12 @@ class ChangeLog:
     def __init__(self, now: "Callable[[], float]") -> None:
         self._throttle = LogThrottle(now, per_minute=PER_MINUTE)
 
-    def made(self, what: "Topic | Group", *, by_use: bool) -> None:
+    def made(self, what: "Topic | ConsumerGroup", *, by_use: bool) -> None:
         """It is there from now on; `by_use`: nobody asked for it by name."""
         details = ", ".join(f"{name} {value}" for name, value in _told(what, unusual_only=True).items())
         self._say(f"{_kind(what)} {what.name} was made{' on first use' if by_use else ''}", details)
 
-    def changed(self, before: "Topic | Group | None", after: "Topic | Group") -> None:
+    def changed(self, before: "Topic | ConsumerGroup | None", after: "Topic | ConsumerGroup") -> None:
         """It has other settings; `before` is None if they are not known here."""
         old = {} if before is None else _told(before)
         changes = (
@@ -56,18 +56,18 @@ class ChangeLog:
 
     def _say(self, done: str, details: str) -> None:
         call = current_call.get()
-        left_out = self._throttle.admit("" if call is None else call.peer, "changes")
+        left_out = self._throttle.admit_line("" if call is None else call.peer, "changes")
         if left_out is None:
             return
         who = "the server" if call is None else call.caller
-        _log.info("%s by %s%s%s", done, who, f": {details}" if details else "", more_times(left_out))
+        _log.info("%s by %s%s%s", done, who, f": {details}" if details else "", left_out_text(left_out))
 
 
-def _kind(what: "Topic | Group") -> str:
+def _kind(what: "Topic | ConsumerGroup") -> str:
     return "topic" if isinstance(what, Topic) else "group"
 
 
-def _told(what: "Topic | Group", *, unusual_only: bool = False) -> dict[str, str]:
+def _told(what: "Topic | ConsumerGroup", *, unusual_only: bool = False) -> dict[str, str]:
     """Settings in words, the defaults too unless `unusual_only`."""
     told: dict[str, str] = {}
     for field in dataclasses.fields(what):
@@ -80,5 +80,5 @@ def _told(what: "Topic | Group", *, unusual_only: bool = False) -> dict[str, str
             value = " ".join(value) or "none"
         elif field.name == "replication":
             value = value or "as each shard has it"
-        told[field.name] = cut(str(value))
+        told[field.name] = cut_text(str(value))
     return told

@@ -6,10 +6,10 @@ import socket
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
-from ternmq_common.clock import Clock
+from ternmq_common.clock import SystemClock
 from ternmq_common.server_settings import ProxySettings
 from ternmq_console.internal import InternalSite
-from ternmq_console.site import site_of
+from ternmq_console.site import build_site
 from ternmq_proxy.access.opening import opened_access
 from ternmq_proxy.catalog import Catalog
 from ternmq_proxy.fronts.operator_calls import ProcessDesk
@@ -19,26 +19,26 @@ from ternmq_proxy.server_process import ServerProcess
 from ternmq_proxy.serving import serve_clients
 from ternmq_runtime import process
 from ternmq_runtime.clock_watch import ClockWatch
-from ternmq_runtime.http.basic import Asker
-from ternmq_runtime.http.front import HttpFront, told_copy
+from ternmq_runtime.http.basic import HttpCaller
+from ternmq_runtime.http.front import HttpFront, describe_copy
 from ternmq_runtime.observability.figures import MemberFigures
-from ternmq_runtime.observability.observability import Observability
-from ternmq_runtime.tls import ProcessTls
-from ternmq_runtime.workers.siblings import MAY_READ, YES, Siblings, usual_answers
+from ternmq_runtime.observability.process_observability import ProcessObservability
+from ternmq_runtime.process_tls import ProcessTls
+from ternmq_runtime.workers.siblings import MAY_READ, YES, SiblingProcesses, create_answers
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from ternmq_common.server_settings import FrontSettings
     from ternmq_proxy.access.control import AccessControl
-    from ternmq_registry.directory import Directory
-    from ternmq_runtime.workers.place import Place
+    from ternmq_registry.directory import RegistryDirectory
+    from ternmq_runtime.workers.worker_place import WorkerPlace
 
 
 def run(settings: "ProxySettings") -> int:
     """Serve until SIGTERM or SIGINT, or until the registry, back after a start without it, can't be used; the process's
     exit code. StartupError: it could not begin."""
-    clock, over = Clock(), asyncio.Event()
+    clock, over = SystemClock(), asyncio.Event()
     proxy = ProxyServer(
         settings,
         clock,
@@ -51,7 +51,7 @@ def run(settings: "ProxySettings") -> int:
         await proxy.start(stack)
         return process.ready_line(proxy.grpc_addresses, proxy.http_address, proxy.admin_address)
 
-    return process.run(settings, start, over=over)
+    return process.run_server(settings, start, over=over)
 
 
 class ProxyServer:
@@ -65,13 +65,13 @@ class ProxyServer:
     def __init__(
         self,
         settings: "FrontSettings",
-        clock: Clock,
+        clock: SystemClock,
         *,
         name: str,
         http: str,
-        registry: "Callable[[AsyncExitStack], Awaitable[Directory]]",
+        registry: "Callable[[AsyncExitStack], Awaitable[RegistryDirectory]]",
         embedded: str | None = None,
-        place: "Place | None" = None,
+        place: "WorkerPlace | None" = None,
     ) -> None:
         self._settings = settings
         self._clock = clock
@@ -80,9 +80,9 @@ class ProxyServer:
         self._registry = registry
         self._embedded = embedded
         self._place = place
-        self._answers = usual_answers(settings)
+        self._answers = create_answers(settings)
         self._not_started: str | None = "the registry was not read yet"
-        self._directory: Directory | None = None
+        self._directory: RegistryDirectory | None = None
         self._messages: ClusterMessageService | None = None
         self._access: AccessControl | None = None
         self._answers[MAY_READ] = self._answer_may_read
@@ -94,32 +94,32 @@ class ProxyServer:
         settings = self._settings
         # Of workers their supervisor has said it.
         alone = self._place is None
-        exposed = process.warned_exposure(settings) if alone else None
-        observability = Observability(settings, service="ternmq-proxy", instance=self._name)
-        stack.push_async_callback(observability.stop)
-        await observability.start()
-        tls = await ProcessTls.begin(settings, stack)
-        observability.watch_certificates(tls.figures)
+        exposed = process.warn_of_exposure(settings) if alone else None
+        observability = ProcessObservability(settings, service="ternmq-proxy", instance=self._name)
+        stack.push_async_callback(observability.stop_export)
+        await observability.start_export()
+        tls = await ProcessTls.load_files(settings, stack)
+        observability.watch_certificates(tls.certificate_figures)
         desk = ProcessDesk()
         http = HttpFront(
             lambda: self._not_started,
             self._problem,
             degraded=self._degraded,
             copy_age_s=lambda: self._copy_age_s,
-            metrics=observability.scrape,
+            metrics=observability.render_metrics,
             header_timeout_ms=settings.header_timeout_ms,
             exposed=exposed,
             may_read=self._may_read if settings.access_control and not settings.metrics_open and alone else None,
             internal={} if self._place is None else self._answers,
             # Behind a supervisor it answers at a socket in the file system, and the supervisor speaks TLS.
             tls=tls.http if self._place is None else None,
-            site=site_of(settings, desk) if self._place is None else InternalSite(desk),
+            site=build_site(settings, desk) if self._place is None else InternalSite(desk),
         )
-        stack.push_async_callback(http.stop)
-        self.http_address = await http.listen(self._http)
+        stack.push_async_callback(http.stop_listening)
+        self.http_address = await http.start_listening(self._http)
         clock_watch = ClockWatch(self._clock)
-        stack.push_async_callback(clock_watch.stop)
-        clock_watch.start()
+        stack.push_async_callback(clock_watch.stop_watching)
+        clock_watch.start_watching()
         directory = self._directory = await self._registry(stack)
         catalog = Catalog(
             directory,
@@ -155,7 +155,7 @@ class ProxyServer:
         desk.open(front.desk_calls)
         self.grpc_addresses, self.admin_address = front.addresses, front.admin_address
         self._not_started = None
-        http.announce()
+        http.announce_address()
 
     def _process(self) -> ServerProcess:
         place = self._place
@@ -164,7 +164,7 @@ class ProxyServer:
             server=self._name if place is None else place.member.removesuffix(place.name.removeprefix("worker")),
             name=self._name if place is None else place.name,
             settings=self._settings,
-            siblings=Siblings(place),
+            siblings=SiblingProcesses(place),
             answers=self._answers,
             degraded=self._degraded,
         )
@@ -175,18 +175,18 @@ class ProxyServer:
         await self._messages.connected.wait()
 
     def _degraded(self) -> str | None:
-        return self._clock.problem() or told_copy(self._copy_age_s)
+        return self._clock.find_problem() or describe_copy(self._copy_age_s)
 
     @property
     def _copy_age_s(self) -> float | None:
         return None if self._directory is None else self._directory.copy_age_s
 
-    def _may_read(self, asker: "Asker") -> bool:
+    def _may_read(self, asker: "HttpCaller") -> bool:
         """Nobody may before the users are known."""
         return self._access is not None and self._access.may_read_metrics(asker)
 
     async def _answer_may_read(self, argument: str) -> bytes:
-        return YES if self._may_read(Asker.of_text(argument)) else b""
+        return YES if self._may_read(HttpCaller.from_text(argument)) else b""
 
     def _problem(self) -> str | None:
         """Why no client can be served now. A registry that is away is no reason: what is known goes on."""

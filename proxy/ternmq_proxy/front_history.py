@@ -7,14 +7,14 @@ import time
 from typing import TYPE_CHECKING
 
 from ternmq_runtime.observability.durations import quantile_s
-from ternmq_runtime.observability.rings import STEP_MS, Rings
-from ternmq_runtime.observability.self_report import resident_bytes
+from ternmq_runtime.observability.history_rings import STEP_MS, HistoryRings
+from ternmq_runtime.observability.self_report import read_resident_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from ternmq_common.model import History
-    from ternmq_runtime.observability.durations import Durations
+    from ternmq_common.model import FigureHistory
+    from ternmq_runtime.observability.durations import DurationHistogram
     from ternmq_runtime.observability.figures import FrontFigures
 
 _log = logging.getLogger(__name__)
@@ -38,7 +38,7 @@ class FrontHistory:
 
     def __init__(self, now_ms: "Callable[[], int]") -> None:
         self._now_ms = now_ms
-        self._rings = Rings()
+        self._rings = HistoryRings()
         self._figures: FrontFigures | None = None
         self._looked_s = time.monotonic()
         self._cpu_s = _cpu_s()
@@ -62,9 +62,9 @@ class FrontHistory:
         """Clients that have a stream now."""
         return 0 if self._figures is None else self._figures.clients
 
-    def history(self) -> "History":
+    def history(self) -> "FigureHistory":
         """All of it."""
-        return self._rings.history(SERIES, self._now_ms())
+        return self._rings.read_history(SERIES, self._now_ms())
 
     async def _keep(self) -> None:
         while True:
@@ -92,13 +92,13 @@ class FrontHistory:
             "send_p99_ms": 1000 * quantile_s(sends),
             "connections": figures.traffic().connections,
             "clients": figures.clients,
-            "memory": resident_bytes(),
+            "memory": read_resident_bytes(),
             "cpu": (cpu_s - self._cpu_s) / passed_s,
         }
-        self._rings.record(self._now_ms(), self.latest)
+        self._rings.record_values(self._now_ms(), self.latest)
         self._looked_s, self._cpu_s = now_s, cpu_s
 
-    def _since(self, what: str, durations: "Iterable[Durations]") -> list[int]:
+    def _since(self, what: str, durations: "Iterable[DurationHistogram]") -> list[int]:
         """The counts of these histograms together, since the last look."""
         now = [sum(column) for column in zip(*(each.counts for each in durations), strict=True)]
         before = self._before.get(what, [])

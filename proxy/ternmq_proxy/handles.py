@@ -6,14 +6,14 @@ from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.handle_form import HandleForm, lite_name_in
 from ternmq_common.handle_keys import HandleKey, HandleKeys
 from ternmq_common.names import (
-    checked_group,
-    checked_lite_topic,
-    checked_topic,
+    check_group_name,
+    check_lite_topic_name,
+    check_topic_name,
     is_legal_lite,
     is_lite_queue,
     lite_queue_topic,
 )
-from ternmq_common.transaction_id import check_given, named_by
+from ternmq_common.transaction_id import check_handle, transaction_of_handle
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,8 +56,8 @@ class Handles:
         form = self._forms.get((group, topic))
         if form is None:
             if not is_lite_queue(topic):
-                checked_topic(topic)
-            form = HandleForm(checked_group(group), topic, keys)
+                check_topic_name(topic)
+            form = HandleForm(check_group_name(group), topic, keys)
             if len(self._forms) >= FORMS_MAX:
                 del self._forms[next(iter(self._forms))]
             self._forms[group, topic] = form
@@ -78,9 +78,9 @@ def settled_topic(topic: str, lite_topic: str, handle: str) -> str:
     The handle names the lite topic too: Java's client leaves it out of ChangeInvisibleDuration, and a message that
     can't be given back would hold up its lite topic for hours.
     """
-    checked_topic(topic)
+    check_topic_name(topic)
     if lite_topic:
-        return lite_queue_topic(topic, checked_lite_topic(lite_topic))
+        return lite_queue_topic(topic, check_lite_topic_name(lite_topic))
     named = lite_name_in(handle)
     return lite_queue_topic(topic, named) if is_legal_lite(named) else topic
 
@@ -88,6 +88,6 @@ def settled_topic(topic: str, lite_topic: str, handle: str) -> str:
 async def found_transaction(handle: str, services: "Services") -> "tuple[OpenTransaction, StoredMessage]":
     """What became of the transaction that the handle is about, and its message; INVALID_TRANSACTION_ID if no server of
     this registry gave it. Only with the transaction is its topic known, which the handle was made for."""
-    transaction, stored = await services.messages.transaction(named_by(handle))
-    check_given(handle, transaction.topic, services.handles.keys)
+    transaction, stored = await services.messages.transaction(transaction_of_handle(handle))
+    check_handle(handle, transaction.topic, services.handles.keys)
     return transaction, stored

@@ -5,9 +5,9 @@ import logging
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
-from ternmq_common.clock import Clock, MovableClock
-from ternmq_common.private_files import narrow
-from ternmq_console.site import site_of
+from ternmq_common.clock import MovableClock, SystemClock
+from ternmq_common.private_files import narrow_modes
+from ternmq_console.site import build_site
 from ternmq_proxy.access.opening import opened_access
 from ternmq_proxy.catalog import Catalog
 from ternmq_proxy.fronts.operator_calls import ProcessDesk
@@ -15,16 +15,16 @@ from ternmq_proxy.message_service.local import LocalMessageService
 from ternmq_proxy.server_process import ServerProcess
 from ternmq_proxy.services import ANSWER_LIMITS, AnswerLimits
 from ternmq_proxy.serving import serve_clients
-from ternmq_registry.directory import Directory
-from ternmq_registry.init_user import check_has_user, make_init_user
+from ternmq_registry.directory import RegistryDirectory
+from ternmq_registry.init_user import check_has_user, create_init_user
 from ternmq_registry.registry import Registry
-from ternmq_registry.salvage import sidecars
+from ternmq_registry.salvage import find_sidecars
 from ternmq_registry.secret_encryption import OWN_KEY_FILE, secret_encryption_of
 from ternmq_registry.unknown_topics import unknown_topics, warning_of
 from ternmq_runtime import process
 from ternmq_runtime.http.front import HttpFront
-from ternmq_runtime.observability.observability import Observability
-from ternmq_runtime.tls import ProcessTls
+from ternmq_runtime.observability.process_observability import ProcessObservability
+from ternmq_runtime.process_tls import ProcessTls
 
 if TYPE_CHECKING:
     from ternmq_common.server_settings import ServerSettings
@@ -43,11 +43,11 @@ def run(settings: "ServerSettings") -> int:
             )
         return process.ready_line(*await start(settings, make_clock(settings), stack))
 
-    return process.run(settings, begin)
+    return process.run_server(settings, begin)
 
 
 async def start(
-    settings: "ServerSettings", clock: Clock, stack: AsyncExitStack, answer_limits: AnswerLimits = ANSWER_LIMITS
+    settings: "ServerSettings", clock: SystemClock, stack: AsyncExitStack, answer_limits: AnswerLimits = ANSWER_LIMITS
 ) -> tuple[list[str], str, str]:
     """Start everything; `stack` stops it again. Returns the addresses of gRPC, that of HTTP, and that of the admin
     listener, `host:port` each; the last is empty if there is none.
@@ -55,12 +55,12 @@ async def start(
     `clock` belongs to this one stack; one that can be moved goes with `settings.test_clock`.
     """
     assert settings.test_clock == isinstance(clock, MovableClock)
-    exposed = process.warned_exposure(settings)
-    observability = Observability(settings, service="ternmq", instance=settings.broker_name)
-    stack.push_async_callback(observability.stop)
-    await observability.start()
-    tls = await ProcessTls.begin(settings, stack)
-    observability.watch_certificates(tls.figures)
+    exposed = process.warn_of_exposure(settings)
+    observability = ProcessObservability(settings, service="ternmq", instance=settings.broker_name)
+    stack.push_async_callback(observability.stop_export)
+    await observability.start_export()
+    tls = await ProcessTls.load_files(settings, stack)
+    observability.watch_certificates(tls.certificate_figures)
     messages, catalog = await open_storage(settings, clock, stack)
     observability.watch_broker(messages.figures)
     access = opened_access(settings, catalog, clock, stack)
@@ -69,45 +69,45 @@ async def start(
         lambda: None,
         lambda: messages.problem,
         degraded=lambda: messages.degraded,
-        metrics=observability.scrape,
+        metrics=observability.render_metrics,
         test_clock=settings.test_clock,
         exposed=exposed,
         may_read=None if settings.metrics_open or not access.is_on else access.may_read_metrics,
         header_timeout_ms=settings.header_timeout_ms,
         tls=tls.http,
-        site=site_of(settings, desk),
+        site=build_site(settings, desk),
     )
-    stack.push_async_callback(http.stop)
-    http_address = await http.listen(settings.http)
+    stack.push_async_callback(http.stop_listening)
+    http_address = await http.start_listening(settings.http)
     name = settings.broker_name
     own = ServerProcess(kind="server", server=name, name=name, settings=settings, degraded=lambda: messages.degraded)
     front = await serve_clients(
         settings, clock, catalog, messages, observability, stack, own, access, tls.grpc, answer_limits
     )
     desk.open(front.desk_calls)
-    http.announce()
+    http.announce_address()
     return front.addresses, http_address, front.admin_address
 
 
-def make_clock(settings: "ServerSettings") -> Clock:
+def make_clock(settings: "ServerSettings") -> SystemClock:
     """The clock of a stack that begins with the machine's time."""
-    return MovableClock() if settings.test_clock else Clock()
+    return MovableClock() if settings.test_clock else SystemClock()
 
 
 async def open_storage(
-    settings: "ServerSettings", clock: Clock, stack: AsyncExitStack
+    settings: "ServerSettings", clock: SystemClock, stack: AsyncExitStack
 ) -> tuple[LocalMessageService, Catalog]:
     """Open the broker and the registry below the data directory; `stack` closes them again."""
     process.open_data_dir(settings.data_dir, stack)
     await asyncio.to_thread(LocalMessageService.make_room_to_start, settings.data_dir)
     database = settings.data_dir / "registry.db"
-    narrow(database, *sidecars(database))
+    narrow_modes(database, *find_sidecars(database))
     secret_encryption = await asyncio.to_thread(secret_encryption_of, settings, settings.data_dir)
-    registry = await asyncio.to_thread(Registry.sqlite, database, secret_encryption)
+    registry = await asyncio.to_thread(Registry.open_sqlite, database, secret_encryption)
     stack.callback(registry.close)
-    await asyncio.to_thread(make_init_user, registry, settings, settings.data_dir)
+    await asyncio.to_thread(create_init_user, registry, settings, settings.data_dir)
     await asyncio.to_thread(check_has_user, registry, settings)
-    directory = Directory(registry, interval_s=None)
+    directory = RegistryDirectory(registry, interval_s=None)
     await directory.start()
     catalog = Catalog(
         directory,
@@ -126,10 +126,10 @@ async def open_storage(
 
 
 async def _warn_of_unknown_topics(
-    messages: LocalMessageService, directory: Directory, settings: "ServerSettings"
+    messages: LocalMessageService, directory: RegistryDirectory, settings: "ServerSettings"
 ) -> None:
     known = directory.snapshot.topics
-    waiting = 0 if known else await messages.figures.pending_timers() + messages.figures.now().transactions
+    waiting = 0 if known else await messages.figures.count_timers() + messages.figures.current_figures().transactions
     rebuild = f"ternmq registry rebuild --data-dir {settings.data_dir}"
     if warning := warning_of(unknown_topics(messages.held_topics(), known), waiting, rebuild):
         _log.warning("%s", warning)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ternmq_common.cluster import ProxyEntry, ProxyLoad
 from ternmq_common.own_version import own_version
-from ternmq_common.printable import cut
+from ternmq_common.printable import cut_text
 from ternmq_proxy.quotas.shares import name_of
 from ternmq_registry.errors import RegistryUnavailable
 from ternmq_registry.tables import PROXY_CHARACTERS_MAX
@@ -43,7 +43,7 @@ def entry_of(services: "Services") -> ProxyEntry:
             clients=services.history.clients,
             calls=None if calls is None else round(calls, 3),
             call_p99_ms=latest["call_p99_ms"] if calls else None,
-            problem=cut(services.messages.problem or process.degraded() or "", PROBLEM_CHARACTERS),
+            problem=cut_text(services.messages.problem or process.degraded() or "", PROBLEM_CHARACTERS),
         ),
     )
 

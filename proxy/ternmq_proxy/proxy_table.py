@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ternmq_common.cluster import ProxyEntry
-    from ternmq_registry.directory import Directory
+    from ternmq_registry.directory import RegistryDirectory
     from ternmq_registry.quotas import Demand, Uses
 
 P = ParamSpec("P")
@@ -23,17 +23,17 @@ R = TypeVar("R")
 class ProxyTable:
     """Of the registry that the directory reads."""
 
-    def __init__(self, directory: "Directory") -> None:
+    def __init__(self, directory: "RegistryDirectory") -> None:
         self._directory = directory
         self._registry = directory.registry
 
     async def tell(self, proxy: "ProxyEntry", lease_ms: int) -> None:
         """Have the others know this process for so long."""
-        await self._asked(self._registry.tell_proxy, proxy, lease_ms)
+        await self._asked(self._registry.report_proxy, proxy, lease_ms)
 
     async def known(self) -> "list[ProxyEntry]":
         """All processes that live and have told of themselves."""
-        return await self._asked(self._registry.proxies)
+        return await self._asked(self._registry.list_proxies)
 
     async def exchange_demand(self, proxy: str, demand: "Demand", uses: "Uses", lease_ms: int) -> "dict[str, Demand]":
         """As the registry has it."""
@@ -45,7 +45,7 @@ class ProxyTable:
 
     async def leave(self, proxy: str) -> None:
         """This process ends, and wants nothing of any quota."""
-        await self._asked(self._registry.leave_proxies, proxy)
+        await self._asked(self._registry.remove_proxy, proxy)
 
     async def _asked(self, call: "Callable[P, R]", *args: P.args, **kwargs: P.kwargs) -> R:
         if self._directory.problem is not None:

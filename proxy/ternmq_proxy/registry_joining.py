@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING
 
 from ternmq_common.errors import StartupError
 from ternmq_registry.copy_file import CopyFile
-from ternmq_registry.copy_keeping import CopyKeeper
+from ternmq_registry.copy_keeper import CopyKeeper
 from ternmq_registry.database import registry_identity
 from ternmq_registry.errors import RegistryUnavailable
-from ternmq_registry.init_user import make_init_user
-from ternmq_registry.joining import join, told_age
+from ternmq_registry.init_user import create_init_user
+from ternmq_registry.registry_joining import age_text, join_registry
 from ternmq_registry.secret_encryption import secret_encryption_of
 
 if TYPE_CHECKING:
     from contextlib import AsyncExitStack
 
-    from ternmq_common.clock import Clock
+    from ternmq_common.clock import SystemClock
     from ternmq_common.server_settings import ProxySettings
-    from ternmq_registry.directory import Directory
+    from ternmq_registry.directory import RegistryDirectory
 
 _log = logging.getLogger(__name__)
 _FILE = "registry-copy"
@@ -27,13 +27,13 @@ _AGAIN_S = 1.0
 
 
 async def joined(
-    settings: "ProxySettings", stack: "AsyncExitStack", clock: "Clock", over: asyncio.Event, *, worker: str = ""
-) -> "Directory":
+    settings: "ProxySettings", stack: "AsyncExitStack", clock: "SystemClock", over: asyncio.Event, *, worker: str = ""
+) -> "RegistryDirectory":
     """The cluster's registry, or the copy of it, with the user in it that the settings name; `stack` closes it.
     StartupError. `over` is set if the registry, when it is back, is none to go on with. `worker` is the name of a
     process that has others beside it, each of which keeps a file of its own."""
     file = copy_file(settings, worker)
-    directory, copy = await join(
+    directory, copy = await join_registry(
         settings, stack, clock, await asyncio.to_thread(secret_encryption_of, settings), file=file
     )
     if copy is None:
@@ -41,7 +41,7 @@ async def joined(
     else:
         _log.warning(
             "the registry can't be reached: %s; this proxy goes on with its copy of it, %s, and changes are refused "
-            "until it is back", directory.problem, told_age(copy),
+            "until it is back", directory.problem, age_text(copy),
         )  # fmt: skip
         later = asyncio.create_task(_join_later(directory, settings, over), name="joining the registry")
         stack.push_async_callback(_ended, later)
@@ -64,19 +64,19 @@ def copy_file(settings: "ProxySettings", worker: str = "") -> CopyFile | None:
     )
 
 
-async def _make_user(directory: "Directory", settings: "ProxySettings") -> None:
+async def _make_user(directory: "RegistryDirectory", settings: "ProxySettings") -> None:
     """Have the directory know it too, also if another process has made it since the directory was read: who is told
     that this one is ready comes as that user."""
-    is_made = await asyncio.to_thread(make_init_user, directory.registry, settings, None)
+    is_made = await asyncio.to_thread(create_init_user, directory.registry, settings, None)
     if is_made or (settings.init_user is not None and settings.init_user not in directory.snapshot.access.users):
         with suppress(RegistryUnavailable):  # noted and logged where it was found
-            await directory.refresh()
+            await directory.refresh_snapshot()
 
 
-async def _join_later(directory: "Directory", settings: "ProxySettings", over: asyncio.Event) -> None:
+async def _join_later(directory: "RegistryDirectory", settings: "ProxySettings", over: asyncio.Event) -> None:
     """Do what a start does that finds the registry, once it is back."""
     try:
-        await directory.reached()
+        await directory.wait_until_reached()
         while True:
             try:
                 await _make_user(directory, settings)

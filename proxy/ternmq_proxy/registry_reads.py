@@ -15,7 +15,7 @@ from ternmq_registry.errors import RegistryUnavailable
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from ternmq_registry.directory import Directory
+    from ternmq_registry.directory import RegistryDirectory
 
 READS_PER_S = 50.0
 READS_AT_ONCE = 100
@@ -27,7 +27,7 @@ class RegistryReads:
 
     def __init__(
         self,
-        directory: "Directory",
+        directory: "RegistryDirectory",
         now: "Callable[[], float]",
         *,
         sleep: "Callable[[float], Awaitable[None]]" = asyncio.sleep,
@@ -57,7 +57,7 @@ class RegistryReads:
         self._pace.take(1, self._now())
         self._next = None  # whoever comes from here on needs another
         try:
-            await self._directory.refresh()
+            await self._directory.refresh_snapshot()
         except RegistryUnavailable as error:
             self._failed_at = self._now()
             return error

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ternmq_runtime.workers.siblings import Answers, Siblings
+from ternmq_runtime.workers.siblings import Answers, SiblingProcesses
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,6 +25,6 @@ class ServerProcess:
     server: str
     name: str
     settings: "FrontSettings"
-    siblings: Siblings = field(default_factory=Siblings)
+    siblings: SiblingProcesses = field(default_factory=SiblingProcesses)
     answers: Answers = field(default_factory=dict)
     degraded: "Callable[[], str | None]" = _nothing

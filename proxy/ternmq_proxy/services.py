@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ternmq_common.clock import Clock
-    from ternmq_common.filters import Filters
+    from ternmq_common.clock import SystemClock
+    from ternmq_common.filter_cache import FilterCache
     from ternmq_common.limits import MessageLimits, RequestLimits
     from ternmq_proxy.access.control import AccessControl
     from ternmq_proxy.catalog import Catalog
@@ -49,7 +49,7 @@ class Services:
     `connections` says how many this process has now."""
 
     process: "ServerProcess"
-    clock: "Clock"
+    clock: "SystemClock"
     access: "AccessControl"
     catalog: "Catalog"
     handles: "Handles"
@@ -57,7 +57,7 @@ class Services:
     clients: "ClientRegistry"
     renewal: "Renewal"
     orphans: "OrphanChecks"
-    filters: "Filters"
+    filters: "FilterCache"
     subscriptions: "Subscriptions"
     placement: "Placement"
     lite_adds: "TokenBucket"

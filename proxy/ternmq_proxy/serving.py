@@ -7,10 +7,10 @@ import time
 from typing import TYPE_CHECKING
 
 from ternmq_common.delay_levels import parse_delay_levels
-from ternmq_common.fairness import Turns
-from ternmq_common.filters import Filters
+from ternmq_common.fairness import WorkTurns
+from ternmq_common.filter_cache import FilterCache
 from ternmq_common.limits import MessageLimits, RequestLimits
-from ternmq_common.printable import listed
+from ternmq_common.printable import list_names
 from ternmq_proxy.access.control import AccessControl
 from ternmq_proxy.front_history import FrontHistory
 from ternmq_proxy.fronts.budgets import budgets_of, connections_max
@@ -38,12 +38,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AsyncExitStack
 
-    from ternmq_common.clock import Clock
+    from ternmq_common.clock import SystemClock
     from ternmq_common.server_settings import FrontSettings
     from ternmq_proxy.catalog import Catalog
     from ternmq_proxy.message_service.interface import MessageService
     from ternmq_rpc.tls.opening import PortTls
-    from ternmq_runtime.observability.observability import Observability
+    from ternmq_runtime.observability.process_observability import ProcessObservability
 
 _log = logging.getLogger(__name__)
 _CLIENT_CARE_S = 5.0
@@ -57,10 +57,10 @@ def _no_front() -> int:
 
 async def serve_clients(
     settings: "FrontSettings",
-    clock: "Clock",
+    clock: "SystemClock",
     catalog: "Catalog",
     messages: "MessageService",
-    observability: "Observability",
+    observability: "ProcessObservability",
     stack: "AsyncExitStack",
     process: ServerProcess,
     access: AccessControl | None = None,
@@ -69,7 +69,7 @@ async def serve_clients(
 ) -> GrpcFront:
     """Listen and serve; `stack` ends it. The front knows its addresses."""
     front = GrpcFront(
-        settings.listeners,
+        settings.grpc_listeners,
         observability,
         admin=settings.admin,
         budgets=budgets_of(settings),
@@ -120,7 +120,7 @@ async def serve_clients(
 
 def make_services(
     settings: "FrontSettings",
-    clock: "Clock",
+    clock: "SystemClock",
     catalog: "Catalog",
     messages: "MessageService",
     store_host: str,
@@ -149,7 +149,7 @@ def make_services(
         clients=clients,
         renewal=renewal,
         orphans=OrphanChecks(messages, clients, time.monotonic, handles),
-        filters=Filters(),
+        filters=FilterCache(),
         subscriptions=Subscriptions(),
         placement=Placement(),
         lite_adds=TokenBucket(LITE_ADDS_PER_S, 1.0, time.monotonic()),
@@ -186,15 +186,15 @@ async def _share_quotas(services: Services, stack: "AsyncExitStack") -> None:
 
 async def part_with_the_silent(services: Services) -> None:
     """Forget the clients that are gone without a word, and show what they held."""
-    turns = Turns()
+    turns = WorkTurns()
     names = []
     while gone := services.clients.expire(_GONE_AT_ONCE):
         for client in gone:
             names.append(client.client_id)
             await depart(client, services)
-            await turns.next()
+            await turns.next_turn()
     if names:
-        _log.info("disappeared without closing: %s", listed(names, "clients"))
+        _log.info("disappeared without closing: %s", list_names(names, "clients"))
 
 
 async def _care_for_clients(services: Services) -> None:
@@ -203,7 +203,7 @@ async def _care_for_clients(services: Services) -> None:
         await asyncio.sleep(_CLIENT_CARE_S)
         try:
             await part_with_the_silent(services)
-            services.clock.check()
+            services.clock.check_for_jump()
             await services.renewal.renew()
             await spread_news(services)
         except Exception:  # noqa: BLE001 - the outermost of this task, and it logs

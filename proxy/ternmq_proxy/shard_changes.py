@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ternmq_common.cluster import Unclean
+    from ternmq_common.cluster import UncleanElection
     from ternmq_proxy.catalog import Catalog
     from ternmq_proxy.change_log import ChangeLog
     from ternmq_registry.registry import Registry
@@ -19,10 +19,10 @@ class ShardChanges:
 
     async def ask_to_move(self, broker: str, replica: str) -> None:
         """Ask the leader to hand over; it is done when the broker's epoch is another."""
-        await self._catalog.change(self._registry.ask_to_move, broker, replica)
+        await self._catalog.change(self._registry.request_handover, broker, replica)
         self._change_log.done(f"broker {broker} was asked to be led by replica {replica}")
 
-    async def elect_unclean(self, broker: str, replica: str) -> "Unclean":
+    async def elect_unclean(self, broker: str, replica: str) -> "UncleanElection":
         """Make a replica leader though it may lack messages."""
         elected = await self._catalog.change(self._registry.elect_unclean, broker, replica)
         lost = f"{elected.lost_bytes} bytes or more are lost" if elected.lost_bytes else "it is not known what is lost"

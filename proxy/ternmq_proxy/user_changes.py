@@ -3,8 +3,8 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ternmq_common.access.resources import Resource
-    from ternmq_common.access.users import Policy, User
+    from ternmq_common.access.resources import AccessResource
+    from ternmq_common.access.users import AccessPolicy, AccessUser
     from ternmq_proxy.catalog import Catalog
     from ternmq_proxy.change_log import ChangeLog
     from ternmq_registry.registry import Registry
@@ -18,13 +18,13 @@ class UserChanges:
         self._registry = registry
         self._change_log = change_log
 
-    async def create(self, name: str, secret: str, *, is_super: bool, now_ms: int) -> "User":
+    async def create(self, name: str, secret: str, *, is_super: bool, now_ms: int) -> "AccessUser":
         """Make a user."""
         user = await self._catalog.change(self._registry.create_user, name, secret, is_super=is_super, now_ms=now_ms)
         self._change_log.done(f"{'super user' if is_super else 'user'} {name} was made")
         return user
 
-    async def update(self, name: str, *, is_super: bool | None, is_enabled: bool | None) -> "User":
+    async def update(self, name: str, *, is_super: bool | None, is_enabled: bool | None) -> "AccessUser":
         """Change what is given."""
         user = await self._catalog.change(self._registry.update_user, name, is_super=is_super, is_enabled=is_enabled)
         rank = "a super user" if user.is_super else "an ordinary user"
@@ -36,7 +36,7 @@ class UserChanges:
         await self._catalog.change(self._registry.delete_user, name)
         self._change_log.done(f"user {name} was deleted")
 
-    async def rotate(self, name: str, secret: str, *, now_ms: int, overlap_ms: int) -> "User":
+    async def rotate(self, name: str, secret: str, *, now_ms: int, overlap_ms: int) -> "AccessUser":
         """Give a user another secret."""
         user = await self._catalog.change(
             self._registry.rotate_secret, name, secret, now_ms=now_ms, overlap_ms=overlap_ms
@@ -44,13 +44,13 @@ class UserChanges:
         self._change_log.done(f"user {name} was given another secret")
         return user
 
-    async def put_policy(self, name: str, policy: "Policy") -> "User":
+    async def put_policy(self, name: str, policy: "AccessPolicy") -> "AccessUser":
         """Add or replace a policy."""
         user = await self._catalog.change(self._registry.put_policy, name, policy)
         self._change_log.done(f"user {name} was given the policy: {policy},")
         return user
 
-    async def delete_policy(self, name: str, resource: "Resource", *, allows: bool) -> "User":
+    async def delete_policy(self, name: str, resource: "AccessResource", *, allows: bool) -> "AccessUser":
         """Take a policy away."""
         user = await self._catalog.change(self._registry.delete_policy, name, resource, allows=allows)
         self._change_log.done(f"user {name} lost the policy to {'allow' if allows else 'deny'} on {resource}")

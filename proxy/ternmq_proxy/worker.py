@@ -8,44 +8,44 @@ import sys
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ternmq_common.clock import Clock
+from ternmq_common.clock import SystemClock
 from ternmq_common.server_settings import ProxySettings, ServerSettings
 from ternmq_proxy.cluster_main import ProxyServer
 from ternmq_proxy.registry_joining import joined
-from ternmq_registry.directory import Directory
+from ternmq_registry.directory import RegistryDirectory
 from ternmq_registry.secret_encryption import secret_encryption_of
-from ternmq_registry.shared import SharedRegistry
+from ternmq_registry.shared_registry import SharedRegistry
 from ternmq_runtime import process
-from ternmq_runtime.workers import inside
+from ternmq_runtime.workers import worker_process
 
 if TYPE_CHECKING:
     from contextlib import AsyncExitStack
 
-    from ternmq_runtime.workers.place import Place
+    from ternmq_runtime.workers.worker_place import WorkerPlace
 
 
-async def start_of_stack(place: "Place", settings: ServerSettings, stack: "AsyncExitStack") -> str:
+async def start_of_stack(place: "WorkerPlace", settings: ServerSettings, stack: "AsyncExitStack") -> str:
     """A worker of `ternmq up`, ready when it has its broker."""
 
-    async def opened(stack: "AsyncExitStack") -> Directory:
+    async def opened(stack: "AsyncExitStack") -> RegistryDirectory:
         secret_encryption = await asyncio.to_thread(secret_encryption_of, settings, settings.data_dir)
         database = settings.data_dir / "registry.db"
         registry = await asyncio.to_thread(
-            SharedRegistry.open,
+            SharedRegistry.open_shared,
             database,
             broker=settings.broker_name,
             address=place.storage,
             secret_encryption=secret_encryption,
         )
         stack.callback(registry.close)
-        directory = Directory(registry)
+        directory = RegistryDirectory(registry)
         stack.push_async_callback(directory.stop)
         await directory.start()
         return directory
 
     proxy = ProxyServer(
         settings,
-        Clock(),
+        SystemClock(),
         name=place.member,
         http=place.http,
         registry=opened,
@@ -58,10 +58,10 @@ async def start_of_stack(place: "Place", settings: ServerSettings, stack: "Async
 
 
 async def start_of_cluster(
-    over: asyncio.Event, place: "Place", settings: ProxySettings, stack: "AsyncExitStack"
+    over: asyncio.Event, place: "WorkerPlace", settings: ProxySettings, stack: "AsyncExitStack"
 ) -> str:
     """A worker of `ternmq proxy`."""
-    clock = Clock()
+    clock = SystemClock()
     proxy = ProxyServer(
         settings,
         clock,
@@ -77,9 +77,9 @@ async def start_of_cluster(
 def main(kind: str) -> int:
     """Serve; the process's exit code."""
     if kind == "up":
-        return inside.run(ServerSettings, start_of_stack)
+        return worker_process.run_worker(ServerSettings, start_of_stack)
     over = asyncio.Event()
-    return inside.run(ProxySettings, partial(start_of_cluster, over), over=over)
+    return worker_process.run_worker(ProxySettings, partial(start_of_cluster, over), over=over)
 
 
 if __name__ == "__main__":

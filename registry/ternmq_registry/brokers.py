@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from sqlalchemy import delete, exists, insert, select, update
 
-from ternmq_common.cluster import BrokerEntry, BrokerLoad, Permission, ReplicationMode
+from ternmq_common.cluster import BrokerEntry, BrokerLoad, QueuePermission, ReplicationMode
 from ternmq_common.errors import ErrorCode, MessagingError, StartupError
 from ternmq_registry import removals
 from ternmq_registry.clock_skew import ClockReading
-from ternmq_registry.database import raised_version
+from ternmq_registry.database import raise_version
 from ternmq_registry.deletions import forget_done
-from ternmq_registry.removals import place_again, readmitted, remember_removed
+from ternmq_registry.removals import place_again, readmit_store, remember_removed
 from ternmq_registry.rows import broker_of, load_text, replica_of
 from ternmq_registry.tables import (
     BROKERS,
@@ -36,22 +36,22 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, RowMapping
 
     from ternmq_common.cluster import ReplicaEntry
-    from ternmq_registry.database import Database
+    from ternmq_registry.database import RegistryDatabase
 
 IS_LIVE = (BROKERS.c.lease_end_ms > DATABASE_NOW_MS).label("live")
 _IS_REPLICA_LIVE = (REPLICAS.c.lease_end_ms > DATABASE_NOW_MS).label("live")
 
 
-class Brokers:
+class BrokerTable:
     """The part of the registry for brokers."""
 
-    _database: "Database"
+    _database: "RegistryDatabase"
     clock_reading: ClockReading | None = None
     """The last reading of the database's clock, None of a database that has no clock of its own."""
 
-    def look(self) -> tuple[int, dict[str, BrokerEntry]]:
+    def read_brokers(self) -> tuple[int, dict[str, BrokerEntry]]:
         """Read the version and all brokers at one moment; cheap enough to call often."""
-        with self._database.reading() as connection:
+        with self._database.read_transaction() as connection:
             return self._version_in(connection), brokers_in(connection)
 
     def _version_in(self, connection: "Connection") -> int:
@@ -62,7 +62,7 @@ class Brokers:
             self.clock_reading = ClockReading(now_ms, asked_s, time.monotonic())
         return int(version)
 
-    def register(
+    def register_broker(
         self,
         name: str,
         store_id: str,
@@ -80,15 +80,15 @@ class Brokers:
         (`instead_of`); for a removed store, unless it is to `rejoin`, since operators consider it lost; and if there
         are other replicas, which would go on without this store's messages.
         """
-        with self._database.changing() as connection:
-            topics = readmitted(connection, store_id, rejoin=rejoin)
+        with self._database.change_transaction() as connection:
+            topics = readmit_store(connection, store_id, rejoin=rejoin)
             _end_replication(connection, name, store_id)
             found = connection.execute(select(BROKERS, IS_LIVE).where(BROKERS.c.name == name)).mappings().one_or_none()
             is_same = found is not None and found["store_id"] == store_id
             if found is not None and not is_same:
                 _check_replaceable(connection, found, store_id, is_empty=is_empty, instead_of=instead_of)
             # The registry's version is above all epochs that it gave, even to a broker that was removed since.
-            epoch = raised_version(connection)
+            epoch = raise_version(connection)
             values: dict[str, Any] = {
                 "store_id": store_id,
                 "address": address,
@@ -103,32 +103,34 @@ class Brokers:
                 values["applied"] = epoch
             if found is None:
                 connection.execute(
-                    insert(BROKERS).values(name=name, permission=Permission.READ_WRITE.value, draining=False, **values)
+                    insert(BROKERS).values(
+                        name=name, permission=QueuePermission.READ_WRITE.value, draining=False, **values
+                    )
                 )
                 place_again(connection, name, topics, epoch)
             else:
                 connection.execute(update(BROKERS).where(BROKERS.c.name == name).values(**values))
             return epoch
 
-    def heartbeat(self, name: str, epoch: int, load: BrokerLoad, lease_ms: int) -> bool:
+    def record_heartbeat(self, name: str, epoch: int, load: BrokerLoad, lease_ms: int) -> bool:
         """Renew the lease; False for a process that isn't the broker any more, and must not act as if it were."""
         values = {"lease_end_ms": DATABASE_NOW_MS + lease_ms, "load": load_text(load)}
-        return self._of_epoch(name, epoch, values)
+        return self._update_of_epoch(name, epoch, values)
 
-    def tell_load(self, name: str, epoch: int, load: BrokerLoad) -> None:
+    def report_load(self, name: str, epoch: int, load: BrokerLoad) -> None:
         """Record the load that a process of that epoch reports at its end."""
-        self._of_epoch(name, epoch, {"load": load_text(load)})
+        self._update_of_epoch(name, epoch, {"load": load_text(load)})
 
-    def deregister(self, name: str, epoch: int) -> None:
+    def deregister_broker(self, name: str, epoch: int) -> None:
         """End the lease at once, as the process stops."""
-        self._of_epoch(name, epoch, {"lease_end_ms": 0})
+        self._update_of_epoch(name, epoch, {"lease_end_ms": 0})
 
-    def _of_epoch(self, name: str, epoch: int, values: dict[str, Any]) -> bool:
+    def _update_of_epoch(self, name: str, epoch: int, values: dict[str, Any]) -> bool:
         its = update(BROKERS).where(BROKERS.c.name == name, BROKERS.c.epoch == epoch)
-        with self._database.writing() as connection:
+        with self._database.write_transaction() as connection:
             return connection.execute(its.values(**values)).rowcount > 0
 
-    def set_broker(self, name: str, *, permission: Permission | None = None, draining: bool | None = None) -> None:
+    def set_broker(self, name: str, *, permission: QueuePermission | None = None, draining: bool | None = None) -> None:
         """Change the settings that are given; NOT_FOUND if there is no such broker, BAD_REQUEST if none is given."""
         values: dict[str, Any] = {}
         if permission is not None:
@@ -137,10 +139,10 @@ class Brokers:
             values["draining"] = draining
         if not values:
             raise MessagingError(ErrorCode.BAD_REQUEST, "nothing to change: give a permission, or whether it drains")
-        with self._database.changing() as connection:
+        with self._database.change_transaction() as connection:
             if not connection.execute(update(BROKERS).where(BROKERS.c.name == name).values(**values)).rowcount:
-                not_found(name)
-            raised_version(connection)
+                raise_not_found(name)
+            raise_version(connection)
 
     def remove_broker(self, name: str, *, force: bool = False) -> None:
         """Remove the broker, also from its topics; if it runs, its next heartbeat is refused.
@@ -148,22 +150,23 @@ class Brokers:
         So is its return, unless it is to rejoin: then it is on its topics again. NOT_FOUND if there is no such broker.
         BAD_REQUEST if topics are on no other broker, unless `force` leaves them without any.
         """
-        with self._database.changing() as connection:
+        with self._database.change_transaction() as connection:
             if not force and (alone := _topics_only_on(connection, name)):
                 raise MessagingError(
                     ErrorCode.BAD_REQUEST,
-                    f"broker {name!r} is the only one with {len(alone)} topic(s) ({removals.shown(alone)}): add "
+                    f"broker {name!r} is the only one with {len(alone)} topic(s) "
+                    f"({removals.list_topic_names(alone)}): add "
                     "another to them with `ternmq topic update`, or delete them",
                 )
             store_id = connection.execute(select(BROKERS.c.store_id).where(BROKERS.c.name == name)).scalar()
             if store_id is None:
-                not_found(name)
+                raise_not_found(name)
             stores = {store_id, *(each.store_id for each in replicas_in(connection, name).get(name, ()))}
             connection.execute(delete(BROKERS).where(BROKERS.c.name == name))
             connection.execute(delete(REPLICAS).where(REPLICAS.c.broker == name))
             remember_removed(connection, name, stores)
             there = select(TOPIC_BROKERS.c.topic).where(TOPIC_BROKERS.c.broker == name)
-            changed = update(TOPICS).where(TOPICS.c.name.in_(there)).values(changed=raised_version(connection))
+            changed = update(TOPICS).where(TOPICS.c.name.in_(there)).values(changed=raise_version(connection))
             connection.execute(changed)
             connection.execute(delete(TOPIC_BROKERS).where(TOPIC_BROKERS.c.broker == name))
             forget_done(connection)
@@ -238,7 +241,7 @@ def _end_replication(connection: "Connection", name: str, store_id: str) -> None
     stores = {each.store_id for each in found.replicas}
     if stores != {store_id} or found.replicas_wanted > 1:
         raise StartupError(
-            f"broker {name!r} has replicas ({shown(found.replicas)}): start it with --replicas "
+            f"broker {name!r} has replicas ({list_replica_names(found.replicas)}): start it with --replicas "
             f"{found.replicas_wanted}, as one of them"
         )
     connection.execute(delete(REPLICAS).where(REPLICAS.c.broker == name))
@@ -249,10 +252,10 @@ def _end_replication(connection: "Connection", name: str, store_id: str) -> None
     )
 
 
-def shown(replicas: "Iterable[ReplicaEntry]") -> str:
+def list_replica_names(replicas: "Iterable[ReplicaEntry]") -> str:
     """The names of the replicas, for an error."""
     return ", ".join(each.name for each in replicas)
 
 
-def not_found(name: str) -> NoReturn:
+def raise_not_found(name: str) -> NoReturn:
     raise MessagingError(ErrorCode.NOT_FOUND, f"there is no broker {name!r}; `ternmq broker list` shows them")

@@ -5,7 +5,8 @@ Row         `checksum` of a topic, a placement, a group, a user, a key or a quot
 Whole       `checksum` of the one row of `registry_version`: crc32 of its version, of the schema's text, and of how many
             rows each checked table has and the sum of their checksums. So a lost row is noticed. A table
             that an older schema lacks is no part of it.
-Written     at the end of every transaction that raised the version (`seal`). The changed rows have `changed` above the
+Written     at the end of every transaction that raised the version (`seal_changes`). The changed rows have `changed`
+            above the
             version before. Checksums are compared before, so that no change covers damage.
 PostgreSQL  has checksums of its own, and processes of an older version write there during an upgrade: the columns stay
             0, and are not read.
@@ -38,7 +39,7 @@ def is_checked(connection: "Connection") -> bool:
 
 def row_checksum(row: "Row") -> int:
     """The checksum of all columns but the checksum itself."""
-    values = {name: _plain(value) for name, value in row.items() if name != _COLUMN}
+    values = {name: _to_sqlite(value) for name, value in row.items() if name != _COLUMN}
     return crc32(json.dumps(values, sort_keys=True, default=repr).encode())
 
 
@@ -61,7 +62,7 @@ def check_whole(connection: "Connection") -> None:
     """`RegistryDamaged` if rows were lost or added, or the schema is another one."""
     if is_checked(connection):
         rows = rows_of(connection, VERSION)
-        if len(rows) != 1 or rows[0].get(_COLUMN) != _whole(connection, rows[0]):
+        if len(rows) != 1 or rows[0].get(_COLUMN) != _whole_checksum(connection, rows[0]):
             raise RegistryDamaged("rows are missing, or there are others than were written")
 
 
@@ -87,7 +88,7 @@ def rows_of(connection: "Connection", table: "Table") -> "list[Row]":
     return [*connection.execute(_ALL[table.name]).mappings()]
 
 
-def seal(connection: "Connection", since: int) -> None:
+def seal_changes(connection: "Connection", since: int) -> None:
     """Write the checksums of rows that changed after the version `since`, and of the whole."""
     there = _checked_in(connection)
     for table, changed in (
@@ -106,10 +107,10 @@ def seal(connection: "Connection", since: int) -> None:
             its = [column == row[column.name] for column in table.primary_key]
             connection.execute(update(table).where(*its).values(checksum=row_checksum(row)))
     (version,) = rows_of(connection, VERSION)
-    connection.execute(update(VERSION).values(checksum=_whole(connection, version)))
+    connection.execute(update(VERSION).values(checksum=_whole_checksum(connection, version)))
 
 
-def _whole(connection: "Connection", version: "Row") -> int:
+def _whole_checksum(connection: "Connection", version: "Row") -> int:
     parts = [
         [*connection.execute(select(func.count(), func.sum(table.c.checksum)).select_from(table)).one()]
         for table in _checked_in(connection)
@@ -127,7 +128,7 @@ def _checked_in(connection: "Connection") -> "list[Table]":
     return [table for table in CHECKED if table.name in there]
 
 
-def _plain(value: object) -> object:
+def _to_sqlite(value: object) -> object:
     """Convert a boolean to what SQLite has."""
     return int(value) if isinstance(value, bool) else value
 

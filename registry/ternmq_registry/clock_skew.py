@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ternmq_common.clock import Clock
+    from ternmq_common.clock import SystemClock
 
 _log = logging.getLogger(__name__)
 # Hysteresis: a skew near a limit is not logged again and again.
@@ -50,11 +50,11 @@ def is_beyond(skew_ms: float, uncertainty_ms: float, limit_ms: float, *, was: bo
 
 
 class ClockSkew:
-    """The clock skew of one process; for the event loop's thread, but for `seconds`. With `max_ms` 0 no clock is
+    """The clock skew of one process; for the event loop's thread, but for `skew_s`. With `max_ms` 0 no clock is
     wrong."""
 
     def __init__(
-        self, clock: "Clock", *, warn_ms: int, max_ms: int, now_s: "Callable[[], float]" = time.monotonic
+        self, clock: "SystemClock", *, warn_ms: int, max_ms: int, now_s: "Callable[[], float]" = time.monotonic
     ) -> None:
         self._clock = clock
         self._warn_ms = warn_ms
@@ -62,22 +62,22 @@ class ClockSkew:
         self._now_s = now_s
         self._reading: ClockReading | None = None
         self._is_warned = self._is_wrong = False
-        clock.judged_by(self.look)
+        clock.set_judge(self.check_skew)
 
     @property
-    def seconds(self) -> float | None:
+    def skew_s(self) -> float | None:
         """How many seconds this clock is ahead, below 0 behind; None before the first reading."""
         reading = self._reading
         return None if reading is None else (self._clock.now_ms() - reading.time_ms(self._now_s())) / 1000
 
-    def read(self, reading: "ClockReading | None") -> None:
+    def note_reading(self, reading: "ClockReading | None") -> None:
         """Note a reading of the registry's clock, if it has one of its own."""
         if reading is not None:
             self._reading = reading
 
-    def look(self) -> str | None:
+    def check_skew(self) -> str | None:
         """Why the clock can't be relied on now, None if it can; logs changes."""
-        skew_s = self.seconds
+        skew_s = self.skew_s
         if skew_s is None or self._reading is None:
             return None
         uncertainty_ms = self._reading.uncertainty_ms
@@ -85,23 +85,24 @@ class ClockSkew:
         self._is_wrong = self._max_ms > 0 and is_beyond(skew_s * 1000, uncertainty_ms, self._max_ms, was=was_wrong)
         self._is_warned = is_beyond(skew_s * 1000, uncertainty_ms, self._warn_ms, was=was_warned)
         if (self._is_wrong, self._is_warned) != (was_wrong, was_warned):
-            self._say(skew_s)
-        return self._problem(skew_s) if self._is_wrong else None
+            self._log_change(skew_s)
+        return self._describe_problem(skew_s) if self._is_wrong else None
 
-    def _problem(self, skew_s: float) -> str:
+    def _describe_problem(self, skew_s: float) -> str:
         return (
-            f"the clock is {_shown(skew_s)} the registry's, beyond clock_skew_max_ms ({self._max_ms / 1000:g} s): "
+            f"the clock is {_render_skew(skew_s)} the registry's, beyond clock_skew_max_ms ({self._max_ms / 1000:g} "
+            "s): "
             "timed messages are not accepted and not delivered, and none is removed for its age"
         )
 
-    def _say(self, skew_s: float) -> None:
+    def _log_change(self, skew_s: float) -> None:
         if self._is_wrong:
-            _log.error("%s, until it is right; look at the NTP of both machines", self._problem(skew_s))
+            _log.error("%s, until it is right; look at the NTP of both machines", self._describe_problem(skew_s))
         elif self._is_warned:
-            _log.warning("the clock is %s the registry's: look at the NTP of both machines", _shown(skew_s))
+            _log.warning("the clock is %s the registry's: look at the NTP of both machines", _render_skew(skew_s))
         else:
-            _log.info("the clock agrees with the registry's again: it is %s that one", _shown(skew_s))
+            _log.info("the clock agrees with the registry's again: it is %s that one", _render_skew(skew_s))
 
 
-def _shown(skew_s: float) -> str:
+def _render_skew(skew_s: float) -> str:
     return f"{abs(skew_s):.1f} s {'ahead of' if skew_s > 0 else 'behind'}"

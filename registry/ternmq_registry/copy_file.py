@@ -6,8 +6,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ternmq_common.private_files import make_folder, narrow, new_file
-from ternmq_registry.copy_form import COPY_BYTES_MAX, RegistryCopy, UnusableCopy, decoded_copy, encoded_copy
+from ternmq_common.private_files import create_file, create_folder, narrow_modes
+from ternmq_registry.copy_form import COPY_BYTES_MAX, RegistryCopy, UnusableCopy, decode_copy, encode_copy
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,7 +43,7 @@ class CopyFile:
             raise UnusableCopy(f"it can't be read: {error.strerror}") from error
         if len(data) > self.bytes_max:
             raise UnusableCopy(f"it has more than {self.bytes_max} bytes")
-        copy = decoded_copy(
+        copy = decode_copy(
             self.path.name, data, registry=self.registry, holder=self.holder, secret_encryption=secret_encryption
         )
         age_ms = now_ms - copy.read_ms
@@ -57,16 +57,16 @@ class CopyFile:
         UnusableCopy if it would be too large: then none is left, since the former one gets more outdated with every
         change.
         """
-        data = encoded_copy(copy)
+        data = encode_copy(copy)
         if len(data) > self.bytes_max:
             self.path.unlink(missing_ok=True)
             raise UnusableCopy(f"it would have {len(data)} bytes, and {self.bytes_max} are allowed")
         if self.makes_folder:
-            make_folder(self.path.parent)
+            create_folder(self.path.parent)
         # Another process may keep the same file.
         part = self.path.with_name(f"{self.path.name}.{os.getpid()}-{next(_NUMBERS)}")
         try:
-            with new_file(part) as file:
+            with create_file(part) as file:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
@@ -80,7 +80,7 @@ class CopyFile:
     def clear(self) -> None:
         """Remove unfinished files of a process that was killed. OSError."""
         if self.path.parent.is_dir():
-            narrow(self.path.parent)
+            narrow_modes(self.path.parent)
             for part in self.path.parent.glob(f"{self.path.name}.*-*"):
                 if not _is_running(part.name):
                     part.unlink(missing_ok=True)

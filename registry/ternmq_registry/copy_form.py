@@ -1,6 +1,6 @@
 """The encoding of a copy of the registry, for a process that starts while the registry is away.
 
-Form     a checked file (`ternmq_common.checked_form`) of the kind `registry-copy`: the JSON of `_Content`. Topics,
+Form     a checked file (`ternmq_common.checked_form`) of the kind `registry-copy`: the JSON of `_CopyContent`. Topics,
          groups, users and quotas are rows of their tables (`rows`, `user_rows`).
 Secrets  those of users are as in the registry, encrypted under a key that is not in the copy. Keys of handles are
          plain, as in the registry; so the file is for its owner only. A broker needs neither, and its copy has
@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ternmq_common.access.users import AccessSnapshot
-from ternmq_common.checked_form import DamagedFile, NewerFormat, decoded_body, encoded_body
+from ternmq_common.checked_form import DamagedFile, NewerFormat, decode_file_body, encode_file_body
 from ternmq_common.cluster import BrokerEntry, BrokerLoad, RegistrySnapshot
 from ternmq_common.errors import MessagingError
 from ternmq_common.handle_keys import HandleKey
 from ternmq_common.quotas import QuotaSnapshot
 from ternmq_registry import migrations
 from ternmq_registry.rows import group_of, group_row, quota_of, quota_row, topic_of, topic_row
-from ternmq_registry.user_rows import opened_user, stored_user
+from ternmq_registry.user_rows import decrypt_user, stored_user
 
 if TYPE_CHECKING:
     from ternmq_registry.secret_encryption import SecretEncryption
@@ -63,7 +63,7 @@ class _GroupRow(msgspec.Struct):
     made: int
 
 
-class _Content(msgspec.Struct, forbid_unknown_fields=True):
+class _CopyContent(msgspec.Struct, forbid_unknown_fields=True):
     registry: str
     schema: str
     holder: str
@@ -78,7 +78,7 @@ class _Content(msgspec.Struct, forbid_unknown_fields=True):
     quotas: list[Row]
 
 
-def encoded_copy(copy: RegistryCopy) -> bytes:
+def encode_copy(copy: RegistryCopy) -> bytes:
     """Encode the copy as a file."""
     snapshot = copy.snapshot
     content = {
@@ -99,10 +99,10 @@ def encoded_copy(copy: RegistryCopy) -> bytes:
         "handle_keys": snapshot.handle_keys,
         "quotas": [quota_row(quota) for quota in snapshot.quotas.quotas.values()],
     }
-    return encoded_body(WHAT, FORMAT, msgspec.json.encode(content))
+    return encode_file_body(WHAT, FORMAT, msgspec.json.encode(content))
 
 
-def decoded_copy(
+def decode_copy(
     name: str, data: bytes, *, registry: str, holder: str, secret_encryption: "SecretEncryption | None" = None
 ) -> RegistryCopy:
     """Decode the file of that name, with the users' secrets that `secret_encryption` can decrypt.
@@ -110,8 +110,8 @@ def decoded_copy(
     UnusableCopy unless it is whole, of this schema, and of that registry and holder.
     """
     try:
-        content = msgspec.json.decode(decoded_body(name, WHAT, FORMAT, data), type=_Content)
-        _check_whose(content, registry, holder)
+        content = msgspec.json.decode(decode_file_body(name, WHAT, FORMAT, data), type=_CopyContent)
+        _check_origin(content, registry, holder)
         snapshot = _snapshot_of(content, secret_encryption)
     except (DamagedFile, NewerFormat) as error:
         raise UnusableCopy(str(error)) from error
@@ -126,7 +126,7 @@ def decoded_copy(
     )
 
 
-def _check_whose(content: _Content, registry: str, holder: str) -> None:
+def _check_origin(content: _CopyContent, registry: str, holder: str) -> None:
     if content.schema != migrations.NEWEST:
         raise UnusableCopy(f"it is of the schema {content.schema!r}, and {migrations.NEWEST} is needed")
     if content.registry != registry:
@@ -135,10 +135,10 @@ def _check_whose(content: _Content, registry: str, holder: str) -> None:
         raise UnusableCopy(f"it was written by {content.holder!r}, not by {holder!r}")
 
 
-def _snapshot_of(content: _Content, secret_encryption: "SecretEncryption | None") -> RegistrySnapshot:
+def _snapshot_of(content: _CopyContent, secret_encryption: "SecretEncryption | None") -> RegistrySnapshot:
     topics = [topic_of({**each.row, "made": each.made}, each.brokers) for each in content.topics]
     groups = [group_of({**each.row, "made": each.made}) for each in content.groups]
-    users = [opened_user(stored_user(row), secret_encryption) for row in content.users]
+    users = [decrypt_user(stored_user(row), secret_encryption) for row in content.users]
     sealed = {str(row["name"]): row for row in content.users}
     quotas = [quota_of(row) for row in content.quotas]
     return RegistrySnapshot(

@@ -24,9 +24,9 @@ from sqlalchemy.exc import ArgumentError
 
 from ternmq_common.errors import StartupError
 from ternmq_common.settings import without_password
-from ternmq_registry.checksums import check_whole, is_checked, seal
+from ternmq_registry.checksums import check_whole, is_checked, seal_changes
 from ternmq_registry.errors import unavailable_if_unreachable
-from ternmq_registry.password_file import password_in
+from ternmq_registry.password_file import read_password
 from ternmq_registry.tables import DATABASE_NOW_MS, ROOM_TABLE, VERSION
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class DatabaseTiming:
 TIMING = DatabaseTiming()
 
 
-class Database:
+class RegistryDatabase:
     """One database; safe for several threads. Every context manager is one transaction."""
 
     def __init__(self, engine: "Engine") -> None:
@@ -74,35 +74,35 @@ class Database:
         is_postgres = self.has_own_clock = engine.dialect.name == "postgresql"
         # SQLite's readers see one moment anyhow.
         self._reader = engine.execution_options(isolation_level="REPEATABLE READ") if is_postgres else engine
-        self._changer = changing_engine(engine)
+        self._changer = create_changing_engine(engine)
 
     @contextmanager
-    def reading(self) -> "Iterator[Connection]":
+    def read_transaction(self) -> "Iterator[Connection]":
         """A transaction that reads one moment of everything."""
         with unavailable_if_unreachable(), self._reader.connect() as connection:
             yield connection
 
     @contextmanager
-    def writing(self) -> "Iterator[Connection]":
+    def write_transaction(self) -> "Iterator[Connection]":
         """A transaction for what needs no version: leases and loads."""
         with unavailable_if_unreachable(), self._engine.begin() as connection:
             yield connection
 
     @contextmanager
-    def changing(self) -> "Iterator[Connection]":
-        """A transaction for what has a version, one at a time; call `raised_version` for changes."""
+    def change_transaction(self) -> "Iterator[Connection]":
+        """A transaction for what has a version, one at a time; call `raise_version` for changes."""
         with unavailable_if_unreachable(), self._changer.begin() as connection:
             before = int(connection.execute(select(VERSION.c.version).with_for_update()).scalar_one())
             check_whole(connection)
             yield connection
             if is_checked(connection) and connection.execute(select(VERSION.c.version)).scalar_one() != before:
-                seal(connection, since=before)
+                seal_changes(connection, since=before)
 
     def close(self) -> None:
         self._engine.dispose()
 
 
-def raised_version(connection: "Connection") -> int:
+def raise_version(connection: "Connection") -> int:
     """Raise the version for this transaction, above all before it; returns it.
 
     It is also at least the time, so that a database that lost its last changes in a failover gives no version, and no
@@ -114,23 +114,23 @@ def raised_version(connection: "Connection") -> int:
     return int(connection.execute(raised).scalar_one())
 
 
-def changing_engine(engine: "Engine") -> "Engine":
+def create_changing_engine(engine: "Engine") -> "Engine":
     """The same engine, for transactions that wait for each other from their beginning."""
     return engine.execution_options(**{_CHANGING: True})
 
 
-def sqlite_engine(path: "Path") -> "Engine":
+def create_sqlite_engine(path: "Path") -> "Engine":
     engine = sqlalchemy.create_engine(f"sqlite:///{path}")
 
     @event.listens_for(engine, "connect")
-    def _connected(connection: Any, _: object) -> None:  # noqa: ANN401 - sqlite3's
+    def configure_connection(connection: Any, _: object) -> None:  # noqa: ANN401 - sqlite3's
         connection.isolation_level = None
         # Of a write-ahead log whose bytes are damaged SQLite drops the end, which may be changes of long ago. So what
         # is committed is in the file. The journal stays, with nothing in it that counts, and so does its room.
         connection.execute("PRAGMA journal_mode=PERSIST")
 
     @event.listens_for(engine, "begin")
-    def _begun(connection: "Connection") -> None:
+    def begin_transaction(connection: "Connection") -> None:
         # A change that began by reading could find that another was faster, and fail.
         changes = connection.get_execution_options().get(_CHANGING, False)
         connection.exec_driver_sql("BEGIN IMMEDIATE" if changes else "BEGIN")
@@ -170,7 +170,7 @@ def _has_room(connection: sqlite3.Connection, path: "Path", room_bytes: int) -> 
     return bool(free_pages >= _ROOM_PAGES // 2 and journal.exists() and journal.stat().st_size >= room_bytes // 2)
 
 
-def postgres_engine(
+def create_postgres_engine(
     url: str, password_file: "Path | None" = None, *, patient: bool = False, timing: DatabaseTiming = TIMING
 ) -> "Engine":
     """Create an engine. `patient` for migrations: statements have no time limit.
@@ -179,7 +179,7 @@ def postgres_engine(
     """
     from psycopg import Connection as Psycopg
 
-    parsed = _postgres_url(url)
+    parsed = _parse_postgres_url(url)
     statement_ms, idle_ms = (0, 0) if patient else (timing.statement_ms, timing.idle_ms)
     options = f"-c statement_timeout={statement_ms} -c idle_in_transaction_session_timeout={idle_ms}"
     if given := parsed.query.get("options"):
@@ -200,19 +200,19 @@ def postgres_engine(
         },
     )
 
-    class Impatient(Psycopg):
+    class ImpatientConnection(Psycopg):
         def wait(self, gen: Generator[Any, Any, T], *args: Any, **kwargs: Any) -> T:  # noqa: ANN401
-            return super().wait(_given_up(self, gen, timing.answer_s), *args, **kwargs)
+            return super().wait(_give_up_after(self, gen, timing.answer_s), *args, **kwargs)
 
     @event.listens_for(engine, "do_connect")
-    def _connecting(_: object, __: object, args: list[Any], kwargs: dict[str, Any]) -> Psycopg:
-        given = kwargs if password_file is None else {**kwargs, "password": password_in(password_file)}
-        return (Psycopg if patient else Impatient).connect(*args, **given)
+    def open_connection(_: object, __: object, args: list[Any], kwargs: dict[str, Any]) -> Psycopg:
+        given = kwargs if password_file is None else {**kwargs, "password": read_password(password_file)}
+        return (Psycopg if patient else ImpatientConnection).connect(*args, **given)
 
     return engine
 
 
-def _given_up(
+def _give_up_after(
     connection: Any,  # noqa: ANN401
     answer: Generator[Any, Any, T],
     within_s: float,
@@ -233,7 +233,7 @@ def _given_up(
         return cast("T", end.value)
 
 
-def _postgres_url(url: str) -> "URL":
+def _parse_postgres_url(url: str) -> "URL":
     try:
         parsed = sqlalchemy.make_url(url)
     except (ArgumentError, ValueError):
@@ -241,10 +241,10 @@ def _postgres_url(url: str) -> "URL":
     if parsed is None or "@" in (parsed.host or ""):
         # The URL is not shown: a password with a / or @ in it may be anywhere.
         raise StartupError(
-            _needed("the registry's URL can't be read; characters like / and @ are written %2F and %40")
+            _url_error_text("the registry's URL can't be read; characters like / and @ are written %2F and %40")
         ) from None
     if parsed.drivername not in SCHEMES:
-        raise StartupError(_needed(f"the registry {without_password(url)} is no PostgreSQL database"))
+        raise StartupError(_url_error_text(f"the registry {without_password(url)} is no PostgreSQL database"))
     return parsed.set(drivername="postgresql+psycopg")
 
 
@@ -253,16 +253,16 @@ def registry_identity(url: str) -> str:
 
     StartupError if it names none.
     """
-    parsed = _postgres_url(url)
-    hosts = [parsed.host] if parsed.host else _listed(parsed.query.get("host"))
-    ports = [str(parsed.port)] if parsed.port else _listed(parsed.query.get("port"))
-    database = parsed.database or "".join(_listed(parsed.query.get("dbname"))) or parsed.username or ""
+    parsed = _parse_postgres_url(url)
+    hosts = [parsed.host] if parsed.host else _as_list(parsed.query.get("host"))
+    ports = [str(parsed.port)] if parsed.port else _as_list(parsed.query.get("port"))
+    database = parsed.database or "".join(_as_list(parsed.query.get("dbname"))) or parsed.username or ""
     return f"{','.join(hosts)}:{','.join(ports) or _PORT}/{database}"
 
 
-def _listed(value: "str | tuple[str, ...] | None") -> list[str]:
+def _as_list(value: "str | tuple[str, ...] | None") -> list[str]:
     return [] if value is None else [value] if isinstance(value, str) else list(value)
 
 
-def _needed(problem: str) -> str:
+def _url_error_text(problem: str) -> str:
     return f"{problem}: postgresql://USER@HOST:PORT/DATABASE is needed"

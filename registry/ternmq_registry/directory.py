@@ -1,11 +1,12 @@
 """Each process's recent copy of the registry in memory, for code that can't wait for a database.
 
-Reading  `snapshot` is in memory. It is read again every `interval_s`, after changes of ours (`refresh`), and when a
-         newer version is known to exist (`at_least`). Callers that need it at the same time share an attempt.
+Reading  `read_snapshot` is in memory. It is read again every `interval_s`, after changes of ours (`refresh_snapshot`),
+         and when a
+         newer version is known to exist (`wait_for_version`). Callers that need it at the same time share an attempt.
 Outage   nothing changes. When it is over, brokers that were live before stay so for one lease: they could not renew
          theirs. A slow answer counts as an outage: then the brokers' heartbeats were waiting too.
 Copy     a process that starts during an outage may begin with a copy of the registry (`start_from_copy`), as if it had
-         run since that was written; it knows the registry itself when that was `reached`.
+         run since that was written; it knows the registry itself when that was `wait_until_reached`.
 Threads  a thread reads the registry, everything else happens on the event loop.
 """
 
@@ -47,7 +48,7 @@ class RegistryAway(StartupError):
         super().__init__(f"the registry can't be reached: {unavailable.reason}; check --registry")
 
 
-async def connected_registry(
+async def connect_registry(
     url: str,
     secret_encryption: "SecretEncryption | None" = None,
     *,
@@ -60,12 +61,12 @@ async def connected_registry(
     give_up = loop.time() + wait_s
     while True:
         try:
-            return await asyncio.to_thread(Registry.postgres, url, secret_encryption, password_file=password_file)
+            return await asyncio.to_thread(Registry.open_postgres, url, secret_encryption, password_file=password_file)
         except RegistryUnavailable as error:
             await _wait_or_give_up(error, give_up, retry_interval_s)
 
 
-class Directory:
+class RegistryDirectory:
     """Keeps the registry's snapshot, and calls back when it changes."""
 
     def __init__(
@@ -86,8 +87,8 @@ class Directory:
         self._seconds = seconds
         self._snapshot = RegistrySnapshot()
         self._callbacks: list[Callable[[RegistrySnapshot], None]] = []
-        self._attempts = _Attempts()
-        self._grace = _Grace(grace_s)
+        self._attempts = _SharedAttempts()
+        self._grace = _LeaseGrace(grace_s)
         self._problem: str | None = None
         self._failed_at = 0.0
         self._task: asyncio.Task[None] | None = None
@@ -106,7 +107,7 @@ class Directory:
     @property
     def clock_skew_s(self) -> float | None:
         """How many seconds this process's clock is ahead of the registry's, None if unknown. For any thread."""
-        return None if self._clock_skew is None else self._clock_skew.seconds
+        return None if self._clock_skew is None else self._clock_skew.skew_s
 
     @property
     def problem(self) -> str | None:
@@ -134,25 +135,25 @@ class Directory:
         give_up = asyncio.get_running_loop().time() + wait_s
         while True:
             try:
-                await self.refresh()
+                await self.refresh_snapshot()
                 break
             except RegistryUnavailable as error:
                 await _wait_or_give_up(error, give_up, self._retry_interval_s)
-        self._go_on_reading()
+        self._start_reading()
 
     def start_from_copy(self, snapshot: RegistrySnapshot, read_ms: int, error: RegistryUnavailable) -> None:
         """Begin with a copy that was read at that time, as the registry is away, and go on trying to read it."""
         self._snapshot, self._read_ms = snapshot, read_ms
         self._problem, self._failed_at = error.reason, self._seconds()
-        self._go_on_reading()
+        self._start_reading()
 
-    async def reached(self) -> None:
+    async def wait_until_reached(self) -> None:
         """Wait until the registry itself was read; StartupError if it can't be used."""
         await self._reached.wait()
         if self._refusal is not None:
             raise self._refusal
 
-    def _go_on_reading(self) -> None:
+    def _start_reading(self) -> None:
         if self._interval_s is not None:
             self._task = asyncio.create_task(self._keep_reading(self._interval_s), name="directory")
 
@@ -163,19 +164,19 @@ class Directory:
                 await self._task
             self._task = None
 
-    async def refresh(self) -> None:
+    async def refresh_snapshot(self) -> None:
         """Read everything that is in the registry at the time of the call; RegistryUnavailable."""
-        await self._attempts.one_from_now(self._read)
+        await self._attempts.run_after_now(self._read_snapshot)
         if self._problem is not None:
             raise RegistryUnavailable(self._problem)
 
-    async def at_least(self, version: int) -> None:
+    async def wait_for_version(self, version: int) -> None:
         """Read again if the snapshot is older than `version`, unless the registry is away."""
         # The attempt that runs may have begun too early to see it.
         for _ in range(2):
             if self._snapshot.version >= version or self._has_just_failed():
                 return
-            await self._attempts.this_or_next(self._read)
+            await self._attempts.run_or_join(self._read_snapshot)
 
     def _has_just_failed(self) -> bool:
         return self._problem is not None and self._seconds() - self._failed_at < self._retry_interval_s
@@ -184,55 +185,55 @@ class Directory:
         while True:
             await asyncio.sleep(interval_s)
             try:
-                await self.refresh()
+                await self.refresh_snapshot()
             except RegistryUnavailable:
                 pass  # logged where it was found
             except Exception:
                 logger.exception("can't read the registry")
 
-    async def _read(self) -> None:
+    async def _read_snapshot(self) -> None:
         began = self._seconds()
         try:
             # After an outage it may be another server, without the last changes of the former one.
             known = self._snapshot if self._problem is None else None
-            read = await asyncio.to_thread(_newer, self.registry, known)
+            read = await asyncio.to_thread(_read_newer, self.registry, known)
         except RegistryUnavailable as error:
-            self._failed(error)
+            self._note_failure(error)
             return
         except StartupError as error:  # only of a registry that was not read before
             self._refusal = error
-            self._failed(RegistryUnavailable(str(error)))
+            self._note_failure(RegistryUnavailable(str(error)))
             self._reached.set()
             return
         finally:
             if self._clock_skew is not None:
-                self._clock_skew.read(self.registry.clock_reading)
-                self._clock_skew.look()
+                self._clock_skew.note_reading(self.registry.clock_reading)
+                self._clock_skew.check_skew()
         now = self._seconds()
         if self._problem is not None or now - began > SLOW_ANSWER_S:
-            self._grace.begin(self._snapshot, now)
+            self._grace.start_grace(self._snapshot, now)
         if self._problem is not None:
             logger.info("the registry is back")
             self._problem = None
         self._read_ms, self._refusal = now_ms(), None
         self._reached.set()
-        self._take(self._grace.applied(read, now))
+        self._set_snapshot(self._grace.apply_grace(read, now))
 
-    def _failed(self, error: RegistryUnavailable) -> None:
+    def _note_failure(self, error: RegistryUnavailable) -> None:
         if self._problem is None:
             logger.warning("%s", error.message)
         self._problem = error.reason
         self._failed_at = self._seconds()
 
-    def _take(self, snapshot: RegistrySnapshot) -> None:
-        is_change = _what_matters(snapshot) != _what_matters(self._snapshot)
+    def _set_snapshot(self, snapshot: RegistrySnapshot) -> None:
+        is_change = _comparable_part(snapshot) != _comparable_part(self._snapshot)
         self._snapshot = snapshot
         if is_change:
             for callback in self._callbacks:
                 callback(snapshot)
 
 
-class _Attempts:
+class _SharedAttempts:
     """Runs one attempt at a time, which all waiting callers share."""
 
     def __init__(self) -> None:
@@ -240,15 +241,15 @@ class _Attempts:
         self._begun = 0
         self._ended = 0
 
-    async def one_from_now(self, attempt: "Attempt") -> None:
+    async def run_after_now(self, attempt: "Attempt") -> None:
         """Run or wait for an attempt that begins after this call, and so reads everything from before it."""
-        await self._run(attempt, self._begun + 1)
+        await self._run_attempt(attempt, self._begun + 1)
 
-    async def this_or_next(self, attempt: "Attempt") -> None:
+    async def run_or_join(self, attempt: "Attempt") -> None:
         """Wait for the running attempt, or run one."""
-        await self._run(attempt, self._begun + (not self._lock.locked()))
+        await self._run_attempt(attempt, self._begun + (not self._lock.locked()))
 
-    async def _run(self, attempt: "Attempt", wanted: int) -> None:
+    async def _run_attempt(self, attempt: "Attempt", wanted: int) -> None:
         async with self._lock:
             if self._ended >= wanted:
                 return
@@ -258,7 +259,7 @@ class _Attempts:
             self._ended = number  # not reached after a cancel: the next caller tries again
 
 
-class _Grace:
+class _LeaseGrace:
     """Keeps brokers live although their leases have run out, since they could not renew them in an outage."""
 
     def __init__(self, duration_s: float) -> None:
@@ -266,13 +267,13 @@ class _Grace:
         self._until = 0.0
         self._epochs: dict[str, int] = {}
 
-    def begin(self, before: RegistrySnapshot, now: float) -> None:
+    def start_grace(self, before: RegistrySnapshot, now: float) -> None:
         """Start the grace; `before` is the snapshot when the outage began."""
         self._epochs = {name: broker.epoch for name, broker in before.brokers.items() if broker.live}
         self._until = now + self._duration_s
 
-    def applied(self, read: RegistrySnapshot, now: float) -> RegistrySnapshot:
-        """`read` with those brokers live.
+    def apply_grace(self, read: RegistrySnapshot, now: float) -> RegistrySnapshot:
+        """`note_reading` with those brokers live.
 
         A broker that was seen live loses the grace: it may stop from then on; and a leader elected since then never
         had it.
@@ -286,15 +287,15 @@ class _Grace:
         return replace(read, brokers={**read.brokers, **kept})
 
 
-def _newer(registry: Registry, known: RegistrySnapshot | None) -> RegistrySnapshot:
+def _read_newer(registry: Registry, known: RegistrySnapshot | None) -> RegistrySnapshot:
     if known is None:
         registry.check_schema()
-        return registry.snapshot()
-    version, brokers = registry.look()
-    return replace(known, brokers=brokers) if version == known.version else registry.snapshot(known)
+        return registry.read_snapshot()
+    version, brokers = registry.read_brokers()
+    return replace(known, brokers=brokers) if version == known.version else registry.read_snapshot(known)
 
 
-def _what_matters(snapshot: RegistrySnapshot) -> tuple[int, list[tuple[str, str, int]]]:
+def _comparable_part(snapshot: RegistrySnapshot) -> tuple[int, list[tuple[str, str, int]]]:
     """The version and live brokers of a snapshot, to compare: loads and positions of replicas change all the time.
 
     Everything else of a broker raises the version. Another leader has another epoch.

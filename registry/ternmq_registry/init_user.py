@@ -12,10 +12,10 @@ import os
 import secrets
 from typing import TYPE_CHECKING
 
-from ternmq_common.access.users import problem_of_secret
+from ternmq_common.access.users import find_secret_problem
 from ternmq_common.clock import now_ms
 from ternmq_common.errors import MessagingError, StartupError
-from ternmq_common.private_files import new_file
+from ternmq_common.private_files import create_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,7 +28,7 @@ INIT_SECRET_FILE = "init-secret"  # noqa: S105 - a file's name
 _SECRET_BYTES = 24
 
 
-def make_init_user(registry: "Registry", settings: "UsersSettings", data_dir: "Path | None") -> bool:
+def create_init_user(registry: "Registry", settings: "UsersSettings", data_dir: "Path | None") -> bool:
     """Create the first super user if it is needed; returns whether it was. Blocks.
 
     StartupError if it can't be created. `data_dir`: None for a process that keeps no files.
@@ -38,8 +38,8 @@ def make_init_user(registry: "Registry", settings: "UsersSettings", data_dir: "P
         if name is None or registry.has_super_user():
             return False
         own_path = None if data_dir is None else data_dir / INIT_SECRET_FILE
-        given = _given_in(settings)
-        is_made = registry.ensure_super_user(name, given or _secret_in(own_path), now_ms=now_ms())
+        given = _secret_in_settings(settings)
+        is_made = registry.ensure_super_user(name, given or _secret_in_file(own_path), now_ms=now_ms())
     except MessagingError as error:
         raise StartupError(f"the super user {name} (init_user) can't be created: {error.message}") from error
     if is_made:
@@ -58,12 +58,12 @@ def check_has_user(registry: "Registry", settings: "FrontSettings") -> None:
         )
 
 
-def new_secret() -> str:
+def generate_secret() -> str:
     """Generate a secret that can't be guessed, of characters that need no quotes."""
     return secrets.token_urlsafe(_SECRET_BYTES)
 
 
-def _given_in(settings: "UsersSettings") -> str | None:
+def _secret_in_settings(settings: "UsersSettings") -> str | None:
     file = settings.init_secret_file
     if file is None:
         return settings.init_secret
@@ -73,12 +73,12 @@ def _given_in(settings: "UsersSettings") -> str | None:
         raise StartupError(
             f"the secret of the super user of init_user (init_secret_file) can't be read: {error}"
         ) from None
-    if problem := problem_of_secret(secret):
+    if problem := find_secret_problem(secret):
         raise StartupError(f"the file {file} (init_secret_file) has no secret: {problem}")
     return secret
 
 
-def _secret_in(path: "Path | None") -> str:
+def _secret_in_file(path: "Path | None") -> str:
     if path is None:
         raise StartupError(
             "the super user of init_user needs a secret in the variable TERNMQ_INIT_SECRET or in the file of "
@@ -87,13 +87,13 @@ def _secret_in(path: "Path | None") -> str:
     try:
         if path.exists():
             secret = path.read_text(encoding="utf-8").strip()
-            if problem := problem_of_secret(secret):
+            if problem := find_secret_problem(secret):
                 raise StartupError(f"the file {path} has no secret, delete it: {problem}")
             return secret
-        secret = new_secret()
+        secret = generate_secret()
         part = path.with_name(f"{path.name}.new")
         part.unlink(missing_ok=True)
-        with new_file(part) as file:
+        with create_file(part) as file:
             file.write(f"{secret}\n".encode())
             file.flush()
             os.fsync(file.fileno())

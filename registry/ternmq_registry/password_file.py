@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 PASSWORD_BYTES_MAX = 4096
 
 
-def password_in(path: "Path") -> str:
+def read_password(path: "Path") -> str:
     """Read the password, without the end of its line.
 
     For a bad file it raises psycopg's OperationalError with the reason, as for a server that can't be reached.
@@ -23,17 +23,17 @@ def password_in(path: "Path") -> str:
             content = file.read(PASSWORD_BYTES_MAX + 1)
         password = content.decode().rstrip("\r\n")
     except OSError as error:
-        raise _unusable(path, f"can't be read: {error.strerror}") from None
+        raise _file_error(path, f"can't be read: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise _unusable(path, "is no UTF-8 text") from None  # the error itself would show it
+        raise _file_error(path, "is no UTF-8 text") from None  # the error itself would show it
     if len(content) > PASSWORD_BYTES_MAX:
-        raise _unusable(path, f"has more than {PASSWORD_BYTES_MAX} bytes")
+        raise _file_error(path, f"has more than {PASSWORD_BYTES_MAX} bytes")
     if not password or "\0" in password:
-        raise _unusable(path, "has no password in it")
+        raise _file_error(path, "has no password in it")
     return password
 
 
-def _unusable(path: "Path", why: str) -> Exception:
+def _file_error(path: "Path", why: str) -> Exception:
     from psycopg import OperationalError
 
     return OperationalError(f"the file {path} (registry_password_file) {why}")

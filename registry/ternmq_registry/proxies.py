@@ -1,6 +1,6 @@
 """Processes of proxies in the registry: a row for each, while its lease lives.
 
-Two writers: the process reports itself (`tell_proxy`), and it shares quotas (`quotas.exchange_demand`), which is why
+Two writers: the process reports itself (`report_proxy`), and it shares quotas (`quotas.exchange_demand`), which is why
 each leaves the other's columns alone. Neither raises the version.
 
 Deadlocks  after an outage all leases have ended, and all proxies write at once. Each writes its own row before it
@@ -19,17 +19,17 @@ from ternmq_registry.tables import DATABASE_NOW_MS, PROXIES
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from ternmq_registry.database import Database
+    from ternmq_registry.database import RegistryDatabase
 
 NO_DEMAND = "{}"
 
 
-class Proxies:
+class ProxyTable:
     """The part of the registry for proxies."""
 
-    _database: "Database"
+    _database: "RegistryDatabase"
 
-    def tell_proxy(self, proxy: ProxyEntry, lease_ms: int) -> None:
+    def report_proxy(self, proxy: ProxyEntry, lease_ms: int) -> None:
         """Write the row of the process, with a lease of at least that long."""
         lease_end_ms = DATABASE_NOW_MS + lease_ms
         told = {
@@ -41,20 +41,20 @@ class Proxies:
         }
         longer = case((PROXIES.c.lease_end_ms > lease_end_ms, PROXIES.c.lease_end_ms), else_=lease_end_ms)
         first = {"lease_end_ms": lease_end_ms, "demand": NO_DEMAND}
-        with self._database.writing() as connection:
+        with self._database.write_transaction() as connection:
             write_proxy(connection, proxy.name, {**told, "lease_end_ms": longer}, first)
 
-    def proxies(self) -> list[ProxyEntry]:
+    def list_proxies(self) -> list[ProxyEntry]:
         """All live processes that have reported themselves, by name."""
         # A process of an older version only shares quotas.
         told = (PROXIES.c.lease_end_ms >= DATABASE_NOW_MS, PROXIES.c.server.is_not(None))
-        with self._database.reading() as connection:
+        with self._database.read_transaction() as connection:
             rows = connection.execute(select(PROXIES).where(*told).order_by(PROXIES.c.name)).mappings().all()
         return [proxy_of(row) for row in rows]
 
-    def leave_proxies(self, proxy: str) -> None:
+    def remove_proxy(self, proxy: str) -> None:
         """Remove the row of a process that ends, so that the others need not wait for its lease."""
-        with self._database.writing() as connection:
+        with self._database.write_transaction() as connection:
             connection.execute(delete(PROXIES).where(PROXIES.c.name == proxy))
 
 

@@ -14,7 +14,7 @@ from sqlalchemy import delete, func, insert, or_, select, update
 from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.quotas import QUOTAS_MAX, Quota, QuotaKind, QuotaSnapshot
 from ternmq_registry.checksums import check_rows
-from ternmq_registry.database import raised_version
+from ternmq_registry.database import raise_version
 from ternmq_registry.proxies import write_proxy
 from ternmq_registry.rows import quota_of, quota_row
 from ternmq_registry.tables import DATABASE_NOW_MS, PROXIES, QUOTAS
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from ternmq_common.cluster import RegistrySnapshot
-    from ternmq_registry.database import Database
+    from ternmq_registry.database import RegistryDatabase
 
 Demand = dict[str, dict[str, float]]
 """By `kind:name`, then by limit."""
@@ -46,22 +46,22 @@ Uses = dict[str, QuotaUse]
 """By `kind:name`."""
 
 
-class Quotas:
+class QuotaTable:
     """The part of the registry for quotas."""
 
-    _database: "Database"
+    _database: "RegistryDatabase"
 
     def put_quota(self, quota: Quota) -> bool:
         """Create the quota, or replace the one of its kind and name; returns whether there was none.
 
         TOO_MANY_REQUESTS if there are `QUOTAS_MAX` already.
         """
-        with self._database.changing() as connection:
+        with self._database.change_transaction() as connection:
             its = (QUOTAS.c.kind == quota.kind.value, QUOTAS.c.name == quota.name)
-            values = {**quota_row(quota), "changed": raised_version(connection)}
+            values = {**quota_row(quota), "changed": raise_version(connection)}
             if connection.execute(update(QUOTAS).where(*its).values(**values)).rowcount:
                 return False
-            if _count(connection) >= QUOTAS_MAX:
+            if _count_quotas(connection) >= QUOTAS_MAX:
                 raise MessagingError(
                     ErrorCode.TOO_MANY_REQUESTS,
                     f"there are {QUOTAS_MAX} quotas, the most allowed; delete some with `ternmq quota remove`",
@@ -71,17 +71,17 @@ class Quotas:
 
     def delete_quota(self, kind: QuotaKind, name: str) -> bool:
         """Delete the quota; False if it was not there."""
-        with self._database.changing() as connection:
+        with self._database.change_transaction() as connection:
             its = (QUOTAS.c.kind == kind.value, QUOTAS.c.name == name)
             if not connection.execute(delete(QUOTAS).where(*its)).rowcount:
                 return False
-            raised_version(connection)
+            raise_version(connection)
             return True
 
     def exchange_demand(self, proxy: str, demand: Demand, uses: Uses, lease_ms: int) -> dict[str, Demand]:
         """Write what this proxy demands and uses; returns the demand of all live proxies, this one too, by name."""
         values = {"lease_end_ms": DATABASE_NOW_MS + lease_ms, "demand": json.dumps(demand), "uses": json.dumps(uses)}
-        with self._database.writing() as connection:
+        with self._database.write_transaction() as connection:
             write_proxy(connection, proxy, values, {})
             # Rows whose leases ended may be there for a moment longer.
             is_heard = or_(PROXIES.c.lease_end_ms >= DATABASE_NOW_MS, PROXIES.c.name == proxy)
@@ -91,26 +91,26 @@ class Quotas:
     def uses_elsewhere(self, proxy: str) -> list[Uses]:
         """What all other live proxies reported last to use."""
         others = (PROXIES.c.name != proxy, PROXIES.c.lease_end_ms >= DATABASE_NOW_MS, PROXIES.c.uses.is_not(None))
-        with self._database.reading() as connection:
+        with self._database.read_transaction() as connection:
             texts = connection.execute(select(PROXIES.c.uses).where(*others)).scalars().all()
         return [cast("Uses", json.loads(text)) for text in texts]
 
 
 def quotas_in(connection: "Connection", since: "RegistrySnapshot") -> QuotaSnapshot:
     """All quotas; the object of `since` itself if nothing has changed since then."""
-    changed = {**since.quotas.quotas, **_changed(connection, since.version)}
-    if len(changed) != _count(connection):
+    changed = {**since.quotas.quotas, **_read_changed(connection, since.version)}
+    if len(changed) != _count_quotas(connection):
         # A quota was deleted, which no row shows.
-        changed = _changed(connection, 0)
+        changed = _read_changed(connection, 0)
     return since.quotas if changed == since.quotas.quotas else QuotaSnapshot(changed)
 
 
-def _changed(connection: "Connection", since: int) -> dict[tuple[QuotaKind, str], Quota]:
+def _read_changed(connection: "Connection", since: int) -> dict[tuple[QuotaKind, str], Quota]:
     rows = connection.execute(select(QUOTAS).where(QUOTAS.c.changed > since)).mappings().all()
     check_rows(connection, QUOTAS, rows)
     quotas = map(quota_of, rows)
     return {(quota.kind, quota.name): quota for quota in quotas}
 
 
-def _count(connection: "Connection") -> int:
+def _count_quotas(connection: "Connection") -> int:
     return int(connection.execute(select(func.count()).select_from(QUOTAS)).scalar_one())

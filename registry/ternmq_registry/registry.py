@@ -9,25 +9,25 @@ from typing import TYPE_CHECKING, Self
 
 from sqlalchemy import delete, func, insert, select, update
 
-from ternmq_common.cluster import Deleted, Deletion, RegistrySnapshot
+from ternmq_common.cluster import DeletedKind, RegistryDeletion, RegistrySnapshot
 from ternmq_common.errors import ErrorCode, MessagingError
-from ternmq_common.lite_group import rebinding_problem
-from ternmq_common.model import Group, Topic
+from ternmq_common.lite_group import find_rebinding_problem
+from ternmq_common.model import ConsumerGroup, Topic
 from ternmq_common.names import dead_letter_topic
 from ternmq_registry import migrations
-from ternmq_registry.brokers import Brokers, brokers_in
+from ternmq_registry.brokers import BrokerTable, brokers_in
 from ternmq_registry.checksums import check_rows
-from ternmq_registry.database import Database, keep_room, postgres_engine, raised_version
-from ternmq_registry.deletions import Deletions, record_deletion
+from ternmq_registry.database import RegistryDatabase, create_postgres_engine, keep_room, raise_version
+from ternmq_registry.deletions import DeletionTable, record_deletion
+from ternmq_registry.file_opening import open_engine
 from ternmq_registry.handle_keys import HandleKeyTable, handle_keys_in
-from ternmq_registry.opening import opened_engine
-from ternmq_registry.proxies import Proxies
-from ternmq_registry.quotas import Quotas, quotas_in
-from ternmq_registry.removals import Removals
+from ternmq_registry.proxies import ProxyTable
+from ternmq_registry.quotas import QuotaTable, quotas_in
+from ternmq_registry.removals import RemovedStoreTable
 from ternmq_registry.rows import group_of, group_row, topic_of, topic_row
-from ternmq_registry.shards import Shards
+from ternmq_registry.shards import ShardTable
 from ternmq_registry.tables import BROKERS, GROUPS, TOPIC_BROKERS, TOPICS, VERSION
-from ternmq_registry.users import Users
+from ternmq_registry.users import UserTable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,7 +40,9 @@ if TYPE_CHECKING:
 _CHANGEABLE = ("queues", "permission", "replication", "flush", "retention_ms", "lite_ttl_ms")
 
 
-class Registry(Brokers, Deletions, HandleKeyTable, Proxies, Quotas, Removals, Shards, Users):
+class Registry(
+    BrokerTable, DeletionTable, HandleKeyTable, ProxyTable, QuotaTable, RemovedStoreTable, ShardTable, UserTable
+):
     """The topics, groups, users and brokers of one database.
 
     Callers that read or change secrets of users pass a `secret_encryption`.
@@ -50,23 +52,23 @@ class Registry(Brokers, Deletions, HandleKeyTable, Proxies, Quotas, Removals, Sh
     _is_unchecked = False
 
     def __init__(self, engine: "Engine", secret_encryption: "SecretEncryption | None" = None) -> None:
-        self._database = Database(engine)
+        self._database = RegistryDatabase(engine)
         self._secret_encryption = secret_encryption
 
     @classmethod
-    def sqlite(cls, path: "Path", secret_encryption: "SecretEncryption | None" = None) -> Self:
+    def open_sqlite(cls, path: "Path", secret_encryption: "SecretEncryption | None" = None) -> Self:
         """Open or create the embedded registry, and migrate its schema; StartupError if that fails, as for a damaged
         file."""
-        engine = opened_engine(path)
+        engine = open_engine(path)
         keep_room(engine, path)
         return cls(engine, secret_encryption)
 
     @classmethod
-    def postgres(
+    def open_postgres(
         cls, url: str, secret_encryption: "SecretEncryption | None" = None, *, password_file: "Path | None" = None
     ) -> Self:
         """Open the registry of a cluster; StartupError if its schema is not the one of this program."""
-        registry = cls.postgres_later(url, secret_encryption, password_file=password_file)
+        registry = cls.prepare_postgres(url, secret_encryption, password_file=password_file)
         try:
             registry.check_schema()
         except BaseException:
@@ -75,33 +77,33 @@ class Registry(Brokers, Deletions, HandleKeyTable, Proxies, Quotas, Removals, Sh
         return registry
 
     @classmethod
-    def postgres_later(
+    def prepare_postgres(
         cls, url: str, secret_encryption: "SecretEncryption | None" = None, *, password_file: "Path | None" = None
     ) -> Self:
-        """As `postgres`, without a connection: call `check_schema` before anything else."""
-        registry = cls(postgres_engine(url, password_file), secret_encryption)
+        """As `open_postgres`, without a connection: call `check_schema` before anything else."""
+        registry = cls(create_postgres_engine(url, password_file), secret_encryption)
         registry._is_unchecked = True
         return registry
 
     def check_schema(self) -> None:
         """StartupError if the schema is not the one of this program; checked once."""
         if self._is_unchecked:
-            with self._database.reading() as connection:
-                migrations.check(connection)
+            with self._database.read_transaction() as connection:
+                migrations.check_schema(connection)
             self._is_unchecked = False
 
-    def snapshot(self, known: RegistrySnapshot | None = None) -> RegistrySnapshot:
+    def read_snapshot(self, known: RegistrySnapshot | None = None) -> RegistrySnapshot:
         """Read everything at one moment; only the changes since the snapshot `known`."""
-        with self._database.reading() as connection:
+        with self._database.read_transaction() as connection:
             version, brokers = self._version_in(connection), brokers_in(connection)
             since = known if known is not None and known.version <= version else RegistrySnapshot()
-            topics = {**since.topics, **_topics(connection, since.version)}
-            groups = {**since.groups, **_groups(connection, since.version)}
-            if len(topics) != _count(connection, TOPICS) or len(groups) != _count(connection, GROUPS):
+            topics = {**since.topics, **_read_topics(connection, since.version)}
+            groups = {**since.groups, **_read_groups(connection, since.version)}
+            if len(topics) != _count_rows(connection, TOPICS) or len(groups) != _count_rows(connection, GROUPS):
                 # A topic or group was deleted, which no row shows.
-                topics, groups = _topics(connection, 0), _groups(connection, 0)
+                topics, groups = _read_topics(connection, 0), _read_groups(connection, 0)
             keys = handle_keys_in(connection)
-            access = self._access(connection, since)
+            access = self._read_access(connection, since)
             quotas = quotas_in(connection, since)
         return RegistrySnapshot(
             version=version,
@@ -113,14 +115,14 @@ class Registry(Brokers, Deletions, HandleKeyTable, Proxies, Quotas, Removals, Sh
             quotas=quotas,
         )
 
-    def topics(self) -> list[Topic]:
+    def list_topics(self) -> list[Topic]:
         """All topics, sorted by name."""
-        topics = self.snapshot().topics
+        topics = self.read_snapshot().topics
         return [topics[name] for name in sorted(topics)]
 
-    def groups(self) -> list[Group]:
+    def list_groups(self) -> list[ConsumerGroup]:
         """All groups, sorted by name."""
-        groups = self.snapshot().groups
+        groups = self.read_snapshot().groups
         return [groups[name] for name in sorted(groups)]
 
     def create_topic(self, topic: Topic) -> tuple[Topic, bool]:
@@ -129,16 +131,16 @@ class Registry(Brokers, Deletions, HandleKeyTable, Proxies, Quotas, Removals, Sh
         BAD_REQUEST if it exists with another type or number of queues. Its brokers and permission are not compared:
         they may have been changed since.
         """
-        with self._database.changing() as connection:
-            found = _topics(connection, 0, topic.name).get(topic.name)
+        with self._database.change_transaction() as connection:
+            found = _read_topics(connection, 0, topic.name).get(topic.name)
             if found is None:
                 _check_brokers(connection, topic.brokers)
-                made = raised_version(connection)
+                made = raise_version(connection)
                 connection.execute(insert(TOPICS).values(**topic_row(topic), changed=made, made=made))
-                _place(connection, topic)
+                _place_topic(connection, topic)
                 return replace(topic, created_version=made), True
-        if (found.kind, found.queues) != (topic.kind, topic.queues):
-            raise _exists_otherwise(f"topic {topic.name!r} exists with type {found.kind} and {found.queues} queues")
+        if (found.type_name, found.queues) != (topic.type_name, topic.queues):
+            raise _conflict_error(f"topic {topic.name!r} exists with type {found.type_name} and {found.queues} queues")
         return found, False
 
     def update_topic(self, topic: Topic) -> None:
@@ -147,8 +149,8 @@ class Registry(Brokers, Deletions, HandleKeyTable, Proxies, Quotas, Removals, Sh
         The values are queues, permission, replication, flush mode, retention, TTL of lite topics and brokers.
         BAD_REQUEST for fewer queues: messages in the removed ones would be lost.
         """
-        with self._database.changing() as connection:
-            found = _topics(connection, 0, topic.name).get(topic.name)
+        with self._database.change_transaction() as connection:
+            found = _read_topics(connection, 0, topic.name).get(topic.name)
             if found is None:
                 raise MessagingError(ErrorCode.TOPIC_NOT_FOUND, f"topic {topic.name!r} does not exist")
             if topic.queues < found.queues:
@@ -159,84 +161,84 @@ class Registry(Brokers, Deletions, HandleKeyTable, Proxies, Quotas, Removals, Sh
             _check_brokers(connection, [name for name in topic.brokers if name not in found.brokers])
             row = topic_row(topic)
             values = {name: row[name] for name in _CHANGEABLE}
-            changed = raised_version(connection)
+            changed = raise_version(connection)
             connection.execute(update(TOPICS).where(TOPICS.c.name == topic.name).values(**values, changed=changed))
             connection.execute(delete(TOPIC_BROKERS).where(TOPIC_BROKERS.c.topic == topic.name))
-            _place(connection, topic)
+            _place_topic(connection, topic)
 
     def delete_topic(self, name: str) -> int:
         """Delete the topic; returns the version of the deletion, 0 if it wasn't there."""
-        with self._database.changing() as connection:
+        with self._database.change_transaction() as connection:
             connection.execute(delete(TOPIC_BROKERS).where(TOPIC_BROKERS.c.topic == name))
-            return _deleted(connection, TOPICS, Deleted.TOPIC, name, keep=self._keeps_deletions)
+            return _delete_row(connection, TOPICS, DeletedKind.TOPIC, name, keep=self._keeps_deletions)
 
-    def create_group(self, group: Group) -> tuple[Group, bool]:
+    def create_group(self, group: ConsumerGroup) -> tuple[ConsumerGroup, bool]:
         """Create a group if there is none; returns it, and whether it was created.
 
         BAD_REQUEST if it exists with other settings.
         """
         asked = group_row(group)
-        with self._database.changing() as connection:
-            found = _groups(connection, 0, group.name).get(group.name)
+        with self._database.change_transaction() as connection:
+            found = _read_groups(connection, 0, group.name).get(group.name)
             if found is None:
-                made = raised_version(connection)
+                made = raise_version(connection)
                 connection.execute(insert(GROUPS).values(**asked, changed=made, made=made))
                 return replace(group, created_version=made), True
         known = group_row(found)
         differing = [name for name in known if name != "created_ms" and known[name] != asked[name]]
         if differing:
-            differences = ", ".join(_setting(name, known[name]) for name in differing)
-            raise _exists_otherwise(f"consumer group {group.name!r} exists with {differences}")
+            differences = ", ".join(_describe_setting(name, known[name]) for name in differing)
+            raise _conflict_error(f"consumer group {group.name!r} exists with {differences}")
         return found, False
 
-    def update_group(self, group: Group) -> None:
+    def update_group(self, group: ConsumerGroup) -> None:
         """Set these settings of an existing group; CONSUMER_GROUP_NOT_FOUND if there is none.
 
         BAD_REQUEST if that would change the LITE topic that it is bound to, or whether it is bound: its progress is
         there.
         """
-        with self._database.changing() as connection:
-            found = _groups(connection, 0, group.name).get(group.name)
+        with self._database.change_transaction() as connection:
+            found = _read_groups(connection, 0, group.name).get(group.name)
             if found is None:
                 raise MessagingError(
                     ErrorCode.CONSUMER_GROUP_NOT_FOUND, f"consumer group {group.name!r} does not exist"
                 )
             bind = None if group.lite is None else group.lite.bind
-            if problem := rebinding_problem(group.name, found.lite, bind):
+            if problem := find_rebinding_problem(group.name, found.lite, bind):
                 raise MessagingError(ErrorCode.BAD_REQUEST, problem)
-            values = {**group_row(group), "changed": raised_version(connection)}
+            values = {**group_row(group), "changed": raise_version(connection)}
             connection.execute(update(GROUPS).where(GROUPS.c.name == group.name).values(values))
 
     def delete_group(self, name: str) -> int:
         """Delete the group; returns the version of the deletion, 0 if it wasn't there."""
-        with self._database.changing() as connection:
-            return _deleted(connection, GROUPS, Deleted.GROUP, name, keep=self._keeps_deletions)
+        with self._database.change_transaction() as connection:
+            return _delete_row(connection, GROUPS, DeletedKind.GROUP, name, keep=self._keeps_deletions)
 
     def delete_group_with_dead_letters(self, name: str) -> tuple[int, int]:
         """Delete group and dead letters; returns the versions of both deletions, 0 if the group wasn't there."""
         keep = self._keeps_deletions
-        with self._database.changing() as connection:
-            version = _deleted(connection, GROUPS, Deleted.GROUP, name, keep=keep)
+        with self._database.change_transaction() as connection:
+            version = _delete_row(connection, GROUPS, DeletedKind.GROUP, name, keep=keep)
             if not version:
                 return 0, 0
-            letters = Deletion(raised_version(connection), Deleted.TOPIC, dead_letter_topic(name))
+            letters = RegistryDeletion(raise_version(connection), DeletedKind.TOPIC, dead_letter_topic(name))
             record_deletion(connection, letters, keep=keep)
             return version, letters.version
 
-    def take_over(self, topics: "Sequence[Topic]", groups: "Sequence[Group]") -> None:
+    def import_entries(self, topics: "Sequence[Topic]", groups: "Sequence[ConsumerGroup]") -> None:
         """Insert topics and groups of another registry as they were there; this one has none of them.
 
         They keep the versions at which they were created, and later ones get higher versions.
         """
         newest = max([0, *(topic.created_version for topic in topics), *(group.created_version for group in groups)])
-        with self._database.changing() as connection:
+        with self._database.change_transaction() as connection:
             connection.execute(update(VERSION).where(VERSION.c.version < newest).values(version=newest))
-            changed = raised_version(connection)
+            changed = raise_version(connection)
             for topic in topics:
                 connection.execute(
                     insert(TOPICS).values(**topic_row(topic), changed=changed, made=topic.created_version)
                 )
-                _place(connection, topic)
+                _place_topic(connection, topic)
             for group in groups:
                 connection.execute(
                     insert(GROUPS).values(**group_row(group), changed=changed, made=group.created_version)
@@ -246,7 +248,7 @@ class Registry(Brokers, Deletions, HandleKeyTable, Proxies, Quotas, Removals, Sh
         self._database.close()
 
 
-def _topics(connection: "Connection", since: int, name: str | None = None) -> dict[str, Topic]:
+def _read_topics(connection: "Connection", since: int, name: str | None = None) -> dict[str, Topic]:
     """The topics that changed above the version `since`, or the one of this name."""
     wanted = TOPICS.c.changed > since if name is None else TOPICS.c.name == name
     brokers: dict[str, list[str]] = {}
@@ -260,14 +262,14 @@ def _topics(connection: "Connection", since: int, name: str | None = None) -> di
     return {row["name"]: topic_of(row, tuple(sorted(brokers.get(row["name"], ())))) for row in rows}
 
 
-def _groups(connection: "Connection", since: int, name: str | None = None) -> dict[str, Group]:
+def _read_groups(connection: "Connection", since: int, name: str | None = None) -> dict[str, ConsumerGroup]:
     wanted = GROUPS.c.changed > since if name is None else GROUPS.c.name == name
     rows = connection.execute(select(GROUPS).where(wanted)).mappings().all()
     check_rows(connection, GROUPS, rows)
     return {row["name"]: group_of(row) for row in rows}
 
 
-def _count(connection: "Connection", table: "Table") -> int:
+def _count_rows(connection: "Connection", table: "Table") -> int:
     return int(connection.execute(select(func.count()).select_from(table)).scalar_one())
 
 
@@ -280,23 +282,23 @@ def _check_brokers(connection: "Connection", names: "Sequence[str]") -> None:
         )
 
 
-def _place(connection: "Connection", topic: Topic) -> None:
+def _place_topic(connection: "Connection", topic: Topic) -> None:
     if topic.brokers:
         rows = [{"topic": topic.name, "broker": broker} for broker in topic.brokers]
         connection.execute(insert(TOPIC_BROKERS), rows)
 
 
-def _deleted(connection: "Connection", table: "Table", kind: Deleted, name: str, *, keep: bool) -> int:
+def _delete_row(connection: "Connection", table: "Table", kind: DeletedKind, name: str, *, keep: bool) -> int:
     if not connection.execute(delete(table).where(table.c.name == name)).rowcount:
         return 0
-    version = raised_version(connection)
-    record_deletion(connection, Deletion(version, kind, name), keep=keep)
+    version = raise_version(connection)
+    record_deletion(connection, RegistryDeletion(version, kind, name), keep=keep)
     return version
 
 
-def _setting(name: str, value: object) -> str:
+def _describe_setting(name: str, value: object) -> str:
     return "no lite group" if name == "lite" and not value else f"{name} {value}"
 
 
-def _exists_otherwise(found: str) -> MessagingError:
+def _conflict_error(found: str) -> MessagingError:
     return MessagingError(ErrorCode.BAD_REQUEST, f"{found}; delete it first, or use the same settings")

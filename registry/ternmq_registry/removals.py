@@ -19,22 +19,22 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from ternmq_registry.database import Database
+    from ternmq_registry.database import RegistryDatabase
 
 TOPICS_SHOWN = 5
 _log = logging.getLogger(__name__)
 
 
-class Removals:
+class RemovedStoreTable:
     """The part of the registry for removed stores."""
 
-    _database: "Database"
+    _database: "RegistryDatabase"
 
-    def topics_gone(self, store_id: str) -> list[str]:
+    def list_deleted_topics(self, store_id: str) -> list[str]:
         """Topics of a removed store that were deleted since, even if they were created again; [] of any other store."""
-        with self._database.reading() as connection:
-            remembered = _remembered(connection, store_id)
-            return sorted(remembered.keys() - _same(connection, remembered))
+        with self._database.read_transaction() as connection:
+            remembered = _remembered_topics(connection, store_id)
+            return sorted(remembered.keys() - _unchanged_topics(connection, remembered))
 
 
 def remember_removed(connection: "Connection", broker: str, stores: "Iterable[str]") -> None:
@@ -46,7 +46,7 @@ def remember_removed(connection: "Connection", broker: str, stores: "Iterable[st
     connection.execute(insert(REMOVED_STORES), values)
 
 
-def readmitted(connection: "Connection", store_id: str, *, rejoin: bool) -> set[str]:
+def readmit_store(connection: "Connection", store_id: str, *, rejoin: bool) -> set[str]:
     """Admit a store; returns the topics on which it is placed again.
 
     StartupError for a removed store without `rejoin`; with it the store is not removed any more.
@@ -60,7 +60,7 @@ def readmitted(connection: "Connection", store_id: str, *, rejoin: bool) -> set[
             f"this store was that of broker {broker!r}, which was removed from the cluster; start with an empty "
             "--data-dir, or with --rejoin to have it back with what it has"
         )
-    topics = _same(connection, _remembered(connection, store_id))
+    topics = _unchanged_topics(connection, _remembered_topics(connection, store_id))
     connection.execute(delete(REMOVED_STORES).where(its))
     return topics
 
@@ -72,20 +72,20 @@ def place_again(connection: "Connection", broker: str, topics: set[str], version
     names = sorted(topics)
     connection.execute(insert(TOPIC_BROKERS), [{"topic": name, "broker": broker} for name in names])
     connection.execute(update(TOPICS).where(TOPICS.c.name.in_(names)).values(changed=version))
-    _log.info("broker %s is on %d topics again: %s", broker, len(names), shown(names))
+    _log.info("broker %s is on %d topics again: %s", broker, len(names), list_topic_names(names))
 
 
-def shown(names: "list[str]") -> str:
+def list_topic_names(names: "list[str]") -> str:
     """The first names, for a line of a log or an error."""
     return ", ".join(names[:TOPICS_SHOWN]) + (", ..." if len(names) > TOPICS_SHOWN else "")
 
 
-def _remembered(connection: "Connection", store_id: str) -> "Mapping[str, int]":
+def _remembered_topics(connection: "Connection", store_id: str) -> "Mapping[str, int]":
     text = connection.execute(select(REMOVED_STORES.c.topics).where(REMOVED_STORES.c.store_id == store_id)).scalar()
     return {str(name): int(made) for name, made in json.loads(text or "{}").items()}
 
 
-def _same(connection: "Connection", remembered: "Mapping[str, int]") -> set[str]:
+def _unchanged_topics(connection: "Connection", remembered: "Mapping[str, int]") -> set[str]:
     """The topics that are still the same as when the store was removed."""
     rows = connection.execute(select(TOPICS.c.name, TOPICS.c.made))
     return {row.name for row in rows if remembered.get(row.name) == row.made}

@@ -4,23 +4,25 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import delete, insert, update
 
-from ternmq_common.cluster import BrokerEntry, BrokerLoad, Permission, ReplicaEntry
+from ternmq_common.cluster import BrokerEntry, BrokerLoad, QueuePermission, ReplicaEntry
 from ternmq_common.errors import StartupError
-from ternmq_registry.brokers import shown
+from ternmq_registry.brokers import list_replica_names
 from ternmq_registry.rows import load_text
 from ternmq_registry.tables import BROKERS, DATABASE_NOW_MS, REPLICAS
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Connection
 
-    from ternmq_registry.shards import Joining
+    from ternmq_registry.shards import JoiningReplica
 
 
 class ReplicaIsLive(StartupError):
     """Another store has the name, and a live lease; the lease ends if that replica has lost its disk."""
 
 
-def make_shard(connection: "Connection", broker: str, replica: "Joining", terms: dict[str, Any], *, epoch: int) -> None:
+def insert_shard(
+    connection: "Connection", broker: str, replica: "JoiningReplica", terms: dict[str, Any], *, epoch: int
+) -> None:
     """Insert the shard's row, with this store as the leader of record; a new store has no deletions to do."""
     connection.execute(
         insert(BROKERS).values(
@@ -28,7 +30,7 @@ def make_shard(connection: "Connection", broker: str, replica: "Joining", terms:
             store_id=replica.store_id,
             address=replica.address,
             epoch=epoch,
-            permission=Permission.READ_WRITE.value,
+            permission=QueuePermission.READ_WRITE.value,
             draining=False,
             version=replica.version,
             started_ms=DATABASE_NOW_MS,
@@ -40,7 +42,7 @@ def make_shard(connection: "Connection", broker: str, replica: "Joining", terms:
     )
 
 
-def check_own(shard: BrokerEntry, replica: "Joining", replicas: int) -> None:
+def check_own(shard: BrokerEntry, replica: "JoiningReplica", replicas: int) -> None:
     """StartupError unless this is the store of the broker, which has no replicas."""
     if shard.store_id != replica.store_id:
         raise StartupError(
@@ -49,33 +51,36 @@ def check_own(shard: BrokerEntry, replica: "Joining", replicas: int) -> None:
         )
 
 
-def come_back(connection: "Connection", shard: BrokerEntry, replica: "Joining", lease_ms: int) -> None:
+def update_returning(connection: "Connection", shard: BrokerEntry, replica: "JoiningReplica", lease_ms: int) -> None:
     """Write the row of a replica that was there before; StartupError if another replica has its name."""
     for each in shard.replicas:
         if each.name == replica.name and each.store_id != replica.store_id:
             raise _name_taken(shard, each)
     its = replica_row(shard.name, replica.store_id)
-    connection.execute(update(REPLICAS).where(its).values(**_of_process(replica, lease_ms)))
+    connection.execute(update(REPLICAS).where(its).values(**_process_values(replica, lease_ms)))
 
 
-def come_anew(connection: "Connection", shard: BrokerEntry, replica: "Joining", lease_ms: int, *, version: int) -> None:
+def admit_new_replica(
+    connection: "Connection", shard: BrokerEntry, replica: "JoiningReplica", lease_ms: int, *, version: int
+) -> None:
     """Insert a new replica: for one of the same name, whose disk must be lost, or beside the others.
 
     StartupError if neither is allowed; `version` is that of this change.
     """
     before = next((each for each in shard.replicas if each.name == replica.name), None)
     if before is not None:
-        _take_place(connection, shard, before, version)
+        _remove_replaced(connection, shard, before, version)
     elif len(shard.replicas) >= shard.replicas_wanted:
         raise StartupError(
-            f"broker {shard.name!r} has its {shard.replicas_wanted} replicas ({shown(shard.replicas)}): let it have "
+            f"broker {shard.name!r} has its {shard.replicas_wanted} replicas ({list_replica_names(shard.replicas)}): "
+            "let it have "
             f"one more with `ternmq shard add-replica {shard.name}`, or remove one with `ternmq shard remove-replica "
             f"{shard.name} NAME`; one that lost its disk is replaced by another of its --replica-name"
         )
     insert_replica(connection, shard.name, replica, lease_ms, in_sync=False)
 
 
-def _take_place(connection: "Connection", shard: BrokerEntry, before: ReplicaEntry, version: int) -> None:
+def _remove_replaced(connection: "Connection", shard: BrokerEntry, before: ReplicaEntry, version: int) -> None:
     if before.live:
         raise _name_taken(shard, before)
     if {each.store_id for each in shard.replicas if each.in_sync} == {before.store_id}:
@@ -103,10 +108,12 @@ def _name_taken(shard: BrokerEntry, other: ReplicaEntry) -> ReplicaIsLive:
     )
 
 
-def insert_replica(connection: "Connection", broker: str, replica: "Joining", lease_ms: int, *, in_sync: bool) -> None:
+def insert_replica(
+    connection: "Connection", broker: str, replica: "JoiningReplica", lease_ms: int, *, in_sync: bool
+) -> None:
     """Insert one more replica of the shard."""
     values = {"broker": broker, "store_id": replica.store_id, "in_sync": in_sync, "position": 0}
-    connection.execute(insert(REPLICAS).values(**values, **_of_process(replica, lease_ms)))
+    connection.execute(insert(REPLICAS).values(**values, **_process_values(replica, lease_ms)))
 
 
 def replica_row(broker: str, store_id: str) -> "ColumnElement[bool]":
@@ -114,7 +121,7 @@ def replica_row(broker: str, store_id: str) -> "ColumnElement[bool]":
     return (REPLICAS.c.broker == broker) & (REPLICAS.c.store_id == store_id)
 
 
-def _of_process(replica: "Joining", lease_ms: int) -> dict[str, Any]:
+def _process_values(replica: "JoiningReplica", lease_ms: int) -> dict[str, Any]:
     return {
         "name": replica.name,
         "address": replica.address,

@@ -8,15 +8,15 @@ from ternmq_common.cluster import (
     BrokerEntry,
     BrokerLoad,
     FlushMode,
-    Permission,
     ProxyEntry,
     ProxyLoad,
+    QueuePermission,
     ReplicaEntry,
     ReplicationMode,
 )
-from ternmq_common.lite_group import parsed_lite_group
+from ternmq_common.lite_group import parse_lite_group
 from ternmq_common.message_type import MessageType
-from ternmq_common.model import Group, Topic
+from ternmq_common.model import ConsumerGroup, Topic
 from ternmq_common.quotas import Quota, QuotaKind
 from ternmq_common.retry_backoff import DEFAULT_BACKOFF, parse_backoff
 
@@ -35,7 +35,7 @@ def topic_of(row: "Mapping[Any, Any]", brokers: tuple[str, ...]) -> Topic:
         type=MessageType[row["type"]],
         queues=row["queues"],
         created_ms=row["created_ms"],
-        permission=Permission(row["permission"]),
+        permission=QueuePermission(row["permission"]),
         brokers=brokers,
         created_version=row["made"],
         # A row that was salvaged from a damaged file of an older schema has none.
@@ -63,15 +63,15 @@ def topic_row(topic: Topic) -> dict[str, object]:
     }
 
 
-def group_of(row: "Mapping[Any, Any]") -> Group:
+def group_of(row: "Mapping[Any, Any]") -> ConsumerGroup:
     # A row that was salvaged from a damaged file of an older schema has no settings of lite groups.
-    fields = {field.name: row[field.name] for field in dataclasses.fields(Group) if field.name in row}
-    lite = parsed_lite_group(row.get("lite") or "")
+    fields = {field.name: row[field.name] for field in dataclasses.fields(ConsumerGroup) if field.name in row}
+    lite = parse_lite_group(row.get("lite") or "")
     fields["created_version"] = row.get("made", 0)
-    return Group(**{**fields, "retry_backoff": parse_backoff(row["retry_backoff"]), "lite": lite})
+    return ConsumerGroup(**{**fields, "retry_backoff": parse_backoff(row["retry_backoff"]), "lite": lite})
 
 
-def group_row(group: Group) -> dict[str, object]:
+def group_row(group: ConsumerGroup) -> dict[str, object]:
     """The row of a group, without the versions of changes."""
     # The default is stored as an empty text, so that a later version may have another.
     backoff = "" if group.retry_backoff == DEFAULT_BACKOFF else str(group.retry_backoff)
@@ -97,7 +97,7 @@ def broker_of(row: "RowMapping", replicas: tuple[ReplicaEntry, ...] = ()) -> Bro
         name=row["name"],
         address=row["address"],
         epoch=row["epoch"],
-        permission=Permission(row["permission"]),
+        permission=QueuePermission(row["permission"]),
         draining=row["draining"],
         live=bool(row["live"]),
         version=row["version"],

@@ -16,7 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from ternmq_common.model import Group, Topic
+from ternmq_common.model import ConsumerGroup, Topic
 from ternmq_common.quotas import Quota
 from ternmq_registry.checksums import is_whole
 from ternmq_registry.errors import RegistryFileDamaged
@@ -42,7 +42,7 @@ _HEADER = {
 
 
 @dataclass(frozen=True, slots=True)
-class Salvaged:
+class SalvagedRegistry:
     """The salvaged content. `damage` is what was found, None if the file is whole or not there.
 
     `unreadable` names rows with wrong checksums, as far as they still have names. `users` and `quotas` are those of a
@@ -50,61 +50,61 @@ class Salvaged:
     """
 
     topics: dict[str, Topic] = field(default_factory=dict)
-    groups: dict[str, Group] = field(default_factory=dict)
+    groups: dict[str, ConsumerGroup] = field(default_factory=dict)
     damage: str | None = None
     unreadable: list[str] = field(default_factory=list)
     users: "dict[str, StoredUser]" = field(default_factory=dict)
     quotas: list[Quota] = field(default_factory=list)
 
 
-def salvaged(path: Path) -> Salvaged:
+def salvage_registry(path: Path) -> SalvagedRegistry:
     """Read the registry at `path`. StartupError if it can't be read for another reason than damage."""
     if not path.exists():
-        return Salvaged()
+        return SalvagedRegistry()
     with TemporaryDirectory() as folder:
         copy = Path(folder) / path.name
-        for each in (path, *sidecars(path)):
+        for each in (path, *find_sidecars(path)):
             shutil.copyfile(each, copy.with_name(each.name))
         try:
-            registry = Registry.sqlite(copy)
+            registry = Registry.open_sqlite(copy)
         except RegistryFileDamaged as error:
             shutil.copyfile(path, copy)
-            return _of_damaged(copy, error.finding)
+            return _read_damaged(copy, error.finding)
         with closing(registry):
-            snapshot = registry.snapshot()
-        return Salvaged({**snapshot.topics}, {**snapshot.groups})
+            snapshot = registry.read_snapshot()
+        return SalvagedRegistry({**snapshot.topics}, {**snapshot.groups})
 
 
-def sidecars(path: Path) -> list[Path]:
+def find_sidecars(path: Path) -> list[Path]:
     """The existing files beside a database that belong to it."""
     return [each for suffix in SIDECARS if (each := path.with_name(path.name + suffix)).exists()]
 
 
-def _of_damaged(copy: Path, finding: str) -> Salvaged:
-    _put_header_right(copy)
-    found = Salvaged(damage=finding)
+def _read_damaged(copy: Path, finding: str) -> SalvagedRegistry:
+    _correct_header(copy)
+    found = SalvagedRegistry(damage=finding)
     with closing(sqlite3.connect(copy)) as connection:
         # Invalid text must not hide its row, nor the rows behind it.
         connection.text_factory = lambda data: data.decode(errors="surrogateescape")
         connection.row_factory = sqlite3.Row
-        for row in _rows(connection, TOPICS.name, found):
+        for row in _read_rows(connection, TOPICS.name, found):
             found.topics[row["name"]] = topic_of(row, ())
-        for row in _rows(connection, GROUPS.name, found):
+        for row in _read_rows(connection, GROUPS.name, found):
             found.groups[row["name"]] = group_of({**row, "fifo": bool(row["fifo"])})
-        for row in _rows(connection, USERS.name, found):
+        for row in _read_rows(connection, USERS.name, found):
             found.users[row["name"]] = stored_user(row)
-        found.quotas.extend(map(quota_of, _rows(connection, QUOTAS.name, found)))
+        found.quotas.extend(map(quota_of, _read_rows(connection, QUOTAS.name, found)))
     return found
 
 
-def _put_header_right(path: Path) -> None:
+def _correct_header(path: Path) -> None:
     with path.open("r+b") as file:
         for position, content in _HEADER.items():
             file.seek(position)
             file.write(content)
 
 
-def _rows(connection: sqlite3.Connection, table: str, found: Salvaged) -> "Iterator[Mapping[str, Any]]":
+def _read_rows(connection: sqlite3.Connection, table: str, found: SalvagedRegistry) -> "Iterator[Mapping[str, Any]]":
     good: dict[tuple[str, ...], Mapping[str, Any]] = {}
     bad: set[tuple[str, ...]] = set()
     for order in ("ASC", "DESC"):
@@ -123,7 +123,7 @@ def _rows(connection: sqlite3.Connection, table: str, found: Salvaged) -> "Itera
 def replace_damaged(
     path: Path,
     topics: "Iterable[Topic]",
-    groups: "Iterable[Group]",
+    groups: "Iterable[ConsumerGroup]",
     users: "Iterable[StoredUser]" = (),
     quotas: "Iterable[Quota]" = (),
 ) -> Path:
@@ -132,22 +132,22 @@ def replace_damaged(
     If it is interrupted, `path` is the one or the other.
     """
     fresh = path.with_name(f"{path.name}.new")
-    for each in (fresh, *sidecars(fresh)):
+    for each in (fresh, *find_sidecars(fresh)):
         each.unlink(missing_ok=True)
-    with closing(Registry.sqlite(fresh)) as registry:
-        registry.take_over([*topics], [*groups])
-        registry.take_over_users(users)
+    with closing(Registry.open_sqlite(fresh)) as registry:
+        registry.import_entries([*topics], [*groups])
+        registry.import_users(users)
         for quota in quotas:
             registry.put_quota(quota)
-    aside = _unused(path)
-    for each in (path, *sidecars(path)):
+    aside = _unused_path(path)
+    for each in (path, *find_sidecars(path)):
         shutil.copy2(each, aside.with_name(aside.name + each.name.removeprefix(path.name)))
-    for each in sidecars(path):
+    for each in find_sidecars(path):
         each.unlink()  # SQLite would use it for the other file
     fresh.replace(path)
     return aside
 
 
-def _unused(path: Path) -> Path:
+def _unused_path(path: Path) -> Path:
     numbers = itertools.count(1)
     return next(aside for number in numbers if not (aside := path.with_name(f"{path.name}.damaged-{number}")).exists())

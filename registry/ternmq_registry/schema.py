@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import text
 
 from ternmq_registry import migrations
-from ternmq_registry.database import postgres_engine
+from ternmq_registry.database import create_postgres_engine
 from ternmq_registry.errors import unavailable_if_unreachable
 
 if TYPE_CHECKING:
@@ -21,31 +21,31 @@ LOCK = 0x7465726E6D71
 
 
 @dataclass(frozen=True, slots=True)
-class Migrated:
+class MigrationResult:
     """The schema's version before, None if there was none, and after a migration."""
 
     before: str | None
     after: str
 
 
-def migrate(url: str, password_file: "Path | None" = None) -> Migrated:
+def migrate_schema(url: str, password_file: "Path | None" = None) -> MigrationResult:
     """Migrate the schema, once even if several processes do it at the same time; the others wait."""
-    with _connected(url, password_file) as connection:
+    with _connect_patiently(url, password_file) as connection:
         connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": LOCK})
-        before = migrations.current(connection)
-        migrations.upgrade(connection)
-        return Migrated(before, migrations.NEWEST)
+        before = migrations.current_version(connection)
+        migrations.upgrade_schema(connection)
+        return MigrationResult(before, migrations.NEWEST)
 
 
 def schema_version(url: str, password_file: "Path | None" = None) -> str | None:
     """The version of the database's schema now, None if there is no registry."""
-    with _connected(url, password_file) as connection:
-        return migrations.current(connection)
+    with _connect_patiently(url, password_file) as connection:
+        return migrations.current_version(connection)
 
 
 @contextmanager
-def _connected(url: str, password_file: "Path | None") -> "Iterator[Connection]":
-    engine = postgres_engine(url, password_file, patient=True)
+def _connect_patiently(url: str, password_file: "Path | None") -> "Iterator[Connection]":
+    engine = create_postgres_engine(url, password_file, patient=True)
     try:
         with unavailable_if_unreachable(), engine.begin() as connection:
             yield connection

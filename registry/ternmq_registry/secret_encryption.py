@@ -17,9 +17,9 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from ternmq_common.access.secret_keys import key_id, new_key, parsed_keys
+from ternmq_common.access.secret_keys import generate_key, key_id, parse_keys
 from ternmq_common.errors import ErrorCode, MessagingError, StartupError
-from ternmq_common.private_files import narrow, new_file
+from ternmq_common.private_files import create_file, narrow_modes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,7 +44,7 @@ class SecretEncryption:
         self._ciphers: dict[str, AESGCM] = {}
         self._own_file = own_file
         self._first = ""
-        self._take(keys)
+        self._set_keys(keys)
         if own_file is not None:
             self._read_own(own_file)
 
@@ -53,11 +53,11 @@ class SecretEncryption:
         """The ids of the known keys, which do not reveal them."""
         return tuple(self._ciphers)
 
-    def sealed(self, user: str, created_ms: int, secret: str) -> str:
+    def encrypt_secret(self, user: str, created_ms: int, secret: str) -> str:
         """Encrypt the secret; PRECONDITION_FAILED without any key."""
         with self._lock:
             if not self._ciphers and self._own_file is not None:
-                _make_own(self._own_file)
+                _create_own_key(self._own_file)
                 self._read_own(self._own_file)
             if not self._ciphers:
                 raise MessagingError(
@@ -66,10 +66,12 @@ class SecretEncryption:
                     "same to all proxies, in a file (--secrets-key-file) or in the variable TERNMQ_SECRETS_KEY",
                 )
             nonce = secrets.token_bytes(_NONCE_BYTES)
-            encrypted = self._ciphers[self._first].encrypt(nonce, secret.encode(), _bound_to(user, created_ms))
+            encrypted = self._ciphers[self._first].encrypt(
+                nonce, secret.encode(), _authenticated_data(user, created_ms)
+            )
             return f"{_VERSION}:{self._first}:{base64.b64encode(nonce + encrypted).decode()}"
 
-    def opened(self, user: str, created_ms: int, sealed: str) -> str | None:
+    def decrypt_secret(self, user: str, created_ms: int, sealed: str) -> str | None:
         """Decrypt the secret; None if its key is not here, or the text is not of this user and time."""
         from cryptography.exceptions import InvalidTag
 
@@ -83,7 +85,7 @@ class SecretEncryption:
         try:
             packed = base64.b64decode(encoded, validate=True)
             nonce, encrypted = packed[:_NONCE_BYTES], packed[_NONCE_BYTES:]
-            return cipher.decrypt(nonce, encrypted, _bound_to(user, created_ms)).decode()
+            return cipher.decrypt(nonce, encrypted, _authenticated_data(user, created_ms)).decode()
         except (binascii.Error, ValueError, InvalidTag):
             return None
 
@@ -99,10 +101,10 @@ class SecretEncryption:
 
     def _read_own(self, path: "Path") -> None:
         if path.exists():
-            narrow(path)
-            self._take(_keys_of(path))
+            narrow_modes(path)
+            self._set_keys(_read_keys(path))
 
-    def _take(self, keys: "Sequence[bytes]") -> None:
+    def _set_keys(self, keys: "Sequence[bytes]") -> None:
         # Takes a while to import, and a process without users does not need it.
         if not keys:
             return
@@ -115,19 +117,19 @@ class SecretEncryption:
 def secret_encryption_of(settings: "UsersSettings", data_dir: "Path | None" = None) -> SecretEncryption:
     """The encryption of the settings; without a key there the file in the data directory. StartupError. Blocks."""
     if settings.secrets_key is not None:
-        return SecretEncryption(parsed_keys(settings.secrets_key))
+        return SecretEncryption(parse_keys(settings.secrets_key))
     if settings.secrets_key_file is not None:
-        return SecretEncryption(_keys_of(settings.secrets_key_file))
+        return SecretEncryption(_read_keys(settings.secrets_key_file))
     return SecretEncryption(own_file=None if data_dir is None else data_dir / OWN_KEY_FILE)
 
 
-def _bound_to(user: str, created_ms: int) -> bytes:
+def _authenticated_data(user: str, created_ms: int) -> bytes:
     return f"{user}\n{created_ms}".encode()
 
 
-def _keys_of(path: "Path") -> tuple[bytes, ...]:
+def _read_keys(path: "Path") -> tuple[bytes, ...]:
     try:
-        return parsed_keys(path.read_text(encoding="utf-8"))
+        return parse_keys(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise StartupError(f"the key file {path} of users' secrets can't be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
@@ -136,14 +138,14 @@ def _keys_of(path: "Path") -> tuple[bytes, ...]:
         raise StartupError(f"the key file {path} of users' secrets: {error}") from None
 
 
-def _make_own(path: "Path") -> None:
+def _create_own_key(path: "Path") -> None:
     """Create the key file, whole or not at all, and durable before it is used; or use that of a faster process."""
     part = path.with_name(f"{path.name}.{os.getpid()}")
     part.unlink(missing_ok=True)
     try:
-        with new_file(part) as file:
+        with create_file(part) as file:
             file.write(
-                f"# Encrypts the secrets of users in registry.db; keep a copy elsewhere.\n{new_key()}\n".encode()
+                f"# Encrypts the secrets of users in registry.db; keep a copy elsewhere.\n{generate_key()}\n".encode()
             )
             file.flush()
             os.fsync(file.fileno())

@@ -5,7 +5,8 @@ Leader   the broker's row is the leader's: its store, address, epoch and lease. 
          again until another one does.
 In sync  `in_sync` replicas have all that was acknowledged, so only they may follow a leader whose lease has run out. A
          leader that acknowledges a message therefore first changes the set here, and learns whether that worked.
-Races    changes wait for each other (`Database.changing`), heartbeats do not: a lease may be prolonged between a query
+Races    changes wait for each other (`Database.change_transaction`), heartbeats do not: a lease may be prolonged
+         between a query
          and the change that follows. So the change itself checks again, in its WHERE.
 """
 
@@ -14,12 +15,19 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from sqlalchemy import ColumnElement, delete, insert, select, update
 
-from ternmq_common.cluster import REPLICAS_MAX, BrokerEntry, BrokerLoad, ReplicaEntry, ReplicationMode, Unclean
+from ternmq_common.cluster import REPLICAS_MAX, BrokerEntry, BrokerLoad, ReplicaEntry, ReplicationMode, UncleanElection
 from ternmq_common.errors import ErrorCode, MessagingError
-from ternmq_registry.brokers import broker_in, not_found, shown
-from ternmq_registry.database import raised_version
-from ternmq_registry.removals import place_again, readmitted
-from ternmq_registry.replica_rows import check_own, come_anew, come_back, insert_replica, make_shard, replica_row
+from ternmq_registry.brokers import broker_in, list_replica_names, raise_not_found
+from ternmq_registry.database import raise_version
+from ternmq_registry.removals import place_again, readmit_store
+from ternmq_registry.replica_rows import (
+    admit_new_replica,
+    check_own,
+    insert_replica,
+    insert_shard,
+    replica_row,
+    update_returning,
+)
 from ternmq_registry.rows import effective_min_insync, load_text
 from ternmq_registry.tables import BROKERS, DATABASE_NOW_MS, REMOVED_STORES, REPLICAS, VERSION
 
@@ -28,11 +36,11 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from ternmq_registry.database import Database
+    from ternmq_registry.database import RegistryDatabase
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Joining:
+class JoiningReplica:
     """A process that joins as a replica; the fields are those of `ReplicaEntry`."""
 
     store_id: str
@@ -45,15 +53,15 @@ class _NotAllowed(Exception):  # never leaves this module
     """Ends a transaction that must change nothing."""
 
 
-class Shards:
+class ShardTable:
     """The part of the registry for replicas."""
 
-    _database: "Database"
+    _database: "RegistryDatabase"
 
     def join_shard(
         self,
         broker: str,
-        replica: Joining,
+        replica: JoiningReplica,
         lease_ms: int,
         *,
         replicas: int,
@@ -64,15 +72,16 @@ class Shards:
         """Join the shard as a replica; StartupError with the reason if that is refused.
 
         The first one creates the shard, with these settings, and is its leader of record; so does the broker that had
-        no replicas. Later `replicas` changes only by `add_replica` and `remove_replica`, the others by `lead`.
+        no replicas. Later `replicas` changes only by `add_replica` and `remove_replica`, the others by
+        `take_leadership`.
         """
         terms = {"replicas": replicas, "min_insync": min_insync, "replication": replication.value}
-        with self._database.changing() as connection:
-            topics = readmitted(connection, replica.store_id, rejoin=rejoin)
+        with self._database.change_transaction() as connection:
+            topics = readmit_store(connection, replica.store_id, rejoin=rejoin)
             shard = broker_in(connection, broker)
-            version = raised_version(connection)
+            version = raise_version(connection)
             if shard is None:
-                make_shard(connection, broker, replica, terms, epoch=version)
+                insert_shard(connection, broker, replica, terms, epoch=version)
                 insert_replica(connection, broker, replica, lease_ms, in_sync=True)
                 place_again(connection, broker, topics, version)
             elif not shard.replicas:
@@ -80,14 +89,14 @@ class Shards:
                 connection.execute(update(BROKERS).where(BROKERS.c.name == broker).values(**terms))
                 insert_replica(connection, broker, replica, lease_ms, in_sync=True)
             elif any(each.store_id == replica.store_id for each in shard.replicas):
-                come_back(connection, shard, replica, lease_ms)
+                update_returning(connection, shard, replica, lease_ms)
             else:
-                come_anew(connection, shard, replica, lease_ms, version=version)
+                admit_new_replica(connection, shard, replica, lease_ms, version=version)
             joined = broker_in(connection, broker)
             assert joined is not None
             return joined
 
-    def lead(
+    def take_leadership(
         self,
         broker: str,
         store_id: str,
@@ -109,12 +118,12 @@ class Shards:
         is_free = (row.epoch == epoch) & (row.lease_end_ms <= DATABASE_NOW_MS)
         settings = {"min_insync": min_insync, "replication": replication.value}
         try:
-            with self._database.changing() as connection:
-                shard, candidate = _in_sync_one(connection, broker, store_id)
+            with self._database.change_transaction() as connection:
+                shard, candidate = _find_in_sync(connection, broker, store_id)
                 allowed = (row.store_id == store_id) | is_free
                 moves_on = keeps_move and shard.move_to != store_id
                 move_to = shard.move_to if moves_on else ""
-                raised = _seat(connection, shard, candidate, lease_ms, allowed, **settings, move_to=move_to)
+                raised = _write_leader(connection, shard, candidate, lease_ms, allowed, **settings, move_to=move_to)
                 in_sync = {each.store_id for each in shard.replicas if each.in_sync}
                 left = in_sync - {shard.store_id} | {store_id}
                 if len(left) >= effective_min_insync(min_insync, shard.replicas_wanted):
@@ -127,13 +136,13 @@ class Shards:
         """Hand the leadership that the caller has in this `epoch` to the replica with the store `target`.
 
         Returns its epoch, None if the caller does not lead, or the target is not in sync. The in-sync set stays. The
-        target has `lease_ms` to call `lead` itself before another replica may.
+        target has `lease_ms` to call `take_leadership` itself before another replica may.
         """
         try:
-            with self._database.changing() as connection:
-                shard, successor = _in_sync_one(connection, broker, target)
+            with self._database.change_transaction() as connection:
+                shard, successor = _find_in_sync(connection, broker, target)
                 leads = (BROKERS.c.epoch == epoch) & (BROKERS.c.store_id != target)
-                return _seat(connection, shard, successor, lease_ms, leads)
+                return _write_leader(connection, shard, successor, lease_ms, leads)
         except _NotAllowed:
             return None
 
@@ -145,14 +154,14 @@ class Shards:
         """
         values = {"lease_end_ms": DATABASE_NOW_MS + lease_ms, "position": position}
         applied = select(BROKERS.c.applied).where(BROKERS.c.name == broker)
-        with self._database.writing() as connection:
+        with self._database.write_transaction() as connection:
             if not connection.execute(update(REPLICAS).where(replica_row(broker, store_id)).values(**values)).rowcount:
                 return None
             return connection.execute(applied).scalar()
 
     def leave_shard(self, broker: str, store_id: str) -> None:
         """End the replica's own lease at once, as the process stops. It stays a replica, in sync or not."""
-        with self._database.writing() as connection:
+        with self._database.write_transaction() as connection:
             connection.execute(update(REPLICAS).where(replica_row(broker, store_id)).values(lease_end_ms=0))
 
     def set_in_sync(
@@ -170,7 +179,7 @@ class Shards:
         which the caller has read, if nothing may have changed since. A call whose answer was lost may take effect
         late, when the set has changed meanwhile and is the expected one again.
         """
-        with self._database.changing() as connection:
+        with self._database.change_transaction() as connection:
             shard = broker_in(connection, broker)
             if shard is None or shard.epoch != epoch:
                 return False
@@ -181,27 +190,27 @@ class Shards:
             if found != expected or not in_sync <= {each.store_id for each in shard.replicas}:
                 return False
             if in_sync != found:
-                raised_version(connection)
+                raise_version(connection)
                 _write_in_sync(connection, shard, in_sync)
             return True
 
-    def ask_to_move(self, broker: str, replica_name: str) -> None:
+    def request_handover(self, broker: str, replica_name: str) -> None:
         """Request a handover to this replica. BAD_REQUEST if it leads already, or can't; NOT_FOUND."""
-        with self._database.changing() as connection:
-            shard, replica = _of_name(connection, broker, replica_name)
+        with self._database.change_transaction() as connection:
+            shard, replica = _find_replica(connection, broker, replica_name)
             if replica.store_id == shard.store_id:
-                _refuse(f"replica {replica_name!r} of broker {broker!r} leads already")
+                _raise_refusal(f"replica {replica_name!r} of broker {broker!r} leads already")
             if not replica.in_sync:
-                _refuse(
+                _raise_refusal(
                     f"replica {replica_name!r} of broker {broker!r} is not in sync: it does not have all that was "
                     "acknowledged yet; wait until `ternmq shard show` shows that it is"
                 )
             if not replica.live:
-                _refuse(f"replica {replica_name!r} of broker {broker!r} is not running")
-            raised_version(connection)
+                _raise_refusal(f"replica {replica_name!r} of broker {broker!r} is not running")
+            raise_version(connection)
             connection.execute(update(BROKERS).where(BROKERS.c.name == broker).values(move_to=replica.store_id))
 
-    def elect_unclean(self, broker: str, replica_name: str, *, lease_ms: int = 0) -> Unclean:
+    def elect_unclean(self, broker: str, replica_name: str, *, lease_ms: int = 0) -> UncleanElection:
         """Make a replica leader of record although it is not in sync: what only others have is lost.
 
         It is the only in-sync replica then. BAD_REQUEST while the leader is live, and unless the replica is;
@@ -209,16 +218,16 @@ class Shards:
         """
         is_free = BROKERS.c.lease_end_ms <= DATABASE_NOW_MS
         try:
-            with self._database.changing() as connection:
-                shard, replica = _of_name(connection, broker, replica_name)
+            with self._database.change_transaction() as connection:
+                shard, replica = _find_replica(connection, broker, replica_name)
                 if not replica.live:
-                    _refuse(f"replica {replica_name!r} of broker {broker!r} is not running; start it first")
-                raised = _seat(connection, shard, replica, lease_ms, is_free)
+                    _raise_refusal(f"replica {replica_name!r} of broker {broker!r} is not running; start it first")
+                raised = _write_leader(connection, shard, replica, lease_ms, is_free)
                 _write_in_sync(connection, shard, {replica.store_id})
                 others = [each for each in shard.replicas if each.in_sync and each != replica]
-                return Unclean(epoch=raised, elected=replica, in_sync=tuple(others))
+                return UncleanElection(epoch=raised, elected=replica, in_sync=tuple(others))
         except _NotAllowed:
-            _refuse(
+            _raise_refusal(
                 f"the leader of broker {broker!r} is live: give leadership to another one with `ternmq shard "
                 f"move-leader {broker} {replica_name}`, which loses nothing"
             )
@@ -228,11 +237,13 @@ class Shards:
 
         BAD_REQUEST at `REPLICAS_MAX`, and for a broker without replicas; NOT_FOUND.
         """
-        with self._database.changing() as connection:
-            shard = _replicated(connection, broker)
+        with self._database.change_transaction() as connection:
+            shard = _find_replicated(connection, broker)
             if shard.replicas_wanted >= REPLICAS_MAX:
-                _refuse(f"broker {broker!r} may have {shard.replicas_wanted} replicas already, the most there can be")
-            raised_version(connection)
+                _raise_refusal(
+                    f"broker {broker!r} may have {shard.replicas_wanted} replicas already, the most there can be"
+                )
+            raise_version(connection)
             more = update(BROKERS).where(BROKERS.c.name == broker).values(replicas=BROKERS.c.replicas + 1)
             connection.execute(more)
 
@@ -241,15 +252,15 @@ class Shards:
 
         BAD_REQUEST for the leader, and if too few would be in sync; NOT_FOUND.
         """
-        with self._database.changing() as connection:
-            shard, replica = _of_name(connection, broker, replica_name)
+        with self._database.change_transaction() as connection:
+            shard, replica = _find_replica(connection, broker, replica_name)
             if replica.store_id == shard.store_id:
-                _refuse(
+                _raise_refusal(
                     f"replica {replica_name!r} leads broker {broker!r}: give leadership to another one first, with "
                     "`ternmq shard move-leader`"
                 )
             _check_enough(connection, shard, replica)
-            raised_version(connection)
+            raise_version(connection)
             values: dict[str, Any] = {"replicas": BROKERS.c.replicas - 1}
             if shard.move_to == replica.store_id:
                 values["move_to"] = ""
@@ -258,7 +269,7 @@ class Shards:
             connection.execute(insert(REMOVED_STORES).values(store_id=replica.store_id, broker=broker))
 
 
-def _seat(
+def _write_leader(
     connection: "Connection",
     shard: BrokerEntry,
     replica: ReplicaEntry,
@@ -268,7 +279,7 @@ def _seat(
 ) -> int:
     """Make the replica the leader of a new epoch, which is returned; `_NotAllowed` unless the row is as `allowed`
     demands."""
-    epoch = raised_version(connection)
+    epoch = raise_version(connection)
     values = {
         "store_id": replica.store_id,
         "address": replica.address,
@@ -298,19 +309,19 @@ def _check_enough(connection: "Connection", shard: BrokerEntry, replica: Replica
     asked = int(connection.execute(select(BROKERS.c.min_insync).where(BROKERS.c.name == shard.name)).scalar_one())
     wanted = shard.replicas_wanted - 1
     if asked > wanted:
-        _refuse(
+        _raise_refusal(
             f"broker {shard.name!r} would have {wanted} replicas, and each message must be on {asked}: restart its "
             "leader with a lower --min-insync first"
         )
     left = sum(each.in_sync for each in shard.replicas if each != replica)
     if replica.in_sync and left < effective_min_insync(asked, wanted):
-        _refuse(
+        _raise_refusal(
             f"without replica {replica.name!r} broker {shard.name!r} has {left} in sync, and "
             f"{effective_min_insync(asked, wanted)} are needed; see `ternmq shard show {shard.name}`"
         )
 
 
-def _in_sync_one(connection: "Connection", broker: str, store_id: str) -> tuple[BrokerEntry, ReplicaEntry]:
+def _find_in_sync(connection: "Connection", broker: str, store_id: str) -> tuple[BrokerEntry, ReplicaEntry]:
     """The shard and the in-sync replica; `_NotAllowed` if there is none."""
     shard = broker_in(connection, broker)
     if shard is not None:
@@ -320,24 +331,26 @@ def _in_sync_one(connection: "Connection", broker: str, store_id: str) -> tuple[
     raise _NotAllowed
 
 
-def _of_name(connection: "Connection", broker: str, name: str) -> tuple[BrokerEntry, ReplicaEntry]:
-    shard = _replicated(connection, broker)
+def _find_replica(connection: "Connection", broker: str, name: str) -> tuple[BrokerEntry, ReplicaEntry]:
+    shard = _find_replicated(connection, broker)
     for each in shard.replicas:
         if each.name == name:
             return shard, each
     raise MessagingError(
-        ErrorCode.NOT_FOUND, f"broker {broker!r} has no replica {name!r}; it has {shown(shard.replicas)}"
+        ErrorCode.NOT_FOUND, f"broker {broker!r} has no replica {name!r}; it has {list_replica_names(shard.replicas)}"
     )
 
 
-def _replicated(connection: "Connection", broker: str) -> BrokerEntry:
+def _find_replicated(connection: "Connection", broker: str) -> BrokerEntry:
     shard = broker_in(connection, broker)
     if shard is None:
-        not_found(broker)
+        raise_not_found(broker)
     if not shard.replicas:
-        _refuse(f"broker {broker!r} has no replicas: restart it with --replicas, which makes it the first of them")
+        _raise_refusal(
+            f"broker {broker!r} has no replicas: restart it with --replicas, which makes it the first of them"
+        )
     return shard
 
 
-def _refuse(text: str) -> NoReturn:
+def _raise_refusal(text: str) -> NoReturn:
     raise MessagingError(ErrorCode.BAD_REQUEST, text)

@@ -40,7 +40,7 @@ ROOM_TABLE = "ternmq_room"
 """In SQLite for a moment, to allocate room for a full disk. No part of the schema."""
 
 
-def _checksum() -> "Column[int]":
+def _checksum_column() -> "Column[int]":
     return Column("checksum", BigInteger, nullable=False, server_default="0", comment="embedded only: checksums.py")
 
 
@@ -49,7 +49,7 @@ VERSION = Table(
     METADATA,
     Column("id", Integer, primary_key=True, autoincrement=False, comment="1, the only row"),
     Column("version", BigInteger, nullable=False, comment="raised by every change"),
-    _checksum(),
+    _checksum_column(),
 )
 
 TOPICS = Table(
@@ -62,7 +62,7 @@ TOPICS = Table(
     Column("changed", BigInteger, nullable=False, server_default="1", comment="version it is of"),
     Column("permission", String(16), nullable=False, server_default="read-write", comment="Permission"),
     Column("made", BigInteger, nullable=False, server_default="0", comment="version it was made at, 0: unknown"),
-    _checksum(),
+    _checksum_column(),
     Column(
         "replication",
         String(8),
@@ -93,7 +93,7 @@ TOPIC_BROKERS = Table(
     METADATA,
     Column("topic", String(TOPIC_CHARACTERS_MAX), primary_key=True),
     Column("broker", String(BROKER_CHARACTERS_MAX), primary_key=True),
-    _checksum(),
+    _checksum_column(),
 )
 
 GROUPS = Table(
@@ -110,7 +110,7 @@ GROUPS = Table(
     Column("priority_factor", Integer, nullable=False, server_default="99", comment="see model.Group"),
     Column("changed", BigInteger, nullable=False, server_default="1", comment="version it is of"),
     Column("made", BigInteger, nullable=False, server_default="0", comment="version it was made at, 0: unknown"),
-    _checksum(),
+    _checksum_column(),
     Column("lite", Text, nullable=False, server_default="", comment="see lite_group.py, empty: no lite group"),
 )
 
@@ -124,7 +124,7 @@ USERS = Table(
     Column("secrets", Text, nullable=False, comment="JSON, see user_rows.py; sealed"),
     Column("policies", Text, nullable=False, comment="JSON, see user_rows.py"),
     Column("changed", BigInteger, nullable=False, server_default="1", comment="version it is of"),
-    _checksum(),
+    _checksum_column(),
 )
 
 BROKERS = Table(
@@ -185,7 +185,7 @@ HANDLE_KEYS = Table(
     Column("secret", String(64), nullable=False, comment="32 bytes in hex; shown nowhere"),
     Column("created_ms", BigInteger, nullable=False, comment="milliseconds since the epoch"),
     Column("changed", BigInteger, nullable=False, server_default="1", comment="version it is of"),
-    _checksum(),
+    _checksum_column(),
 )
 
 QUOTAS = Table(
@@ -201,7 +201,7 @@ QUOTAS = Table(
     Column("topics_per_hour", BigInteger, comment="made by their use"),
     Column("burst_ms", BigInteger, nullable=False, comment="how much of a rate may come at once"),
     Column("changed", BigInteger, nullable=False, server_default="1", comment="version it is of"),
-    _checksum(),
+    _checksum_column(),
     Column("in_flight", BigInteger, comment="handed out and not settled, at one time"),
 )
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 SHOWN = 5
 
 
-def is_users(name: str) -> bool:
+def is_user_topic(name: str) -> bool:
     """Whether a registry may have a topic of this name, or its LITE topic; False for the broker's own topics."""
     return not name.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX)) and not is_system_topic(name)
 
@@ -28,7 +28,7 @@ def unknown_topics(held: "Mapping[str, HeldTopic]", known: "Mapping[str, Topic]"
     """The topics of `held` that are not known, or known with fewer queues than were used, sorted by name."""
     users: dict[str, HeldTopic] = {}
     for name, topic in held.items():
-        if is_users(name):
+        if is_user_topic(name):
             so_far = users.get(lite_parent(name), HeldTopic(1, 0))
             users[lite_parent(name)] = HeldTopic(max(so_far.queues, topic.queues), so_far.messages + topic.messages)
     return {name: users[name] for name in sorted(users) if name not in known or known[name].queues < users[name].queues}
@@ -42,8 +42,8 @@ def warning_of(unknown: "Mapping[str, HeldTopic]", waiting: int, rebuild: str) -
     told: list[str] = []
     if unknown:
         told.append(
-            f"of {_counted(len(unknown), 'topic')} that the registry does not know, or not with all queues "
-            f"({_shown(unknown)})"
+            f"of {_count_things(len(unknown), 'topic')} that the registry does not know, or not with all queues "
+            f"({_list_topics(unknown)})"
         )
     if waiting:
         told.append(f"of unknown topics that wait for their time or their producer ({waiting:,})")
@@ -52,9 +52,9 @@ def warning_of(unknown: "Mapping[str, HeldTopic]", waiting: int, rebuild: str) -
     return f"the store has messages {', and '.join(told)}: stop this server, and `{rebuild}` makes them known again"
 
 
-def _shown(unknown: "Mapping[str, HeldTopic]") -> str:
+def _list_topics(unknown: "Mapping[str, HeldTopic]") -> str:
     told = [
-        f"{name}: {_counted(topic.queues, 'queue')}, {_counted(topic.messages, 'message')}"
+        f"{name}: {_count_things(topic.queues, 'queue')}, {_count_things(topic.messages, 'message')}"
         for name, topic in list(unknown.items())[:SHOWN]
     ]
     if len(unknown) > SHOWN:
@@ -62,5 +62,5 @@ def _shown(unknown: "Mapping[str, HeldTopic]") -> str:
     return "; ".join(told)
 
 
-def _counted(number: int, thing: str) -> str:
+def _count_things(number: int, thing: str) -> str:
     return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"

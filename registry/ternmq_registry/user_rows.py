@@ -9,9 +9,9 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from ternmq_common.access.actions import Action
-from ternmq_common.access.resources import Resource
-from ternmq_common.access.users import Policy, Secret, User, parsed_ranges
+from ternmq_common.access.actions import AccessAction
+from ternmq_common.access.resources import AccessResource
+from ternmq_common.access.users import AccessPolicy, AccessUser, UserSecret, parse_ranges
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SealedSecret:
-    """A `Secret`, encrypted."""
+    """A `UserSecret`, encrypted."""
 
     sealed: str
     created_ms: int
@@ -30,14 +30,14 @@ class SealedSecret:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredUser:
-    """A `User` with encrypted secrets, as the registry has it."""
+    """A `AccessUser` with encrypted secrets, as the registry has it."""
 
     name: str
     is_super: bool
     is_enabled: bool
     created_ms: int
     secrets: tuple[SealedSecret, ...]
-    policies: tuple[Policy, ...] = ()
+    policies: tuple[AccessPolicy, ...] = ()
 
 
 def stored_user(row: "Mapping[Any, Any]") -> StoredUser:
@@ -46,8 +46,8 @@ def stored_user(row: "Mapping[Any, Any]") -> StoredUser:
         is_super=bool(row["is_super"]),
         is_enabled=bool(row["is_enabled"]),
         created_ms=row["created_ms"],
-        secrets=tuple(SealedSecret(**each) for each in _list(row["secrets"])),
-        policies=tuple(_policy(each) for each in _list(row["policies"])),
+        secrets=tuple(SealedSecret(**each) for each in _parse_list(row["secrets"])),
+        policies=tuple(_parse_policy(each) for each in _parse_list(row["policies"])),
     )
 
 
@@ -76,14 +76,18 @@ def user_row(user: StoredUser) -> dict[str, object]:
     }
 
 
-def opened_user(user: StoredUser, secret_encryption: "SecretEncryption | None") -> User:
+def decrypt_user(user: StoredUser, secret_encryption: "SecretEncryption | None") -> AccessUser:
     """The user, with the secrets that can be decrypted here."""
     secrets = []
     for each in user.secrets:
-        text = None if secret_encryption is None else secret_encryption.opened(user.name, each.created_ms, each.sealed)
+        text = (
+            None
+            if secret_encryption is None
+            else secret_encryption.decrypt_secret(user.name, each.created_ms, each.sealed)
+        )
         if text is not None:
-            secrets.append(Secret(text, each.created_ms, each.valid_until_ms))
-    return User(
+            secrets.append(UserSecret(text, each.created_ms, each.valid_until_ms))
+    return AccessUser(
         name=user.name,
         is_super=user.is_super,
         is_enabled=user.is_enabled,
@@ -93,14 +97,14 @@ def opened_user(user: StoredUser, secret_encryption: "SecretEncryption | None") 
     )
 
 
-def _policy(said: dict[str, Any]) -> Policy:
-    return Policy(
-        resource=Resource.parse(said["resource"]),
-        actions=Action.parse(said["actions"]),
+def _parse_policy(said: dict[str, Any]) -> AccessPolicy:
+    return AccessPolicy(
+        resource=AccessResource.parse_resource(said["resource"]),
+        actions=AccessAction.parse_actions(said["actions"]),
         allows=said["allows"],
-        sources=parsed_ranges(said["sources"]),
+        sources=parse_ranges(said["sources"]),
     )
 
 
-def _list(text: str) -> list[dict[str, Any]]:
+def _parse_list(text: str) -> list[dict[str, Any]]:
     return cast("list[dict[str, Any]]", json.loads(text))

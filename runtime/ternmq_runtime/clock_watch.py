@@ -17,14 +17,14 @@ from ternmq_common.clock import MovableClock
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ternmq_common.clock import Clock
+    from ternmq_common.clock import SystemClock
 
 _log = logging.getLogger(__name__)
 _LOOK_S = 1.0
 JUMP_MS = 500
 
 
-def make_up_for(clock: "Clock", last_stored_ms: int) -> None:
+def catch_up_clock(clock: "SystemClock", last_stored_ms: int) -> None:
     """Deal with stored messages whose time is in the future: move a test clock forward, log it for a real one.
 
     New messages are stored with the time of the newest one until the clock has reached it.
@@ -33,7 +33,7 @@ def make_up_for(clock: "Clock", last_stored_ms: int) -> None:
     if behind_ms <= 0:
         return
     if isinstance(clock, MovableClock):
-        clock.advance(behind_ms)
+        clock.advance_by(behind_ms)
     elif behind_ms > JUMP_MS:
         _log.warning("the clock is %.1f s behind the time at which the newest message was stored", behind_ms / 1000)
 
@@ -41,32 +41,34 @@ def make_up_for(clock: "Clock", last_stored_ms: int) -> None:
 class ClockWatch:
     """Checks the clock every second."""
 
-    def __init__(self, clock: "Clock", *, wall_ms: "Callable[[], int]" = lambda: time.time_ns() // 1_000_000) -> None:
+    def __init__(
+        self, clock: "SystemClock", *, wall_ms: "Callable[[], int]" = lambda: time.time_ns() // 1_000_000
+    ) -> None:
         self._clock = clock
         self._wall_ms = wall_ms
         self._task: asyncio.Task[None] | None = None
-        self._looked_ms = self._ahead_ms()
-        clock.watched_by(self.check)
+        self._last_ahead_ms = self._ahead_ms()
+        clock.set_watcher(self.check_clock)
 
-    def start(self) -> None:
-        self._task = asyncio.create_task(self._watch(), name="clock watch")
+    def start_watching(self) -> None:
+        self._task = asyncio.create_task(self._watch_clock(), name="clock watch")
 
-    async def stop(self) -> None:
+    async def stop_watching(self) -> None:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    async def _watch(self) -> None:
+    async def _watch_clock(self) -> None:
         while True:
             await asyncio.sleep(_LOOK_S)
-            self.check()
+            self.check_clock()
 
-    def check(self) -> None:
+    def check_clock(self) -> None:
         """Check the clock now; all that depends on it has been told of a jump when this returns."""
-        before_ms, self._looked_ms = self._looked_ms, self._ahead_ms()
-        self._tell(self._looked_ms - before_ms)
+        before_ms, self._last_ahead_ms = self._last_ahead_ms, self._ahead_ms()
+        self._report_jump(self._last_ahead_ms - before_ms)
 
-    def _tell(self, jump_ms: float) -> None:
+    def _report_jump(self, jump_ms: float) -> None:
         if abs(jump_ms) >= JUMP_MS:
             direction = "forward" if jump_ms > 0 else "back"
             _log.warning(
@@ -74,7 +76,7 @@ class ClockWatch:
                 direction,
                 abs(jump_ms) / 1000,
             )
-            self._clock.jumped(round(jump_ms))
+            self._clock.notify_jump(round(jump_ms))
 
     def _ahead_ms(self) -> float:
         return self._wall_ms() - time.monotonic() * 1000

@@ -31,20 +31,20 @@ _ROOT = 0
 
 
 class PathClaim:
-    """The claim of this process on a path, until `release`; StartupError if another server has it."""
+    """The claim of this process on a path, until `release_path`; StartupError if another server has it."""
 
     def __init__(self, path: Path, *, asking_max: int = _ASKING_MAX, trusted: int = _ROOT) -> None:
         """`asking_max`: how many others may connect; `trusted`: the user whose claims count beside this one's."""
         self._asking_max, self._trusted = asking_max, trusted
         self._sockets: list[socket.socket] = []
-        for name in _names(path):
+        for name in _socket_names(path):
             try:
-                self._claim(path, name)
+                self._bind_name(path, name)
             except BaseException:
-                self.release()
+                self.release_path()
                 raise
 
-    def _claim(self, path: Path, name: bytes) -> None:
+    def _bind_name(self, path: Path, name: bytes) -> None:
         claim = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             claim.bind(name)
@@ -53,7 +53,7 @@ class PathClaim:
             claim.close()
             owner = self._owner_of(name) if error.errno == errno.EADDRINUSE else None
             if owner is not None:
-                raise StartupError(_in_use(path, owner)) from None
+                raise StartupError(_in_use_text(path, owner)) from None
             _log.warning("another server on %s is noticed only by the lock in its store: %s", path, error.strerror)
         else:
             self._sockets.append(claim)
@@ -74,12 +74,12 @@ class PathClaim:
             return None
         return str(pid) if pid else "unknown"
 
-    def release(self) -> None:
+    def release_path(self) -> None:
         while self._sockets:
             self._sockets.pop().close()
 
 
-def _names(path: Path) -> list[bytes]:
+def _socket_names(path: Path) -> list[bytes]:
     """Return the names for the path as it is written, and without links, since links may be changed."""
     if not sys.platform.startswith("linux"):
         return []
@@ -89,7 +89,7 @@ def _names(path: Path) -> list[bytes]:
     return [b"\0ternmq/" + hashlib.sha256(where + os.fsencode(each)).hexdigest().encode() for each in paths]
 
 
-def _in_use(path: Path, owner: str) -> str:
+def _in_use_text(path: Path, owner: str) -> str:
     if path.is_dir():
         return f"{path} is in use by another stack (process {owner}); stop it, or choose another --data-dir"
     return (

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 from ternmq_common.errors import StartupError
 from ternmq_common.installing import COMPILED_HINT
 from ternmq_common.own_version import own_version
-from ternmq_common.private_files import UMASK, make_folder, narrow
-from ternmq_common.server_settings import exposure
-from ternmq_common.settings import differing
+from ternmq_common.private_files import UMASK, create_folder, narrow_modes
+from ternmq_common.server_settings import find_exposure
+from ternmq_common.settings import differing_fields
 from ternmq_rpc.build_form import is_compiled
 from ternmq_runtime.event_loop import loop_factory
-from ternmq_runtime.notify import notify
 from ternmq_runtime.observability.logs import configure_logging
 from ternmq_runtime.path_claim import PathClaim
+from ternmq_runtime.systemd import notify_systemd
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -43,7 +43,7 @@ DESCRIPTORS_MIN = 256
 _COLLECT_AFTER = 10_000
 
 
-def run(
+def run_server(
     settings: "ProcessSettings",
     start: "Start",
     *,
@@ -61,7 +61,7 @@ def run(
     sys.setswitchinterval(_SWITCH_S)
     os.umask(UMASK)  # for files that libraries create; ours set their mode themselves
     with asyncio.Runner(loop_factory=loop_factory(settings.loop)) as runner:
-        return runner.run(_serve(start, over or asyncio.Event(), None if is_part else settings))
+        return runner.run(_run_until_stopped(start, over or asyncio.Event(), None if is_part else settings))
 
 
 def ready_line(grpc_addresses: "Sequence[str]", http_address: str, admin_address: str = "") -> str:
@@ -72,10 +72,10 @@ def ready_line(grpc_addresses: "Sequence[str]", http_address: str, admin_address
     return f"ready grpc={grpc_addresses[0]} http={http_address}{admin}{''.join(others)}"
 
 
-def described(settings: "ProcessSettings", ready: str) -> str:
+def describe_server(settings: "ProcessSettings", ready: str) -> str:
     """Describe a server that serves, for the log, in one line: version, addresses, data directory, changed settings."""
     folder = getattr(settings, "data_dir", None)
-    changed = differing(settings)
+    changed = differing_fields(settings)
     changed.pop("data_dir", None)
     told = " ".join(f"{name}={value if len(value.split()) == 1 else repr(value)}" for name, value in changed.items())
     return (
@@ -87,15 +87,15 @@ def described(settings: "ProcessSettings", ready: str) -> str:
     )
 
 
-def warned_exposure(settings: "FrontSettings") -> str | None:
+def warn_of_exposure(settings: "FrontSettings") -> str | None:
     """Log once what of the server is open to everybody, and return it; StartupError if that was not asked for."""
-    exposed = exposure(settings)
+    exposed = find_exposure(settings)
     if exposed is not None:
         _log.warning("INSECURE: %s (insecure)", exposed)
     return exposed
 
 
-async def _serve(start: "Start", over: asyncio.Event, settings: "ProcessSettings | None") -> int:
+async def _run_until_stopped(start: "Start", over: asyncio.Event, settings: "ProcessSettings | None") -> int:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     _log.debug("the event loop is of %s", type(loop).__module__)
@@ -108,20 +108,20 @@ async def _serve(start: "Start", over: asyncio.Event, settings: "ProcessSettings
         if starting.done():
             ready = starting.result()
             if settings is not None:
-                _log.info("%s", described(settings, ready))
+                _log.info("%s", describe_server(settings, ready))
                 if not is_compiled():
                     _log.info("it runs in plain Python: a send takes 0.6 of the CPU compiled; %s", COMPILED_HINT)
-            _tell(ready)
+            _print_ready(ready)
             if settings is not None:
-                notify(f"READY=1\nSTATUS={ready}")
-            _spare_the_collector()
+                notify_systemd(f"READY=1\nSTATUS={ready}")
+            _freeze_objects()
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         else:
             starting.cancel()
             await asyncio.gather(starting, return_exceptions=True)
         _log.info("stopping")
         if settings is not None:
-            notify("STOPPING=1")
+            notify_systemd("STOPPING=1")
         for end in ends:
             end.cancel()
     return 1 if over.is_set() else 0
@@ -133,7 +133,7 @@ def _ends_with_terminal() -> bool:
     return signal.getsignal(signal.SIGHUP) is signal.SIG_DFL and any(map(os.isatty, range(3)))
 
 
-def _tell(ready: str) -> None:
+def _print_ready(ready: str) -> None:
     """Print the ready line; StartupError if it can't be printed, since its reader would wait for ever."""
     try:
         sys.stdout.write(ready + "\n")
@@ -143,7 +143,7 @@ def _tell(ready: str) -> None:
         raise StartupError(f"can't write to standard output: {error.strerror}") from None
 
 
-def _spare_the_collector() -> None:
+def _freeze_objects() -> None:
     """Exempt the existing objects from garbage collection: calls leave hardly any cycles, and scans took 14 % of a
     receive."""
     gc.collect()
@@ -176,15 +176,15 @@ def _check_descriptor_limit() -> None:
 def open_data_dir(path: "Path", stack: AsyncExitStack) -> None:
     """Create the data directory, and claim its path until `stack` ends; StartupError if that fails or another server
     has it."""
-    stack.callback(PathClaim(path).release)
+    stack.callback(PathClaim(path).release_path)
     make_data_dir(path)
 
 
 def make_data_dir(path: "Path") -> None:
     """Create the data directory, for this user alone; StartupError if that fails."""
     try:
-        make_folder(path)
-        narrow(path)
+        create_folder(path)
+        narrow_modes(path)
     except OSError as error:
         raise StartupError(
             f"the data directory {path} can't be created: {error.strerror}; "

@@ -12,7 +12,7 @@ from pathlib import Path
 from ternmq import ClientError, Credentials, CredentialsFile, TlsOptions
 from ternmq.endpoints import Endpoints
 from ternmq.options import ClientOptions
-from ternmq_common.units import parsed_duration
+from ternmq_common.units import parse_duration
 
 CONNECTION_OPTIONS = (
     "endpoint",
@@ -95,7 +95,7 @@ class OptionReader:
         if value is None:
             return None
         try:
-            return int(parsed_duration(value, unit="ms"))
+            return int(parse_duration(value, unit="ms"))
         except ValueError as error:
             raise WrongOption(f"option {name}={value!r} is no duration: {error}") from None
 

@@ -96,7 +96,7 @@ class Blows:
         target = await self._follower()
         self._say(f"{target.title} is to lead")
         try:
-            await asyncio.to_thread(self._shard.registry.ask_to_move, self._shard.name, target.replica)
+            await asyncio.to_thread(self._shard.registry.request_handover, self._shard.name, target.replica)
         except MessagingError as error:
             self._say(f"that can't be now: {error}")  # another blow's traces
             return

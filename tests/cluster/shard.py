@@ -24,7 +24,7 @@ class Shard:
     def __init__(self, cluster: ClusterProcesses, name: str = SHARD) -> None:
         self.cluster = cluster
         self.name = name
-        self.registry = Registry.postgres(cluster.registry_url)
+        self.registry = Registry.open_postgres(cluster.registry_url)
 
     def close(self) -> None:
         self.registry.close()
@@ -34,7 +34,7 @@ class Shard:
         return [each for each in self.cluster.replicas if each.name == self.name]
 
     async def entry(self) -> "BrokerEntry":
-        _, brokers = await asyncio.to_thread(self.registry.look)
+        _, brokers = await asyncio.to_thread(self.registry.read_brokers)
         return brokers[self.name]
 
     async def leader(self) -> ReplicaProcess:

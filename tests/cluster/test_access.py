@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import ternmq
-from ternmq_common.access.secret_keys import new_key
+from ternmq_common.access.secret_keys import generate_key
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from tests.support.cluster_processes import ClusterProcesses
@@ -27,7 +27,7 @@ ROOT = ternmq.Credentials("root", SECRET)
 def cluster(tmp_path: Path) -> Iterator[ClusterProcesses]:
     config = tmp_path / "proxy.toml"
     config.write_text(
-        f'access_control = true\nsecrets_key = "{new_key()}"\ninit_user = "root"\ninit_secret = "{SECRET}"\n'
+        f'access_control = true\nsecrets_key = "{generate_key()}"\ninit_user = "root"\ninit_secret = "{SECRET}"\n'
     )
     options = ("--config", str(config))
     with ClusterProcesses(tmp_path, brokers=1, proxies=2, proxy_options=options) as processes:

@@ -35,9 +35,9 @@ async def known_store(cluster: ClusterProcesses, broker: BrokerProcess) -> str:
     """The id of its store as the registry has it."""
 
     def look() -> str:
-        registry = Registry.postgres(cluster.registry_url)
+        registry = Registry.open_postgres(cluster.registry_url)
         try:
-            return registry.look()[1][broker.name].store_id
+            return registry.read_brokers()[1][broker.name].store_id
         finally:
             registry.close()
 
@@ -49,9 +49,9 @@ async def lost_lease(cluster: ClusterProcesses, broker: BrokerProcess) -> None:
     broker.kill9()
 
     def is_over() -> bool:
-        registry = Registry.postgres(cluster.registry_url)
+        registry = Registry.open_postgres(cluster.registry_url)
         try:
-            return not registry.look()[1][broker.name].live
+            return not registry.read_brokers()[1][broker.name].live
         finally:
             registry.close()
 

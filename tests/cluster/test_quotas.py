@@ -11,7 +11,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from ternmq_common.retry_hint import hinted_s
+from ternmq_common.retry_hint import parse_retry_hint
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
@@ -73,7 +73,9 @@ class Load:
             else:
                 assert status.code == pb.TOO_MANY_REQUESTS, status.message
                 self.in_a_row = 0
-                await asyncio.sleep(hinted_s(status.message) or 0.0)  # as a client does that is told when to come
+                await asyncio.sleep(
+                    parse_retry_hint(status.message) or 0.0
+                )  # as a client does that is told when to come
 
     def rate(self) -> float:
         """Taken each second of late."""

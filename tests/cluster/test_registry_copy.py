@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import ternmq
-from ternmq_common.access.secret_keys import new_key
+from ternmq_common.access.secret_keys import generate_key
 from ternmq_common.clock import now_ms
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import service_pb2 as rpc
@@ -291,7 +291,7 @@ async def test_who_was_removed_meanwhile_ends_when_the_registry_says_so(
 async def test_users_are_known_from_the_copy_and_each_worker_keeps_one(tmp_path: Path) -> None:
     config = tmp_path / "proxy.toml"
     config.write_text(
-        f'access_control = true\nsecrets_key = "{new_key()}"\ninit_user = "root"\ninit_secret = "{SECRET}"\n'
+        f'access_control = true\nsecrets_key = "{generate_key()}"\ninit_user = "root"\ninit_secret = "{SECRET}"\n'
         f'workers = 2\ncache_dir = "{tmp_path / "cache"}"\n'
     )
     request = rpc.SendMessageRequest(messages=[message("orders")])

@@ -327,7 +327,7 @@ async def test_a_planned_move_is_seen_by_no_client(shard: Shard, client: RawClie
     sending = asyncio.create_task(send_on())
     leader = await shard.leader()
     for target in await shard.followers():
-        await asyncio.to_thread(shard.registry.ask_to_move, shard.name, target.replica)
+        await asyncio.to_thread(shard.registry.request_handover, shard.name, target.replica)
         leader = await shard.led_by_another(leader)
         assert leader is target
         await shard.in_sync(3)

@@ -108,7 +108,7 @@ async def test_a_leader_that_hangs_in_the_middle_of_its_heartbeat_is_followed_by
     shard: NetworkShard, work: Recording
 ) -> None:
     leader = await shard.leader()
-    its = Registry.postgres(shard.cluster.registry_url)
+    its = Registry.open_postgres(shard.cluster.registry_url)
     connection = its._database._engine.connect()
     connection.execute(update(BROKERS).values(load=BROKERS.c.load))
     with paused(leader):

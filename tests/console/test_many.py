@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from ternmq_common.message_type import MessageType
-from ternmq_common.model import Group, Topic
+from ternmq_common.model import ConsumerGroup, Topic
 from ternmq_registry.registry import Registry
 from tests.support.console_site import Site
 from tests.support.console_window import Window
@@ -24,9 +24,10 @@ pytestmark = pytest.mark.long
 def window(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Window]:
     folder = tmp_path_factory.mktemp("crowded")
     (folder / "data").mkdir(mode=0o700)
-    registry = Registry.sqlite(folder / "data" / "registry.db")
-    registry.take_over(
-        [Topic(name=name, type=MessageType.NORMAL, queues=1) for name in NAMES], [Group(name=name) for name in NAMES]
+    registry = Registry.open_sqlite(folder / "data" / "registry.db")
+    registry.import_entries(
+        [Topic(name=name, type=MessageType.NORMAL, queues=1) for name in NAMES],
+        [ConsumerGroup(name=name) for name in NAMES],
     )
     registry.close()
     with Stack(folder) as running:

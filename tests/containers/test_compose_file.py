@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from ternmq_common.server_settings import BrokerServerSettings, ProxySettings, TlsMode
-from ternmq_common.settings import load
+from ternmq_common.settings import load_settings
 from tests.containers.compose import COMPOSE_FILE, GUARDED_FILE, PROFILES, REPLICATED, ROOT, Stack, described
 from tests.interop.programs import Programs
 
@@ -86,7 +86,7 @@ def test_the_guard_lets_no_service_out_and_no_proxy_start_without_asking_who_com
             ProxySettings if name.startswith("proxy") else BrokerServerSettings
         )
         environ = {key: DEFAULT.sub(r"\1", value) for key, value in variables.items()}
-        loaded = load(cls, file=None, environ=environ, flags={}).settings
+        loaded = load_settings(cls, file=None, environ=environ, flags={}).settings
         assert loaded.cluster_tls_ca == Path("/etc/ternmq/certificates/cluster-ca.pem")
         if isinstance(loaded, ProxySettings):
             assert (loaded.access_control, loaded.insecure) == (True, False)
@@ -126,7 +126,7 @@ def test_every_broker_and_proxy_is_known_to_those_in_front_of_it() -> None:
 def test_the_replicas_are_those_of_one_shard_and_each_has_a_volume_of_its_own() -> None:
     replicas = {name: service for name, service in described().items() if name.startswith("replica-")}
     loaded = {
-        name: load(BrokerServerSettings, file=None, environ=server_variables(service), flags={}).settings
+        name: load_settings(BrokerServerSettings, file=None, environ=server_variables(service), flags={}).settings
         for name, service in replicas.items()
     }
     assert {each.broker_name for each in loaded.values()} == {"shard-0"}

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 from matplotlib.image import imread
 
-from ternmq_command.demo.flights import ROWS, Row, data_file, rows
+from ternmq_command.demo.flights import ROWS, Row, data_file, read_rows
 from ternmq_command.demo.names import airport_names
 
 TIMEOUT_S = 900
@@ -71,7 +71,7 @@ def test_a_demo_that_is_stopped_while_the_lake_fills_leaves_no_broker_and_is_con
 
 
 def test_each_airport_to_which_a_flight_goes_has_a_name() -> None:
-    assert {row["dest"] for _, row in rows(data_file(), ROWS)} <= airport_names().keys()
+    assert {row["dest"] for _, row in read_rows(data_file(), ROWS)} <= airport_names().keys()
 
 
 def test_without_java_nothing_is_started_and_one_line_says_what_to_install(tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def account(count: int) -> str:
 
 
 def assert_tables_are_right(folder: Path, count: int) -> None:
-    flights = [row for _, row in rows(data_file(), count)]
+    flights = [row for _, row in read_rows(data_file(), count)]
     found = {name: pq.read_table(folder / "tables" / f"{name}.parquet").to_pylist() for name in TABLES}
     expected = {
         "hourly_departures": hourly_departures(flights),

@@ -21,7 +21,7 @@ import pytest
 
 import ternmq
 from ternmq.blocking import Producer
-from ternmq_common.access.secret_keys import new_key
+from ternmq_common.access.secret_keys import generate_key
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import service_pb2 as rpc
 from tests.support.certificates import Certificates
@@ -102,7 +102,7 @@ def used(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     variables: dict[str, str] = {}
     if request.param == "given":
         options += ["--workers", "2"]
-        variables = {"TERNMQ_INIT_SECRET": ROOT, "TERNMQ_SECRETS_KEY": new_key()}
+        variables = {"TERNMQ_INIT_SECRET": ROOT, "TERNMQ_SECRETS_KEY": generate_key()}
     process = ServerProcess(folder, "up", *options, addresses=("grpc", "http"), environment=variables)
     with process:
         root = ROOT if variables else (data_dir / "init-secret").read_text().strip()

@@ -76,13 +76,13 @@ async def test_one_worker_tells_of_all_and_changes_the_log_levels_of_all(stack: 
     try:
         await asyncio.gather(*(producer.start() for producer in producers))
         with WatchingClient(stack.grpc) as client:
-            pages = await asyncio.to_thread(lambda: list(client.clients(topic=TOPIC)))
+            pages = await asyncio.to_thread(lambda: list(client.list_clients(topic=TOPIC)))
             levels = await asyncio.to_thread(client.update_log_levels, "warning,ternmq_rpc=info")
             told = await asyncio.to_thread(client.log_levels)
-            status = await asyncio.to_thread(client.status)
-            reports = await asyncio.to_thread(client.diagnostics)
+            status = await asyncio.to_thread(client.get_status)
+            reports = await asyncio.to_thread(client.get_diagnostics)
         with AdminClient(stack.grpc) as admin:
-            [server] = (await asyncio.to_thread(admin.ask, proxies.list_all())).proxies
+            [server] = (await asyncio.to_thread(admin.send_call, proxies.list_all())).proxies
     finally:
         await asyncio.gather(*(producer.close() for producer in producers))
     clients = [each for page in pages for each in page.clients]
@@ -153,12 +153,12 @@ def _consumer(group: str, topic: str, tags: str) -> pb.Settings:
 async def test_the_status_names_a_worker_that_hangs(stack: WorkerStack) -> None:
     victims = [stack.processes["worker-0"], stack.processes["worker-1"]]
     with WatchingClient(stack.grpc) as client:
-        answers = (await asyncio.to_thread(client.status)).components[0].name
+        answers = (await asyncio.to_thread(client.get_status)).components[0].name
         (victim,) = [name for name in ("worker-0", "worker-1") if name != answers]
         paused = victims[int(victim[-1])]
         paused.suspend()
         try:
-            status = await asyncio.to_thread(client.status)
+            status = await asyncio.to_thread(client.get_status)
             levels = await asyncio.to_thread(client.log_levels)
         finally:
             paused.resume()
@@ -212,9 +212,9 @@ def test_a_clean_end_leaves_nobody_and_the_data_serves_any_number_of_workers(tmp
                     expected.remove(view.body)
                     consumer.ack(view)
             with AdminClient(stack.grpc) as admin:
-                assert [topic.name for topic in admin.topics()] == ["orders"]
-                assert [group.name for group in admin.groups()] == ["billing"]
-                assert not admin.topic("orders").topic.brokers
+                assert [topic.name for topic in admin.list_topics()] == ["orders"]
+                assert [group.name for group in admin.list_groups()] == ["billing"]
+                assert not admin.describe_topic("orders").topic.brokers
             others = list(stack.processes.values())
             assert len(others) == (0 if workers == "1" else int(workers) + 1)
             assert stack.terminate() == 0
@@ -345,7 +345,7 @@ async def test_what_all_make_at_the_same_time_is_made_once(stack: WorkerStack) -
     await asyncio.gather(*(producer.send(Message(name, b"body")) for producer in producers for name in names))
     await asyncio.gather(*(producer.close() for producer in producers))
     with AdminClient(stack.grpc) as admin:
-        assert {topic.name for topic in await asyncio.to_thread(admin.topics)} == set(names)
+        assert {topic.name for topic in await asyncio.to_thread(admin.list_topics)} == set(names)
     assert (await asyncio.to_thread(stack.metric, "ternmq_messages_sent_total"))[BROKER] == CONNECTIONS * len(names)
 
 

@@ -16,7 +16,7 @@ from typing import ParamSpec, TypeVar
 
 from ternmq_broker.store import files
 from ternmq_common.clock import MovableClock
-from ternmq_common.model import Group, HalfMessage, NewMessage, QueueRef, Resolution, TimedMessage
+from ternmq_common.model import ConsumerGroup, HalfMessage, NewMessage, QueueRef, TimedMessage, TransactionResolution
 from ternmq_common.recall_handle import RecallHandle
 from ternmq_common.server_settings import ServerSettings
 from ternmq_common.tag_filter import ALL
@@ -66,7 +66,7 @@ def message(name: str) -> NewMessage:
 
 async def opened(folder: Path, clock: MovableClock) -> LocalMessageService:
     settings = ServerSettings(data_dir=folder, segment_bytes=1 << 20, body_bytes_max=1 << 16, test_clock=True)
-    return await LocalMessageService.open(settings, lambda name: Group(name=name), clock)
+    return await LocalMessageService.open(settings, lambda name: ConsumerGroup(name=name), clock)
 
 
 class Scenario:
@@ -86,16 +86,16 @@ class Scenario:
             name: await self.schedule(name, hours)
             for name, hours in (("first", 1), ("second", 2), ("taken", 2), ("third", 3), ("taken-late", 3))
         }
-        await self.end(transactions["committed"], Resolution.COMMIT)
-        await self.end(transactions["committed"], Resolution.COMMIT)
+        await self.end(transactions["committed"], TransactionResolution.COMMIT)
+        await self.end(transactions["committed"], TransactionResolution.COMMIT)
         await self.recall(handles["taken"])
         await self.reopen()
-        await self.end(transactions["rolled-back"], Resolution.ROLLBACK)
+        await self.end(transactions["rolled-back"], TransactionResolution.ROLLBACK)
         await self.hours_pass(1, 2)
         await self.recall(handles["taken-late"])
         await self.reopen()
         await self.hours_pass(1, 3)
-        await self.end(transactions["late"], Resolution.COMMIT)
+        await self.end(transactions["late"], TransactionResolution.COMMIT)
         await self.hours_pass(1, 5)
         await self._service.close()
 
@@ -106,9 +106,9 @@ class Scenario:
     async def begin(self, name: str) -> TransactionId:
         begun = await self._service.begin_transaction(QUEUE, HalfMessage(message(name), "sender"))
         say(f"begun {name} {begun.transaction_id}")
-        return TransactionId.parse(begun.transaction_id)
+        return TransactionId.parse_id(begun.transaction_id)
 
-    async def end(self, transaction: TransactionId, resolution: Resolution) -> None:
+    async def end(self, transaction: TransactionId, resolution: TransactionResolution) -> None:
         say(f"ending {transaction.message_id} {resolution.value}")
         await self._service.end_transaction(TOPIC, transaction, resolution)
         say(f"ended {transaction.message_id} {resolution.value}")
@@ -126,7 +126,7 @@ class Scenario:
 
     async def hours_pass(self, hours: int, expected: int) -> None:
         """Let time pass until the queue has so many messages."""
-        self._clock.advance(hours * HOUR_MS)
+        self._clock.advance_by(hours * HOUR_MS)
         await self._service.pull(QUEUE, expected - 1, ALL, batch=1, poll_s=60)
 
 

@@ -24,7 +24,7 @@ from ternmq_common.clock import MovableClock
 from ternmq_common.errors import MessagingError, StartupError
 from ternmq_common.message_type import MessageType
 from ternmq_common.model import (
-    Group,
+    ConsumerGroup,
     HalfMessage,
     NewMessage,
     PopOrder,
@@ -98,7 +98,7 @@ async def fill(folder: Path) -> None:
         for topic, queues in TOPICS.items():
             await catalog.create_topic(Topic(name=topic, type=KINDS[topic], queues=queues, created_ms=1))
         for group, (_, fifo) in GROUPS.items():
-            await catalog.create_group(Group(name=group, fifo=fifo, created_ms=1))
+            await catalog.create_group(ConsumerGroup(name=group, fifo=fifo, created_ms=1))
         for number in range(0, MESSAGES, 10):
             for topic in ("orders", "steps"):
                 batch = [message(f"{topic}-{number + each}", f"g{each % 3}" * (topic == "steps")) for each in range(10)]
@@ -138,7 +138,7 @@ async def held(folder: Path, *, accept: bool) -> Held:
         for topic, queues in TOPICS.items():
             for queue_id in range(queues):
                 found.queues[topic, queue_id] = await bodies(service, QueueRef(topic, BROKER, queue_id))
-        found.timers = await service._broker.figures.pending_timers()
+        found.timers = await service._broker.figures.count_timers()
         page = await service.transactions(TransactionState.PENDING, topic="", start="", limit=100)
         found.halves = {transaction.message_id for transaction in page.transactions}
         for group, (topic, _) in GROUPS.items():

@@ -92,7 +92,7 @@ async def nothing_is_left(stack: Stack) -> None:
 
     def left() -> list[QueueProgress]:
         with AdminClient(stack.grpc) as admin:
-            progress = admin.group(GROUP).progress
+            progress = admin.describe_group(GROUP).progress
         return [queue for queue in progress if queue.committed < queue.max_offset or queue.in_flight]
 
     await until_answered(lambda: asyncio.to_thread(left), [])

@@ -108,7 +108,7 @@ async def until_nothing_waits(endpoint: str, account: Account) -> None:
     async with producer:
         with AdminClient(endpoint) as admin:
             while await asyncio.to_thread(  # noqa: ASYNC110 - in another process
-                lambda: list(admin.transactions("pending", topic=PAID))
+                lambda: list(admin.list_transactions("pending", topic=PAID))
             ):
                 await asyncio.sleep(0.2)
     last_ms = max(account.due_ms.values())

@@ -17,7 +17,7 @@ import pytest
 
 from ternmq_common.clock import MovableClock
 from ternmq_common.errors import MessagingError
-from ternmq_common.model import Resolution, TransactionState
+from ternmq_common.model import TransactionResolution, TransactionState
 from ternmq_common.tag_filter import ALL
 from ternmq_common.transaction_id import TransactionId
 from ternmq_protos.v2 import definition_pb2
@@ -41,7 +41,7 @@ class Told:
     @property
     def begun(self) -> dict[str, TransactionId]:
         words = [line.split() for line in self.lines]
-        return {word[1]: TransactionId.parse(word[2]) for word in words if word[0] == "begun"}
+        return {word[1]: TransactionId.parse_id(word[2]) for word in words if word[0] == "begun"}
 
     @property
     def scheduled(self) -> list[str]:
@@ -82,23 +82,27 @@ async def check_transactions(service: LocalMessageService, told: Told) -> None:
         state = (await service.transaction(transaction))[0].state
         assert before[name] == (state is TransactionState.COMMITTED), (name, state)
         for resolution, ended in (
-            (Resolution.COMMIT, TransactionState.COMMITTED),
-            (Resolution.ROLLBACK, TransactionState.ROLLED_BACK),
+            (TransactionResolution.COMMIT, TransactionState.COMMITTED),
+            (TransactionResolution.ROLLBACK, TransactionState.ROLLED_BACK),
         ):
             if told.has(f"ended {name} {resolution.value}"):
                 assert state is ended, name
             if not told.has(f"ending {name} {resolution.value}"):
                 assert state is not ended, name
-        wanted = Resolution.ROLLBACK if state is TransactionState.ROLLED_BACK else Resolution.COMMIT
+        wanted = (
+            TransactionResolution.ROLLBACK if state is TransactionState.ROLLED_BACK else TransactionResolution.COMMIT
+        )
         await service.end_transaction(TOPIC, transaction, wanted)
-        other = Resolution.COMMIT if wanted is Resolution.ROLLBACK else Resolution.ROLLBACK
+        other = (
+            TransactionResolution.COMMIT if wanted is TransactionResolution.ROLLBACK else TransactionResolution.ROLLBACK
+        )
         with pytest.raises(MessagingError):
             await service.end_transaction(TOPIC, transaction, other)
-        assert (await bodies(service))[name] == (wanted is Resolution.COMMIT), name
+        assert (await bodies(service))[name] == (wanted is TransactionResolution.COMMIT), name
 
 
 async def check_timers(service: LocalMessageService, clock: MovableClock, told: Told) -> None:
-    clock.advance(4 * HOUR_MS)
+    clock.advance_by(4 * HOUR_MS)
     await service.append(QUEUE, [message("after all")])
     for name in told.scheduled:
         if not told.has(f"recalling {name}"):

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ternmq_rpc.grpc_http2.budgets import Budgets
+from ternmq_rpc.grpc_http2.budgets import ConnectionBudgets
 from ternmq_rpc.grpc_stream.call_connection import CallConnection
 from ternmq_rpc.grpc_stream.call_server import CallServer
 from ternmq_rpc.grpc_stream.served_call import ServedCall, ServedMethod
@@ -120,14 +120,14 @@ class Subject:
         self._peer = socket.socket()
         self._problems: list[str] = []
         self._loop.set_exception_handler(lambda _, context: self._problems.append(repr(context)))
-        methods = {UNARY: ServedMethod(_unary), TALK: ServedMethod(_talk, talks=True)}
+        methods = {UNARY: ServedMethod(_unary), TALK: ServedMethod(_talk, is_conversation=True)}
         asyncio.set_event_loop(self._loop)
         self._server = CallServer(
-            methods.get, headers=("x-mq-client-id",), budgets=Budgets(message_bytes_max=MESSAGE_MAX)
+            methods.get, headers=("x-mq-client-id",), budgets=ConnectionBudgets(message_bytes_max=MESSAGE_MAX)
         )
 
     def close(self) -> None:
-        self._loop.run_until_complete(self._server.stop(0))
+        self._loop.run_until_complete(self._server.stop_serving(0))
         self._loop.close()
         self._peer.close()
 
@@ -186,13 +186,13 @@ class Subject:
 
 
 async def _unary(call: ServedCall) -> None:
-    await call.finish(await call.read() or b"")
+    await call.finish_answer(await call.read_message() or b"")
 
 
 async def _talk(call: ServedCall) -> None:
-    while (message := await call.read()) is not None:
-        call.write(message)
-        await call.drained()
+    while (message := await call.read_message()) is not None:
+        call.write_messages(message)
+        await call.wait_drained()
 
 
 def _receive(connection: asyncio.BufferedProtocol, data: bytes) -> None:

@@ -37,7 +37,7 @@ def run(stack: Stack, work: str, *options: object) -> load.Run:
 
 def stored(stack: Stack, topic: str) -> int:
     with AdminClient(stack.grpc) as admin:
-        return sum(queue.max_offset for queue in admin.topic(topic).queues)
+        return sum(queue.max_offset for queue in admin.describe_topic(topic).queues)
 
 
 @pytest.mark.parametrize("options", [("-batch", 32), ("-batch", 1, "-ack-each")], ids=["batches", "each"])
@@ -50,7 +50,7 @@ def test_what_was_sent_is_what_was_stored_and_consumed(stack: Stack, options: tu
     consumed = run(stack, "consume", "-topic", "t", "-group", "g", "-in-flight", 4, *options[2:], "-count", MESSAGES)
     assert consumed.figures["received"] == consumed.figures["acknowledged"] == MESSAGES
     with AdminClient(stack.grpc) as admin:
-        progress = admin.group("g").progress
+        progress = admin.describe_group("g").progress
     assert sum(queue.committed for queue in progress) == MESSAGES
     assert not any(queue.in_flight for queue in progress)
 

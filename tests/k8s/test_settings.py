@@ -13,8 +13,8 @@ import pytest
 
 from ternmq_command.main import cli
 from ternmq_common.server_settings import BrokerServerSettings, MemberSettings, ProxySettings, TlsMode
-from ternmq_common.server_settings.exposure import exposure
-from ternmq_common.settings import load, variable_name
+from ternmq_common.server_settings.exposure import find_exposure
+from ternmq_common.settings import load_settings, variable_name
 from tests.k8s.rendering import (
     K8S,
     Json,
@@ -67,7 +67,7 @@ def settings(pod: Pod, known: Known) -> MemberSettings:
     name, values = parsed(arguments(container, variables))
     cls = PROCESSES[name.removeprefix("ternmq ")]
     flags = {key: value for key, value in values.items() if key in cls.__dataclass_fields__}
-    return load(cls, file=None, environ=variables, flags=flags).settings
+    return load_settings(cls, file=None, environ=variables, flags=flags).settings
 
 
 def test_every_word_and_variable_is_understood(ours: list[Pod], known: Known) -> None:
@@ -184,7 +184,7 @@ def test_productions_proxies_take_tls_and_users_only_and_probes_in_plain_text(
     assert isinstance(proxy, ProxySettings)
     assert (proxy.access_control, proxy.insecure) == (True, False)
     assert (proxy.grpc_tls_mode, proxy.http_tls_mode) == (TlsMode.REQUIRED, TlsMode.OPTIONAL)
-    assert exposure(proxy) is None
+    assert find_exposure(proxy) is None
 
 
 def test_files_of_productions_settings_are_keys_of_secrets_that_the_processes_may_read(

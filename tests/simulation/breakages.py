@@ -6,8 +6,8 @@ Each is a part of a run with one thing changed. `found_after` runs seeds until o
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ternmq_broker.replication.following import Following, ShardView
-from ternmq_broker.replication.leading import Leading
+from ternmq_broker.replication.follower_state import FollowerState, ShardView
+from ternmq_broker.replication.leader_state import LeaderState
 from ternmq_broker.replication.timing import ReplicationTiming
 from tests.simulation.leader import Leader
 from tests.simulation.parts import Parts
@@ -18,7 +18,7 @@ from tests.simulation.seeds import run_seed
 
 if TYPE_CHECKING:
     from ternmq_broker.replication.epochs import EpochMarks
-    from ternmq_broker.replication.leading import InSyncChange, Members
+    from ternmq_broker.replication.leader_state import InSyncChange, Members
     from tests.simulation.leader import Session
     from tests.simulation.world import Plan, Stream
 
@@ -46,38 +46,40 @@ def found_after(breakage: Breakage, seeds: int) -> tuple[int, str] | None:
 # --- what is acknowledged
 
 
-class IgnoresTheAdded(Leading):
+class IgnoresTheAdded(LeaderState):
     @property
-    def members(self) -> "Members":
+    def possible_members(self) -> "Members":
         return self._in_sync
 
 
-class TrustsAShrinkAtOnce(Leading):
+class TrustsAShrinkAtOnce(LeaderState):
     @property
-    def members(self) -> "Members":
+    def possible_members(self) -> "Members":
         return self._in_sync if self._change is None else self._in_sync & self._change.wanted
 
 
-class CountsTheConnectedOnly(Leading):
+class CountsTheConnectedOnly(LeaderState):
     @property
-    def members(self) -> "Members":
-        return frozenset(name for name in super().members if self._is_there(name))
+    def possible_members(self) -> "Members":
+        return frozenset(name for name in super().possible_members if self._is_there(name))
 
     def _is_there(self, name: str) -> bool:
         return name == self._me or (name in self._followers and self._followers[name].connected)
 
 
-class CountsAMajority(Leading):
+class CountsAMajority(LeaderState):
     """As Raft does, but any of the in-sync set may be the next leader here."""
 
     def _held_by_others(self) -> int:
-        positions = sorted((self._position(name) for name in self.members if name != self._me), reverse=True)
+        positions = sorted(
+            (self._position_of(name) for name in self.possible_members if name != self._me), reverse=True
+        )
         return positions[(len(positions) + 1) // 2 - 1] if positions else self._own_end
 
 
-class DoesNotWaitForItsOwnDisk(Leading):
-    def own(self, end: int, durable: int) -> None:
-        super().own(end, end)
+class DoesNotWaitForItsOwnDisk(LeaderState):
+    def note_own_log(self, end: int, durable: int) -> None:
+        super().note_own_log(end, end)
 
 
 class TakesUnknownForRefused(Leader):
@@ -93,21 +95,21 @@ class TakesUnknownForDone(Leader):
         super().tried(change, True if answer is UNKNOWN else answer)
 
 
-class AddsWhoHasJustCome(Leading):
+class AddsWhoHasJustCome(LeaderState):
     def _has_all(self, name: str, now_s: float) -> bool:
         return self._followers[name].connected
 
 
-class GoesOnWithFewer(Leading):
-    def _is_enough(self) -> bool:
+class GoesOnWithFewer(LeaderState):
+    def _has_enough_members(self) -> bool:
         return True
 
-    def _wanted(self, now_s: float) -> "Members":
-        least, self._least = self._least, 1
+    def _wanted_members(self, now_s: float) -> "Members":
+        least, self._members_min = self._members_min, 1
         try:
-            return super()._wanted(now_s)
+            return super()._wanted_members(now_s)
         finally:
-            self._least = least
+            self._members_min = least
 
 
 class AnswersBeforeItsSync(Replica):
@@ -119,7 +121,7 @@ class CountsAnswersOfAFormerLeadership(Leader):
     def accept(self, stream: "Stream", follower: Replica, upstream: Upstream, marks: "EpochMarks", end: int) -> None:
         super().accept(stream, follower, upstream, marks, end)
         # Taken for true of the follower's log before it was compared.
-        self.leading.connected(follower.name, end, self.replica.now_s())
+        self.leading.add_follower(follower.name, end, self.replica.now_s())
         self.after_answer()
 
 
@@ -142,22 +144,22 @@ class KeepsTheEpoch(Registry):
 
 
 class ElectsWhoIsNotInSync(Registry):
-    def lead(self, store: str, epoch: int) -> int | None:
+    def take_leadership(self, store: str, epoch: int) -> int | None:
         self.in_sync |= {store}
         return super().lead(store, epoch)
 
 
-class AsksThoughNotInSync(Following):
-    def saw(self, view: ShardView, asked_s: float) -> None:
-        super().saw(replace(view, in_sync=view.in_sync | {self._me}), asked_s)
+class AsksThoughNotInSync(FollowerState):
+    def note_view(self, view: ShardView, asked_s: float) -> None:
+        super().note_view(replace(view, in_sync=view.in_sync | {self._me}), asked_s)
 
 
 class ElectsDuringTheLease(Registry):
-    def look(self, store: str) -> Looked:
+    def read_brokers(self, store: str) -> Looked:
         looked = super().look(store)
         return replace(looked, view=replace(looked.view, leader_live=False))
 
-    def lead(self, store: str, epoch: int) -> int | None:
+    def take_leadership(self, store: str, epoch: int) -> int | None:
         if store != self.leader:
             self.lease_end_s = 0.0
         return super().lead(store, epoch)
@@ -209,7 +211,7 @@ class ListensToAll(Replica):
 # --- serving and taking over
 
 
-class ForgetsItsPromise(Following):
+class ForgetsItsPromise(FollowerState):
     """With a restart."""
 
     def __init__(self, me: str, timing: ReplicationTiming, now_s: float) -> None:
@@ -217,10 +219,10 @@ class ForgetsItsPromise(Following):
         self._promised_until_s = now_s
 
 
-class BreaksItsPromise(Following):
-    def heard(self, now_s: float) -> bool:
+class BreaksItsPromise(FollowerState):
+    def note_leader_message(self, now_s: float) -> bool:
         before = self._promised_until_s
-        promises = super().heard(now_s)
+        promises = super().note_leader_message(now_s)
         self._promised_until_s = before
         return promises
 
@@ -235,20 +237,22 @@ class PromiseFromTheAnswerOn(Leader):
         super().took_answer(session, position, self.replica.now_s(), end_then, promises)
 
 
-class ServesByOnePromise(Leading):
+class ServesByOnePromise(LeaderState):
     @property
     def serves_until_s(self) -> float:
-        promised = max((self._promised_until_s(name) for name in self.members - {self._me}), default=float("inf"))
+        promised = max(
+            (self._promised_until_s(name) for name in self.possible_members - {self._me}), default=float("inf")
+        )
         return max(super().serves_until_s, promised)
 
 
-class ServesAsLongAsItLeads(Leading):
+class ServesAsLongAsItLeads(LeaderState):
     def may_serve(self, now_s: float) -> bool:
         return True
 
 
 class TrustsClocks(ReplicationTiming):
-    def held_s(self, given_s: float) -> float:
+    def usable_s(self, given_s: float) -> float:
         return given_s
 
 

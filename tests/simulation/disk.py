@@ -42,7 +42,7 @@ class Disk:
         end = self.end
         for at, record in enumerate(records, end):
             if record.number == 0:
-                self.marks = self.marks.with_mark(record.epoch, at)
+                self.marks = self.marks.add_mark(record.epoch, at)
         self.log += records
 
     def truncate(self, end: int) -> None:
@@ -78,7 +78,7 @@ class Disk:
         self.durable, self._undone = self.end, None
 
     def _cut(self, end: int) -> None:
-        self.marks = self.marks.cut(end)
+        self.marks = self.marks.cut_at(end)
         self.durable = min(self.durable, end)
         self.generation += 1
 

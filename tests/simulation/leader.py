@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ternmq_broker.replication.epochs import EpochMarks
-    from ternmq_broker.replication.leading import InSyncChange, Members
+    from ternmq_broker.replication.leader_state import InSyncChange, Members
     from tests.simulation.replica import Replica, Upstream
     from tests.simulation.world import Stream
 
@@ -44,7 +44,7 @@ class Session:
         leader.sessions[self.store] = self
         self.sent, self.position = end, durable
         self.heard_s = leader.replica.now_s()
-        leader.leading.connected(self.store, durable, self.heard_s)
+        leader.leading.add_follower(self.store, durable, self.heard_s)
         leader.after_answer()
         self.tell()
 
@@ -60,7 +60,7 @@ class Session:
     def closed(self) -> None:
         if self.leader.sessions.get(self.store) is self:
             del self.leader.sessions[self.store]
-            self.leader.leading.gone(self.store, self.leader.replica.now_s())
+            self.leader.leading.note_disconnect(self.store, self.leader.replica.now_s())
 
     def tell(self, *, at_least_a_beat: bool = True) -> None:
         disk = self.leader.disk
@@ -144,14 +144,14 @@ class Leader:
         session = Session(self, stream, follower, upstream, follower.name, self.replica.now_s())
         stream.on_closed[LEADER] = session.closed
         common = self.common_end(marks, end)
-        if common is None and follower.name in self.leading.members:
+        if common is None and follower.name in self.leading.possible_members:
             self._world.note(
                 "{} refuses {}, which is in sync: their logs can't be compared", self.replica.name, follower.name
             )
             stream.close(LEADER)
             return
         base = self.disk.base
-        marks_before = self.disk.marks.cut(base)
+        marks_before = self.disk.marks.cut_at(base)
         stream.send(FOLLOWER, follower.welcomed, upstream, session, self.epoch, common, base, marks_before)
 
     def common_end(self, marks: "EpochMarks", end: int) -> int | None:
@@ -159,7 +159,7 @@ class Leader:
 
     def took_answer(self, session: Session, position: int, asked_s: float, end_then: int, promises: bool) -> None:
         session.heard_s, session.position = self.replica.now_s(), max(session.position, position)
-        self.leading.answered(session.store, position, asked_s=asked_s, end_then=end_then, promises=promises)
+        self.leading.note_answer(session.store, position, requested_s=asked_s, end_then=end_then, promises=promises)
         self.after_answer()
         session.tell(at_least_a_beat=False)
 
@@ -171,14 +171,14 @@ class Leader:
 
     def is_durable(self) -> None:
         """The log has grown, or was synced."""
-        self.leading.own(self.disk.end, self.disk.durable)
+        self.leading.note_own_log(self.disk.end, self.disk.durable)
         self.after_answer()
 
     # --- messages
 
     def send(self, count: int) -> None:
         """A client does."""
-        if not self.is_leading() or self._is_moving() or self.leading.refusal(self.replica.now_s()) is not None:
+        if not self.is_leading() or self._is_moving() or self.leading.refusal_reason(self.replica.now_s()) is not None:
             return
         vouched = self.vouches_for()
         self._append([Record(self.epoch, self._numbers + each, vouched) for each in range(1, count + 1)])
@@ -213,7 +213,7 @@ class Leader:
             return
         self._ticks += 1
         now_s = self.replica.now_s()
-        change = self.leading.change(now_s)
+        change = self.leading.next_change(now_s)
         if change is not None:
             self._change(change)
         for session in list(self.sessions.values()):
@@ -243,7 +243,7 @@ class Leader:
         self.replica.later(self._timing.lease_s / (12 if answer is UNKNOWN else 3), self._beat)
 
     def renewed(self, asked_s: float) -> None:
-        self.leading.renewed(asked_s)
+        self.leading.note_renewal(asked_s)
 
     def looked(self, looked: Looked) -> None:
         if looked.view.epoch > self.epoch:
@@ -284,7 +284,7 @@ class Leader:
         self.replica.ask(learned, "look", self.replica.name, waits=False)
 
     def changed(self, actual: "Members | None") -> None:
-        self.leading.changed(actual)
+        self.leading.finish_change(actual)
         self.after_answer()
 
     # --- a planned move, or end: whether it was done or not, this leadership is over

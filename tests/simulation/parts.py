@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from ternmq_broker.replication.following import Following
-from ternmq_broker.replication.leading import Leading
+from ternmq_broker.replication.follower_state import FollowerState
+from ternmq_broker.replication.leader_state import LeaderState
 from ternmq_broker.replication.timing import ReplicationTiming
 from tests.simulation.leader import Leader
 from tests.simulation.registry import Registry
@@ -12,8 +12,8 @@ from tests.simulation.replica import Replica
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    following: type[Following] = Following
-    leading: type[Leading] = Leading
+    following: type[FollowerState] = FollowerState
+    leading: type[LeaderState] = LeaderState
     timing: type[ReplicationTiming] = ReplicationTiming
     registry: type[Registry] = Registry
     replica: type[Replica] = Replica

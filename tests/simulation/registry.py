@@ -3,13 +3,13 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from ternmq_broker.replication.following import ShardView
+from ternmq_broker.replication.follower_state import ShardView
 from tests.simulation.world import REGISTRY, drifting
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ternmq_broker.replication.leading import Members
+    from ternmq_broker.replication.leader_state import Members
     from tests.simulation.replica import Replica
     from tests.simulation.world import World
 

@@ -1,4 +1,5 @@
-"""One process of the shard: what it does from its start on, and as a follower. It asks `Following` what to decide."""
+"""One process of the shard: what it does from its start on, and as a follower. It asks `FollowerState` what to
+decide."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ternmq_broker.replication.epochs import EpochMarks
-    from ternmq_broker.replication.following import Following
+    from ternmq_broker.replication.follower_state import FollowerState
     from tests.simulation.checks import Checks
     from tests.simulation.disk import Record
     from tests.simulation.leader import Leader, Session
@@ -59,7 +60,7 @@ class Replica:
         self.parts = parts
         self.timing = world.plan.timing
         self.is_alive = True
-        self.following: Following | None = None
+        self.following: FollowerState | None = None
         self.leader: Leader | None = None
         self.upstream: Upstream | None = None
         self.known_acknowledged = self.disk.spilled
@@ -134,7 +135,7 @@ class Replica:
         """From a start, or the end of a leadership in `epoch`, on."""
         self.leader = None
         self.following = self.parts.following(self.name, self.timing, self.now_s())
-        self.following.accepts(epoch)
+        self.following.accept_epoch(epoch)
         self._is_taking_over = False
 
     def _look(self) -> None:
@@ -146,22 +147,22 @@ class Replica:
             self.leader.looked(answer)
         elif self.following is not None and not self._is_taking_over:
             if isinstance(answer, Looked):
-                self.following.saw(answer.view, asked_s)
+                self.following.note_view(answer.view, asked_s)
                 self._lead_or_not(self.following)
             self._follow_leader(self.following)
         self._drop_silent()
         self.later(self.timing.lease_s / 8, self._look)
 
-    def _lead_or_not(self, following: "Following") -> None:
+    def _lead_or_not(self, following: "FollowerState") -> None:
         if following.is_elected() or following.may_take_over(self.now_s()):
             self.drop_upstream()
             self.world.note("{} asks for the leadership, after epoch {}", self.name, following.epoch)
             self._is_taking_over = True
             self.take_over(following.epoch)
 
-    def _follow_leader(self, following: "Following") -> None:
+    def _follow_leader(self, following: "FollowerState") -> None:
         """Who leads as far as is known: the registry may be away."""
-        view, upstream = following.view, self.upstream
+        view, upstream = following.shard_view, self.upstream
         if self._is_taking_over or view is None or view.leader == self.name or view.epoch != following.epoch:
             return
         if upstream is None or upstream.leader != view.leader or upstream.epoch < view.epoch:
@@ -253,7 +254,7 @@ class Replica:
         """Whether it still takes anything from that connection."""
         if upstream is not self.upstream or self.following is None:
             return False
-        if not self.following.accepts(epoch):
+        if not self.following.accept_epoch(epoch):
             self.drop_upstream()
             return False
         return True
@@ -290,7 +291,7 @@ class Replica:
             self.answered_position(),
             upstream.asked_s,
             upstream.end_then,
-            self.following.heard(self.now_s()),
+            self.following.note_leader_message(self.now_s()),
         )
 
     def answered_position(self) -> int:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def stored_count(endpoint: str, topic: str) -> int:
     with AdminClient(endpoint) as admin:
-        return sum(queue.max_offset - queue.min_offset for queue in admin.topic(topic).queues)
+        return sum(queue.max_offset - queue.min_offset for queue in admin.describe_topic(topic).queues)
 
 
 def stored(endpoint: str, topic: str) -> list[MessageView]:

@@ -52,7 +52,7 @@ def test_queues_that_move_are_read_once(spark: SparkSession, tmp_path: Path) -> 
         assert read_on() == numbers(50)
 
         with AdminClient(sending) as admin:
-            admin.ask(topics.update("moving", add_brokers=["broker-1"]))
+            admin.send_call(topics.update_topic("moving", add_brokers=["broker-1"]))
         wait_for_brokers(endpoint, "moving", {"broker-0", "broker-1"})
         wait_for_brokers(sending, "moving", {"broker-0", "broker-1"})
         send_bodies(sending, "moving", numbers(50, 100), together=5)

@@ -153,7 +153,7 @@ def test_queues_are_not_taken_for_lost_because_an_earlier_topic_had_them(stack: 
     reader = reader_of(stack, topic)
     start = reader.initialOffset()
     with AdminClient(stack.endpoint) as admin:
-        admin.ask(topics.update(topic, queues=2))
+        admin.send_call(topics.update_topic(topic, queues=2))
     send_bodies(stack.endpoint, topic, numbers(20), together=5)
     end = reader.latestOffset(start, ALL)
     assert sum(stop - begin for begin, stop in ranges(reader, start, end)) == 23

@@ -203,7 +203,7 @@ def test_queues_that_are_added_are_read_from_their_beginning(
     with running(to_files(stream(spark, stack.endpoint, topic), tmp_path, available_now=False)) as query:
         query.processAllAvailable()
         with AdminClient(stack.endpoint) as admin:
-            admin.ask(topics.update(topic, queues=4))
+            admin.send_call(topics.update_topic(topic, queues=4))
         send_bodies(stack.endpoint, topic, numbers(10, 50), together=5)
         query.processAllAvailable()
         assert query.lastProgress is not None

@@ -4,7 +4,7 @@ which a user must have all of one set, and no more."""
 from dataclasses import dataclass
 from typing import Any
 
-from ternmq_common.access.actions import Action
+from ternmq_common.access.actions import AccessAction
 from ternmq_protos.admin_v1 import admin_pb2 as admin
 from ternmq_protos.v2 import admin_pb2 as published
 from ternmq_protos.v2 import definition_pb2 as pb
@@ -146,7 +146,7 @@ def rights(line: Line) -> list[str]:
     resources = sorted(named | {"Topic:t", "Group:g", "Cluster:server", f"Cluster:users/{USER}", "*"})
     if not line.super_only:
         resources.remove("*")
-    return [f"{resource} {action.name}" for resource in resources for action in Action]
+    return [f"{resource} {action.name}" for resource in resources for action in AccessAction]
 
 
 def is_enough(line: Line, held: tuple[str, ...]) -> bool:

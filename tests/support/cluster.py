@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING
 from ternmq_broker.broker import Broker
 from ternmq_broker.broker_settings import BrokerSettings
 from ternmq_broker.server.deletion_log import DeletionLog
-from ternmq_broker.server.lease import Lease
-from ternmq_broker.server.proxies import Proxies
-from ternmq_broker.server.registry_sync import LEARNING_TIMING, LearningTiming
+from ternmq_broker.server.lease import BrokerLease
+from ternmq_broker.server.proxy_connections import ProxyConnections
+from ternmq_broker.server.registry_sync import LEARNING_TIMING, SyncTiming
 from ternmq_broker.server.storage_front import PROXY_SILENCE_S, StorageFront
-from ternmq_common.clock import Clock, MovableClock
-from ternmq_common.model import Group
+from ternmq_common.clock import MovableClock, SystemClock
+from ternmq_common.model import ConsumerGroup
 from ternmq_common.server_settings import FlushMode, StorageSettings
 from ternmq_proxy.message_service.cluster.link_timing import LINK_TIMING, LinkTiming
 from ternmq_proxy.message_service.cluster.service import ClusterMessageService
-from ternmq_registry.directory import Directory
+from ternmq_registry.directory import RegistryDirectory
 from ternmq_registry.registry import Registry
 from tests.support.new_registry import put_new_registry
 
@@ -38,7 +38,7 @@ PATIENCE_S = 20.0
 class Timings:
     """How patient the parts of a cluster are; a test that waits for one of them to run out has it short."""
 
-    registry_sync: LearningTiming = LEARNING_TIMING
+    registry_sync: SyncTiming = LEARNING_TIMING
     link: LinkTiming = LINK_TIMING
     proxy_silence_s: float = PROXY_SILENCE_S
 
@@ -56,9 +56,9 @@ class BrokerNode:
         self._stack = AsyncExitStack()
         self.address = "127.0.0.1:0"
         self.wire: Wire | None = None
-        self.directory: Directory
+        self.directory: RegistryDirectory
         self.broker: Broker
-        self.proxies: Proxies
+        self.proxies: ProxyConnections
         self.running = False
         self.rejoin = False
 
@@ -68,16 +68,18 @@ class BrokerNode:
         settings = StorageSettings(
             data_dir=cluster.folder / self.name, broker_name=self.name, flush=cluster.flush, transaction_check_max=3
         )
-        self.broker = await asyncio.to_thread(Broker.open, BrokerSettings.of(settings), cluster.rules, cluster.clock)
+        self.broker = await asyncio.to_thread(
+            Broker.open, BrokerSettings.from_storage(settings), cluster.rules, cluster.clock
+        )
         self._stack.push_async_callback(self.broker.close)
         self.broker.start()
         deletion_log = DeletionLog(self.broker, directory, cluster.folder / self.name)
-        self.proxies = Proxies(self.broker, directory, deletion_log, timing=cluster.timings.registry_sync)
+        self.proxies = ProxyConnections(self.broker, directory, deletion_log, timing=cluster.timings.registry_sync)
         front = StorageFront(self.address, proxy_silence_s=cluster.timings.proxy_silence_s)
         self.address = front.address
         if self.wire is not None:
             self.wire.to = front.address
-        lease = Lease(
+        lease = BrokerLease(
             directory.registry,
             name=self.name,
             store_id=f"store of {self.name}",
@@ -85,8 +87,8 @@ class BrokerNode:
             version="test",
             lease_ms=LEASE_MS,
         )
-        await lease.take(rejoin=self.rejoin)
-        await deletion_log.begin()
+        await lease.register_broker(rejoin=self.rejoin)
+        await deletion_log.begin_with_registry()
         await front.start(self.proxies)
         self._stack.push_async_callback(front.stop, GRACE_S)
         self.running = True
@@ -106,29 +108,29 @@ class InProcessCluster:
         *,
         brokers: int,
         flush: FlushMode = FlushMode.SYNC,
-        clock: Clock | None = None,
+        clock: SystemClock | None = None,
         timings: Timings = AS_SERVED,
     ) -> None:
         self.folder = folder
         self.flush = flush
         self.timings = timings
         self.clock = clock or MovableClock()
-        self.groups: dict[str, Group] = {}
+        self.groups: dict[str, ConsumerGroup] = {}
         self.nodes = [BrokerNode(f"broker-{number}", self) for number in range(brokers)]
         self.service: ClusterMessageService
-        self.proxy_directory: Directory
+        self.proxy_directory: RegistryDirectory
         self._stack = AsyncExitStack()
 
-    def rules(self, group: str) -> Group:
-        return self.groups.get(group) or Group(name=group)
+    def rules(self, group: str) -> ConsumerGroup:
+        return self.groups.get(group) or ConsumerGroup(name=group)
 
-    async def directory(self, stack: AsyncExitStack) -> Directory:
+    async def directory(self, stack: AsyncExitStack) -> RegistryDirectory:
         """A view of the registry of its own, as each process has it; read again only when it has to be."""
         path = self.folder / "registry.db"
         put_new_registry(path)
-        registry = await asyncio.to_thread(Registry.sqlite, path)
+        registry = await asyncio.to_thread(Registry.open_sqlite, path)
         stack.callback(registry.close)
-        directory = Directory(registry, interval_s=None)
+        directory = RegistryDirectory(registry, interval_s=None)
         await directory.start()
         return directory
 
@@ -141,7 +143,7 @@ class InProcessCluster:
         return self.service
 
     async def connect(
-        self, directory: Directory, stack: AsyncExitStack, *, name: str = "proxy"
+        self, directory: RegistryDirectory, stack: AsyncExitStack, *, name: str = "proxy"
     ) -> ClusterMessageService:
         """A service of another proxy, that can ask all brokers."""
         service = ClusterMessageService(directory, proxy=name, link_timing=self.timings.link)

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ternmq_broker.delivery.claims import ClaimsSnapshot
-from ternmq_broker.store.drafts import NO_MESSAGE, Draft
 from ternmq_broker.store.files import DiskFolders
 from ternmq_broker.store.index import index_block
 from ternmq_broker.store.index.index_block import BlockContent
-from ternmq_broker.store.log.record import Origin, RecordKind, Reference
+from ternmq_broker.store.log.record import RecordKind, RecordOrigin, RestReference
 from ternmq_broker.store.message_store import MessageStore
 from ternmq_broker.store.progress_journal import ProgressJournal
+from ternmq_broker.store.record_drafts import NO_MESSAGE, RecordDraft
 from ternmq_common.model import NewMessage
 from ternmq_protos.v2 import definition_pb2
 from tests.support.spilling import spill_all
@@ -20,7 +20,7 @@ from tests.support.spilling import spill_all
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ternmq_broker.store.index.queue_index import Location
+    from ternmq_broker.store.index.queue_index import MessageLocation
 
 SEGMENT_BYTES = 3000
 MESSAGES = 40
@@ -47,27 +47,32 @@ def fill(data_dir: Path, *, closed: bool = True) -> Path:
     """Two queues; a deleted topic with a timer; a pending and a recalled timer; a waiting half message and one that was
     rolled back; a message that shares the rest of another; progress of a group."""
     store = opened(data_dir)
-    timers = [_draft(store, Draft(RecordKind.TIMER, "timed", 0, incoming(f"t{n}"), due_ms=FAR_MS)) for n in (1, 2)]
-    store.append("deleted", 0, [incoming("gone")], 1)
-    _draft(store, Draft(RecordKind.TIMER, "deleted", 0, incoming("never"), due_ms=FAR_MS + 1))
+    timers = [
+        _draft(store, RecordDraft(RecordKind.TIMER, "timed", 0, incoming(f"t{n}"), due_ms=FAR_MS)) for n in (1, 2)
+    ]
+    store.append_batch("deleted", 0, [incoming("gone")], 1)
+    _draft(store, RecordDraft(RecordKind.TIMER, "deleted", 0, incoming("never"), due_ms=FAR_MS + 1))
     store.forget_topic("deleted")()
-    halves = [_draft(store, Draft(RecordKind.HALF_MESSAGE, "paid", 0, incoming(f"h{n}"))) for n in (1, 2)]
+    halves = [_draft(store, RecordDraft(RecordKind.HALF_MESSAGE, "paid", 0, incoming(f"h{n}"))) for n in (1, 2)]
     for number in range(MESSAGES):
-        store.append("orders", number % 2, [incoming(f"m{number}")], 10 + number)
+        store.append_batch("orders", number % 2, [incoming(f"m{number}")], 10 + number)
         if number % 5 == 4:
-            store.sync()
+            store.sync_log()
         if number == MESSAGES // 2:
             spill(store)
-    [first] = store.locate("orders", 0, 0, 1, may_block=True)
+    [first] = store.locate_messages("orders", 0, 0, 1, may_block=True)
     shared = incoming("copy")
-    reference = Reference(first.log_offset, first.size)
-    store.append("copies", 0, [NewMessage(7, shared.system, b"", shared.keys)], 99, [reference])
-    _draft(store, Draft(RecordKind.TOMBSTONE, "timed", 0, NO_MESSAGE, origin=Origin(timers[1].log_offset, FAR_MS)))
+    reference = RestReference(first.log_offset, first.size)
+    store.append_batch("copies", 0, [NewMessage(7, shared.system, b"", shared.keys)], 99, [reference])
+    _draft(
+        store,
+        RecordDraft(RecordKind.TOMBSTONE, "timed", 0, NO_MESSAGE, origin=RecordOrigin(timers[1].log_offset, FAR_MS)),
+    )
     rollback = NewMessage(0, b"", b"rollback", ())
-    _draft(store, Draft(RecordKind.OPERATION, "paid", 0, rollback, origin=Origin(halves[1].log_offset)))
-    store.sync()
+    _draft(store, RecordDraft(RecordKind.OPERATION, "paid", 0, rollback, origin=RecordOrigin(halves[1].log_offset)))
+    store.sync_log()
     journal = ProgressJournal(DiskFolders(data_dir / "store").consumption)
-    journal.write(
+    journal.write_progress(
         [(("billing", "orders", 0), ClaimsSnapshot(5, 1, [])), (("billing", "orders", 1), ClaimsSnapshot(3, 1, []))], 1
     )
     journal.close()
@@ -75,11 +80,11 @@ def fill(data_dir: Path, *, closed: bool = True) -> Path:
         store.close()
     else:
         store.mark_durable()
-        store.abandon()
+        store.abandon_files()
     return data_dir
 
 
-def _draft(store: MessageStore, draft: Draft) -> "Location":
+def _draft(store: MessageStore, draft: RecordDraft) -> "MessageLocation":
     [location] = store.append_drafts([draft], 1)
     return location
 
@@ -101,20 +106,22 @@ def contents(data_dir: Path) -> Contents:
     store = opened(copy)
     found = Contents(halves=set(store.halves.waiting))
     for key in QUEUES:
-        first, end = store.bounds(*key)
+        first, end = store.queue_bounds(*key)
         bodies: list[bytes | None] = [None] * first
         while len(bodies) < end:
-            for record in store.read(store.locate(*key, len(bodies), 100, may_block=True), may_block=True):
+            for record in store.read_records(
+                store.locate_messages(*key, len(bodies), 100, may_block=True), may_block=True
+            ):
                 is_it = record is not None and (record.topic, record.queue_id) == key
                 bodies.append(record.rest if record is not None and is_it else None)
         found.queues[key] = bodies
-    job = store.timers.prepare_scan(store.end, limit=1000)
-    job.run()
+    job = store.timers.prepare_scan(store.log_end, limit=1000)
+    job.run_job()
     found.timers = {entry.log_offset for entry in store.timers.finish_scan(job)[0]}
     journal = ProgressJournal(DiskFolders(copy / "store").consumption)
-    found.progress = {key: snapshot.cursor for key, snapshot in journal.snapshots().items()}
+    found.progress = {key: snapshot.cursor for key, snapshot in journal.queue_snapshots().items()}
     journal.close()
-    store.abandon()
+    store.abandon_files()
     shutil.rmtree(copy)
     return found
 
@@ -156,12 +163,12 @@ def rewritten_block(data_dir: Path, change: "Callable[[BlockContent], None]") ->
     path = data_dir / "store" / "index" / f"{0:020d}"
     data = path.read_bytes()
     size = index_block.announced_size(data)
-    head, runs = index_block.decode(data[:size], file_position=0)
+    head, runs = index_block.decode_block(data[:size], file_position=0)
     content = BlockContent(head.log_from, head.log_to, head.base, runs)
     content.rows.frombytes(data[head.rows_at : head.keys_at])
-    hashes, positions = index_block.keys_in(data, head, file_position=0)
+    hashes, positions = index_block.decode_keys(data, head, file_position=0)
     in_log_order = sorted(range(head.keys), key=positions.__getitem__)
     content.key_hashes.extend(hashes[place] for place in in_log_order)
     content.key_positions.extend(positions[place] for place in in_log_order)
     change(content)
-    path.write_bytes(index_block.encode(content) + data[size:])
+    path.write_bytes(index_block.encode_block(content) + data[size:])

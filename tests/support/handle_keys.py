@@ -25,8 +25,8 @@ def handle_form(group: str, topic: str) -> HandleForm:
 
 def keys_in(data_dir: Path) -> HandleKeys:
     """Those of the embedded server with that data directory."""
-    with closing(Registry.sqlite(data_dir / "registry.db")) as registry:
-        return HandleKeys(registry.snapshot().handle_keys)
+    with closing(Registry.open_sqlite(data_dir / "registry.db")) as registry:
+        return HandleKeys(registry.read_snapshot().handle_keys)
 
 
 def flipped(text: str) -> Iterator[str]:

@@ -9,7 +9,7 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from ternmq_common.clock import MovableClock
-from ternmq_common.model import Delivery, Group, PopOrder, QueueRef
+from ternmq_common.model import ConsumerGroup, DeliveredMessage, PopOrder, QueueRef
 from ternmq_proxy.message_service.interface import MessageService
 from tests.support.message_service_conformance import TOPIC, Restart, message
 from tests.support.message_service_conformance import order as unlimited
@@ -22,7 +22,7 @@ LIMIT = 4
 class HasGroupsAndClock(Protocol):
     """What the fixture `stack` is."""
 
-    groups: dict[str, Group]
+    groups: dict[str, ConsumerGroup]
     clock: MovableClock
 
 
@@ -44,15 +44,15 @@ async def fill(service: MessageService, each: int = 20) -> None:
         )
 
 
-async def taken(service: MessageService, wanted: PopOrder) -> list[Delivery]:
+async def taken(service: MessageService, wanted: PopOrder) -> list[DeliveredMessage]:
     """All that can be had now, in as many calls as that needs."""
-    found: list[Delivery] = []
+    found: list[DeliveredMessage] = []
     while some := await service.pop(wanted, broker="", poll_s=0):
         found += some
     return found
 
 
-async def acknowledge(service: MessageService, *deliveries: Delivery, group: str = "g") -> None:
+async def acknowledge(service: MessageService, *deliveries: DeliveredMessage, group: str = "g") -> None:
     await service.acknowledge(group, TOPIC.name, [delivery.handle for delivery in deliveries])
 
 
@@ -123,7 +123,7 @@ class InFlightConformance:
         await taken(service, BY_GROUP)
         waiting = asyncio.create_task(service.pop(BY_GROUP, broker="", poll_s=POLL_S))
         assert await service.pop(BY_GROUP, broker="", poll_s=0.01) == []
-        stack.clock.advance(2 * MINUTE_MS)
+        stack.clock.advance_by(2 * MINUTE_MS)
         assert await waiting
 
     async def test_a_restart_forgets_nothing_that_is_in_flight(
@@ -159,30 +159,30 @@ class InFlightConformance:
     # --- in order
 
     async def test_a_fifo_group_is_limited_too(self, service: MessageService, stack: HasGroupsAndClock) -> None:
-        stack.groups["g"] = Group(name="g", fifo=True)
+        stack.groups["g"] = ConsumerGroup(name="g", fifo=True)
         await fill(service)
         first = await taken(service, BY_GROUP)
         assert len(first) == LIMIT
         await acknowledge(service, first[0])
         assert len(await taken(service, BY_GROUP)) == 1
-        stack.clock.advance(2 * MINUTE_MS)
+        stack.clock.advance_by(2 * MINUTE_MS)
         assert await service.pop(BY_GROUP, broker="", poll_s=POLL_S)
 
     async def test_a_fifo_group_goes_on_after_a_restart_in_which_all_claims_ended(
         self, service: MessageService, stack: HasGroupsAndClock, restarted: Restart
     ) -> None:
-        stack.groups["g"] = Group(name="g", fifo=True)
+        stack.groups["g"] = ConsumerGroup(name="g", fifo=True)
         await fill(service)
         await taken(service, BY_GROUP)
         service = await restarted()
         assert await taken(service, BY_GROUP) == []
-        stack.clock.advance(2 * MINUTE_MS)
+        stack.clock.advance_by(2 * MINUTE_MS)
         assert await service.pop(BY_GROUP, broker="", poll_s=POLL_S)
 
     async def test_a_call_that_is_repeated_gets_its_messages_though_there_is_no_room(
         self, service: MessageService, stack: HasGroupsAndClock
     ) -> None:
-        stack.groups["g"] = Group(name="g", fifo=True)
+        stack.groups["g"] = ConsumerGroup(name="g", fifo=True)
         await fill(service)
         broker = service.route(TOPIC).brokers[0]
         wanted = replace(BY_GROUP, attempt_id="x")

@@ -10,15 +10,15 @@ from ternmq_common.errors import MessagingError
 from ternmq_common.lite_group import LiteGroup
 from ternmq_common.message_type import MessageType
 from ternmq_common.model import (
-    Delivery,
+    ConsumerGroup,
+    DeliveredMessage,
     DroppedLite,
-    Group,
     LiteAction,
     LiteSync,
     PopOrder,
     SettleOutcome,
     Topic,
-    by_settled_topic,
+    group_by_settled_topic,
 )
 from ternmq_common.names import lite_name, lite_queue_topic
 from ternmq_common.tag_filter import ALL
@@ -50,7 +50,7 @@ async def sync(
 
 async def pop(
     service: MessageService, client: str, *, batch: int = 32, poll_s: float = 0, invisible_ms: int = MINUTE_MS
-) -> list[Delivery]:
+) -> list[DeliveredMessage]:
     order = PopOrder(
         group=GROUP,
         topic=TOPIC.name,
@@ -63,14 +63,14 @@ async def pop(
     return await service.pop(order, broker="", poll_s=poll_s)
 
 
-async def acknowledge(service: MessageService, deliveries: list[Delivery]) -> list[SettleOutcome]:
+async def acknowledge(service: MessageService, deliveries: list[DeliveredMessage]) -> list[SettleOutcome]:
     outcomes: list[SettleOutcome] = []
-    for topic, some in by_settled_topic(TOPIC.name, deliveries).items():
+    for topic, some in group_by_settled_topic(TOPIC.name, deliveries).items():
         outcomes += await service.acknowledge(GROUP, topic, [each.handle for each in some])
     return outcomes
 
 
-def told(deliveries: list[Delivery]) -> list[tuple[str, bytes, int]]:
+def told(deliveries: list[DeliveredMessage]) -> list[tuple[str, bytes, int]]:
     """Lite topic, body and attempt of each."""
     return [(lite_name(each.message.queue.topic), body(each), each.attempt) for each in deliveries]
 
@@ -92,7 +92,7 @@ class LiteConformance:
 
     @pytest.fixture(autouse=True)
     def lite_group(self, stack: HasGroups) -> None:
-        stack.groups[GROUP] = Group(name=GROUP, lite=LiteGroup(TOPIC.name), max_attempts=3)
+        stack.groups[GROUP] = ConsumerGroup(name=GROUP, lite=LiteGroup(TOPIC.name), max_attempts=3)
 
     async def test_many_lite_topics_are_shared_by_who_subscribes_them_each_in_order(
         self, service: MessageService
@@ -154,12 +154,12 @@ class LiteConformance:
         await sync(service, "y", "a")
         await send(service, "a", b"1", b"2")
         first = await pop(service, "x")
-        for topic, some in by_settled_topic(TOPIC.name, first).items():
+        for topic, some in group_by_settled_topic(TOPIC.name, first).items():
             await service.release(GROUP, topic, [each.handle for each in some], counts=False)
         assert told(await pop(service, "y", poll_s=POLL_S)) == [("a", b"1", 1), ("a", b"2", 1)]
 
     async def test_who_lost_a_lite_topic_to_another_is_told(self, service: MessageService, stack: HasGroups) -> None:
-        stack.groups[GROUP] = Group(name=GROUP, lite=LiteGroup(TOPIC.name, exclusive=True))
+        stack.groups[GROUP] = ConsumerGroup(name=GROUP, lite=LiteGroup(TOPIC.name, exclusive=True))
         heard: asyncio.Queue[DroppedLite] = asyncio.Queue()
 
         def hear(dropped: "Sequence[DroppedLite]") -> None:
@@ -176,7 +176,7 @@ class LiteConformance:
         assert told(await pop(service, "y", poll_s=POLL_S)) == [("a", b"1", 1)]
 
     async def test_a_wildcard_group_has_all_lite_topics(self, service: MessageService, stack: HasGroups) -> None:
-        stack.groups[GROUP] = Group(name=GROUP, lite=LiteGroup(TOPIC.name, wildcard=True))
+        stack.groups[GROUP] = ConsumerGroup(name=GROUP, lite=LiteGroup(TOPIC.name, wildcard=True))
         await send(service, "before", b"1")
         await sync(service, "x")
         await send(service, "after", b"2")
@@ -184,7 +184,7 @@ class LiteConformance:
 
     async def test_another_topic_s_group_subscribes_nothing(self, service: MessageService, stack: HasGroups) -> None:
         for lite in (LiteGroup("others"), None):
-            stack.groups["g"] = Group(name="g", lite=lite)
+            stack.groups["g"] = ConsumerGroup(name="g", lite=lite)
             with pytest.raises(MessagingError) as refused:
                 await sync(service, "x", "a", group="g")
             assert refused.value.code == definition_pb2.ILLEGAL_TOPIC

@@ -4,7 +4,7 @@ import struct
 from pathlib import Path
 from zlib import crc32
 
-from ternmq_broker.store.derived import keys_of
+from ternmq_broker.store.derived_indexes import keys_of
 from ternmq_broker.store.index import index_block
 from ternmq_broker.store.message_store import MessageStore
 
@@ -25,13 +25,13 @@ def make_old(store: MessageStore, folder: Path) -> None:
 
 
 def _old_block(store: MessageStore, block: bytes) -> bytes:
-    head, runs = index_block.decode(block, file_position=0)
+    head, runs = index_block.decode_block(block, file_position=0)
     hashes: list[int] = []
     positions: list[int] = []
     rows = list(_ROW.iter_unpack(block[head.rows_at : head.keys_at]))
     for run in runs:
         for position, _, _ in rows[run.first_row : run.first_row + run.rows]:
-            record = store.record_at(head.base + position)
+            record = store.read_record_at(head.base + position)
             assert record is not None
             keys_there = keys_of(record.system)
             hashes += [index_block.own_key_hash(run.topic, key) for key in keys_there]

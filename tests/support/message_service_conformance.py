@@ -12,32 +12,32 @@ from typing import Protocol
 
 import pytest
 
-from ternmq_common.dead_letters import ATTEMPTS, ORIGIN_MESSAGE_ID, ORIGIN_TOPIC, REASON, Reason
+from ternmq_common.dead_letters import ATTEMPTS, ORIGIN_MESSAGE_ID, ORIGIN_TOPIC, REASON, DeadLetterReason
 from ternmq_common.errors import MessagingError
 from ternmq_common.message_type import MessageType
 from ternmq_common.model import (
-    Delivery,
-    Group,
+    ConsumerGroup,
+    DeliveredMessage,
     HistoryOf,
     MessageState,
     MessageStatus,
     NewMessage,
     PopOrder,
-    Pulled,
+    PulledMessages,
     QueueBounds,
     QueueReaderId,
     QueueRef,
     SettleOutcome,
     StoredMessage,
-    Subscription,
     Topic,
     TopicContent,
+    TopicSubscription,
 )
 from ternmq_common.names import dead_letter_topic, retry_topic
 from ternmq_common.tag_filter import ALL, TagFilter, tag_hash
 from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.message_service.interface import MessageService
-from ternmq_runtime.observability.rings import STEP_MS
+from ternmq_runtime.observability.history_rings import STEP_MS
 
 TOPIC = Topic(name="orders", type=MessageType.NORMAL, queues=4)
 MINUTE_MS = 60_000
@@ -52,7 +52,7 @@ Restart = Callable[[], Awaitable[MessageService]]
 class HasGroups(Protocol):
     """What the fixture `stack` is: `groups` has the settings of groups by their names."""
 
-    groups: dict[str, Group]
+    groups: dict[str, ConsumerGroup]
 
 
 def message(body: bytes, tag: str = "", key: str = "", group: str | None = None) -> NewMessage:
@@ -69,11 +69,11 @@ def body_of(stored: StoredMessage) -> bytes:
     return definition_pb2.Message.FromString(stored.rest).body
 
 
-def body(delivery: Delivery) -> bytes:
+def body(delivery: DeliveredMessage) -> bytes:
     return body_of(delivery.message)
 
 
-def bodies_and_attempts(deliveries: list[Delivery]) -> list[tuple[bytes, int]]:
+def bodies_and_attempts(deliveries: list[DeliveredMessage]) -> list[tuple[bytes, int]]:
     return [(body(delivery), delivery.attempt) for delivery in deliveries]
 
 
@@ -115,15 +115,15 @@ class MessageServiceConformance:
         assert [result.message_id for result in appended] == [each.message_id for each in messages]
         return [result.queue_offset for result in appended]
 
-    async def pop(self, service: MessageService, wanted: PopOrder, poll_s: float = 0.0) -> list[Delivery]:
+    async def pop(self, service: MessageService, wanted: PopOrder, poll_s: float = 0.0) -> list[DeliveredMessage]:
         return await service.pop(wanted, broker="", poll_s=poll_s)
 
-    async def give_back(self, service: MessageService, *deliveries: Delivery, group: str = "g") -> None:
+    async def give_back(self, service: MessageService, *deliveries: DeliveredMessage, group: str = "g") -> None:
         for delivery in deliveries:
             await service.change_invisible(group, TOPIC.name, delivery.handle, 0, counts=True)
 
     async def acknowledge(
-        self, service: MessageService, *deliveries: Delivery, group: str = "g"
+        self, service: MessageService, *deliveries: DeliveredMessage, group: str = "g"
     ) -> list[SettleOutcome]:
         return await service.acknowledge(group, TOPIC.name, [delivery.handle for delivery in deliveries])
 
@@ -217,7 +217,7 @@ class MessageServiceConformance:
 
     async def test_a_filter_lets_only_its_tags_pass(self, service: MessageService) -> None:
         await self.send(service, message(b"1", tag="red"), message(b"2", tag="blue"), message(b"3"))
-        deliveries = await self.pop(service, order(tags=TagFilter.parse("blue || green")))
+        deliveries = await self.pop(service, order(tags=TagFilter.parse_expression("blue || green")))
         assert [body(delivery) for delivery in deliveries] == [b"2"]
         assert await self.pop(service, order()) == []  # what does not match is skipped for good
 
@@ -269,7 +269,7 @@ class MessageServiceConformance:
     async def test_reading_by_offset_claims_nothing(self, service: MessageService) -> None:
         await self.send(service, message(b"1", tag="red"), message(b"2", tag="blue"), message(b"3", tag="blue"))
         queue = await self.queue(service)
-        pulled = await service.pull(queue, 0, TagFilter.parse("blue"), batch=10, poll_s=0)
+        pulled = await service.pull(queue, 0, TagFilter.parse_expression("blue"), batch=10, poll_s=0)
         assert [stored.queue_offset for stored in pulled.messages] == [1, 2]
         assert pulled.next_offset == 3
         assert len(await self.pop(service, order())) == 3
@@ -362,7 +362,7 @@ class MessageServiceConformance:
             str(stored.stored_ms): 2,
             str(stored.stored_ms + MINUTE_MS): 0,
         }
-        stack.groups.update({f"g{text}": Group(name=f"g{text}", consume_from=text) for text in begins})
+        stack.groups.update({f"g{text}": ConsumerGroup(name=f"g{text}", consume_from=text) for text in begins})
         assert {text: await self.lag(service, f"g{text}") for text in begins} == begins
         assert await service.progress("gearliest") == []
         (row,) = await service.progress("gearliest", [TOPIC.name, "another"])
@@ -376,7 +376,7 @@ class MessageServiceConformance:
 
     async def test_what_a_group_subscribes_is_known_before_it_takes_any_of_it(self, service: MessageService) -> None:
         await self.send(service, message(b"1"), message(b"2"))
-        subscription = Subscription("g", TOPIC.name)
+        subscription = TopicSubscription("g", TOPIC.name)
         await service.notify_subscriptions([subscription], lambda: [subscription])
         (row,) = await service.progress("g")
         assert (row.queue, row.cursor, row.max_offset) == (await self.queue(service), 0, 2)
@@ -438,7 +438,7 @@ class MessageServiceConformance:
         sent = message(b"a", tag="red", key="k")
         await self.send(service, sent, queue_id=2)
         for attempt in range(1, 5):
-            (delivery,) = await self.pop(service, order(tags=TagFilter.parse("red")))
+            (delivery,) = await self.pop(service, order(tags=TagFilter.parse_expression("red")))
             assert (delivery.message.system, delivery.message.rest) == (sent.system, sent.rest)
             assert delivery.attempt == attempt
             place = TOPIC.name if attempt == 1 else retry_topic("g")
@@ -477,7 +477,7 @@ class MessageServiceConformance:
         assert await self.acknowledge(service, *again, second) == [SettleOutcome.STALE, SettleOutcome.DONE]
 
     async def test_a_message_out_of_attempts_is_a_dead_letter(self, service: MessageService, stack: HasGroups) -> None:
-        stack.groups["g"] = Group(name="g", max_attempts=2)
+        stack.groups["g"] = ConsumerGroup(name="g", max_attempts=2)
         sent = message(b"a", tag="red", key="k")
         await self.send(service, sent)
         for _ in range(2):
@@ -501,13 +501,13 @@ class MessageServiceConformance:
             ORIGIN_TOPIC: TOPIC.name,
             ORIGIN_MESSAGE_ID: sent.message_id,
             ATTEMPTS: "2",
-            REASON: Reason.ATTEMPTS.value,
+            REASON: DeadLetterReason.ATTEMPTS.value,
         }
 
     async def test_a_last_claim_that_ends_makes_a_dead_letter_though_nobody_asks(
         self, service: MessageService, stack: HasGroups
     ) -> None:
-        stack.groups["g"] = Group(name="g", max_attempts=1)
+        stack.groups["g"] = ConsumerGroup(name="g", max_attempts=1)
         await self.send(service, message(b"a"))
         await self.pop(service, order(invisible_ms=30))
         (letter,) = await self.stored(service, dead_letter_topic("g"), poll_s=20)
@@ -524,13 +524,13 @@ class MessageServiceConformance:
         letters = await service.dead_letters("g", await self.broker(service), range(3))
         assert [body_of(letter) for letter in letters.values()] == [b"a"]
         properties = definition_pb2.Message.FromString(letters[0].rest).user_properties
-        assert (properties[ATTEMPTS], properties[REASON]) == ("1", Reason.FORWARDED.value)
+        assert (properties[ATTEMPTS], properties[REASON]) == ("1", DeadLetterReason.FORWARDED.value)
         assert await self.pop(service, order()) == []
 
     async def test_messages_are_delivered_to_one_group_with_all_attempts(
         self, service: MessageService, stack: HasGroups
     ) -> None:
-        stack.groups["g"] = Group(name="g", max_attempts=2)
+        stack.groups["g"] = ConsumerGroup(name="g", max_attempts=2)
         poll = asyncio.create_task(self.pop(service, order(), poll_s=20))
         await asyncio.sleep(0)
         sent = [message(b"a", key="k"), message(b"b")]
@@ -615,7 +615,7 @@ class MessageServiceConformance:
     async def test_a_message_stands_with_a_group_as_it_goes_its_way(
         self, service: MessageService, stack: HasGroups
     ) -> None:
-        stack.groups["g"] = Group(name="g", max_attempts=2)
+        stack.groups["g"] = ConsumerGroup(name="g", max_attempts=2)
         done, tried, ahead = (message(body) for body in (b"done", b"tried", b"ahead"))
         await self.send(service, done, tried, ahead)
         assert await service.standings(await self.queue(service), 0, done.message_id) == []
@@ -637,7 +637,7 @@ class MessageServiceConformance:
     async def test_an_ordered_message_stands_behind_others_of_its_group(
         self, service: MessageService, stack: HasGroups
     ) -> None:
-        stack.groups["g"] = Group(name="g", fifo=True)
+        stack.groups["g"] = ConsumerGroup(name="g", fifo=True)
         first, behind, other = (message(body, group=body[:1].decode()) for body in (b"a1", b"a2", b"b1"))
         await self.send(service, first, behind, other)
         claimed = await self.pop(service, order(batch=1))
@@ -654,11 +654,11 @@ class MessageServiceConformance:
     async def test_a_message_stands_with_who_only_subscribes_by_where_he_would_begin(
         self, service: MessageService, stack: HasGroups
     ) -> None:
-        stack.groups["early"] = Group(name="early", consume_from="earliest")
-        stack.groups["late"] = Group(name="late", consume_from="latest")
+        stack.groups["early"] = ConsumerGroup(name="early", consume_from="earliest")
+        stack.groups["late"] = ConsumerGroup(name="late", consume_from="latest")
         sent = message(b"a")
         await self.send(service, sent)
-        subscriptions = [Subscription("early", TOPIC.name), Subscription("late", TOPIC.name)]
+        subscriptions = [TopicSubscription("early", TOPIC.name), TopicSubscription("late", TOPIC.name)]
         await service.notify_subscriptions(subscriptions, lambda: subscriptions)
         assert (await self.status(service, sent, 0, "early")).state is MessageState.AHEAD
         assert (await self.status(service, sent, 0, "late")).state is MessageState.FINISHED
@@ -743,7 +743,7 @@ class MessageServiceConformance:
     async def test_a_purge_opens_the_message_groups_of_what_is_gone(
         self, service: MessageService, stack: HasGroups
     ) -> None:
-        stack.groups["g"] = Group(name="g", fifo=True)
+        stack.groups["g"] = ConsumerGroup(name="g", fifo=True)
         await self.send(service, *(message(text, group="a") for text in (b"1", b"2", b"3")))
         (first,) = await self.pop(service, order(batch=1))
         await self.purge(service, 2)
@@ -771,7 +771,7 @@ class MessageServiceConformance:
     async def test_a_message_group_waits_for_its_open_message_and_no_other_does(
         self, service: MessageService, stack: HasGroups
     ) -> None:
-        stack.groups["g"] = Group(name="g", fifo=True)
+        stack.groups["g"] = ConsumerGroup(name="g", fifo=True)
         await self.send(service, *(message(text, group=text[:1].decode()) for text in (b"a1", b"a2", b"b1")))
         first = await self.pop(service, order(batch=1))
         assert bodies_and_attempts(first) == [(b"a1", 1)]
@@ -783,7 +783,7 @@ class MessageServiceConformance:
         assert bodies_and_attempts(await poll) == [(b"a2", 1)]
 
     async def test_an_ordered_message_comes_again_in_its_place(self, service: MessageService, stack: HasGroups) -> None:
-        stack.groups["g"] = Group(name="g", fifo=True)
+        stack.groups["g"] = ConsumerGroup(name="g", fifo=True)
         await self.send(service, *(message(text, group="a") for text in (b"1", b"2", b"3")))
         first, second = await self.pop(service, order(batch=2))
         await self.acknowledge(service, second)
@@ -798,7 +798,7 @@ class MessageServiceConformance:
     async def test_a_call_that_is_repeated_gets_the_same_delivery_with_new_handles(
         self, service: MessageService, stack: HasGroups
     ) -> None:
-        stack.groups["g"] = Group(name="g", fifo=True)
+        stack.groups["g"] = ConsumerGroup(name="g", fifo=True)
         await self.send(service, message(b"1", group="a"), message(b"2", group="a"))
         first = await self.pop(service, order(attempt_id="x"))
         assert await self.pop(service, order(attempt_id="y")) == []
@@ -810,7 +810,7 @@ class MessageServiceConformance:
     async def test_an_ordered_message_out_of_attempts_lets_the_next_go_on(
         self, service: MessageService, stack: HasGroups
     ) -> None:
-        stack.groups["g"] = Group(name="g", fifo=True, max_attempts=1)
+        stack.groups["g"] = ConsumerGroup(name="g", fifo=True, max_attempts=1)
         await self.send(service, message(b"1", group="a"), message(b"2", group="a"))
         await self.pop(service, order(batch=1, invisible_ms=30))
         assert bodies_and_attempts(await self.pop(service, order(), poll_s=20)) == [(b"2", 1)]
@@ -821,7 +821,7 @@ class MessageServiceConformance:
     async def test_an_ordered_message_can_be_given_up_after_its_time_until_another_has_it(
         self, service: MessageService, stack: HasGroups
     ) -> None:
-        stack.groups["g"] = Group(name="g", fifo=True)
+        stack.groups["g"] = ConsumerGroup(name="g", fifo=True)
         await self.send(service, message(b"1", group="a"), message(b"2", group="b"))
         late = await self.pop(service, order(invisible_ms=30))
         (again,) = await self.pop(service, order(batch=1), poll_s=20)
@@ -837,7 +837,7 @@ class MessageServiceConformance:
     async def test_a_restart_keeps_the_order(
         self, service: MessageService, stack: HasGroups, restarted: Restart
     ) -> None:
-        stack.groups["g"] = Group(name="g", fifo=True)
+        stack.groups["g"] = ConsumerGroup(name="g", fifo=True)
         sent = (b"a1", b"a2", b"a3", b"b1", b"b2", b"c1")
         await self.send(service, *(message(text, group=text[:1].decode()) for text in sent))
         (first,) = await self.pop(service, order(batch=1))
@@ -857,7 +857,7 @@ class MessageServiceConformance:
 
     async def pull(
         self, service: MessageService, member: str, offset: int, *, poll_s: float = 0.0, hold_ms: int = MINUTE_MS
-    ) -> Pulled:
+    ) -> PulledMessages:
         reader = QueueReaderId("g", member, hold_ms)
         return await service.pull(await self.queue(service), offset, ALL, batch=32, poll_s=poll_s, reader=reader)
 
@@ -870,14 +870,14 @@ class MessageServiceConformance:
     ) -> None:
         await self.send(service, message(b"1"), message(b"2"))
         assert len((await self.pull(service, "a", 0)).messages) == 2
-        assert await self.pull(service, "b", 0) == Pulled([], 0)
+        assert await self.pull(service, "b", 0) == PulledMessages([], 0)
         poll = asyncio.create_task(self.pull(service, "b", 0, poll_s=20))
         await asyncio.sleep(0)
         await self.commit(service, "a", 1)
         await self.commit(service, "a", 2)
         await self.send(service, message(b"3"))
         assert [body_of(each) for each in (await poll).messages] == [b"3"]
-        assert await self.pull(service, "a", 0) == Pulled([], 0)
+        assert await self.pull(service, "a", 0) == PulledMessages([], 0)
 
     async def test_only_the_reader_moves_the_offset_of_its_queue(self, service: MessageService) -> None:
         await self.send(service, message(b"1"), message(b"2"))

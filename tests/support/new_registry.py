@@ -18,5 +18,5 @@ def put_new_registry(path: Path) -> None:
 def _new_registry() -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "registry.db"
-        Registry.sqlite(path).close()
+        Registry.open_sqlite(path).close()
         return path.read_bytes()

@@ -25,7 +25,9 @@ PLAIN: dict[object, st.SearchStrategy[Any]] = {
     str: TEXT,
     bytes: st.binary(max_size=20),
     range: st.integers(0, 2**32 - 1).map(range),
-    MessageFilter: st.sampled_from([TagFilter.parse("*"), TagFilter.parse("a || b"), SqlFilter.parse("a > 5")]),
+    MessageFilter: st.sampled_from(
+        [TagFilter.parse_expression("*"), TagFilter.parse_expression("a || b"), SqlFilter.parse_expression("a > 5")]
+    ),
 }
 
 

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from ternmq_common.clock import MovableClock
 from ternmq_common.message_type import MessageType
-from ternmq_common.model import Group, NewMessage, PopOrder, QueueRef, StoredMessage, Topic
-from ternmq_common.names import checked_group
+from ternmq_common.model import ConsumerGroup, NewMessage, PopOrder, QueueRef, StoredMessage, Topic
+from ternmq_common.names import check_group_name
 from ternmq_common.server_settings import FlushMode, ServerSettings
 from ternmq_common.tag_filter import TagFilter, tag_hash
-from ternmq_common.wire import framed
+from ternmq_common.wire import encode_field
 from ternmq_proxy.main import open_storage
 from ternmq_proxy.services import Services
 from ternmq_proxy.serving import make_services
@@ -37,34 +37,34 @@ class Stack:
     async def create_topic(self, name: str, *, queues: int = 1, kind: MessageType = MessageType.NORMAL) -> None:
         await self.catalog.create_topic(Topic(name=name, type=kind, queues=queues))
 
-    async def create_group(self, group: Group) -> None:
+    async def create_group(self, group: ConsumerGroup) -> None:
         await self.catalog.create_group(group)
 
     async def store(self, topic: str, *bodies: bytes, queue_id: int = 0, tag: str = "") -> None:
         """Store messages with these bodies in a queue of the topic."""
-        system = framed(_TAG_TAG, tag.encode()) if tag else b""
-        messages = [NewMessage(tag_hash(tag), system, framed(_BODY_TAG, body), (body.hex(),)) for body in bodies]
+        system = encode_field(_TAG_TAG, tag.encode()) if tag else b""
+        messages = [NewMessage(tag_hash(tag), system, encode_field(_BODY_TAG, body), (body.hex(),)) for body in bodies]
         await self.messages.append(QueueRef(topic, BROKER, queue_id), messages)
 
     async def receive(self, group: str, topic: str) -> list[tuple[str, int]]:
         """Receive what is there, and return the receipt handle and the delivery attempt of each message."""
         queues = range(self.catalog.find_topic(topic).queues)
         order = PopOrder(
-            group=checked_group(group),
+            group=check_group_name(group),
             topic=topic,
             queues=queues,
-            filter=TagFilter.parse("*"),
+            filter=TagFilter.parse_expression("*"),
             batch=32,
             invisible_ms=INVISIBLE_MS,
         )
         deliveries = await self.messages.pop(order, broker="", poll_s=0.0)
         form = self.services.handles.of(group, topic)
-        return [(form.encode(each.handle).decode(), each.attempt) for each in deliveries]
+        return [(form.encode_handle(each.handle).decode(), each.attempt) for each in deliveries]
 
     async def bodies(self, topic: str, *, queue_id: int = 0) -> list[bytes]:
         """The bodies of all messages in a queue of the topic."""
         queue = QueueRef(topic, BROKER, queue_id)
-        pulled = await self.messages.pull(queue, 0, TagFilter.parse("*"), batch=32, poll_s=0.0)
+        pulled = await self.messages.pull(queue, 0, TagFilter.parse_expression("*"), batch=32, poll_s=0.0)
         return [body_of(message) for message in pulled.messages]
 
 

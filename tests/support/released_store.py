@@ -11,7 +11,15 @@ import sys
 from pathlib import Path
 
 from ternmq_common.clock import MovableClock
-from ternmq_common.model import Group, HalfMessage, NewMessage, PopOrder, QueueRef, Resolution, TimedMessage
+from ternmq_common.model import (
+    ConsumerGroup,
+    HalfMessage,
+    NewMessage,
+    PopOrder,
+    QueueRef,
+    TimedMessage,
+    TransactionResolution,
+)
 from ternmq_common.recall_handle import RecallHandle
 from ternmq_common.server_settings import ServerSettings
 from ternmq_common.tag_filter import ALL, tag_hash
@@ -43,7 +51,7 @@ async def opened(folder: Path, *, now_ms: int | None = None) -> LocalMessageServ
     clock = MovableClock()
     if now_ms is not None:
         clock.ahead_ms = now_ms - clock.now_ms()
-    return await LocalMessageService.open(settings, lambda name: Group(name=name), clock)
+    return await LocalMessageService.open(settings, lambda name: ConsumerGroup(name=name), clock)
 
 
 async def fill(folder: Path, *, killed: bool) -> None:
@@ -61,9 +69,9 @@ async def fill(folder: Path, *, killed: bool) -> None:
     begun = {}
     for name in ("waiting", "committed", "rolled-back"):
         appended = await service.begin_transaction(queue(0, "paid"), HalfMessage(message(name), "sender"))
-        begun[name] = TransactionId.parse(appended.transaction_id)
-    await service.end_transaction("paid", begun["committed"], Resolution.COMMIT)
-    await service.end_transaction("paid", begun["rolled-back"], Resolution.ROLLBACK)
+        begun[name] = TransactionId.parse_id(appended.transaction_id)
+    await service.end_transaction("paid", begun["committed"], TransactionResolution.COMMIT)
+    await service.end_transaction("paid", begun["rolled-back"], TransactionResolution.ROLLBACK)
     await service.append(queue(0, "deleted"), [message("gone")])
     await service.schedule(queue(0, "deleted"), [TimedMessage(message("gone-later"), FAR_MS)])
     await service.forget_topic("deleted", version=0)

@@ -2,14 +2,14 @@
 
 from dataclasses import dataclass, field
 
-from ternmq_broker.store.copying import BadCopy
-from ternmq_broker.store.drafts import Draft
-from ternmq_broker.store.joining import JoinState, begin_copy, wiped
+from ternmq_broker.store.copy_start import JoinState, begin_copy, wipe_store
 from ternmq_broker.store.log.commit_log import NO_LIMIT
-from ternmq_broker.store.log.record import Origin, RecordKind
+from ternmq_broker.store.log.record import RecordKind, RecordOrigin
+from ternmq_broker.store.log_copy import BadCopy
 from ternmq_broker.store.message_store import MessageStore
+from ternmq_broker.store.record_drafts import RecordDraft
 from ternmq_broker.store.replaying.replay import ReplaySizes
-from ternmq_common.cluster import Deletion
+from ternmq_common.cluster import RegistryDeletion
 from ternmq_common.model import NewMessage
 from ternmq_protos.v2 import definition_pb2
 from tests.support.memory_disk import MemoryFolders
@@ -40,25 +40,25 @@ def spill(store: MessageStore) -> None:
 
 def content(store: MessageStore) -> dict[str, object]:
     """All that must be the same on two replicas."""
-    queues = {queue: store.bounds(*queue) for queue in store.queues() if store.bounds(*queue)[1]}
+    queues = {queue: store.queue_bounds(*queue) for queue in store.used_queues() if store.queue_bounds(*queue)[1]}
     return {
-        "topics": store.topics(),
+        "topics": store.held_topics(),
         "queues": queues,
         "messages": {queue: _messages(store, *queue) for queue in queues},
         "timers": timers(store),
         "halves": {half.log_offset: half.size for half in store.halves.waiting.values()},
-        "epochs": store.epochs,
+        "epochs": store.epoch_marks,
     }
 
 
 def _messages(store: MessageStore, topic: str, queue_id: int) -> list[object]:
-    first, end = store.bounds(topic, queue_id)
+    first, end = store.queue_bounds(topic, queue_id)
     found: list[object] = []
     while first < end:
-        located = store.locate(topic, queue_id, first, 7, may_block=True)
+        located = store.locate_messages(topic, queue_id, first, 7, may_block=True)
         found += [
             record and (record.queue_offset, record.system, record.rest)
-            for record in store.read(located, may_block=True)
+            for record in store.read_records(located, may_block=True)
         ]
         first += len(located)
     return found
@@ -67,11 +67,11 @@ def _messages(store: MessageStore, topic: str, queue_id: int) -> list[object]:
 def timers(store: MessageStore) -> set[int]:
     """Log offsets of the timers that are pending and not of a deleted topic."""
     job = store.timers.prepare_scan(NO_LIMIT, start=(0, 0), limit=1 << 30)
-    job.run()
+    job.run_job()
     found, _ = store.timers.finish_scan(job)
     pending = set()
     for entry in found:
-        record = store.record_at(entry.log_offset)
+        record = store.read_record_at(entry.log_offset)
         if record is not None and not store.is_forgotten(record.topic, entry.log_offset):
             pending.add(entry.log_offset)
     return pending
@@ -80,8 +80,8 @@ def timers(store: MessageStore) -> set[int]:
 def log_of(store: MessageStore, since: int = 0) -> dict[int, bytes]:
     """The segments from a log offset on, by where they begin."""
     found: dict[int, bytes] = {}
-    position = max(since, store.start)
-    while position < store.end:
+    position = max(since, store.log_start)
+    while position < store.log_end:
         base, data = store.log_bytes(position, 1 << 20, may_block=True)
         found[base] = data
         position += len(data)
@@ -105,11 +105,11 @@ class Leader:
 
     def append(self, topic: str, queue_id: int, count: int, body: bytes, key: str) -> None:
         self.clock += 1
-        self.store.append(topic, queue_id, [message(self.name(), body, key) for _ in range(count)], self.clock)
+        self.store.append_batch(topic, queue_id, [message(self.name(), body, key) for _ in range(count)], self.clock)
 
-    def draft(self, kind: RecordKind, topic: str, *, due_ms: int = 0, origin: Origin | None = None) -> int:
+    def draft(self, kind: RecordKind, topic: str, *, due_ms: int = 0, origin: RecordOrigin | None = None) -> int:
         self.clock += 1
-        draft = Draft(kind, topic, 0, message(self.name(), b"half"), due_ms=due_ms, origin=origin, sender="s")
+        draft = RecordDraft(kind, topic, 0, message(self.name(), b"half"), due_ms=due_ms, origin=origin, sender="s")
         return self.store.append_drafts([draft], self.clock)[0].log_offset
 
 
@@ -119,10 +119,10 @@ class Follower:
 
     folders: MemoryFolders = field(default_factory=MemoryFolders)
     kept: bytes = b""
-    noted: set[Deletion] = field(default_factory=set)
+    noted: set[RegistryDeletion] = field(default_factory=set)
 
     def begin(self, state: JoinState) -> None:
-        wiped(self.folders)
+        wipe_store(self.folders)
         begin_copy(self.folders, state)
         self.store = opened(self.folders)
         self.kept = b""
@@ -133,14 +133,14 @@ class Follower:
 
     def take(self, leader: MessageStore, size: int) -> int:
         """Take up to `size` more bytes of the leader; how many came."""
-        base, data = leader.log_bytes(self.store.end + len(self.kept), size, may_block=True)
+        base, data = leader.log_bytes(self.store.log_end + len(self.kept), size, may_block=True)
         if not data:
             return 0
         buffer = self.kept + data
         whole = self.store.whole_bytes(buffer)
         if whole:
-            taken = self.store.take_copied(base, buffer[:whole])
-            assert taken.log_end == self.store.end
+            taken = self.store.append_copied(base, buffer[:whole])
+            assert taken.log_end == self.store.log_end
             self.noted.update(taken.deletions)
         self.kept = buffer[whole:]
         return len(data)

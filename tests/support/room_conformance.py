@@ -5,7 +5,7 @@ Inherited as `message_service_conformance.py` says.
 
 import asyncio
 
-from ternmq_common.model import Delivery, Pulled, QueueRef
+from ternmq_common.model import DeliveredMessage, PulledMessages, QueueRef
 from ternmq_common.output_room import PLACES_MAX, AnswerRoom, OutputRoom
 from ternmq_common.tag_filter import ALL
 from ternmq_proxy.message_service.interface import MessageService
@@ -24,7 +24,7 @@ class Client:
 
     def reads(self, reads: bool) -> None:
         self._unread = 0 if reads else FULL
-        self._room.changed()
+        self._room.admit_waiting()
 
     def call(self) -> AnswerRoom:
         return AnswerRoom(self._room)
@@ -32,7 +32,7 @@ class Client:
 
 async def polling(
     service: MessageService, client: Client, poll_s: float = PATIENCE_S
-) -> "asyncio.Task[list[Delivery]]":
+) -> "asyncio.Task[list[DeliveredMessage]]":
     """A pop that waits, for messages or for room."""
     task = asyncio.create_task(service.pop(order(), broker="", poll_s=poll_s, room=client.call()))
     await settled(service)
@@ -57,7 +57,7 @@ class RoomConformance:
     async def send(self, service: MessageService, *bodies: bytes) -> None:
         await service.append(await self.queue(service), [message(each) for each in bodies])
 
-    async def pull(self, service: MessageService, room: AnswerRoom | None, poll_s: float = 0.0) -> Pulled:
+    async def pull(self, service: MessageService, room: AnswerRoom | None, poll_s: float = 0.0) -> PulledMessages:
         return await service.pull(await self.queue(service), 0, ALL, batch=8, poll_s=poll_s, room=room)
 
     async def test_nothing_is_taken_for_a_client_that_does_not_read(self, service: MessageService) -> None:
@@ -65,7 +65,7 @@ class RoomConformance:
         client = Client()
         client.reads(False)
         assert await service.pop(order(), broker="", poll_s=0.1, room=client.call()) == []
-        assert (await self.pull(service, client.call(), poll_s=0.1)) == Pulled([], 0)
+        assert (await self.pull(service, client.call(), poll_s=0.1)) == PulledMessages([], 0)
         (delivery,) = await service.pop(order(), broker="", poll_s=0)
         assert (body(delivery), delivery.attempt) == (b"a", 1)
 
@@ -102,7 +102,7 @@ class RoomConformance:
         await self.send(service, b"a")
         client, queue = Client(), await self.queue(service)
         pulled = await service.pull(queue, 2, ALL, batch=8, poll_s=10 * PATIENCE_S, room=client.call())
-        assert pulled == Pulled([], 2)
+        assert pulled == PulledMessages([], 2)
 
     async def test_a_call_that_took_messages_keeps_its_place_until_it_leaves(self, service: MessageService) -> None:
         await self.send(service, b"a")
@@ -113,7 +113,7 @@ class RoomConformance:
             assert (await self.pull(service, call)).messages
         another = client.call()
         assert not another.is_open
-        calls[0].leave()
+        calls[0].leave_room()
         assert another.is_open
 
     async def test_a_call_that_took_nothing_has_no_place(self, service: MessageService) -> None:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from ternmq_broker.store.index.queue_index import Location
+from ternmq_broker.store.index.queue_index import MessageLocation
 from ternmq_broker.store.message_store import MessageStore
 from tests.support.memory_disk import MemoryFile, MemoryFolders
 from tests.support.replica_pair import Leader, content, log_of, opened
@@ -20,7 +20,7 @@ class Rotting:
     def __post_init__(self) -> None:
         for number in range(self.messages):
             self.leader.append(TOPIC, number % 2, 1, b"body %d" % number * (1 + number % 7), "")
-        self.store.sync()
+        self.store.sync_log()
         self.store.damage.may_be_repaired = True
         self.whole = log_of(self.store)
         self.content = content(self.store)
@@ -41,19 +41,19 @@ class Rotting:
         base = max(each for each in self.whole if each <= begin)
         return self.whole[base][begin - base : end - base]
 
-    def location(self, offset: int, queue_id: int = 0) -> Location:
-        [location] = self.store.locate(TOPIC, queue_id, offset, 1, may_block=True)
+    def location(self, offset: int, queue_id: int = 0) -> MessageLocation:
+        [location] = self.store.locate_messages(TOPIC, queue_id, offset, 1, may_block=True)
         return location
 
     def scrub(self, piece_bytes: int = 1 << 20) -> list[tuple[int, int]]:
         check_all(self.store, piece_bytes)
-        return self.store.damage.ranges
+        return self.store.damage.damaged_ranges
 
     def mend_all(self) -> None:
-        for begin, end in self.store.damage.ranges:
+        for begin, end in self.store.damage.damaged_ranges:
             data = self.truth(begin, end)
-            assert self.store.repair.fitting(begin, data) == len(data)
-            self.store.repair.write(begin, data)
+            assert self.store.repair.count_fitting(begin, data) == len(data)
+            self.store.repair.write_repair(begin, data)
 
     def reopen(self, folders: MemoryFolders) -> MessageStore:
         self.leader.folders = folders
@@ -62,6 +62,6 @@ class Rotting:
 
 
 def check_all(store: MessageStore, piece_bytes: int = 1 << 20) -> None:
-    position = store.start
+    position = store.log_start
     while position < store.repair.checked_end:
-        position = store.repair.check(position, piece_bytes).following
+        position = store.repair.check_piece(position, piece_bytes).following

@@ -10,18 +10,18 @@ import grpc
 from grpc import aio
 
 from ternmq_common.errors import MessagingError
-from ternmq_common.shard import form
+from ternmq_common.shard import shard_frames
 from ternmq_common.shard.calls import CALLS
-from ternmq_common.shard.form import Greeting, Piece, ShardFailure
+from ternmq_common.shard.shard_frames import FramePiece, PeerGreeting, ShardFailure
 
 Script = Callable[["ScriptedStream"], Awaitable[None]]
 
 
-def calls_in(frame: Sequence[Piece]) -> list[Piece]:
+def calls_in(frame: Sequence[FramePiece]) -> list[FramePiece]:
     return [piece for piece in frame if piece.what in CALLS]
 
 
-def said(frame: Sequence[Piece]) -> dict[str, Piece]:
+def said(frame: Sequence[FramePiece]) -> dict[str, FramePiece]:
     """What is said in a frame, by its names."""
     return {piece.what: piece for piece in frame}
 
@@ -31,17 +31,17 @@ class ScriptedStream:
 
     def __init__(self, context: aio.ServicerContext) -> None:
         self._context = context
-        self.frames: list[list[Piece]] = []
+        self.frames: list[list[FramePiece]] = []
 
-    async def frame(self) -> list[Piece] | None:
+    async def frame(self) -> list[FramePiece] | None:
         """The next frame; None when the proxy has ended its side."""
         data = await self._context.read()
         if data is aio.EOF:
             return None
-        self.frames.append(form.pieces(data))
+        self.frames.append(shard_frames.decode_frame(data))
         return self.frames[-1]
 
-    async def call(self) -> Piece:
+    async def call(self) -> FramePiece:
         """The next call, whatever else comes before."""
         while True:
             frame = await self.frame()
@@ -51,7 +51,7 @@ class ScriptedStream:
                 return call
 
     async def say(self, *pieces: bytes) -> None:
-        await self.write(form.frame(pieces))
+        await self.write(shard_frames.join_pieces(pieces))
 
     async def write(self, data: bytes) -> None:
         await self._context.write(data)
@@ -60,14 +60,14 @@ class ScriptedStream:
         """Greet as that broker."""
         frame = await self.frame()
         assert frame is not None
-        assert form.HELLO.what in said(frame)
-        await self.say(form.WELCOME.piece(Greeting(name)))
+        assert shard_frames.HELLO.what in said(frame)
+        await self.say(shard_frames.WELCOME.encode_note(PeerGreeting(name)))
 
-    async def answer(self, call: Piece, result: object = None) -> None:
-        await self.say(form.piece(form.ANSWER, call.number, result))
+    async def answer(self, call: FramePiece, result: object = None) -> None:
+        await self.say(shard_frames.encode_piece(shard_frames.ANSWER, call.number, result))
 
-    async def refuse(self, call: Piece, error: MessagingError) -> None:
-        await self.say(form.FAILED.piece(ShardFailure(error.code, error.message), call.number))
+    async def refuse(self, call: FramePiece, error: MessagingError) -> None:
+        await self.say(shard_frames.FAILED.encode_note(ShardFailure(error.code, error.message), call.number))
 
     async def forever(self) -> None:
         """Read, and say nothing."""

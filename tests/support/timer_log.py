@@ -126,15 +126,15 @@ def small_index(folder: GhostFolder) -> TimerIndex:
 def tell(index: TimerIndex, record: LogRecord) -> None:
     """What the owner of the index does for a record that it wrote or found in the log."""
     if record.timer:
-        index.add(record.timer)
+        index.add_timer(record.timer)
     if record.settles:
-        index.settle(record.settles.due_ms, record.settles.log_offset, record.log_offset)
+        index.settle_timer(record.settles.due_ms, record.settles.log_offset, record.log_offset)
 
 
 def spill(index: TimerIndex, log_to: int) -> None:
     job = index.prepare_spill(log_to)
     if job is not None:
-        job.write()
+        job.write_run()
         index.finish_spill(job)
 
 
@@ -143,7 +143,7 @@ def merge(index: TimerIndex) -> bool:
     job = index.prepare_merge()
     if job is None:
         return False
-    job.run()
+    job.run_job()
     index.finish_merge(job)
     return True
 
@@ -156,10 +156,10 @@ def opened(
     spill_after: "Iterable[int]" = (),
 ) -> TimerIndex:
     """Load the index and repeat the log, with a spill behind the records whose ends are given."""
-    index.load(checkpoint, log_start=log.start, log_end=log.end)
+    index.load_runs(checkpoint, log_start=log.start, log_end=log.end)
     spills = set(spill_after)
     for record in log.records:
-        if record.log_offset >= index.covered:
+        if record.log_offset >= index.covered_offset:
             tell(index, record)
             if record.end in spills:
                 spill(index, record.end)
@@ -169,7 +169,7 @@ def opened(
 def load(index: TimerIndex, now_ms: int) -> None:
     while index.wants_load(now_ms):
         job = index.prepare_load(now_ms)
-        job.run()
+        job.run_job()
         index.finish_load(job)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from ternmq.offset_reader import OffsetReader
-from ternmq.route import Queue
+from ternmq.route import RouteQueue
 from ternmq_protos.v2 import definition_pb2 as pb
 
 
@@ -31,7 +31,7 @@ def stored(endpoint: str, topic: str) -> list[Stored]:
         return [one for queue in reader.queues(topic) for one in _of_queue(reader, queue)]
 
 
-def _of_queue(reader: OffsetReader, queue: Queue) -> Iterator[Stored]:
+def _of_queue(reader: OffsetReader, queue: RouteQueue) -> Iterator[Stored]:
     name = f"{queue.broker}/{queue.queue_id}"
     for part in reader.read(queue, reader.offset(queue, "earliest"), reader.offset(queue, "latest")):
         for message in part.messages:

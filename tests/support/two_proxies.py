@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 from ternmq_common.cluster import UnfinishedWork
 from ternmq_common.errors import MessagingError
 from ternmq_common.message_type import MessageType
-from ternmq_common.model import PullingMember, QueueBounds, QueueRef, Route, StoredMessage, Topic
+from ternmq_common.model import PullingMember, QueueBounds, QueueRef, StoredMessage, Topic, TopicRoute
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_proxy.access.control import AccessControl
 from ternmq_proxy.call import Call
@@ -22,7 +22,7 @@ from ternmq_proxy.handles import Handles
 from ternmq_proxy.processors.clients import ClientRegistry
 from ternmq_proxy.processors.placement import Placement
 from ternmq_proxy.processors.subscriptions import Subscriptions
-from ternmq_registry.directory import Directory
+from ternmq_registry.directory import RegistryDirectory
 from ternmq_registry.errors import RegistryUnavailable
 from ternmq_registry.registry import Registry
 from tests.support.hand_clock import Clock
@@ -44,18 +44,18 @@ class WatchedRegistry(Registry):
     looks = 0
     is_out = False
 
-    def look(self) -> Any:  # noqa: ANN401
+    def read_brokers(self) -> Any:  # noqa: ANN401
         self.looks += 1
         self._reached()
-        return super().look()
+        return super().read_brokers()
 
-    def snapshot(self, known: "RegistrySnapshot | None" = None) -> "RegistrySnapshot":
+    def read_snapshot(self, known: "RegistrySnapshot | None" = None) -> "RegistrySnapshot":
         self._reached()
-        return super().snapshot(known)
+        return super().read_snapshot(known)
 
-    def proxies(self) -> "list[ProxyEntry]":
+    def list_proxies(self) -> "list[ProxyEntry]":
         self._reached()
-        return super().proxies()
+        return super().list_proxies()
 
     def create_topic(self, topic: Topic) -> tuple[Topic, bool]:
         self._reached()
@@ -73,7 +73,7 @@ class Brokers:
     `silent` brokers answer nothing. `elsewhere` are the pulling members of other proxies.
     """
 
-    directory: Directory
+    directory: RegistryDirectory
     remains: UnfinishedWork = field(default_factory=lambda: UnfinishedWork([], 0, 0))
     silent: set[str] = field(default_factory=set)
     elsewhere: list[str] = field(default_factory=list)
@@ -85,12 +85,12 @@ class Brokers:
     recalled: list[str] = field(default_factory=list)
     problem: str | None = None
 
-    def route(self, topic: Topic) -> Route:
+    def route(self, topic: Topic) -> TopicRoute:
         known = [self.directory.snapshot.brokers[name] for name in topic.brokers]
         readable = tuple(each.name for each in known if each.live and each.can_read and topic.permission.can_read)
         ordered = tuple(each.name for each in known if each.can_write and topic.permission.can_write)
         writable = tuple(each.name for each in known if each.live and each.name in ordered)
-        return Route(topic, topic.brokers, readable, writable, ordered)
+        return TopicRoute(topic, topic.brokers, readable, writable, ordered)
 
     async def bounds(self, queue: QueueRef) -> QueueBounds:
         self._answers(queue.broker)
@@ -145,7 +145,7 @@ class Proxy:
     """`services` has what the calls of these tests need."""
 
     registry: WatchedRegistry
-    directory: Directory
+    directory: RegistryDirectory
     seconds: Clock
     catalog: Catalog
     brokers: Brokers
@@ -180,13 +180,13 @@ class Cluster:
     def __init__(self, folder: Path) -> None:
         self._path = folder / "registry.db"
         put_new_registry(self._path)
-        self.registry = WatchedRegistry.sqlite(self._path)
+        self.registry = WatchedRegistry.open_sqlite(self._path)
         self._opened = [self.registry]
 
     async def proxy(self, *, auto_create: bool = True, auto_create_per_minute: int = 1000) -> Proxy:
-        registry = WatchedRegistry.sqlite(self._path)
+        registry = WatchedRegistry.open_sqlite(self._path)
         self._opened.append(registry)
-        directory, seconds = Directory(registry, interval_s=None), Clock()
+        directory, seconds = RegistryDirectory(registry, interval_s=None), Clock()
         await directory.start()
         catalog = Catalog(
             directory,
@@ -201,11 +201,11 @@ class Cluster:
 
     def broker(self, name: str) -> int:
         """Register a broker; its epoch."""
-        return self.registry.register(name, f"store-of-{name}", f"{name}:10911", "1.0", LEASE_MS)
+        return self.registry.register_broker(name, f"store-of-{name}", f"{name}:10911", "1.0", LEASE_MS)
 
     def stop_broker(self, name: str) -> None:
         """Its lease ends."""
-        self.registry.deregister(name, self.registry.look()[1][name].epoch)
+        self.registry.deregister_broker(name, self.registry.read_brokers()[1][name].epoch)
 
     def topic(self, name: str, *brokers: str, **settings: Any) -> Topic:  # noqa: ANN401
         topic = Topic(name=name, type=MessageType.NORMAL, queues=2, brokers=brokers)

@@ -4,9 +4,9 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ternmq_common.access.actions import Action
-from ternmq_common.access.resources import Resource
-from ternmq_common.access.users import AccessSnapshot, Policy, Secret, User, parsed_ranges
+from ternmq_common.access.actions import AccessAction
+from ternmq_common.access.resources import AccessResource
+from ternmq_common.access.users import AccessPolicy, AccessSnapshot, AccessUser, UserSecret, parse_ranges
 from ternmq_common.signing import AUTHORIZATION_HEADER, DATE_HEADER, authorization_header
 from ternmq_proxy.catalog import Catalog
 
@@ -29,14 +29,14 @@ class Users:
         monkeypatch.setattr(Catalog, "access", property(lambda _: self.snapshot))
         return self
 
-    def put(self, name: str, *policies: str, is_super: bool = False, secret: str = SECRET) -> User:
+    def put(self, name: str, *policies: str, is_super: bool = False, secret: str = SECRET) -> AccessUser:
         """Have this user, with policies such as `allow Topic:orders Pub,Sub 10.0.0.0/8`."""
-        user = User(
-            name=name, is_super=is_super, secrets=(Secret(secret, 0),), policies=tuple(map(parsed_policy, policies))
+        user = AccessUser(
+            name=name, is_super=is_super, secrets=(UserSecret(secret, 0),), policies=tuple(map(parsed_policy, policies))
         )
         return self.change(user)
 
-    def change(self, user: User) -> User:
+    def change(self, user: AccessUser) -> AccessUser:
         self.snapshot = AccessSnapshot({**self.snapshot.users, user.name: user})
         return user
 
@@ -47,11 +47,14 @@ class Users:
         self.snapshot = AccessSnapshot({each: user for each, user in self.snapshot.users.items() if each != name})
 
 
-def parsed_policy(text: str) -> Policy:
+def parsed_policy(text: str) -> AccessPolicy:
     """`allow|deny RESOURCE ACTIONS [SOURCES]`."""
     decision, resource, actions, *sources = text.split()
-    return Policy(
-        Resource.parse(resource), Action.parse(actions), decision == "allow", parsed_ranges(",".join(sources))
+    return AccessPolicy(
+        AccessResource.parse_resource(resource),
+        AccessAction.parse_actions(actions),
+        decision == "allow",
+        parse_ranges(",".join(sources)),
     )
 
 

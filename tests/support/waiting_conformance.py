@@ -13,16 +13,16 @@ from ternmq_common.clock import MovableClock
 from ternmq_common.errors import MessagingError
 from ternmq_common.message_type import MessageType
 from ternmq_common.model import (
-    Appended,
-    Group,
+    AppendedMessage,
+    ConsumerGroup,
     HalfMessage,
     OrphanedTransaction,
     PopOrder,
     QueueRef,
-    Resolution,
     StoredMessage,
     TimedMessage,
     Topic,
+    TransactionResolution,
     TransactionState,
     WaitingTimer,
 )
@@ -39,14 +39,14 @@ SECOND_MS = 1000
 HOUR_MS = 3600 * SECOND_MS
 POLL_S = 10.0
 RETENTION_MS = 72 * HOUR_MS
-COMMIT, ROLLBACK = Resolution.COMMIT, Resolution.ROLLBACK
+COMMIT, ROLLBACK = TransactionResolution.COMMIT, TransactionResolution.ROLLBACK
 
 
 class HasClock(Protocol):
     """What the fixture `stack` is."""
 
     clock: MovableClock
-    groups: dict[str, Group]
+    groups: dict[str, ConsumerGroup]
 
 
 class Producers:
@@ -103,11 +103,11 @@ class WaitingConformance:
         queue = await queue_of(service)
         await self.schedule(service, stack, HOUR_MS, 2 * HOUR_MS, 60 * SECOND_MS)
         assert not await pulled(service, queue, poll_s=0)
-        stack.clock.advance(60 * SECOND_MS)
+        stack.clock.advance_by(60 * SECOND_MS)
         [first] = await pulled(service, queue)
         assert (first.queue_offset, body_of(first)) == (0, b"due in 60000")
         assert first.stored_ms >= stack.clock.now_ms() - 5 * SECOND_MS, "stored when it came, not when it was sent"
-        stack.clock.advance(10 * HOUR_MS)
+        stack.clock.advance_by(10 * HOUR_MS)
         others = await pulled(service, queue, start=1)
         others += await pulled(service, queue, start=2) if len(others) == 1 else []
         assert [body_of(each) for each in others] == [b"due in 3600000", b"due in 7200000"]
@@ -116,9 +116,9 @@ class WaitingConformance:
         queue = await queue_of(service)
         [(_, body)] = await self.schedule(service, stack, HOUR_MS)
         problem: str | None = None
-        stack.clock.judged_by(lambda: problem)
+        stack.clock.set_judge(lambda: problem)
         problem = "the clock is off"
-        stack.clock.advance(2 * HOUR_MS)
+        stack.clock.advance_by(2 * HOUR_MS)
         with pytest.raises(MessagingError, match="the clock is off") as refused:
             await self.schedule(service, stack, HOUR_MS)
         assert refused.value.code == definition_pb2.HA_NOT_AVAILABLE
@@ -160,7 +160,7 @@ class WaitingConformance:
         again = await restarted()
         assert await self.listed(again) == found
         await again.recall(handles[2])
-        stack.clock.advance(60 * SECOND_MS)
+        stack.clock.advance_by(60 * SECOND_MS)
         assert len(await pulled(again, queue)) == 1
         assert [each.due_ms for each in await self.listed(again)] == [handles[at].due_ms for at in (3, 0, 4)]
         for start in ("x", "1", "1-", "-1", "00-zz", "@", "1-1-1"):
@@ -180,7 +180,7 @@ class WaitingConformance:
         )
         waiting = asyncio.ensure_future(service.pop(wanted, broker="", poll_s=POLL_S))
         await asyncio.sleep(0)
-        stack.clock.advance(HOUR_MS)
+        stack.clock.advance_by(HOUR_MS)
         [delivery] = await waiting
         assert delivery.message.queue.queue_id == 3
 
@@ -189,11 +189,11 @@ class WaitingConformance:
         service = await restarted()
         queue = await queue_of(service)
         assert not await pulled(service, queue, poll_s=0)
-        stack.clock.advance(HOUR_MS)
+        stack.clock.advance_by(HOUR_MS)
         assert len(await pulled(service, queue)) == 1
         service = await restarted()
         assert len(await pulled(service, queue, poll_s=0)) == 1, "it does not come a second time"
-        stack.clock.advance(HOUR_MS)
+        stack.clock.advance_by(HOUR_MS)
         assert [body_of(each) for each in await pulled(service, queue, start=1)] == [b"due in 7200000"]
 
     async def test_what_is_recalled_never_comes(
@@ -207,7 +207,7 @@ class WaitingConformance:
         await service.recall(far._replace(message_id="never-sent"))
         service = await restarted()
         await service.recall(far)
-        stack.clock.advance(2 * HOUR_MS)
+        stack.clock.advance_by(2 * HOUR_MS)
         assert [body_of(each) for each in await pulled(service, queue)] == [kept]
         await self.schedule(service, stack, 0)
         assert [body_of(each) for each in await pulled(service, queue, start=1)] == [b"due in 0"]
@@ -220,13 +220,13 @@ class WaitingConformance:
         await service.schedule(queue, [TimedMessage(twice, due_ms), TimedMessage(other, due_ms)])
         await service.schedule(await queue_of(service, 1), [TimedMessage(twice, due_ms)])
         await service.recall(RecallHandle(queue.topic, queue.broker, due_ms, twice.message_id))
-        stack.clock.advance(HOUR_MS)
+        stack.clock.advance_by(HOUR_MS)
         assert [body_of(each) for each in await pulled(service, queue)] == [b"other"]
         assert not await pulled(service, await queue_of(service, 1), poll_s=0)
 
     async def test_what_has_come_can_not_be_recalled(self, service: MessageService, stack: HasClock) -> None:
         [(handle, _)] = await self.schedule(service, stack, HOUR_MS)
-        stack.clock.advance(HOUR_MS)
+        stack.clock.advance_by(HOUR_MS)
         assert await pulled(service, await queue_of(service))
         with pytest.raises(MessagingError) as refused:
             await service.recall(handle)
@@ -239,7 +239,7 @@ class WaitingConformance:
         await service.forget_topic(TOPIC.name, version=next(versions))
         [(_, body)] = await self.schedule(service, stack, HOUR_MS)
         service = await restarted()
-        stack.clock.advance(2 * HOUR_MS)
+        stack.clock.advance_by(2 * HOUR_MS)
         queue = await queue_of(service)
         [came] = await pulled(service, queue, start=(await service.bounds(queue)).minimum)
         assert body_of(came) == body
@@ -249,7 +249,7 @@ class WaitingConformance:
     ) -> None:
         [(handle, _)] = await self.schedule(service, stack, HOUR_MS)
         assert not await service.find_by_key(TOPIC.name, handle.message_id, 10)
-        stack.clock.advance(HOUR_MS)
+        stack.clock.advance_by(HOUR_MS)
         assert await pulled(service, await queue_of(service))
         assert len(await service.find_by_key(TOPIC.name, handle.message_id, 10)) == 1
 
@@ -257,31 +257,35 @@ class WaitingConformance:
 
     async def begin(
         self, service: MessageService, body: bytes, *, recovery_ms: int | None = None, sender: str = "sender"
-    ) -> Appended:
+    ) -> AppendedMessage:
         queue = await queue_of(service, 2)
         return await service.begin_transaction(queue, HalfMessage(message(body), sender, recovery_ms))
 
     async def end(
         self,
         service: MessageService,
-        begun: Appended,
-        resolution: Resolution,
+        begun: AppendedMessage,
+        resolution: TransactionResolution,
         *,
         topic: str = TOPIC.name,
         by_operator: bool = False,
     ) -> None:
-        transaction = TransactionId.parse(begun.transaction_id)
+        transaction = TransactionId.parse_id(begun.transaction_id)
         await service.end_transaction(topic, transaction, resolution, by_operator=by_operator)
 
     async def refused(
-        self, service: MessageService, begun: Appended, resolution: Resolution, topic: str = TOPIC.name
+        self,
+        service: MessageService,
+        begun: AppendedMessage,
+        resolution: TransactionResolution,
+        topic: str = TOPIC.name,
     ) -> None:
         with pytest.raises(MessagingError) as refusal:
             await self.end(service, begun, resolution, topic=topic)
         assert refusal.value.code == definition_pb2.INVALID_TRANSACTION_ID
 
-    async def state(self, service: MessageService, begun: Appended) -> TransactionState:
-        transaction, half = await service.transaction(TransactionId.parse(begun.transaction_id))
+    async def state(self, service: MessageService, begun: AppendedMessage) -> TransactionState:
+        transaction, half = await service.transaction(TransactionId.parse_id(begun.transaction_id))
         assert (transaction.topic, transaction.message_id) == (TOPIC.name, begun.message_id)
         assert half.queue.queue_id == 2
         return transaction.state
@@ -333,7 +337,7 @@ class WaitingConformance:
 
     async def test_foreign_and_unknown_transactions_are_refused(self, service: MessageService) -> None:
         begun = await self.begin(service, b"half")
-        transaction = TransactionId.parse(begun.transaction_id)
+        transaction = TransactionId.parse_id(begun.transaction_id)
         await self.refused(service, begun, COMMIT, topic="another")
         for other in (
             transaction._replace(message_id="other"),
@@ -341,7 +345,7 @@ class WaitingConformance:
             transaction._replace(log_offset=1 << 50),
             transaction._replace(broker="elsewhere"),
         ):
-            foreign = Appended(other.message_id, 0, str(other))
+            foreign = AppendedMessage(other.message_id, 0, str(other))
             await self.refused(service, foreign, COMMIT)
             await self.refused(service, foreign, ROLLBACK)
         await self.end(service, begun, COMMIT)
@@ -352,7 +356,7 @@ class WaitingConformance:
         plain = message(b"plain")
         await service.append(queue, [plain])
         transaction = TransactionId(plain.message_id, queue.broker, 0)
-        await self.refused(service, Appended(plain.message_id, 0, str(transaction)), COMMIT)
+        await self.refused(service, AppendedMessage(plain.message_id, 0, str(transaction)), COMMIT)
 
     async def test_pending_transactions_outlive_a_restart(self, service: MessageService, restarted: Restart) -> None:
         begun = [await self.begin(service, b"%d" % number) for number in range(3)]
@@ -372,15 +376,15 @@ class WaitingConformance:
         producers = Producers()
         service.watch_orphans(producers.ask)
         begun = await self.begin(service, b"orphan")
-        stack.clock.advance(5 * SECOND_MS)
+        stack.clock.advance_by(5 * SECOND_MS)
         assert producers.asked.empty()
         for number, wait_ms in enumerate((SECOND_MS, 30 * SECOND_MS, 30 * SECOND_MS), start=1):
-            stack.clock.advance(wait_ms)
+            stack.clock.advance_by(wait_ms)
             orphan = await producers.asked.get()
             assert (orphan.transaction_id, orphan.topic, orphan.sender) == (begun.transaction_id, TOPIC.name, "sender")
             assert body_of(orphan.message) == b"orphan"
             await self.noted(service, begun, number)
-        stack.clock.advance(30 * SECOND_MS)
+        stack.clock.advance_by(30 * SECOND_MS)
         await self.until_discarded(service, 1)
         assert producers.asked.empty()
         assert await self.state(service, begun) is TransactionState.DISCARDED
@@ -388,9 +392,9 @@ class WaitingConformance:
         await self.refused(service, begun, COMMIT)
         await self.refused(service, begun, ROLLBACK)
 
-    async def noted(self, service: MessageService, begun: Appended, checks: int) -> None:
+    async def noted(self, service: MessageService, begun: AppendedMessage, checks: int) -> None:
         """Wait until the check is counted: that happens in the step after it was put."""
-        transaction = TransactionId.parse(begun.transaction_id)
+        transaction = TransactionId.parse_id(begun.transaction_id)
         while (await service.transaction(transaction))[0].checks < checks:  # noqa: ASYNC110 - there is no event for it
             await asyncio.sleep(0)
 
@@ -409,14 +413,14 @@ class WaitingConformance:
         service.watch_orphans(producers.ask)
         patient = await self.begin(service, b"patient", recovery_ms=HOUR_MS)
         hasty = await self.begin(service, b"hasty", recovery_ms=SECOND_MS)
-        stack.clock.advance(SECOND_MS)
+        stack.clock.advance_by(SECOND_MS)
         assert (await producers.asked.get()).transaction_id == hasty.transaction_id
         await self.end(service, hasty, COMMIT)
-        stack.clock.advance(HOUR_MS - 2 * SECOND_MS)
+        stack.clock.advance_by(HOUR_MS - 2 * SECOND_MS)
         await self.begin(service, b"marker", recovery_ms=1)
-        stack.clock.advance(1)
+        stack.clock.advance_by(1)
         assert body_of((await producers.asked.get()).message) == b"marker"
-        stack.clock.advance(SECOND_MS)
+        stack.clock.advance_by(SECOND_MS)
         assert (await producers.asked.get()).transaction_id == patient.transaction_id
 
     async def test_questions_without_producers_do_not_count(self, service: MessageService, stack: HasClock) -> None:
@@ -426,10 +430,10 @@ class WaitingConformance:
         begun = await self.begin(service, b"lonely")
         for _ in range(10):
             producers.turned_away.clear()
-            stack.clock.advance(30 * SECOND_MS)
+            stack.clock.advance_by(30 * SECOND_MS)
             await producers.turned_away.wait()
         producers.are_there = True
-        stack.clock.advance(30 * SECOND_MS)
+        stack.clock.advance_by(30 * SECOND_MS)
         assert (await producers.asked.get()).transaction_id == begun.transaction_id
         await self.end(service, begun, COMMIT)
         assert await self.committed(service) == [b"lonely"]
@@ -441,31 +445,36 @@ class WaitingConformance:
         service.watch_orphans(producers.ask)
         begun = await self.begin(service, b"orphan")
         for number in (1, 2):
-            stack.clock.advance(30 * SECOND_MS)
+            stack.clock.advance_by(30 * SECOND_MS)
             await producers.asked.get()
             await self.noted(service, begun, number)
         service = await restarted()
         service.watch_orphans(producers.ask)
-        stack.clock.advance(30 * SECOND_MS)
+        stack.clock.advance_by(30 * SECOND_MS)
         assert (await producers.asked.get()).sender == "sender"
         await self.noted(service, begun, 3)
-        stack.clock.advance(30 * SECOND_MS)
+        stack.clock.advance_by(30 * SECOND_MS)
         await self.until_discarded(service, 1)
         assert producers.asked.empty()
 
-    @pytest.mark.parametrize("resolution", Resolution)
+    @pytest.mark.parametrize("resolution", TransactionResolution)
     @pytest.mark.parametrize("restart", [False, True])
     async def test_an_operator_decides_about_what_was_discarded(
-        self, service: MessageService, stack: HasClock, restarted: Restart, resolution: Resolution, restart: bool
+        self,
+        service: MessageService,
+        stack: HasClock,
+        restarted: Restart,
+        resolution: TransactionResolution,
+        restart: bool,
     ) -> None:
         before_ms = stack.clock.now_ms()
         begun, other = [await self.begin(service, body) for body in (b"late", b"other")]
         after_ms = stack.clock.now_ms()
-        stack.clock.advance(RETENTION_MS)
+        stack.clock.advance_by(RETENTION_MS)
         await self.until_discarded(service, 2)
         service = await restarted() if restart else service
         assert await self.discarded(service) == [begun.transaction_id, other.transaction_id]
-        described, half = await service.transaction(TransactionId.parse(begun.transaction_id))
+        described, half = await service.transaction(TransactionId.parse_id(begun.transaction_id))
         assert before_ms <= half.stored_ms <= after_ms
         listed = await service.transactions(TransactionState.DISCARDED, topic=TOPIC.name, start="", limit=1)
         assert described.stored_ms == half.stored_ms == listed.transactions[0].stored_ms
@@ -546,7 +555,7 @@ class WaitingConformance:
     async def test_low_priorities_do_not_starve(
         self, service: MessageService, stack: HasClock, factor: int, low_comes_at: int
     ) -> None:
-        stack.groups["g"] = Group(name="g", priority_factor=factor)
+        stack.groups["g"] = ConsumerGroup(name="g", priority_factor=factor)
         await service.append(await queue_of(service, 3), [message(b"high")] * 150)
         await service.append(await queue_of(service, 1), [message(b"low")])
         came = []

@@ -19,7 +19,7 @@ from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_proxy.message_service.local import LocalMessageService
 from ternmq_proxy.services import AnswerLimits
 from ternmq_runtime.observability import log_control
-from ternmq_runtime.workers.siblings import Siblings
+from ternmq_runtime.workers.siblings import SiblingProcesses
 from tests.support.command_line import CommandLine
 from tests.support.embedded import Embedded, RawClient
 from tests.support.handle_keys import keys_in
@@ -162,7 +162,7 @@ def log_levels() -> Iterator[None]:
     names = [None, *OWN_PACKAGES, "hpack"]
     before = {name: logging.getLogger(name).level for name in names}
     yield
-    log_control.apply(log_control.check("info"))
+    log_control.apply_levels(log_control.parse_levels("info"))
     for name, level in before.items():
         logging.getLogger(name).setLevel(level)
 
@@ -172,11 +172,11 @@ def siblings(monkeypatch: pytest.MonkeyPatch) -> dict[str, dict[str, bytes | Non
     """What other processes of the server answer, by question and their names; None of one that is silent."""
     answers: dict[str, dict[str, bytes | None]] = {}
 
-    async def ask(self: Siblings, question: str, argument: str = "") -> dict[str, bytes | None]:
+    async def ask(self: SiblingProcesses, question: str, argument: str = "") -> dict[str, bytes | None]:
         del self, argument
         return answers.get(question, {})
 
-    monkeypatch.setattr(Siblings, "ask", ask)
+    monkeypatch.setattr(SiblingProcesses, "ask_all", ask)
     return answers
 
 

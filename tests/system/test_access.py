@@ -15,7 +15,7 @@ import pytest
 import pytest_asyncio
 from grpc_reflection.v1alpha import reflection_pb2
 
-from ternmq_common.access.users import Secret, User
+from ternmq_common.access.users import AccessUser, UserSecret
 from ternmq_common.server_settings import ServerSettings
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import admin_pb2 as published
@@ -321,7 +321,7 @@ async def test_a_client_id_is_one_users(guarded: Guarded) -> None:
 
 async def test_all_failures_of_authentication_look_the_same(guarded: Guarded) -> None:
     guarded.users.put("known")
-    guarded.users.change(User(name="ended", secrets=(Secret(SECRET, 0, 1),)))
+    guarded.users.change(AccessUser(name="ended", secrets=(UserSecret(SECRET, 0, 1),)))
     guarded.users.put("off")
     guarded.users.disable("off")
     request = admin_pb2.ListTopicsRequest()
@@ -351,8 +351,8 @@ async def test_dates_of_any_zone_are_of_now(guarded: Guarded, hours: float) -> N
 
 async def test_two_secrets_are_valid_at_a_time(guarded: Guarded) -> None:
     later_ms = time.time_ns() // 10**6 + 60_000
-    first, second = Secret("the-first-secret", 0, later_ms), Secret("the-second-secret", 0)
-    guarded.users.change(User(name="rotating", secrets=(first, second)))
+    first, second = UserSecret("the-first-secret", 0, later_ms), UserSecret("the-second-secret", 0)
+    guarded.users.change(AccessUser(name="rotating", secrets=(first, second)))
     for secret in (first, second):
         async with guarded.client("rotating", secret=secret.text) as client:
             assert code(await client.admin("ListTopics", admin_pb2.ListTopicsRequest())) == "OK"

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from ternmq_common.cluster import Backlog, BrokerLoad, Permission, UnfinishedWork
+from ternmq_common.cluster import BrokerLoad, GroupBacklog, QueuePermission, UnfinishedWork
 from ternmq_common.errors import MessagingError
-from ternmq_common.model import Group, QueueRef
+from ternmq_common.model import ConsumerGroup, QueueRef
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_proxy.fronts.grpc.activities.admin import brokers as admin_brokers
@@ -62,7 +62,7 @@ async def test_a_topic_is_made_on_the_brokers_that_are_named_or_on_all(cluster: 
     assert await create(proxy, name="one", brokers=["b"], permission=pb.READ)
     assert await create(proxy, name="all")
     assert proxy.catalog.find_topic("one").brokers == ("b",)
-    assert proxy.catalog.find_topic("one").permission is Permission.READ
+    assert proxy.catalog.find_topic("one").permission is QueuePermission.READ
     assert proxy.catalog.find_topic("all").brokers == ("a", "b")
 
 
@@ -154,10 +154,10 @@ async def test_a_topic_is_described_although_a_broker_of_it_is_silent(cluster: C
 
 async def test_what_is_deleted_is_forgotten_with_the_version_of_the_deletion(cluster: Cluster) -> None:
     proxy = await cluster.proxy()
-    cluster.registry.create_group(Group(name="g"))
+    cluster.registry.create_group(ConsumerGroup(name="g"))
     await admin_topics.delete_topic(admin_pb2.DeleteTopicRequest(name="orders"), CALL, proxy.services)
     await admin_groups.delete_group(admin_pb2.DeleteGroupRequest(name="g"), CALL, proxy.services)
-    deletions = [(each.name, each.version) for each in cluster.registry.deletions(0)]
+    deletions = [(each.name, each.version) for each in cluster.registry.list_deletions(0)]
     assert proxy.brokers.forgotten == deletions == [("orders", deletions[0][1]), ("g", deletions[1][1])]
 
 
@@ -182,7 +182,7 @@ async def test_a_topic_is_purged_on_all_brokers_or_on_none(cluster: Cluster) -> 
 
 async def test_a_group_moves_on_all_brokers_or_on_none(cluster: Cluster) -> None:
     proxy = await cluster.proxy()
-    cluster.registry.create_group(Group(name="g"))
+    cluster.registry.create_group(ConsumerGroup(name="g"))
     request = admin_pb2.ResetOffsetsRequest(group="g", topic="orders", offset=7)
     proxy.brokers.silent = {"b"}
     with pytest.raises(MessagingError, match="HA_NOT_AVAILABLE"):
@@ -200,7 +200,7 @@ async def test_a_group_moves_on_all_brokers_or_on_none(cluster: Cluster) -> None
 
 async def test_dead_letters_are_named_by_broker_and_offset(cluster: Cluster) -> None:
     proxy = await cluster.proxy()
-    cluster.registry.create_group(Group(name="g"))
+    cluster.registry.create_group(ConsumerGroup(name="g"))
 
     async def resend(broker: str) -> list[int]:
         request = admin_pb2.ResendDeadLettersRequest(group="g", offsets=[3], broker=broker)
@@ -223,7 +223,7 @@ async def test_dead_letters_are_named_by_broker_and_offset(cluster: Cluster) -> 
 
 async def test_brokers_are_listed_with_all_that_is_known(cluster: Cluster) -> None:
     epoch = cluster.broker("c")
-    cluster.registry.heartbeat(
+    cluster.registry.record_heartbeat(
         "c", epoch, BrokerLoad(messages_in=2.5, proxies=2, transactions=7, disk_used=0.5), LEASE_MS
     )
     cluster.stop_broker("b")
@@ -257,7 +257,7 @@ async def test_a_broker_at_work_is_removed_when_it_is_drained_and_empty(cluster:
         await remove(proxy, "a")
     await change(proxy, "a", draining=True)
     for remains in (
-        UnfinishedWork([Backlog("g", "orders", 3)], 0, 0),
+        UnfinishedWork([GroupBacklog("g", "orders", 3)], 0, 0),
         UnfinishedWork([], 1, 0),
         UnfinishedWork([], 0, 1),
     ):
@@ -318,8 +318,8 @@ async def test_a_broker_that_was_empty_and_not_draining_may_have_got_something_s
 async def away(cluster: Cluster, proxy: Proxy, told: BrokerLoad, *, draining: bool) -> None:
     """Broker a has told that, and ended."""
     await change(proxy, "a", draining=draining)
-    epoch = cluster.registry.look()[1]["a"].epoch
-    cluster.registry.heartbeat("a", epoch, told, LEASE_MS)
+    epoch = cluster.registry.read_brokers()[1]["a"].epoch
+    cluster.registry.record_heartbeat("a", epoch, told, LEASE_MS)
     cluster.stop_broker("a")
 
 
@@ -343,7 +343,7 @@ async def test_force_removes_a_broker_whatever_it_has_and_asks_it_nothing(cluste
 
 async def test_what_remains_on_a_broker_is_told(cluster: Cluster) -> None:
     proxy = await cluster.proxy()
-    proxy.brokers.remains = UnfinishedWork([Backlog("g", "orders", 3)], 4, 5)
+    proxy.brokers.remains = UnfinishedWork([GroupBacklog("g", "orders", 3)], 4, 5)
     request = admin_pb2.BrokerRemainingRequest(name="a")
     answer = await admin_brokers.broker_remaining(request, CALL, proxy.services)
     [backlog] = answer.backlogs

@@ -133,8 +133,8 @@ def http_request(name: str, request: Told) -> tuple[str, str, Told]:
     """The method, path and body that the route of a call has for a request."""
     fields = json_format.MessageToDict(request, preserving_proto_field_name=True)
     routes = [each for each in ROUTES if each.call == name]
-    route = max(routes, key=lambda each: len(fields.keys() & {each.place_of(part) for part in each.parameters}))
-    places = {parameter: route.place_of(parameter) for parameter in route.parameters}
+    route = max(routes, key=lambda each: len(fields.keys() & {each.request_field(part) for part in each.parameters}))
+    places = {parameter: route.request_field(parameter) for parameter in route.parameters}
     path = route.path
     for parameter, place in places.items():
         value = request

@@ -93,17 +93,17 @@ async def test_leases_of_brokers_and_replicas_are_told_and_are_no_change(cluster
     proxy.directory.on_change(changes.append)
 
     async def lease_end_ms() -> int:
-        await proxy.directory.refresh()
+        await proxy.directory.refresh_snapshot()
         [told] = (await list_brokers(admin_pb2.ListBrokersRequest(), CALL, proxy.services)).brokers
         return told.lease_end.ToMilliseconds()
 
     first = await lease_end_ms()
     entry = proxy.directory.snapshot.brokers["a"]
-    cluster.registry.heartbeat("a", epoch, entry.load, 2 * LEASE_MS + 60_000)
+    cluster.registry.record_heartbeat("a", epoch, entry.load, 2 * LEASE_MS + 60_000)
     assert await lease_end_ms() > first
     assert replace(proxy.directory.snapshot.brokers["a"], lease_end_ms=0) == replace(entry, lease_end_ms=0)
     assert changes == []
     cluster.stop_broker("a")
-    await proxy.directory.refresh()
+    await proxy.directory.refresh_snapshot()
     [told] = (await list_brokers(admin_pb2.ListBrokersRequest(), CALL, proxy.services)).brokers
     assert (told.live, told.HasField("lease_end")) == (False, False)

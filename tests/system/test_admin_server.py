@@ -121,7 +121,7 @@ async def test_the_status_of_a_cluster_tells_of_brokers_and_of_the_registry_that
         ]
         proxy.registry.is_out = True
         with pytest.raises(Exception, match="refused"):
-            await proxy.directory.refresh()
+            await proxy.directory.refresh_snapshot()
         after = await admin_server.get_status(admin_pb2.GetStatusRequest(), CALL, proxy.services)
         assert [(each.well, each.said) for each in after.components if each.kind == "registry"] == [
             (False, "connection refused")

@@ -14,7 +14,7 @@ from ternmq_proxy.fronts.grpc.activities.admin import brokers as admin_brokers
 from ternmq_proxy.fronts.grpc.activities.admin import server as admin_server
 from ternmq_proxy.fronts.grpc.activities.admin import shards as admin_shards
 from ternmq_proxy.fronts.grpc.activities.admin import topics as admin_topics
-from ternmq_registry.shards import Joining
+from ternmq_registry.shards import JoiningReplica
 from tests.support.two_proxies import CALL, LEASE_MS, Cluster, Proxy
 
 
@@ -24,7 +24,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
     running = Cluster(tmp_path)
     running.broker("plain")
     for name in "abc":
-        replica = Joining(store_id=f"store-{name}", name=name, address=f"{name}:10911", version="1.0")
+        replica = JoiningReplica(store_id=f"store-{name}", name=name, address=f"{name}:10911", version="1.0")
         running.registry.join_shard("s", replica, LEASE_MS, replicas=3, min_insync=0, replication=ReplicationMode.ASYNC)
     lead(running, "a")
     for name, position in (("a", 1000), ("b", 900), ("c", 300)):
@@ -34,10 +34,12 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 
 def lead(cluster: Cluster, name: str) -> None:
-    epoch = cluster.registry.lead("s", f"store-{name}", 0, LEASE_MS, min_insync=0, replication=ReplicationMode.ASYNC)
+    epoch = cluster.registry.take_leadership(
+        "s", f"store-{name}", 0, LEASE_MS, min_insync=0, replication=ReplicationMode.ASYNC
+    )
     assert epoch is not None
     synced = frozenset({"store-a", "store-b"})
-    known = frozenset(each.store_id for each in cluster.registry.look()[1]["s"].replicas if each.in_sync)
+    known = frozenset(each.store_id for each in cluster.registry.read_brokers()[1]["s"].replicas if each.in_sync)
     assert cluster.registry.set_in_sync("s", epoch, known, synced | {f"store-{name}"})
 
 
@@ -149,7 +151,7 @@ async def test_a_shard_without_a_leader_is_at_work_while_a_replica_is(cluster: C
     with pytest.raises(MessagingError, match="BAD_REQUEST: broker 's' is away and was not drained"):
         await remove_broker(proxy)
     cluster.registry.set_broker("s", draining=True)
-    cluster.registry.tell_load("s", cluster.registry.look()[1]["s"].epoch, BrokerLoad(unfinished=0, timers=0))
+    cluster.registry.report_load("s", cluster.registry.read_brokers()[1]["s"].epoch, BrokerLoad(unfinished=0, timers=0))
     await remove_broker(proxy)
     assert [broker.name for broker in proxy.catalog.brokers()] == ["plain"]
 
@@ -160,7 +162,7 @@ async def test_the_status_says_how_many_are_in_sync(cluster: Cluster) -> None:
     told = admin_server._of_cluster(shard)
     assert (told.well, told.said) == (True, "2 of 3 replicas are in sync, and 2 needed")
     lead(cluster, "a")
-    epoch = cluster.registry.look()[1]["s"].epoch
+    epoch = cluster.registry.read_brokers()[1]["s"].epoch
     all_of_them = frozenset({"store-a", "store-b", "store-c"})
     assert cluster.registry.set_in_sync("s", epoch, all_of_them - {"store-c"}, all_of_them)
     await proxy.catalog.refresh()
@@ -173,4 +175,4 @@ async def test_a_topic_with_an_unknown_replication_is_refused(cluster: Cluster) 
     request = admin_pb2.CreateTopicRequest(topic=admin_pb2.Topic(name="t", type=pb.NORMAL, replication=9))  # type: ignore[arg-type]
     with pytest.raises(MessagingError, match="BAD_REQUEST: replication 9 is unknown"):
         await admin_topics.create_topic(request, CALL, proxy.services)
-    assert cluster.registry.topics() == []
+    assert cluster.registry.list_topics() == []

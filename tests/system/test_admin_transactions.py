@@ -3,7 +3,7 @@
 import pytest
 
 from ternmq_common.handle_keys import HandleKeys
-from ternmq_common.transaction_id import named_by, transaction_handle
+from ternmq_common.transaction_id import transaction_handle, transaction_of_handle
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
@@ -188,7 +188,7 @@ async def test_an_unknown_transaction_is_invalid(timed: RawClient, transaction_i
 async def test_the_right_place_with_another_message_id_is_invalid(
     timed: RawClient, timed_keys: HandleKeys, payments: str
 ) -> None:
-    other = named_by(await timed.begin_transaction(payments))._replace(message_id="other")
+    other = transaction_of_handle(await timed.begin_transaction(payments))._replace(message_id="other")
     assert code(await shown(timed, transaction_handle(str(other), payments, timed_keys))) == INVALID
 
 

@@ -33,11 +33,11 @@ async def test_topics_and_groups_share_what_may_be_made_in_a_minute(cluster: Clu
         await proxy.catalog.group(f"g{number}")
     with pytest.raises(MessagingError) as refused:
         await proxy.catalog.topic("t3")
-    assert (refused.value.code, refused.value.retryable) == (pb.TOO_MANY_REQUESTS, True)
+    assert (refused.value.code, refused.value.is_retryable) == (pb.TOO_MANY_REQUESTS, True)
     assert "auto_create_per_minute" in refused.value.message
     with pytest.raises(MessagingError, match="TOO_MANY_REQUESTS: group 'g3' does not exist"):
         await proxy.catalog.group("g3")
-    assert len(cluster.registry.topics()) == 3
+    assert len(cluster.registry.list_topics()) == 3
     assert (await proxy.catalog.topic("t0")).name == "t0"
     proxy.seconds.now_s += 10
     await proxy.catalog.topic("t3")

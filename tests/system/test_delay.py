@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ternmq_broker.timers import Timers
+from ternmq_broker.timers import TimerDelivery
 from ternmq_common.errors import MessagingError
 from ternmq_common.server_settings import ServerSettings
 from ternmq_protos.admin_v1 import admin_pb2
@@ -171,10 +171,10 @@ async def test_several_messages_get_an_entry_each_in_their_order(timed: RawClien
 async def test_what_waits_may_be_refused_where_what_is_due_is_stored(
     timed: RawClient, reminders: str, group: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def refuse(timers: Timers, *_: object) -> None:
+    async def refuse(timers: TimerDelivery, *_: object) -> None:
         raise MessagingError(pb.HA_NOT_AVAILABLE, "no replica")
 
-    monkeypatch.setattr(Timers, "schedule", refuse)
+    monkeypatch.setattr(TimerDelivery, "store_timers", refuse)
     sent = [message(reminders, delivery_timestamp=await in_s(timed, seconds)) for seconds in (60, -1, 60)]
     answer = await send(timed, *sent)
     assert code(answer) == "MULTIPLE_RESULTS"

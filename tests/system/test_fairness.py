@@ -66,7 +66,7 @@ async def test_many_messages_and_their_acknowledgements_leave_turns_to_others(se
     entries: list[rpc.AckMessageEntry] = []
     while len(entries) < MANY:
         received = await receive_message(receive_request("t", "g"), CALL, services)
-        handles = [services.handles.of("g", "t").encode(each.handle).decode() for each in received.deliveries]
+        handles = [services.handles.of("g", "t").encode_handle(each.handle).decode() for each in received.deliveries]
         entries += [rpc.AckMessageEntry(receipt_handle=handle) for handle in handles]
     ack = rpc.AckMessageRequest(group={"name": "g"}, topic={"name": "t"}, entries=entries)
     turns, answer = await turns_during(ack_message(ack, CALL, services))
@@ -97,7 +97,7 @@ async def test_a_filter_that_passes_little_looks_at_so_many_messages_a_turn(serv
         group="g",
         topic="t",
         queues=range(topic.queues),
-        filter=TagFilter.parse("red"),
+        filter=TagFilter.parse_expression("red"),
         batch=32,
         invisible_ms=60_000,
     )
@@ -123,7 +123,7 @@ async def test_a_call_leaves_its_place_when_its_answer_is_written_or_cut(
     server: Embedded, client: RawClient, topic: str, group: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     room = OutputRoom(lambda: 0, 1)
-    monkeypatch.setattr(ServedCall, "room", lambda _: AnswerRoom(room))
+    monkeypatch.setattr(ServedCall, "open_answer_room", lambda _: AnswerRoom(room))
     for number in range(PLACES_MAX + 2):
         await client.send(topic, bytes(1 << 20))
         assert (await client.receive(topic, f"{group}-{number}", batch_size=1)).code == "OK"

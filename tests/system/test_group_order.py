@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 
 from ternmq_common.errors import MessagingError
-from ternmq_common.model import Group, QueueProgress, Subscription
+from ternmq_common.model import ConsumerGroup, QueueProgress, TopicSubscription
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
@@ -160,7 +160,7 @@ def warned(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
 
 
 async def test_that_order_is_lost_is_logged_once(proxy: Proxy, warned: Callable[[], list[str]]) -> None:
-    await proxy.catalog.create_group(Group(name="g"))
+    await proxy.catalog.create_group(ConsumerGroup(name="g"))
     for name in ("one", "two"):
         begin(proxy, "g", "jobs", name=name)
         begin(proxy, "g", "orders", name=name)
@@ -170,8 +170,8 @@ async def test_that_order_is_lost_is_logged_once(proxy: Proxy, warned: Callable[
 
 
 async def test_no_order_is_lost_to_fifo_groups_nor_to_who_pulls(proxy: Proxy, warned: Callable[[], list[str]]) -> None:
-    await proxy.catalog.create_group(Group(name="ordered", fifo=True))
-    await proxy.catalog.create_group(Group(name="pulling"))
+    await proxy.catalog.create_group(ConsumerGroup(name="ordered", fifo=True))
+    await proxy.catalog.create_group(ConsumerGroup(name="pulling"))
     begin(proxy, "ordered", "jobs")
     begin(proxy, "pulling", "jobs", pb.PULL_CONSUMER, "two")
     await spread_news(proxy.services)
@@ -188,7 +188,7 @@ async def test_a_push_consumer_that_began_before_its_group_was_fifo_is_named(
     await spread_news(proxy.services)
     [warning] = warned()
     assert "when one began" in warning
-    assert order_problem(Subscription("g", "jobs"), proxy.services) == warning
+    assert order_problem(TopicSubscription("g", "jobs"), proxy.services) == warning
 
 
 async def test_what_one_proxy_made_fifo_is_fifo_on_the_other(cluster: Cluster, proxy: Proxy) -> None:
@@ -265,7 +265,7 @@ async def test_a_group_is_not_changed_while_a_broker_can_not_say_what_it_has_tak
         return []
 
     monkeypatch.setattr(proxy.brokers, "progress", progress, raising=False)
-    await proxy.catalog.create_group(Group(name="g"))
+    await proxy.catalog.create_group(ConsumerGroup(name="g"))
     proxy.brokers.silent.add("a")
     request = admin_pb2.UpdateGroupRequest(group={"name": "g", "fifo": True})
     with pytest.raises(MessagingError, match="HA_NOT_AVAILABLE: broker a does not answer"):

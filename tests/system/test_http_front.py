@@ -149,32 +149,32 @@ async def test_a_client_that_goes_away_in_the_middle_harms_nobody(server: Embedd
 
 async def test_a_process_that_can_not_store_lives_but_is_not_ready() -> None:
     front = HttpFront(lambda: None, lambda: "the disk is broken")
-    address = await front.listen("127.0.0.1:0")
+    address = await front.start_listening("127.0.0.1:0")
     assert (await ask(address, get("/health/live")))[0] == 200
     assert (await ask(address, get("/health/started")))[0] == 200
     status, _, body = await ask(address, get("/health/ready"))
     assert status == 503
     assert "the disk is broken" in json.loads(body)["status"]
-    await front.stop()
+    await front.stop_listening()
 
 
 async def test_a_process_that_is_degraded_is_ready_and_says_so() -> None:
     said: list[str | None] = [None, "3 messages can't be read any more"]
     front = HttpFront(lambda: None, lambda: None, degraded=lambda: said.pop(0))
-    address = await front.listen("127.0.0.1:0")
+    address = await front.start_listening("127.0.0.1:0")
     for expected in ({}, {"degraded": "3 messages can't be read any more"}):
         status, _, body = await ask(address, get("/health/ready"))
         assert (status, json.loads(body)) == (200, {"status": "ready"} | expected)
-    await front.stop()
+    await front.stop_listening()
 
 
 async def test_a_process_that_has_not_begun_says_what_it_waits_for() -> None:
     front = HttpFront(lambda: "the registry was not read yet", lambda: "the registry was not read yet")
-    address = await front.listen("127.0.0.1:0")
+    address = await front.start_listening("127.0.0.1:0")
     answers = {path: await ask(address, get(path)) for path in ("/health/started", "/health/live", "/health/ready")}
     assert [status for status, _, _ in answers.values()] == [503, 200, 503]
     assert json.loads(answers["/health/started"][2])["status"] == "the registry was not read yet"
-    await front.stop()
+    await front.stop_listening()
 
 
 async def test_metrics_that_can_not_be_made_harm_nothing_else(caplog: pytest.LogCaptureFixture) -> None:
@@ -182,24 +182,24 @@ async def test_metrics_that_can_not_be_made_harm_nothing_else(caplog: pytest.Log
         raise ValueError("a figure is missing")
 
     front = HttpFront(lambda: None, lambda: None, metrics=broken)
-    address = await front.listen("127.0.0.1:0")
+    address = await front.start_listening("127.0.0.1:0")
     assert (await ask(address, get("/metrics")))[0] == 500
     assert (await ask(address, get("/health/live")))[0] == 200
     assert "a figure is missing" in caplog.text
-    await front.stop()
+    await front.stop_listening()
 
 
 async def test_a_front_without_metrics_has_no_path_for_them() -> None:
     front = HttpFront(lambda: None, lambda: None)
-    status, _, body = await ask(await front.listen("127.0.0.1:0"), get("/metrics"))
+    status, _, body = await ask(await front.start_listening("127.0.0.1:0"), get("/metrics"))
     assert (status, "/metrics" in json.loads(body)["error"].partition(";")[2]) == (404, False)
-    await front.stop()
+    await front.stop_listening()
 
 
 async def test_an_open_connection_does_not_keep_the_front_from_stopping() -> None:
     front = HttpFront(lambda: None, lambda: None)
-    async with Connection(await front.listen("127.0.0.1:0")) as connection:
+    async with Connection(await front.start_listening("127.0.0.1:0")) as connection:
         assert (await connection.ask(get("/health/live")))[0] == 200
         async with asyncio.timeout(5):
-            await front.stop()
+            await front.stop_listening()
         assert await connection.ended()

@@ -174,7 +174,7 @@ async def test_a_list_comes_in_pages_and_line_by_line(api: JsonApi, name: str) -
 
 
 async def test_more_than_a_page_comes_line_by_line(api: JsonApi, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(endpoints, "_lines", partial(endpoints._lines, page_items=2))
+    monkeypatch.setattr(endpoints, "_stream_lines", partial(endpoints._stream_lines, page_items=2))
     for number in range(5):
         await made(api, f"{name}-{number}")
     answer = await api.get("/topics", {"accept": LINES}, search=name)

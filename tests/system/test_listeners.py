@@ -14,7 +14,7 @@ import pytest
 
 import ternmq
 from ternmq_common.errors import StartupError
-from ternmq_common.server_settings import Listener, ServerSettings
+from ternmq_common.server_settings import ClientListener, ServerSettings
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from ternmq_proxy.call import Call
@@ -179,7 +179,7 @@ async def test_a_client_that_names_nothing_at_a_wildcard_listener_is_told_a_way_
 
 def test_a_client_whose_own_address_is_unknown_is_told_the_machines_name() -> None:
     for peer in ("", "unix:/run/socket"):
-        own = endpoints_for(pb.Endpoints(), Call(peer=peer, listener=Listener("[::]:8081")))
+        own = endpoints_for(pb.Endpoints(), Call(peer=peer, listener=ClientListener("[::]:8081")))
         assert addresses(own) == [f"{socket.gethostname()}:8081"]
 
 
@@ -192,7 +192,7 @@ def test_a_client_whose_own_address_is_unknown_is_told_the_machines_name() -> No
     ],
 )
 def test_an_advertised_address_is_told_with_its_kind(advertised: str, host: str, scheme: "pb.AddressScheme") -> None:
-    told_endpoints = endpoints_for(NAMED, Call(listener=Listener(ANY_PORT, advertised)))
+    told_endpoints = endpoints_for(NAMED, Call(listener=ClientListener(ANY_PORT, advertised)))
     assert told_endpoints == pb.Endpoints(scheme=scheme, addresses=[{"host": host, "port": 30081}])
 
 

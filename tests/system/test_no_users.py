@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from ternmq_common.access.users import AccessSnapshot, Secret, User
+from ternmq_common.access.users import AccessSnapshot, AccessUser, UserSecret
 from ternmq_common.server_settings import ServerSettings
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
@@ -89,11 +89,11 @@ def test_the_log_says_it_once_and_not_before_others_had_time_to_make_one(caplog:
     [said] = caplog.records
     assert said.levelno == logging.WARNING
     assert REMEDY in said.getMessage()
-    disabled = User(name="root", secrets=(Secret(SECRET, 0),), is_enabled=False)
+    disabled = AccessUser(name="root", secrets=(UserSecret(SECRET, 0),), is_enabled=False)
     snapshot = AccessSnapshot({"root": disabled})
     access.look_for_users(12.0)
     assert len(caplog.records) == 1
-    snapshot = AccessSnapshot({"root": User(name="root", secrets=(Secret(SECRET, 0),))})
+    snapshot = AccessSnapshot({"root": AccessUser(name="root", secrets=(UserSecret(SECRET, 0),))})
     for running_s in (13.0, 14.0):
         access.look_for_users(running_s)
     assert caplog.messages[1:] == ["there are users now"]

@@ -8,7 +8,7 @@ import grpc.aio
 import pytest
 import pytest_asyncio
 
-from ternmq_common.model import Group
+from ternmq_common.model import ConsumerGroup
 from ternmq_common.server_settings import ServerSettings
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
@@ -105,7 +105,7 @@ async def test_whoever_makes_and_deletes_without_end_does_not_fill_the_log(caplo
     now = [0.0]
     log = ChangeLog(lambda: now[0])
     for number in range(PER_MINUTE + 5):
-        log.made(Group(name=f"filler{number}"), by_use=False)
+        log.made(ConsumerGroup(name=f"filler{number}"), by_use=False)
     assert len(said(caplog, "filler")) == PER_MINUTE
     now[0] += 60
     log.deleted("group", "filler")

@@ -9,7 +9,7 @@ from pathlib import Path
 import grpc.aio
 import pytest
 
-from ternmq_common.retry_hint import hinted_s
+from ternmq_common.retry_hint import parse_retry_hint
 from ternmq_common.server_settings import ServerSettings
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
@@ -31,7 +31,8 @@ MANY = 400
 
 
 class Server:
-    """Answers sends in a task each, or without one (`at_once`); what came seems to have waited for `waited_s`."""
+    """Answers sends in a task each, or without one (`serve_directly`); what came seems to have waited for
+    `waited_s`."""
 
     def __init__(self, *, at_once: bool = True) -> None:
         self.figures = FrontFigures()
@@ -39,7 +40,7 @@ class Server:
         ledger = BudgetLedger()
         self.overload = Overload(25, ledger, self.figures, lambda: time.monotonic() + self.waited_s)
         begin = self._begin if at_once else None
-        method = self.overload.guarded(ServedMethod(self._serve, at_once=begin))
+        method = self.overload.guarded(ServedMethod(self._serve, serve_directly=begin))
         self.server = CallServer({METHOD: method}.get)
 
     def overloaded(self) -> None:
@@ -53,12 +54,12 @@ class Server:
 
     def _begin(self, call: ServedCall, data: bytes) -> bool:
         del data
-        call.answer(DONE)
+        call.answer_directly(DONE)
         return True
 
     async def _serve(self, call: ServedCall) -> None:
-        await call.read()
-        await call.finish(DONE)
+        await call.read_message()
+        await call.finish_answer(DONE)
 
 
 @asynccontextmanager
@@ -92,7 +93,7 @@ async def test_a_send_that_waited_is_refused_with_a_hint_and_one_that_did_not_is
         overloaded.overloaded()
         refused = await asyncio.gather(*(greedy(request) for _ in range(MANY)))
         assert {answer.status.code for answer in refused} == {pb.TOO_MANY_REQUESTS}
-        assert hinted_s(refused[0].status.message) > 0
+        assert parse_retry_hint(refused[0].status.message) > 0
         overloaded.waited_s = 0.0
         assert (await modest(request)).status.code == pb.OK
     assert shedder.refused == MANY

@@ -7,7 +7,7 @@ import pytest
 import pytest_asyncio
 
 from ternmq_common.message_type import MessageType
-from ternmq_common.model import QueueRef, Route, Topic
+from ternmq_common.model import QueueRef, Topic, TopicRoute
 from ternmq_common.server_settings import ServerSettings
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
@@ -104,7 +104,7 @@ async def test_a_message_without_a_priority_is_refused(
 
 async def test_brokers_take_requests_in_turn() -> None:
     topic = Topic(name="alarms", type=MessageType.PRIORITY, queues=3)
-    route, placement = Route(topic, *[("a", "b")] * 4), Placement()
+    route, placement = TopicRoute(topic, *[("a", "b")] * 4), Placement()
     queues = [queue_of_priority(topic, placement.next_broker(route), priority) for priority in (0, 0, 5, 5, 1, 1)]
     assert queues == [QueueRef("alarms", broker, queue_id) for queue_id in (0, 2, 1) for broker in ("a", "b")]
 

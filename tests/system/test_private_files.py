@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from ternmq_broker.store_tools.backup import backed_up
-from ternmq_broker.store_tools.repair import repaired
-from ternmq_broker.store_tools.restore import restored
+from ternmq_broker.store_tools.backup import back_up_store
+from ternmq_broker.store_tools.repair import repair_store
+from ternmq_broker.store_tools.restore import restore_backup
 from ternmq_command.main import cli
-from ternmq_common.private_files import make_folder, narrow, new_file, private_umask
+from ternmq_common.private_files import create_file, create_folder, narrow_modes, private_umask
 from ternmq_common.server_settings import ServerSettings
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_registry.registry import Registry
@@ -65,8 +65,8 @@ async def test_all_that_a_server_makes_is_its_users_alone(tmp_path: Path) -> Non
 
 async def test_so_are_backups_and_what_is_made_of_them(tmp_path: Path) -> None:
     data_dir = await used(tmp_path / "data")
-    backed_up(data_dir, tmp_path / "backup", only_copies=True)
-    restored(tmp_path / "backup", tmp_path / "again")
+    back_up_store(data_dir, tmp_path / "backup", only_copies=True)
+    restore_backup(tmp_path / "backup", tmp_path / "again")
     assert open_to_others(tmp_path / "backup") == {}
     assert open_to_others(tmp_path / "again") == {}
 
@@ -75,7 +75,7 @@ async def test_so_is_what_a_repair_sets_aside(tmp_path: Path) -> None:
     data_dir = await used(tmp_path / "data")
     log = segment_of(data_dir, 0)
     flip(log, 100)
-    done = repaired(data_dir, lambda *_: None)
+    done = repair_store(data_dir, lambda *_: None)
     assert done.before.damage
     assert list((data_dir / "store" / "set-aside").iterdir())
     assert open_to_others(data_dir) == {}
@@ -91,7 +91,7 @@ async def test_so_is_what_is_exported(tmp_path: Path) -> None:
 
 def test_a_registry_that_is_made_anew_is_private_with_its_journal(tmp_path: Path) -> None:
     path = tmp_path / "registry.db"
-    Registry.sqlite(path).close()
+    Registry.open_sqlite(path).close()
     assert {name.name for name in tmp_path.iterdir()} == {"registry.db", "registry.db-journal"}
     replace_damaged(path, [], [])
     tmp_path.chmod(0o700)
@@ -152,9 +152,9 @@ def test_a_file_system_that_cannot_narrow_is_no_reason_not_to_start(
 
 
 def test_only_what_is_there_is_narrowed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    narrow(tmp_path / "missing")
-    make_folder(tmp_path / "a" / "b")
-    with new_file(tmp_path / "a" / "b" / "c"), private_umask():
+    narrow_modes(tmp_path / "missing")
+    create_folder(tmp_path / "a" / "b")
+    with create_file(tmp_path / "a" / "b" / "c"), private_umask():
         (tmp_path / "a" / "d").touch()
     assert open_to_others(tmp_path / "a") == {}
     assert not caplog.records

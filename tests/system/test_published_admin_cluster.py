@@ -10,7 +10,7 @@ import pytest
 
 from ternmq_common.errors import MessagingError
 from ternmq_common.message_type import MessageType
-from ternmq_common.model import Group, Topic
+from ternmq_common.model import ConsumerGroup, Topic
 from ternmq_common.server_settings import ProxySettings
 from ternmq_protos.v2 import admin_pb2 as published
 from ternmq_protos.v2 import definition_pb2 as pb
@@ -49,10 +49,10 @@ async def proxy(tmp_path: Path) -> AsyncIterator[Proxy]:
     async with running(tmp_path, brokers=2) as cluster:
         registry = cluster.proxy_directory.registry
         registry.create_topic(Topic(name="orders", type=MessageType.NORMAL, queues=2, brokers=NAMES))
-        registry.create_group(Group(name="billing"))
-        await cluster.proxy_directory.refresh()
+        registry.create_group(ConsumerGroup(name="billing"))
+        await cluster.proxy_directory.refresh_snapshot()
         for node in cluster.nodes:
-            await node.directory.refresh()
+            await node.directory.refresh_snapshot()
         catalog = Catalog(cluster.proxy_directory, auto_create=False, auto_create_per_minute=1, default_queues=2)
         settings = ProxySettings(registry="sqlite://")
         services = make_services(settings, cluster.clock, catalog, cluster.service, "127.0.0.1:8081")

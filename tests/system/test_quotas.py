@@ -6,7 +6,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from ternmq_common.retry_hint import hinted_s
+from ternmq_common.retry_hint import parse_retry_hint
 from ternmq_common.server_settings import ServerSettings
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
@@ -49,7 +49,7 @@ async def test_a_send_over_a_quota_is_refused_whole_with_a_hint(client: RawClien
     assert (await sent(client, "orders", 3)).code == pb.OK
     refused = await sent(client, "orders")
     assert refused.code == pb.TOO_MANY_REQUESTS
-    assert 0 < hinted_s(refused.message) <= 4
+    assert 0 < parse_retry_hint(refused.message) <= 4
     assert kind in refused.message
     received = await client.receive("orders", "g", batch_size=32)
     assert len(received.messages) == 3
@@ -132,7 +132,7 @@ async def test_topics_that_are_made_by_use_are_counted_once_each(client: RawClie
         assert (await sent(client, topic)).code == pb.OK
     refused = await sent(client, "c")
     assert refused.code == pb.TOO_MANY_REQUESTS
-    assert hinted_s(refused.message) > 60
+    assert parse_retry_hint(refused.message) > 60
     await client.create_topic("c")
     assert (await sent(client, "c")).code == pb.OK
 

@@ -36,7 +36,7 @@ async def handle_in(
 ) -> str:
     """A handle as the server gives them, for a message that was never sent."""
     due_ms = await client.server_ms() + round(seconds * 1000)
-    return RecallHandle(topic, broker, due_ms, "no-such-message").encode(keys)
+    return RecallHandle(topic, broker, due_ms, "no-such-message").encode_handle(keys)
 
 
 async def test_a_recalled_message_never_comes_and_its_neighbour_does(
@@ -46,7 +46,7 @@ async def test_a_recalled_message_never_comes_and_its_neighbour_does(
     await scheduled(timed, reminders, b"neighbour")
     answer = await recall(timed, reminders, handle)
     assert code(answer) == "OK"
-    assert answer.message_id == RecallHandle.decode(handle, timed_keys).message_id
+    assert answer.message_id == RecallHandle.decode_handle(handle, timed_keys).message_id
     await timed.advance(3600)
     received = await timed.receive(reminders, group, poll_s=POLL_S)
     assert received.bodies == [b"neighbour"]

@@ -16,8 +16,8 @@ from ternmq_common.server_settings import ClientAuth, ServerSettings, TlsMode
 from ternmq_common.settings import InvalidSetting
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
-from ternmq_rpc.tls.reloading import poll_loop
-from ternmq_runtime import tls
+from ternmq_rpc.tls.reloading import poll_files
+from ternmq_runtime import process_tls
 from tests.support.certificates import Certificates
 from tests.support.embedded import Embedded
 from tests.support.until import until_answered
@@ -113,7 +113,7 @@ async def test_a_client_has_to_show_a_certificate_of_the_ca(certificates: Certif
 async def test_a_new_certificate_is_shown_without_a_restart(
     certificates: Certificates, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tls, "poll_loop", partial(poll_loop, every_s=0.01))
+    monkeypatch.setattr(process_tls, "poll_files", partial(poll_files, every_s=0.01))
     async with serving(certificates) as server:
 
         async def shown() -> list[int]:

@@ -7,7 +7,7 @@ import pytest
 
 from ternmq_common.handle_keys import HandleKeys
 from ternmq_common.server_settings import ServerSettings
-from ternmq_common.transaction_id import named_by, transaction_handle
+from ternmq_common.transaction_id import transaction_handle, transaction_of_handle
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.pool import Duration, Timestamp
 from ternmq_protos.v2 import definition_pb2 as pb
@@ -50,7 +50,7 @@ async def test_the_entry_names_the_message_and_its_transaction(timed: RawClient,
     answer = await timed.send(payments, b"body", message_type=pb.TRANSACTION, message_id="mine")
     [entry] = answer.entries
     assert (code(entry), entry.message_id, entry.recall_handle) == ("OK", "mine", "")
-    transaction = named_by(entry.transaction_id)
+    transaction = transaction_of_handle(entry.transaction_id)
     assert (transaction.message_id, transaction.broker) == ("mine", "broker-0")
 
 
@@ -245,7 +245,7 @@ async def test_a_message_id_must_be_that_of_the_transaction(
 async def test_the_id_of_another_message_at_that_place_is_invalid(
     timed: RawClient, timed_keys: HandleKeys, payments: str
 ) -> None:
-    transaction = named_by(begun := await timed.begin_transaction(payments))
+    transaction = transaction_of_handle(begun := await timed.begin_transaction(payments))
     for wrong in (
         transaction._replace(message_id="other"),
         transaction._replace(broker="broker-9"),

@@ -22,7 +22,7 @@ def test_each_package_has_a_line_that_adds_up_its_files_and_the_last_one_is_for_
             "broker/ternmq_broker/store/log/commit_log.py": file(1000, 900, 10, 5),
             "broker/ternmq_broker/store/message_store.py": file(1000, 800, 10, 10),
             "broker/ternmq_broker/broker.py": file(100, 50, 0, 0),
-            "clients/python/ternmq/pull/queue.py": file(10, 10, 4, 1),
+            "clients/python/ternmq/pull/pull_queue.py": file(10, 10, 4, 1),
         }
     }
     lines = [line.split() for line in table(report).splitlines()[1:]]

@@ -60,5 +60,5 @@ def test_a_blocking_client_that_is_behind_its_source_is_found_and_made_anew(tmp_
     assert (
         '    def drop(self, view: MessageView, *, why: str = "") -> int:\n'
         '        """It is dropped."""\n'
-        "        return wait(self._client.drop(view, why=why))\n"
+        "        return run_and_wait(self._client.drop(view, why=why))\n"
     ) in made

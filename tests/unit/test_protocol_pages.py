@@ -16,7 +16,7 @@ from ternmq_common.server_settings import BrokerServerSettings, ProxySettings, S
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import admin_pb2 as published_pb2
 from ternmq_protos.v2 import definition_pb2, service_pb2
-from ternmq_rpc.grpc_http2.messages import Status
+from ternmq_rpc.grpc_http2.messages import GrpcStatus
 
 FOLDER = Path(__file__).parents[2] / "docs" / "protocol"
 PAGES = {page.stem: page.read_text() for page in sorted(FOLDER.glob("*.md"))}
@@ -52,7 +52,7 @@ def _enum_values() -> set[str]:
 @pytest.mark.parametrize("page", PAGES)
 def test_the_codes_on_a_page_are_those_of_the_protocol(page: str) -> None:
     named = set(CODE.findall(QUOTED.sub("", PAGES[page])))
-    assert named - _enum_values() - {status.name for status in Status} == set()
+    assert named - _enum_values() - {status.name for status in GrpcStatus} == set()
 
 
 @pytest.mark.parametrize("page", PAGES)

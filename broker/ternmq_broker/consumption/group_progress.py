@@ -11,7 +11,7 @@ from ternmq_common.model import RETRY_QUEUE_ID, QueueProgress, QueueRef
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from ternmq_broker.consumption.losses import Losses
+    from ternmq_broker.consumption.losses import LostMessages
     from ternmq_broker.delivery.ordered_consumption import OrderedConsumption
     from ternmq_broker.delivery.queue_consumption import QueueConsumption
     from ternmq_broker.store.message_store import MessageStore
@@ -25,7 +25,7 @@ def progress_of(
     retry_queue: QueueRef,
     broker: str,
     store: "MessageStore",
-    losses: "Losses",
+    losses: "LostMessages",
 ) -> list[QueueProgress]:
     """A row for each queue that the group has touched, and one for its retry queue with all topics together."""
     rows: list[QueueProgress] = []
@@ -34,11 +34,11 @@ def progress_of(
         retries += [state for queue_id, state in states.items() if queue_id == RETRY_QUEUE_ID]
         for queue_id, state in sorted(states.items()):
             if queue_id != RETRY_QUEUE_ID:
-                first, end = store.bounds(topic, queue_id)
-                lost = losses.of_queue(group, topic, queue_id, [state], first)
-                rows.append(_progress(QueueRef(topic, broker, queue_id), [state], first, end, lost))
+                first, end = store.queue_bounds(topic, queue_id)
+                lost = losses.lost_in_queue(group, topic, queue_id, [state], first)
+                rows.append(_sum_progress(QueueRef(topic, broker, queue_id), [state], first, end, lost))
     if retries:
-        rows.append(_progress(retry_queue, retries, 0, max(state.cursor for state in retries)))
+        rows.append(_sum_progress(retry_queue, retries, 0, max(state.cursor for state in retries)))
     return rows
 
 
@@ -48,22 +48,22 @@ def untouched_queues(topic: str, states: "Mapping[int, State]", store: "MessageS
     if len(queue_ids) <= len(states) and all(queue_id in states for queue_id in queue_ids):
         return []  # nearly always, and called for thousands of groups
     used = [queue_id for queue_id in queue_ids if queue_id not in states]
-    return sorted(queue_id for queue_id in used if operator.lt(*store.bounds(topic, queue_id)))
+    return sorted(queue_id for queue_id in used if operator.lt(*store.queue_bounds(topic, queue_id)))
 
 
 def untouched_progress(queue: QueueRef, begin: int, store: "MessageStore") -> QueueProgress:
     """The progress of a group in a queue where it was never, and would begin at `begin`."""
-    first, end = store.bounds(queue.topic, queue.queue_id)
+    first, end = store.queue_bounds(queue.topic, queue.queue_id)
     at = min(max(first, begin), end)
     return QueueProgress(queue=queue, committed=at, cursor=at, in_flight=0, max_offset=end)
 
 
-def _progress(queue: QueueRef, states: "list[State]", first: int, max_offset: int, lost: int = 0) -> QueueProgress:
+def _sum_progress(queue: QueueRef, states: "list[State]", first: int, max_offset: int, lost: int = 0) -> QueueProgress:
     """The progress that several states have together in one queue, which holds nothing below `first`."""
     cursor = max(first, *(state.cursor for state in states))
     return QueueProgress(
         queue=queue,
-        committed=min((state.committed for state in states if state.in_flight), default=cursor),
+        committed=min((state.committed_offset for state in states if state.in_flight), default=cursor),
         cursor=cursor,
         in_flight=sum(state.in_flight for state in states),
         max_offset=max_offset,

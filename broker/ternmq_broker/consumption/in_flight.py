@@ -4,7 +4,8 @@ Counted    a message counts from its delivery until it is finished, or ready aga
            over counts until that was handled, which is a matter of milliseconds.
 Held back  a group's polls for a topic that found no room. Whatever frees room wakes one poll of each group and topic
            that it may concern; a poll that gets nothing is held back again.
-Cost       without quotas nothing is counted, and `freed` checks one dictionary. A count sums the states of a group, or
+Cost       without quotas nothing is counted, and `wake_for_freed` checks one dictionary. A count sums the states of a
+           group, or
            of a topic: about a tenth of a microsecond each.
 """
 
@@ -18,12 +19,12 @@ if TYPE_CHECKING:
     from ternmq_broker.delivery.ordered_consumption import OrderedConsumption
     from ternmq_broker.delivery.queue_consumption import QueueConsumption
     from ternmq_common.model import PopOrder
-    from ternmq_common.pollers import Pollers
+    from ternmq_common.poll_queues import PollQueues
 
     States = Mapping[int, QueueConsumption | OrderedConsumption]
 
 
-class InFlight:
+class InFlightMessages:
     """The messages in flight of one broker; for the event loop's thread."""
 
     def __init__(self, states: "Callable[[str, str], States]") -> None:
@@ -34,14 +35,14 @@ class InFlight:
         self._pairs: dict[str, set[tuple[str, str]]] = {}
         self._held_back: dict[tuple[str, str], None] = {}
 
-    def known(self, pairs: "Iterable[tuple[str, str]]") -> None:
+    def add_pairs(self, pairs: "Iterable[tuple[str, str]]") -> None:
         """Add groups and topics that have states."""
         for pair in pairs:
             group, topic = pair
             self._topics.setdefault(group, set()).add(topic)
             self._pairs.setdefault(lite_parent(topic), set()).add(pair)
 
-    def unknown(self, group: str, topic: str) -> None:
+    def remove_pair(self, group: str, topic: str) -> None:
         """Remove a topic in which the group has no states any more."""
         topics = self._topics[group]
         topics.discard(topic)
@@ -60,42 +61,42 @@ class InFlight:
         if not pairs:
             del self._pairs[lite_parent(topic)]
 
-    def of_group(self, group: str) -> int:
+    def count_of_group(self, group: str) -> int:
         """How many messages are in flight for the group, of all topics."""
-        return sum(self._count(group, topic) for topic in self._topics.get(group, ()))
+        return sum(self._count_pair(group, topic) for topic in self._topics.get(group, ()))
 
-    def of_topic(self, topic: str) -> int:
+    def count_of_topic(self, topic: str) -> int:
         """How many messages of the topic are in flight, for all groups."""
-        return sum(self._count(*pair) for pair in self._pairs.get(topic, ()))
+        return sum(self._count_pair(*pair) for pair in self._pairs.get(topic, ()))
 
-    def _count(self, group: str, topic: str) -> int:
-        return sum(state.handed_out for state in self._states(group, topic).values())
+    def _count_pair(self, group: str, topic: str) -> int:
+        return sum(state.handed_out_count for state in self._states(group, topic).values())
 
-    def room(self, order: "PopOrder") -> int:
+    def room_for(self, order: "PopOrder") -> int:
         """How many messages the order's limits allow now, at most its batch; below 0 after a limit was lowered."""
         room = order.batch
         if order.group_in_flight_max is not None:
-            room = min(room, order.group_in_flight_max - self.of_group(order.group))
+            room = min(room, order.group_in_flight_max - self.count_of_group(order.group))
         if order.topic_in_flight_max is not None:
-            room = min(room, order.topic_in_flight_max - self.of_topic(order.topic))
+            room = min(room, order.topic_in_flight_max - self.count_of_topic(order.topic))
         return room
 
     def hold_back(self, group: str, wait_key: str) -> None:
         """Note a poll that found no room, to be woken when there may be some; `wait_key` is its order's."""
         self._held_back[group, wait_key] = None
 
-    def freed(self, group: str, topic: str, pollers: "Pollers") -> None:
+    def wake_for_freed(self, group: str, topic: str, pollers: "PollQueues") -> None:
         """Wake polls held back, since fewer messages of the topic may be in flight for the group."""
         if self._held_back:
             its = lite_parent(topic)
             held_back = [held for held in self._held_back if held[0] == group or held[1].partition("\n")[0] == its]
-            self._wake(held_back, pollers)
+            self._wake_polls(held_back, pollers)
 
-    def freed_anywhere(self, pollers: "Pollers") -> None:
+    def wake_all(self, pollers: "PollQueues") -> None:
         """Wake all polls held back, since fewer messages may be in flight for any group."""
-        self._wake(list(self._held_back), pollers)
+        self._wake_polls(list(self._held_back), pollers)
 
-    def _wake(self, held_back: "list[tuple[str, str]]", pollers: "Pollers") -> None:
+    def _wake_polls(self, held_back: "list[tuple[str, str]]", pollers: "PollQueues") -> None:
         for held in held_back:
             del self._held_back[held]
         for held in held_back:

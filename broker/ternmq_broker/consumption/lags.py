@@ -20,7 +20,7 @@ from ternmq_broker.consumption.group_progress import untouched_queues
 from ternmq_broker.store.files import WouldBlock
 from ternmq_common.model import RETRY_QUEUE_ID
 from ternmq_common.names import retry_topic
-from ternmq_runtime.observability.figures import Lag
+from ternmq_runtime.observability.figures import GroupLag
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
@@ -41,7 +41,7 @@ _CLAIMS_A_TURN = 20_000
 
 
 @dataclass(slots=True)
-class _Counted:
+class _LagCounts:
     """The counts of a group and topic; `oldest` are the first unfinished messages of its queues."""
 
     group: str
@@ -52,7 +52,7 @@ class _Counted:
     oldest: "list[Place]" = field(default_factory=list)
 
 
-class Lags:
+class LagCounter:
     """Counts lags; for the event loop's thread."""
 
     def __init__(self, store: "MessageStore", consumption: "Consumption", now_ms: "Callable[[], int]") -> None:
@@ -62,16 +62,16 @@ class Lags:
         self._times: Beginnings = {}  # that were looked up; they stay where they are
         self._stored_ms: dict[Place, int] = {}  # of the messages at which groups stood the last time
 
-    async def count(self) -> "AsyncIterator[Lag]":
+    async def count_lags(self) -> "AsyncIterator[GroupLag]":
         """Yield the lag of each group and topic; other tasks may run between two of them."""
         begins: Beginnings = {}
         stored_ms: dict[Place, int] = {}
         pairs = self._consumption.lag_pairs()
         for first in range(0, len(pairs), _AT_ONCE):
-            counted: list[_Counted] = []
+            counted: list[_LagCounts] = []
             claims = 0
             for group, topic in pairs[first : first + _AT_ONCE]:
-                one = await self._counted(group, topic, begins)
+                one = await self._count_pair(group, topic, begins)
                 if one is not None:
                     counted.append(one)
                     claims += one.in_flight
@@ -80,47 +80,49 @@ class Lags:
                     await asyncio.sleep(0)
             await self._add_times({place for one in counted for place in one.oldest}, stored_ms)
             for one in counted:
-                yield self._lag(one, stored_ms)
+                yield self._lag_of(one, stored_ms)
         self._times = {key: offset for key, offset in begins.items() if key in self._times}
         self._stored_ms = stored_ms
 
-    async def _counted(self, group: str, topic: str, begins: "Beginnings") -> _Counted | None:
+    async def _count_pair(self, group: str, topic: str, begins: "Beginnings") -> _LagCounts | None:
         """Count a group in a topic; None if it has nothing and could have nothing."""
         rules = self._consumption.rules(group).lite
         if rules is not None and rules.bind == topic:
-            lite = await self._consumption.lite_progress.lag(group, topic)
-            return None if lite is None else _Counted(group, topic, *lite)
-        states = self._consumption.states(group, topic)
+            lite = await self._consumption.lite_progress.lag_of(group, topic)
+            return None if lite is None else _LagCounts(group, topic, *lite)
+        states = self._consumption.find_states(group, topic)
         untouched = untouched_queues(topic, states, self._store)
         if not states and not untouched:
             return None
-        counted = _Counted(group, topic)
+        counted = _LagCounts(group, topic)
         self._count_touched(counted, states)
         if untouched:
             consume_from = self._consumption.rules(group).consume_from
             for queue_id in untouched:
-                begin = await self._begin(topic, queue_id, consume_from, begins)
+                begin = await self._find_begin(topic, queue_id, consume_from, begins)
                 self._count_behind(counted, queue_id, begin, begin)
         counted.messages += counted.in_flight
         return counted
 
-    def _count_touched(self, counted: _Counted, states: "Mapping[int, QueueState]") -> None:
+    def _count_touched(self, counted: _LagCounts, states: "Mapping[int, QueueState]") -> None:
         for queue_id, state in states.items():
             in_flight = state.in_flight
             counted.in_flight += in_flight
             if queue_id != RETRY_QUEUE_ID:
                 self._count_lost(counted, queue_id, state)
-                self._count_behind(counted, queue_id, state.cursor, state.committed if in_flight else state.cursor)
+                self._count_behind(
+                    counted, queue_id, state.cursor, state.committed_offset if in_flight else state.cursor
+                )
             elif in_flight:
-                counted.oldest.append((retry_topic(counted.group), 0, state.committed))
+                counted.oldest.append((retry_topic(counted.group), 0, state.committed_offset))
 
-    def _count_lost(self, counted: _Counted, queue_id: int, state: "QueueState") -> None:
-        first, _ = self._store.bounds(counted.topic, queue_id)
-        counted.lost += self._consumption.losses.of_queue(counted.group, counted.topic, queue_id, [state], first)
+    def _count_lost(self, counted: _LagCounts, queue_id: int, state: "QueueState") -> None:
+        first, _ = self._store.queue_bounds(counted.topic, queue_id)
+        counted.lost += self._consumption.losses.lost_in_queue(counted.group, counted.topic, queue_id, [state], first)
 
-    def _count_behind(self, counted: _Counted, queue_id: int, cursor: int, committed: int) -> None:
+    def _count_behind(self, counted: _LagCounts, queue_id: int, cursor: int, committed: int) -> None:
         """Count what was never delivered of a queue, and note the first message that is not finished."""
-        first, end = self._store.bounds(counted.topic, queue_id)
+        first, end = self._store.queue_bounds(counted.topic, queue_id)
         counted.messages += max(0, end - max(first, cursor))
         oldest = max(first, committed)
         if oldest < end:
@@ -138,29 +140,29 @@ class Lags:
         times = ((place, self._store.stored_ms(*place)) for place in places)
         return {place: time_ms for place, time_ms in times if time_ms is not None}
 
-    def _lag(self, counted: _Counted, stored_ms: "Mapping[Place, int]") -> Lag:
+    def _lag_of(self, counted: _LagCounts, stored_ms: "Mapping[Place, int]") -> GroupLag:
         oldest_ms = min((stored_ms[place] for place in counted.oldest if place in stored_ms), default=None)
         age_ms = 0 if oldest_ms is None else max(0, self._now_ms() - oldest_ms)
-        return Lag(counted.group, counted.topic, counted.messages, counted.in_flight, age_ms, counted.lost)
+        return GroupLag(counted.group, counted.topic, counted.messages, counted.in_flight, age_ms, counted.lost)
 
-    async def _begin(self, topic: str, queue_id: int, consume_from: str, begins: "Beginnings") -> int:
+    async def _find_begin(self, topic: str, queue_id: int, consume_from: str, begins: "Beginnings") -> int:
         """Where a group would begin in a queue that is new to it."""
         key = (topic, queue_id, consume_from)
         begin = begins.get(key)
         if begin is None:
-            begin = begins[key] = await self._looked_up(*key)
+            begin = begins[key] = await self._look_up_begin(*key)
         return begin
 
-    async def _looked_up(self, topic: str, queue_id: int, consume_from: str) -> int:
+    async def _look_up_begin(self, topic: str, queue_id: int, consume_from: str) -> int:
         key = (topic, queue_id, consume_from)
-        would_begin = self._consumption.would_begin
+        would_begin = self._consumption.predict_begin
         if not consume_from.isdigit():
             try:
                 return would_begin(*key, may_block=False)
             except WouldBlock:
                 return await asyncio.to_thread(would_begin, *key, may_block=True)
         if int(consume_from) > self._now_ms():
-            return self._store.bounds(topic, queue_id)[1]  # nothing was stored then yet
+            return self._store.queue_bounds(topic, queue_id)[1]  # nothing was stored then yet
         if key not in self._times:
             self._times[key] = await asyncio.to_thread(would_begin, *key, may_block=True)
         return self._times[key]

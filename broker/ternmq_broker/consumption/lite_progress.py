@@ -37,7 +37,7 @@ class LiteProgress:
         self._states = states
         self._resting = consumption.resting
 
-    async def _counts(self, group: str) -> "AsyncIterator[tuple[str, int, int, int, int]]":
+    async def _count_topics(self, group: str) -> "AsyncIterator[tuple[str, int, int, int, int]]":
         """Yield the counts of each lite topic in which the group is.
 
         Each has its LITE topic, and how many messages it holds, has for the group, has in flight for it, and the group
@@ -49,36 +49,36 @@ class LiteProgress:
             if owner == group and is_lite_queue(topic)
             for state in states.values()
         ]
-        places += [(topic, offset, 0) for topic, offset in self._resting.of_group(group).items()]
-        places += await self._untouched(group, {topic for topic, _, _ in places})
+        places += [(topic, offset, 0) for topic, offset in self._resting.offsets_of_group(group).items()]
+        places += await self._untouched_topics(group, {topic for topic, _, _ in places})
         for number, (topic, cursor, in_flight) in enumerate(places, start=1):
-            first, end = self._store.bounds(topic, 0)
-            lost = self._consumption.losses.pending_at(topic, 0, cursor, first)
+            first, end = self._store.queue_bounds(topic, 0)
+            lost = self._consumption.losses.pending_losses_at(topic, 0, cursor, first)
             yield lite_parent(topic), end - first, max(0, end - max(first, cursor)), in_flight, lost
             if number % _A_TURN == 0:
                 await asyncio.sleep(0)
 
-    async def _untouched(self, group: str, known: set[str]) -> list[tuple[str, int, int]]:
+    async def _untouched_topics(self, group: str, known: set[str]) -> list[tuple[str, int, int]]:
         """The lite topics that the group subscribes and was never in, with where it would begin."""
         rules = self._consumption.rules(group)
         if rules.lite is None:
             return []
-        subscribed = self._consumption.lite.subscribed_by(group)
+        subscribed = self._consumption.lite.topics_of_group(group)
         if subscribed is None:
             bind = rules.lite.bind
             subscribed = [topic for topic in self._store.lite_topics() if lite_parent(topic) == bind]
         topics = [topic for topic in subscribed if topic not in known]
-        return await asyncio.to_thread(self._beginnings, topics, rules.consume_from) if topics else []
+        return await asyncio.to_thread(self._predict_begins, topics, rules.consume_from) if topics else []
 
-    def _beginnings(self, topics: list[str], consume_from: str) -> list[tuple[str, int, int]]:
-        begin = self._consumption.would_begin
+    def _predict_begins(self, topics: list[str], consume_from: str) -> list[tuple[str, int, int]]:
+        begin = self._consumption.predict_begin
         return [(topic, begin(topic, 0, consume_from, may_block=True), 0) for topic in topics]
 
-    async def rows(self, group: str) -> list[QueueProgress]:
+    async def progress_rows(self, group: str) -> list[QueueProgress]:
         """A row for each LITE topic in whose lite topics the group is."""
         sums: dict[str, list[int]] = {}
-        noted = self._consumption.losses.noted
-        async for topic, held, waiting, in_flight, lost in self._counts(group):
+        noted = self._consumption.losses.noted_losses
+        async for topic, held, waiting, in_flight, lost in self._count_topics(group):
             its = sums.setdefault(topic, [0, 0, 0, noted(group, topic, 0)])
             its[0] += held
             its[1] += waiting
@@ -96,13 +96,13 @@ class LiteProgress:
             for topic, (held, waiting, in_flight, lost) in sorted(sums.items())
         ]
 
-    def named(self, group: str, topics: "Iterable[str]") -> list[QueueProgress]:
+    def rows_of_topics(self, group: str, topics: "Iterable[str]") -> list[QueueProgress]:
         """A row with offsets for each of these lite topics in which the group has been."""
         rows: list[QueueProgress] = []
         for topic in topics:
             queue = QueueRef(topic, self._broker, 0)
             states = self._states.get((group, topic), {})
-            at = self._resting.at(group, topic)
+            at = self._resting.offset_of(group, topic)
             if states:
                 rows += progress_of(
                     group, [(topic, states)], queue, self._broker, self._store, self._consumption.losses
@@ -111,13 +111,13 @@ class LiteProgress:
                 rows.append(untouched_progress(queue, at, self._store))
         return rows
 
-    async def lag(self, group: str, topic: str) -> tuple[int, int, int] | None:
+    async def lag_of(self, group: str, topic: str) -> tuple[int, int, int] | None:
         """How many messages of the topic's lite topics the group has not finished, has in flight, and has lost.
 
         None if it was never in any.
         """
-        known, behind, held_by_group, lost = False, 0, 0, self._consumption.losses.noted(group, topic, 0)
-        async for its, _, waiting, in_flight, gone in self._counts(group):
+        known, behind, held_by_group, lost = False, 0, 0, self._consumption.losses.noted_losses(group, topic, 0)
+        async for its, _, waiting, in_flight, gone in self._count_topics(group):
             if its == topic:
                 known = True
                 behind += waiting + in_flight

@@ -7,7 +7,7 @@ Noted     when the group goes on past the first offset, or a purge moves it on, 
 Read      is what was delivered or committed: what a reader by offset read without a commit counts as lost.
 Lite      topics are counted by their LITE topic. An empty lite topic is forgotten, so that what groups lost with its
           last messages is noted when these go.
-Not lost  what went with a topic that was deleted: a queue's `origin` is where the present one began.
+Not lost  what went with a topic that was deleted: a queue's `queue_origin` is where the present one began.
 Purges    by an operator are noted by queue, so that a reader by offset can tell them from retention.
 """
 
@@ -19,11 +19,11 @@ from ternmq_common.names import is_lite_queue, lite_parent
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ternmq_broker.delivery.claims import Claims
+    from ternmq_broker.delivery.claims import QueueClaims
     from ternmq_broker.store.message_store import MessageStore
 
 
-class Losses:
+class LostMessages:
     """The losses of one broker; for the event loop's thread."""
 
     def __init__(self, store: "MessageStore", marks: "Iterable[Mark]") -> None:
@@ -33,29 +33,29 @@ class Losses:
         self._purged: dict[str, dict[int, int]] = {}
         self._changed: dict[tuple[str | int, ...], Mark] = {}
         for mark in marks:
-            self._keep(mark)
+            self._keep_mark(mark)
 
-    def passed_over(
-        self, group: str, topic: str, queue_id: int, state: "Claims", first: int, *, origin: int | None = None
+    def note_passed_over(
+        self, group: str, topic: str, queue_id: int, state: "QueueClaims", first: int, *, origin: int | None = None
     ) -> None:
         """Note what the group has not read below `first`, where the queue begins and it goes on.
 
-        `origin` is the queue's, if that has changed since.
+        `queue_origin` is the queue's, if that has changed since.
         """
-        unread = self._pending(topic, queue_id, state, first, origin)
+        unread = self._count_pending(topic, queue_id, state, first, origin)
         if unread > 0:
-            self.add(group, topic, queue_id, unread)
+            self.add_lost(group, topic, queue_id, unread)
 
-    def add(self, group: str, topic: str, queue_id: int, messages: int) -> None:
+    def add_lost(self, group: str, topic: str, queue_id: int, messages: int) -> None:
         """Note so many more lost messages."""
         if is_lite_queue(topic):
             topic, queue_id = lite_parent(topic), 0
         before = self._lost.get((group, topic), {}).get(queue_id, 0)
-        self._note(LostMark(group, topic, queue_id, before + messages))
+        self._note_mark(LostMark(group, topic, queue_id, before + messages))
 
-    def purged(self, topic: str, queue_id: int, below: int) -> None:
+    def note_purge(self, topic: str, queue_id: int, below: int) -> None:
         """Note that a purge removed all messages below that offset from the queue."""
-        self._note(PurgeMark(topic, queue_id, below))
+        self._note_mark(PurgeMark(topic, queue_id, below))
 
     def purged_below(self, topic: str, queue_id: int) -> int:
         """The offset below which the last purge emptied the queue; 0 if there was none."""
@@ -63,29 +63,31 @@ class Losses:
 
     # --- what was lost
 
-    def of_queue(self, group: str, topic: str, queue_id: int, states: "Iterable[Claims]", first: int) -> int:
+    def lost_in_queue(self, group: str, topic: str, queue_id: int, states: "Iterable[QueueClaims]", first: int) -> int:
         """What the group lost in a queue that now begins at `first`, in which it has these states."""
-        return self.noted(group, topic, queue_id) + sum(self.pending(topic, queue_id, state, first) for state in states)
+        return self.noted_losses(group, topic, queue_id) + sum(
+            self.pending_losses(topic, queue_id, state, first) for state in states
+        )
 
-    def noted(self, group: str, topic: str, queue_id: int) -> int:
+    def noted_losses(self, group: str, topic: str, queue_id: int) -> int:
         """The noted losses of a queue."""
         of_topic = self._lost.get((group, topic))
         return 0 if of_topic is None else of_topic.get(queue_id, 0)
 
-    def pending(self, topic: str, queue_id: int, state: "Claims", first: int) -> int:
+    def pending_losses(self, topic: str, queue_id: int, state: "QueueClaims", first: int) -> int:
         """The losses of a group with that state that are not noted yet."""
-        return self._pending(topic, queue_id, state, first, None)
+        return self._count_pending(topic, queue_id, state, first, None)
 
-    def pending_at(self, topic: str, queue_id: int, at: int, first: int) -> int:
+    def pending_losses_at(self, topic: str, queue_id: int, at: int, first: int) -> int:
         """The same of a group that has no state, and goes on at offset `at`."""
-        return first - max(at, self._store.origin(topic, queue_id)) if at < first else 0
+        return first - max(at, self._store.queue_origin(topic, queue_id)) if at < first else 0
 
-    def _pending(self, topic: str, queue_id: int, state: "Claims", first: int, origin: int | None) -> int:
+    def _count_pending(self, topic: str, queue_id: int, state: "QueueClaims", first: int, origin: int | None) -> int:
         unread = state.unread_below(first)
         if not unread:
             return 0
         if origin is None:
-            origin = self._store.origin(topic, queue_id)
+            origin = self._store.queue_origin(topic, queue_id)
         return unread - state.unread_below(min(origin, first))
 
     # --- deletions, and the journal
@@ -95,9 +97,9 @@ class Losses:
         for (group, its), of_queues in list(self._lost.items()):
             if its == topic:
                 for queue_id in list(of_queues):
-                    self._note(LostMark(group, topic, queue_id, 0))
+                    self._note_mark(LostMark(group, topic, queue_id, 0))
         for queue_id in list(self._purged.get(topic, ())):
-            self._note(PurgeMark(topic, queue_id, 0))
+            self._note_mark(PurgeMark(topic, queue_id, 0))
 
     def forget_group(self, group: str) -> None:
         """Drop the losses of a deleted group, which the journal has dropped."""
@@ -112,27 +114,27 @@ class Losses:
         changed, self._changed = self._changed, {}
         return list(changed.values())
 
-    def changed_again(self, marks: "Iterable[Mark]") -> None:
+    def restore_changes(self, marks: "Iterable[Mark]") -> None:
         """Let `take_changes` give these marks again: they could not be written."""
         for mark in marks:
             self._changed.setdefault(key_of(mark), mark)
 
-    def _note(self, mark: Mark) -> None:
-        self._keep(mark)
+    def _note_mark(self, mark: Mark) -> None:
+        self._keep_mark(mark)
         self._changed[key_of(mark)] = mark
 
-    def _keep(self, mark: Mark) -> None:
+    def _keep_mark(self, mark: Mark) -> None:
         if isinstance(mark, LostMark):
-            _set(self._lost.setdefault((mark.group, mark.topic), {}), mark.queue_id, mark.messages)
+            _set_count(self._lost.setdefault((mark.group, mark.topic), {}), mark.queue_id, mark.messages)
             if not self._lost[mark.group, mark.topic]:
                 del self._lost[mark.group, mark.topic]
         else:
-            _set(self._purged.setdefault(mark.topic, {}), mark.queue_id, mark.below)
+            _set_count(self._purged.setdefault(mark.topic, {}), mark.queue_id, mark.below)
             if not self._purged[mark.topic]:
                 del self._purged[mark.topic]
 
 
-def _set(counts: dict[int, int], queue_id: int, number: int) -> None:
+def _set_count(counts: dict[int, int], queue_id: int, number: int) -> None:
     if number:
         counts[queue_id] = number
     else:

@@ -11,7 +11,7 @@ so the message is skipped.
 import logging
 from typing import TYPE_CHECKING
 
-from ternmq_broker.consumption.popping import SCAN_STEP, Pop
+from ternmq_broker.consumption.popping import SCAN_STEP, PopBatch
 from ternmq_broker.consumption.queue_reader import delivered_bytes
 from ternmq_common.limits import RECEIVE_BYTES_MAX
 from ternmq_common.names import is_lite_queue
@@ -19,75 +19,75 @@ from ternmq_common.tag_filter import ALL
 from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
-    from ternmq_broker.delivery.ordered_consumption import Lane, OrderedConsumption
-    from ternmq_broker.store.index.queue_index import Location
+    from ternmq_broker.delivery.ordered_consumption import MessageGroupLane, OrderedConsumption
+    from ternmq_broker.store.index.queue_index import MessageLocation
     from ternmq_broker.store.log.record import Record
     from ternmq_common.model import QueueRef
 
 _log = logging.getLogger(__name__)
 
 
-class OrderedPop(Pop):
+class OrderedPop(PopBatch):
     """Claims messages in order; see the module."""
 
-    def take_again(self, queue: "QueueRef", state: "OrderedConsumption") -> None:
+    def redeliver_held(self, queue: "QueueRef", state: "OrderedConsumption") -> None:
         """Deliver to a consumer that repeats its call what the first call delivered."""
-        for lane in list(state.held_under(self._order.attempt_id)):
+        for lane in list(state.lanes_of_attempt(self._order.attempt_id)):
             offsets = sorted(lane.claimed | lane.ended)
             records = self._reader.read_offsets(queue.topic, queue.queue_id, offsets, ALL)
             claims = state.hand_out_again(lane, deadline_ms=self.deadline_ms)
             found = [records[offset] for offset in claims if offset in records]
-            self.deliver(queue, found, [claims[record.queue_offset] for record in found], queue.queue_id)
+            self.add_deliveries(queue, found, [claims[record.queue_offset] for record in found], queue.queue_id)
 
-    def take(self, queue: "QueueRef", state: "OrderedConsumption") -> None:
+    def claim_from_lanes(self, queue: "QueueRef", state: "OrderedConsumption") -> None:
         """Claim from open lanes; read ahead while there are none and there is room for messages that must wait."""
-        self._pass_over(queue, state)
+        self._skip_removed(queue, state)
         read: dict[int, Record] = {}
         while not self.is_full:
-            self._take_from_lanes(queue, state, read)
+            self._claim_open_lanes(queue, state, read)
             if self.is_full or not state.may_read_ahead:
                 break
             looked_at = self._read_ahead(queue, state, read)
             if not looked_at:
                 return
-            self.scanned(looked_at)
+            self.count_scanned(looked_at)
         self.more |= state.has_open_lane
 
-    def take_lane(self, queue: "QueueRef", state: "OrderedConsumption") -> None:
+    def claim_from_single_lane(self, queue: "QueueRef", state: "OrderedConsumption") -> None:
         """Claim the next messages of a queue that is one lane, as a lite topic is, unless a consumer has some."""
-        self._pass_over(queue, state)
-        self.scanned(1)
+        self._skip_removed(queue, state)
+        self.count_scanned(1)
         read: dict[int, Record] = {}
-        while state.to_scan(1) and self._read_ahead(queue, state, read):
+        while state.offsets_to_scan(1) and self._read_ahead(queue, state, read):
             pass
         if state.is_closed:
             return
         lane = state.open_lane()
-        if lane is None or len(lane.waiting) < self.wanted:
-            self.scanned(self._read_ahead(queue, state, read))
-        self._take_from_lanes(queue, state, read)
+        if lane is None or len(lane.waiting) < self.wanted_count:
+            self.count_scanned(self._read_ahead(queue, state, read))
+        self._claim_open_lanes(queue, state, read)
 
-    def _pass_over(self, queue: "QueueRef", state: "OrderedConsumption") -> None:
+    def _skip_removed(self, queue: "QueueRef", state: "OrderedConsumption") -> None:
         """Finish the messages that retention removed."""
-        first = self._reader.first(queue.topic, queue.queue_id)
+        first = self._reader.first_offset(queue.topic, queue.queue_id)
         if state.begins_before(first):
-            self._reader.losses.passed_over(self._order.group, queue.topic, queue.queue_id, state, first)
+            self._reader.losses.note_passed_over(self._order.group, queue.topic, queue.queue_id, state, first)
             state.skip_to(first)
 
-    def _take_from_lanes(self, queue: "QueueRef", state: "OrderedConsumption", read: "dict[int, Record]") -> None:
+    def _claim_open_lanes(self, queue: "QueueRef", state: "OrderedConsumption", read: "dict[int, Record]") -> None:
         while not self.is_full:
             lane = state.open_lane()
             if lane is None:
                 return
-            self._take_from(lane, queue, state, read)
+            self._claim_from_lane(lane, queue, state, read)
 
-    def _take_from(
-        self, lane: "Lane", queue: "QueueRef", state: "OrderedConsumption", read: "dict[int, Record]"
+    def _claim_from_lane(
+        self, lane: "MessageGroupLane", queue: "QueueRef", state: "OrderedConsumption", read: "dict[int, Record]"
     ) -> None:
         # Some of each message group, rather than many of one: when one fails, fewer wait for it at the consumer, and
         # messages that are taken in the order of the queue need not be read a second time.
-        share = max(1, self.wanted // state.open_lanes)
-        limit = min(self.wanted, self._order.message_group_batch, share)
+        share = max(1, self.wanted_count // state.open_lanes)
+        limit = min(self.wanted_count, self._order.message_group_batch, share)
         offsets = [offset for offset, _ in zip(lane.waiting, range(limit), strict=False)]
         unread = [offset for offset in offsets if offset not in read]
         located = self._reader.locate_offsets(queue.topic, queue.queue_id, unread) if unread else {}
@@ -95,7 +95,7 @@ class OrderedPop(Pop):
         sizes |= {offset: len(read[offset].rest) for offset in offsets if offset in read}
         wanted = self._within_size(offsets, sizes)
         missing = {offset: located[offset] for offset in wanted if offset in located}
-        records = self._reader.read(queue.topic, queue.queue_id, missing, ALL)
+        records = self._reader.read_located(queue.topic, queue.queue_id, missing, ALL)
         read.update((record.queue_offset, record) for record in records)
         chosen: list[Record] = []
         for offset in wanted:
@@ -103,17 +103,17 @@ class OrderedPop(Pop):
             if record is not None:
                 chosen.append(record)
             elif offset not in missing:
-                state.skip(offset)  # retention has removed it
+                state.skip_message(offset)  # retention has removed it
             else:
                 if is_lite_queue(queue.topic):
                     # No operator could know of it, and messages behind it would wait until the topic is dropped.
-                    self._say_what_is_stepped_over(queue, {offset: missing[offset]}, {})
-                    state.skip(offset)
+                    self._log_skipped(queue, {offset: missing[offset]}, {})
+                    state.skip_message(offset)
                     continue
                 if not chosen:
-                    self._block(lane, offset, queue, state)
+                    self._block_lane(lane, offset, queue, state)
                 break  # messages before it are delivered first
-        chosen = chosen[: self.fitting([delivered_bytes(record) for record in chosen])]
+        chosen = chosen[: self.count_fitting([delivered_bytes(record) for record in chosen])]
         if chosen:
             claims = state.hand_out(
                 lane,
@@ -121,10 +121,12 @@ class OrderedPop(Pop):
                 deadline_ms=self.deadline_ms,
                 attempt_id=self._order.attempt_id,
             )
-            self.deliver(queue, chosen, claims, queue.queue_id)
+            self.add_deliveries(queue, chosen, claims, queue.queue_id)
 
-    def _block(self, lane: "Lane", offset: int, queue: "QueueRef", state: "OrderedConsumption") -> None:
-        state.block(lane)
+    def _block_lane(
+        self, lane: "MessageGroupLane", offset: int, queue: "QueueRef", state: "OrderedConsumption"
+    ) -> None:
+        state.block_lane(lane)
         group, topic, queue_id = self._order.group, queue.topic, queue.queue_id
         _log.error(
             "group %s stops in message group %r of topic %s, queue %d: the message at offset %d can't be read any "
@@ -145,15 +147,16 @@ class OrderedPop(Pop):
     def _read_ahead(self, queue: "QueueRef", state: "OrderedConsumption", read: "dict[int, Record]") -> int:
         """Put the next messages into their lanes; returns how many were examined, 0 at the end of the queue.
 
-        `read` has their records afterwards, and no others: memory must not grow with the bodies of messages that wait.
+        `read_located` has their records afterwards, and no others: memory must not grow with the bodies of messages
+        that wait.
         """
-        offsets = state.to_scan(SCAN_STEP)
+        offsets = state.offsets_to_scan(SCAN_STEP)
         if offsets:
-            offsets = list(self._reader.readable(queue.topic, queue.queue_id, offsets))
+            offsets = list(self._reader.readable_offsets(queue.topic, queue.queue_id, offsets))
             located = self._reader.locate_offsets(queue.topic, queue.queue_id, offsets)
         else:
-            count = max(self.wanted, SCAN_STEP if read else 0)
-            locations = self._reader.locate(queue.topic, queue.queue_id, state.cursor, count)
+            count = max(self.wanted_count, SCAN_STEP if read else 0)
+            locations = self._reader.locate_messages(queue.topic, queue.queue_id, state.cursor, count)
             located = dict(enumerate(locations, state.cursor))
             offsets = list(located)
         offsets = self._within_size(offsets, {offset: location.size for offset, location in located.items()})
@@ -162,29 +165,29 @@ class OrderedPop(Pop):
             for offset in offsets
             if offset in located and self._order.filter.may_pass(located[offset].tag_hash)
         }
-        found = self._reader.read(queue.topic, queue.queue_id, passing, self._order.filter)
+        found = self._reader.read_located(queue.topic, queue.queue_id, passing, self._order.filter)
         records = {record.queue_offset: record for record in found}
-        self._say_what_is_stepped_over(queue, passing, records)
-        self._admit(offsets, records, state)
+        self._log_skipped(queue, passing, records)
+        self._admit_messages(offsets, records, state)
         read.clear()
         read.update(records)
         return len(offsets)
 
-    def _say_what_is_stepped_over(
-        self, queue: "QueueRef", located: "dict[int, Location]", records: "dict[int, Record]"
+    def _log_skipped(
+        self, queue: "QueueRef", located: "dict[int, MessageLocation]", records: "dict[int, Record]"
     ) -> None:
-        for offset in self._reader.lost_of(queue.topic, queue.queue_id, located.keys() - records.keys()):
+        for offset in self._reader.lost_offsets(queue.topic, queue.queue_id, located.keys() - records.keys()):
             _log.error(
                 "group %s skips the message at offset %d of queue %d of topic %s: it can't be read any more, and its "
                 "message group is unknown",
                 *(self._order.group, offset, queue.queue_id, queue.topic),
             )
 
-    def _admit(self, offsets: "list[int]", records: "dict[int, Record]", state: "OrderedConsumption") -> None:
+    def _admit_messages(self, offsets: "list[int]", records: "dict[int, Record]", state: "OrderedConsumption") -> None:
         for offset in offsets:
             record = records.get(offset)
             if record is None:
-                state.skip(offset)
+                state.skip_message(offset)
             else:
                 group = definition_pb2.SystemProperties.FromString(record.system).message_group
-                state.admit(offset, group, self._now_ms)
+                state.admit_message(offset, group, self._now_ms)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ternmq_broker.consumption.queue_reader import QueueReader, delivered_bytes, stored_message
 from ternmq_common.limits import RECEIVE_BYTES_MAX
-from ternmq_common.model import Delivery, PopOrder, QueueRef
+from ternmq_common.model import DeliveredMessage, PopOrder, QueueRef
 from ternmq_common.receipt_handle import ReceiptHandle
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from ternmq_broker.delivery.claims import Claim
     from ternmq_broker.delivery.queue_consumption import QueueConsumption
-    from ternmq_broker.store.index.queue_index import Location
+    from ternmq_broker.store.index.queue_index import MessageLocation
     from ternmq_broker.store.log.record import Record
 
 # A filter that few messages pass examines so many before other tasks get their turn on the loop.
@@ -24,7 +24,7 @@ SCAN_ROWS = 1024
 SCAN_STEP = 256
 
 
-class Pop:
+class PopBatch:
     """The messages that one consumer gets: up to the batch, at least one, and up to RECEIVE_BYTES_MAX bytes.
 
     The limit of bytes keeps large bodies from filling the memory. `more` says that there may be more messages to claim
@@ -40,7 +40,7 @@ class Pop:
         self._bytes = 0
         self._no_other_fits = False
         self._scanned = 0
-        self.deliveries: list[Delivery] = []
+        self.deliveries: list[DeliveredMessage] = []
         self.more = False
 
     @property
@@ -53,17 +53,17 @@ class Pop:
             or self._scanned >= SCAN_ROWS
         )
 
-    def scanned(self, rows: int) -> None:
+    def count_scanned(self, rows: int) -> None:
         """Count examined rows; there may be more when they were enough for one turn."""
         self._scanned += rows
         self.more |= self._scanned >= SCAN_ROWS
 
     @property
-    def wanted(self) -> int:
+    def wanted_count(self) -> int:
         """How many messages the batch still has room for."""
         return self._order.batch - len(self.deliveries)
 
-    def fitting(self, sizes: "Sequence[int]") -> int:
+    def count_fitting(self, sizes: "Sequence[int]") -> int:
         """How many messages of these sizes fit, in their order; if not all do, the pop is full.
 
         The first message always fits into an empty pop.
@@ -76,66 +76,72 @@ class Pop:
                 return number
         return len(sizes)
 
-    def deliver(self, queue: QueueRef, records: "list[Record]", claims: "list[Claim]", handle_queue_id: int) -> None:
+    def add_deliveries(
+        self, queue: QueueRef, records: "list[Record]", claims: "list[Claim]", handle_queue_id: int
+    ) -> None:
         """Add claimed records. `handle_queue_id` is the queue id in handles: a retry queue has a number of its own."""
         for record, claim in zip(records, claims, strict=True):
             handle = ReceiptHandle(
                 self._broker, handle_queue_id, record.queue_offset, claim.generation, self.deadline_ms
             )
-            self.deliveries.append(Delivery(stored_message(queue, record), handle, claim.attempt))
+            self.deliveries.append(DeliveredMessage(stored_message(queue, record), handle, claim.attempt))
             self._bytes += delivered_bytes(record)
 
 
-class UnorderedPop(Pop):
+class UnorderedPop(PopBatch):
     """Claims messages that are ready for redelivery, and new ones."""
 
-    def take_ready(self, queue: QueueRef, handle_queue_id: int, state: "QueueConsumption", limit: int) -> None:
+    def claim_ready(self, queue: QueueRef, handle_queue_id: int, state: "QueueConsumption", limit: int) -> None:
         """Claim messages to be redelivered; one that is gone, or fails the filter, is finished."""
-        for offset, attempt in state.ready(min(limit, self.wanted)):
+        for offset, attempt in state.ready_offsets(min(limit, self.wanted_count)):
             read = self._reader.read_offsets(queue.topic, queue.queue_id, [offset], self._order.filter)
             records = list(read.values())
-            if not self.fitting([delivered_bytes(record) for record in records]) and records:
+            if not self.count_fitting([delivered_bytes(record) for record in records]) and records:
                 break
             if records:
-                self._hand_out(queue, handle_queue_id, state, records, attempt)
+                self._claim_records(queue, handle_queue_id, state, records, attempt)
             elif not self._reader.readable_from(queue.topic, queue.queue_id, offset):
-                state.finish(offset)
-                if handle_queue_id == queue.queue_id and offset < self._reader.first(queue.topic, queue.queue_id):
-                    self._reader.losses.add(self._order.group, queue.topic, queue.queue_id, 1)
+                state.finish_offset(offset)
+                if handle_queue_id == queue.queue_id and offset < self._reader.first_offset(
+                    queue.topic, queue.queue_id
+                ):
+                    self._reader.losses.add_lost(self._order.group, queue.topic, queue.queue_id, 1)
             if self.is_full:
                 break
         self.more |= self.is_full
 
-    def take_new(self, queue: QueueRef, state: "QueueConsumption") -> None:
+    def claim_new(self, queue: QueueRef, state: "QueueConsumption") -> None:
         """Claim messages that nobody of the group has had; those that fail the filter are skipped for good."""
         while not self.is_full:
-            cursor, first = state.cursor, self._reader.first(queue.topic, queue.queue_id)
+            cursor, first = state.cursor, self._reader.first_offset(queue.topic, queue.queue_id)
             if cursor < first:
-                self._reader.losses.passed_over(self._order.group, queue.topic, queue.queue_id, state, first)
+                self._reader.losses.note_passed_over(self._order.group, queue.topic, queue.queue_id, state, first)
                 state.skip_to(first)
                 cursor = first
-            wanted = self.wanted
+            wanted = self.wanted_count
             count = wanted if self._order.filter.takes_all else max(wanted, SCAN_STEP)
-            locations = self._reader.locate(queue.topic, queue.queue_id, cursor, count)
+            locations = self._reader.locate_messages(queue.topic, queue.queue_id, cursor, count)
             if not locations:
                 return
-            chosen, end = self._choose(locations, cursor, wanted)
-            records = self._reader.read(queue.topic, queue.queue_id, chosen, self._order.filter)
-            count = self.fitting([delivered_bytes(record) for record in records])
+            chosen, end = self._choose_messages(locations, cursor, wanted)
+            records = self._reader.read_located(queue.topic, queue.queue_id, chosen, self._order.filter)
+            count = self.count_fitting([delivered_bytes(record) for record in records])
             if count < len(records):
                 end, records = records[count].queue_offset, records[:count]
             if records:
-                self._hand_out(queue, queue.queue_id, state, records, 1)
+                self._claim_records(queue, queue.queue_id, state, records, 1)
             state.skip_to(end)
-            self.scanned(end - cursor)
+            self.count_scanned(end - cursor)
         self.more = True
 
-    def _choose(self, locations: "list[Location]", cursor: int, wanted: int) -> "tuple[dict[int, Location], int]":
+    def _choose_messages(
+        self, locations: "list[MessageLocation]", cursor: int, wanted: int
+    ) -> "tuple[dict[int, MessageLocation], int]":
         """Choose the messages to read, at most about as many bytes as fit.
 
         Returns their locations by offset, and the offset behind the last one examined.
         """
-        chosen: dict[int, Location] = {}
+        chosen: dict[int, MessageLocation] = {}
         size = self._bytes
         for offset, location in enumerate(locations, cursor):
             if self._order.filter.may_pass(location.tag_hash):
@@ -145,9 +151,9 @@ class UnorderedPop(Pop):
                     return chosen, offset + 1
         return chosen, cursor + len(locations)
 
-    def _hand_out(
+    def _claim_records(
         self, queue: QueueRef, handle_queue_id: int, state: "QueueConsumption", records: "list[Record]", attempt: int
     ) -> None:
         offsets = [record.queue_offset for record in records]
         claim = state.hand_out(offsets, attempt=attempt, deadline_ms=self.deadline_ms)
-        self.deliver(queue, records, [claim] * len(records), handle_queue_id)
+        self.add_deliveries(queue, records, [claim] * len(records), handle_queue_id)

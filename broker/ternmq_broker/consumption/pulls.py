@@ -4,8 +4,8 @@ import asyncio
 import itertools
 from typing import TYPE_CHECKING
 
-from ternmq_broker.cold_reads import done_when_read
-from ternmq_common.model import Pulled, QueueRef
+from ternmq_broker.cold_reads import run_when_read
+from ternmq_common.model import PulledMessages, QueueRef
 
 if TYPE_CHECKING:
     from ternmq_broker.consumption.consumption import Consumption
@@ -13,19 +13,19 @@ if TYPE_CHECKING:
     from ternmq_common.message_filter import MessageFilter
     from ternmq_common.model import QueueReaderId
     from ternmq_common.output_room import AnswerRoom
-    from ternmq_common.pollers import Pollers
+    from ternmq_common.poll_queues import PollQueues
 
 
-class Pulls:
+class PullCalls:
     """The pulls of one broker; for groups that lock their queues, one reader at a time for each queue."""
 
-    def __init__(self, consumption: "Consumption", pollers: "Pollers", locks: "QueueLocks") -> None:
+    def __init__(self, consumption: "Consumption", pollers: "PollQueues", locks: "QueueLocks") -> None:
         self._consumption = consumption
         self._pollers = pollers
         self._locks = locks
         self._lines = itertools.count()
 
-    async def pull(
+    async def pull_messages(
         self,
         queue: QueueRef,
         offset: int,
@@ -35,26 +35,26 @@ class Pulls:
         poll_s: float,
         reader: "QueueReaderId | None" = None,
         room: "AnswerRoom | None" = None,
-    ) -> Pulled:
+    ) -> PulledMessages:
         """Read from `offset` on without a claim, or wait up to `poll_s` seconds at the end of the queue.
 
         Nothing is read without a place in `room`; the place is kept if messages were read.
         """
         if reader is not None and not reader.lock_hold_ms:
-            self._locks.open(reader.group, queue)
+            self._locks.unlock_queue(reader.group, queue)
         if reader is None or not reader.lock_hold_ms:
-            return await self._pull(queue, offset, passing, limit, poll_s, room)
+            return await self._pull_or_wait(queue, offset, passing, limit, poll_s, room)
         if self._pollers.closed:
             poll_s = 0.0
-        return await self._locks.pull(
+        return await self._locks.pull_locked(
             reader,
             queue,
             offset,
-            committed=self._consumption.committed(reader.group, queue.topic, queue.queue_id),
+            committed=self._consumption.committed_offset(reader.group, queue.topic, queue.queue_id),
             poll_s=poll_s,
-            read=lambda start, wait_s: self._pull(
+            read=lambda start, wait_s: self._pull_or_wait(
                 queue,
-                max(start, self._consumption.reader.first(queue.topic, queue.queue_id)),
+                max(start, self._consumption.reader.first_offset(queue.topic, queue.queue_id)),
                 passing,
                 limit,
                 wait_s,
@@ -62,7 +62,7 @@ class Pulls:
             ),
         )
 
-    async def _pull(
+    async def _pull_or_wait(
         self,
         queue: QueueRef,
         offset: int,
@@ -70,17 +70,17 @@ class Pulls:
         limit: int,
         poll_s: float,
         room: "AnswerRoom | None",
-    ) -> Pulled:
+    ) -> PulledMessages:
         loop = asyncio.get_running_loop()
         end = loop.time() + poll_s
         while True:
-            pulled = await self._pull_now(queue, offset, passing, limit, end - loop.time(), room)
+            pulled = await self._pull_with_room(queue, offset, passing, limit, end - loop.time(), room)
             if pulled.messages or pulled.next_offset > offset or self._is_beyond(queue, offset):
                 return pulled
-            if not await self._wait(queue.topic, end - loop.time()):
+            if not await self._wait_for_message(queue.topic, end - loop.time()):
                 return pulled
 
-    async def _pull_now(
+    async def _pull_with_room(
         self,
         queue: QueueRef,
         offset: int,
@@ -88,22 +88,22 @@ class Pulls:
         limit: int,
         left_s: float,
         room: "AnswerRoom | None",
-    ) -> Pulled:
+    ) -> PulledMessages:
         if room is None:
-            return await self.now(queue, offset, passing, limit)
-        pulled = Pulled([], offset)
-        if await room.enter(left_s):
+            return await self.read_available(queue, offset, passing, limit)
+        pulled = PulledMessages([], offset)
+        if await room.enter_room(left_s):
             try:
-                pulled = await self.now(queue, offset, passing, limit)
+                pulled = await self.read_available(queue, offset, passing, limit)
             finally:
                 if not pulled.messages:
-                    room.leave()
+                    room.leave_room()
         return pulled
 
-    async def _wait(self, topic: str, seconds: float) -> bool:
+    async def _wait_for_message(self, topic: str, seconds: float) -> bool:
         """Wait for a message of the topic; False if none came in time."""
         # Pulls do not compete, so each has a wait queue of its own, under a name that no group can have.
-        return await self._pollers.wait(f"\n{next(self._lines)}", topic, max(0, seconds))
+        return await self._pollers.wait_for_messages(f"\n{next(self._lines)}", topic, max(0, seconds))
 
     async def wait_for_more(self, queue: QueueRef, offset: int, poll_s: float) -> bool:
         """Whether the queue has a message at or behind that offset, or gets one within `poll_s` seconds.
@@ -113,7 +113,7 @@ class Pulls:
         loop = asyncio.get_running_loop()
         end = loop.time() + poll_s
         while not await self._has_more(queue, offset):
-            if self._is_beyond(queue, offset) or not await self._wait(queue.topic, end - loop.time()):
+            if self._is_beyond(queue, offset) or not await self._wait_for_message(queue.topic, end - loop.time()):
                 return False
         return True
 
@@ -122,12 +122,14 @@ class Pulls:
 
         The client must ask again and see that, before the queue has grown past the offset.
         """
-        return offset > self._consumption.bounds(queue.topic, queue.queue_id).maximum
+        return offset > self._consumption.queue_bounds(queue.topic, queue.queue_id).maximum
 
     async def _has_more(self, queue: QueueRef, offset: int) -> bool:
-        locate = self._consumption.reader.locate
-        return bool(await done_when_read(lambda: locate(queue.topic, queue.queue_id, offset, 1)))
+        locate = self._consumption.reader.locate_messages
+        return bool(await run_when_read(lambda: locate(queue.topic, queue.queue_id, offset, 1)))
 
-    async def now(self, queue: QueueRef, offset: int, passing: "MessageFilter", limit: int) -> Pulled:
+    async def read_available(
+        self, queue: QueueRef, offset: int, passing: "MessageFilter", limit: int
+    ) -> PulledMessages:
         """Read the messages that are there at that offset."""
-        return await done_when_read(lambda: self._consumption.reader.pull(queue, offset, passing, limit))
+        return await run_when_read(lambda: self._consumption.reader.pull_messages(queue, offset, passing, limit))

@@ -8,11 +8,11 @@ import logging
 from bisect import bisect_left
 from typing import TYPE_CHECKING
 
-from ternmq_broker.consumption.losses import Losses
-from ternmq_broker.store.index.queue_index import Location
+from ternmq_broker.consumption.losses import LostMessages
+from ternmq_broker.store.index.queue_index import MessageLocation
 from ternmq_broker.store.log.record import RecordKind
 from ternmq_common.limits import DELIVERY_BYTES, PULL_BYTES_MAX
-from ternmq_common.model import Pulled, QueueRef, StoredMessage
+from ternmq_common.model import PulledMessages, QueueRef, StoredMessage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -30,19 +30,19 @@ class QueueReader:
     """Reads messages of queues up to the readable end of the log.
 
     A read that would wait for the disk raises WouldBlock; a damaged record that another replica may have whole raises
-    AwaitsRepair. `lost` counts messages that were there once and can't be read any more, up to 100,000.
+    AwaitsRepair. `lost_count` counts messages that were there once and can't be read any more, up to 100,000.
     """
 
     def __init__(
-        self, store: "MessageStore", readable_end: "Callable[[], int]", losses: "Losses | None" = None
+        self, store: "MessageStore", readable_end: "Callable[[], int]", losses: "LostMessages | None" = None
     ) -> None:
         self._store = store
-        self.losses = losses or Losses(store, ())
+        self.losses = losses or LostMessages(store, ())
         self._readable_end = readable_end
-        self._lost: dict[tuple[str, int, int], Location] = {}
+        self._lost: dict[tuple[str, int, int], MessageLocation] = {}
 
     @property
-    def lost(self) -> int:
+    def lost_count(self) -> int:
         return len(self._lost)
 
     @property
@@ -50,10 +50,10 @@ class QueueReader:
         """What an operator should know although messages can be stored and received."""
         if not self._lost:
             return None
-        count = "1 message" if self.lost == 1 else f"{self.lost} messages"
+        count = "1 message" if self.lost_count == 1 else f"{self.lost_count} messages"
         return f"{count} can't be read any more; the log names them"
 
-    def repaired(self, begin: int, end: int) -> list[tuple[str, int, int]]:
+    def forget_repaired(self, begin: int, end: int) -> list[tuple[str, int, int]]:
         """Forget lost messages between these log offsets, which are whole now. Returns their topics, queues and
         offsets."""
         places = [
@@ -63,42 +63,42 @@ class QueueReader:
             del self._lost[place]
         return places
 
-    def locate(self, topic: str, queue_id: int, offset: int, count: int) -> "list[Location]":
+    def locate_messages(self, topic: str, queue_id: int, offset: int, count: int) -> "list[MessageLocation]":
         """Up to `count` messages from `offset` on, as far as they may be read; WouldBlock."""
-        locations = self._store.locate(topic, queue_id, offset, count, may_block=False)
+        locations = self._store.locate_messages(topic, queue_id, offset, count, may_block=False)
         end = self._readable_end()
         if locations and locations[-1].log_offset + locations[-1].size > end:
-            return self._readable(locations, end)
+            return self._limit_to_readable(locations, end)
         return locations
 
-    def _readable(self, locations: "list[Location]", end: int) -> "list[Location]":
+    def _limit_to_readable(self, locations: "list[MessageLocation]", end: int) -> "list[MessageLocation]":
         """The locations before the first one that is readable only later; one beyond the log's end never is."""
-        log_end = self._store.end
-        readable: list[Location] = []
+        log_end = self._store.log_end
+        readable: list[MessageLocation] = []
         for location in locations:
             location_end = location.log_offset + location.size
             if location_end > log_end:
-                readable.append(Location(location.log_offset, 0, 0))
+                readable.append(MessageLocation(location.log_offset, 0, 0))
             elif location_end > end:
                 break
             else:
                 readable.append(location)
         return readable
 
-    def read(
-        self, topic: str, queue_id: int, located: "Mapping[int, Location]", passing: "MessageFilter"
+    def read_located(
+        self, topic: str, queue_id: int, located: "Mapping[int, MessageLocation]", passing: "MessageFilter"
     ) -> "list[Record]":
         """Read the located messages, keyed by offset, that are there and pass the filter; WouldBlock."""
-        records = [record for record in self._records(topic, queue_id, located) if record is not None]
+        records = [record for record in self._read_records(topic, queue_id, located) if record is not None]
         if passing.takes_all:
             return records
-        return [record for record in records if passing.passes(record.system, record.rest)]
+        return [record for record in records if passing.passes_message(record.system, record.rest)]
 
-    def pull(self, queue: QueueRef, offset: int, passing: "MessageFilter", limit: int) -> Pulled:
+    def pull_messages(self, queue: QueueRef, offset: int, passing: "MessageFilter", limit: int) -> PulledMessages:
         """Read up to `limit` messages from `offset` on, without a consumer group; WouldBlock."""
-        locations = within_bytes(self._stretch(queue.topic, queue.queue_id, offset, limit), PULL_BYTES_MAX)
+        locations = within_bytes(self._locate_all(queue.topic, queue.queue_id, offset, limit), PULL_BYTES_MAX)
         chosen = {at: location for at, location in enumerate(locations, offset) if passing.may_pass(location.tag_hash)}
-        records = self.read(queue.topic, queue.queue_id, chosen, passing)
+        records = self.read_located(queue.topic, queue.queue_id, chosen, passing)
         following = offset + len(locations)
         total = 0
         for number, record in enumerate(records):
@@ -106,19 +106,21 @@ class QueueReader:
             if total > PULL_BYTES_MAX and number:  # of a retry topic, where bodies may be elsewhere
                 following, records = record.queue_offset, records[:number]
                 break
-        return Pulled([stored_message(queue, record) for record in records], following)
+        return PulledMessages([stored_message(queue, record) for record in records], following)
 
-    def lost_of(self, topic: str, queue_id: int, offsets: "Iterable[int]") -> list[int]:
+    def lost_offsets(self, topic: str, queue_id: int, offsets: "Iterable[int]") -> list[int]:
         """The offsets among these whose messages can't be read any more, ascending."""
         return [offset for offset in sorted(offsets) if (topic, queue_id, offset) in self._lost] if self._lost else []
 
-    def _records(self, topic: str, queue_id: int, located: "Mapping[int, Location]") -> "list[Record | None]":
+    def _read_records(
+        self, topic: str, queue_id: int, located: "Mapping[int, MessageLocation]"
+    ) -> "list[Record | None]":
         locations = list(located.values())
-        if _ascend(locations, self._store.end):
-            records = self._store.read(locations, may_block=False)
+        if _are_ascending(locations, self._store.log_end):
+            records = self._store.read_records(locations, may_block=False)
         else:
             # Rows of the index are damaged: each by itself leads to no record, or to another one.
-            records = [self._alone(location) for location in locations]
+            records = [self._read_alone(location) for location in locations]
         for number, (offset, record) in enumerate(zip(located, records, strict=True)):
             if (
                 record is None
@@ -129,16 +131,16 @@ class QueueReader:
             ):
                 records[number] = None
                 if record is not None or not self._store.has_expired(located[offset]):
-                    self._lose(
+                    self._count_lost(
                         topic, queue_id, offset, located[offset], "is damaged" if record is None else "is another"
                     )
         return records
 
-    def _alone(self, location: Location) -> "Record | None":
-        is_in_log = location.log_offset + location.size <= self._store.end
-        return self._store.read([location], may_block=False)[0] if is_in_log else None
+    def _read_alone(self, location: MessageLocation) -> "Record | None":
+        is_in_log = location.log_offset + location.size <= self._store.log_end
+        return self._store.read_records([location], may_block=False)[0] if is_in_log else None
 
-    def _lose(self, topic: str, queue_id: int, offset: int, location: "Location", what: str) -> None:
+    def _count_lost(self, topic: str, queue_id: int, offset: int, location: "MessageLocation", what: str) -> None:
         place = (topic, queue_id, offset)
         if place in self._lost or len(self._lost) >= _LOST_MAX:
             return
@@ -159,29 +161,31 @@ class QueueReader:
     ) -> "dict[int, Record]":
         """Read the messages at these ascending offsets that are there and pass the filter; WouldBlock."""
         located = self.locate_offsets(topic, queue_id, offsets)
-        return {record.queue_offset: record for record in self.read(topic, queue_id, located, passing)}
+        return {record.queue_offset: record for record in self.read_located(topic, queue_id, located, passing)}
 
-    def locate_offsets(self, topic: str, queue_id: int, offsets: "Sequence[int]") -> "dict[int, Location]":
+    def locate_offsets(self, topic: str, queue_id: int, offsets: "Sequence[int]") -> "dict[int, MessageLocation]":
         """Locate the messages at these ascending offsets that are there; WouldBlock."""
-        located: dict[int, Location] = {}
+        located: dict[int, MessageLocation] = {}
         start = 0
         for end in range(1, len(offsets) + 1):
             if end == len(offsets) or offsets[end] != offsets[end - 1] + 1:
-                located.update(enumerate(self._stretch(topic, queue_id, offsets[start], end - start), offsets[start]))
+                located.update(
+                    enumerate(self._locate_all(topic, queue_id, offsets[start], end - start), offsets[start])
+                )
                 start = end
         return located
 
-    def _stretch(self, topic: str, queue_id: int, offset: int, count: int) -> "list[Location]":
-        """Locate up to `count` messages from `offset` on; `locate` may stop where one index file ends."""
-        found: list[Location] = []
+    def _locate_all(self, topic: str, queue_id: int, offset: int, count: int) -> "list[MessageLocation]":
+        """Locate up to `count` messages from `offset` on; `locate_messages` may stop where one index file ends."""
+        found: list[MessageLocation] = []
         while len(found) < count:
-            more = self.locate(topic, queue_id, offset + len(found), count - len(found))
+            more = self.locate_messages(topic, queue_id, offset + len(found), count - len(found))
             if not more:
                 break
             found += more
         return found
 
-    def readable(self, topic: str, queue_id: int, offsets: "Sequence[int]") -> "Sequence[int]":
+    def readable_offsets(self, topic: str, queue_id: int, offsets: "Sequence[int]") -> "Sequence[int]":
         """Those of these ascending offsets that are readable or gone, without those readable later; WouldBlock.
 
         A leader that has just taken over may know of the group's claims before it knows that their messages are
@@ -198,20 +202,20 @@ class QueueReader:
 
         0 if it is readable now, or is gone.
         """
-        end, log_end = self._readable_end(), self._store.end
+        end, log_end = self._readable_end(), self._store.log_end
         if end >= log_end:
             return 0
-        for location in self._store.locate(topic, queue_id, offset, 1, may_block=False):
+        for location in self._store.locate_messages(topic, queue_id, offset, 1, may_block=False):
             location_end = location.log_offset + location.size
             return location_end if end < location_end <= log_end else 0
         return 0
 
-    def first(self, topic: str, queue_id: int) -> int:
+    def first_offset(self, topic: str, queue_id: int) -> int:
         """The first offset that the queue holds."""
-        return self._store.bounds(topic, queue_id)[0]
+        return self._store.queue_bounds(topic, queue_id)[0]
 
 
-def _ascend(locations: "list[Location]", log_end: int) -> bool:
+def _are_ascending(locations: "list[MessageLocation]", log_end: int) -> bool:
     """Whether the locations follow each other, as those of one queue do."""
     end = 0
     for location in locations:
@@ -234,7 +238,7 @@ def delivered_bytes(record: "Record") -> int:
     return len(record.rest) + len(record.system) + DELIVERY_BYTES
 
 
-def within_bytes(locations: "list[Location]", bytes_max: int) -> "list[Location]":
+def within_bytes(locations: "list[MessageLocation]", bytes_max: int) -> "list[MessageLocation]":
     """The first locations that have at most that size together; at least one, if there is one."""
     total = 0
     for index, location in enumerate(locations):

@@ -19,25 +19,25 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ternmq_broker.cold_reads import done_when_read
-from ternmq_broker.copies import copied, dead_letter, referred
-from ternmq_broker.delivery.deadlines import Deadlines
+from ternmq_broker.cold_reads import run_when_read
+from ternmq_broker.delivery.due_times import DueTimes
 from ternmq_broker.delivery.ordered_consumption import OrderedConsumption
-from ternmq_common.dead_letters import Reason
+from ternmq_broker.message_copies import copy_by_reference, copy_message, create_dead_letter
+from ternmq_common.dead_letters import DeadLetterReason
 from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.model import RETRY_QUEUE_ID, NewMessage, SettleOutcome
 from ternmq_common.names import dead_letter_topic, is_lite_queue, lite_parent, retry_topic
 from ternmq_common.tag_filter import ALL
-from ternmq_runtime.observability.figures import ByName
+from ternmq_runtime.observability.figures import NameCounts
 
 if TYPE_CHECKING:
     from ternmq_broker.consumption.consumption import Consumption, QueueState
-    from ternmq_broker.sending.flusher import Flusher
-    from ternmq_broker.store.index.queue_index import Location
-    from ternmq_broker.store.log.record import Record, Reference
+    from ternmq_broker.sending.flusher import LogFlusher
+    from ternmq_broker.store.index.queue_index import MessageLocation
+    from ternmq_broker.store.log.record import Record, RestReference
     from ternmq_broker.store.message_store import MessageStore
-    from ternmq_common.clock import Clock
-    from ternmq_common.pollers import Pollers
+    from ternmq_common.clock import SystemClock
+    from ternmq_common.poll_queues import PollQueues
     from ternmq_common.receipt_handle import ReceiptHandle
 
 _log = logging.getLogger(__name__)
@@ -48,7 +48,7 @@ _TIMER_MAX_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
-class _Move:
+class _PendingMove:
     """A message that no consumer can get until a copy of it is in the retry topic, or among the dead letters."""
 
     group: str
@@ -57,7 +57,7 @@ class _Move:
     state: "QueueState"
     offset: int
     attempts: int
-    reason: Reason | None
+    reason: DeadLetterReason | None
     """Why it becomes a dead letter; None for a retry."""
 
 
@@ -68,9 +68,9 @@ class Redelivery:
         self,
         consumption: "Consumption",
         store: "MessageStore",
-        flusher: "Flusher",
-        pollers: "Pollers",
-        clock: "Clock",
+        flusher: "LogFlusher",
+        pollers: "PollQueues",
+        clock: "SystemClock",
         *,
         copy_again_after_ms: int,
     ) -> None:
@@ -81,21 +81,21 @@ class Redelivery:
         self._clock = clock
         self._copy_again_after_ms = copy_again_after_ms
         self._timers: dict[tuple[str, str], tuple[int, asyncio.TimerHandle]] = {}
-        self._lite_due = Deadlines()
+        self._lite_due = DueTimes()
         self._lite_timer: tuple[int, asyncio.TimerHandle] | None = None
-        self._moves: deque[_Move] = deque()
+        self._moves: deque[_PendingMove] = deque()
         self._has_moves = asyncio.Event()
         self._worker: asyncio.Task[None] | None = None
         self.retries = 0
-        self.dead_letters = ByName()
+        self.dead_letters = NameCounts()
         """The number of copies: retries, and dead letters by group."""
-        clock.on_set(consumption.rebase)
-        clock.on_jump(self._look_again)
+        clock.on_set(consumption.rebase_claims)
+        clock.on_jump(self._replan_timers)
 
     def start(self) -> None:
-        self._worker = asyncio.create_task(self._work(), name="redelivery")
-        for group, topic in self._consumption.pairs():
-            self.watch(group, topic)
+        self._worker = asyncio.create_task(self._move_batches(), name="redelivery")
+        for group, topic in self._consumption.group_topic_pairs():
+            self.watch_claims(group, topic)
 
     async def stop(self) -> None:
         """End. Messages that still wait to be moved are found again after the restart."""
@@ -109,14 +109,14 @@ class Redelivery:
 
     # --- time
 
-    def watch(self, group: str, topic: str) -> None:
+    def watch_claims(self, group: str, topic: str) -> None:
         """Set the timer to the end of the first claim; call it after claims were given or changed."""
         due_ms = self._consumption.next_deadline_ms(group, topic)
         if due_ms is None:
             return
         key = (group, topic)
         if is_lite_queue(topic):
-            self._lite_due.plan(key, due_ms)
+            self._lite_due.plan_due(key, due_ms)
             self._plan_lite()
             return
         planned = self._timers.get(key)
@@ -127,14 +127,14 @@ class Redelivery:
         delay_s = min(_TIMER_MAX_S, max(0, due_ms - self._clock.now_ms()) / 1000)
         self._timers[key] = (due_ms, asyncio.get_running_loop().call_later(delay_s, self._timer_ended, key))
 
-    def claimed(self, group: str, topic: str, deadline_ms: int) -> None:
+    def note_claims(self, group: str, topic: str, deadline_ms: int) -> None:
         """Set the timer after claims were given that end at `deadline_ms`. Mostly an earlier claim ends first.
 
         Then not all claims need be examined.
         """
         planned = self._timers.get((group, topic))
         if planned is None or planned[0] > deadline_ms:
-            self.watch(group, topic)
+            self.watch_claims(group, topic)
 
     def _plan_lite(self) -> None:
         """Set the one timer of all lite topics: there may be as many of them as messages in flight."""
@@ -148,16 +148,16 @@ class Redelivery:
 
     def _lite_timer_ended(self) -> None:
         self._lite_timer = None
-        for group, topic in self._lite_due.take(self._clock.now_ms()):
+        for group, topic in self._lite_due.take_due(self._clock.now_ms()):
             self._moves += self._end_claims(group, topic)
             due_ms = self._consumption.next_deadline_ms(group, topic)
             if due_ms is not None:
-                self._lite_due.plan((group, topic), due_ms)
+                self._lite_due.plan_due((group, topic), due_ms)
         if self._moves:
             self._has_moves.set()
         self._plan_lite()
 
-    def _look_again(self) -> None:
+    def _replan_timers(self) -> None:
         """Plan all timers again, since the clock has jumped."""
         for key, (_, timer) in list(self._timers.items()):
             timer.cancel()
@@ -171,39 +171,39 @@ class Redelivery:
         self._moves += self._end_claims(*key)
         if self._moves:
             self._has_moves.set()
-        self.watch(*key)
+        self.watch_claims(*key)
 
-    async def end_now(self, group: str, topic: str) -> None:
+    async def end_expired_claims(self, group: str, topic: str) -> None:
         """Handle the claims that have ended, and return when their messages can be delivered again."""
         moves = self._end_claims(group, topic)
         if moves:
-            await self._to_the_end(moves)
+            await self._move_shielded(moves)
 
-    def _end_claims(self, group: str, topic: str) -> "list[_Move]":
+    def _end_claims(self, group: str, topic: str) -> "list[_PendingMove]":
         """End the claims whose time has passed. Returns the messages to copy; all others are ready again."""
         attempts_max = self._consumption.rules(group).max_attempts
         now = self._clock.checked_ms()
         ready = 0
-        moves: list[_Move] = []
-        for queue_id, state in list(self._consumption.states(group, topic).items()):
+        moves: list[_PendingMove] = []
+        for queue_id, state in list(self._consumption.find_states(group, topic).items()):
             if isinstance(state, OrderedConsumption):
                 ended = state.take_ended(now, attempts_max)
                 ready += state.has_open_lane
             else:
                 ended = state.take_ended(now)
             for offset, attempts in ended:
-                reason = Reason.ATTEMPTS if attempts >= attempts_max else None
-                moves.append(_Move(group, topic, queue_id, state, offset, attempts, reason))
+                reason = DeadLetterReason.ATTEMPTS if attempts >= attempts_max else None
+                moves.append(_PendingMove(group, topic, queue_id, state, offset, attempts, reason))
             if ended:
-                self._consumption.changes(group, topic, queue_id)
+                self._consumption.mark_changed(group, topic, queue_id)
         if ready:
             self._pollers.wake_group(group, topic, ready)
-        self._consumption.in_flight.freed(group, topic, self._pollers)
+        self._consumption.in_flight.wake_for_freed(group, topic, self._pollers)
         return moves
 
     # --- copying
 
-    async def _work(self) -> None:
+    async def _move_batches(self) -> None:
         while True:
             await self._has_moves.wait()
             batch = [self._moves.popleft() for _ in range(min(_BATCH, len(self._moves)))]
@@ -220,21 +220,23 @@ class Redelivery:
         `attempts` is how often its consumer reports to have tried: more than the deliveries, if it retried by itself.
         STALE if the message was settled before; EXPIRED if another consumer has it, or will.
         """
-        state = self._consumption.settling(group, topic, handle)
+        state = self._consumption.state_to_settle(group, topic, handle)
         if state is None:
             return SettleOutcome.STALE
-        claim = state.held(handle.queue_offset, handle.generation)
+        claim = state.find_claim(handle.queue_offset, handle.generation)
         if claim is None:
             # After its deadline it may have been copied for a retry; then finished does not mean settled.
             in_time = self._clock.now_ms() < state.rebased_ms(handle.generation, handle.deadline_ms)
             return SettleOutcome.STALE if in_time and state.is_finished(handle.queue_offset) else SettleOutcome.EXPIRED
         state.set_aside(handle.queue_offset)
         tried = max(claim.attempt, min(attempts, self._consumption.rules(group).max_attempts))
-        move = _Move(group, topic, handle.queue_id, state, handle.queue_offset, tried, Reason.FORWARDED)
-        await self._to_the_end([move])
+        move = _PendingMove(
+            group, topic, handle.queue_id, state, handle.queue_offset, tried, DeadLetterReason.FORWARDED
+        )
+        await self._move_shielded([move])
         return SettleOutcome.DONE
 
-    async def _to_the_end(self, moves: list[_Move]) -> None:
+    async def _move_shielded(self, moves: list[_PendingMove]) -> None:
         """Move the messages to the end, even if the caller is cancelled."""
         try:
             await asyncio.shield(asyncio.ensure_future(self._move_or_give_back(moves)))
@@ -243,105 +245,107 @@ class Redelivery:
                 ErrorCode.INTERNAL_SERVER_ERROR, f"the broker can't write to its disk: {error.strerror}"
             ) from error
 
-    async def _move_or_give_back(self, moves: list[_Move]) -> None:
+    async def _move_or_give_back(self, moves: list[_PendingMove]) -> None:
         moved = 0
         try:
             while moved < len(moves):
-                await self._move(moves[moved : moved + _BATCH])
+                await self._copy_batch(moves[moved : moved + _BATCH])
                 moved += _BATCH
         except Exception:
             for move in moves[moved:]:
                 if self._is_current(move):
-                    self._show(move)
+                    self._make_ready(move)
             raise
 
-    async def _move(self, moves: list[_Move]) -> None:
+    async def _copy_batch(self, moves: list[_PendingMove]) -> None:
         """Copy the messages, and finish each when its copy is durable; OSError, MessagingError: none was moved."""
-        records = [await self._read(move) for move in moves]
-        copies: defaultdict[str, list[tuple[_Move, NewMessage, Reference | None]]] = defaultdict(list)
+        records = [await self._read_message(move) for move in moves]
+        copies: defaultdict[str, list[tuple[_PendingMove, NewMessage, RestReference | None]]] = defaultdict(list)
         for move, found in zip(moves, records, strict=True):
             if not self._is_current(move):
                 continue  # the group was moved or deleted meanwhile
             record, location = found or (None, None)
             if record is None or location is None:
-                move.state.finish(move.offset)  # retention has removed it, or its record was lost
-                self._consumption.changes(move.group, move.topic, move.queue_id)
-                self._consumption.in_flight.freed(move.group, move.topic, self._pollers)
+                move.state.finish_offset(move.offset)  # retention has removed it, or its record was lost
+                self._consumption.mark_changed(move.group, move.topic, move.queue_id)
+                self._consumption.in_flight.wake_for_freed(move.group, move.topic, self._pollers)
             elif move.reason is None and move.queue_id == RETRY_QUEUE_ID and self._is_fresh(record):
-                self._show(move)
+                self._make_ready(move)
             elif move.reason is None:
-                copy = referred(record, location) if self._is_fresh(record) else (copied(record), None)
+                copy = copy_by_reference(record, location) if self._is_fresh(record) else (copy_message(record), None)
                 copies[retry_topic(move.group)].append((move, *copy))
             else:
-                letter = dead_letter(record, topic=lite_parent(move.topic), attempts=move.attempts, reason=move.reason)
+                letter = create_dead_letter(
+                    record, topic=lite_parent(move.topic), attempts=move.attempts, reason=move.reason
+                )
                 copies[dead_letter_topic(move.group)].append((move, letter, None))
-        placed: list[tuple[_Move, int]] = []
+        placed: list[tuple[_PendingMove, int]] = []
         log_end = 0
         for topic, entries in copies.items():
             moved, messages, references = zip(*entries, strict=True)
-            batch = self._store.append(topic, 0, messages, self._clock.now_ms(), references)
+            batch = self._store.append_batch(topic, 0, messages, self._clock.now_ms(), references)
             placed += zip(moved, itertools.count(batch.first_offset), strict=False)
-            self._count(moved[0], len(moved))
+            self._count_copies(moved[0], len(moved))
             log_end = batch.log_end
-        await self._flusher.durable(log_end)
-        self._finish(placed)
+        await self._flusher.wait_until_durable(log_end)
+        self._finish_moved(placed)
         for topic, entries in copies.items():
             self._pollers.wake_topic(topic, len(entries))
 
-    def _count(self, move: _Move, copies: int) -> None:
+    def _count_copies(self, move: _PendingMove, copies: int) -> None:
         if move.reason is None:
             self.retries += copies
         else:
-            self.dead_letters.add(move.group, copies)
+            self.dead_letters.add_count(move.group, copies)
 
-    async def _read(self, move: _Move) -> "tuple[Record, Location] | None":
+    async def _read_message(self, move: _PendingMove) -> "tuple[Record, MessageLocation] | None":
         """Read the message and its location as soon as it may be read; None if it can't be read any more."""
-        queue = self._consumption.place_of(move.group, move.topic, move.queue_id)
+        queue = self._consumption.queue_of(move.group, move.topic, move.queue_id)
         reader = self._consumption.reader
-        await self._flusher.durable(
-            await done_when_read(partial(reader.readable_from, queue.topic, queue.queue_id, move.offset))
+        await self._flusher.wait_until_durable(
+            await run_when_read(partial(reader.readable_from, queue.topic, queue.queue_id, move.offset))
         )
 
-        def step() -> "tuple[Record, Location] | None":
+        def read_located() -> "tuple[Record, MessageLocation] | None":
             located = reader.locate_offsets(queue.topic, queue.queue_id, [move.offset])
-            records = reader.read(queue.topic, queue.queue_id, located, ALL)
+            records = reader.read_located(queue.topic, queue.queue_id, located, ALL)
             return (records[0], located[move.offset]) if records else None
 
-        return await done_when_read(step)
+        return await run_when_read(read_located)
 
-    def _finish(self, placed: list[tuple[_Move, int]]) -> None:
+    def _finish_moved(self, placed: list[tuple[_PendingMove, int]]) -> None:
         """Let the durable copies replace their messages, unless the group was reset meanwhile."""
         ready: defaultdict[tuple[str, str], int] = defaultdict(int)
         finished: set[tuple[str, str]] = set()
         for move, copy_offset in placed:
             if not self._is_current(move):
                 continue
-            move.state.finish(move.offset)
+            move.state.finish_offset(move.offset)
             finished.add((move.group, move.topic))
-            self._consumption.changes(move.group, move.topic, move.queue_id)
+            self._consumption.mark_changed(move.group, move.topic, move.queue_id)
             if move.reason is None:
-                self._consumption.retries(move.group, move.topic).place(copy_offset, move.attempts)
-                self._consumption.changes(move.group, move.topic, RETRY_QUEUE_ID)
+                self._consumption.find_or_create_retries(move.group, move.topic).place_copy(copy_offset, move.attempts)
+                self._consumption.mark_changed(move.group, move.topic, RETRY_QUEUE_ID)
             if move.reason is None or isinstance(move.state, OrderedConsumption):
                 ready[move.group, move.topic] += 1
         for (group, topic), count in ready.items():
             self._pollers.wake_group(group, topic, count)
         for group, topic in finished:
-            self._consumption.in_flight.freed(group, topic, self._pollers)
+            self._consumption.in_flight.wake_for_freed(group, topic, self._pollers)
 
-    def _is_current(self, move: _Move) -> bool:
-        known = self._consumption.states(move.group, move.topic).get(move.queue_id)
-        return known is move.state and move.state.held(move.offset, 0) is not None
+    def _is_current(self, move: _PendingMove) -> bool:
+        known = self._consumption.find_states(move.group, move.topic).get(move.queue_id)
+        return known is move.state and move.state.find_claim(move.offset, 0) is not None
 
     def _is_fresh(self, record: "Record") -> bool:
         """Whether the body of the message will be there for at least half the retention."""
         return self._clock.now_ms() - (record.rest_stored_ms or record.stored_ms) <= self._copy_again_after_ms
 
-    def _show(self, move: _Move) -> None:
+    def _make_ready(self, move: _PendingMove) -> None:
         """Make the message ready for redelivery in place."""
         if isinstance(move.state, OrderedConsumption):
-            move.state.give_back(move.offset)
+            move.state.return_message(move.offset)
         else:
-            move.state.show(move.offset)
+            move.state.show_again(move.offset)
         self._pollers.wake_group(move.group, move.topic, 1)
-        self._consumption.in_flight.freed(move.group, move.topic, self._pollers)
+        self._consumption.in_flight.wake_for_freed(move.group, move.topic, self._pollers)

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ternmq_broker.delivery.claims import GENERATIONS_LEFT_OUT, ClaimsSnapshot, first_generation
+from ternmq_broker.delivery.idle_offsets import IdleOffsets
 from ternmq_broker.delivery.ordered_consumption import OrderedConsumption
 from ternmq_broker.delivery.queue_consumption import QueueConsumption
-from ternmq_broker.delivery.resting import Resting
-from ternmq_broker.store.derived import keys_of
-from ternmq_common.model import RETRY_QUEUE_ID, Group
+from ternmq_broker.store.derived_indexes import keys_of
+from ternmq_common.model import RETRY_QUEUE_ID, ConsumerGroup
 from ternmq_common.names import is_lite_queue, retry_topic
 
 if TYPE_CHECKING:
@@ -38,23 +38,23 @@ _SET_MS = 500
 
 
 @dataclass(frozen=True, slots=True)
-class _Gone:
+class _MissingMessages:
     """A queue ends so many messages before where a group was."""
 
     key: "QueueKey"
     messages: int
 
 
-class Restoring:
+class ProgressRestorer:
     """Restores progress; reads, and so blocks. `rules` returns the settings of a group."""
 
     def __init__(
         self,
         store: "MessageStore",
         journal: "ProgressJournal",
-        rules: "Callable[[str], Group]",
+        rules: "Callable[[str], ConsumerGroup]",
         now_ms: int,
-        resting: Resting,
+        resting: IdleOffsets,
     ) -> None:
         """`resting` gets the groups' offsets in lite topics where they hold nothing."""
         self._store = store
@@ -63,17 +63,17 @@ class Restoring:
         self._now_ms = now_ms
         self._resting = resting
         self._states: States = {}
-        self._gone: list[_Gone] = []
+        self._gone: list[_MissingMessages] = []
 
-    def states(self) -> "States":
+    def restore_states(self) -> "States":
         """Restore the states of all groups, by group and topic, then queue id; corrects the journal."""
-        for key, snapshot in self._journal.snapshots().items():
+        for key, snapshot in self._journal.queue_snapshots().items():
             if is_lite_queue(key[1]) and not snapshot.holes:
-                offset = min(snapshot.cursor, self._store.bounds(key[1], key[2])[1])
-                self._resting.put(*key[:2], offset, snapshot.generation + GENERATIONS_LEFT_OUT)
+                offset = min(snapshot.cursor, self._store.queue_bounds(key[1], key[2])[1])
+                self._resting.put_offset(*key[:2], offset, snapshot.generation + GENERATIONS_LEFT_OUT)
                 continue
-            self._states.setdefault(key[:2], {})[key[2]] = self._restored(key, snapshot)
-        self._say_what_is_gone()
+            self._states.setdefault(key[:2], {})[key[2]] = self._restore_state(key, snapshot)
+        self._log_missing()
         behind_ms = max((self._journal.written_ms((*pair, RETRY_QUEUE_ID)) for pair in self._states), default=0)
         if behind_ms - self._now_ms > _SET_MS:
             _log.warning(
@@ -82,27 +82,27 @@ class Restoring:
                 (behind_ms - self._now_ms) / 1000,
             )
         if self._journal.skipped_lines:
-            self._make_up_for_lost_lines()
-        elif self._store.start >= self._journal.lost_below:
+            self._restore_lost_lines()
+        elif self._store.log_start >= self._journal.lost_below:
             self._journal.lost_below = 0
         return self._states
 
-    def _restored(self, key: "QueueKey", snapshot: "ClaimsSnapshot") -> "State":
+    def _restore_state(self, key: "QueueKey", snapshot: "ClaimsSnapshot") -> "State":
         group, topic, queue_id = key
         kind = OrderedConsumption if is_lite_queue(topic) or self._rules(group).fifo else QueueConsumption
         place = (retry_topic(group), 0) if queue_id == RETRY_QUEUE_ID else (topic, queue_id)
-        end = self._store.bounds(*place)[1]
+        end = self._store.queue_bounds(*place)[1]
         if snapshot.cursor > end:
-            self._gone.append(_Gone(key, snapshot.cursor - end))
-        state = kind.restore(snapshot, end=end)
+            self._gone.append(_MissingMessages(key, snapshot.cursor - end))
+        state = kind.restore_state(snapshot, end=end)
         if self._journal.is_in_doubt(key):
-            state.skip_to(self._store.bounds(*place)[0])  # the group may have been further: its loss is unknown
+            state.skip_to(self._store.queue_bounds(*place)[0])  # the group may have been further: its loss is unknown
         ahead_ms = self._journal.written_ms(key) - self._now_ms
         if ahead_ms > 0:
-            state.rebase(-ahead_ms)
+            state.rebase_claims(-ahead_ms)
         return state
 
-    def _say_what_is_gone(self) -> None:
+    def _log_missing(self) -> None:
         for gone in self._gone[:_SAID_MAX]:
             group, topic, queue_id = gone.key
             _log.warning(
@@ -116,7 +116,7 @@ class Restoring:
 
     # --- lost lines
 
-    def _make_up_for_lost_lines(self) -> None:
+    def _restore_lost_lines(self) -> None:
         topics: defaultdict[str, set[str]] = defaultdict(set)
         for group, topic in self._states:
             if not self._rules(group).fifo:
@@ -125,31 +125,31 @@ class Restoring:
             doubtful = {topic for topic in its if self._journal.is_in_doubt((group, topic, RETRY_QUEUE_ID))}
             if doubtful:
                 self._deliver_retries_again(group, sorted(its), doubtful)
-        self._journal.lost_below = self._store.end
-        self._journal.write(
+        self._journal.lost_below = self._store.log_end
+        self._journal.write_progress(
             [
-                ((*pair, queue_id), state.record(whole=True))
+                ((*pair, queue_id), state.record_changes(whole=True))
                 for pair, states in self._states.items()
                 for queue_id, state in states.items()
             ]
             + [
                 ((group, topic, 0), ClaimsSnapshot(offset, self._resting.generation, []))
-                for group, topic, offset in self._resting.all()
+                for group, topic, offset in self._resting.all_offsets()
             ],
             self._now_ms,
         )
 
     def _deliver_retries_again(self, group: str, topics: list[str], doubtful: set[str]) -> None:
         """Redeliver for the `doubtful` topics what is in the group's retry queue and in no known state."""
-        first, end = self._store.bounds(retry_topic(group), 0)
-        known = [self._retries(group, topic) for topic in topics]
+        first, end = self._store.queue_bounds(retry_topic(group), 0)
+        known = [self._find_or_create_retries(group, topic) for topic in topics]
         count = 0
         for offset in range(first, end):
-            if any(state.has(offset) for state in known):
+            if any(state.has_claim(offset) for state in known):
                 continue
             topic = self._topic_of_copy(group, offset, topics)
             if topic in doubtful:
-                self._retries(group, topic).place(offset, 0)
+                self._find_or_create_retries(group, topic).place_copy(offset, 0)
                 count += 1
         if count:
             _log.warning(
@@ -157,7 +157,7 @@ class Restoring:
                 *(count, retry_topic(group)),
             )
 
-    def _retries(self, group: str, topic: str) -> QueueConsumption:
+    def _find_or_create_retries(self, group: str, topic: str) -> QueueConsumption:
         states = self._states[group, topic]
         state = states.get(RETRY_QUEUE_ID)
         if state is None:
@@ -168,7 +168,7 @@ class Restoring:
     def _topic_of_copy(self, group: str, offset: int, topics: list[str]) -> str:
         """The topic of the copy's message, which the copy does not name; the first one if it is in none any more."""
         if len(topics) > 1:
-            record = self._copy(group, offset)
+            record = self._read_copy(group, offset)
             if record is not None:
                 message_id = keys_of(record.system)[0]
                 for topic in topics:
@@ -176,6 +176,6 @@ class Restoring:
                         return topic
         return topics[0]
 
-    def _copy(self, group: str, offset: int) -> "Record | None":
-        located = self._store.locate(retry_topic(group), 0, offset, 1, may_block=True)
-        return self._store.read(located, may_block=True)[0] if located else None
+    def _read_copy(self, group: str, offset: int) -> "Record | None":
+        located = self._store.locate_messages(retry_topic(group), 0, offset, 1, may_block=True)
+        return self._store.read_records(located, may_block=True)[0] if located else None

@@ -1,23 +1,23 @@
 """A clock that is read once a turn of the event loop, for everything that is settled in that turn."""
 
-from ternmq_common.clock import Clock
+from ternmq_common.clock import SystemClock
 from ternmq_common.turn_end import turn_end
 
 
 class TurnClock:
     """Gives all of one turn of the event loop the same time."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: SystemClock) -> None:
         self._clock = clock
         self._now_ms = 0
-        clock.on_jump(self._forget)
+        clock.on_jump(self._forget_time)
 
     def checked_ms(self) -> int:
         """As `Clock.checked_ms`, from at most one turn of the loop ago."""
         if not self._now_ms:
             self._now_ms = self._clock.checked_ms()
-            turn_end().work(self._forget)
+            turn_end().add_work(self._forget_time)
         return self._now_ms
 
-    def _forget(self) -> None:
+    def _forget_time(self) -> None:
         self._now_ms = 0

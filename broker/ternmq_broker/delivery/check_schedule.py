@@ -9,20 +9,20 @@ import heapq
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ternmq_common.model import Resolution, TransactionState
+from ternmq_common.model import TransactionResolution, TransactionState
 
 if TYPE_CHECKING:
     from ternmq_broker.store.half_index import HalfIndex, WaitingHalf
 
 NEXT = {
-    (TransactionState.PENDING, Resolution.COMMIT): TransactionState.COMMITTED,
-    (TransactionState.PENDING, Resolution.ROLLBACK): TransactionState.ROLLED_BACK,
-    (TransactionState.COMMITTED, Resolution.COMMIT): TransactionState.COMMITTED,  # a repeated call
-    (TransactionState.ROLLED_BACK, Resolution.ROLLBACK): TransactionState.ROLLED_BACK,
+    (TransactionState.PENDING, TransactionResolution.COMMIT): TransactionState.COMMITTED,
+    (TransactionState.PENDING, TransactionResolution.ROLLBACK): TransactionState.ROLLED_BACK,
+    (TransactionState.COMMITTED, TransactionResolution.COMMIT): TransactionState.COMMITTED,  # a repeated call
+    (TransactionState.ROLLED_BACK, TransactionResolution.ROLLBACK): TransactionState.ROLLED_BACK,
 }
 NEXT_BY_OPERATOR = NEXT | {
-    (TransactionState.DISCARDED, Resolution.COMMIT): TransactionState.COMMITTED,
-    (TransactionState.DISCARDED, Resolution.ROLLBACK): TransactionState.ROLLED_BACK,
+    (TransactionState.DISCARDED, TransactionResolution.COMMIT): TransactionState.COMMITTED,
+    (TransactionState.DISCARDED, TransactionResolution.ROLLBACK): TransactionState.ROLLED_BACK,
 }
 
 
@@ -47,17 +47,17 @@ class CheckSchedule:
         self._rules = rules
         self._heap: list[tuple[int, int]] = []
 
-    def add(self, half: "WaitingHalf", recovery_ms: int | None) -> None:
+    def add_half(self, half: "WaitingHalf", recovery_ms: int | None) -> None:
         """Add a half message that was just stored; `recovery_ms` is its own time without checks, if it has one."""
         patience_ms = self._rules.first_check_ms if recovery_ms is None else recovery_ms
-        self._schedule(half, half.stored_ms + patience_ms)
+        self._schedule_check(half, half.stored_ms + patience_ms)
 
-    def restore(self, half: "WaitingHalf", recovery_ms: int | None, now_ms: int) -> None:
+    def restore_half(self, half: "WaitingHalf", recovery_ms: int | None, now_ms: int) -> None:
         """Add one that was found after a restart: producers get an interval to reconnect before the next check."""
         if half.checks:
-            self._schedule(half, now_ms + self._rules.interval_ms)
+            self._schedule_check(half, now_ms + self._rules.interval_ms)
         else:
-            self.add(half, recovery_ms)
+            self.add_half(half, recovery_ms)
 
     def next_due_ms(self) -> int | None:
         """Return when the next half message is due, None if there is none."""
@@ -73,14 +73,14 @@ class CheckSchedule:
         while len(due) < limit and (next_ms := self.next_due_ms()) is not None and next_ms <= now_ms:
             half = self._halves.waiting[heapq.heappop(self._heap)[1]]
             due.append(half)
-            self._schedule(half, now_ms + self._rules.interval_ms)
+            self._schedule_check(half, now_ms + self._rules.interval_ms)
         return due
 
     def is_exhausted(self, half: "WaitingHalf", now_ms: int) -> bool:
         """Tell whether it has had all its checks, or is too old."""
         return half.checks >= self._rules.checks_max or now_ms - half.stored_ms >= self._rules.age_max_ms
 
-    def _schedule(self, half: "WaitingHalf", next_check_ms: int) -> None:
+    def _schedule_check(self, half: "WaitingHalf", next_check_ms: int) -> None:
         half.next_check_ms = next_check_ms
         heapq.heappush(self._heap, (next_check_ms, half.log_offset))
 

@@ -2,8 +2,8 @@
 
 A claim is the right of one consumer to settle a message. It is in force until its deadline; an ended claim stays until
 its owner, the group's consumption of that queue, decides what becomes of the message. Times are milliseconds since the
-epoch. When the clock is set, claims keep the time that they had left (`rebase`); a receipt handle keeps the end with
-which it was issued.
+epoch. When the clock is set, claims keep the time that they had left (`rebase_claims`); a receipt handle keeps the end
+with which it was issued.
 """
 
 import heapq
@@ -48,7 +48,7 @@ UNTOUCHED = Claim(0, 0, 0)
 """The claim of a message that was passed over and never handed out."""
 
 
-class Hole(NamedTuple):
+class ClaimHole(NamedTuple):
     """`count` offsets from `first` on that are not finished, under one claim."""
 
     first: int
@@ -62,11 +62,11 @@ class ClaimsSnapshot:
 
     cursor: int
     generation: int
-    holes: list[Hole]
+    holes: list[ClaimHole]
 
 
 @dataclass(frozen=True, slots=True)
-class Delta:
+class ClaimsDelta:
     """The changes since the last snapshot or delta: the cursor, these holes, and `finished` runs (first, count).
 
     The offsets that the cursor has passed since then are finished unless a hole says otherwise.
@@ -74,17 +74,26 @@ class Delta:
 
     cursor: int
     generation: int
-    holes: list[Hole]
+    holes: list[ClaimHole]
     finished: list[tuple[int, int]]
 
 
-class Claims(ABC):
+class QueueClaims(ABC):
     """The claims of one group in one queue. Subclasses decide what a settled or ended claim means for other messages.
 
     Invariants: an offset is under one claim at most; every offset with a claim is below `cursor`.
     """
 
-    __slots__ = ("_claims", "_deadlines", "_generation", "_rebases", "_recorded_cursor", "_touched", "_whole", "cursor")
+    __slots__ = (
+        "_claims",
+        "_deadlines",
+        "_generation",
+        "_needs_snapshot",
+        "_rebases",
+        "_recorded_cursor",
+        "_touched",
+        "cursor",
+    )
 
     def __init__(self, cursor: int, generation: int = 0) -> None:
         """Begin at the offset `cursor`; the first claim has the number after `generation` (`first_generation`)."""
@@ -97,9 +106,9 @@ class Claims(ABC):
         self._rebases: list[tuple[int, int]] = []
         self._touched: set[int] = set()
         self._recorded_cursor = 0
-        self._whole = True
+        self._needs_snapshot = True
 
-    def go_on_from(self, generation: int) -> None:
+    def continue_generation(self, generation: int) -> None:
         """Number later claims above that generation."""
         self._generation = max(self._generation, generation)
 
@@ -109,7 +118,7 @@ class Claims(ABC):
         return self._generation
 
     @property
-    def mark(self) -> tuple[int, ...]:
+    def change_mark(self) -> tuple[int, ...]:
         """A value that changes when messages are handed out, skipped or finished."""
         return self.cursor, self._generation, len(self._claims)
 
@@ -117,54 +126,54 @@ class Claims(ABC):
         """Return how many messages below that offset were never handed out, nor passed over."""
         return max(0, offset - self.cursor)
 
-    def finish(self, offset: int) -> None:
+    def finish_offset(self, offset: int) -> None:
         """Finish one offset whatever its claim; no consumer can have it any more."""
         if self._claims.pop(offset, None) is not None:
             self._touched.add(offset)
-            self._finished(offset)
+            self._on_finished(offset)
 
     # --- hooks of subclasses
 
     @abstractmethod
-    def _finished(self, offset: int) -> None:
+    def _on_finished(self, offset: int) -> None:
         """React to the end of the offset's claim."""
 
     @abstractmethod
-    def _reclaimed(self, offset: int) -> None:
+    def _on_reclaimed(self, offset: int) -> None:
         """React to a new claim in force, which replaced the offset's claim, ended or not."""
 
     @abstractmethod
-    def _released(self, offset: int, claim: Claim) -> None:
+    def _on_released(self, offset: int, claim: Claim) -> None:
         """Let the offset be handed out again although its claim is in force."""
 
-    def _unfinished(self) -> Iterable[tuple[int, Claim]]:
+    def _unfinished_claims(self) -> Iterable[tuple[int, Claim]]:
         """Return all offsets below the cursor that are not finished, in any order."""
         return self._claims.items()
 
-    def _standing(self, offset: int) -> Claim | None:
+    def _remembered_claim(self, offset: int) -> Claim | None:
         """Return the claim to record for an offset, None when it is finished."""
         return self._claims.get(offset)
 
     # --- claiming
 
-    def _claim(self, offsets: list[int], claim: Claim) -> None:
+    def _claim_offsets(self, offsets: list[int], claim: Claim) -> None:
         """Put ascending offsets under the claim."""
         claims = self._claims
         for offset in offsets:
             claims[offset] = claim
         self._touched.update(offsets)
-        self._watch(claim, offsets[0], offsets[-1] + 1)
+        self._watch_deadline(claim, offsets[0], offsets[-1] + 1)
 
     # --- settling
 
-    def acknowledge(self, offset: int, generation: int, deadline_ms: int, now_ms: int) -> SettleOutcome:
+    def acknowledge_message(self, offset: int, generation: int, deadline_ms: int, now_ms: int) -> SettleOutcome:
         """Finish a message by its receipt handle; `deadline_ms` is the handle's own, as first issued."""
         claim = self._claims.get(offset)
         if claim is None or claim.generation != generation:
             return SettleOutcome.STALE if now_ms < self.rebased_ms(generation, deadline_ms) else SettleOutcome.EXPIRED
         if now_ms >= claim.deadline_ms:
             return SettleOutcome.EXPIRED
-        self.finish(offset)
+        self.finish_offset(offset)
         return SettleOutcome.DONE
 
     def change_invisible(
@@ -174,57 +183,57 @@ class Claims(ABC):
 
         With `counts` false the next delivery has the same attempt number again.
         """
-        claim = self.in_force(offset, generation, now_ms)
+        claim = self.claim_in_force(offset, generation, now_ms)
         if claim is None:
             return None
         self._generation += 1
         changed = Claim(claim.attempt - (not counts), self._generation, deadline_ms)
-        self._claim([offset], changed)
-        self._reclaimed(offset)
+        self._claim_offsets([offset], changed)
+        self._on_reclaimed(offset)
         return changed
 
-    def prolong(self, offset: int, generation: int, *, now_ms: int, deadline_ms: int) -> bool:
+    def prolong_claim(self, offset: int, generation: int, *, now_ms: int, deadline_ms: int) -> bool:
         """Move the end of a claim and keep its handle; False if the claim is not in force."""
-        claim = self.in_force(offset, generation, now_ms)
+        claim = self.claim_in_force(offset, generation, now_ms)
         if claim is None:
             return False
-        self._claim([offset], claim._replace(deadline_ms=deadline_ms))
-        self._reclaimed(offset)
+        self._claim_offsets([offset], claim._replace(deadline_ms=deadline_ms))
+        self._on_reclaimed(offset)
         return True
 
-    def release(self, offset: int, generation: int, *, now_ms: int, counts: bool) -> bool:
+    def release_message(self, offset: int, generation: int, *, now_ms: int, counts: bool) -> bool:
         """Let other consumers have a message while its handle can still settle it, until another consumer has it.
 
         With `counts` false its consumer never saw the message, so the attempt is not counted.
         """
-        claim = self.in_force(offset, generation, now_ms)
+        claim = self.claim_in_force(offset, generation, now_ms)
         if claim is None:
             return False
         self._claims[offset] = released = claim._replace(attempt=claim.attempt - (not counts))
         self._touched.add(offset)
-        self._released(offset, released)
+        self._on_released(offset, released)
         return True
 
-    def in_force(self, offset: int, generation: int, now_ms: int) -> Claim | None:
+    def claim_in_force(self, offset: int, generation: int, now_ms: int) -> Claim | None:
         """Return the claim of that generation, while it is in force."""
         claim = self._claims.get(offset)
         in_force = claim is not None and claim.generation == generation and now_ms < claim.deadline_ms
         return claim if in_force else None
 
-    def held(self, offset: int, generation: int) -> Claim | None:
+    def find_claim(self, offset: int, generation: int) -> Claim | None:
         """Return the claim of that generation, in force or ended, until it is decided what becomes of the message."""
         claim = self._claims.get(offset)
         return claim if claim is not None and claim.generation == generation else None
 
-    def has(self, offset: int) -> bool:
+    def has_claim(self, offset: int) -> bool:
         """Tell whether there is a claim on the message, in force or not."""
         return offset in self._claims
 
-    def standing(self, offset: int) -> Claim | None:
+    def unfinished_claim(self, offset: int) -> Claim | None:
         """Return the claim on an offset below the cursor that is not finished, UNTOUCHED if it was never handed out;
         None if it is finished.
         """
-        return self._standing(offset)
+        return self._remembered_claim(offset)
 
     @abstractmethod
     def is_held(self, offset: int, now_ms: int) -> bool:
@@ -232,11 +241,11 @@ class Claims(ABC):
 
     def is_finished(self, offset: int) -> bool:
         """Tell whether the message is finished."""
-        return offset < self.cursor and self._standing(offset) is None
+        return offset < self.cursor and self._remembered_claim(offset) is None
 
     # --- time
 
-    def rebase(self, by_ms: int) -> None:
+    def rebase_claims(self, by_ms: int) -> None:
         """Move all deadlines after the clock was set by so much: every claim keeps the time that it had left."""
         self._rebases = [*self._rebases[1 - _REBASES_KEPT :], (self._generation, by_ms)]
         rebased: dict[Claim, Claim] = {}
@@ -252,18 +261,18 @@ class Claims(ABC):
             for deadline_ms, generation, first, end in self._deadlines
         ]
         heapq.heapify(self._deadlines)
-        self._whole = True
+        self._needs_snapshot = True
 
     def rebased_ms(self, generation: int, deadline_ms: int) -> int:
         """Return the end that a handle has, by the clock as it is now; not remembered over a restart."""
         return deadline_ms + sum(by_ms for last, by_ms in self._rebases if generation <= last)
 
-    def _watch(self, claim: Claim, first: int, end: int) -> None:
+    def _watch_deadline(self, claim: Claim, first: int, end: int) -> None:
         if len(self._deadlines) > 64 + 2 * len(self._claims):
             # Nearly all were settled before their deadlines: drop those entries now.
             self._deadlines = [
                 (hole.claim.deadline_ms, hole.claim.generation, hole.first, hole.first + hole.count)
-                for hole in runs_of(self._claims.items())
+                for hole in to_holes(self._claims.items())
                 if hole.claim.generation
             ]
             heapq.heapify(self._deadlines)
@@ -294,30 +303,30 @@ class Claims(ABC):
 
     # --- restart
 
-    def record(self, *, whole: bool) -> ClaimsSnapshot | Delta:
+    def record_changes(self, *, whole: bool) -> ClaimsSnapshot | ClaimsDelta:
         """Return what the journal must record: everything, or the changes since the last call when they suffice."""
-        if whole or self._whole:
-            recorded: ClaimsSnapshot | Delta = self.snapshot()
+        if whole or self._needs_snapshot:
+            recorded: ClaimsSnapshot | ClaimsDelta = self.take_snapshot()
         else:
-            standing = [(offset, self._standing(offset)) for offset in self._touched]
-            recorded = Delta(
+            standing = [(offset, self._remembered_claim(offset)) for offset in self._touched]
+            recorded = ClaimsDelta(
                 self.cursor,
                 self._generation,
-                runs_of((offset, claim) for offset, claim in standing if claim is not None),
-                _runs(offset for offset, claim in standing if claim is None and offset < self._recorded_cursor),
+                to_holes((offset, claim) for offset, claim in standing if claim is not None),
+                _offset_runs(offset for offset, claim in standing if claim is None and offset < self._recorded_cursor),
             )
-        self._whole = False
+        self._needs_snapshot = False
         self._recorded_cursor = self.cursor
         self._touched.clear()
         return recorded
 
-    def record_was_lost(self) -> None:
-        """Have the next `record` return everything, since the journal could not be written."""
-        self._whole = True
+    def require_snapshot(self) -> None:
+        """Have the next `record_changes` return everything, since the journal could not be written."""
+        self._needs_snapshot = True
 
-    def snapshot(self) -> ClaimsSnapshot:
+    def take_snapshot(self) -> ClaimsSnapshot:
         """Return the whole state; claims in force keep their handles over a restart."""
-        return ClaimsSnapshot(self.cursor, self._generation, runs_of(self._unfinished()))
+        return ClaimsSnapshot(self.cursor, self._generation, to_holes(self._unfinished_claims()))
 
     def _restore_claims(self, snapshot: ClaimsSnapshot, end: int, unfinished: MutableMapping[int, Claim]) -> None:
         """Restore the state of a snapshot for the offsets below `end`; unfinished ones are added to `unfinished`,
@@ -339,25 +348,25 @@ class Claims(ABC):
         heapq.heapify(self._deadlines)
 
 
-def runs_of(unfinished: Iterable[tuple[int, Claim]]) -> list[Hole]:
+def to_holes(unfinished: Iterable[tuple[int, Claim]]) -> list[ClaimHole]:
     """Return adjacent offsets under equal claims as one hole each, ascending."""
-    holes: list[Hole] = []
+    holes: list[ClaimHole] = []
     first = following = 0
     current: Claim | None = None
     for offset, claim in sorted(unfinished, key=_offset_of):
         # Mostly it is the same object, and comparing tuples takes longer than everything else here.
         if offset != following or (claim is not current and claim != current):
             if current is not None:
-                holes.append(Hole(first, following - first, current))
+                holes.append(ClaimHole(first, following - first, current))
             first, current = offset, claim
         following = offset + 1
     if current is not None:
-        holes.append(Hole(first, following - first, current))
+        holes.append(ClaimHole(first, following - first, current))
     return holes
 
 
 _offset_of = itemgetter(0)
 
 
-def _runs(offsets: Iterable[int]) -> list[tuple[int, int]]:
-    return [(hole.first, hole.count) for hole in runs_of((offset, UNTOUCHED) for offset in offsets)]
+def _offset_runs(offsets: Iterable[int]) -> list[tuple[int, int]]:
+    return [(hole.first, hole.count) for hole in to_holes((offset, UNTOUCHED) for offset in offsets)]

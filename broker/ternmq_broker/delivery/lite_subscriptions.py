@@ -41,7 +41,7 @@ class LiteClient:
         self.synced_s = 0.0
 
 
-class Client(NamedTuple):
+class LiteClientKey(NamedTuple):
     """The key of a client of a lite group, and the LITE topic that it reads."""
 
     group: str
@@ -49,7 +49,7 @@ class Client(NamedTuple):
     client_id: str
 
 
-class Changes(NamedTuple):
+class SubscriptionChanges(NamedTuple):
     """The changes of one call: lite topics that the client has now, those that it no longer has, and those that were
     taken from other clients or refused to it.
     """
@@ -60,7 +60,7 @@ class Changes(NamedTuple):
     """Client id and lite topic."""
 
 
-class _Members:
+class _GroupMembers:
     """The clients of one group.
 
     Invariant: `subscribers` has each client under each of its topics, and no others; it is empty in a wildcard group.
@@ -75,7 +75,7 @@ class _Members:
         self.ready: dict[str, None] = {}
         self._in_turn: deque[str] = deque()  # in a wildcard group all that is ready, in the order in which it became so
 
-    def who_subscribes(self, lite_topic: str) -> Iterable[LiteClient]:
+    def subscribers_of(self, lite_topic: str) -> Iterable[LiteClient]:
         if self.is_wildcard:
             return self.clients.values()
         found = self.subscribers.get(lite_topic)
@@ -83,7 +83,7 @@ class _Members:
             return ()
         return (found,) if isinstance(found, LiteClient) else found
 
-    def add(self, client: LiteClient, lite_topic: str) -> None:
+    def add_subscription(self, client: LiteClient, lite_topic: str) -> None:
         client.topics[lite_topic] = None
         known = self.subscribers.get(lite_topic)
         if known is None:
@@ -93,7 +93,7 @@ class _Members:
         else:
             known[client] = None
 
-    def remove(self, client: LiteClient, lite_topic: str) -> None:
+    def remove_subscription(self, client: LiteClient, lite_topic: str) -> None:
         del client.topics[lite_topic]
         known = self.subscribers[lite_topic]
         if not isinstance(known, LiteClient):
@@ -106,15 +106,15 @@ class _Members:
         del self.subscribers[lite_topic]
         self.ready.pop(lite_topic, None)
 
-    def mark(self, lite_topic: str) -> None:
+    def mark_ready(self, lite_topic: str) -> None:
         if lite_topic not in self.ready:
             self.ready[lite_topic] = None
             if self.is_wildcard:
                 self._in_turn.append(lite_topic)
 
-    def one_waiting(self, lite_topic: str, is_waiting: "IsWaiting") -> LiteClient | None:
+    def next_waiting(self, lite_topic: str, is_waiting: "IsWaiting") -> LiteClient | None:
         """Return the waiting client to wake; it becomes the last one to be woken."""
-        for client in self.who_subscribes(lite_topic):
+        for client in self.subscribers_of(lite_topic):
             if is_waiting(self.group, self.topic, client.client_id):
                 found = None if self.is_wildcard else self.subscribers.get(lite_topic)
                 if self.is_wildcard:
@@ -124,7 +124,7 @@ class _Members:
                 return client
         return None
 
-    def candidates(self, client: LiteClient) -> Iterator[str]:
+    def take_ready(self, client: LiteClient) -> Iterator[str]:
         """Yield the client's ready lite topics; each is no longer ready when it is yielded."""
         if self.is_wildcard:
             while self._in_turn:
@@ -144,36 +144,38 @@ class LiteSubscriptions:
 
     def __init__(self, is_waiting: "IsWaiting") -> None:
         self._is_waiting = is_waiting
-        self._groups: dict[str, _Members] = {}
-        self._by_topic: dict[str, dict[str, _Members]] = {}  # LITE topic, group
+        self._groups: dict[str, _GroupMembers] = {}
+        self._by_topic: dict[str, dict[str, _GroupMembers]] = {}  # LITE topic, group
         self.count = 0
         """How many subscriptions there are: pairs of a client and a lite topic."""
 
     # --- calls of clients
 
-    def sync(
+    def sync_client(
         self, group: str, rules: "LiteGroup", client_id: str, action: LiteAction, topics: "list[str]", now_s: float
-    ) -> Changes:
+    ) -> SubscriptionChanges:
         """Apply a client's call about its subscriptions. LITE_SUBSCRIPTION_QUOTA_EXCEEDED: nothing has changed."""
         members = self._groups.get(group)
         if members is not None and (members.topic, members.is_wildcard) != (rules.bind, rules.wildcard):
             self.forget_group(group)  # it was created again, or changed: its clients send their subscriptions again
             members = None
         if action in (LiteAction.COMPLETE_REMOVE, LiteAction.PARTIAL_REMOVE):
-            return self._removed(members, client_id, action, topics, now_s)
+            return self._remove_topics(members, client_id, action, topics, now_s)
         known = None if members is None else members.clients.get(client_id)
         has = () if known is None or action is LiteAction.COMPLETE_ADD else known.topics
         self._check_quota(rules, len({*has, *topics}), len(known.topics) if known else 0)
         if members is None:
-            members = self._groups[group] = _Members(group, rules.bind, is_wildcard=rules.wildcard)
+            members = self._groups[group] = _GroupMembers(group, rules.bind, is_wildcard=rules.wildcard)
             self._by_topic.setdefault(rules.bind, {})[group] = members
         if known is None:
             known = members.clients[client_id] = LiteClient(client_id)
             self.count += rules.wildcard
         known.synced_s = now_s
         if rules.wildcard:
-            return Changes([], [], [])
-        return self._added(members, known, topics, whole=action is LiteAction.COMPLETE_ADD, exclusive=rules.exclusive)
+            return SubscriptionChanges([], [], [])
+        return self._add_topics(
+            members, known, topics, whole=action is LiteAction.COMPLETE_ADD, exclusive=rules.exclusive
+        )
 
     def _check_quota(self, rules: "LiteGroup", count: int, before: int) -> None:
         if count > rules.quota + LITE_QUOTA_SLACK:
@@ -187,13 +189,13 @@ class LiteSubscriptions:
                 f"this broker has {self.count} subscriptions of lite topics; {LITE_SUBSCRIPTIONS_MAX} are allowed",
             )
 
-    def _added(
-        self, members: _Members, client: LiteClient, topics: "list[str]", *, whole: bool, exclusive: bool
-    ) -> Changes:
+    def _add_topics(
+        self, members: _GroupMembers, client: LiteClient, topics: "list[str]", *, whole: bool, exclusive: bool
+    ) -> SubscriptionChanges:
         wanted = dict.fromkeys(topics)
         removed = [each for each in client.topics if each not in wanted] if whole else []
         for each in removed:
-            members.remove(client, each)
+            members.remove_subscription(client, each)
         added = [each for each in wanted if each not in client.topics]
         taken: list[tuple[str, str]] = []
         if exclusive and whole:
@@ -201,41 +203,41 @@ class LiteSubscriptions:
             taken = [(client.client_id, each) for each in added if each in members.subscribers]
             added = [each for each in added if each not in members.subscribers]
         for each in added:
-            others = list(members.who_subscribes(each)) if exclusive else []
-            members.add(client, each)  # first: a lite topic without subscribers would lose its ready mark
+            others = list(members.subscribers_of(each)) if exclusive else []
+            members.add_subscription(client, each)  # first: a lite topic without subscribers would lose its ready mark
             for other in others:
-                members.remove(other, each)
+                members.remove_subscription(other, each)
                 taken.append((other.client_id, each))
             self.count -= len(others)
         self.count += len(added) - len(removed)
-        return Changes(added, removed, taken)
+        return SubscriptionChanges(added, removed, taken)
 
-    def _removed(
-        self, members: _Members | None, client_id: str, action: LiteAction, topics: "list[str]", now_s: float
-    ) -> Changes:
+    def _remove_topics(
+        self, members: _GroupMembers | None, client_id: str, action: LiteAction, topics: "list[str]", now_s: float
+    ) -> SubscriptionChanges:
         client = None if members is None else members.clients.get(client_id)
         if members is None or client is None:
-            return Changes([], [], [])
+            return SubscriptionChanges([], [], [])
         if action is LiteAction.COMPLETE_REMOVE:
-            return Changes([], self._leave(members, client), [])
+            return SubscriptionChanges([], self._remove_client(members, client), [])
         client.synced_s = now_s
         removed = [each for each in dict.fromkeys(topics) if each in client.topics]
         for each in removed:
-            members.remove(client, each)
+            members.remove_subscription(client, each)
         self.count -= len(removed)
-        return Changes([], removed, [])
+        return SubscriptionChanges([], removed, [])
 
-    def _leave(self, members: _Members, client: LiteClient) -> list[str]:
+    def _remove_client(self, members: _GroupMembers, client: LiteClient) -> list[str]:
         removed = list(client.topics)
         for each in removed:
-            members.remove(client, each)
+            members.remove_subscription(client, each)
         self.count -= len(removed) + members.is_wildcard
         del members.clients[client.client_id]
         if not members.clients:
             self.forget_group(members.group)
         return removed
 
-    def expire(self, before_s: float) -> int:
+    def expire_clients(self, before_s: float) -> int:
         """Drop the clients that have called nothing since then; return how many."""
         silent = [
             (members, client)
@@ -244,7 +246,7 @@ class LiteSubscriptions:
             if client.synced_s < before_s
         ]
         for members, client in silent:
-            self._leave(members, client)
+            self._remove_client(members, client)
         return len(silent)
 
     def forget_group(self, group: str) -> None:
@@ -257,14 +259,14 @@ class LiteSubscriptions:
             if not groups:
                 del self._by_topic[members.topic]
 
-    def drop(self, lite_topic: str) -> list[Client]:
+    def drop_topic(self, lite_topic: str) -> list[LiteClientKey]:
         """Drop the subscriptions of a lite topic that is gone; return whose they were."""
-        dropped: list[Client] = []
+        dropped: list[LiteClientKey] = []
         for members in self._by_topic.get(lite_parent(lite_topic), {}).values():
             members.ready.pop(lite_topic, None)
-            for client in list(members.who_subscribes(lite_topic)) if not members.is_wildcard else ():
-                members.remove(client, lite_topic)
-                dropped.append(Client(members.group, members.topic, client.client_id))
+            for client in list(members.subscribers_of(lite_topic)) if not members.is_wildcard else ():
+                members.remove_subscription(client, lite_topic)
+                dropped.append(LiteClientKey(members.group, members.topic, client.client_id))
         self.count -= len(dropped)
         return dropped
 
@@ -275,42 +277,42 @@ class LiteSubscriptions:
         found = self._by_topic.get(lite_parent(lite_topic), {})
         return [group for group, members in found.items() if members.is_wildcard or lite_topic in members.subscribers]
 
-    def mark(self, group: str, lite_topic: str) -> Client | None:
+    def mark_ready(self, group: str, lite_topic: str) -> LiteClientKey | None:
         """Mark the lite topic ready for the group; return the client to wake, None if none waits."""
         members = self._groups.get(group)
         if members is None or not (members.is_wildcard or lite_topic in members.subscribers):
             return None
-        members.mark(lite_topic)
-        client = members.one_waiting(lite_topic, self._is_waiting)
-        return None if client is None else Client(group, members.topic, client.client_id)
+        members.mark_ready(lite_topic)
+        client = members.next_waiting(lite_topic, self._is_waiting)
+        return None if client is None else LiteClientKey(group, members.topic, client.client_id)
 
-    def candidates(self, group: str, client_id: str) -> Iterator[str]:
+    def take_ready(self, group: str, client_id: str) -> Iterator[str]:
         """Yield the client's ready lite topics; each is no longer ready when it is yielded. None for an unknown
         client.
         """
         members = self._groups.get(group)
         client = None if members is None else members.clients.get(client_id)
-        return iter(()) if members is None or client is None else members.candidates(client)
+        return iter(()) if members is None or client is None else members.take_ready(client)
 
-    def left_waiting(self, limit: int) -> list[Client]:
+    def clients_to_wake(self, limit: int) -> list[LiteClientKey]:
         """Return clients to wake for lite topics that have been ready for a while: the client that was woken for them
         did not come.
         """
-        found: list[Client] = []
+        found: list[LiteClientKey] = []
         for members in self._groups.values():
             for lite_topic in list(islice(members.ready, limit)):
-                client = members.one_waiting(lite_topic, self._is_waiting)
+                client = members.next_waiting(lite_topic, self._is_waiting)
                 if client is not None:
-                    found.append(Client(members.group, members.topic, client.client_id))
+                    found.append(LiteClientKey(members.group, members.topic, client.client_id))
         return found
 
-    def subscribed(self, topic: str | None = None) -> Iterator[tuple[str, str]]:
+    def subscribed_topics(self, topic: str | None = None) -> Iterator[tuple[str, str]]:
         """Yield each group with each lite topic that a client of it subscribes to; nothing for a wildcard group."""
         for members in self._groups.values():
             if topic in (None, members.topic):
                 yield from ((members.group, lite_topic) for lite_topic in members.subscribers)
 
-    def subscribed_by(self, group: str) -> list[str] | None:
+    def topics_of_group(self, group: str) -> list[str] | None:
         """Return the lite topics to which a client of the group subscribes; None for a wildcard group, which has
         all.
         """
@@ -319,11 +321,11 @@ class LiteSubscriptions:
             return []
         return None if members.is_wildcard and members.clients else list(members.subscribers)
 
-    def groups(self) -> list[str]:
+    def group_names(self) -> list[str]:
         """Return the groups that have clients here."""
         return list(self._groups)
 
-    def wildcards(self) -> list[tuple[str, str]]:
+    def wildcard_groups(self) -> list[tuple[str, str]]:
         """Return the wildcard groups, each with its topic."""
         return [(members.group, members.topic) for members in self._groups.values() if members.is_wildcard]
 
@@ -332,5 +334,5 @@ class LiteSubscriptions:
         members = self._groups.get(group)
         if members is None:
             return []
-        clients = members.who_subscribes(lite_topic) if lite_topic else members.clients.values()
+        clients = members.subscribers_of(lite_topic) if lite_topic else members.clients.values()
         return sorted(each.client_id for each in clients)

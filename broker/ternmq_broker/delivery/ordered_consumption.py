@@ -19,13 +19,13 @@ import heapq
 from collections import deque
 from collections.abc import Iterable, Sequence
 
-from ternmq_broker.delivery.claims import UNTOUCHED, Claim, Claims, ClaimsSnapshot
+from ternmq_broker.delivery.claims import UNTOUCHED, Claim, ClaimsSnapshot, QueueClaims
 
 WAITING_MAX = 100_000
 """How many messages of a queue may wait behind closed lanes before reading ahead pauses."""
 
 
-class Lane:
+class MessageGroupLane:
     """One message group's unfinished messages; see the module docstring."""
 
     __slots__ = ("attempt_id", "blocked", "claimed", "ended", "key", "waiting")
@@ -43,7 +43,7 @@ class Lane:
         return not self.claimed and not self.ended and self.blocked is None
 
 
-class OrderedConsumption(Claims):
+class OrderedConsumption(QueueClaims):
     """One FIFO group's consumption of one queue.
 
     Invariants: the claimed messages of a lane were handed out together; within a lane messages are handed out in order
@@ -57,10 +57,10 @@ class OrderedConsumption(Claims):
 
     def __init__(self, cursor: int, generation: int = 0) -> None:
         super().__init__(cursor, generation)
-        self._lanes: dict[str, Lane] = {}
-        self._lane_of: dict[int, Lane] = {}
+        self._lanes: dict[str, MessageGroupLane] = {}
+        self._lane_of: dict[int, MessageGroupLane] = {}
         self._heads: list[tuple[int, str]] = []  # heap of (first waiting offset, lane), of lanes that were open then
-        self._by_attempt_id: dict[str, list[Lane]] = {}
+        self._by_attempt_id: dict[str, list[MessageGroupLane]] = {}
         self._pending: dict[int, None] = {}
         self._fresh: set[int] = set()  # waiting and never handed out
         self._moving: set[int] = set()  # being moved to the dead letters: their lanes are closed
@@ -69,15 +69,15 @@ class OrderedConsumption(Claims):
         self._floor = 0
 
     @property
-    def committed(self) -> int:
-        return min((offset for offset, _ in self._unfinished()), default=self.cursor)
+    def committed_offset(self) -> int:
+        return min((offset for offset, _ in self._unfinished_claims()), default=self.cursor)
 
     @property
     def in_flight(self) -> int:
         return len(self._claims) + len(self._fresh) + sum(offset not in self._claims for offset in self._pending)
 
     @property
-    def handed_out(self) -> int:
+    def handed_out_count(self) -> int:
         """How many a consumer has, or are being moved to the dead letters."""
         return len(self._claims) - len(self._idle)
 
@@ -88,12 +88,12 @@ class OrderedConsumption(Claims):
         return claim.generation > 0 and now_ms < claim.deadline_ms
 
     @property
-    def mark(self) -> tuple[int, ...]:
+    def change_mark(self) -> tuple[int, ...]:
         return self.cursor, self._generation, len(self._claims), len(self._fresh), len(self._pending)
 
     # --- reading ahead
 
-    def to_scan(self, limit: int) -> list[int]:
+    def offsets_to_scan(self, limit: int) -> list[int]:
         """Return the offsets below `cursor` that must be read before anything else; none: read on from `cursor`."""
         return [offset for offset, _ in zip(self._pending, range(limit), strict=False)]
 
@@ -102,11 +102,11 @@ class OrderedConsumption(Claims):
         """Whether there is room for messages that must wait."""
         return len(self._fresh) < WAITING_MAX
 
-    def admit(self, offset: int, key: str, now_ms: int) -> None:
-        """Put the next message into its lane; offsets come in ascending order, those of `to_scan` first."""
+    def admit_message(self, offset: int, key: str, now_ms: int) -> None:
+        """Put the next message into its lane; offsets come in ascending order, those of `offsets_to_scan` first."""
         lane = self._lanes.get(key)
         if lane is None:
-            lane = self._lanes[key] = Lane(key)
+            lane = self._lanes[key] = MessageGroupLane(key)
         self._lane_of[offset] = lane
         self._pending.pop(offset, None)
         self.cursor = max(self.cursor, offset + 1)
@@ -124,11 +124,11 @@ class OrderedConsumption(Claims):
         if len(lane.waiting) == 1 and lane.is_open:
             heapq.heappush(self._heads, (offset, key))
 
-    def skip(self, offset: int) -> None:
+    def skip_message(self, offset: int) -> None:
         """Finish a message that was read and is not delivered: filtered out, or lost."""
         self._pending.pop(offset, None)
         self._touched.add(offset)
-        self.finish(offset)
+        self.finish_offset(offset)
         self.cursor = max(self.cursor, offset + 1)
 
     def begins_before(self, first: int) -> bool:
@@ -148,16 +148,16 @@ class OrderedConsumption(Claims):
         if offset > self._floor:
             self._floor = offset
             for each in [each for each in (*self._pending, *self._fresh, *self._blocked) if each < offset]:
-                self.skip(each)
+                self.skip_message(each)
             self.cursor = max(self.cursor, offset)
 
-    def block(self, lane: Lane) -> None:
+    def block_lane(self, lane: MessageGroupLane) -> None:
         """Close an open lane whose first message can't be read, until that is finished."""
         assert lane.is_open
         lane.blocked = lane.waiting[0]
         self._blocked.add(lane.waiting[0])
 
-    def unblock(self, offset: int) -> bool:
+    def unblock_lane(self, offset: int) -> bool:
         """Open the lane of a message that can be read again; return whether it was blocked by it."""
         lane = self._lane_of.get(offset)
         if lane is None or lane.blocked != offset:
@@ -175,7 +175,7 @@ class OrderedConsumption(Claims):
 
     # --- handing out
 
-    def open_lane(self) -> Lane | None:
+    def open_lane(self) -> MessageGroupLane | None:
         """Return the open lane whose first message is the oldest; None when none has any."""
         while self._heads:
             offset, key = self._heads[0]
@@ -200,11 +200,13 @@ class OrderedConsumption(Claims):
         return any(not lane.is_open for lane in self._lanes.values())
 
     @property
-    def is_at_rest(self) -> bool:
+    def is_idle(self) -> bool:
         """Whether the cursor is the whole state."""
         return not (self._claims or self._fresh or self._pending or self._blocked)
 
-    def hand_out(self, lane: Lane, offsets: Sequence[int], *, deadline_ms: int, attempt_id: str) -> list[Claim]:
+    def hand_out(
+        self, lane: MessageGroupLane, offsets: Sequence[int], *, deadline_ms: int, attempt_id: str
+    ) -> list[Claim]:
         """Claim the first messages of an open lane; return their claims, in order. They may differ in their
         attempts.
         """
@@ -225,11 +227,11 @@ class OrderedConsumption(Claims):
             self._by_attempt_id.setdefault(attempt_id, []).append(lane)
         return claims
 
-    def held_under(self, attempt_id: str) -> list[Lane]:
+    def lanes_of_attempt(self, attempt_id: str) -> list[MessageGroupLane]:
         """Return the lanes that a delivery under that attempt id has closed."""
         return self._by_attempt_id.get(attempt_id, []) if attempt_id else []
 
-    def hand_out_again(self, lane: Lane, *, deadline_ms: int) -> dict[int, Claim]:
+    def hand_out_again(self, lane: MessageGroupLane, *, deadline_ms: int) -> dict[int, Claim]:
         """Claim what the lane's last delivery left unfinished once more, as the same delivery."""
         self._generation += 1
         offsets = sorted((lane.claimed | lane.ended) - self._moving)
@@ -247,7 +249,7 @@ class OrderedConsumption(Claims):
         start = 0
         for end in range(1, len(offsets) + 1):
             if end == len(offsets) or claims[end] != claims[start]:
-                self._claim(list(offsets[start:end]), claims[start])
+                self._claim_offsets(list(offsets[start:end]), claims[start])
                 start = end
 
     # --- again
@@ -255,10 +257,10 @@ class OrderedConsumption(Claims):
     def take_ended(self, now_ms: int, attempts_max: int) -> list[tuple[int, int]]:
         """Process the claims that have ended; return the messages with no attempts left, with their attempts.
 
-        The caller must `finish` each of these once it is a dead letter, or `give_back` it.
+        The caller must `finish_offset` each of these once it is a dead letter, or `return_message` it.
         """
         exhausted: list[tuple[int, int]] = []
-        lanes: dict[str, Lane] = {}
+        lanes: dict[str, MessageGroupLane] = {}
         for offset, claim in self._take_ended(now_ms):
             if offset in self._moving:  # after a restart it may be known as moving already
                 continue
@@ -290,7 +292,7 @@ class OrderedConsumption(Claims):
             lane.ended.discard(offset)
             lane.claimed.add(offset)
 
-    def give_back(self, offset: int) -> None:
+    def return_message(self, offset: int) -> None:
         """Let a message that could not be moved to the dead letters be handed out again."""
         self._moving.discard(offset)
         self._idle.add(offset)
@@ -300,7 +302,7 @@ class OrderedConsumption(Claims):
             lane.ended.add(offset)
             self._open_if_done(lane)
 
-    def _open_if_done(self, lane: Lane) -> None:
+    def _open_if_done(self, lane: MessageGroupLane) -> None:
         if lane.claimed:
             return
         self._forget_attempt_id(lane)
@@ -316,7 +318,7 @@ class OrderedConsumption(Claims):
         else:
             del self._lanes[lane.key]
 
-    def _forget_attempt_id(self, lane: Lane) -> None:
+    def _forget_attempt_id(self, lane: MessageGroupLane) -> None:
         if lane.attempt_id:
             lanes = self._by_attempt_id[lane.attempt_id]
             lanes.remove(lane)
@@ -324,7 +326,7 @@ class OrderedConsumption(Claims):
                 del self._by_attempt_id[lane.attempt_id]
             lane.attempt_id = ""
 
-    def reset(self, offset: int) -> None:
+    def reset_to(self, offset: int) -> None:
         """Continue at `offset`, wherever that is; earlier claims are void."""
         self.cursor = offset
         for held in (
@@ -332,11 +334,11 @@ class OrderedConsumption(Claims):
             self._pending, self._fresh, self._moving, self._blocked, self._idle,
         ):  # fmt: skip
             held.clear()
-        self._whole = True
+        self._needs_snapshot = True
 
-    # --- hooks of `Claims`
+    # --- hooks of `QueueClaims`
 
-    def finish(self, offset: int) -> None:
+    def finish_offset(self, offset: int) -> None:
         """Finish one offset whatever its claim; no consumer can have it any more."""
         self._pending.pop(offset, None)
         self._moving.discard(offset)
@@ -344,10 +346,10 @@ class OrderedConsumption(Claims):
         if offset in self._fresh:
             self._fresh.discard(offset)
             self._touched.add(offset)
-            self._finished(offset)
-        super().finish(offset)
+            self._on_finished(offset)
+        super().finish_offset(offset)
 
-    def _finished(self, offset: int) -> None:
+    def _on_finished(self, offset: int) -> None:
         lane = self._lane_of.pop(offset, None)
         if lane is None:
             return
@@ -364,17 +366,17 @@ class OrderedConsumption(Claims):
             if lane.is_open:
                 self._open_if_done(lane)
 
-    def _reclaimed(self, offset: int) -> None:
+    def _on_reclaimed(self, offset: int) -> None:
         """Do nothing: only a claimed message's claim can be replaced, and it stays claimed."""
 
-    def in_force(self, offset: int, generation: int, now_ms: int) -> Claim | None:
+    def claim_in_force(self, offset: int, generation: int, now_ms: int) -> Claim | None:
         """Return the claim of that generation, while it is in force; a released message can only be acknowledged."""
         lane = self._lane_of.get(offset)
         if lane is not None and offset not in lane.claimed:
             return None
-        return super().in_force(offset, generation, now_ms)
+        return super().claim_in_force(offset, generation, now_ms)
 
-    def _released(self, offset: int, claim: Claim) -> None:
+    def _on_released(self, offset: int, claim: Claim) -> None:
         lane = self._lane_of.get(offset)
         if lane is not None and offset in lane.claimed:
             lane.claimed.discard(offset)
@@ -382,19 +384,19 @@ class OrderedConsumption(Claims):
             self._idle.add(offset)
             self._open_if_done(lane)
 
-    def _unfinished(self) -> Iterable[tuple[int, Claim]]:
+    def _unfinished_claims(self) -> Iterable[tuple[int, Claim]]:
         yield from self._claims.items()
         yield from ((offset, UNTOUCHED) for offset in self._fresh)
         yield from ((offset, UNTOUCHED) for offset in self._pending if offset not in self._claims)
 
-    def _standing(self, offset: int) -> Claim | None:
+    def _remembered_claim(self, offset: int) -> Claim | None:
         claim = self._claims.get(offset)
         return UNTOUCHED if claim is None and (offset in self._fresh or offset in self._pending) else claim
 
     # --- restart
 
     @classmethod
-    def restore(cls, snapshot: ClaimsSnapshot, *, end: int) -> "OrderedConsumption":
+    def restore_state(cls, snapshot: ClaimsSnapshot, *, end: int) -> "OrderedConsumption":
         """Continue from a snapshot in a queue that ends at `end`, which a power cut may have moved back."""
         consumption = cls(min(snapshot.cursor, end))
         unfinished: dict[int, Claim] = {}

@@ -5,17 +5,17 @@ cursor      the next offset that was never handed out
 in flight   handed out and not finished: the claim is in force, or has ended and was not processed yet
 ready       in flight, and to be handed out again
 
-Everything from `committed` up to `cursor` that is not in flight is finished, so finished offsets need no memory of
-their own. The caller decides what becomes of a message whose claim has ended: it is shown again, or finished once a
-copy of it is elsewhere. A retry queue is a state into which the caller `place`s copies.
+Everything from `committed_offset` up to `cursor` that is not in flight is finished, so finished offsets need no memory
+of their own. The caller decides what becomes of a message whose claim has ended: it is shown again, or finished once a
+copy of it is elsewhere. A retry queue is a state into which the caller `place_copy`s copies.
 """
 
 import heapq
 
-from ternmq_broker.delivery.claims import Claim, Claims, ClaimsSnapshot
+from ternmq_broker.delivery.claims import Claim, ClaimsSnapshot, QueueClaims
 
 
-class QueueConsumption(Claims):
+class QueueConsumption(QueueClaims):
     """One group's consumption of one queue."""
 
     __slots__ = ("_ready", "_ready_claims")
@@ -26,7 +26,7 @@ class QueueConsumption(Claims):
         self._ready_claims: dict[int, Claim] = {}
 
     @property
-    def committed(self) -> int:
+    def committed_offset(self) -> int:
         return min(self._claims, default=self.cursor)
 
     @property
@@ -34,7 +34,7 @@ class QueueConsumption(Claims):
         return len(self._claims)
 
     @property
-    def handed_out(self) -> int:
+    def handed_out_count(self) -> int:
         """How many of those in flight a consumer has, or are being moved elsewhere: all but those that are ready."""
         return len(self._claims) - len(self._ready_claims)
 
@@ -51,7 +51,7 @@ class QueueConsumption(Claims):
 
     # --- handing out
 
-    def ready(self, limit: int) -> list[tuple[int, int]]:
+    def ready_offsets(self, limit: int) -> list[tuple[int, int]]:
         """Return the lowest offsets that wait for another delivery, as (offset, number of that attempt); they stay
         ready.
         """
@@ -74,7 +74,7 @@ class QueueConsumption(Claims):
         if self._ready_claims:
             for offset in offsets:
                 self._ready_claims.pop(offset, None)
-        self._claim(offsets, claim)
+        self._claim_offsets(offsets, claim)
         self.cursor = max(self.cursor, offsets[-1] + 1)
         return claim
 
@@ -82,14 +82,14 @@ class QueueConsumption(Claims):
         """Finish everything from `cursor` to before `offset` unread: filtered out, lost, or removed by retention."""
         self.cursor = max(self.cursor, offset)
 
-    def reset(self, offset: int) -> None:
+    def reset_to(self, offset: int) -> None:
         """Continue at `offset`, wherever that is; earlier claims are void."""
         self.cursor = offset
         self._claims.clear()
         self._ready_claims.clear()
         self._ready.clear()
         self._deadlines.clear()
-        self._whole = True
+        self._needs_snapshot = True
 
     # --- again
 
@@ -97,31 +97,31 @@ class QueueConsumption(Claims):
         """Return the offsets whose claims have ended, with the attempts so far, once each; their handles settle nothing
         more.
 
-        The caller must `show` or `finish` each; after a restart in between they are returned again. A released offset
-        is ready already, and stays so.
+        The caller must `show_again` or `finish` each; after a restart in between they are returned again. A released
+        offset is ready already, and stays so.
         """
         ready = self._ready_claims
         ended = [(offset, claim.attempt) for offset, claim in self._take_ended(now_ms) if offset not in ready]
         for offset, attempt in ended:
-            self._remember(offset, attempt)
+            self._remember_attempts(offset, attempt)
         return ended
 
-    def show(self, offset: int) -> None:
+    def show_again(self, offset: int) -> None:
         """Let an offset whose claim has ended be handed out again."""
         self._make_ready(offset, self._claims[offset])
 
-    def place(self, offset: int, attempts: int) -> None:
+    def place_copy(self, offset: int, attempts: int) -> None:
         """Add a message that was delivered so often elsewhere, and let it be handed out again."""
-        self._remember(offset, attempts)
+        self._remember_attempts(offset, attempts)
         self.cursor = max(self.cursor, offset + 1)
-        self.show(offset)
+        self.show_again(offset)
 
     def set_aside(self, offset: int) -> None:
         """End the claim of a message that is being moved elsewhere: no consumer can have or settle it meanwhile."""
         self._ready_claims.pop(offset, None)
-        self._remember(offset, self._claims[offset].attempt)
+        self._remember_attempts(offset, self._claims[offset].attempt)
 
-    def _remember(self, offset: int, attempts: int) -> None:
+    def _remember_attempts(self, offset: int, attempts: int) -> None:
         self._claims[offset] = Claim(attempts, 0, 0)
         self._ready_claims.pop(offset, None)
         self._touched.add(offset)
@@ -130,26 +130,26 @@ class QueueConsumption(Claims):
         self._ready_claims[offset] = claim
         heapq.heappush(self._ready, offset)
 
-    def rebase(self, by_ms: int) -> None:
-        super().rebase(by_ms)
+    def rebase_claims(self, by_ms: int) -> None:
+        super().rebase_claims(by_ms)
         # A ready offset must have the same claim object in both tables.
         self._ready_claims = {offset: self._claims[offset] for offset in self._ready_claims}
 
-    # --- hooks of `Claims`
+    # --- hooks of `QueueClaims`
 
-    def _finished(self, offset: int) -> None:
+    def _on_finished(self, offset: int) -> None:
         self._ready_claims.pop(offset, None)
 
-    def _reclaimed(self, offset: int) -> None:
+    def _on_reclaimed(self, offset: int) -> None:
         self._ready_claims.pop(offset, None)
 
-    def _released(self, offset: int, claim: Claim) -> None:
+    def _on_released(self, offset: int, claim: Claim) -> None:
         self._make_ready(offset, claim)
 
     # --- restart
 
     @classmethod
-    def restore(cls, snapshot: ClaimsSnapshot, *, end: int) -> "QueueConsumption":
+    def restore_state(cls, snapshot: ClaimsSnapshot, *, end: int) -> "QueueConsumption":
         """Continue from a snapshot in a queue that ends at `end`, which a power cut may have moved back.
 
         `take_ended` returns claims that had ended again.

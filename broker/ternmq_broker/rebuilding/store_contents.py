@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING
 
 from google.protobuf.message import DecodeError
 
-from ternmq_broker.opening import told
-from ternmq_broker.store.lock import StoreLock
 from ternmq_broker.store.message_store import MessageStore
 from ternmq_broker.store.overlay import OverlayFolders
 from ternmq_broker.store.progress_journal import ProgressJournal
+from ternmq_broker.store.store_lock import StoreLock
+from ternmq_broker.store_opening import startup_errors
 from ternmq_common.message_type import MessageType
 from ternmq_common.model import MIXED, RETRY_QUEUE_ID
 from ternmq_common.names import RETRY_PREFIX, group_of_derived, is_lite_queue, is_system_topic, lite_parent
@@ -64,7 +64,7 @@ class StoredTopic:
     def is_mixed(self) -> bool:
         return not self.has_lite and len(self._types) > 1 and self._types <= set(MIXED)
 
-    def look_at(self, record: "Record") -> None:
+    def learn_from(self, record: "Record") -> None:
         """Take type and time from one of its messages."""
         self.first_ms = min(self.first_ms or record.stored_ms, record.stored_ms)
         kind = _type_of(record)
@@ -91,19 +91,19 @@ class StoreContents:
 
 
 @contextmanager
-def opened_contents(settings: "BrokerSettings") -> "Iterator[StoreContents]":
+def open_contents(settings: "BrokerSettings") -> "Iterator[StoreContents]":
     """Read what the store holds, without a change; no other process can open it until the block ends. Blocks.
     StartupError as for a start.
     """
     folder = settings.folder
     with ExitStack() as held:
-        with told(folder):
+        with startup_errors(folder):
             held.enter_context(StoreLock(folder))
             folders = held.enter_context(OverlayFolders(folder))
             store = MessageStore(
                 folders, segment_bytes=settings.segment_bytes, accept_corruption=settings.accept_corruption
             )
-            progress = ProgressJournal(folders.consumption).snapshots()
+            progress = ProgressJournal(folders.consumption).queue_snapshots()
         topics = stored_topics(store)
         yield StoreContents(
             [topic for name, topic in sorted(topics.items()) if group_of_derived(name) is None],
@@ -114,21 +114,21 @@ def opened_contents(settings: "BrokerSettings") -> "Iterator[StoreContents]":
 def stored_topics(store: "MessageStore") -> dict[str, StoredTopic]:
     """Return all topics that have anything left, with the retry and dead letter topics of groups."""
     topics: dict[str, StoredTopic] = {}
-    for name, held in store.topics().items():
+    for name, held in store.held_topics().items():
         if not is_system_topic(name):
             topic = topics[name] = StoredTopic(name, held.queues, held.messages)
             for record in _first_and_last(store, name, held.queues):
-                topic.look_at(record)
+                topic.learn_from(record)
     for lite_queue in store.lite_topics():
         if lite_parent(lite_queue) in topics:  # else nothing is left of any of them
             topic = _topic_of(lite_queue, topics)
             for record in _first_and_last(store, lite_queue, 1):
-                topic.look_at(record)
-    for record in _waiting(store):
+                topic.learn_from(record)
+    for record in _waiting_records(store):
         topic = _topic_of(record.topic, topics)
         topic.queues = max(topic.queues, record.queue_id + 1)
         topic.waiting += 1
-        topic.look_at(record)
+        topic.learn_from(record)
     return topics
 
 
@@ -173,26 +173,26 @@ def _is_fifo(topic: StoredTopic | None) -> bool:
 
 def _first_and_last(store: "MessageStore", topic: str, queues: int) -> "Iterator[Record]":
     for queue_id in range(queues):
-        first, end = store.bounds(topic, queue_id)
+        first, end = store.queue_bounds(topic, queue_id)
         for offset in sorted({first, end - 1}) if first < end else ():
-            located = store.locate(topic, queue_id, offset, 1, may_block=True)
-            yield from filter(None, store.read(located, may_block=True))
+            located = store.locate_messages(topic, queue_id, offset, 1, may_block=True)
+            yield from filter(None, store.read_records(located, may_block=True))
 
 
-def _waiting(store: "MessageStore") -> "Iterator[Record]":
+def _waiting_records(store: "MessageStore") -> "Iterator[Record]":
     """Yield pending timers, and half messages."""
     position: Key | None = (0, 0)
     while position is not None:
-        job = store.timers.prepare_scan(store.end, start=position, limit=_SCAN_BATCH)
-        job.run()
+        job = store.timers.prepare_scan(store.log_end, start=position, limit=_SCAN_BATCH)
+        job.run_job()
         entries, position = store.timers.finish_scan(job)
-        yield from _still_wanted(store, (entry.log_offset for entry in entries))
-    yield from _still_wanted(store, list(store.halves.waiting))
+        yield from _existing_records(store, (entry.log_offset for entry in entries))
+    yield from _existing_records(store, list(store.halves.waiting))
 
 
-def _still_wanted(store: "MessageStore", log_offsets: "Iterable[int]") -> "Iterator[Record]":
+def _existing_records(store: "MessageStore", log_offsets: "Iterable[int]") -> "Iterator[Record]":
     for log_offset in log_offsets:
-        record = store.record_at(log_offset)
+        record = store.read_record_at(log_offset)
         if record is not None and not store.is_forgotten(record.topic, log_offset):
             yield record
 

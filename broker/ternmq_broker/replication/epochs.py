@@ -16,7 +16,7 @@ MARKS_MAX = 1000
 """How many marks are kept. A replica that was away for more changes of the leader begins as a new copy. The number of
 marks does not tell whether some were dropped: a log that was cut off has fewer."""
 
-Mark = tuple[int, int]
+EpochMark = tuple[int, int]
 """An epoch, and the log offset at which its part begins."""
 
 
@@ -24,11 +24,11 @@ Mark = tuple[int, int]
 class EpochMarks:
     """The marks of one log, both numbers rising; the latest `marks_max`."""
 
-    marks: tuple[Mark, ...] = ()
+    marks: tuple[EpochMark, ...] = ()
     marks_max: int = field(default=MARKS_MAX, compare=False)
 
     @classmethod
-    def of(cls, marks: "Iterable[Iterable[int]]", marks_max: int = MARKS_MAX) -> "EpochMarks":
+    def from_pairs(cls, marks: "Iterable[Iterable[int]]", marks_max: int = MARKS_MAX) -> "EpochMarks":
         """Create the marks from pairs. ValueError if they do not rise."""
         pairs = tuple((epoch, start) for epoch, start in marks)
         if any(left[0] >= right[0] or left[1] >= right[1] for left, right in pairwise(pairs)):
@@ -36,15 +36,15 @@ class EpochMarks:
         return cls(pairs[-marks_max:], marks_max)
 
     @property
-    def latest(self) -> int:
+    def latest_epoch(self) -> int:
         """The epoch of the last mark, 0 if there is none."""
         return self.marks[-1][0] if self.marks else 0
 
-    def with_mark(self, epoch: int, start: int) -> "EpochMarks":
+    def add_mark(self, epoch: int, start: int) -> "EpochMarks":
         """Return the marks with one more. ValueError if it is not above all others."""
-        return EpochMarks.of((*self.marks, (epoch, start)), self.marks_max)
+        return EpochMarks.from_pairs((*self.marks, (epoch, start)), self.marks_max)
 
-    def cut(self, end: int) -> "EpochMarks":
+    def cut_at(self, end: int) -> "EpochMarks":
         """Return the marks of a log that was cut off at `end`."""
         return EpochMarks(tuple(mark for mark in self.marks if mark[1] < end), self.marks_max)
 
@@ -60,7 +60,7 @@ class EpochMarks:
         last = max(common, default=None)
         return min(self.end_of_part(last, end), other.end_of_part(last, other_end))
 
-    def end_of_part(self, mark: Mark | None, end: int) -> int:
+    def end_of_part(self, mark: EpochMark | None, end: int) -> int:
         """Return where the part of that mark ends, in a log that ends at `end`; None: the part before the first
         mark.
         """

@@ -11,7 +11,7 @@ class ReplicationTiming:
     """The leader's lease in the registry."""
     lag_s: float = 1.5
     """After how long a replica that does not have everything leaves the in-sync set."""
-    gone_s: float = 0.3
+    disconnected_s: float = 0.3
     """After how long a replica that is not connected leaves the in-sync set."""
     drift: float = 0.05
 
@@ -20,6 +20,6 @@ class ReplicationTiming:
         """For how long a follower promises not to take over, from each answer on."""
         return self.lease_s / 2
 
-    def held_s(self, given_s: float) -> float:
+    def usable_s(self, given_s: float) -> float:
         """Return for how long a process may rely on what another clock measures as `given_s`."""
         return given_s * (1 - 2 * self.drift)

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 from ternmq_broker.sending.sync_thread import SyncThread
 from ternmq_broker.store.log.commit_log import NO_LIMIT
-from ternmq_common.callbacks import tell
+from ternmq_common.callbacks import call_back
 from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.server_settings import FlushMode
-from ternmq_runtime.observability.durations import Durations
+from ternmq_runtime.observability.durations import DurationHistogram
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,7 +38,7 @@ TURNS_BEFORE_SYNC = 16
 _BEFORE_SYNC_S = 0.003
 
 
-class Flusher:
+class LogFlusher:
     """Decides when appended messages may be acknowledged and read.
 
     SYNC: after the sync that covers them. ASYNC: at once; a sync follows within half a second. Both wait until `limit`
@@ -57,7 +57,7 @@ class Flusher:
         self._mode = mode
         self._turns = turns
         self.limit = NO_LIMIT
-        """Other replicas allow acknowledging up to this log offset; `limit_moved` raises it."""
+        """Other replicas allow acknowledging up to this log offset; `raise_limit` raises it."""
         self._waiting: _Waiting = deque()  # for this disk and the limit
         self._waiting_here: _Waiting = deque()  # for this disk
         self._waiting_there: _Waiting = deque()  # for the limit
@@ -68,41 +68,41 @@ class Flusher:
         self._stopped: asyncio.Future[None]
         self._worker = worker()
         self.failure: MessagingError | None = None
-        self.syncs = Durations()
+        self.syncs = DurationHistogram()
         """Recorded by the worker."""
 
     @property
     def readable_end(self) -> int:
         """Consumers may read the log below this offset."""
-        return min(self.limit, self._store.synced if self._mode is FlushMode.SYNC else self._store.end)
+        return min(self.limit, self._store.synced if self._mode is FlushMode.SYNC else self._store.log_end)
 
     @property
     def is_limited(self) -> bool:
         """Whether other replicas limit what may be acknowledged."""
         return self.limit < NO_LIMIT
 
-    def limit_moved(self, limit: int) -> None:
+    def raise_limit(self, limit: int) -> None:
         """Raise the log offset up to which other replicas allow acknowledging; it never falls."""
         self.limit = limit
-        self._release()
+        self._release_waiting()
 
     def start(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._stopped = self._loop.create_future()
-        self._worker.start(self._sync, self._synced)
+        self._worker.start(self._sync_log, self._sync_ended)
 
-    async def acknowledged(self, log_end: int, then: "Callable[[], None]") -> None:
+    async def wait_until_acknowledged(self, log_end: int, then: "Callable[[], None]") -> None:
         """Wait until the log up to `log_end` may be acknowledged; `then` is called then, even after a cancel."""
         if self.failure is not None:
             raise self.failure
         if self._mode is FlushMode.SYNC:
-            await self._after(self._waiting, log_end, then)
+            await self._wait_in(self._waiting, log_end, then)
             return
-        self._begin_later()
+        self._start_sync_later()
         if self.limit >= log_end:
             then()
         else:
-            await self._after(self._waiting_there, log_end, then)
+            await self._wait_in(self._waiting_there, log_end, then)
 
     def when_acknowledged(
         self, log_end: int, done: "Done", *, alone: bool = False, mode: FlushMode | None = None
@@ -115,12 +115,12 @@ class Flusher:
             done(self.failure)
         elif (mode or self._mode) is FlushMode.SYNC:
             (self._waiting_here if alone else self._waiting).append((log_end, done))
-            self._begin()
+            self._start_sync()
         else:
             if self._mode is FlushMode.SYNC:
-                self._begin()  # consumers read what is synced, and must not wait longer than for other topics
+                self._start_sync()  # consumers read what is synced, and must not wait longer than for other topics
             else:
-                self._begin_later()
+                self._start_sync_later()
             if alone or self.limit >= log_end:
                 done(None)
             else:
@@ -131,12 +131,12 @@ class Flusher:
         if self.failure is not None:
             return
         if self._mode is FlushMode.ASYNC and self.limit >= log_end:
-            self._begin_later()
+            self._start_sync_later()
             then()
             return
         self.when_acknowledged(log_end, lambda error: then() if error is None else None)
 
-    async def durable(self, log_end: int) -> None:
+    async def wait_until_durable(self, log_end: int) -> None:
         """Wait until the log up to `log_end` survives a power cut in any mode, and a change of the leader.
 
         After that the caller may remove the original of a copy, from the log or from the journal.
@@ -144,9 +144,9 @@ class Flusher:
         if self.failure is not None:
             raise self.failure
         if min(self._store.synced, self.limit) < log_end:
-            await self._after(self._waiting, log_end, _nothing)
+            await self._wait_in(self._waiting, log_end, _do_nothing)
 
-    async def _after(self, waiting: _Waiting, log_end: int, then: "Callable[[], None]") -> None:
+    async def _wait_in(self, waiting: _Waiting, log_end: int, then: "Callable[[], None]") -> None:
         future = self._loop.create_future()
 
         def done(error: MessagingError | None) -> None:
@@ -160,59 +160,59 @@ class Flusher:
 
         waiting.append((log_end, done))
         if waiting is not self._waiting_there:
-            self._begin()
+            self._start_sync()
         await future
 
-    def _begin(self) -> None:
+    def _start_sync(self) -> None:
         """Start a sync, unless one runs: its end checks again."""
         if self._later is not None:
             self._later.cancel()
             self._later = None
         if not self._is_under_way:
             self._is_under_way = True
-            self._loop.call_soon(self._ask_after, self._turns, self._loop.time() + _BEFORE_SYNC_S)
+            self._loop.call_soon(self._request_sync_after, self._turns, self._loop.time() + _BEFORE_SYNC_S)
 
-    def _ask_after(self, turns: int, latest_s: float) -> None:
+    def _request_sync_after(self, turns: int, latest_s: float) -> None:
         if turns and self._loop.time() < latest_s:
-            self._loop.call_soon(self._ask_after, turns - 1, latest_s)
+            self._loop.call_soon(self._request_sync_after, turns - 1, latest_s)
         else:
-            self._worker.ask()
+            self._worker.request_work()
 
-    def _begin_later(self) -> None:
+    def _start_sync_later(self) -> None:
         if self._later is None and not self._is_under_way:
-            self._later = self._loop.call_later(_ASYNC_FLUSH_INTERVAL_S, self._begin)
+            self._later = self._loop.call_later(_ASYNC_FLUSH_INTERVAL_S, self._start_sync)
 
-    def _sync(self) -> None:
+    def _sync_log(self) -> None:
         began = time.perf_counter()
         try:
-            self._store.sync()
+            self._store.sync_log()
         except Exception as error:  # noqa: BLE001 - the outermost of its thread; the loop logs it
             self._error = error
-        self.syncs.record(time.perf_counter() - began)
+        self.syncs.record_duration(time.perf_counter() - began)
 
-    def _synced(self) -> None:
+    def _sync_ended(self) -> None:
         self._is_under_way = False
         if self._error is not None:
-            self._fail(self._error)
+            self._fail_for_good(self._error)
         else:
-            self._release()
-        is_behind = self.failure is None and self._store.synced < self._store.end
+            self._release_waiting()
+        is_behind = self.failure is None and self._store.synced < self._store.log_end
         if is_behind and (self._waiting or self._waiting_here or self._stopping):
-            self._begin()
+            self._start_sync()
         elif is_behind:
-            self._begin_later()
+            self._start_sync_later()
         elif self._stopping and not self._stopped.done():
             self._stopped.set_result(None)
 
-    def _release(self) -> None:
+    def _release_waiting(self) -> None:
         synced = self._store.synced
-        _tell_below(self._waiting, min(synced, self.limit))
+        _answer_below(self._waiting, min(synced, self.limit))
         if self._waiting_here:
-            _tell_below(self._waiting_here, synced)
+            _answer_below(self._waiting_here, synced)
         if self._waiting_there:
-            _tell_below(self._waiting_there, self.limit)
+            _answer_below(self._waiting_there, self.limit)
 
-    def _fail(self, error: Exception) -> None:
+    def _fail_for_good(self, error: Exception) -> None:
         _log.critical("cannot sync the commit log: the broker accepts nothing until it is restarted", exc_info=error)
         text = f"the broker can't make messages durable ({error}); whether this one is stored is not sure"
         self.failure = MessagingError(ErrorCode.INTERNAL_SERVER_ERROR, text)
@@ -229,24 +229,24 @@ class Flusher:
             refused = list(waiting)
             waiting.clear()
             for _, done in refused:
-                tell(done, error)
+                call_back(done, error)
 
     async def stop(self) -> None:
         """Sync what is left, answer what waits, and end. What waits for other replicas fails."""
         self._stopping = True
         if self.failure is None:
-            self._begin()
+            self._start_sync()
             await self._stopped
             text = "the broker stopped before other replicas had the message; whether it is stored is not sure"
             self._refuse_all(MessagingError(ErrorCode.INTERNAL_SERVER_ERROR, text))
         await self._worker.stop()
 
 
-def _tell_below(waiting: _Waiting, position: int) -> None:
+def _answer_below(waiting: _Waiting, position: int) -> None:
     while waiting and waiting[0][0] <= position:
         _, done = waiting.popleft()
-        tell(done, None)
+        call_back(done, None)
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     """Do nothing: the caller waits itself."""

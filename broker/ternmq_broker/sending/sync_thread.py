@@ -22,7 +22,7 @@ class SyncWorker(Protocol):
         `work` must not raise.
         """
 
-    def ask(self) -> None:
+    def request_work(self) -> None:
         """Do the work once more; call it only after `done` of the previous request."""
 
     async def stop(self) -> None:
@@ -36,29 +36,29 @@ class SyncThread:
         """See `SyncWorker`."""
         self._work, self._done = work, done
         self._loop = asyncio.get_running_loop()
-        self._asked, self._ask = os.pipe()
-        self._ended, self._end = os.pipe()
-        self._loop.add_reader(self._ended, self._was_done)
-        self._thread = threading.Thread(target=self._run, name="flusher", daemon=True)
+        self._request_reader, self._request_writer = os.pipe()
+        self._done_reader, self._done_writer = os.pipe()
+        self._loop.add_reader(self._done_reader, self._read_done)
+        self._thread = threading.Thread(target=self._run_requests, name="flusher", daemon=True)
         self._thread.start()
 
-    def ask(self) -> None:
+    def request_work(self) -> None:
         """See `SyncWorker`."""
-        os.write(self._ask, b"s")
+        os.write(self._request_writer, b"s")
 
-    def _run(self) -> None:
-        while os.read(self._asked, 1):
+    def _run_requests(self) -> None:
+        while os.read(self._request_reader, 1):
             self._work()
-            os.write(self._end, b"d")
+            os.write(self._done_writer, b"d")
 
-    def _was_done(self) -> None:
-        os.read(self._ended, 1)
+    def _read_done(self) -> None:
+        os.read(self._done_reader, 1)
         self._done()
 
     async def stop(self) -> None:
         """See `SyncWorker`."""
-        self._loop.remove_reader(self._ended)
-        os.close(self._ask)  # the thread reads the end of the pipe, and ends
+        self._loop.remove_reader(self._done_reader)
+        os.close(self._request_writer)  # the thread reads the end of the pipe, and ends
         await asyncio.to_thread(self._thread.join)
-        for fd in (self._asked, self._ended, self._end):
+        for fd in (self._request_reader, self._done_reader, self._done_writer):
             os.close(fd)

@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 _BEATS_PER_LEASE = 3
 
 
-class Lease:
+class BrokerLease:
     """The registration of one broker, whose store is `store_id`."""
 
     def __init__(
@@ -44,7 +44,7 @@ class Lease:
         """How many seconds ago the lease was renewed."""
         return time.monotonic() - self._renewed_at
 
-    async def take(self, *, rejoin: bool = False, is_empty: bool = False, instead_of: str = "") -> None:
+    async def register_broker(self, *, rejoin: bool = False, is_empty: bool = False, instead_of: str = "") -> None:
         """Register the broker. RegistryUnavailable without the registry.
 
         StartupError if another store has the name, unless this one `is_empty` and replaces it (`instead_of`); or if
@@ -52,7 +52,7 @@ class Lease:
         """
         self._is_unsure = True
         self._epoch = await asyncio.to_thread(
-            self._registry.register,
+            self._registry.register_broker,
             self._name,
             self.store_id,
             self._address,
@@ -69,7 +69,7 @@ class Lease:
 
     def start(self, load: "Callable[[], BrokerLoad]") -> None:
         """Renew the lease from now on."""
-        self._task = asyncio.create_task(self._beat(load), name="heartbeat")
+        self._task = asyncio.create_task(self._renew_forever(load), name="heartbeat")
 
     async def give_up(self) -> None:
         """End the lease, so that the broker leaves the routes at once, if the registry can be reached."""
@@ -78,51 +78,51 @@ class Lease:
             await asyncio.gather(self._task, return_exceptions=True)
         if self._epoch and not self.superseded.is_set():
             try:
-                await asyncio.to_thread(self._registry.deregister, self._name, self._epoch)
+                await asyncio.to_thread(self._registry.deregister_broker, self._name, self._epoch)
             except MessagingError as error:
                 _log.warning("cannot end the lease, which will expire: %s", error)
 
-    async def tell(self, load: "BrokerLoad") -> None:
+    async def report_load(self, load: "BrokerLoad") -> None:
         """Report the last load of a broker that has given up its lease, if the registry can be reached."""
         try:
-            await asyncio.to_thread(self._registry.tell_load, self._name, self._epoch, load)
+            await asyncio.to_thread(self._registry.report_load, self._name, self._epoch, load)
         except MessagingError as error:
             _log.warning("cannot report load: %s", error)
 
-    async def _beat(self, load: "Callable[[], BrokerLoad]") -> None:
+    async def _renew_forever(self, load: "Callable[[], BrokerLoad]") -> None:
         beat_s = self._lease_ms / 1000 / _BEATS_PER_LEASE
         while True:
             await asyncio.sleep(beat_s if self.problem is None else beat_s / 2)
             try:
-                await self._renew(load())
+                await self._renew_once(load())
             except StartupError as error:
                 _log.critical("this process is not broker %s any more, and ends: %s", self._name, error)
                 self.superseded.set()
                 return
             except MessagingError as error:
-                self._failed(error)
+                self._note_failure(error)
             except Exception as error:  # noqa: BLE001 - the outermost of this task, and it logs
                 _log.exception("the heartbeat failed unexpectedly")
-                self._failed(error)
+                self._note_failure(error)
             else:
                 if self.problem is not None:
                     _log.info("the lease is renewed again")
                 self.problem = None
                 self._renewed_at = time.monotonic()
 
-    def _failed(self, error: Exception) -> None:
+    def _note_failure(self, error: Exception) -> None:
         if self.problem is None:
             _log.warning("the lease can't be renewed: %s", error)
         self.problem = str(error)
 
-    async def _renew(self, load: "BrokerLoad") -> None:
+    async def _renew_once(self, load: "BrokerLoad") -> None:
         """Renew the lease; StartupError if another process is the broker now."""
-        if await asyncio.to_thread(self._registry.heartbeat, self._name, self._epoch, load, self._lease_ms):
+        if await asyncio.to_thread(self._registry.record_heartbeat, self._name, self._epoch, load, self._lease_ms):
             return
-        _, brokers = await asyncio.to_thread(self._registry.look)
+        _, brokers = await asyncio.to_thread(self._registry.read_brokers)
         entry = brokers.get(self._name)
         # A later epoch may also be a registration of ours whose answer was lost.
         if entry is not None and entry.epoch > self._epoch and not self._is_unsure:
             raise StartupError(f"it is at {entry.address}, epoch {entry.epoch}")
         # The broker was removed, or the registry is an older one that was restored.
-        await self.take()
+        await self.register_broker()

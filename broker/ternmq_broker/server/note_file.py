@@ -29,7 +29,7 @@ class NoteFile:
         self._advice = advice
         self._opened: DiskFolder | None = None
 
-    def _folder(self) -> DiskFolder:
+    def _open_folder(self) -> DiskFolder:
         """The folder of the file, opened once: a removed folder is not created again."""
         if self._opened is None:
             self._opened = DiskFolder(self._path.parent, LiveFiles())
@@ -38,7 +38,7 @@ class NoteFile:
     def read(self) -> str | None:
         """Read the text; None if there is no file; blocks. StartupError if it is damaged, or of a newer version."""
         name = self._path.name
-        found = self._folder().content(name)
+        found = self._open_folder().content(name)
         if found is None:
             return None
         bare = found.decode(errors="replace").strip()
@@ -46,19 +46,19 @@ class NoteFile:
             self.write(bare)
             return bare
         try:
-            content = checked_file.decoded(name, name, _VERSION, found)
+            content = checked_file.decode_file(name, name, _VERSION, found)
         except DamagedFile as error:
-            raise self.damaged() from error
+            raise self.damage_error() from error
         except NewerFormat as error:
             raise StartupError(f"{self._path} is of a newer TernMQ, start that version: {error}") from error
         if not isinstance(content, str):
-            raise self.damaged()
+            raise self.damage_error()
         return content
 
-    def damaged(self) -> StartupError:
+    def damage_error(self) -> StartupError:
         """The error to raise if the content makes no sense despite its checksum."""
         return StartupError(f"the file {self._path} is damaged: {self._advice}")
 
     def write(self, content: str) -> None:
         """Replace the text; durable when this returns. Blocks."""
-        checked_file.write(self._folder(), self._path.name, self._path.name, _VERSION, content)
+        checked_file.write_checked(self._open_folder(), self._path.name, self._path.name, _VERSION, content)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ternmq_broker.server.store_identity import known_store_id
 from ternmq_registry.copy_file import CopyFile
 from ternmq_registry.copy_form import UnusableCopy
-from ternmq_registry.copy_keeping import CopyKeeper, of_brokers
+from ternmq_registry.copy_keeper import CopyKeeper, reduce_for_broker
 from ternmq_registry.database import registry_identity
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ternmq_broker.server.deletion_log import DeletionLog
     from ternmq_common.server_settings import BrokerServerSettings
     from ternmq_registry.copy_form import RegistryCopy
-    from ternmq_registry.directory import Directory
+    from ternmq_registry.directory import RegistryDirectory
 
 FILE = "registry-copy"
 
@@ -36,14 +36,14 @@ def copy_file(settings: "BrokerServerSettings") -> CopyFile:
     )
 
 
-def fitting(settings: "BrokerServerSettings", address: str) -> "Callable[[RegistryCopy], None]":
+def check_copy_fits(settings: "BrokerServerSettings", address: str) -> "Callable[[RegistryCopy], None]":
     """Create a check that raises UnusableCopy for a copy by which this process is not the broker.
 
     `address` is where proxies reach this process. The check blocks. A broker with replicas waits for the registry
     anyhow.
     """
 
-    def check(copy: "RegistryCopy") -> None:
+    def check_copy(copy: "RegistryCopy") -> None:
         entry = copy.snapshot.brokers.get(settings.broker_name)
         if settings.replicas > 1 or (entry is not None and entry.replicas):
             return
@@ -57,17 +57,17 @@ def fitting(settings: "BrokerServerSettings", address: str) -> "Callable[[Regist
         if entry.address != address:
             raise UnusableCopy(f"by it proxies look for the broker at {entry.address}, and this one is at {address}")
 
-    return check
+    return check_copy
 
 
 def keep_copy(
-    directory: "Directory", file: CopyFile, stack: "AsyncExitStack", deletion_log: "DeletionLog | None" = None
+    directory: "RegistryDirectory", file: CopyFile, stack: "AsyncExitStack", deletion_log: "DeletionLog | None" = None
 ) -> CopyKeeper:
     """Keep the copy up to date until `stack` ends it; with the deletions that a serving broker has done."""
     keeper = CopyKeeper(
         directory,
         file,
-        shown=of_brokers,
+        shown=reduce_for_broker,
         synced_up_to=lambda: 0 if deletion_log is None else deletion_log.synced_up_to,
     )
     stack.push_async_callback(keeper.stop)

@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ternmq_broker.server.deletion_log import DeletionLog
-    from ternmq_registry.directory import Directory
+    from ternmq_registry.directory import RegistryDirectory
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LearningTiming:
+class SyncTiming:
     """Times in seconds; the module's docstring says what each is for."""
 
     patience_s: float = 0.5
@@ -29,21 +29,21 @@ class LearningTiming:
     again_s: float = 1.0
 
 
-LEARNING_TIMING = LearningTiming()
+LEARNING_TIMING = SyncTiming()
 
 
 class RegistrySync:
     """Brings `DeletionLog.synced_up_to` to the latest version that a proxy has named.
 
-    `on_synced` is called when `knows` may return another answer than before.
+    `on_synced` is called when `is_synced_to` may return another answer than before.
     """
 
     def __init__(
         self,
-        directory: "Directory",
+        directory: "RegistryDirectory",
         deletion_log: "DeletionLog",
         on_synced: "Callable[[], None]",
-        timing: LearningTiming = LEARNING_TIMING,
+        timing: SyncTiming = LEARNING_TIMING,
     ) -> None:
         self._directory = directory
         self._deletion_log = deletion_log
@@ -55,7 +55,7 @@ class RegistrySync:
         self._synced = asyncio.Condition()
         self._closed = False
 
-    def knows(self, version: int) -> bool:
+    def is_synced_to(self, version: int) -> bool:
         """Whether all deletions up to that version are done."""
         return version <= self._deletion_log.synced_up_to
 
@@ -64,33 +64,33 @@ class RegistrySync:
         snapshot = self._directory.snapshot
         return made <= snapshot.version and snapshot.group_created_version(name) != made
 
-    async def known_up_to(self, version: int) -> None:
+    async def wait_for_version(self, version: int) -> None:
         """Sync to a version that a proxy knows, but wait for that only for `patience_s`.
 
         All calls of the proxy wait behind this one, and the registry may need seconds.
         """
-        if not self.knows(version):
-            await asyncio.wait({self._sync(version)}, timeout=self._timing.patience_s)
+        if not self.is_synced_to(version):
+            await asyncio.wait({self._create_sync_task(version)}, timeout=self._timing.patience_s)
 
-    async def known_soon(self, version: int) -> bool:
+    async def wait_to_store(self, version: int) -> bool:
         """Wait until `knows(version)`, for a short time; returns whether it does."""
-        self.see_to(version)
+        self.request_sync(version)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._timing.storing_patience_s), self._synced:
-                await self._synced.wait_for(lambda: self.knows(version))
-        return self.knows(version)
+                await self._synced.wait_for(lambda: self.is_synced_to(version))
+        return self.is_synced_to(version)
 
-    def see_to(self, version: int) -> None:
+    def request_sync(self, version: int) -> None:
         """Start to sync to that version, unless that is under way."""
         if version > self._wanted or (not self._tasks and self._again is None):
-            self.begin(version)
+            self.start_sync(version)
 
-    def begin(self, version: int) -> None:
+    def start_sync(self, version: int) -> None:
         """Start to sync to that version of the registry, before a call waits for it."""
-        if not self.knows(version) and not self._closed:
-            self._sync(version)
+        if not self.is_synced_to(version) and not self._closed:
+            self._create_sync_task(version)
 
-    def _sync(self, version: int) -> "asyncio.Task[None]":
+    def _create_sync_task(self, version: int) -> "asyncio.Task[None]":
         self._wanted = max(self._wanted, version)
         task = asyncio.create_task(self._sync_up_to(self._wanted), name="later version of the registry")
         self._tasks.add(task)
@@ -99,7 +99,7 @@ class RegistrySync:
 
     async def _sync_up_to(self, version: int) -> None:
         try:
-            await self._directory.at_least(version)
+            await self._directory.wait_for_version(version)
             await self._deletion_log.catch_up()
         except Exception:  # noqa: BLE001 - the outermost of this task, and it logs
             _log.exception("version %d of the registry can't be followed", version)
@@ -107,7 +107,7 @@ class RegistrySync:
             self._synced.notify_all()
         if self._closed:
             return
-        if self.knows(version):
+        if self.is_synced_to(version):
             self._on_synced()
             return
         if self._directory.problem is None and self._directory.snapshot.version < version:
@@ -117,10 +117,10 @@ class RegistrySync:
 
     def _sync_again(self) -> None:
         self._again = None
-        if self.knows(self._wanted):
+        if self.is_synced_to(self._wanted):
             self._on_synced()  # also for a version that was lost: the proxy that named it knows that meanwhile
         else:
-            self.begin(self._wanted)
+            self.start_sync(self._wanted)
 
     def close(self) -> None:
         """Stop."""

@@ -54,7 +54,7 @@ def _file_in(data_dir: "Path") -> NoteFile:
     )
 
 
-def loss_told(before: "BrokerEntry", snapshot: "RegistrySnapshot") -> str:
+def describe_loss(before: "BrokerEntry", snapshot: "RegistrySnapshot") -> str:
     """Describe what is lost with the broker's old store that an empty one replaces, as far as the registry knows."""
     topics = sorted(topic.name for topic in snapshot.topics.values() if before.name in topic.brokers)
     shown = ", ".join(topics[:_TOPICS_SHOWN]) + (", ..." if len(topics) > _TOPICS_SHOWN else "")

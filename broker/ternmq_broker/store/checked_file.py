@@ -6,20 +6,20 @@ what an operator can do. In the first layout of the store these files were bare 
 
 from typing import TYPE_CHECKING
 
-from ternmq_common.checked_form import DamagedFile, NewerFormat, decoded, encoded, is_checked
+from ternmq_common.checked_form import DamagedFile, NewerFormat, decode_file, encode_file, is_checked
 
 if TYPE_CHECKING:
     from ternmq_broker.store.files import Folder
 
-__all__ = ["DamagedFile", "NewerFormat", "decoded", "encoded", "is_checked", "read", "write"]
+__all__ = ["DamagedFile", "NewerFormat", "decode_file", "encode_file", "is_checked", "read_checked", "write_checked"]
 
 
-def write(folder: "Folder", name: str, what: str, version: int, content: object) -> None:
+def write_checked(folder: "Folder", name: str, what: str, version: int, content: object) -> None:
     """Replace the file; durable when this returns."""
-    folder.replace(name, encoded(what, version, content))
+    folder.replace(name, encode_file(what, version, content))
 
 
-def read(folder: "Folder", name: str, what: str, version: int) -> object | None:
+def read_checked(folder: "Folder", name: str, what: str, version: int) -> object | None:
     """Return the content of the file, None if there is none. DamagedFile, NewerFormat."""
     data = folder.content(name)
-    return None if data is None else decoded(name, what, version, data)
+    return None if data is None else decode_file(name, what, version, data)

@@ -26,7 +26,7 @@ class AwaitsRepair(Exception):
 
 
 @dataclass(slots=True)
-class _Damaged:
+class _DamagedRange:
     """A damaged range, by its begin: since when it is known, and when to request it again."""
 
     end: int
@@ -35,15 +35,15 @@ class _Damaged:
     is_given_up: bool = False
 
 
-class Damage:
+class LogDamage:
     """The damage of one log. Invariant: the ranges do not overlap."""
 
     def __init__(self, ranges: Iterable[Range] = (), *, now_s: float = 0.0) -> None:
         self._lock = threading.Lock()
-        self._ranges = {begin: _Damaged(end, now_s) for begin, end in ranges}
+        self._ranges = {begin: _DamagedRange(end, now_s) for begin, end in ranges}
         self._begins = sorted(self._ranges)
         self._reports: dict[int, int] = {}
-        self._misled: set[int] = set()
+        self._misleading_offsets: set[int] = set()
         self.may_be_repaired = False
         """Whether there are other replicas of the log."""
         self.version = 0
@@ -52,16 +52,16 @@ class Damage:
 
     # --- readers
 
-    def report(self, log_offset: int, size: int) -> bool:
+    def report_damage(self, log_offset: int, size: int) -> bool:
         """Note that a read found no whole record of that size there; return whether to read it again after a repair.
 
         Size 0: another replica could not use what it got of the log from there on.
         """
         with self._lock:
-            damaged = self._covering(log_offset)
+            damaged = self._range_covering(log_offset)
             if damaged is not None:
                 return self.may_be_repaired and not damaged.is_given_up
-            if log_offset in self._misled:
+            if log_offset in self._misleading_offsets:
                 return False
             if len(self._reports) < _REPORTS_MAX:
                 self._reports.setdefault(log_offset, size)
@@ -70,26 +70,26 @@ class Damage:
     def awaits_repair(self, log_offset: int) -> bool:
         """Tell whether a reader at that log offset must wait."""
         with self._lock:
-            damaged = self._covering(log_offset)
+            damaged = self._range_covering(log_offset)
             return damaged is not None and self.may_be_repaired and not damaged.is_given_up
 
     # --- the upkeep
 
-    def reports(self) -> list[tuple[int, int]]:
+    def open_reports(self) -> list[tuple[int, int]]:
         """Return the reported log offsets that are not checked yet, and the size of the record that should be there."""
         with self._lock:
             return list(self._reports.items())
 
-    def looked_at(self, log_offset: int, *, ends_there: bool) -> None:
-        """Close a report after its check, which has added all damage around it (`found`). `ends_there`: the log is
+    def close_report(self, log_offset: int, *, ends_there: bool) -> None:
+        """Close a report after its check, which has added all damage around it (`add_range`). `ends_there`: the log is
         whole there.
         """
         with self._lock:
             self._reports.pop(log_offset, None)
-            if ends_there and self._covering(log_offset) is None and len(self._misled) < _REPORTS_MAX:
-                self._misled.add(log_offset)
+            if ends_there and self._range_covering(log_offset) is None and len(self._misleading_offsets) < _REPORTS_MAX:
+                self._misleading_offsets.add(log_offset)
 
-    def found(self, begin: int, end: int, now_s: float) -> bool:
+    def add_range(self, begin: int, end: int, now_s: float) -> bool:
         """Add a range of damage; return whether it is new."""
         with self._lock:
             at = bisect_right(self._begins, begin) - 1
@@ -99,17 +99,17 @@ class Damage:
                 end = min(end, self._begins[at + 1])
             if begin >= end or len(self._ranges) >= RANGES_MAX:
                 return False
-            self._ranges[begin] = _Damaged(end, now_s)
+            self._ranges[begin] = _DamagedRange(end, now_s)
             insort(self._begins, begin)
             self.version += 1
             return True
 
-    def to_repair(self, now_s: float) -> list[Range]:
+    def ranges_to_repair(self, now_s: float) -> list[Range]:
         """Return the ranges to request from other replicas now."""
         with self._lock:
             return [(begin, each.end) for begin, each in sorted(self._ranges.items()) if now_s >= each.retry_s]
 
-    def put_off(self, begin: int, until_s: float, *, is_given_up: bool) -> bool:
+    def postpone_repair(self, begin: int, until_s: float, *, is_given_up: bool) -> bool:
         """Postpone the repair of a range, since no replica had it whole; return whether it is newly given up.
 
         `is_given_up`: no other replica is left to query.
@@ -123,7 +123,7 @@ class Damage:
             damaged.retry_s, damaged.is_given_up = until_s, is_given_up or damaged.is_given_up
             return is_new
 
-    def repaired(self, begin: int, end: int) -> None:
+    def remove_repaired(self, begin: int, end: int) -> None:
         """Remove a range, or the beginning of one, since the log is whole from `begin` up to `end`."""
         with self._lock:
             damaged = self._ranges.pop(begin)
@@ -136,7 +136,7 @@ class Damage:
 
     def drop_outside(self, start: int, end: int) -> None:
         """Drop damage outside the log, whose beginning retention may have removed."""
-        if not (self._ranges or self._misled):
+        if not (self._ranges or self._misleading_offsets):
             return
         with self._lock:
             gone = [begin for begin, each in self._ranges.items() if begin < start or each.end > end]
@@ -145,22 +145,22 @@ class Damage:
             if gone:
                 self._begins = sorted(self._ranges)
                 self.version += 1
-            self._misled = {place for place in self._misled if start <= place < end}
+            self._misleading_offsets = {place for place in self._misleading_offsets if start <= place < end}
 
     # --- figures
 
-    def is_within(self, begin: int, end: int) -> bool:
+    def has_damage_within(self, begin: int, end: int) -> bool:
         """Tell whether a part of the range is damaged, as far as is known."""
-        return any(first < end and begin < last for first, last in self.ranges)
+        return any(first < end and begin < last for first, last in self.damaged_ranges)
 
     @property
-    def ranges(self) -> list[Range]:
+    def damaged_ranges(self) -> list[Range]:
         with self._lock:
             return [(begin, self._ranges[begin].end) for begin in self._begins]
 
     @property
-    def size(self) -> int:
-        return sum(end - begin for begin, end in self.ranges)
+    def damaged_bytes(self) -> int:
+        return sum(end - begin for begin, end in self.damaged_ranges)
 
     @property
     def is_known(self) -> bool:
@@ -174,16 +174,16 @@ class Damage:
             return max(waiting, default=0.0)
 
     @property
-    def degraded(self) -> str | None:
+    def degraded_reason(self) -> str | None:
         """A text for the operator; None if nothing is damaged."""
-        ranges = self.ranges
+        ranges = self.damaged_ranges
         if not ranges:
             return None
         count = "1 place" if len(ranges) == 1 else f"{len(ranges)} places"
         size = sum(end - begin for begin, end in ranges)
         return f"{size} bytes of the commit log are damaged, in {count} from log offset {ranges[0][0]} on"
 
-    def _covering(self, log_offset: int) -> _Damaged | None:
+    def _range_covering(self, log_offset: int) -> _DamagedRange | None:
         at = bisect_right(self._begins, log_offset) - 1
         if at < 0:
             return None

@@ -24,7 +24,7 @@ class DetachedFiles:
     def __len__(self) -> int:
         return len(self._files)
 
-    def add(self, name: str, file: "StoreFile") -> None:
+    def add_file(self, name: str, file: "StoreFile") -> None:
         self._files.append((name, file))
 
     def delete_first(self) -> None:

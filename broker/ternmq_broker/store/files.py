@@ -22,7 +22,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from ternmq_common.private_files import FILE_MODE, make_folder, new_file
+from ternmq_common.private_files import FILE_MODE, create_file, create_folder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -144,12 +144,12 @@ class DiskFile:
         self._fd = os.open(where, os.O_RDWR | os.O_CLOEXEC | flags, FILE_MODE, dir_fd=folder_fd)
         self._path, self._live = path, live
         if live is not None:
-            live.opened(path, self._fd)
+            live.note_opened(path, self._fd)
         self._size = self._reserved = os.fstat(self._fd).st_size
         self._is_torn = False  # bytes that are no part of the file lie behind its end
         self._reserve_bytes = reserve_bytes if hasattr(os, "posix_fallocate") else 0
         # Whether this system and this file system can tell if a read would wait for the disk; else reads just wait.
-        self._tells = _NO_WAIT is not None
+        self._can_tell_blocking = _NO_WAIT is not None
 
     @property
     def size(self) -> int:
@@ -160,10 +160,10 @@ class DiskFile:
         if self._is_torn:
             self.truncate(end)
         if self._reserve_bytes:
-            self._reserve(end + sum(map(len, pieces)))
+            self._reserve_room(end + sum(map(len, pieces)))
         try:
             for start in range(0, len(pieces), _IOV_MAX):
-                end += self._write(pieces[start : start + _IOV_MAX], end)
+                end += self._write_pieces(pieces[start : start + _IOV_MAX], end)
         except OSError as error:
             self._is_torn = True
             try:
@@ -174,7 +174,7 @@ class DiskFile:
         self._size = end
         self._reserved = max(self._reserved, end)
 
-    def _reserve(self, end: int) -> None:
+    def _reserve_room(self, end: int) -> None:
         """Reserve room up to `end`, and up to the next whole step if there is that much."""
         if end <= self._reserved:
             return
@@ -194,7 +194,7 @@ class DiskFile:
         assert full is not None
         raise full
 
-    def _write(self, pieces: "Sequence[bytes]", position: int) -> int:
+    def _write_pieces(self, pieces: "Sequence[bytes]", position: int) -> int:
         wanted = sum(map(len, pieces))
         written = os.pwritev(self._fd, pieces, position)
         if written < wanted:
@@ -205,7 +205,7 @@ class DiskFile:
 
     def read(self, position: int, size: int, *, may_block: bool = True) -> bytes:
         size = max(0, min(size, self._size - position))  # behind that is reserved room
-        if may_block or not self._tells:
+        if may_block or not self._can_tell_blocking:
             return os.pread(self._fd, size, position)
         buffer = bytearray(size)
         try:
@@ -215,7 +215,7 @@ class DiskFile:
         except OSError as error:
             if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
                 raise
-            self._tells = False
+            self._can_tell_blocking = False
             return os.pread(self._fd, size, position)
         if count < size:
             raise WouldBlock(self, position, size)
@@ -250,7 +250,7 @@ class DiskFile:
 
     def close(self) -> None:
         if self._live is not None:
-            self._live.closed(self._path, self._fd)
+            self._live.note_closed(self._path, self._fd)
         fd, self._fd = self._fd, -1  # a thread that still writes must not come to another file of that number
         os.close(fd)
 
@@ -261,15 +261,15 @@ class DiskFolder:
     def __init__(self, path: Path, live: "LiveFiles | None" = None) -> None:
         """`live` is notified of what is opened, replaced and removed here."""
         self.path = path
-        make_folder(path)
-        self._fd = _opened_folder(path)
+        create_folder(path)
+        self._fd = _open_folder(path)
         weakref.finalize(self, os.close, self._fd)
         self._live = live
         if live is not None:
-            live.has_folder(path, self._fd)
+            live.note_folder(path, self._fd)
 
     def names(self) -> list[str]:
-        fd = _opened_folder(".", dir_fd=self._fd)  # a descriptor of its own, since the list position is part of it
+        fd = _open_folder(".", dir_fd=self._fd)  # a descriptor of its own, since the list position is part of it
         try:
             return sorted(os.listdir(fd))  # noqa: PTH208 - a folder by its descriptor
         finally:
@@ -289,30 +289,30 @@ class DiskFolder:
         if self._live is None:
             remove()
         else:
-            self._live.removed(self.path / name, remove)
+            self._live.remove_file(self.path / name, remove)
 
     def replace(self, name: str, content: bytes) -> None:
         temporary = f"{name}.new"
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary, dir_fd=self._fd)
         try:
-            with new_file(Path(temporary), dir_fd=self._fd) as file:
+            with create_file(Path(temporary), dir_fd=self._fd) as file:
                 file.write(content)
                 file.flush()
                 os.fdatasync(file.fileno())
-                self._rename(temporary, name, file.fileno())
+                self._rename_file(temporary, name, file.fileno())
         except OSError:
             with contextlib.suppress(FileNotFoundError):  # a part of it would take room on a full disk
                 os.unlink(temporary, dir_fd=self._fd)
             raise
         self.sync_names()
 
-    def _rename(self, temporary: str, name: str, fd: int) -> None:
+    def _rename_file(self, temporary: str, name: str, fd: int) -> None:
         rename = partial(os.rename, temporary, name, src_dir_fd=self._fd, dst_dir_fd=self._fd)
         if self._live is None:
             rename()
         else:
-            self._live.replaced(self.path / name, fd, rename)
+            self._live.replace_file(self.path / name, fd, rename)
 
     def content(self, name: str) -> bytes | None:
         try:
@@ -321,11 +321,11 @@ class DiskFolder:
             return None
         with os.fdopen(fd, "rb") as file:
             if self._live is not None:
-                self._live.was_read(self.path / name, fd)
+                self._live.note_read(self.path / name, fd)
             return file.read()
 
 
-def _opened_folder(path: Path | str, dir_fd: int | None = None) -> int:
+def _open_folder(path: Path | str, dir_fd: int | None = None) -> int:
     return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=dir_fd)
 
 

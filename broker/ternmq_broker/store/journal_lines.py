@@ -20,36 +20,36 @@ _JSON_AT = 2 * _DIGITS + 1
 _JSON_AT_V1 = _DIGITS + 1
 _BEGINNING = re.compile(rb"[0-9a-f]{16} \[")
 # The search for the damaged byte takes 0.1 us for each byte of the line.
-_MENDED_BYTES_MAX = 4 << 20
+_CORRECTED_BYTES_MAX = 4 << 20
 
 Fields = list[object]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundLine:
     """A part of the file, `size` bytes from `start` on: a line as it was written, or None where it can't be read.
 
-    For a torn tail `line` is None and `torn` true. `mended`: the bytes in the file differ from the line's.
+    For a torn tail `line` is None and `is_torn` true. `is_corrected`: the bytes in the file differ from the line's.
     """
 
     start: int
     size: int
     line: bytes | None = None
-    mended: bool = False
-    torn: bool = False
+    is_corrected: bool = False
+    is_torn: bool = False
 
 
-def encode(fields: Fields) -> bytes:
+def encode_line(fields: Fields) -> bytes:
     content = json.dumps(fields, separators=(",", ":")).encode()
-    return _crc(content) + _confirmation(content) + b" " + content + b"\n"
+    return _crc_digits(content) + _hash_digits(content) + b" " + content + b"\n"
 
 
 def is_line(data: bytes) -> bool:
-    """Tell whether the bytes are exactly one line of `encode`."""
+    """Tell whether the bytes are exactly one line of `encode_line`."""
     return data.endswith(b"\n") and b"\n" not in data[:-1] and _is_whole(data[:-1])
 
 
-def identity(line: bytes) -> int:
+def line_identity(line: bytes) -> int:
     """Return a number that tells the line from others, as far as 32 bits do."""
     return int(line[:_DIGITS], 16)
 
@@ -64,58 +64,58 @@ def fields_of(line: bytes) -> Fields | None:
     return fields if isinstance(fields, list) else None
 
 
-def read(data: bytes) -> Iterator[Found]:
+def read_lines(data: bytes) -> Iterator[FoundLine]:
     """Yield all parts of the file, from its start to its end."""
     *texts, tail = data.split(b"\n")
     position = 0
     bad: list[bytes] = []
     for text in texts:
-        whole = _mended(text)
+        whole = _correct_line(text)
         if whole is None:
             bad.append(text)
             continue
         if bad:
-            yield from _salvaged(b"\n".join(bad), position)
+            yield from _salvage_lines(b"\n".join(bad), position)
             position += sum(map(len, bad)) + len(bad)
             bad.clear()
-        yield Found(position, len(text) + 1, whole + b"\n", mended=whole != text)
+        yield FoundLine(position, len(text) + 1, whole + b"\n", is_corrected=whole != text)
         position += len(text) + 1
     if bad:
-        yield from _salvaged(b"\n".join(bad), position)
+        yield from _salvage_lines(b"\n".join(bad), position)
         position += sum(map(len, bad)) + len(bad)
     if tail:
-        whole = _mended(tail) or _mended(tail[:-1])
+        whole = _correct_line(tail) or _correct_line(tail[:-1])
         if whole is None:
-            yield Found(position, len(tail), torn=True)
+            yield FoundLine(position, len(tail), is_torn=True)
         else:
-            yield Found(position, len(tail), whole + b"\n", mended=True)
+            yield FoundLine(position, len(tail), whole + b"\n", is_corrected=True)
 
 
-def _salvaged(text: bytes, start: int) -> Iterator[Found]:
+def _salvage_lines(text: bytes, start: int) -> Iterator[FoundLine]:
     """Yield the lines between which a newline was damaged, or the line in which a byte became a newline; else nothing
     readable.
     """
-    whole = _mended(text)
+    whole = _correct_line(text)
     if whole is not None:
-        yield Found(start, len(text) + 1, whole + b"\n", mended=True)
+        yield FoundLine(start, len(text) + 1, whole + b"\n", is_corrected=True)
         return
     for beginning in _BEGINNING.finditer(text):
         at = beginning.start()
         if at and _is_whole(text[: at - 1]) and _is_whole(text[at:]):
-            yield Found(start, at, text[: at - 1] + b"\n", mended=True)
-            yield Found(start + at, len(text) - at + 1, text[at:] + b"\n")
+            yield FoundLine(start, at, text[: at - 1] + b"\n", is_corrected=True)
+            yield FoundLine(start + at, len(text) - at + 1, text[at:] + b"\n")
             return
-    yield Found(start, len(text) + 1)
+    yield FoundLine(start, len(text) + 1)
 
 
-def _mended(text: bytes) -> bytes | None:
+def _correct_line(text: bytes) -> bytes | None:
     """Return the line as it was written, without its newline; None if that can't be found out."""
     if _is_whole(text) or _is_whole_v1(text):
         return text
     content = text[_JSON_AT:]
-    if not content or len(content) > _MENDED_BYTES_MAX:
+    if not content or len(content) > _CORRECTED_BYTES_MAX:
         return None
-    crc, confirmation = _crc(content), _confirmation(content)
+    crc, confirmation = _crc_digits(content), _hash_digits(content)
     if crc == text[:_DIGITS] or confirmation == text[_DIGITS : 2 * _DIGITS]:
         return crc + confirmation + b" " + content
     try:
@@ -125,7 +125,7 @@ def _mended(text: bytes) -> bytes | None:
     for distance, change in _single_bytes(difference, len(content)):
         at = len(content) - 1 - distance
         candidate = content[:at] + bytes([content[at] ^ change]) + content[at + 1 :]
-        if _confirmation(candidate) == text[_DIGITS : 2 * _DIGITS]:
+        if _hash_digits(candidate) == text[_DIGITS : 2 * _DIGITS]:
             return text[: 2 * _DIGITS] + b" " + candidate
     return None
 
@@ -133,21 +133,21 @@ def _mended(text: bytes) -> bytes | None:
 def _is_whole(text: bytes) -> bool:
     content = text[_JSON_AT:]
     return (
-        text[_DIGITS : 2 * _DIGITS] == _confirmation(content)
-        and text[:_DIGITS] == _crc(content)
+        text[_DIGITS : 2 * _DIGITS] == _hash_digits(content)
+        and text[:_DIGITS] == _crc_digits(content)
         and text[2 * _DIGITS : _JSON_AT] == b" "
     )
 
 
 def _is_whole_v1(text: bytes) -> bool:
-    return text[:_DIGITS] == _crc(text[_JSON_AT_V1:])
+    return text[:_DIGITS] == _crc_digits(text[_JSON_AT_V1:])
 
 
-def _crc(content: bytes) -> bytes:
+def _crc_digits(content: bytes) -> bytes:
     return b"%08x" % crc32(content)
 
 
-def _confirmation(content: bytes) -> bytes:
+def _hash_digits(content: bytes) -> bytes:
     return blake2b(content, digest_size=_DIGITS // 2).hexdigest().encode()
 
 

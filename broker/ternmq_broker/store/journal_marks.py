@@ -46,7 +46,7 @@ def key_of(mark: Mark) -> tuple[str | int, ...]:
 
 
 def line_of(mark: Mark) -> bytes:
-    return journal_lines.encode([_LOST if isinstance(mark, LostMark) else _PURGED, *mark])
+    return journal_lines.encode_line([_LOST if isinstance(mark, LostMark) else _PURGED, *mark])
 
 
 def mark_of(fields: "Fields") -> Mark | None:
@@ -73,7 +73,7 @@ class JournalMarks:
         self._lines: dict[tuple[str | int, ...], tuple[Mark, bytes]] = {}
         self.bytes = 0
 
-    def take(self, mark: Mark, line: bytes) -> None:
+    def put_mark(self, mark: Mark, line: bytes) -> None:
         key = key_of(mark)
         _, before = self._lines.pop(key, (None, b""))
         self.bytes -= len(before)
@@ -81,7 +81,7 @@ class JournalMarks:
             self._lines[key] = mark, line
             self.bytes += len(line)
 
-    def forget(self, group: str, topic: str | None = None) -> None:
+    def forget_group(self, group: str, topic: str | None = None) -> None:
         """Remove what a group lost, in one topic or in all."""
         gone = [
             mark
@@ -89,14 +89,14 @@ class JournalMarks:
             if isinstance(mark, LostMark) and mark.group == group and topic in (None, mark.topic)
         ]
         for mark in gone:
-            self.take(mark._replace(messages=0), b"")
+            self.put_mark(mark._replace(messages=0), b"")
 
     def clear(self) -> None:
         self._lines.clear()
         self.bytes = 0
 
-    def lines(self) -> "Iterable[bytes]":
+    def mark_lines(self) -> "Iterable[bytes]":
         return [line for _, line in self._lines.values()]
 
-    def all(self) -> list[Mark]:
+    def all_marks(self) -> list[Mark]:
         return [mark for mark, _ in self._lines.values()]

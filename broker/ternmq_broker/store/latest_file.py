@@ -12,24 +12,24 @@ if TYPE_CHECKING:
 
 
 class LatestFile:
-    """The writer of one such file. `prepare` belongs to the store's thread."""
+    """The writer of one such file. `prepare_write` belongs to the store's thread."""
 
     def __init__(self, folder: "Folder", name: str) -> None:
         self._folder = folder
         self._name = name
-        self._writing = threading.Lock()
-        self._made = self._written = 0
+        self._write_lock = threading.Lock()
+        self._prepared = self._written = 0
 
-    def prepare(self, content: object) -> "Callable[[], None]":
+    def prepare_write(self, content: object) -> "Callable[[], None]":
         """Return a function that makes the content durable, unless a later one is written already; for a thread.
         OSError.
         """
-        number = self._made = self._made + 1
+        number = self._prepared = self._prepared + 1
 
         def write() -> None:
-            with self._writing:
+            with self._write_lock:
                 if number > self._written:
-                    side_files.write(self._folder, self._name, content)
+                    side_files.write_side_file(self._folder, self._name, content)
                     self._written = number
 
         return write

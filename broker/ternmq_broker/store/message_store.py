@@ -21,28 +21,28 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ternmq_broker.store import side_files, store_format
 from ternmq_broker.store.applied_operations import FORGOTTEN, AppliedOperations
-from ternmq_broker.store.catching_up import CatchingUp
-from ternmq_broker.store.copying import AcceptedRanges, CopyTaking, TakenCopy, whole_bytes
-from ternmq_broker.store.damage import AwaitsRepair, Damage
-from ternmq_broker.store.derived import Derived, Spill, keys_of
-from ternmq_broker.store.drafts import Draft
-from ternmq_broker.store.gone_files import find_gone, say_durable_gone, say_gone
+from ternmq_broker.store.catch_up_state import CatchUpState
+from ternmq_broker.store.copy_start import JOINED, JoinState, check_finished
+from ternmq_broker.store.damage import AwaitsRepair, LogDamage
+from ternmq_broker.store.derived_indexes import DerivedIndexes, IndexSpill, keys_of
 from ternmq_broker.store.index.key_search import KeySearch
-from ternmq_broker.store.index.key_table import no_pause
-from ternmq_broker.store.index.queue_index import Location, QueueIndex
-from ternmq_broker.store.joining import JOINED, JoinState, check_finished
+from ternmq_broker.store.index.key_table import do_not_pause
+from ternmq_broker.store.index.queue_index import MessageLocation, QueueIndex
 from ternmq_broker.store.log import durable_watermarks
 from ternmq_broker.store.log.commit_log import NO_LIMIT, CommitLog
 from ternmq_broker.store.log.durable_watermarks import DurableWatermarks
 from ternmq_broker.store.log.log_recovery import LogRecovery
-from ternmq_broker.store.log.record import BadRecord, Origin, Record, RecordKind, referring, unplaced
+from ternmq_broker.store.log.record import BadRecord, Record, RecordKind, RecordOrigin, to_unplaced, with_reference
 from ternmq_broker.store.log.record_layouts import RecordLayouts
+from ternmq_broker.store.log_copy import AcceptedRanges, CopyResult, LogCopy, count_whole_bytes
 from ternmq_broker.store.log_repair import DAMAGE, SCRUB, LogRepair
-from ternmq_broker.store.operations import Operation, OperationKind
-from ternmq_broker.store.overwriting import Overwriting
-from ternmq_broker.store.replaying.replay import REPLAY_SIZES, Replay, ReplaySizes
-from ternmq_broker.store.set_aside import SetAside
-from ternmq_broker.store.side_files import SideFiles
+from ternmq_broker.store.missing_files import find_missing_files, log_missing_durable_file, log_missing_files
+from ternmq_broker.store.operations import OperationKind, StoreOperation
+from ternmq_broker.store.record_drafts import RecordDraft
+from ternmq_broker.store.record_overwriting import RecordOverwriting
+from ternmq_broker.store.replaying.replay import REPLAY_SIZES, LogReplay, ReplaySizes
+from ternmq_broker.store.set_aside import SetAsideFolder
+from ternmq_broker.store.side_files import SideFileReader
 from ternmq_broker.store.store_format import StoreFormat
 from ternmq_common.model import NewMessage
 from ternmq_common.names import lite_parent
@@ -52,9 +52,9 @@ if TYPE_CHECKING:
 
     from ternmq_broker.store.files import StoreFolders
     from ternmq_broker.store.half_index import HalfIndex
-    from ternmq_broker.store.log.record import Reference, Unplaced
+    from ternmq_broker.store.log.record import RestReference, UnplacedRecord
     from ternmq_broker.store.timers.timer_index import TimerIndex
-    from ternmq_common.cluster import Deletion
+    from ternmq_common.cluster import RegistryDeletion
     from ternmq_common.model import HeldTopic
 
 _log = logging.getLogger(__name__)
@@ -69,7 +69,7 @@ _SPILL_ENTRIES_MAX = 262_144
 
 
 @dataclass(frozen=True, slots=True)
-class Removal:
+class SegmentRemoval:
     """The removal of the oldest segments, in two steps: a thread calls `write`, which makes durable that their messages
     are gone; then `MessageStore.finish_removal` drops the segments.
     """
@@ -126,85 +126,85 @@ class MessageStore:
         """Whether operations are written, for other replicas."""
         self._root = folders.root
         check_finished(self._root)
-        self._set_aside = SetAside(folders.set_aside)
-        known = store_format.read(folders.root, folders.commit_log)
+        self._set_aside = SetAsideFolder(folders.set_aside)
+        known = store_format.read_format(folders.root, folders.commit_log)
         is_layout_1 = known is None and any(name.isdigit() for name in folders.commit_log.names())
-        found = known or StoreFormat(store_format.drawn_key())
+        found = known or StoreFormat(store_format.draw_key())
         if known is None and not is_layout_1:
-            found.write(self._root)
-        files = SideFiles(self._set_aside, accept_damage=accept_corruption, plain=is_layout_1)
+            found.write_format(self._root)
+        files = SideFileReader(self._set_aside, accept_damage=accept_corruption, may_be_plain=is_layout_1)
         self._operations = AppliedOperations(self._root, files)
-        self._catching_up = CatchingUp(self._root, files)
+        self._catching_up = CatchUpState(self._root, files)
         self._last_ms = 0
-        self._is_durable_gone = known is not None and durable_watermarks.NAME not in self._root.names()
+        self._is_durable_missing = known is not None and durable_watermarks.NAME not in self._root.names()
         self._durable_watermarks = DurableWatermarks(self._root)
         layouts = RecordLayouts(found.key, _EVERYTHING if is_layout_1 else found.layout_1_below)
         self._log = CommitLog(folders.commit_log, layouts, segment_bytes=segment_bytes)
         durable = max(min(found.layout_1_below, self._catching_up.since), self._durable_watermarks.highest)
-        overwriting = Overwriting(self._root, self._log)
-        overwriting.finish(files)
+        overwriting = RecordOverwriting(self._root, self._log)
+        overwriting.finish_interrupted(files)
         replay = self._recover(folders, files, durable, accept=accept_corruption)
         newly_accepted = self._recovery.newly_accepted
-        if self._log.end < self._derived.covered_most:
+        if self._log.log_end < self._derived.highest_covered:
             # Damage was accepted at the end of the log, and the indexes refer to records that are gone.
             self._derived.close()
-            Derived.remove_files(folders.index, folders.timers)
+            DerivedIndexes.remove_files(folders.index, folders.timers)
             if _CHECKPOINT in folders.root.names():
                 folders.root.remove(_CHECKPOINT)
             replay = self._recover(folders, files, 0, accept=True)
         if self.spill_limit < NO_LIMIT:
-            self.spill_limit = min(self.spill_limit, self._log.end)
-        self.recovered = replay.count
+            self.spill_limit = min(self.spill_limit, self._log.log_end)
+        self.replayed_records = replay.count
         self._index.load_low_watermarks(files)
-        self._index.drop_lite_of(self._operations.forgotten)
+        self._index.drop_lite_topics_of(self._operations.forgotten)
         if newly_accepted:
             self.save_checkpoint()
             self._durable_watermarks.clear()
         elif replay.was_long:
             self._save_after(replay)
-        self._operations.look_at_marks(self._log)
-        self._joined = _as_dict(files.needed(self._root, JOINED))
-        self._take_joined(self._log.end)
-        self._copy_taking: CopyTaking | None = None
+        self._operations.drop_missing_marks(self._log)
+        self._join_state = _as_dict(files.read_needed(self._root, JOINED))
+        self._apply_join_state(self._log.log_end)
+        self._copy_taking: LogCopy | None = None
         if is_layout_1:
             self._bring_up_to_date(found.key)
-        self._set_aside_files = len(self._set_aside.names())
+        self._set_aside_files = len(self._set_aside.file_names())
         self._accepted = AcceptedRanges(self._recovery.accepted.items())
-        self.damage = Damage(_ranges(files.derived(self._root, DAMAGE)), now_s=seconds())
+        self.damage = LogDamage(_ranges(files.read_derived(self._root, DAMAGE)), now_s=seconds())
         """The known damage of the log."""
-        self.damage.drop_outside(self._log.start, self._log.end)  # what was cut off may come again, whole
+        self.damage.drop_outside(self._log.log_start, self._log.log_end)  # what was cut off may come again, whole
         self.repair = LogRepair(
             self._root, self._log, overwriting, self.damage, self._accepted, self._unchanging_end, seconds
         )
         """Finds and repairs damage of the log."""
-        self.scrubbed = files.derived(self._root, SCRUB)
+        self.scrub_position = files.read_derived(self._root, SCRUB)
         """How far the log was checked before, as `LogRepair.save_scrub` wrote it."""
 
-    def _recover(self, folders: "StoreFolders", files: SideFiles, durable: int, *, accept: bool) -> Replay:
+    def _recover(self, folders: "StoreFolders", files: SideFileReader, durable: int, *, accept: bool) -> LogReplay:
         """Open the indexes, and replay the log from where their files end."""
-        checkpoint = _as_dict(files.derived(self._root, _CHECKPOINT))
+        checkpoint = _as_dict(files.read_derived(self._root, _CHECKPOINT))
         self._last_ms = max(self._last_ms, checkpoint.get("stored_ms", 0))
-        self._derived = Derived(folders.index, folders.timers)
+        self._derived = DerivedIndexes(folders.index, folders.timers)
         self._index = self._derived.index
-        self._index.log_end = self._log_end
-        self._index.records_between = self._records_between
-        self._derived.load(checkpoint, self._log.segment_bases, self._log.end)
-        durable = max(durable, checkpoint.get("durable", 0), self._derived.promised)
+        self._index.get_log_end = self._log_end
+        self._index.list_records_between = self._records_between
+        self._derived.load_files(checkpoint, self._log.segment_bases, self._log.log_end)
+        durable = max(durable, checkpoint.get("durable", 0), self._derived.durable_offset)
         self.spill_limit = max(self.spill_limit, durable)
-        if self._is_durable_gone and self._log.end > self._log.start:
-            say_durable_gone(max(0, self._log.end - durable))
-            self._is_durable_gone = False
+        if self._is_durable_missing and self._log.log_end > self._log.log_start:
+            log_missing_durable_file(max(0, self._log.log_end - durable))
+            self._is_durable_missing = False
         recovery = self._recovery = LogRecovery(
             self._log,
             self._set_aside,
             durable=durable,
             disbelieved_from=self._catching_up.since,
-            accepted=_ranges(files.derived(self._root, _ACCEPTED)),
+            accepted=_ranges(files.read_derived(self._root, _ACCEPTED)),
             accept=accept,
-            contradicts=self._derived.contradiction,
+            contradicts=self._derived.find_contradiction,
         )
         operations = self._operations
-        replay = Replay(
+        replay = LogReplay(
             self._log,
             self._derived,
             operations,
@@ -212,21 +212,21 @@ class MessageStore:
             spill_limit=self.spill_limit,
             whole=operations.is_damaged or (operations.is_lost and checkpoint.get("epochs", 0) > 0),
         )
-        gone = find_gone(checkpoint, self._derived, self._log.end)
-        replay.run(recovery)
-        say_gone(gone, replay.count)
+        gone = find_missing_files(checkpoint, self._derived, self._log.log_end)
+        replay.run_replay(recovery)
+        log_missing_files(gone, replay.count)
         self._last_ms = max(self._last_ms, replay.stored_ms)
         if recovery.newly_accepted:
-            side_files.write(self._root, _ACCEPTED, sorted(recovery.accepted.items()))
+            side_files.write_side_file(self._root, _ACCEPTED, sorted(recovery.accepted.items()))
         return replay
 
     def _log_end(self) -> int:
-        return self._log.end
+        return self._log.log_end
 
     def _unchanging_end(self) -> int:
         return min(self._log.synced, self.spill_limit)
 
-    def _save_after(self, replay: Replay) -> None:
+    def _save_after(self, replay: LogReplay) -> None:
         try:
             self.save_checkpoint()
         except OSError as error:
@@ -234,11 +234,11 @@ class MessageStore:
 
     def _bring_up_to_date(self, key: int) -> None:
         """Convert a store of layout 1 to the current layout; the file `format` is written last."""
-        side_files.write(self._root, FORGOTTEN, self._operations.forgotten)
+        side_files.write_side_file(self._root, FORGOTTEN, self._operations.forgotten)
         self._index.write_low_watermarks()
         self.save_checkpoint()
-        StoreFormat(key, self._log.end).write(self._root)
-        self._log.layouts = RecordLayouts(key, self._log.end)
+        StoreFormat(key, self._log.log_end).write_format(self._root)
+        self._log.layouts = RecordLayouts(key, self._log.log_end)
         _log.info("the store was brought up to date, from layout 1 to %d", store_format.LAYOUT)
 
     # --- what is durable
@@ -248,8 +248,8 @@ class MessageStore:
         for the last ones.
         """
         synced = self._log.synced
-        if synced == self._log.end and self._durable_watermarks.highest < synced <= self.spill_limit:
-            self._durable_watermarks.add(synced)
+        if synced == self._log.log_end and self._durable_watermarks.highest < synced <= self.spill_limit:
+            self._durable_watermarks.add_watermark(synced)
 
     @property
     def timers(self) -> "TimerIndex":
@@ -261,23 +261,23 @@ class MessageStore:
 
     # --- writing
 
-    def append(
+    def append_batch(
         self,
         topic: str,
         queue_id: int,
         messages: "Sequence[NewMessage]",
         now_ms: int,
-        references: "Sequence[Reference | None]" = (),
+        references: "Sequence[RestReference | None]" = (),
     ) -> AppendedBatch:
         """Store the messages at the end of the queue. OSError: none of them was stored.
 
         A message with a reference shares the rest of an earlier record; its own rest is empty.
         """
-        [first] = self.append_all([AppendBatch(topic, queue_id, messages)], now_ms, references)
-        return AppendedBatch(first, self._log.end)
+        [first] = self.append_batches([AppendBatch(topic, queue_id, messages)], now_ms, references)
+        return AppendedBatch(first, self._log.log_end)
 
-    def append_all(
-        self, batches: "Sequence[AppendBatch]", now_ms: int, references: "Sequence[Reference | None]" = ()
+    def append_batches(
+        self, batches: "Sequence[AppendBatch]", now_ms: int, references: "Sequence[RestReference | None]" = ()
     ) -> list[int]:
         """Store batches, each at the end of its queue, in one write, and return the queue offset of each batch's first
         message.
@@ -287,9 +287,9 @@ class MessageStore:
         stored_ms = self._last_ms = max(now_ms, self._last_ms)
         firsts: list[int] = []
         ends: dict[QueueIndex, int] = {}
-        records: list[Unplaced] = []
+        records: list[UnplacedRecord] = []
         for topic, queue_id, messages in batches:
-            queue = self._index.queue(topic, queue_id)
+            queue = self._index.get_queue(topic, queue_id)
             first = offset = ends.get(queue, queue.end)
             name = queue.topic_bytes
             queue.last_ms = stored_ms
@@ -302,42 +302,42 @@ class MessageStore:
             firsts.append(first)
             ends[queue] = offset
         if references:
-            records = [referring(*pair) for pair in zip(records, references, strict=True)]
-        self._enter(batches, self._log.append(records))
+            records = [with_reference(*pair) for pair in zip(records, references, strict=True)]
+        self._index_batches(batches, self._log.append_records(records))
         return firsts
 
-    def _enter(self, batches: "Sequence[AppendBatch]", began: list[int]) -> None:
+    def _index_batches(self, batches: "Sequence[AppendBatch]", began: list[int]) -> None:
         """Enter the messages of the batches into the index."""
-        began.append(self._log.end)
+        began.append(self._log.log_end)
         number = 0
         for topic, queue_id, messages in batches:
             following = number + len(messages)
-            self._index.add_all(self._index.queue(topic, queue_id), messages, began[number : following + 1])
+            self._index.add_messages(self._index.get_queue(topic, queue_id), messages, began[number : following + 1])
             number = following
 
-    def append_drafts(self, drafts: "Sequence[Draft]", now_ms: int) -> list[Location]:
+    def append_drafts(self, drafts: "Sequence[RecordDraft]", now_ms: int) -> list[MessageLocation]:
         """Store records of any kind, of any queues, in order, and return where each is. OSError: none of them was
         stored.
         """
         stored_ms = self._last_ms = max(now_ms, self._last_ms)
         ends: dict[tuple[str, int], int] = {}
-        records = [self._drafted(draft, stored_ms, ends) for draft in drafts]
-        began = self._log.append(list(map(unplaced, records)))
-        located: list[Location] = []
-        for draft, record, log_offset, end in zip(drafts, records, began, [*began[1:], self._log.end], strict=True):
+        records = [self._record_of_draft(draft, stored_ms, ends) for draft in drafts]
+        began = self._log.append_records(list(map(to_unplaced, records)))
+        located: list[MessageLocation] = []
+        for draft, record, log_offset, end in zip(drafts, records, began, [*began[1:], self._log.log_end], strict=True):
             size = end - log_offset
             if record.kind is RecordKind.MESSAGE:
-                queue = self._index.queue(record.topic, record.queue_id)
-                self._index.add(queue, log_offset, size, record.tag_hash, draft.message.keys)
-            self._derived.note(record, log_offset, size)
-            located.append(Location(log_offset, size, record.tag_hash))
+                queue = self._index.get_queue(record.topic, record.queue_id)
+                self._index.add_message(queue, log_offset, size, record.tag_hash, draft.message.keys)
+            self._derived.note_record(record, log_offset, size)
+            located.append(MessageLocation(log_offset, size, record.tag_hash))
         return located
 
-    def _drafted(self, draft: Draft, stored_ms: int, ends: dict[tuple[str, int], int]) -> Record:
+    def _record_of_draft(self, draft: RecordDraft, stored_ms: int, ends: dict[tuple[str, int], int]) -> Record:
         place = draft.due_ms
         if draft.kind is RecordKind.MESSAGE:
             key = (draft.topic, draft.queue_id)
-            place = ends.get(key) or self._index.queue(*key).end
+            place = ends.get(key) or self._index.get_queue(*key).end
             ends[key] = place + 1
         message = draft.message
         return Record(
@@ -354,40 +354,40 @@ class MessageStore:
         )
 
     @property
-    def end(self) -> int:
-        return self._log.end
+    def log_end(self) -> int:
+        return self._log.log_end
 
     @property
     def synced(self) -> int:
         return self._log.synced
 
-    def sync(self) -> int:
+    def sync_log(self) -> int:
         """Make durable what was appended before the call, and return the log offset up to which it is. For the
         flusher's thread.
         """
-        return self._log.sync()
+        return self._log.sync_segments()
 
     # --- reading
 
-    def queues(self) -> list[tuple[str, int]]:
+    def used_queues(self) -> list[tuple[str, int]]:
         """Return topic and id of every queue that was ever used, as far as is known."""
-        return self._index.queues()
+        return self._index.used_queues()
 
     def queue_ids(self, topic: str) -> list[int]:
         """Return the ids of the topic's queues that were ever used, as far as is known. Do not change the list."""
         return self._index.queue_ids(topic)
 
-    def bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
+    def queue_bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
         """Return the first queue offset that is held, and the one after the last."""
-        return self._index.bounds(topic, queue_id)
+        return self._index.queue_bounds(topic, queue_id)
 
-    def topics(self) -> "dict[str, HeldTopic]":
+    def held_topics(self) -> "dict[str, HeldTopic]":
         """Return all topics that have messages left; records that are in no queue yet do not count."""
-        return self._index.topics()
+        return self._index.held_topics()
 
-    def names(self) -> list[str]:
+    def topic_names(self) -> list[str]:
         """Return all topics that were ever used, as far as is known, without lite topics."""
-        return self._index.names()
+        return self._index.topic_names()
 
     def lite_topics(self) -> list[str]:
         """Return the names under which lite topics have their queues."""
@@ -413,32 +413,34 @@ class MessageStore:
         for topic in topics:
             queue = self._index.lite_queue(topic)
             if queue is not None and not queue.last_ms:
-                sent_ms = self._stored_at(topic, 0, max(queue.first, queue.end - 1), queue.end)[1]
+                sent_ms = self._first_stored_from(topic, 0, max(queue.first, queue.end - 1), queue.end)[1]
                 queue.last_ms = queue.last_ms or sent_ms or 1
 
-    def drop_lite(self, topic: str) -> None:
+    def drop_lite_topic(self, topic: str) -> None:
         """Drop a lite topic. A restart may find it again, until retention has removed its records."""
-        self._index.drop_lite(topic)
+        self._index.drop_lite_topic(topic)
 
-    def origin(self, topic: str, queue_id: int) -> int:
+    def queue_origin(self, topic: str, queue_id: int) -> int:
         """Return the offset at which the queue began when its topic was created, or last emptied by a purge."""
-        return self._index.origin(topic, queue_id)
+        return self._index.queue_origin(topic, queue_id)
 
     def is_complete(self, topic: str, queue_id: int) -> bool:
         """Tell whether the queue still has every message since its topic was created."""
         return self._index.is_complete(topic, queue_id)
 
-    def locate(self, topic: str, queue_id: int, offset: int, count: int, *, may_block: bool) -> list[Location]:
+    def locate_messages(
+        self, topic: str, queue_id: int, offset: int, count: int, *, may_block: bool
+    ) -> list[MessageLocation]:
         """Return where up to `count` messages from `offset` on are. With `may_block` false it raises WouldBlock instead
         of waiting.
         """
-        return self._index.locate(topic, queue_id, offset, count, may_block=may_block)
+        return self._index.locate_messages(topic, queue_id, offset, count, may_block=may_block)
 
-    def read(self, locations: "Sequence[Location]", *, may_block: bool) -> list[Record | None]:
+    def read_records(self, locations: "Sequence[MessageLocation]", *, may_block: bool) -> list[Record | None]:
         """Return the records in order; None where one was lost or can't be read.
 
-        With `may_block` false it raises WouldBlock as `locate` does, and AwaitsRepair where a record is damaged that
-        another replica may have whole.
+        With `may_block` false it raises WouldBlock as `locate_messages` does, and AwaitsRepair where a record is
+        damaged that another replica may have whole.
         """
         held = [location for location in locations if location.size]
         if not held:
@@ -448,68 +450,68 @@ class MessageStore:
         window = b""
         if span <= _SPAN_FACTOR * sum(location.size for location in held):
             with contextlib.suppress(BadRecord, OSError):
-                window = self._log.read(start, span, may_block=may_block)
-        return [self._record(location, start, window, may_block=may_block) for location in locations]
+                window = self._log.read_bytes(start, span, may_block=may_block)
+        return [self._read_record(location, start, window, may_block=may_block) for location in locations]
 
-    def _record(self, location: Location, start: int, window: bytes, *, may_block: bool) -> Record | None:
+    def _read_record(self, location: MessageLocation, start: int, window: bytes, *, may_block: bool) -> Record | None:
         if not location.size:
             return None
         at = location.log_offset - start
         data = window[at : at + location.size]
         try:
             if len(data) < location.size:
-                data = self._log.read(location.log_offset, location.size, may_block=may_block)
-            record = self._log.layouts.decode(data, location.log_offset)
+                data = self._log.read_bytes(location.log_offset, location.size, may_block=may_block)
+            record = self._log.layouts.decode_record(data, location.log_offset)
         except (BadRecord, OSError) as error:
-            self._unreadable(location.log_offset, location.size, error, may_block=may_block)
+            self._report_unreadable(location.log_offset, location.size, error, may_block=may_block)
             return None
         with contextlib.suppress(BadRecord):
-            return record if record.reference is None else self._dereferenced(record, may_block=may_block)
+            return record if record.reference is None else self._resolve_reference(record, may_block=may_block)
         return None
 
-    def _dereferenced(self, record: Record, *, may_block: bool) -> Record:
+    def _resolve_reference(self, record: Record, *, may_block: bool) -> Record:
         """Return the record with the rest that it shares with an earlier one; BadRecord if that is gone."""
         reference = record.reference
         if reference is not None:
             try:
-                data = self._log.read(reference.log_offset, reference.size, may_block=may_block)
-                referred = self._log.layouts.decode(data, reference.log_offset)
+                data = self._log.read_bytes(reference.log_offset, reference.size, may_block=may_block)
+                referred = self._log.layouts.decode_record(data, reference.log_offset)
             except (BadRecord, OSError) as error:
-                self._unreadable(reference.log_offset, reference.size, error, may_block=may_block)
+                self._report_unreadable(reference.log_offset, reference.size, error, may_block=may_block)
                 raise BadRecord(str(error)) from error
             record.rest, record.rest_stored_ms = referred.rest, referred.stored_ms
         return record
 
-    def _unreadable(self, log_offset: int, size: int, error: Exception, *, may_block: bool) -> None:
+    def _report_unreadable(self, log_offset: int, size: int, error: Exception, *, may_block: bool) -> None:
         """Report damage. Raises AwaitsRepair if the reader is to wait for a repair, and the OSError of a disk that may
         yet return the bytes.
         """
-        if self._log.start <= log_offset < self._log.end:
+        if self._log.log_start <= log_offset < self._log.log_end:
             is_of_disk = isinstance(error, OSError)
             if isinstance(error, OSError) and error.errno != errno.EIO:
                 raise error
-            if self.damage.report(log_offset, size):
+            if self.damage.report_damage(log_offset, size):
                 if not may_block:
                     raise AwaitsRepair
             elif is_of_disk:
                 raise error
 
-    def has_expired(self, location: Location) -> bool:
+    def has_expired(self, location: MessageLocation) -> bool:
         """Tell whether the record there is whole, but shares its rest with one that retention has removed."""
         try:
             reference = self._log.record_at(location.log_offset).reference
         except BadRecord:
             return False
-        return reference is not None and reference.log_offset < self._log.start
+        return reference is not None and reference.log_offset < self._log.log_start
 
-    def offset_at(self, topic: str, queue_id: int, time_ms: int) -> int:
+    def find_offset_at(self, topic: str, queue_id: int, time_ms: int) -> int:
         """Return the first offset that was stored at or after that time; the queue's end if there is none. Reads, so
         for a thread.
         """
-        low, high = self.bounds(topic, queue_id)
+        low, high = self.queue_bounds(topic, queue_id)
         while low < high:
             middle = (low + high) // 2
-            readable, stored_ms = self._stored_at(topic, queue_id, middle, high)
+            readable, stored_ms = self._first_stored_from(topic, queue_id, middle, high)
             if stored_ms is not None and stored_ms < time_ms:
                 low = readable + 1
             else:
@@ -520,22 +522,22 @@ class MessageStore:
         """Return when the message at that offset, or the first one that is left behind it, was stored. Reads, so for a
         thread.
         """
-        first, end = self.bounds(topic, queue_id)
-        return self._stored_at(topic, queue_id, max(first, offset), end)[1]
+        first, end = self.queue_bounds(topic, queue_id)
+        return self._first_stored_from(topic, queue_id, max(first, offset), end)[1]
 
-    def _stored_at(self, topic: str, queue_id: int, offset: int, end: int) -> tuple[int, int | None]:
+    def _first_stored_from(self, topic: str, queue_id: int, offset: int, end: int) -> tuple[int, int | None]:
         """Return the first offset from there on whose record can be read, and when it was stored; None as time if there
         is none.
         """
         while offset < end:
-            for location in self.locate(topic, queue_id, offset, end - offset, may_block=True):
+            for location in self.locate_messages(topic, queue_id, offset, end - offset, may_block=True):
                 if location.size:
                     with contextlib.suppress(BadRecord):  # a read of the message will report the damage
                         return offset, self._log.head_at(location.log_offset).stored_ms
                 offset += 1
         return end, None
 
-    def find_by_key(self, topic: str, key: str, limit: int, pause: "Callable[[], None]" = no_pause) -> list[Record]:
+    def find_by_key(self, topic: str, key: str, limit: int, pause: "Callable[[], None]" = do_not_pause) -> list[Record]:
         """Return the newest messages of the topic and its lite topics with that key or message id. Reads, so for a
         thread.
 
@@ -543,10 +545,12 @@ class MessageStore:
         the keys of a part of the log nor that part itself can be read.
         """
         found: list[Record] = []
-        for log_offset in self._index.candidates(KeySearch(topic, key, lambda: self._lite_topics_of(topic), pause)):
+        for log_offset in self._index.find_candidates(
+            KeySearch(topic, key, lambda: self._lite_topics_of(topic), pause)
+        ):
             with contextlib.suppress(BadRecord):
-                record = self._dereferenced(self._log.record_at(log_offset), may_block=True)
-                is_held = record.queue_offset >= self.bounds(record.topic, record.queue_id)[0]
+                record = self._resolve_reference(self._log.record_at(log_offset), may_block=True)
+                is_held = record.queue_offset >= self.queue_bounds(record.topic, record.queue_id)[0]
                 if lite_parent(record.topic) == topic and is_held and key in keys_of(record.system):
                     found.append(record)
             if len(found) == limit:
@@ -568,22 +572,22 @@ class MessageStore:
             pause()
         return reversed(log_offsets)
 
-    def record_at(self, log_offset: int) -> Record | None:
+    def read_record_at(self, log_offset: int) -> Record | None:
         """Return the record of any kind that begins there, None if none does. Reads, so for a thread."""
         try:
-            if not 0 <= log_offset < self._log.end:
+            if not 0 <= log_offset < self._log.log_end:
                 return None
-            return self._dereferenced(self._log.record_at(log_offset), may_block=True)
+            return self._resolve_reference(self._log.record_at(log_offset), may_block=True)
         except BadRecord:
             return None
 
-    def descendant(self, topic: str, key: str, origin: int) -> Record | None:
-        """Return the message of the topic with that key or id that was created from the record at log offset `origin`.
-        Reads, so for a thread.
+    def find_descendant(self, topic: str, key: str, origin: int) -> Record | None:
+        """Return the message of the topic with that key or id that was created from the record at log offset
+        `queue_origin`. Reads, so for a thread.
         """
-        for log_offset in self._index.candidates(KeySearch(topic, key)):
-            record = self.record_at(log_offset)
-            if record is not None and record.topic == topic and record.origin == Origin(origin):
+        for log_offset in self._index.find_candidates(KeySearch(topic, key)):
+            record = self.read_record_at(log_offset)
+            if record is not None and record.topic == topic and record.origin == RecordOrigin(origin):
                 return record
         return None
 
@@ -593,7 +597,7 @@ class MessageStore:
 
     # --- housekeeping
 
-    def prepare_spill(self, *, entries_min: int) -> Spill | None:
+    def prepare_spill(self, *, entries_min: int) -> IndexSpill | None:
         """Return what is to be written of the indexes, once at least `entries_min` entries are in memory; else None.
 
         Unless `entries_min` is 0 or 1, some entries for each queue are required too; blocks would else hold little more
@@ -606,31 +610,35 @@ class MessageStore:
             return None
         return derived.prepare_spill(self._log.segment_bases, min(self._log.synced, self.spill_limit))
 
-    def finish_spill(self, spill: Spill) -> None:
+    def finish_spill(self, spill: IndexSpill) -> None:
         """Release the memory of what `spill.write` has written."""
         for _ in self._derived.finish_spill(spill):
             pass
 
-    def finish_spill_slowly(self, spill: Spill) -> "Iterator[None]":
+    def finish_spill_slowly(self, spill: IndexSpill) -> "Iterator[None]":
         """Do the same as `finish_spill`, in steps of about a millisecond, between which other tasks may run."""
         return self._derived.finish_spill(spill)
 
-    def give_up_spill(self, spill: Spill) -> None:
+    def give_up_spill(self, spill: IndexSpill) -> None:
         self._derived.give_up_spill(spill)
 
     def prepare_checkpoint(self) -> "Callable[[], None]":
         """Return a function that writes how far the log and the indexes are durable, for a thread."""
         durable = min(self._log.synced, self.spill_limit)
-        checkpoint: dict[str, Any] = {"durable": durable, "stored_ms": self._last_ms, **self._derived.checkpoint()}
-        if self._operations.marks:
-            checkpoint["epochs"] = len(self._operations.marks)
+        checkpoint: dict[str, Any] = {
+            "durable": durable,
+            "stored_ms": self._last_ms,
+            **self._derived.checkpoint_content(),
+        }
+        if self._operations.epoch_marks:
+            checkpoint["epochs"] = len(self._operations.epoch_marks)
         # These are written first: no replay will reach what lies below the checkpoint.
         write_files = self._operations.prepare_files(self._index, self.spill_limit)
 
         def write() -> None:
             if write_files is not None:
                 write_files()
-            side_files.write(self._root, _CHECKPOINT, checkpoint)
+            side_files.write_side_file(self._root, _CHECKPOINT, checkpoint)
 
         return write
 
@@ -644,7 +652,7 @@ class MessageStore:
             if following > self.spill_limit:
                 break  # the index does not cover all that would be removed
             try:
-                is_empty = following == self._log.end
+                is_empty = following == self._log.log_end
                 first_ms = self._last_ms if is_empty else self._log.head_at(following).stored_ms
             except BadRecord:
                 continue  # the next one says whether this one is old too
@@ -658,17 +666,17 @@ class MessageStore:
         return self._last_ms
 
     @property
-    def start(self) -> int:
-        return self._log.start
+    def log_start(self) -> int:
+        return self._log.log_start
 
     @property
-    def segments(self) -> int:
+    def segment_count(self) -> int:
         return len(self._log.segment_bases)
 
     @property
-    def records(self) -> int:
+    def appended_records(self) -> int:
         """Return how many records were appended since the store was opened."""
-        return self._log.records
+        return self._log.appended_records
 
     @property
     def skipped_bytes(self) -> int:
@@ -687,23 +695,23 @@ class MessageStore:
         """
         return self._set_aside_files
 
-    def roll(self) -> None:
-        self._log.roll()
+    def roll_segment(self) -> None:
+        self._log.roll_segment()
 
-    def prepare_removal(self, count: int) -> Removal:
+    def prepare_removal(self, count: int) -> SegmentRemoval:
         """Hide the messages of the oldest segments. The segments stay until that is durable: else a queue without
         messages would begin again at 0.
         """
-        return Removal(count, self._index.prepare_drop(self.segment_end(count), self.spill_limit))
+        return SegmentRemoval(count, self._index.prepare_drop(self.segment_end(count), self.spill_limit))
 
-    def finish_removal(self, removal: Removal) -> list[tuple[str, int]]:
+    def finish_removal(self, removal: SegmentRemoval) -> list[tuple[str, int]]:
         """Drop the segments after `removal.write` is done, and return the lite topics whose last messages went with
         them, and where their queues ended.
 
         Their files wait for `delete_removed`.
         """
         self._log.detach_segments(removal.count)
-        return self._derived.drop_before(self._log.start)
+        return self._derived.drop_before(self._log.log_start)
 
     def delete_removed(self) -> None:
         """Delete the files of what was removed. For a thread. OSError: those that are left are deleted the next time.
@@ -720,9 +728,9 @@ class MessageStore:
         store the deletion is durable as soon as the log is acknowledged up to its present end. OSError.
         """
         if self.is_replicated:
-            self._operate(Operation(OperationKind.TOPIC_FORGOTTEN, version, topic))
-            return _nothing
-        finish_topic = self._operations.forget_topic(topic, self._log.start, self._log.end)
+            self._write_operation(StoreOperation(OperationKind.TOPIC_FORGOTTEN, version, topic))
+            return _do_nothing
+        finish_topic = self._operations.forget_topic(topic, self._log.log_start, self._log.log_end)
         finish_index = self._index.forget_topic(topic)
 
         def finish() -> None:
@@ -731,7 +739,7 @@ class MessageStore:
 
         return finish
 
-    def purge(self, topic: str, queue_id: int, below: int) -> "Callable[[], None]":
+    def purge_queue(self, topic: str, queue_id: int, below: int) -> "Callable[[], None]":
         """Hide all messages of the queue below that offset, and return a function that makes that durable, for a
         thread.
 
@@ -739,33 +747,33 @@ class MessageStore:
         purged or not purged. In a replicated store it is durable as with `forget_topic`.
         """
         if not self.is_replicated:
-            return self._index.purge(topic, queue_id, below)
-        if self.bounds(topic, queue_id)[0] < below:
-            self._operate(Operation(OperationKind.PURGED, below, topic, queue_id))
-        return _nothing
+            return self._index.purge_queue(topic, queue_id, below)
+        if self.queue_bounds(topic, queue_id)[0] < below:
+            self._write_operation(StoreOperation(OperationKind.PURGED, below, topic, queue_id))
+        return _do_nothing
 
     def forget_group(self, group: str, version: int) -> None:
         """Write to the log of a replicated store that the group was deleted in that version of the registry, so that
         other replicas note it. OSError.
         """
         if self.is_replicated:
-            self._operate(Operation(OperationKind.GROUP_FORGOTTEN, version, group))
+            self._write_operation(StoreOperation(OperationKind.GROUP_FORGOTTEN, version, group))
 
-    def _operate(self, operation: Operation) -> None:
+    def _write_operation(self, operation: StoreOperation) -> None:
         """Write the operation to the log, and apply it."""
-        [location] = self.append_drafts([operation.draft()], self._last_ms)
-        self._operations.apply(operation, location.log_offset, self._log.end, self._index)
+        [location] = self.append_drafts([operation.to_draft()], self._last_ms)
+        self._operations.apply_operation(operation, location.log_offset, self._log.log_end, self._index)
 
-    def lost_up_to(self, topic: str, queue_id: int, end: int) -> None:
+    def continue_queue_at(self, topic: str, queue_id: int, end: int) -> None:
         """Have the queue continue at `end` at least, so that no offset is given twice. For a repair."""
-        self._index.lost_up_to(topic, queue_id, end, max(self._log.start, self._log.end - 1))
+        self._index.continue_queue_at(topic, queue_id, end, max(self._log.log_start, self._log.log_end - 1))
 
     def begin_queues_at(self, low_watermarks: "Iterable[tuple[str, int, int, int]]") -> None:
         """Set low watermarks, for a repair: topic, queue id, the offset below which nothing is left, and the one where
         the queue began.
         """
         for low_watermark in low_watermarks:
-            self._index.begins_at(*low_watermark)
+            self._index.set_low_watermark(*low_watermark)
         self._index.write_low_watermarks()
 
     def is_forgotten(self, topic: str, log_offset: int) -> bool:
@@ -789,18 +797,18 @@ class MessageStore:
         self._log.vouch_limit = log_offset
 
     @property
-    def appended(self) -> "Callable[[], None] | None":
+    def on_append(self) -> "Callable[[], None] | None":
         """The callback that runs after each append, in the appending thread."""
-        return self._log.appended
+        return self._log.on_append
 
-    @appended.setter
-    def appended(self, tell: "Callable[[], None] | None") -> None:
-        self._log.appended = tell
+    @on_append.setter
+    def on_append(self, tell: "Callable[[], None] | None") -> None:
+        self._log.on_append = tell
 
     @property
-    def epochs(self) -> list[tuple[int, int]]:
+    def epoch_marks(self) -> list[tuple[int, int]]:
         """The epochs and the log offsets where their marks begin; the newest thousand, in the log's order."""
-        return list(self._operations.marks)
+        return list(self._operations.epoch_marks)
 
     def begin_epoch(self, epoch: int) -> "Callable[[], None]":
         """Begin this replica's leadership: what is appended behind the epoch mark is its own.
@@ -808,49 +816,49 @@ class MessageStore:
         Returns a function that makes the mark and all that was copied durable, for a thread. The caller has noted all
         deletions of the log before (`give_deletions`). OSError.
         """
-        assert not self._operations.marks or self._operations.marks[-1][0] < epoch
-        self._take_joined(NO_LIMIT)
-        self._operate(Operation(OperationKind.EPOCH, epoch))
-        self._operations.noted()
+        assert not self._operations.epoch_marks or self._operations.epoch_marks[-1][0] < epoch
+        self._apply_join_state(NO_LIMIT)
+        self._write_operation(StoreOperation(OperationKind.EPOCH, epoch))
+        self._operations.confirm_noted()
         write_marks = self._operations.prepare_epochs()
-        believe = self._catching_up.end() if self._catching_up.is_under_way else None
+        believe = self._catching_up.end_catching_up() if self._catching_up.is_under_way else None
 
         def finish() -> None:
-            self.sync()
+            self.sync_log()
             write_marks()
             if believe is not None:
                 believe()
 
         return finish
 
-    def give_deletions(self) -> "list[Deletion]":
+    def pending_deletions(self) -> "list[RegistryDeletion]":
         """Return all deletions in the log, acknowledged or not, that are not known to be noted."""
-        return self._operations.give_deletions()
+        return self._operations.take_unnoted_deletions()
 
     def join_state(self) -> JoinState:
         """Return what another store must know to begin as a copy of this one."""
         return JoinState(
             key=self._log.layouts.key,
             layout_1_below=self._log.layouts.layout_1_below,
-            log_start=self._log.start,
-            log_end=self._log.end,
+            log_start=self._log.log_start,
+            log_end=self._log.log_end,
             low_watermarks=self._index.low_watermarks(self.spill_limit),
-            forgotten=self._operations.forgotten_for_good(self.spill_limit),
-            accepted=self._accepted.ranges(),
-            epochs=self.epochs,
+            forgotten=self._operations.acknowledged_forgotten(self.spill_limit),
+            accepted=self._accepted.sorted_ranges(),
+            epochs=self.epoch_marks,
         )
 
-    def _take_joined(self, log_end: int) -> None:
+    def _apply_join_state(self, log_end: int) -> None:
         """Apply what the leader knew when this copy began, as soon as the log has reached that point."""
-        if self._joined and self._joined["end"] <= log_end:
+        if self._join_state and self._join_state["end"] <= log_end:
             # JSON has lists where there were tuples.
-            floors = [(topic, queue_id, first, origin) for topic, queue_id, first, origin in self._joined["floors"]]
-            self._index.take_low_watermarks(floors)
+            floors = [(topic, queue_id, first, origin) for topic, queue_id, first, origin in self._join_state["floors"]]
+            self._index.raise_low_watermarks(floors)
             for topic, end in self._operations.forgotten.items():
-                if end > self._log.start:  # for queues that only the watermarks mention
+                if end > self._log.log_start:  # for queues that only the watermarks mention
                     self._index.forget_topic_at(topic, end, end)
-            self._joined = {}
-            self._operations.files_are_behind(min(self._log.end, self.spill_limit))
+            self._join_state = {}
+            self._operations.require_files(min(self._log.log_end, self.spill_limit))
 
     def log_bytes(self, log_offset: int, size_max: int, *, may_block: bool) -> tuple[int, bytes]:
         """Return, for a follower, where the segment with that log offset begins, and up to `size_max` bytes from the
@@ -862,16 +870,16 @@ class MessageStore:
         try:
             return self._log.bytes_at(log_offset, size_max, may_block=may_block)
         except OSError:
-            self.damage.report(log_offset, 0)
+            self.damage.report_damage(log_offset, 0)
             raise
 
     def whole_bytes(self, data: bytes) -> int:
         """Return how many of these bytes, which continue the log at its end, are whole records; keep the rest until
         more arrive. BadRecord: they are no records.
         """
-        return whole_bytes(data, self._log.end, self._log.layouts, self._accepted)
+        return count_whole_bytes(data, self._log.log_end, self._log.layouts, self._accepted)
 
-    def take_copied(self, base: int, data: bytes) -> TakenCopy:
+    def append_copied(self, base: int, data: bytes) -> CopyResult:
         """Append whole records of the leader's log, which continue this log at its end. `base` is where their segment
         begins there.
 
@@ -881,13 +889,13 @@ class MessageStore:
         taking = self._copy_taking
         if taking is None:
             skipped = self._recovery.skipped_bytes
-            taking = CopyTaking(self._log, self._derived, self._operations, self._accepted, skipped)
+            taking = LogCopy(self._log, self._derived, self._operations, self._accepted, skipped)
             self._copy_taking = taking
-        self._operations.noted()
-        count = taking.take(base, data)
+        self._operations.confirm_noted()
+        count = taking.append_copied(base, data)
         self._last_ms = max(self._last_ms, taking.stored_ms)
-        self._take_joined(self._log.end)
-        return TakenCopy(self._log.end, count, self._operations.give_deletions(self.spill_limit))
+        self._apply_join_state(self._log.log_end)
+        return CopyResult(self._log.log_end, count, self._operations.take_unnoted_deletions(self.spill_limit))
 
     def begin_catching_up(self) -> "Callable[[], None]":
         """Note that the leader does not count this replica in sync, and return a function that makes that durable; a
@@ -895,21 +903,21 @@ class MessageStore:
 
         Records from the log's end on say nothing about what is durable here.
         """
-        return self._catching_up.begin(self._log.end)
+        return self._catching_up.begin_catching_up(self._log.log_end)
 
-    def caught_up(self) -> "Callable[[], None]":
+    def end_catching_up(self) -> "Callable[[], None]":
         """End the catching up, and return a function that makes that durable, for a thread.
 
         The caller knows that all earlier bytes are durable here, and that later ones were written while this replica
         was in sync.
         """
-        return self._catching_up.end()
+        return self._catching_up.end_catching_up()
 
     @property
     def is_catching_up(self) -> bool:
         return self._catching_up.is_under_way
 
-    def removable_below(self, log_start: int) -> int:
+    def count_removable(self, log_start: int) -> int:
         """Return, for a follower, how many of the oldest segments lie below the leader's log start and can be removed
         now (`prepare_removal`, after a spill of everything).
         """
@@ -921,7 +929,7 @@ class MessageStore:
 
         OSError: something was not written. The store is still open; close it again when there is room, or abandon it.
         """
-        self._log.sync()
+        self._log.sync_segments()
         while job := self.prepare_spill(entries_min=0):
             try:
                 job.write()
@@ -930,9 +938,9 @@ class MessageStore:
                 raise
             self.finish_spill(job)
         self.save_checkpoint()
-        self.abandon()
+        self.abandon_files()
 
-    def abandon(self) -> None:
+    def abandon_files(self) -> None:
         """Close the files as they are. After a failed sync nothing may be promised: a second sync would succeed, though
         the kernel has dropped what the first could not write.
         """
@@ -941,7 +949,7 @@ class MessageStore:
         self._durable_watermarks.close()
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     """Do nothing: the log has the operation already."""
 
 

@@ -16,9 +16,9 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ternmq_broker.store.drafts import Draft
 from ternmq_broker.store.log.record import RecordKind
-from ternmq_common.cluster import Deleted, Deletion
+from ternmq_broker.store.record_drafts import RecordDraft
+from ternmq_common.cluster import DeletedKind, RegistryDeletion
 from ternmq_common.model import NewMessage
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class OperationKind(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
+class StoreOperation:
     """One operation. `number` is the epoch, the version, or the queue offset below which messages are gone; `name` is a
     topic's or group's.
     """
@@ -47,26 +47,26 @@ class Operation:
     name: str = ""
     queue_id: int = 0
 
-    def draft(self) -> Draft:
+    def to_draft(self) -> RecordDraft:
         """Return the record of the operation."""
         rest = f"{self.kind.value} {self.number}".encode()
-        return Draft(RecordKind.OPERATION, self.name, self.queue_id, NewMessage(0, b"", rest, ()))
+        return RecordDraft(RecordKind.OPERATION, self.name, self.queue_id, NewMessage(0, b"", rest, ()))
 
     @property
-    def deletion(self) -> Deletion | None:
+    def deletion(self) -> RegistryDeletion | None:
         """The deletion to be noted, if that version of the registry deleted a topic or group."""
         if self.number and self.kind is OperationKind.TOPIC_FORGOTTEN:
-            return Deletion(self.number, Deleted.TOPIC, self.name)
+            return RegistryDeletion(self.number, DeletedKind.TOPIC, self.name)
         if self.number and self.kind is OperationKind.GROUP_FORGOTTEN:
-            return Deletion(self.number, Deleted.GROUP, self.name)
+            return RegistryDeletion(self.number, DeletedKind.GROUP, self.name)
         return None
 
 
-def operation_of(record: "Record") -> Operation | None:
+def operation_of(record: "Record") -> StoreOperation | None:
     """Return the operation that the record is; None if it is none of these."""
     if record.kind is not RecordKind.OPERATION or record.origin is not None:
         return None
     said = _REST.fullmatch(record.rest)
     if said is None:
         return None
-    return Operation(OperationKind(said[1].decode()), int(said[2]), record.topic, record.queue_id)
+    return StoreOperation(OperationKind(said[1].decode()), int(said[2]), record.topic, record.queue_id)

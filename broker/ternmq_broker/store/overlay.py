@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-_LOOKS = 20
+_TRIES = 20
 _UNFINISHED = ".new"
 
 
@@ -25,11 +25,11 @@ class OverlayFile:
         self._fd = fd
         self._kept = size
         self._added = bytearray()
-        self._over: list[tuple[int, bytes]] = []
+        self._overwritten: list[tuple[int, bytes]] = []
 
     @classmethod
-    def on_disk(cls, path: "Path") -> Self:
-        """Open the file as it is now; OSError. Close it with `let_go`."""
+    def open_on_disk(cls, path: "Path") -> Self:
+        """Open the file as it is now; OSError. Close it with `close_on_disk`."""
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         return cls(fd, os.fstat(fd).st_size)
 
@@ -42,8 +42,8 @@ class OverlayFile:
 
     def read(self, position: int, size: int, *, may_block: bool = True) -> bytes:
         del may_block  # such a reader may wait
-        data = self._written(position, size)
-        for begin, over in self._over:
+        data = self._read_plain(position, size)
+        for begin, over in self._overwritten:
             first, end = max(begin, position), min(begin + len(over), position + len(data))
             if first < end:
                 data = data[: first - position] + over[first - begin : end - begin] + data[end - position :]
@@ -55,9 +55,9 @@ class OverlayFile:
     def overwrite(self, position: int, data: bytes) -> None:
         if position + len(data) > self.size:
             self._added += bytes(position + len(data) - self.size)
-        self._over.append((position, data))
+        self._overwritten.append((position, data))
 
-    def _written(self, position: int, size: int) -> bytes:
+    def _read_plain(self, position: int, size: int) -> bytes:
         on_disk = min(size, self._kept - position)
         if on_disk <= 0:
             at = position - self._kept
@@ -83,7 +83,7 @@ class OverlayFile:
     def close(self) -> None:
         """Do nothing: it may be opened again; its folder closes it."""
 
-    def let_go(self) -> None:
+    def close_on_disk(self) -> None:
         """Close the file on the disk, for good."""
         if self._fd is not None:
             os.close(self._fd)
@@ -95,7 +95,7 @@ class OverlayFolder:
 
     def __init__(self, path: "Path") -> None:
         self.path = path
-        self._on_disk = _opened(path)
+        self._on_disk = _open_files(path)
         self._files = dict(self._on_disk)
 
     def names(self) -> list[str]:
@@ -128,10 +128,10 @@ class OverlayFolder:
         file = self._files.get(name)
         return None if file is None else file.read(0, file.size)
 
-    def let_go(self) -> None:
+    def close_on_disk(self) -> None:
         """Close all files on the disk."""
         for file in self._on_disk.values():
-            file.let_go()
+            file.close_on_disk()
 
 
 class OverlayFolders:
@@ -154,19 +154,19 @@ class OverlayFolders:
 
     def __exit__(self, *_: object) -> None:
         for folder in (self.root, self.consumption, self.timers, self.index, self.set_aside, self.commit_log):
-            folder.let_go()
+            folder.close_on_disk()
 
 
-def _opened(path: "Path") -> dict[str, OverlayFile]:
+def _open_files(path: "Path") -> dict[str, OverlayFile]:
     """Open every file of the folder as it is at one moment."""
-    for _ in range(_LOOKS):
+    for _ in range(_TRIES):
         files: dict[str, OverlayFile] = {}
         try:
-            for name in _names(path):
-                files[name] = OverlayFile.on_disk(path / name)
+            for name in _file_names(path):
+                files[name] = OverlayFile.open_on_disk(path / name)
         except BaseException as error:
             for file in files.values():
-                file.let_go()
+                file.close_on_disk()
             if not isinstance(error, FileNotFoundError):
                 raise
         else:
@@ -174,7 +174,7 @@ def _opened(path: "Path") -> dict[str, OverlayFile]:
     raise FileNotFoundError(f"the files of {path} are created and removed too fast to be read")
 
 
-def _names(path: "Path") -> list[str]:
+def _file_names(path: "Path") -> list[str]:
     try:
         with os.scandir(path) as entries:
             return sorted(
@@ -187,10 +187,10 @@ def _names(path: "Path") -> list[str]:
 
 
 @contextmanager
-def looked_at(path: "Path") -> "Iterator[OverlayFile]":
+def open_overlay(path: "Path") -> "Iterator[OverlayFile]":
     """Open one file while the context lasts. OSError."""
-    file = OverlayFile.on_disk(path)
+    file = OverlayFile.open_on_disk(path)
     try:
         yield file
     finally:
-        file.let_go()
+        file.close_on_disk()

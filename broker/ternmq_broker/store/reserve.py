@@ -29,12 +29,12 @@ def reserve_bytes(disk_bytes: int) -> int:
     return max(_BYTES_MIN, min(_BYTES_MAX, disk_bytes // 100))
 
 
-class Reserve:
+class DiskReserve:
     """The file `reserve` in one folder. Any thread may call; a lock admits one at a time."""
 
     def __init__(self, folder: "Path", size: int) -> None:
         self._path = folder / _NAME
-        self._turn = threading.Lock()
+        self._lock = threading.Lock()
         self.size = size
 
     @property
@@ -45,15 +45,15 @@ class Reserve:
         except FileNotFoundError:
             return 0
 
-    def make(self) -> None:
+    def fill_reserve(self) -> None:
         """Refill the reserve. If the disk does not have that much after all, nothing is taken."""
-        with self._turn:
+        with self._lock:
             left = self.left_bytes
             if left >= self.size:
                 return
             fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, FILE_MODE)
             try:
-                _allocate(fd, left, self.size - left)
+                _allocate_bytes(fd, left, self.size - left)
             except OSError as error:
                 os.ftruncate(fd, left)
                 if not is_full(error):
@@ -61,10 +61,10 @@ class Reserve:
             finally:
                 os.close(fd)
 
-    def probe(self) -> None:
+    def probe_disk(self) -> None:
         """Write as much as a large batch, sync it, and remove it; OSError: the disk does not take it."""
         path = self._path.with_name(_PROBE)
-        with self._turn:
+        with self._lock:
             fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE)
             try:
                 size = _PROBE_BYTES
@@ -75,18 +75,18 @@ class Reserve:
                 os.close(fd)
                 path.unlink()
 
-    def give(self, *, all_of_it: bool) -> bool:
-        """Give back a slice; return whether there was one. The last half is for callers with `all_of_it`."""
-        with self._turn:
+    def give_slice(self, *, may_use_all: bool) -> bool:
+        """Give back a slice; return whether there was one. The last half is for callers with `may_use_all`."""
+        with self._lock:
             left = self.left_bytes
-            kept = max(left - self.size // SLICES, 0 if all_of_it else self.size // 2)
+            kept = max(left - self.size // SLICES, 0 if may_use_all else self.size // 2)
             if kept >= left:
                 return False
             os.truncate(self._path, kept)
             return True
 
 
-def _allocate(fd: int, position: int, size: int) -> None:
+def _allocate_bytes(fd: int, position: int, size: int) -> None:
     if hasattr(os, "posix_fallocate"):
         os.posix_fallocate(fd, position, size)
         return

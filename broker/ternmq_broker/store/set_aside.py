@@ -12,16 +12,16 @@ if TYPE_CHECKING:
     from ternmq_broker.store.files import Folder
 
 
-class SetAside:
+class SetAsideFolder:
     """The folder `set-aside` of a store."""
 
     def __init__(self, folder: "Folder") -> None:
         self._folder = folder
 
-    def names(self) -> list[str]:
+    def file_names(self) -> list[str]:
         return sorted(self._folder.names())
 
-    def keep(self, name: str, pieces: "Iterable[bytes]") -> str:
+    def keep_copy(self, name: str, pieces: "Iterable[bytes]") -> str:
         """Copy the pieces into a file of that name, or of one that begins with it; durable when this returns the
         name.
         """

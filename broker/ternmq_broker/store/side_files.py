@@ -16,7 +16,7 @@ from ternmq_broker.store.checked_file import DamagedFile
 
 if TYPE_CHECKING:
     from ternmq_broker.store.files import Folder
-    from ternmq_broker.store.set_aside import SetAside
+    from ternmq_broker.store.set_aside import SetAsideFolder
 
 _log = logging.getLogger(__name__)
 VERSION = 1
@@ -24,45 +24,45 @@ VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
-class SideFiles:
+class SideFileReader:
     """Reads side files while a store is opened. All methods may raise NewerFormat."""
 
-    set_aside: "SetAside"
+    set_aside: "SetAsideFolder"
     accept_damage: bool
-    plain: bool
+    may_be_plain: bool
 
-    def derived(self, folder: "Folder", name: str) -> object | None:
+    def read_derived(self, folder: "Folder", name: str) -> object | None:
         """Return the content, None if there is no whole file."""
         try:
-            return self._read(folder, name)
+            return self._read_file(folder, name)
         except DamagedFile as error:
             _log.warning("%s; rebuilding it from the commit log", error)
             return None
 
-    def needed(self, folder: "Folder", name: str) -> object | None:
+    def read_needed(self, folder: "Folder", name: str) -> object | None:
         """Return the content, None if there is no such file; DamagedFile."""
         try:
-            return self._read(folder, name)
+            return self._read_file(folder, name)
         except DamagedFile as error:
             if not self.accept_damage:
                 raise
-            kept = self.set_aside.keep(name, [folder.content(name) or b""])
+            kept = self.set_aside.keep_copy(name, [folder.content(name) or b""])
             _log.error("%s; it was copied to set-aside/%s, and the store goes on without it", error, kept)
             return None
 
-    def _read(self, folder: "Folder", name: str) -> object | None:
+    def _read_file(self, folder: "Folder", name: str) -> object | None:
         data = folder.content(name)
         if data is None:
             return None
-        if self.plain and not checked_file.is_checked(data):
+        if self.may_be_plain and not checked_file.is_checked(data):
             try:
                 content: object = json.loads(data)
             except ValueError as error:
                 raise DamagedFile(name, "it is no JSON") from error
             return content
-        return checked_file.decoded(name, name, VERSION, data)
+        return checked_file.decode_file(name, name, VERSION, data)
 
 
-def write(folder: "Folder", name: str, content: object) -> None:
+def write_side_file(folder: "Folder", name: str, content: object) -> None:
     """Replace a side file; durable when this returns."""
-    checked_file.write(folder, name, name, VERSION, content)
+    checked_file.write_checked(folder, name, name, VERSION, content)

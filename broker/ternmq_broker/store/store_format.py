@@ -36,23 +36,23 @@ class StoreFormat:
     key: int
     layout_1_below: int = 0
 
-    def write(self, root: "Folder") -> None:
+    def write_format(self, root: "Folder") -> None:
         """Mark the store as one of the current layout; durable when this returns."""
         for name in (COPY, NAME):
-            checked_file.write(root, name, NAME, LAYOUT, asdict(self))
+            checked_file.write_checked(root, name, NAME, LAYOUT, asdict(self))
 
 
-def drawn_key() -> int:
+def draw_key() -> int:
     """Return a random key for a new log."""
     return secrets.randbits(_KEY_BITS)
 
 
-def read(root: "Folder", commit_log: "Folder") -> StoreFormat | None:
+def read_format(root: "Folder", commit_log: "Folder") -> StoreFormat | None:
     """Return the store's format; None for a store that is empty, or of layout 1. DamagedFile, NewerFormat."""
     problem: DamagedFile | None = None
     for name in (NAME, COPY):
         try:
-            content = checked_file.read(root, name, NAME, LAYOUT)
+            content = checked_file.read_checked(root, name, NAME, LAYOUT)
         except DamagedFile as error:
             problem = error
             continue
@@ -60,7 +60,7 @@ def read(root: "Folder", commit_log: "Folder") -> StoreFormat | None:
             found = StoreFormat(**content)
             if problem is not None or root.content(NAME) is None:
                 _log.warning("restoring the file %r from its copy: it is damaged or missing", NAME)
-                found.write(root)
+                found.write_format(root)
             return found
     if problem is not None:
         raise problem

@@ -20,23 +20,30 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ternmq_broker.store import applied_operations, catching_up, checked_file, joining, store_format
+from ternmq_broker.store import applied_operations, catch_up_state, checked_file, copy_start, store_format
 from ternmq_broker.store.index.index_block import BadBlock
 from ternmq_broker.store.log.record import BadRecord
-from ternmq_broker.store.overlay import OverlayFolder, looked_at
+from ternmq_broker.store.overlay import OverlayFolder, open_overlay
 from ternmq_broker.store.progress_journal import SIZE_NAME as JOURNAL_SIZE
 from ternmq_broker.store.timers.timer_run import BadRun, RunName, TimerRun
-from ternmq_broker.store_tools.copying import copied, digest_of, linked, sync_file, sync_folder, written
-from ternmq_broker.store_tools.live_tail import last_head, written_bytes
-from ternmq_broker.store_tools.log_walk import ACCEPTED, index_blocks
-from ternmq_broker.store_tools.manifest import DATA, Manifest
-from ternmq_broker.store_tools.progress import Progress, Stepping, nobody
+from ternmq_broker.store_tools.durable_copies import (
+    compute_digest,
+    copy_file,
+    link_file,
+    sync_file,
+    sync_folder,
+    write_new_file,
+)
+from ternmq_broker.store_tools.live_tail import count_written, find_last_head
+from ternmq_broker.store_tools.log_walk import ACCEPTED, read_index_blocks
+from ternmq_broker.store_tools.manifest import DATA, BackupManifest
+from ternmq_broker.store_tools.progress import Progress, ProgressSteps, no_progress
 from ternmq_broker.store_tools.side_check import JOURNAL, LOW_WATERMARKS
-from ternmq_broker.store_tools.side_content import side_content
-from ternmq_broker.store_tools.store_view import opened_view, store_folder
+from ternmq_broker.store_tools.side_content import read_side_content
+from ternmq_broker.store_tools.store_view import open_view, store_folder
 from ternmq_common.errors import StartupError
 from ternmq_common.own_version import own_version
-from ternmq_common.private_files import make_folder, new_file
+from ternmq_common.private_files import create_file, create_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,10 +57,12 @@ _REGISTRY = "registry.db"
 _OF_BROKER = ("deletions-done", "store-id")
 """Files beside the store of a cluster's broker. How far deletions are done is copied before their effects."""
 # Epoch marks that the copied log does not have are dropped when it is opened.
-_OF_REPLICAS = (applied_operations.EPOCHS, joining.JOINED, catching_up.NAME)
+_OF_REPLICAS = (applied_operations.EPOCHS, copy_start.JOINED, catch_up_state.NAME)
 
 
-def backed_up(directory: Path, target: Path, progress: Progress = nobody, *, only_copies: bool = False) -> Manifest:
+def back_up_store(
+    directory: Path, target: Path, progress: Progress = no_progress, *, only_copies: bool = False
+) -> BackupManifest:
     """Write a backup of that data directory to a new or empty folder; it is complete when this returns.
 
     With `only_copies` no file of it is a second name of one of the store's. StartupError, NewerFormat, OSError.
@@ -62,11 +71,11 @@ def backed_up(directory: Path, target: Path, progress: Progress = nobody, *, onl
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise StartupError(f"{target} is not empty; give a folder that is, or none")
     began_ms = time.time_ns() // 1_000_000
-    make_folder(target / DATA)
-    return _Backup(directory, target, progress, only_copies=only_copies).run(began_ms)
+    create_folder(target / DATA)
+    return _BackupRun(directory, target, progress, only_copies=only_copies).run(began_ms)
 
 
-class _Backup:
+class _BackupRun:
     """One backup, step by step."""
 
     def __init__(self, directory: Path, target: Path, progress: Progress, *, only_copies: bool) -> None:
@@ -77,23 +86,23 @@ class _Backup:
         self._progress = progress
         self._only_copies = only_copies
         self._files: dict[str, tuple[int, str]] = {}
-        self._told: Callable[[int], None] = lambda _bytes: None
+        self._on_progress: Callable[[int], None] = lambda _bytes: None
 
-    def run(self, made_ms: int) -> Manifest:
+    def run(self, made_ms: int) -> BackupManifest:
         self._copy_whole(self._directory, "", _OF_BROKER)
         # The files opened here before the log cover no more than the log, which is opened after them.
-        with opened_view(self._directory) as view:
+        with open_view(self._directory) as view:
             log_bytes = view.log_bytes
-            stepping = Stepping(self._progress, log_bytes)
-            self._told = stepping.add
+            stepping = ProgressSteps(self._progress, log_bytes)
+            self._on_progress = stepping.add_bytes
             self._copy_earlier(view)
             self._copy_log(view)
             is_running = view.is_running
         self._copy_registry()
         log_start, log_end, last_ms = self._copy_later()
         self._sync_folders()
-        stepping.finish()
-        manifest = Manifest(
+        stepping.finish_steps()
+        manifest = BackupManifest(
             made_ms=made_ms,
             program=own_version(),
             is_running=is_running,
@@ -102,7 +111,7 @@ class _Backup:
             last_stored_ms=last_ms,
             files=self._files,
         )
-        manifest.write(self._target)
+        manifest.write_manifest(self._target)
         return manifest
 
     # --- before the log
@@ -113,16 +122,16 @@ class _Backup:
             if name == JOURNAL_SIZE:
                 continue  # it is about the journal as it is later
             file = consumption.open(name)
-            self._copy(file, _whole_lines(file) if name == JOURNAL else file.size, f"store/consumption/{name}")
+            self._copy_file(file, _whole_lines(file) if name == JOURNAL else file.size, f"store/consumption/{name}")
         if _CHECKPOINT in view.folders.root.names():
             file = view.folders.root.open(_CHECKPOINT)
-            self._copy(file, file.size, f"store/{_CHECKPOINT}")
-        for run in filter(None, map(RunName.parse, view.folders.timers.names())):
+            self._copy_file(file, file.size, f"store/{_CHECKPOINT}")
+        for run in filter(None, map(RunName.parse_name, view.folders.timers.names())):
             if _is_whole_run(run, view.folders.timers):
                 self._link_or_copy(view.folders.timers, str(run), "store/timers")
         for name in view.folders.index.names():
             if name.isdigit():
-                self._copy(view.folders.index.open(name), _whole_blocks(view, name), f"store/index/{name}")
+                self._copy_file(view.folders.index.open(name), _whole_blocks(view, name), f"store/index/{name}")
 
     # --- the log
 
@@ -130,19 +139,19 @@ class _Backup:
         """Copy or link the segments. The view has them open, so retention may remove them meanwhile; those that it
         removed are left out.
         """
-        segments = view.segments()
+        segments = view.log_segments()
         durable = _durable_by_records(view)
         following = None
         for base, file in reversed(segments):
             name = f"{base:020d}"
             if following is None:
-                self._copy(file, _end_of_records(view, base, file), f"store/commitlog/{name}")
+                self._copy_file(file, _end_of_records(view, base, file), f"store/commitlog/{name}")
             elif file.size == following - base and following <= durable:
                 if not (self._store / "commitlog" / name).exists():
                     return
                 self._link_or_copy(view.folders.commit_log, name, "store/commitlog")
             else:
-                self._copy(file, min(file.size, following - base), f"store/commitlog/{name}")
+                self._copy_file(file, min(file.size, following - base), f"store/commitlog/{name}")
             following = base
 
     # --- after the log
@@ -152,7 +161,7 @@ class _Backup:
         if not source.exists():
             return
         target = self._data / _REGISTRY
-        new_file(target).close()  # SQLite would create it readable for other users
+        create_file(target).close()  # SQLite would create it readable for other users
         with (
             contextlib.closing(sqlite3.connect(f"{source.absolute().as_uri()}?mode=ro", uri=True)) as live,
             contextlib.closing(sqlite3.connect(target)) as copy,
@@ -160,35 +169,39 @@ class _Backup:
             live.backup(copy)
             copy.execute("PRAGMA journal_mode=DELETE").close()
         sync_file(target)
-        with looked_at(target) as file:
-            self._files[_REGISTRY] = (file.size, digest_of(file, file.size, target, self._told))
+        with open_overlay(target) as file:
+            self._files[_REGISTRY] = (file.size, compute_digest(file, file.size, target, self._on_progress))
 
     def _copy_later(self) -> tuple[int, int, int]:
         """Copy the side files; return the start and end of the backup's log, and when its last message was stored."""
         root, index = OverlayFolder(self._store), OverlayFolder(self._store / "index")
         try:
-            forgotten, low_watermarks = side_content(root, _FORGOTTEN), side_content(index, LOW_WATERMARKS)
+            forgotten, low_watermarks = read_side_content(root, _FORGOTTEN), read_side_content(index, LOW_WATERMARKS)
             as_they_are = (store_format.NAME, store_format.COPY, ACCEPTED, *_OF_REPLICAS)
             for name in (*as_they_are, *((_FORGOTTEN,) if forgotten is None else ())):
                 if name in root.names():
-                    self._copy(root.open(name), root.open(name).size, f"store/{name}")
+                    self._copy_file(root.open(name), root.open(name).size, f"store/{name}")
             if low_watermarks is None and LOW_WATERMARKS in index.names():
-                self._copy(index.open(LOW_WATERMARKS), index.open(LOW_WATERMARKS).size, f"store/index/{LOW_WATERMARKS}")
+                self._copy_file(
+                    index.open(LOW_WATERMARKS), index.open(LOW_WATERMARKS).size, f"store/index/{LOW_WATERMARKS}"
+                )
         finally:
-            root.let_go()
-            index.let_go()
+            root.close_on_disk()
+            index.close_on_disk()
         self._copy_whole(self._store / "set-aside", "store/set-aside/")
-        with opened_view(self._data) as view:
-            store = view.recovered()
+        with open_view(self._data) as view:
+            store = view.recover_store()
             if isinstance(forgotten, dict):
-                self._write(_FORGOTTEN, "store/", {topic: min(end, store.end) for topic, end in forgotten.items()})
+                self._write_side_file(
+                    _FORGOTTEN, "store/", {topic: min(end, store.log_end) for topic, end in forgotten.items()}
+                )
             if isinstance(low_watermarks, list):
-                self._write(
+                self._write_side_file(
                     LOW_WATERMARKS,
                     "store/index/",
                     [*filter(None, (_low_watermark_within(store, *each) for each in low_watermarks))],
                 )
-            return store.start, store.end, store.last_stored_ms
+            return store.log_start, store.log_end, store.last_stored_ms
 
     # --- files
 
@@ -198,33 +211,33 @@ class _Backup:
         try:
             for name in opened.names():
                 if names is None or name in names:
-                    self._copy(opened.open(name), opened.open(name).size, prefix + name)
+                    self._copy_file(opened.open(name), opened.open(name).size, prefix + name)
         finally:
-            opened.let_go()
+            opened.close_on_disk()
 
-    def _copy(self, file: "OverlayFile", size: int, name: str) -> None:
-        self._files[name] = (size, copied(file, size, self._place(name), self._told))
+    def _copy_file(self, file: "OverlayFile", size: int, name: str) -> None:
+        self._files[name] = (size, copy_file(file, size, self._target_path(name), self._on_progress))
 
     def _link_or_copy(self, folder: OverlayFolder, name: str, where: str) -> None:
         """Link a file that does not change any more, or copy it; one that was removed meanwhile can still be read."""
-        file, place = folder.open(name), self._place(f"{where}/{name}")
+        file, place = folder.open(name), self._target_path(f"{where}/{name}")
         is_linked = False
         if not self._only_copies:
             with contextlib.suppress(FileNotFoundError):
-                is_linked = linked(folder.path / name, place)
+                is_linked = link_file(folder.path / name, place)
         if not is_linked:
-            self._copy(file, file.size, f"{where}/{name}")
+            self._copy_file(file, file.size, f"{where}/{name}")
             return
         sync_file(place)
-        self._files[f"{where}/{name}"] = (file.size, digest_of(file, file.size, place, self._told))
+        self._files[f"{where}/{name}"] = (file.size, compute_digest(file, file.size, place, self._on_progress))
 
-    def _write(self, name: str, prefix: str, content: object) -> None:
-        data = checked_file.encoded(name, 1, content)
-        self._files[prefix + name] = (len(data), written(self._place(prefix + name), data))
+    def _write_side_file(self, name: str, prefix: str, content: object) -> None:
+        data = checked_file.encode_file(name, 1, content)
+        self._files[prefix + name] = (len(data), write_new_file(self._target_path(prefix + name), data))
 
-    def _place(self, name: str) -> Path:
+    def _target_path(self, name: str) -> Path:
         place = self._data / name
-        make_folder(place.parent)
+        create_folder(place.parent)
         return place
 
     def _sync_folders(self) -> None:
@@ -249,15 +262,15 @@ def _whole_blocks(view: "StoreView", name: str) -> int:
     """Return an index file's size without a block that is being written."""
     whole = 0
     with contextlib.suppress(BadBlock):
-        for position, head, _, _ in index_blocks(view.folders.index, name):
+        for position, head, _, _ in read_index_blocks(view.folders.index, name):
             whole = position + head.size
     return whole
 
 
 def _durable_by_records(view: "StoreView") -> int:
     """Return up to where the log is durable, by what its last record says."""
-    for base, file in reversed(view.segments()):
-        found = last_head(file, base, view.layouts, file.size)
+    for base, file in reversed(view.log_segments()):
+        found = find_last_head(file, base, view.layouts, file.size)
         if found is not None:
             return found[1].durable_to
     return 0
@@ -267,14 +280,14 @@ def _end_of_records(view: "StoreView", base: int, file: "OverlayFile") -> int:
     """Return the end of the records in the segment that grows, without reserved room, and beside a broker without a
     record that is being written.
     """
-    found = last_head(file, base, view.layouts, file.size)
+    found = find_last_head(file, base, view.layouts, file.size)
     if found is None:
         return file.size
     if not view.is_running:
-        return written_bytes(file, base, view.layouts)  # what a crash left behind the records is copied as it is
+        return count_written(file, base, view.layouts)  # what a crash left behind the records is copied as it is
     position, head = found
     try:
-        view.layouts.decode(file.read(position, head.size), base + position)
+        view.layouts.decode_record(file.read(position, head.size), base + position)
     except BadRecord:
         return position
     return position + head.size
@@ -284,7 +297,7 @@ def _low_watermark_within(
     store: "MessageStore", topic: str, queue_id: int, low_watermark: int, origin: int
 ) -> tuple[str, int, int, int] | None:
     """Return a queue's low watermark, lowered to what the backup has of it; None if the queue has never begun there."""
-    end = store.bounds(topic, queue_id)[1]
+    end = store.queue_bounds(topic, queue_id)[1]
     if end:
         return topic, queue_id, min(low_watermark, end), min(origin, end)
-    return (topic, queue_id, low_watermark, origin) if store.start else None
+    return (topic, queue_id, low_watermark, origin) if store.log_start else None

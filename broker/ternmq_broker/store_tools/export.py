@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from ternmq_broker.store.log.record import BadRecord, RecordKind
 from ternmq_broker.store_tools.log_walk import CheckedLogWalk
-from ternmq_broker.store_tools.progress import Progress, Stepping, nobody
+from ternmq_broker.store_tools.progress import Progress, ProgressSteps, no_progress
 from ternmq_broker.store_tools.side_check import LOW_WATERMARKS
-from ternmq_broker.store_tools.side_content import side_content
-from ternmq_broker.store_tools.store_view import opened_view
+from ternmq_broker.store_tools.side_content import read_side_content
+from ternmq_broker.store_tools.store_view import open_view
 from ternmq_common.errors import StartupError
 from ternmq_common.names import DEAD_LETTER_PREFIX, RETRY_PREFIX
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from ternmq_broker.store.log.commit_log import CommitLog, Placed
+    from ternmq_broker.store.log.commit_log import CommitLog, PlacedRecord
     from ternmq_broker.store.log.log_recovery import Range
     from ternmq_broker.store.log.record import Record
     from ternmq_broker.store_tools.store_view import StoreView
@@ -36,7 +36,7 @@ class ExportSelection:
     since_ms: int = 0
     until_ms: int = 1 << 62
 
-    def has(self, record: "Record") -> bool:
+    def includes_record(self, record: "Record") -> bool:
         is_topic = record.topic in self.topics if self.topics else not record.topic.startswith(_OF_GROUPS)
         return is_topic and self.since_ms <= record.stored_ms < self.until_ms
 
@@ -45,43 +45,45 @@ _OF_GROUPS = (RETRY_PREFIX, DEAD_LETTER_PREFIX)
 
 
 @dataclass(slots=True)
-class Skipped:
+class SkippedRecords:
     """The records that could not be read: damaged places of the log, and messages whose bytes are in such a place."""
 
     places: "list[Range]" = field(default_factory=list)
     messages: int = 0
 
 
-def exported(
-    directory: "Path", wanted: ExportSelection, skipped: Skipped, progress: Progress = nobody
+def export_messages(
+    directory: "Path", wanted: ExportSelection, skipped: SkippedRecords, progress: Progress = no_progress
 ) -> "Iterator[Record]":
     """Yield the messages, each with the rest that it may share with another. StartupError, NewerFormat, OSError."""
-    with opened_view(directory) as view:
+    with open_view(directory) as view:
         if view.format is None and view.format_problem is not None:
             raise StartupError(f"in {view.path} {view.format_problem}, and no record has its content")
-        stepping = Stepping(progress, view.log_bytes)
+        stepping = ProgressSteps(progress, view.log_bytes)
         walk = CheckedLogWalk(view)
-        low_watermarks = _low_watermarks(view)
+        low_watermarks = _read_low_watermarks(view)
         since = _first_needed(walk.log, wanted)
-        for placed in walk.records(since):
-            stepping.at(placed.log_offset - walk.log.start)
+        for placed in walk.walk_records(since):
+            stepping.set_done(placed.log_offset - walk.log.log_start)
             record = placed.record
             is_held = record.queue_offset >= low_watermarks.get((record.topic, record.queue_id), 0)
-            if record.kind is RecordKind.MESSAGE and is_held and wanted.has(record):
-                if _complete(placed, walk.log):
+            if record.kind is RecordKind.MESSAGE and is_held and wanted.includes_record(record):
+                if _complete_record(placed, walk.log):
                     yield record
                 else:
                     skipped.messages += 1
-        skipped.places = [place for place in (*walk.places.accepted, *walk.places.damage) if place[1] > since]
-        stepping.finish()
+        skipped.places = [
+            place for place in (*walk.places.accepted_places, *walk.places.found_places) if place[1] > since
+        ]
+        stepping.finish_steps()
 
 
 def _first_needed(log: "CommitLog", wanted: ExportSelection) -> int:
     """Return the segment to begin with: those before have only older messages, by the first one of the next segment."""
-    needed = log.start
+    needed = log.log_start
     for base in log.segment_bases[1:]:
         try:
-            if base >= log.end or log.head_at(base).stored_ms >= wanted.since_ms:
+            if base >= log.log_end or log.head_at(base).stored_ms >= wanted.since_ms:
                 break
         except BadRecord:
             break
@@ -89,7 +91,7 @@ def _first_needed(log: "CommitLog", wanted: ExportSelection) -> int:
     return needed
 
 
-def _complete(placed: "Placed", log: "CommitLog") -> bool:
+def _complete_record(placed: "PlacedRecord", log: "CommitLog") -> bool:
     """Give the record the rest that it shares with another one; False if that is gone."""
     reference = placed.record.reference
     if reference is not None:
@@ -100,8 +102,8 @@ def _complete(placed: "Placed", log: "CommitLog") -> bool:
     return True
 
 
-def _low_watermarks(view: "StoreView") -> dict[tuple[str, int], int]:
-    content = side_content(view.folders.index, LOW_WATERMARKS)
+def _read_low_watermarks(view: "StoreView") -> dict[tuple[str, int], int]:
+    content = read_side_content(view.folders.index, LOW_WATERMARKS)
     return (
         {(topic, queue_id): low_watermark for topic, queue_id, low_watermark, _ in content}
         if isinstance(content, list)

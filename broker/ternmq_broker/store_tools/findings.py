@@ -35,7 +35,7 @@ class MessagePlace:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class StoreFinding:
     """One place that is not as it was written.
 
     `accepted`: damage that a start has stepped over, with permission. `harmless`: a crash left it, and the next start
@@ -58,22 +58,22 @@ class Finding:
 
 
 @dataclass(slots=True)
-class Findings:
+class StoreFindings:
     """All findings, of which the first ones are kept; `problems` counts the problems of each part."""
 
-    kept: list[Finding] = field(default_factory=list)
-    counted: Counter[StorePart] = field(default_factory=Counter)
+    kept_findings: list[StoreFinding] = field(default_factory=list)
+    counts: Counter[StorePart] = field(default_factory=Counter)
     problems: Counter[StorePart] = field(default_factory=Counter)
 
-    def add(self, finding: Finding) -> None:
-        self.counted[finding.part] += 1
+    def add_finding(self, finding: StoreFinding) -> None:
+        self.counts[finding.part] += 1
         self.problems[finding.part] += finding.is_problem
-        if self.counted[finding.part] <= _KEPT_MAX:
-            self.kept.append(finding)
+        if self.counts[finding.part] <= _KEPT_MAX:
+            self.kept_findings.append(finding)
 
     @property
     def not_kept(self) -> int:
-        return self.counted.total() - len(self.kept)
+        return self.counts.total() - len(self.kept_findings)
 
     @property
     def is_sound(self) -> bool:

@@ -8,8 +8,8 @@ from ternmq_broker.store.checked_file import DamagedFile
 from ternmq_broker.store.log.record import BadRecord
 from ternmq_broker.store.progress_journal import ProgressJournal
 from ternmq_broker.store_tools.log_walk import accepted_ranges, durable_by_files
-from ternmq_broker.store_tools.store_view import opened_view
-from ternmq_broker.store_tools.timer_check import pending_by_index
+from ternmq_broker.store_tools.store_view import open_view
+from ternmq_broker.store_tools.timer_check import count_pending
 from ternmq_common.errors import StartupError
 from ternmq_common.model import RETRY_QUEUE_ID
 from ternmq_common.names import retry_topic
@@ -37,7 +37,7 @@ class SegmentFacts:
 
 @dataclass(frozen=True, slots=True)
 class QueueFacts:
-    """A message queue: the offsets from `first` to before `end` are held."""
+    """A message queue: the offsets from `first` to before `log_end` are held."""
 
     topic: str
     queue_id: int
@@ -64,7 +64,7 @@ class GroupFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Inspected:
+class StoreInspection:
     """A store at one moment. `durable` is up to where the log is known to be durable, by the files beside it."""
 
     path: "Path"
@@ -85,34 +85,34 @@ class Inspected:
     set_aside: list[str]
 
 
-def inspected(directory: "Path") -> Inspected:
+def inspect_store(directory: "Path") -> StoreInspection:
     """Inspect the store of that directory. StartupError, NewerFormat, OSError."""
-    with opened_view(directory) as view:
+    with open_view(directory) as view:
         if view.format is None and view.format_problem is not None:
             raise StartupError(f"in {view.path} {view.format_problem}, and no record has its content")
         accepted, durable, set_aside = accepted_ranges(view), durable_by_files(view), view.folders.set_aside.names()
         layout, layout_1_below = (1, 0) if view.is_layout_1 else (store_format.LAYOUT, view.layouts.layout_1_below)
         try:
-            store = view.recovered()
+            store = view.recover_store()
         except DamagedFile as error:
             raise StartupError(f"in {view.path} {error}") from error
-        return Inspected(
+        return StoreInspection(
             view.path,
             view.is_running,
             layout,
             layout_1_below,
-            store.start,
-            store.end,
+            store.log_start,
+            store.log_end,
             durable,
             store.torn_bytes,
-            _segments(view, view.log(), store.last_stored_ms),
+            _segment_facts(view, view.open_log(), store.last_stored_ms),
             [
-                _queue(store, topic, queue_id)
-                for topic, queue_id in store.queues()
-                if any(store.bounds(topic, queue_id))
+                _queue_facts(store, topic, queue_id)
+                for topic, queue_id in store.used_queues()
+                if any(store.queue_bounds(topic, queue_id))
             ],
-            _groups(view, store),
-            pending_by_index(store).count,
+            _group_facts(view, store),
+            count_pending(store).count,
             len(store.halves.waiting),
             accepted,
             sorted(set(accepted_ranges(view)) - set(accepted)),
@@ -120,8 +120,8 @@ def inspected(directory: "Path") -> Inspected:
         )
 
 
-def _segments(view: "StoreView", log: "CommitLog", last_ms: int) -> list[SegmentFacts]:
-    files = view.segments()
+def _segment_facts(view: "StoreView", log: "CommitLog", last_ms: int) -> list[SegmentFacts]:
+    files = view.log_segments()
     firsts = [_stored_ms(log, base) for base, _ in files]
     return [
         SegmentFacts(base, file.size, first, last)
@@ -132,21 +132,23 @@ def _segments(view: "StoreView", log: "CommitLog", last_ms: int) -> list[Segment
 
 def _stored_ms(log: "CommitLog", log_offset: int) -> int | None:
     try:
-        return log.head_at(log_offset).stored_ms if log_offset < log.end else None
+        return log.head_at(log_offset).stored_ms if log_offset < log.log_end else None
     except BadRecord:
         return None
 
 
-def _queue(store: "MessageStore", topic: str, queue_id: int) -> QueueFacts:
-    first, end = store.bounds(topic, queue_id)
+def _queue_facts(store: "MessageStore", topic: str, queue_id: int) -> QueueFacts:
+    first, end = store.queue_bounds(topic, queue_id)
     last_ms = store.stored_ms(topic, queue_id, end - 1) if end > first else None
     return QueueFacts(topic, queue_id, first, end, store.stored_ms(topic, queue_id, first), last_ms)
 
 
-def _groups(view: "StoreView", store: "MessageStore") -> list[GroupFacts]:
+def _group_facts(view: "StoreView", store: "MessageStore") -> list[GroupFacts]:
     found = []
-    for (group, topic, queue_id), snapshot in sorted(ProgressJournal(view.folders.consumption).snapshots().items()):
+    for (group, topic, queue_id), snapshot in sorted(
+        ProgressJournal(view.folders.consumption).queue_snapshots().items()
+    ):
         place = (retry_topic(group), 0) if queue_id == RETRY_QUEUE_ID else (topic, queue_id)
         unfinished = sum(hole.count for hole in snapshot.holes)
-        found.append(GroupFacts(group, topic, queue_id, snapshot.cursor, unfinished, store.bounds(*place)[1]))
+        found.append(GroupFacts(group, topic, queue_id, snapshot.cursor, unfinished, store.queue_bounds(*place)[1]))
     return found

@@ -6,7 +6,7 @@ one.
 
 from typing import TYPE_CHECKING
 
-from ternmq_broker.store.log.record import HEADER_BYTES, MAGIC_BYTES, BadRecord, Head
+from ternmq_broker.store.log.record import HEADER_BYTES, MAGIC_BYTES, BadRecord, RecordHead
 
 if TYPE_CHECKING:
     from ternmq_broker.store.files import StoreFile
@@ -15,19 +15,19 @@ if TYPE_CHECKING:
 _WINDOW_BYTES = 1 << 20
 
 
-def written_bytes(file: "StoreFile", base: int, layouts: "RecordLayouts") -> int:
+def count_written(file: "StoreFile", base: int, layouts: "RecordLayouts") -> int:
     """Return how many bytes of the segment are written: up to the end of the last header's record, or of what is behind
     it.
     """
-    behind_last = _behind_last_byte(file)
-    found = last_head(file, base, layouts, behind_last)
+    behind_last = _end_of_content(file)
+    found = find_last_head(file, base, layouts, behind_last)
     if found is None:
         return behind_last
     position, head = found
     return min(max(behind_last, position + head.size), file.size)
 
 
-def last_head(file: "StoreFile", base: int, layouts: "RecordLayouts", end: int) -> tuple[int, Head] | None:
+def find_last_head(file: "StoreFile", base: int, layouts: "RecordLayouts", end: int) -> tuple[int, RecordHead] | None:
     """Return the last whole header that begins in the segment's first `end` bytes, and where; of today's layout
     only.
     """
@@ -44,7 +44,7 @@ def last_head(file: "StoreFile", base: int, layouts: "RecordLayouts", end: int) 
     return None
 
 
-def _behind_last_byte(file: "StoreFile") -> int:
+def _end_of_content(file: "StoreFile") -> int:
     """Return the end of the last byte that is not zero."""
     end = file.size
     while end > 0:

@@ -5,16 +5,16 @@ It follows the rules of a start (`log_recovery`) that accepts damage, so it step
 
 from typing import TYPE_CHECKING
 
-from ternmq_broker.store import catching_up
+from ternmq_broker.store import catch_up_state
 from ternmq_broker.store.checked_file import NewerFormat
 from ternmq_broker.store.index import index_block
 from ternmq_broker.store.index.index_block import BadBlock
 from ternmq_broker.store.log import durable_watermarks
 from ternmq_broker.store.log.log_recovery import LogRecovery
 from ternmq_broker.store.log.record import RecordKind
-from ternmq_broker.store.set_aside import SetAside
+from ternmq_broker.store.set_aside import SetAsideFolder
 from ternmq_broker.store_tools.damaged_places import DamagedPlaces
-from ternmq_broker.store_tools.side_content import side_content
+from ternmq_broker.store_tools.side_content import read_side_content
 from ternmq_common.names import is_lite_queue
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from ternmq_broker.store.files import Folder
     from ternmq_broker.store.index.index_block import BlockHead, IndexRun
-    from ternmq_broker.store.log.commit_log import CommitLog, Placed
+    from ternmq_broker.store.log.commit_log import CommitLog, PlacedRecord
     from ternmq_broker.store.log.log_recovery import Range
     from ternmq_broker.store_tools.store_view import StoreView
 
@@ -33,51 +33,51 @@ class CheckedLogWalk:
     """Walks the log once, from its start or from one of its segments."""
 
     def __init__(self, view: "StoreView") -> None:
-        self.log: CommitLog = view.log()
-        self.places = DamagedPlaces(each for each in accepted_ranges(view) if each[1] > self.log.start)
-        self.newer: tuple[int, str] | None = None
+        self.log: CommitLog = view.open_log()
+        self.places = DamagedPlaces(each for each in accepted_ranges(view) if each[1] > self.log.log_start)
+        self.newer_records: tuple[int, str] | None = None
         """Where records of an unknown layout begin, and the error of the first; None without any."""
-        self.end = self.log.start
+        self.end = self.log.log_start
         self._since = 0
-        self._order = _QueueOrder(is_cut=self.log.start > 0)
+        self._order = _QueueOrder(is_cut=self.log.log_start > 0)
         self._recovery = LogRecovery(
             self.log,
-            _Nowhere(view.folders.set_aside),
+            _NoCopies(view.folders.set_aside),
             durable=durable_by_files(view),
             disbelieved_from=_disbelieved_from(view),
-            accepted=self.places.accepted,
+            accepted=self.places.accepted_places,
             accept=True,
-            contradicts=self._order.contradiction,
+            contradicts=self._order.find_contradiction,
         )
 
-    def records(self, since: int = 0) -> "Iterator[Placed]":
+    def walk_records(self, since: int = 0) -> "Iterator[PlacedRecord]":
         """Yield whole records in the log's order; damage before a record is in `places` when it comes."""
-        if since > self.log.start:
-            self._order.begins_late()
-        self.end = max(since, self.log.start)
+        if since > self.log.log_start:
+            self._order.begin_late()
+        self.end = max(since, self.log.log_start)
         known = 0
         try:
-            for placed in self._recovery.records(self.end):
-                while known < len(self._recovery.found):
-                    self.places.add(self._recovery.found[known])
+            for placed in self._recovery.recover_records(self.end):
+                while known < len(self._recovery.found_damage):
+                    self.places.add_damage(self._recovery.found_damage[known])
                     known += 1
-                self._order.take(placed)
+                self._order.note_record(placed)
                 self.end = placed.log_offset + placed.size
                 yield placed
         except NewerFormat as error:
-            self.newer = (self.end, str(error))
-        for damage in self._recovery.found[known:]:
-            self.places.add(damage)
+            self.newer_records = (self.end, str(error))
+        for damage in self._recovery.found_damage[known:]:
+            self.places.add_damage(damage)
 
     @property
     def torn_bytes(self) -> int:
         return self._recovery.torn_bytes
 
 
-class _Nowhere(SetAside):
+class _NoCopies(SetAsideFolder):
     """Keeps no copies, since the walk must not write."""
 
-    def keep(self, name: str, pieces: "Iterable[bytes]") -> str:
+    def keep_copy(self, name: str, pieces: "Iterable[bytes]") -> str:
         del pieces
         return name
 
@@ -90,11 +90,11 @@ class _QueueOrder:
         self._ends: dict[tuple[str, int], int] = {}
         self._lost = 0
 
-    def begins_late(self) -> None:
+    def begin_late(self) -> None:
         """Note that the log is not walked from its start."""
         self._is_cut = True
 
-    def contradiction(self, placed: "Placed", lost_max: int) -> str | None:
+    def find_contradiction(self, placed: "PlacedRecord", lost_max: int) -> str | None:
         """Return why the record can't come next, if at most `lost_max` messages were lost before it; None if it can."""
         record = placed.record
         if record.kind is not RecordKind.MESSAGE:
@@ -112,7 +112,7 @@ class _QueueOrder:
             f"whose next offset is {end}"
         )
 
-    def take(self, placed: "Placed") -> None:
+    def note_record(self, placed: "PlacedRecord") -> None:
         record = placed.record
         if record.kind is RecordKind.MESSAGE:
             key = (record.topic, record.queue_id)
@@ -123,21 +123,21 @@ class _QueueOrder:
 
 def accepted_ranges(view: "StoreView") -> "list[Range]":
     """Return what earlier starts have stepped over, as far as the file `accepted-damage` can be read."""
-    content = side_content(view.folders.root, ACCEPTED)
+    content = read_side_content(view.folders.root, ACCEPTED)
     return [(begin, end) for begin, end in content] if isinstance(content, list) else []
 
 
 def durable_by_files(view: "StoreView") -> int:
     """Return up to where the log was durable once, by the files beside it."""
-    checkpoint = side_content(view.folders.root, "checkpoint")
+    checkpoint = read_side_content(view.folders.root, "checkpoint")
     durable = checkpoint.get("durable", 0) if isinstance(checkpoint, dict) else 0
-    marks, _ = durable_watermarks.decoded(view.folders.root.content(durable_watermarks.NAME) or b"")
+    marks, _ = durable_watermarks.decode_marks(view.folders.root.content(durable_watermarks.NAME) or b"")
     layout_1_below = min(view.layouts.layout_1_below, _disbelieved_from(view))
     durable = max(durable, layout_1_below if not view.is_layout_1 else 0, *marks)
     for name in reversed(view.folders.index.names()):
         if name.isdigit():
             try:
-                for _, head, _, _ in index_blocks(view.folders.index, name):
+                for _, head, _, _ in read_index_blocks(view.folders.index, name):
                     durable = max(durable, head.log_to)
             except BadBlock:
                 continue  # the check of the index reports it
@@ -147,10 +147,10 @@ def durable_by_files(view: "StoreView") -> int:
 
 def _disbelieved_from(view: "StoreView") -> int:
     """Return from which log offset on records vouch for nothing, as far as the file `catching-up` can be read."""
-    return catching_up.since_by(side_content(view.folders.root, catching_up.NAME))
+    return catch_up_state.decode_since(read_side_content(view.folders.root, catch_up_state.NAME))
 
 
-def index_blocks(folder: "Folder", name: str) -> "Iterator[tuple[int, BlockHead, list[IndexRun], bytes]]":
+def read_index_blocks(folder: "Folder", name: str) -> "Iterator[tuple[int, BlockHead, list[IndexRun], bytes]]":
     """Yield the blocks of an index file: each one's position, head, runs and bytes.
 
     BadBlock at the first that is not whole; its first argument is its position.
@@ -161,7 +161,7 @@ def index_blocks(folder: "Folder", name: str) -> "Iterator[tuple[int, BlockHead,
         try:
             size = index_block.announced_size(file.read(position, index_block.HEAD_BYTES))
             data = file.read(position, min(size, file.size - position))
-            head, runs = index_block.decode(data, file_position=position)
+            head, runs = index_block.decode_block(data, file_position=position)
         except BadBlock as error:
             raise BadBlock(position, str(error)) from None
         yield position, head, runs, data

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ternmq_broker.store import checked_file
 from ternmq_broker.store.checked_file import DamagedFile, NewerFormat
-from ternmq_broker.store_tools.copying import sync_folder, written
+from ternmq_broker.store_tools.durable_copies import sync_folder, write_new_file
 from ternmq_common.errors import StartupError
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ _PARTIAL = "backup.json.new"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Manifest:
+class BackupManifest:
     """The content of the manifest.
 
     `last_stored_ms` is when the newest message was stored, 0 without any; `files` has size and SHA-256 of each.
@@ -43,18 +43,18 @@ class Manifest:
     def size_bytes(self) -> int:
         return sum(size for size, _ in self.files.values())
 
-    def write(self, target: "Path") -> None:
+    def write_manifest(self, target: "Path") -> None:
         """Write the manifest, which makes the folder a backup; durable when this returns."""
         partial = target / _PARTIAL
-        written(partial, checked_file.encoded(_WHAT, _VERSION, asdict(self)))
+        write_new_file(partial, checked_file.encode_file(_WHAT, _VERSION, asdict(self)))
         partial.replace(target / NAME)
         sync_folder(target)
 
 
-def read_manifest(backup: "Path") -> Manifest:
+def read_manifest(backup: "Path") -> BackupManifest:
     """Read the manifest of a backup. StartupError: it is no whole backup."""
     try:
-        content = checked_file.decoded(NAME, _WHAT, _VERSION, (backup / NAME).read_bytes())
+        content = checked_file.decode_file(NAME, _WHAT, _VERSION, (backup / NAME).read_bytes())
     except (FileNotFoundError, NotADirectoryError):
         reason = f"it has no {NAME}, which is written last: it was interrupted, or is none"
     except DamagedFile as error:
@@ -64,5 +64,5 @@ def read_manifest(backup: "Path") -> Manifest:
     else:
         assert isinstance(content, dict)
         files = {name: (size, digest) for name, (size, digest) in content.pop("files").items()}
-        return Manifest(**content, files=files)
+        return BackupManifest(**content, files=files)
     raise StartupError(f"{backup} is no whole backup: {reason}")

@@ -18,21 +18,21 @@ Order       Nothing is removed or overwritten before it is set aside, and a dama
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ternmq_broker.delivery.claims import ClaimsSnapshot, Hole
+from ternmq_broker.delivery.claims import ClaimHole, ClaimsSnapshot
 from ternmq_broker.store import side_files, store_format
 from ternmq_broker.store.files import DiskFolders
 from ternmq_broker.store.index.log_index import LogIndex
-from ternmq_broker.store.lock import StoreLock
 from ternmq_broker.store.log import durable_watermarks
 from ternmq_broker.store.message_store import MessageStore
 from ternmq_broker.store.progress_journal import ProgressJournal
-from ternmq_broker.store.set_aside import SetAside
+from ternmq_broker.store.set_aside import SetAsideFolder
+from ternmq_broker.store.store_lock import StoreLock
 from ternmq_broker.store_tools import side_check
 from ternmq_broker.store_tools.findings import StorePart
 from ternmq_broker.store_tools.log_walk import ACCEPTED, accepted_ranges
-from ternmq_broker.store_tools.progress import Progress, nobody
-from ternmq_broker.store_tools.store_view import SEGMENT_BYTES, opened_view, store_folder
-from ternmq_broker.store_tools.verification import Verified, verified
+from ternmq_broker.store_tools.progress import Progress, no_progress
+from ternmq_broker.store_tools.store_view import SEGMENT_BYTES, open_view, store_folder
+from ternmq_broker.store_tools.verification import VerificationResult, verify_store
 from ternmq_common.clock import now_ms
 from ternmq_common.errors import StartupError
 from ternmq_common.model import RETRY_QUEUE_ID
@@ -49,19 +49,19 @@ if TYPE_CHECKING:
 _PIECE_BYTES = 1 << 20
 _CHECKPOINT, _FORGOTTEN = "checkpoint", "forgotten"
 _DERIVED = {StorePart.INDEX, StorePart.TIMERS, StorePart.HALVES}
-Queue = tuple[str, int]
+QueueId = tuple[str, int]
 
 
 @dataclass(slots=True)
-class Repaired:
+class RepairResult:
     """The findings before and after a repair, and what it did, in sentences."""
 
-    before: Verified
-    after: Verified
+    before: VerificationResult
+    after: VerificationResult
     done: list[str] = field(default_factory=list)
 
 
-def planned(before: Verified, *, cut_newer: bool) -> list[str]:
+def plan_repair(before: VerificationResult, *, cut_newer: bool) -> list[str]:
     """Return what a repair would do about those findings, in sentences."""
     plan: list[str] = []
     parts = {part for part, count in before.findings.problems.items() if count}
@@ -80,50 +80,50 @@ def planned(before: Verified, *, cut_newer: bool) -> list[str]:
     return plan
 
 
-def repaired(directory: "Path", progress: Progress = nobody, *, cut_newer: bool = False) -> Repaired:
+def repair_store(directory: "Path", progress: Progress = no_progress, *, cut_newer: bool = False) -> RepairResult:
     """Repair the store of that directory. StartupError: a broker has it open, or it is of a newer version. OSError."""
     path = store_folder(directory)
     with StoreLock(path):
-        before = verified(directory, progress, is_ours=True)
+        before = verify_store(directory, progress, is_ours=True)
         if before.newer_from is not None and not cut_newer:
             raise StartupError(
                 f"from log offset {before.newer_from} on the log has records of a layout that this version does not "
                 "know; use the version that wrote them, or give --cut-newer to set them aside and cut them off"
             )
         if before.findings.is_sound and not before.torn_bytes:
-            return Repaired(before, before)
-        repair = _Repair(path, before)
+            return RepairResult(before, before)
+        repair = _RepairRun(path, before)
         repair.run()
-        return Repaired(before, verified(directory, progress, is_ours=True), repair.done)
+        return RepairResult(before, verify_store(directory, progress, is_ours=True), repair.done)
 
 
-class _Repair:
+class _RepairRun:
     """One repair, step by step; `done` describes the steps that were done."""
 
-    def __init__(self, path: "Path", before: Verified) -> None:
+    def __init__(self, path: "Path", before: VerificationResult) -> None:
         self.done: list[str] = []
         self._path = path
         self._before = before
         self._parts = {part for part, count in before.findings.problems.items() if count}
-        self._files = {finding.place for finding in before.findings.kept if finding.is_problem}
+        self._files = {finding.place for finding in before.findings.kept_findings if finding.is_problem}
         self._folders = DiskFolders(path)
-        self._set_aside = SetAside(self._folders.set_aside)
-        self._format, self._ends, self._accepted = self._known()
+        self._set_aside = SetAsideFolder(self._folders.set_aside)
+        self._format, self._ends, self._accepted = self._read_known()
 
-    def _known(self) -> "tuple[StoreFormat | None, dict[Queue, int], list[Range]]":
+    def _read_known(self) -> "tuple[StoreFormat | None, dict[QueueId, int], list[Range]]":
         """Read the files that may have to be removed."""
-        with opened_view(self._path, is_ours=True) as view:
+        with open_view(self._path, is_ours=True) as view:
             if view.format is None and view.format_problem is not None and view.log_bytes:
                 raise StartupError(f"in {self._path} {view.format_problem}, and no record has its content")
             index = LogIndex(view.folders.index)
-            segments = [base for base, _ in view.segments()]
+            segments = [base for base, _ in view.log_segments()]
             if segments:
-                index.load(segments, 1 << 63)
-            ends = {queue: index.bounds(*queue)[1] for queue in index.queues()}
+                index.load_files(segments, 1 << 63)
+            ends = {queue: index.queue_bounds(*queue)[1] for queue in index.used_queues()}
             return view.format, ends, accepted_ranges(view)
 
     def run(self) -> None:
-        self._mend_format()
+        self._rewrite_format()
         is_cut = self._cut_newer()
         self._accept_damage()
         low_watermarks_lost = f"index/{side_check.LOW_WATERMARKS}" in self._files
@@ -137,11 +137,11 @@ class _Repair:
             if low_watermarks_lost:
                 self._guess_low_watermarks(store, journal)
             if _FORGOTTEN in self._files:
-                side_files.write(self._folders.root, _FORGOTTEN, {})
+                side_files.write_side_file(self._folders.root, _FORGOTTEN, {})
                 self.done.append("deletions are in no other file: timers of topics that were deleted may appear")
             for name in side_check.OF_COPIES:
                 if name in self._files:
-                    side_files.write(self._folders.root, name, None)
+                    side_files.write_side_file(self._folders.root, name, None)
                     self.done.append(
                         f"the content of {name} is in no other file: have this replica copied again from its leader"
                     )
@@ -150,18 +150,18 @@ class _Repair:
                 self.done.append(f"set aside and cut off {store.torn_bytes} bytes of a torn tail, which a crash left")
             store.close()
         except BaseException:
-            store.abandon()
+            store.abandon_files()
             raise
         finally:
             journal.close()
 
     # --- before the store is opened
 
-    def _mend_format(self) -> None:
+    def _rewrite_format(self) -> None:
         if StorePart.FORMAT in self._parts and self._format is not None:
             for name in (store_format.NAME, store_format.COPY):
-                self._keep(self._folders.root, name)
-            self._format.write(self._folders.root)
+                self._keep_copy(self._folders.root, name)
+            self._format.write_format(self._folders.root)
             self.done.append("rewrote the files format and format.copy")
 
     def _cut_newer(self) -> bool:
@@ -176,8 +176,8 @@ class _Repair:
             end = base + file.size
             if end > newer_from:
                 begin = max(base, newer_from)
-                pieces = _pieces(file, begin - base)
-                kept.append(self._set_aside.keep(f"commitlog-{begin:020d}-{end:020d}", pieces))
+                pieces = _read_pieces(file, begin - base)
+                kept.append(self._set_aside.keep_copy(f"commitlog-{begin:020d}-{end:020d}", pieces))
                 if base >= newer_from and name != names[0]:
                     file.close()
                     folder.remove(name)
@@ -187,7 +187,7 @@ class _Repair:
             file.close()
         folder.sync_names()
         self.done.append(
-            f"cut off the records of a newer layout from log offset {newer_from} on; they are in {_listed(kept)}"
+            f"cut off the records of a newer layout from log offset {newer_from} on; they are in {_list_copies(kept)}"
         )
         return True
 
@@ -196,14 +196,14 @@ class _Repair:
         accepted = dict(self._accepted)
         for begin, end in self._before.damage:
             if end <= self._before.log_end:
-                name = self._set_aside.keep(f"commitlog-{begin:020d}-{end:020d}", self._log_pieces(begin, end))
+                name = self._set_aside.keep_copy(f"commitlog-{begin:020d}-{end:020d}", self._log_pieces(begin, end))
                 accepted[begin] = end
                 self.done.append(f"set aside {end - begin} bytes at log offset {begin}, as set-aside/{name}")
             else:
                 self.done.append(f"set aside and cut off the damaged end of the log from log offset {begin} on")
         if accepted != dict(self._accepted) or ACCEPTED in self._files:
             self._keep_if_damaged(self._folders.root, ACCEPTED)
-            side_files.write(self._folders.root, ACCEPTED, sorted(accepted.items()))
+            side_files.write_side_file(self._folders.root, ACCEPTED, sorted(accepted.items()))
 
     def _log_pieces(self, begin: int, end: int) -> "Iterator[bytes]":
         folder = self._folders.commit_log
@@ -212,13 +212,13 @@ class _Repair:
             first, last = max(begin, base), min(end, following)
             if first < last:
                 file = folder.open(f"{base:020d}")
-                yield from _pieces(file, first - base, last - base)
+                yield from _read_pieces(file, first - base, last - base)
                 file.close()
 
     def _drop_side_files(self) -> None:
         for name in (_CHECKPOINT, durable_watermarks.NAME):
             if name in self._files:
-                self._drop(self._folders.root, name)
+                self._drop_file(self._folders.root, name)
                 if name == durable_watermarks.NAME:
                     self._folders.root.replace(name, b"")  # the next start would report it missing
 
@@ -241,7 +241,7 @@ class _Repair:
 
     def _open_journal(self) -> ProgressJournal:
         if any(place.startswith("consumption/") for place in self._files):
-            name = self._keep(self._folders.consumption, side_check.JOURNAL)
+            name = self._keep_copy(self._folders.consumption, side_check.JOURNAL)
             self.done.append(f"copied the consumption journal to set-aside/{name}; what can be read of it is kept")
         return ProgressJournal(self._folders.consumption)
 
@@ -250,19 +250,19 @@ class _Repair:
     def _keep_ends(self, store: MessageStore) -> None:
         """Keep the ends of queues: an offset is not given again, though its message is lost."""
         for (topic, queue_id), end in self._ends.items():
-            if store.bounds(topic, queue_id)[1] < end:
-                store.lost_up_to(topic, queue_id, end)
+            if store.queue_bounds(topic, queue_id)[1] < end:
+                store.continue_queue_at(topic, queue_id, end)
 
     def _guess_low_watermarks(self, store: MessageStore, journal: ProgressJournal) -> None:
-        low_watermarks: dict[Queue, tuple[int, int]] = {}
-        for (group, topic, queue_id), snapshot in journal.snapshots().items():
+        low_watermarks: dict[QueueId, tuple[int, int]] = {}
+        for (group, topic, queue_id), snapshot in journal.queue_snapshots().items():
             queue = _queue_of(group, topic, queue_id)
-            first, end = store.bounds(*queue)
+            first, end = store.queue_bounds(*queue)
             if first == end and snapshot.cursor > max(end, low_watermarks.get(queue, (0, 0))[0]):
                 low_watermarks[queue] = (snapshot.cursor, 0)
-        for topic, queue_id in store.queues():
+        for topic, queue_id in store.used_queues():
             low_watermark = _first_not_forgotten(store, topic, queue_id)
-            if low_watermark > store.bounds(topic, queue_id)[0]:
+            if low_watermark > store.queue_bounds(topic, queue_id)[0]:
                 low_watermarks[topic, queue_id] = (low_watermark, low_watermark)
         store.begin_queues_at((*queue, *low_watermark) for queue, low_watermark in low_watermarks.items())
         self.done.append(
@@ -272,28 +272,30 @@ class _Repair:
 
     def _clamp_progress(self, store: MessageStore, journal: ProgressJournal) -> None:
         behind = []
-        for key, snapshot in journal.snapshots().items():
-            end = store.bounds(*_queue_of(*key))[1]
+        for key, snapshot in journal.queue_snapshots().items():
+            end = store.queue_bounds(*_queue_of(*key))[1]
             if snapshot.cursor > end:
-                behind.append((key, _clamped(snapshot, end)))
-                self.done.append(f"moved group {key[0]} back to offset {end} of {_shown(*_queue_of(*key))}, its end")
-        journal.write(behind, now_ms())  # a write also stores what the opening has corrected
+                behind.append((key, _clamp_snapshot(snapshot, end)))
+                self.done.append(
+                    f"moved group {key[0]} back to offset {end} of {_describe_queue(*_queue_of(*key))}, its end"
+                )
+        journal.write_progress(behind, now_ms())  # a write also stores what the opening has corrected
 
     # --- files
 
-    def _keep(self, folder: "Folder", name: str) -> str:
+    def _keep_copy(self, folder: "Folder", name: str) -> str:
         """Copy a file to `set-aside`; return the name that it has there."""
         content = folder.content(name)
-        return name if content is None else self._set_aside.keep(name, [content])
+        return name if content is None else self._set_aside.keep_copy(name, [content])
 
     def _keep_if_damaged(self, folder: "Folder", name: str) -> None:
         if name in self._files:
-            kept = self._keep(folder, name)
+            kept = self._keep_copy(folder, name)
             self.done.append(f"rewrote the file {name}; the damaged one is set-aside/{kept}")
 
-    def _drop(self, folder: "Folder", name: str) -> None:
+    def _drop_file(self, folder: "Folder", name: str) -> None:
         if name in folder.names():
-            kept = self._keep(folder, name)
+            kept = self._keep_copy(folder, name)
             folder.remove(name)
             folder.sync_names()
             self.done.append(f"moved the damaged file {name} to set-aside/{kept}")
@@ -306,7 +308,7 @@ def _remove_numbered(folder: "Folder") -> None:
     folder.sync_names()
 
 
-def _pieces(file: "StoreFile", begin: int, end: int | None = None) -> "Iterator[bytes]":
+def _read_pieces(file: "StoreFile", begin: int, end: int | None = None) -> "Iterator[bytes]":
     end = file.size if end is None else min(end, file.size)
     while begin < end:
         piece = file.read(begin, min(_PIECE_BYTES, end - begin))
@@ -316,29 +318,31 @@ def _pieces(file: "StoreFile", begin: int, end: int | None = None) -> "Iterator[
 
 def _first_not_forgotten(store: MessageStore, topic: str, queue_id: int) -> int:
     """Return the first offset of the queue that was stored after the topic was last deleted."""
-    offset, end = store.bounds(topic, queue_id)
+    offset, end = store.queue_bounds(topic, queue_id)
     while offset < end:
-        for location in store.locate(topic, queue_id, offset, end - offset, may_block=True):
+        for location in store.locate_messages(topic, queue_id, offset, end - offset, may_block=True):
             if not store.is_forgotten(topic, location.log_offset):
                 return offset
             offset += 1
     return end
 
 
-def _queue_of(group: str, topic: str, queue_id: int) -> Queue:
+def _queue_of(group: str, topic: str, queue_id: int) -> QueueId:
     return (retry_topic(group), 0) if queue_id == RETRY_QUEUE_ID else (topic, queue_id)
 
 
-def _shown(topic: str, queue_id: int) -> str:
+def _describe_queue(topic: str, queue_id: int) -> str:
     return f"queue {queue_id} of topic {topic}"
 
 
-def _clamped(snapshot: ClaimsSnapshot, end: int) -> ClaimsSnapshot:
+def _clamp_snapshot(snapshot: ClaimsSnapshot, end: int) -> ClaimsSnapshot:
     holes = [
-        Hole(hole.first, min(hole.count, end - hole.first), hole.claim) for hole in snapshot.holes if hole.first < end
+        ClaimHole(hole.first, min(hole.count, end - hole.first), hole.claim)
+        for hole in snapshot.holes
+        if hole.first < end
     ]
     return ClaimsSnapshot(min(snapshot.cursor, end), snapshot.generation, holes)
 
 
-def _listed(names: list[str]) -> str:
+def _list_copies(names: list[str]) -> str:
     return ", ".join(f"set-aside/{name}" for name in sorted(names))

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ternmq_broker.store.live_files import KEPT
-from ternmq_broker.store.overlay import looked_at
-from ternmq_broker.store_tools.copying import copied, sync_folder
-from ternmq_broker.store_tools.progress import Progress, Stepping, nobody
+from ternmq_broker.store.overlay import open_overlay
+from ternmq_broker.store_tools.durable_copies import copy_file, sync_folder
+from ternmq_broker.store_tools.progress import Progress, ProgressSteps, no_progress
 from ternmq_common.errors import StartupError
-from ternmq_common.private_files import make_folder
+from ternmq_common.private_files import create_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -39,7 +39,7 @@ _LOG = _IN_ORDER[3]
 
 
 @dataclass(frozen=True, slots=True)
-class Rescued:
+class RescueResult:
     """The number and size of the files that were copied."""
 
     files: int
@@ -47,7 +47,7 @@ class Rescued:
 
 
 @dataclass(frozen=True, slots=True)
-class _Open:
+class _OpenFile:
     """One file that the process has open: `name` in a data directory, and the link that opens it."""
 
     name: str
@@ -55,28 +55,28 @@ class _Open:
     size: int
 
 
-def rescued(pid: int, target: Path, progress: Progress = nobody, *, proc: Path = _PROC) -> Rescued:
+def rescue_files(pid: int, target: Path, progress: Progress = no_progress, *, proc: Path = _PROC) -> RescueResult:
     """Copy what the process has open of its data directory to a new or empty folder, which becomes a data directory.
     StartupError, OSError.
     """
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise StartupError(f"{target} is not empty; give a folder that is, or none")
-    found = _in_order(_open_files(pid, proc))
+    found = _sort_files(_open_files(pid, proc))
     if not any(_LOG.search(each.name) for each in found):
         raise StartupError(
             f"process {pid} has no store open; a server that lost its data directory says in its log which process has"
         )
-    stepping = Stepping(progress, sum(each.size for each in found))
-    make_folder(target)
+    stepping = ProgressSteps(progress, sum(each.size for each in found))
+    create_folder(target)
     for each in found:
         place = target / each.name
-        make_folder(place.parent)
-        with looked_at(each.link) as file:
-            copied(file, file.size, place, stepping.add)
+        create_folder(place.parent)
+        with open_overlay(each.link) as file:
+            copy_file(file, file.size, place, stepping.add_bytes)
     for folder in (target.parent, target, *target.rglob("*/")):
         sync_folder(folder)
-    stepping.finish()
-    return Rescued(len(found), sum(each.size for each in found))
+    stepping.finish_steps()
+    return RescueResult(len(found), sum(each.size for each in found))
 
 
 def _open_files(pid: int, proc: Path) -> list[tuple[str, Path]]:
@@ -97,8 +97,8 @@ def _open_files(pid: int, proc: Path) -> list[tuple[str, Path]]:
     return found
 
 
-def _in_order(paths: "Iterable[tuple[str, Path]]") -> list[_Open]:
-    found: dict[str, _Open] = {}
+def _sort_files(paths: "Iterable[tuple[str, Path]]") -> list[_OpenFile]:
+    found: dict[str, _OpenFile] = {}
     by_place: list[list[str]] = [[] for _ in _IN_ORDER]
     for path, link in sorted(paths, key=lambda each: int(each[1].name)):
         name = path.removesuffix(_REMOVED)
@@ -108,6 +108,6 @@ def _in_order(paths: "Iterable[tuple[str, Path]]") -> list[_Open]:
                 if key not in found:
                     names.append(key)
                 # A file that was just replaced is open twice; the new one has the higher number, or the old one's.
-                found[key] = _Open(key, link, link.stat().st_size)
+                found[key] = _OpenFile(key, link, link.stat().st_size)
                 break
     return [found[name] for names in by_place for name in sorted(names)]

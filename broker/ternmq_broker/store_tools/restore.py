@@ -7,15 +7,15 @@ import shutil
 from pathlib import Path, PurePosixPath
 
 from ternmq_broker.store.log import durable_watermarks
-from ternmq_broker.store.overlay import looked_at
-from ternmq_broker.store_tools.copying import ShortFile, copied, sync_folder
-from ternmq_broker.store_tools.manifest import DATA, Manifest, read_manifest
-from ternmq_broker.store_tools.progress import Progress, Stepping, nobody
+from ternmq_broker.store.overlay import open_overlay
+from ternmq_broker.store_tools.durable_copies import ShortFile, copy_file, sync_folder
+from ternmq_broker.store_tools.manifest import DATA, BackupManifest, read_manifest
+from ternmq_broker.store_tools.progress import Progress, ProgressSteps, no_progress
 from ternmq_common.errors import StartupError
-from ternmq_common.private_files import make_folder, new_file
+from ternmq_common.private_files import create_file, create_folder
 
 
-def restored(backup: Path, directory: Path, progress: Progress = nobody) -> Manifest:
+def restore_backup(backup: Path, directory: Path, progress: Progress = no_progress) -> BackupManifest:
     """Copy the backup to a data directory that does not exist, or is empty. StartupError, OSError."""
     manifest = read_manifest(backup)
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
@@ -23,11 +23,11 @@ def restored(backup: Path, directory: Path, progress: Progress = nobody) -> Mani
     partial = directory.with_name(f"{directory.name}.partial")
     if partial.exists():
         raise StartupError(f"{partial} is there, of a restore that was interrupted; remove it")
-    make_folder(partial)
+    create_folder(partial)
     try:
-        _copy(manifest, backup / DATA, partial, Stepping(progress, manifest.size_bytes))
+        _copy_files(manifest, backup / DATA, partial, ProgressSteps(progress, manifest.size_bytes))
         # A backup has no such file, and a start would report it missing.
-        new_file(partial / "store" / durable_watermarks.NAME).close()
+        create_file(partial / "store" / durable_watermarks.NAME).close()
     except StartupError:
         shutil.rmtree(partial)
         raise
@@ -36,27 +36,27 @@ def restored(backup: Path, directory: Path, progress: Progress = nobody) -> Mani
     return manifest
 
 
-def _copy(manifest: Manifest, source: Path, target: Path, stepping: Stepping) -> None:
+def _copy_files(manifest: BackupManifest, source: Path, target: Path, stepping: ProgressSteps) -> None:
     folders = {target}
     for name, (size, digest) in manifest.files.items():
         path = PurePosixPath(name)
         if path.is_absolute() or ".." in path.parts:
             raise StartupError(f"the backup names a file outside of it: {name}")
         place = target / path
-        make_folder(place.parent)
+        create_folder(place.parent)
         folders |= {parent for parent in place.parents if parent.is_relative_to(target)}
         _copy_file(source / path, size, digest, place, stepping)
     for folder in folders:
         sync_folder(folder)
-    stepping.finish()
+    stepping.finish_steps()
 
 
-def _copy_file(source: Path, size: int, digest: str, place: Path, stepping: Stepping) -> None:
+def _copy_file(source: Path, size: int, digest: str, place: Path, stepping: ProgressSteps) -> None:
     try:
-        with looked_at(source) as file:
+        with open_overlay(source) as file:
             if file.size != size:
                 raise StartupError(f"the backup is damaged: {source} has {file.size} bytes instead of {size}")
-            found = copied(file, size, place, stepping.add)
+            found = copy_file(file, size, place, stepping.add_bytes)
     except (FileNotFoundError, ShortFile):
         raise StartupError(f"the backup is damaged: {source} is missing, or cut off") from None
     if found != digest:

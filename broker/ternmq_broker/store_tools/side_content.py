@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from ternmq_broker.store.files import Folder
 
 
-def side_content(folder: "Folder", name: str) -> object | None:
+def read_side_content(folder: "Folder", name: str) -> object | None:
     """Return the content of the side file; None if it is missing or damaged. In a store of layout 1 it is bare JSON.
     NewerFormat.
     """
@@ -19,7 +19,7 @@ def side_content(folder: "Folder", name: str) -> object | None:
         return None
     try:
         if checked_file.is_checked(data):
-            return checked_file.decoded(name, name, 1, data)
+            return checked_file.decode_file(name, name, 1, data)
         content: object = json.loads(data)
     except (DamagedFile, ValueError):
         return None  # the check of the side files reports it

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 from ternmq_broker.store import store_format
 from ternmq_broker.store.checked_file import DamagedFile
-from ternmq_broker.store.joining import UnfinishedCopy, check_finished
+from ternmq_broker.store.copy_start import UnfinishedCopy, check_finished
 from ternmq_broker.store.log.commit_log import CommitLog
 from ternmq_broker.store.log.record_layouts import RecordLayouts
 from ternmq_broker.store.message_store import MessageStore
 from ternmq_broker.store.overlay import OverlayFolders
-from ternmq_broker.store_tools.key_search import format_by_log
-from ternmq_broker.store_tools.live_tail import written_bytes
+from ternmq_broker.store_tools.format_search import find_format
+from ternmq_broker.store_tools.live_tail import count_written
 from ternmq_common.errors import StartupError
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class StoreView:
 
     @property
     def is_layout_1(self) -> bool:
-        return self.format is None and self.format_problem is None and bool(self.segments())
+        return self.format is None and self.format_problem is None and bool(self.log_segments())
 
     @property
     def layouts(self) -> RecordLayouts:
@@ -70,35 +70,35 @@ class StoreView:
             return RecordLayouts(0, _EVERYTHING if self.is_layout_1 else 0)
         return RecordLayouts(self.format.key, self.format.layout_1_below)
 
-    def segments(self) -> "list[tuple[int, OverlayFile]]":
+    def log_segments(self) -> "list[tuple[int, OverlayFile]]":
         """Return where each segment begins in the log, and its file."""
         folder = self.folders.commit_log
         return [(int(name), folder.open(name)) for name in folder.names() if name.isdigit()]
 
     @property
     def log_bytes(self) -> int:
-        return sum(file.size for _, file in self.segments())
+        return sum(file.size for _, file in self.log_segments())
 
-    def log(self) -> CommitLog:
+    def open_log(self) -> CommitLog:
         """Open the log as it was found, for reading, before anything is recovered."""
         return CommitLog(self.folders.commit_log, self.layouts, segment_bytes=SEGMENT_BYTES)
 
-    def recovered(self) -> MessageStore:
+    def recover_store(self) -> MessageStore:
         """Recover the store as a start would, stepping over all damage; once, since it changes the view's files.
         NewerFormat.
         """
         if self.format is not None and self.format_problem is not None:
-            self.format.write(self.folders.root)
+            self.format.write_format(self.folders.root)
         return MessageStore(self.folders, segment_bytes=SEGMENT_BYTES, accept_corruption=True)
 
 
 @contextmanager
-def opened_view(directory: "Path", *, is_ours: bool = False) -> "Iterator[StoreView]":
+def open_view(directory: "Path", *, is_ours: bool = False) -> "Iterator[StoreView]":
     """Open a view of the store of that directory, as it is now; `is_ours`: the caller has its lock. StartupError,
     OSError.
     """
     path = store_folder(directory)
-    _allow_files()
+    _raise_file_limit()
     is_running = not is_ours and is_in_use(path)
     with OverlayFolders(path) as folders:
         try:
@@ -106,19 +106,19 @@ def opened_view(directory: "Path", *, is_ours: bool = False) -> "Iterator[StoreV
         except UnfinishedCopy as error:
             raise StartupError(f"in {path} {error}; there is nothing to read") from error
         format_files = {name: folders.root.content(name) for name in (store_format.NAME, store_format.COPY)}
-        found, problem = _format(folders)
+        found, problem = _read_format(folders)
         view = StoreView(path, folders, is_running, found, problem, format_files)
-        if is_running and view.segments():
-            base, file = view.segments()[-1]
-            file.truncate(written_bytes(file, base, view.layouts))
+        if is_running and view.log_segments():
+            base, file = view.log_segments()[-1]
+            file.truncate(count_written(file, base, view.layouts))
         yield view
 
 
-def _format(folders: OverlayFolders) -> "tuple[StoreFormat | None, DamagedFile | None]":
+def _read_format(folders: OverlayFolders) -> "tuple[StoreFormat | None, DamagedFile | None]":
     try:
-        return store_format.read(folders.root, folders.commit_log), None
+        return store_format.read_format(folders.root, folders.commit_log), None
     except DamagedFile as error:
-        return format_by_log(folders.commit_log), error
+        return find_format(folders.commit_log), error
 
 
 def is_in_use(path: "Path") -> bool:
@@ -137,7 +137,7 @@ def is_in_use(path: "Path") -> bool:
     return False
 
 
-def _allow_files() -> None:
+def _raise_file_limit() -> None:
     """Raise the limit of open files: a store has a file or two for each segment, and each is held open."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(_OPEN_FILES, hard)

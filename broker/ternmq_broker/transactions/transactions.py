@@ -17,23 +17,23 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ternmq_broker.cold_reads import NotRepaired, records_at
-from ternmq_broker.copies import copied, discarded
 from ternmq_broker.delivery.check_schedule import NEXT, NEXT_BY_OPERATOR, CheckSchedule
-from ternmq_broker.store.derived import keys_of
-from ternmq_broker.store.drafts import Draft
+from ternmq_broker.message_copies import copy_message, create_discarded
+from ternmq_broker.store.derived_indexes import keys_of
 from ternmq_broker.store.half_index import ROLLBACK
-from ternmq_broker.store.index.queue_index import Location
-from ternmq_broker.store.log.record import Origin, RecordKind
-from ternmq_broker.transactions.history import TransactionOutcome, discarded_from, outcome_of
+from ternmq_broker.store.index.queue_index import MessageLocation
+from ternmq_broker.store.log.record import RecordKind, RecordOrigin
+from ternmq_broker.store.record_drafts import RecordDraft
+from ternmq_broker.transactions.transaction_outcomes import TransactionOutcome, discarded_from, outcome_of
 from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.model import (
-    Appended,
+    AppendedMessage,
     NewMessage,
     OpenTransaction,
     QueueRef,
-    Resolution,
     StoredMessage,
     TransactionPage,
+    TransactionResolution,
     TransactionState,
 )
 from ternmq_common.names import DISCARD_TOPIC
@@ -42,13 +42,13 @@ from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
     from ternmq_broker.delivery.check_schedule import CheckRules
-    from ternmq_broker.sending.flusher import Flusher
+    from ternmq_broker.sending.flusher import LogFlusher
     from ternmq_broker.store.half_index import WaitingHalf
     from ternmq_broker.store.log.record import Record
     from ternmq_broker.store.message_store import MessageStore
-    from ternmq_common.clock import Clock
+    from ternmq_common.clock import SystemClock
     from ternmq_common.model import HalfMessage
-    from ternmq_common.pollers import Pollers
+    from ternmq_common.poll_queues import PollQueues
 
 _log = logging.getLogger(__name__)
 # The outcomes of so many transactions are in memory, since a producer repeats its call soon.
@@ -57,7 +57,7 @@ _PAGE = re.compile(r"[0-9a-f]{1,16}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
-class _End:
+class _TransactionEnd:
     state: TransactionState
     topic: str
     message_id: str
@@ -70,9 +70,9 @@ class Transactions:
     def __init__(
         self,
         store: "MessageStore",
-        flusher: "Flusher",
-        pollers: "Pollers",
-        clock: "Clock",
+        flusher: "LogFlusher",
+        pollers: "PollQueues",
+        clock: "SystemClock",
         *,
         broker: str,
         rules: "CheckRules",
@@ -87,66 +87,66 @@ class Transactions:
         self.halves = store.halves
         """Which half messages wait."""
         self.checks = CheckSchedule(store.halves, rules)
-        self.sooner = asyncio.Event()
+        self.check_is_sooner = asyncio.Event()
         """Set when a check is due earlier than planned."""
-        self._ends: OrderedDict[int, _End] = OrderedDict()
+        self._ends: OrderedDict[int, _TransactionEnd] = OrderedDict()
 
-    def restore(self) -> None:
+    def restore_waiting(self) -> None:
         """Load what waited when the store was opened; reads, so call it in a thread."""
         now_ms = self._clock.now_ms()
-        for half in self.halves.in_order():
-            record = self._store.record_at(half.log_offset)
+        for half in self.halves.waiting_in_order():
+            record = self._store.read_record_at(half.log_offset)
             if record is None:
                 _log.error("the half message at log offset %d can't be read any more, it is lost", half.log_offset)
-                self.halves.give_up(half)
+                self.halves.give_up_half(half)
                 continue
-            self.halves.describe(
+            self.halves.describe_half(
                 half,
                 topic=record.topic,
                 message_id=keys_of(record.system)[0],
                 sender=record.sender,
                 stored_ms=record.stored_ms,
             )
-            self.checks.restore(half, _recovery_ms(record.system), now_ms)
+            self.checks.restore_half(half, _recovery_ms(record.system), now_ms)
 
     # --- for producers
 
-    async def begin(self, topic: str, queue_id: int, half: "HalfMessage") -> Appended:
+    async def begin_transaction(self, topic: str, queue_id: int, half: "HalfMessage") -> AppendedMessage:
         """Store a half message, and return when it may be acknowledged; OSError: it was not stored.
 
         A half message that waits already is not stored again: its producer missed the answer, and repeats the call.
         """
-        first = await self._first_of(topic, half)
+        first = await self._find_repeated(topic, half)
         if first is not None:
-            return await self._begun(first)
+            return await self._acknowledge_begin(first)
         if len(self.halves.waiting) >= self._open_max:
             raise MessagingError(
                 ErrorCode.TOO_MANY_REQUESTS,
                 f"{len(self.halves.waiting)} transactions are open, as many as may be (transactions_max)",
             )
         now_ms = self._clock.now_ms()
-        draft = Draft(RecordKind.HALF_MESSAGE, topic, queue_id, half.message, sender=half.sender)
+        draft = RecordDraft(RecordKind.HALF_MESSAGE, topic, queue_id, half.message, sender=half.sender)
         [location] = self._store.append_drafts([draft], now_ms)
         waiting = self.halves.waiting[location.log_offset]
         message_id = half.message.message_id
         stored_ms = self._store.last_stored_ms  # later than now, if the clock was set back
-        self.halves.describe(waiting, topic=topic, message_id=message_id, sender=half.sender, stored_ms=stored_ms)
-        self.checks.add(waiting, half.recovery_ms)
+        self.halves.describe_half(waiting, topic=topic, message_id=message_id, sender=half.sender, stored_ms=stored_ms)
+        self.checks.add_half(waiting, half.recovery_ms)
         if self.checks.next_due_ms() == waiting.next_check_ms:
-            self.sooner.set()
-        return await self._begun(waiting)
+            self.check_is_sooner.set()
+        return await self._acknowledge_begin(waiting)
 
-    async def _begun(self, half: "WaitingHalf") -> Appended:
-        await self._flusher.acknowledged(self._store.end, _nothing)
-        return Appended(half.message_id, half.log_offset, str(self.id_of(half)))
+    async def _acknowledge_begin(self, half: "WaitingHalf") -> AppendedMessage:
+        await self._flusher.wait_until_acknowledged(self._store.log_end, _do_nothing)
+        return AppendedMessage(half.message_id, half.log_offset, str(self.id_of(half)))
 
-    async def _first_of(self, topic: str, half: "HalfMessage") -> "WaitingHalf | None":
+    async def _find_repeated(self, topic: str, half: "HalfMessage") -> "WaitingHalf | None":
         """The waiting half message that `half` repeats; another message under the same id is none."""
-        first = self.halves.of_message(topic, half.message.message_id, half.sender)
+        first = self.halves.find_by_message(topic, half.message.message_id, half.sender)
         if first is None:
             return None
         try:
-            record = await self.read(first)
+            record = await self.read_half(first)
         except NotRepaired:
             raise
         except MessagingError:  # it can't be committed either, but the repetition can
@@ -154,24 +154,30 @@ class Transactions:
         still_waits = self.halves.waiting.get(first.log_offset) is first
         return first if still_waits and record.rest == half.message.rest else None
 
-    async def end(self, topic: str, transaction: TransactionId, resolution: Resolution, *, by_operator: bool) -> None:
+    async def end_transaction(
+        self, topic: str, transaction: TransactionId, resolution: TransactionResolution, *, by_operator: bool
+    ) -> None:
         """Commit or roll back, and return when that may be acknowledged; see `MessageService.end_transaction`."""
         while True:
             half = self._pending_half(topic, transaction)
             if half is None:
                 await self._end_again(topic, transaction, resolution, by_operator=by_operator)
                 return
-            if resolution is Resolution.ROLLBACK:
-                self._settle(half, TransactionState.ROLLED_BACK, self._rollback(half.topic, half.log_offset))
+            if resolution is TransactionResolution.ROLLBACK:
+                self._settle_half(half, TransactionState.ROLLED_BACK, self._rollback_draft(half.topic, half.log_offset))
                 break
-            record = await self.read(half)
+            record = await self.read_half(half)
             if self._pending_half(topic, transaction) is half:  # else another call was faster
-                message = Draft(
-                    RecordKind.MESSAGE, record.topic, record.queue_id, copied(record), origin=Origin(half.log_offset)
+                message = RecordDraft(
+                    RecordKind.MESSAGE,
+                    record.topic,
+                    record.queue_id,
+                    copy_message(record),
+                    origin=RecordOrigin(half.log_offset),
                 )
-                self._settle(half, TransactionState.COMMITTED, message)
+                self._settle_half(half, TransactionState.COMMITTED, message)
                 break
-        await self._acknowledged(transaction.log_offset)
+        await self._wait_until_ended(transaction.log_offset)
 
     def _pending_half(self, topic: str, transaction: TransactionId) -> "WaitingHalf | None":
         """The half message if it waits; None if another one is at its log offset."""
@@ -179,11 +185,11 @@ class Transactions:
         if half is None or self.id_of(half) != transaction:
             return None
         if half.topic != topic:
-            raise unknown(transaction, f"it is of topic {half.topic!r}, not {topic!r}")
+            raise unknown_transaction(transaction, f"it is of topic {half.topic!r}, not {topic!r}")
         return half
 
     async def _end_again(
-        self, topic: str, transaction: TransactionId, resolution: Resolution, *, by_operator: bool
+        self, topic: str, transaction: TransactionId, resolution: TransactionResolution, *, by_operator: bool
     ) -> None:
         """Answer for a transaction that does not wait: does the resolution repeat its outcome, or may it change it?"""
         while True:
@@ -192,73 +198,78 @@ class Transactions:
             if known is not None and known.message_id == transaction.message_id and not by_operator:
                 state, its_topic = known.state, known.topic
             else:
-                outcome = await self.outcome(transaction)
+                outcome = await self.find_outcome(transaction)
                 state, its_topic = outcome.state, outcome.topic
             if self._ends.get(transaction.log_offset) is known:
                 break  # else another call has decided meanwhile
         if its_topic != topic:
-            raise unknown(transaction, f"it is of topic {its_topic!r}, not {topic!r}")
+            raise unknown_transaction(transaction, f"it is of topic {its_topic!r}, not {topic!r}")
         following = (NEXT_BY_OPERATOR if by_operator else NEXT).get((state, resolution))
         if following is None:
-            raise unknown(transaction, f"it was {state.value} before, and {resolution.value} contradicts that")
+            raise unknown_transaction(
+                transaction, f"it was {state.value} before, and {resolution.value} contradicts that"
+            )
         if following is not state and outcome is not None:
             self._resolve_late(transaction, outcome, following)
-        await self._acknowledged(transaction.log_offset)
+        await self._wait_until_ended(transaction.log_offset)
 
     def _resolve_late(
         self, transaction: TransactionId, outcome: TransactionOutcome, following: TransactionState
     ) -> None:
         """Commit or roll back a discarded transaction for an operator."""
-        draft = self._rollback(outcome.topic, transaction.log_offset)
+        draft = self._rollback_draft(outcome.topic, transaction.log_offset)
         if following is TransactionState.COMMITTED:
-            origin = Origin(transaction.log_offset)
-            draft = Draft(RecordKind.MESSAGE, outcome.topic, outcome.queue_id, outcome.message, origin=origin)
-        self._append(draft)
-        self._remember(transaction.log_offset, _End(following, outcome.topic, transaction.message_id, self._store.end))
+            origin = RecordOrigin(transaction.log_offset)
+            draft = RecordDraft(RecordKind.MESSAGE, outcome.topic, outcome.queue_id, outcome.message, origin=origin)
+        self._append_draft(draft)
+        self._remember_end(
+            transaction.log_offset,
+            _TransactionEnd(following, outcome.topic, transaction.message_id, self._store.log_end),
+        )
 
-    def _rollback(self, topic: str, log_offset: int) -> Draft:
+    def _rollback_draft(self, topic: str, log_offset: int) -> RecordDraft:
         operation = NewMessage(0, b"", ROLLBACK, ())
-        return Draft(RecordKind.OPERATION, topic, 0, operation, origin=Origin(log_offset))
+        return RecordDraft(RecordKind.OPERATION, topic, 0, operation, origin=RecordOrigin(log_offset))
 
-    def _settle(self, half: "WaitingHalf", state: TransactionState, draft: Draft) -> None:
-        self._append(draft)
+    def _settle_half(self, half: "WaitingHalf", state: TransactionState, draft: RecordDraft) -> None:
+        self._append_draft(draft)
         assert half.log_offset not in self.halves.waiting
-        self._remember(half.log_offset, _End(state, half.topic, half.message_id, self._store.end))
+        self._remember_end(half.log_offset, _TransactionEnd(state, half.topic, half.message_id, self._store.log_end))
 
-    def _append(self, draft: Draft) -> None:
+    def _append_draft(self, draft: RecordDraft) -> None:
         if self._flusher.failure is not None:
             raise self._flusher.failure
         self._store.append_drafts([draft], self._clock.now_ms())
         if draft.kind is RecordKind.MESSAGE:
-            self._flusher.when_readable(self._store.end, lambda: self._pollers.wake_topic(draft.topic, 1))
+            self._flusher.when_readable(self._store.log_end, lambda: self._pollers.wake_topic(draft.topic, 1))
 
-    def _remember(self, log_offset: int, end: _End) -> None:
+    def _remember_end(self, log_offset: int, end: _TransactionEnd) -> None:
         self._ends[log_offset] = end
         self._ends.move_to_end(log_offset)
         if len(self._ends) > _ENDS_KEPT:
             self._ends.popitem(last=False)
 
-    async def _acknowledged(self, log_offset: int) -> None:
+    async def _wait_until_ended(self, log_offset: int) -> None:
         """Wait until the end of that transaction is durable."""
         end = self._ends.get(log_offset)
-        await self._flusher.acknowledged(self._store.end if end is None else end.log_end, _nothing)
+        await self._flusher.wait_until_acknowledged(self._store.log_end if end is None else end.log_end, _do_nothing)
 
     # --- discarding
 
-    async def discard(self, half: "WaitingHalf") -> None:
+    async def discard_half(self, half: "WaitingHalf") -> None:
         """Move the half message to the discard topic, where only operators find it.
 
         If its record is lost the transaction ends: it would hold up retention for ever.
         """
         try:
-            record = await self.read(half)
+            record = await self.read_half(half)
         except NotRepaired as damaged:
             _log.warning("transaction %s can't be discarded yet: %s", self.id_of(half), damaged.message)
             return
         except MessagingError as lost:
             _log.error("%s; it ends", lost.message)
             if self.halves.waiting.get(half.log_offset) is half:
-                self._settle(half, TransactionState.ROLLED_BACK, self._rollback(half.topic, half.log_offset))
+                self._settle_half(half, TransactionState.ROLLED_BACK, self._rollback_draft(half.topic, half.log_offset))
             return
         if self.halves.waiting.get(half.log_offset) is not half:
             return
@@ -268,37 +279,37 @@ class Transactions:
             half.topic,
             half.checks,
         )
-        message = discarded(record, checks=half.checks)
-        draft = Draft(RecordKind.MESSAGE, DISCARD_TOPIC, 0, message, origin=Origin(half.log_offset))
-        self._settle(half, TransactionState.DISCARDED, draft)
+        message = create_discarded(record, checks=half.checks)
+        draft = RecordDraft(RecordKind.MESSAGE, DISCARD_TOPIC, 0, message, origin=RecordOrigin(half.log_offset))
+        self._settle_half(half, TransactionState.DISCARDED, draft)
 
     async def discard_below(self, log_offset: int) -> None:
         """Discard what waits in the log below `log_offset`, which retention is about to remove; waits until that is
         durable."""
-        for half in self.halves.below(log_offset):
-            await self.discard(half)
-        await self._flusher.durable(self._store.end)
+        for half in self.halves.waiting_below(log_offset):
+            await self.discard_half(half)
+        await self._flusher.wait_until_durable(self._store.log_end)
 
     def forget_topic(self, topic: str) -> None:
         """End the transactions of a deleted topic."""
-        for half in self.halves.of_topic(topic):
-            self._settle(half, TransactionState.ROLLED_BACK, self._rollback(topic, half.log_offset))
+        for half in self.halves.waiting_of_topic(topic):
+            self._settle_half(half, TransactionState.ROLLED_BACK, self._rollback_draft(topic, half.log_offset))
 
     # --- queries
 
     def id_of(self, half: "WaitingHalf") -> TransactionId:
         return TransactionId(half.message_id, self._broker, half.log_offset)
 
-    async def outcome(self, transaction: TransactionId) -> TransactionOutcome:
+    async def find_outcome(self, transaction: TransactionId) -> TransactionOutcome:
         """The outcome of a transaction; INVALID_TRANSACTION_ID if there was none of that id."""
         half = self.halves.waiting.get(transaction.log_offset)
         if half is not None and self.id_of(half) == transaction:
-            record = await self.read(half)
+            record = await self.read_half(half)
             return TransactionOutcome(
                 state=TransactionState.PENDING,
                 topic=half.topic,
                 queue_id=record.queue_id,
-                message=copied(record),
+                message=copy_message(record),
                 stored_ms=half.stored_ms,
                 sender=half.sender,
                 checks=half.checks,
@@ -308,12 +319,12 @@ class Transactions:
         if transaction.broker == self._broker:
             outcome = await asyncio.to_thread(outcome_of, self._store, transaction)
         if outcome is None:
-            raise unknown(transaction, "there is no such transaction here, or none that is kept any more")
+            raise unknown_transaction(transaction, "there is no such transaction here, or none that is kept any more")
         return outcome
 
-    async def describe(self, transaction: TransactionId) -> tuple[OpenTransaction, StoredMessage]:
+    async def describe_transaction(self, transaction: TransactionId) -> tuple[OpenTransaction, StoredMessage]:
         """The outcome of a transaction, and its half message; INVALID_TRANSACTION_ID if there was none of that id."""
-        outcome = await self.outcome(transaction)
+        outcome = await self.find_outcome(transaction)
         described = OpenTransaction(
             transaction_id=str(transaction),
             topic=outcome.topic,
@@ -328,12 +339,16 @@ class Transactions:
         message = outcome.message
         return described, StoredMessage(queue, 0, outcome.stored_ms or 0, message.system, message.rest)
 
-    async def page(self, state: TransactionState, *, topic: str, start: str, limit: int) -> TransactionPage:
+    async def list_page(self, state: TransactionState, *, topic: str, start: str, limit: int) -> TransactionPage:
         """A page of pending transactions from a log offset on, or of discarded ones from an offset of the discard
         topic on."""
         first = _first_of_page(start)
         if state is TransactionState.PENDING:
-            halves = [half for half in self.halves.in_order() if half.log_offset >= first and topic in ("", half.topic)]
+            halves = [
+                half
+                for half in self.halves.waiting_in_order()
+                if half.log_offset >= first and topic in ("", half.topic)
+            ]
             following = f"{halves[limit].log_offset:x}" if len(halves) > limit else ""
             return TransactionPage([self._pending_row(half) for half in halves[:limit]], following)
         page = await asyncio.to_thread(discarded_from, self._store, self._broker, topic, first, limit)
@@ -351,9 +366,9 @@ class Transactions:
             sender=half.sender,
         )
 
-    async def read(self, half: "WaitingHalf") -> "Record":
+    async def read_half(self, half: "WaitingHalf") -> "Record":
         """Read the half message's record; INTERNAL_SERVER_ERROR if it is lost. NotRepaired."""
-        location = Location(half.log_offset, half.size, 0)
+        location = MessageLocation(half.log_offset, half.size, 0)
         [record] = await records_at(self._store, [location])
         if record is None:
             raise MessagingError(
@@ -371,7 +386,7 @@ def _first_of_page(start: str) -> int:
     return int(start, 16)
 
 
-def unknown(transaction: TransactionId, why: str) -> MessagingError:
+def unknown_transaction(transaction: TransactionId, why: str) -> MessagingError:
     return MessagingError(
         ErrorCode.INVALID_TRANSACTION_ID, f"transaction {str(transaction)[:200]!r} can't be ended: {why}"
     )
@@ -384,5 +399,5 @@ def _recovery_ms(system: bytes) -> int | None:
     return duration if duration > 0 else None
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     pass

@@ -48,8 +48,8 @@ if TYPE_CHECKING:
     )
     from ternmq.filters import SqlFilter, TagFilter
     from ternmq.hooks import ConsumeResult, Consuming, Hooks, Sending
-    from ternmq.listening import RetryLater, Suspend
-    from ternmq.lite.begin import LiteBegin, Tail
+    from ternmq.listener_calls import RetryLater, Suspend
+    from ternmq.lite.lite_begin import LiteBegin, Tail
     from ternmq.lite_push_consumer import LitePushConsumer
     from ternmq.lite_simple_consumer import LiteSimpleConsumer
     from ternmq.message import Message, SendReceipt
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from ternmq.message_view import MessageView
     from ternmq.options import ClientOptions, Timing
     from ternmq.producer import Producer
-    from ternmq.pull.queue import MessageQueue
+    from ternmq.pull.pull_queue import MessageQueue
     from ternmq.pull_consumer import PullConsumer
     from ternmq.push_consumer import PushConsumer
     from ternmq.received_message import ReceivedMessage
@@ -101,8 +101,8 @@ _MODULES = {
     ),
     "filters": ("SqlFilter", "TagFilter"),
     "hooks": ("ConsumeResult", "Consuming", "Hooks", "Sending"),
-    "listening": ("RetryLater", "Suspend"),
-    "lite.begin": ("LiteBegin", "Tail"),
+    "listener_calls": ("RetryLater", "Suspend"),
+    "lite.lite_begin": ("LiteBegin", "Tail"),
     "lite_push_consumer": ("LitePushConsumer",),
     "lite_simple_consumer": ("LiteSimpleConsumer",),
     "message": ("Message", "SendReceipt"),
@@ -110,7 +110,7 @@ _MODULES = {
     "message_view": ("MessageView",),
     "options": ("ClientOptions", "Timing"),
     "producer": ("Producer",),
-    "pull.queue": ("MessageQueue",),
+    "pull.pull_queue": ("MessageQueue",),
     "pull_consumer": ("PullConsumer",),
     "push_consumer": ("PushConsumer",),
     "received_message": ("ReceivedMessage",),

@@ -18,7 +18,7 @@ def check_options(client: type, options: Mapping[str, object]) -> None:
             raise TypeError(f"{client.__name__} has no argument {name!r}{did_you_mean(name, known)}")
 
 
-def checked_topics(topics: Iterable[str], argument: str = "topics") -> list[str]:
+def check_topics(topics: Iterable[str], argument: str = "topics") -> list[str]:
     """Return the names. A plain string is refused, since it would be split into its letters."""
     if isinstance(topics, str):
         raise TypeError(f'{argument} is a list of names: write {argument}=["{topics}"]')

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, ParamSpec, TypeVar
 
 from ternmq.errors import NotRunning
-from ternmq.forks import in_forked_children
+from ternmq.forks import run_in_children
 from ternmq.green_threads import check_threads
 from ternmq.options import ClientOptions
 
@@ -19,7 +19,7 @@ ResultT = TypeVar("ResultT")
 THREAD_NAME = "ternmq-blocking"
 
 
-class _Background:
+class _BackgroundLoop:
     """The event loop of one process, and its thread."""
 
     def __init__(self) -> None:
@@ -27,7 +27,7 @@ class _Background:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
 
-    def loop(self) -> asyncio.AbstractEventLoop:
+    def get_loop(self) -> asyncio.AbstractEventLoop:
         with self._lock:
             if self._loop is None:
                 check_threads()
@@ -37,30 +37,30 @@ class _Background:
             return self._loop
 
     @property
-    def is_here(self) -> bool:
+    def is_own_thread(self) -> bool:
         """Whether the current thread is that of the loop."""
         return threading.current_thread() is self._thread
 
 
-_background = _Background()
+_background = _BackgroundLoop()
 
 
-def _renew() -> None:
+def _reset_after_fork() -> None:
     global _background  # noqa: PLW0603 - a thread that is not in this process may hold the parent's lock
-    _background = _Background()
+    _background = _BackgroundLoop()
 
 
-in_forked_children(_renew)
+run_in_children(_reset_after_fork)
 
 
-def wait(work: Coroutine[Any, Any, ResultT], unclaimed: Callable[[ResultT], None] | None = None) -> ResultT:
+def run_and_wait(work: Coroutine[Any, Any, ResultT], unclaimed: Callable[[ResultT], None] | None = None) -> ResultT:
     """Run `work` on the background loop and wait for it; an interrupt of the caller cancels it. If that is too late,
     `unclaimed` is called there with the result, which the caller doesn't get."""
-    if _background.is_here:
+    if _background.is_own_thread:
         work.close()
         raise NotRunning("a blocking client was called on its own event loop; use the asyncio client there")
     try:
-        loop = _background.loop()
+        loop = _background.get_loop()
     except NotRunning:
         work.close()
         raise
@@ -87,33 +87,33 @@ def wait(work: Coroutine[Any, Any, ResultT], unclaimed: Callable[[ResultT], None
         raise
 
 
-def call(function: Callable[P, ResultT], *args: P.args, **kwargs: P.kwargs) -> ResultT:
+def call_on_loop(function: Callable[P, ResultT], *args: P.args, **kwargs: P.kwargs) -> ResultT:
     """Call a plain function on the loop, since the clients' objects aren't safe to use from other threads."""
 
     async def called() -> ResultT:
         return function(*args, **kwargs)
 
-    return wait(called())
+    return run_and_wait(called())
 
 
-def when(event: asyncio.Event, call: Callable[[], object]) -> None:
+def call_when_set(event: asyncio.Event, call: Callable[[], object]) -> None:
     """Call a function on the loop once the event, which belongs to the loop, is set."""
 
     async def called() -> None:
         await event.wait()
         call()
 
-    asyncio.run_coroutine_threadsafe(called(), _background.loop())
+    asyncio.run_coroutine_threadsafe(called(), _background.get_loop())
 
 
-def threaded(options: ClientOptions) -> ClientOptions:
+def adapt_options(options: ClientOptions) -> ClientOptions:
     """Adapt the options for an asyncio client, so that the user's functions may block."""
     if callable(options.get("on_connection")):  # the client refuses anything that is not a function
-        return {**options, "on_connection": in_thread(options["on_connection"])}
+        return {**options, "on_connection": run_in_thread(options["on_connection"])}
     return options
 
 
-def in_thread(function: Callable[P, Awaitable[None] | None] | None) -> Callable[P, Awaitable[None] | None] | None:
+def run_in_thread(function: Callable[P, Awaitable[None] | None] | None) -> Callable[P, Awaitable[None] | None] | None:
     """Wrap a plain function to be called in a thread, since it may block and use the clients; one call at a time."""
     if function is None or inspect.iscoroutinefunction(function):
         return function

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from ternmq.wire_time import seconds_of
+from ternmq.wire_time import to_seconds
 from ternmq_protos.v2 import definition_pb2 as pb
 
 
@@ -44,20 +44,20 @@ CONSUME_BACKOFF = CustomizedBackoff(
 )
 
 
-def backoff_of(policy: pb.RetryPolicy, default: Backoff) -> Backoff:
+def read_backoff(policy: pb.RetryPolicy, default: Backoff) -> Backoff:
     """Return the backoff of a server's policy; `default` if the policy has none that can be used."""
     strategy = policy.WhichOneof("strategy")
     if strategy == "customized_backoff" and policy.customized_backoff.next:
-        return CustomizedBackoff(tuple(map(seconds_of, policy.customized_backoff.next)))
+        return CustomizedBackoff(tuple(map(to_seconds, policy.customized_backoff.next)))
     if strategy == "exponential_backoff":
         told = policy.exponential_backoff
-        initial_s, max_s = seconds_of(told.initial), seconds_of(told.max)
+        initial_s, max_s = to_seconds(told.initial), to_seconds(told.max)
         # The settings of other clients have zeros, which a server may echo: that would repeat without a pause.
         if initial_s > 0 and max_s > 0:
             return ExponentialBackoff(initial_s, max_s, max(told.multiplier, 1.0))
     return default
 
 
-def jittered(delay_s: float, random_fraction: float) -> float:
+def add_jitter(delay_s: float, random_fraction: float) -> float:
     """Return between half and all of a delay, so that clients that failed together don't come back together."""
     return delay_s * (0.5 + random_fraction / 2)

@@ -25,25 +25,25 @@ from typing import Generic, Self, TypeVar, Unpack
 
 import ternmq
 from ternmq.admin.blocking import Admin as Admin  # noqa: PLC0414 - exported from here
-from ternmq.background import call, in_thread, threaded, wait, when
+from ternmq.background import adapt_options, call_on_loop, call_when_set, run_and_wait, run_in_thread
 from ternmq.checking import Checker
 from ternmq.client import Client
-from ternmq.durations import Seconds, span
+from ternmq.durations import Seconds, check_span
 from ternmq.endpoints import Endpoints
 from ternmq.errors import BadRequest
 from ternmq.filters import Subscriptions
-from ternmq.listening import Listener
-from ternmq.lite.begin import LiteBegin
+from ternmq.listener_calls import Listener
+from ternmq.lite.lite_begin import LiteBegin
 from ternmq.message import Message, SendReceipt
 from ternmq.message_view import MessageView
 from ternmq.options import ClientOptions
 from ternmq.producer import DELIVERY_TIMEOUT_S
 from ternmq.pull.offsets import StartFrom
-from ternmq.pull.queue import MessageQueue
-from ternmq.pull.rebalancing import AssignmentListener
+from ternmq.pull.pull_queue import MessageQueue
+from ternmq.pull.queue_rebalancer import AssignmentListener
 from ternmq.pull_consumer import BUFFERED_BYTES_MAX, BUFFERED_MESSAGES_MAX, Queues
 from ternmq.push_consumer import CACHED_BYTES_MAX
-from ternmq.received_message import AT_ONCE, Settling
+from ternmq.received_message import AT_ONCE, SettlingConsumer
 from ternmq.simple_consumer import DEFAULT_AWAIT, DEFAULT_INVISIBLE
 from ternmq_protos.v2 import definition_pb2 as pb
 
@@ -63,12 +63,12 @@ class _Blocking(Generic[ClientT]):
 
     def start(self) -> Self:
         """Fetch the routes, exchange settings with every server, and begin the heartbeats."""
-        wait(self._client.start())
+        run_and_wait(self._client.start())
         return self
 
     def close(self) -> None:
         """Finish what is in flight, notify the servers, and close the connections. May be called twice."""
-        wait(self._client.close())
+        run_and_wait(self._client.close())
 
     def __enter__(self) -> Self:
         return self.start()
@@ -76,7 +76,7 @@ class _Blocking(Generic[ClientT]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        wait(self._client.__aexit__(kind, error, trace))
+        run_and_wait(self._client.__aexit__(kind, error, trace))
 
 
 class Transaction:
@@ -90,7 +90,8 @@ class Transaction:
     without a block. The first of the two that is called counts; calling it again is harmless, and is the way to
     repeat a call that failed. What can happen:
 
-    `send` fails            nothing was stored as far as is known, and leaving ends nothing. If the message was stored
+    `send_half` fails            nothing was stored as far as is known, and leaving ends nothing. If the message was
+                                 stored
                             and only the answer got lost, it is an orphan, and the checker is asked
     the commit fails        it is repeated for a while. Then `TransactionOutcomeUnknown`: the local work is done, and
                             unless the server has the commit, it will ask the checker. `TransactionRefused`: the
@@ -108,18 +109,19 @@ class Transaction:
     def send(self, message: Message) -> SendReceipt:
         """Store the message of this transaction; nobody receives it before the commit.
 
-        There is only one: a second `send` is a `BadRequest`, unless the first one failed. A message that is ordered,
-        delayed or has a priority or a lite topic is refused before it is sent (MESSAGE_PROPERTY_CONFLICT_WITH_TYPE).
+        There is only one: a second `send_half` is a `BadRequest`, unless the first one failed. A message that is
+        ordered, delayed or has a priority or a lite topic is refused before it is sent
+        (MESSAGE_PROPERTY_CONFLICT_WITH_TYPE).
         """
-        return wait(self._transaction.send(message))
+        return run_and_wait(self._transaction.send(message))
 
     def commit(self) -> None:
         """Have the message delivered; see the class for what can go wrong."""
-        wait(self._transaction.commit())
+        run_and_wait(self._transaction.commit())
 
     def rollback(self) -> None:
         """Drop the message, if there is one."""
-        wait(self._transaction.rollback())
+        run_and_wait(self._transaction.rollback())
 
     def __enter__(self) -> Self:
         return self
@@ -127,7 +129,7 @@ class Transaction:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        wait(self._transaction.__aexit__(kind, error, trace))
+        run_and_wait(self._transaction.__aexit__(kind, error, trace))
 
 
 class Producer(_Blocking[ternmq.Producer]):
@@ -178,13 +180,13 @@ class Producer(_Blocking[ternmq.Producer]):
                 compress_from_bytes=compress_from_bytes,
                 checker=checker,
                 queue=queue,
-                **threaded(options),
+                **adapt_options(options),
             )
         )
 
     def send(self, message: Message) -> SendReceipt:
         """Send one message; return when it is stored."""
-        return wait(self._client.send(message))
+        return run_and_wait(self._client.send(message))
 
     def send_many(self, messages: Iterable[Message], *, message_ids: Sequence[str] | None = None) -> list[SendReceipt]:
         """Send messages with as few requests as the limits of the server allow: one request for each topic's share.
@@ -196,7 +198,7 @@ class Producer(_Blocking[ternmq.Producer]):
         crash and want them to be recognized; `BadRequest` for an id that is blank or has control characters. The caller
         has to give different messages different ids: no server checks that.
         """
-        return wait(self._client.send_many(messages, message_ids=message_ids))
+        return run_and_wait(self._client.send_many(messages, message_ids=message_ids))
 
     def begin_transaction(self, *, recovery: timedelta | None = None) -> Transaction:
         """Begin a transaction of one message: delivered when the block ends, dropped when the block fails.
@@ -209,11 +211,11 @@ class Producer(_Blocking[ternmq.Producer]):
         up to an hour; by default it is the server's setting (6 s). It should be longer than the work takes: a checker
         that is asked in the middle of it must answer UNKNOWN. `Transaction` says what happens when something fails.
         """
-        return Transaction(call(self._client.begin_transaction, recovery=recovery))
+        return Transaction(call_on_loop(self._client.begin_transaction, recovery=recovery))
 
     def recall(self, receipt: SendReceipt) -> None:
         """Recall a delayed message before its time; see `recall_handle`."""
-        wait(self._client.recall(receipt))
+        run_and_wait(self._client.recall(receipt))
 
     def recall_handle(self, topic: str, handle: str) -> str:
         """Recall a delayed message by the `recall_handle` of its receipt; return its id.
@@ -221,7 +223,7 @@ class Producer(_Blocking[ternmq.Producer]):
         The handle is text that can be stored; any producer can use it. `BadRequest` if it is too late, or if the handle
         isn't one of this topic (Apache RocketMQ: `InternalError`).
         """
-        return wait(self._client.recall_handle(topic, handle))
+        return run_and_wait(self._client.recall_handle(topic, handle))
 
 
 class ReceivedMessage(MessageView):
@@ -241,20 +243,20 @@ class ReceivedMessage(MessageView):
     __slots__ = ("_consumer",)
 
     def __init__(
-        self, message: pb.Message, *, broker: str, endpoints: Endpoints, consumer: Settling | None = None
+        self, message: pb.Message, *, broker: str, endpoints: Endpoints, consumer: SettlingConsumer | None = None
     ) -> None:
         super().__init__(message, broker=broker, endpoints=endpoints)
         self._consumer = consumer
 
     def ack(self) -> None:
         """Acknowledge this delivery, as the consumer's `ack` does; `AckError` if the server refuses."""
-        wait(self._settling().ack(self))
+        run_and_wait(self._require_consumer().ack(self))
 
     def nack(self, delay: timedelta = AT_ONCE) -> None:
         """Give this delivery back, to be delivered again after `delay`, up to 12 hours; it counts as an attempt."""
-        wait(self._settling().change_invisible_duration(self, span("delay", delay)))
+        run_and_wait(self._require_consumer().change_invisible_duration(self, check_span("delay", delay)))
 
-    def _settling(self) -> Settling:
+    def _require_consumer(self) -> SettlingConsumer:
         if self._consumer is None:
             raise BadRequest(
                 pb.BAD_REQUEST,
@@ -273,8 +275,8 @@ class SimpleConsumer(_Blocking[ternmq.SimpleConsumer]):
                 view.ack()
 
     `subscriptions` is topic to filter: a tag expression such as `"*"` or `"a || b"`, or an `SqlFilter`. With several
-    topics each `receive` queries the next one. `await_duration` is how long the server waits for a first message. The
-    other arguments are those of `ternmq.options.ClientOptions`.
+    topics each `receive_messages` queries the next one. `await_duration` is how long the server waits for a first
+    message. The other arguments are those of `ternmq.options.ClientOptions`.
     """
 
     def __init__(
@@ -287,7 +289,9 @@ class SimpleConsumer(_Blocking[ternmq.SimpleConsumer]):
         **options: Unpack[ClientOptions],
     ) -> None:
         super().__init__(
-            ternmq.SimpleConsumer(endpoint, group, subscriptions, await_duration=await_duration, **threaded(options))
+            ternmq.SimpleConsumer(
+                endpoint, group, subscriptions, await_duration=await_duration, **adapt_options(options)
+            )
         )
 
     def receive(
@@ -295,21 +299,21 @@ class SimpleConsumer(_Blocking[ternmq.SimpleConsumer]):
     ) -> list[ReceivedMessage]:
         """Return up to `max_messages`, hidden from others for `invisible_duration`; `[]` if none arrived in time.
 
-        It may be interrupted, as Ctrl-C does: messages that arrive then go to the next `receive`, or back at
-        once.
+        It may be interrupted, as Ctrl-C does: messages that arrive then go to the next `receive_messages`, or
+        back at once.
         """
         return [
             ReceivedMessage(view.to_proto(), broker=view.broker, endpoints=view.endpoints, consumer=self._client)
-            for view in wait(self._client.receive(max_messages, invisible_duration), self._client.unclaimed)
+            for view in run_and_wait(self._client.receive(max_messages, invisible_duration), self._client.unclaimed)
         ]
 
     def ack(self, views: MessageView | Iterable[MessageView]) -> None:
         """Acknowledge deliveries; `AckError` has those that the server refused."""
-        wait(self._client.ack(views))
+        run_and_wait(self._client.ack(views))
 
     def change_invisible_duration(self, view: MessageView, invisible_duration: timedelta) -> None:
         """Keep a message hidden for longer, or show it again sooner: 0 gives it back at once."""
-        wait(self._client.change_invisible_duration(view, invisible_duration))
+        run_and_wait(self._client.change_invisible_duration(view, invisible_duration))
 
 
 class PushConsumer(_Blocking[ternmq.PushConsumer]):
@@ -354,7 +358,7 @@ class PushConsumer(_Blocking[ternmq.PushConsumer]):
                 cached_messages_max=cached_messages_max,
                 cached_bytes_max=cached_bytes_max,
                 drain_timeout=drain_timeout,
-                **threaded(options),
+                **adapt_options(options),
             )
         )
 
@@ -365,8 +369,8 @@ class PushConsumer(_Blocking[ternmq.PushConsumer]):
         A second signal ends the process at once. A listener that hangs delays the end for `drain_timeout` and the
         seconds that acknowledgements take: then `run` returns; if the listener blocks the event loop, or ignores its
         cancellation, the process ends there with exit code 1."""
-        with self._client._signals(lambda: False) as signals, self:  # noqa: SLF001 - its own
-            signals.wait(lambda tell: when(self._client.closed, tell))
+        with self._client._create_signals(lambda: False) as signals, self:  # noqa: SLF001 - its own
+            signals.wait_blocking(lambda tell: call_when_set(self._client.closed, tell))
 
 
 class PullConsumer(_Blocking[ternmq.PullConsumer]):
@@ -408,18 +412,18 @@ class PullConsumer(_Blocking[ternmq.PullConsumer]):
                 start_from=start_from,
                 auto_commit=auto_commit,
                 auto_commit_interval=auto_commit_interval,
-                on_assignment=in_thread(on_assignment),
+                on_assignment=run_in_thread(on_assignment),
                 buffered_messages_max=buffered_messages_max,
                 buffered_bytes_max=buffered_bytes_max,
                 broadcasting=broadcasting,
                 offsets_file=offsets_file,
-                **threaded(options),
+                **adapt_options(options),
             )
         )
 
     def poll(self, max_messages: int = 32, timeout: Seconds = 5.0) -> list[MessageView]:
         """Return up to `max_messages` as soon as there is one; `[]` if none arrived within `timeout` seconds."""
-        return wait(self._client.poll(max_messages, timeout))
+        return run_and_wait(self._client.poll(max_messages, timeout))
 
     def __iter__(self) -> Self:
         return self
@@ -427,7 +431,7 @@ class PullConsumer(_Blocking[ternmq.PullConsumer]):
     def __next__(self) -> MessageView:
         """Return the next message; the iteration ends when the consumer is closed."""
         try:
-            return wait(self._client.__anext__())
+            return run_and_wait(self._client.__anext__())
         except StopAsyncIteration:
             raise StopIteration from None
 
@@ -437,43 +441,43 @@ class PullConsumer(_Blocking[ternmq.PullConsumer]):
         A queue that another member has by now is left out, with a line in the log. Any other failure is raised, after
         the rest was committed.
         """
-        wait(self._client.commit(view))
+        run_and_wait(self._client.commit(view))
 
     def committed(self, queue: MessageQueue) -> int | None:
         """Return where the group would continue in a queue, assigned or not; None if it never read the queue."""
-        return wait(self._client.committed(queue))
+        return run_and_wait(self._client.committed(queue))
 
     def position(self, queue: MessageQueue) -> int:
         """Return the offset to be handed out next; the message may have a later one if the filter leaves that out."""
-        return wait(self._client.position(queue))
+        return run_and_wait(self._client.position(queue))
 
     def assignment(self) -> list[MessageQueue]:
         """Return the queues that are assigned to this consumer now."""
-        return call(self._client.assignment)
+        return call_on_loop(self._client.assignment)
 
     def pause(self, queues: Queues | None = None) -> None:
         """Hand out nothing of these queues, or of all, until `resume`, or until they are given up."""
-        call(self._client.pause, queues)
+        call_on_loop(self._client.pause, queues)
 
     def resume(self, queues: Queues | None = None) -> None:
-        """Continue where `pause` stopped."""
-        call(self._client.resume, queues)
+        """Continue where `set_paused` stopped."""
+        call_on_loop(self._client.resume, queues)
 
     def seek(self, queue: MessageQueue, queue_offset: int) -> None:
         """Continue at an offset; buffered messages of the queue aren't handed out any more."""
-        call(self._client.seek, queue, queue_offset)
+        call_on_loop(self._client.seek, queue, queue_offset)
 
     def seek_to_beginning(self, queues: Queues | None = None) -> None:
         """Continue at the first message that the server still has, in these queues or in all."""
-        wait(self._client.seek_to_beginning(queues))
+        run_and_wait(self._client.seek_to_beginning(queues))
 
     def seek_to_end(self, queues: Queues | None = None) -> None:
         """Continue after the last message, in these queues or in all."""
-        wait(self._client.seek_to_end(queues))
+        run_and_wait(self._client.seek_to_end(queues))
 
     def seek_to_time(self, time: datetime, queues: Queues | None = None) -> None:
         """Continue at the first message that was stored at or after a time, in these queues or in all."""
-        wait(self._client.seek_to_time(time, queues))
+        run_and_wait(self._client.seek_to_time(time, queues))
 
 
 class LiteSimpleConsumer(_Blocking[ternmq.LiteSimpleConsumer]):
@@ -502,7 +506,7 @@ class LiteSimpleConsumer(_Blocking[ternmq.LiteSimpleConsumer]):
     ) -> None:
         super().__init__(
             ternmq.LiteSimpleConsumer(
-                endpoint, group, topic, lite_topics=lite_topics, await_duration=await_duration, **threaded(options)
+                endpoint, group, topic, lite_topics=lite_topics, await_duration=await_duration, **adapt_options(options)
             )
         )
 
@@ -518,32 +522,32 @@ class LiteSimpleConsumer(_Blocking[ternmq.LiteSimpleConsumer]):
         The group continues where it was, or at `begin`, which applies to all its clients. `BadRequest` for an invalid
         name, `LiteSubscriptionQuotaExceeded` for one too many, ValueError for an invalid `begin`.
         """
-        wait(self._client.subscribe_lite(name, begin))
+        run_and_wait(self._client.subscribe_lite(name, begin))
 
     def unsubscribe_lite(self, name: str) -> None:
         """Unsubscribe a lite topic; a push consumer gives back what was not started. The group keeps its position."""
-        wait(self._client.unsubscribe_lite(name))
+        run_and_wait(self._client.unsubscribe_lite(name))
 
     def receive(
         self, max_messages: int = 32, invisible_duration: timedelta = DEFAULT_INVISIBLE
     ) -> list[ReceivedMessage]:
         """Return up to `max_messages`, hidden from others for `invisible_duration`; `[]` if none arrived in time.
 
-        It may be interrupted, as Ctrl-C does: messages that arrive then go to the next `receive`, or back at
-        once.
+        It may be interrupted, as Ctrl-C does: messages that arrive then go to the next `receive_messages`, or
+        back at once.
         """
         return [
             ReceivedMessage(view.to_proto(), broker=view.broker, endpoints=view.endpoints, consumer=self._client)
-            for view in wait(self._client.receive(max_messages, invisible_duration), self._client.unclaimed)
+            for view in run_and_wait(self._client.receive(max_messages, invisible_duration), self._client.unclaimed)
         ]
 
     def ack(self, views: MessageView | Iterable[MessageView]) -> None:
         """Acknowledge deliveries; `AckError` has those that the server refused."""
-        wait(self._client.ack(views))
+        run_and_wait(self._client.ack(views))
 
     def change_invisible_duration(self, view: MessageView, invisible_duration: timedelta) -> None:
         """Keep a message hidden for longer, or show it again sooner: 0 gives it back at once."""
-        wait(self._client.change_invisible_duration(view, invisible_duration))
+        run_and_wait(self._client.change_invisible_duration(view, invisible_duration))
 
 
 class LitePushConsumer(_Blocking[ternmq.LitePushConsumer]):
@@ -587,7 +591,7 @@ class LitePushConsumer(_Blocking[ternmq.LitePushConsumer]):
                 cached_messages_max=cached_messages_max,
                 cached_bytes_max=cached_bytes_max,
                 drain_timeout=drain_timeout,
-                **threaded(options),
+                **adapt_options(options),
             )
         )
 
@@ -603,11 +607,11 @@ class LitePushConsumer(_Blocking[ternmq.LitePushConsumer]):
         The group continues where it was, or at `begin`, which applies to all its clients. `BadRequest` for an invalid
         name, `LiteSubscriptionQuotaExceeded` for one too many, ValueError for an invalid `begin`.
         """
-        wait(self._client.subscribe_lite(name, begin))
+        run_and_wait(self._client.subscribe_lite(name, begin))
 
     def unsubscribe_lite(self, name: str) -> None:
         """Unsubscribe a lite topic; a push consumer gives back what was not started. The group keeps its position."""
-        wait(self._client.unsubscribe_lite(name))
+        run_and_wait(self._client.unsubscribe_lite(name))
 
     def run(self) -> None:
         """Consume until SIGINT or SIGTERM, then close: a program is `PushConsumer(...).run()`. Outside of
@@ -616,5 +620,5 @@ class LitePushConsumer(_Blocking[ternmq.LitePushConsumer]):
         A second signal ends the process at once. A listener that hangs delays the end for `drain_timeout` and the
         seconds that acknowledgements take: then `run` returns; if the listener blocks the event loop, or ignores its
         cancellation, the process ends there with exit code 1."""
-        with self._client._signals(lambda: False) as signals, self:  # noqa: SLF001 - its own
-            signals.wait(lambda tell: when(self._client.closed, tell))
+        with self._client._create_signals(lambda: False) as signals, self:  # noqa: SLF001 - its own
+            signals.wait_blocking(lambda tell: call_when_set(self._client.closed, tell))

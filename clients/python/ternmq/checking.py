@@ -11,11 +11,11 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-from ternmq.calling import UserFunction
 from ternmq.endpoints import Endpoints
 from ternmq.errors import ClientError
 from ternmq.message_view import MessageView
 from ternmq.transaction import HalfMessage, TransactionResolution
+from ternmq.user_function import UserFunction
 from ternmq_protos.v2 import service_pb2 as rpc
 
 logger = logging.getLogger(__name__)
@@ -50,7 +50,7 @@ class TransactionChecks:
         self._checks: dict[str, asyncio.Task[None]] = {}
         self._finishing = False
 
-    def begin(self, endpoints: Endpoints, command: rpc.RecoverOrphanedTransactionCommand) -> None:
+    def begin_check(self, endpoints: Endpoints, command: rpc.RecoverOrphanedTransactionCommand) -> None:
         """Begin to check an orphaned transaction that the server at `endpoints` asks about."""
         transaction_id = command.transaction_id
         view = MessageView(command.message, broker="", endpoints=endpoints)
@@ -60,10 +60,10 @@ class TransactionChecks:
             logger.warning("%s: %d checks wait already, one more is dropped", self._client_id, self._checks_max)
         elif not self._finishing and transaction_id not in self._checks:
             half = HalfMessage(command.message.topic, view.message_id, transaction_id, endpoints, view.trace_context)
-            check = self._checks[transaction_id] = asyncio.create_task(self._check(view, half))
+            check = self._checks[transaction_id] = asyncio.create_task(self._check_transaction(view, half))
             check.add_done_callback(lambda _: self._checks.pop(transaction_id))
 
-    async def finish(self, timeout_s: float) -> None:
+    async def finish_checks(self, timeout_s: float) -> None:
         """Wait for the running checks; the server asks another producer about the others."""
         self._finishing = True
         if self._checks:
@@ -75,11 +75,11 @@ class TransactionChecks:
             await asyncio.gather(*late, return_exceptions=True)
         self._checker.close()
 
-    async def _check(self, view: MessageView, half: HalfMessage) -> None:
+    async def _check_transaction(self, view: MessageView, half: HalfMessage) -> None:
         async with self._room:
             if self._finishing:
                 return
-            resolution = await self._asked(view)
+            resolution = await self._call_checker(view)
             if resolution is TransactionResolution.UNKNOWN:
                 return
             try:
@@ -87,7 +87,7 @@ class TransactionChecks:
             except ClientError as error:
                 logger.warning("%s: a checker's %s failed: %s", self._client_id, resolution.value, error)
 
-    async def _asked(self, view: MessageView) -> TransactionResolution:
+    async def _call_checker(self, view: MessageView) -> TransactionResolution:
         try:
             return _checked_resolution(await self._checker(view))
         except Exception:

@@ -21,22 +21,22 @@ from typing import Self, Unpack
 from ternmq import connection as calls
 from ternmq.arguments import check_options
 from ternmq.backoff import RECONNECT_BACKOFF
-from ternmq.connection import Connection, Method, RequestT, ResponseT
+from ternmq.connection import GrpcConnection, RequestT, ResponseT, RpcMethod
 from ternmq.connection_events import ConnectionEvent, ConnectionEvents, ConnectionState
 from ternmq.durations import seconds_above_0
 from ternmq.endpoints import Endpoints
-from ternmq.errors import ClientError, NotRunning, TransportError, Unauthorized, check
-from ternmq.forks import forks
+from ternmq.errors import ClientError, NotRunning, TransportError, Unauthorized, check_status
+from ternmq.forks import fork_count
 from ternmq.hooks import HookChain
-from ternmq.identity import Identity, user_agent
+from ternmq.identity import ClientIdentity, create_user_agent
+from ternmq.isolated_endpoints import IsolatedEndpoints, log_level_of
 from ternmq.options import ClientOptions, Timing
-from ternmq.own_loop import OwnLoop
-from ternmq.reachability import Isolated, level_of
-from ternmq.route import Route, Routes
-from ternmq.session import Session, SessionOwner
-from ternmq.stacks import stacks
+from ternmq.own_loop import OwnEventLoop
+from ternmq.route import RouteCache, TopicRoute
+from ternmq.session import SessionOwner, TelemetrySession
+from ternmq.stacks import format_stacks
 from ternmq.tls import tls_options
-from ternmq.wire_time import duration
+from ternmq.wire_time import to_duration
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 
@@ -48,7 +48,7 @@ HANDSHAKE_EXTRA_S = 3.0
 START_ATTEMPTS = 3
 
 
-class Life(Enum):
+class ClientLife(Enum):
     """The state of a client."""
 
     NEW = "was not started"
@@ -78,17 +78,17 @@ class Client:
         self._request_timeout_s = seconds_above_0("request_timeout", options.get("request_timeout", REQUEST_TIMEOUT_S))
         self._timing = options.get("timing") or Timing()
         self._hooks = HookChain(options.get("hooks", ()))
-        self._identity = Identity(options.get("credentials"), read_again_s=self._timing.credentials_s)
-        self._life = Life.NEW
-        self._own_loop = OwnLoop()
+        self._identity = ClientIdentity(options.get("credentials"), read_again_s=self._timing.credentials_s)
+        self._life = ClientLife.NEW
+        self._own_loop = OwnEventLoop()
         self.closed = asyncio.Event()
         """Set when the client was closed."""
-        self._forks = forks()
-        self._connections: dict[Endpoints, Connection] = {}
-        self._sessions: dict[Endpoints, Session] = {}
-        self._isolated = Isolated(self._identity.client_id, self._tell_connection)
-        self._events = ConnectionEvents(options.get("on_connection"), self._spawn)
-        self._routes = Routes(self._fetch_route)
+        self._forks = fork_count()
+        self._connections: dict[Endpoints, GrpcConnection] = {}
+        self._sessions: dict[Endpoints, TelemetrySession] = {}
+        self._isolated = IsolatedEndpoints(self._identity.client_id, self._report_connection)
+        self._events = ConnectionEvents(options.get("on_connection"), self._spawn_task)
+        self._routes = RouteCache(self._fetch_route)
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
@@ -99,12 +99,12 @@ class Client:
     async def start(self) -> Self:
         """Fetch the routes, exchange settings with every server, and begin the heartbeats."""
         self._check_process()
-        if self._life is not Life.NEW:
+        if self._life is not ClientLife.NEW:
             raise NotRunning(f"this {type(self).__name__} {self._life.value}; create a new one")
-        self._own_loop.take()
-        self._life = Life.RUNNING
+        self._own_loop.bind_loop()
+        self._life = ClientLife.RUNNING
         try:
-            await self._started()
+            await self._start_work()
         except BaseException:
             await self.close()
             raise
@@ -112,17 +112,19 @@ class Client:
 
     async def close(self) -> None:
         """Finish what is in flight, notify the servers, and close the connections. May be called twice."""
-        if self._life in {Life.CLOSING, Life.CLOSED} or self._forks != forks():  # the connections are the parent's
+        if (
+            self._life in {ClientLife.CLOSING, ClientLife.CLOSED} or self._forks != fork_count()
+        ):  # the connections are the parent's
             return
-        self._own_loop.check(self)
-        was_running = self._life is Life.RUNNING
-        self._life = Life.CLOSING
+        self._own_loop.check_loop(self)
+        was_running = self._life is ClientLife.RUNNING
+        self._life = ClientLife.CLOSING
         try:
             if was_running:
-                await self._finish()
+                await self._finish_work()
         finally:
-            await self._disconnect()
-            self._life = Life.CLOSED
+            await self._close_connections()
+            self._life = ClientLife.CLOSED
             self.closed.set()
 
     async def __aenter__(self) -> Self:
@@ -135,24 +137,26 @@ class Client:
 
     # What the kinds of clients override.
 
-    def _settings(self) -> pb.Settings:
+    def _create_settings(self) -> pb.Settings:
         """Create the settings for the servers; subclasses add what they publish or subscribe to."""
         return pb.Settings(
             client_type=self.client_type,
             access_point=self._access_point.to_proto(),
-            request_timeout=duration(self._request_timeout_s),
-            user_agent=user_agent(),
+            request_timeout=to_duration(self._request_timeout_s),
+            user_agent=create_user_agent(),
         )
 
-    def _take_settings(self, connection: Connection, settings: pb.Settings) -> None:
+    def _apply_settings(self, connection: GrpcConnection, settings: pb.Settings) -> None:
         """Apply the settings that a server answered; subclasses use those that concern them."""
 
-    async def _answer(self, connection: Connection, command: rpc.TelemetryCommand) -> rpc.TelemetryCommand | None:
+    async def _answer_command(
+        self, connection: GrpcConnection, command: rpc.TelemetryCommand
+    ) -> rpc.TelemetryCommand | None:
         """Answer a command of the server at `connection`; None if there is no answer."""
         kind = command.WhichOneof("command")
         if kind == "print_thread_stack_trace_command":
             trace = rpc.ThreadStackTrace(
-                nonce=command.print_thread_stack_trace_command.nonce, thread_stack_trace=stacks()
+                nonce=command.print_thread_stack_trace_command.nonce, thread_stack_trace=format_stacks()
             )
             return rpc.TelemetryCommand(status=pb.Status(code=pb.OK), thread_stack_trace=trace)
         if kind == "verify_message_command":
@@ -162,65 +166,65 @@ class Client:
         logger.debug("%s: the command %s is ignored", self.client_id, kind)
         return None
 
-    async def _started(self) -> None:
+    async def _start_work(self) -> None:
         """Start the work of a client; the base only starts the housekeeping."""
         timing = self._timing
-        self._spawn(self._every(timing.heartbeat_s, self._heartbeat))
-        self._spawn(self._every(timing.route_refresh_s, self._refresh_routes))
-        self._spawn(self._every(timing.settings_s, self._send_settings))
+        self._spawn_task(self._run_every(timing.heartbeat_s, self._send_heartbeats))
+        self._spawn_task(self._run_every(timing.route_refresh_s, self._refresh_routes))
+        self._spawn_task(self._run_every(timing.settings_s, self._send_settings))
 
-    async def _finish(self) -> None:
+    async def _finish_work(self) -> None:
         """Let work in flight end, within a limited time."""
 
     # What the kinds of clients use.
 
     def _check_process(self) -> None:
-        if self._forks != forks():
+        if self._forks != fork_count():
             raise NotRunning(
                 f"this {type(self).__name__} was created before the process was forked; create a new one in the child"
             )
 
     def _check_running(self) -> None:
         self._check_process()
-        if self._life is not Life.RUNNING:
+        if self._life is not ClientLife.RUNNING:
             raise NotRunning(f"this {type(self).__name__} {self._life.value}")
-        self._own_loop.check(self)
+        self._own_loop.check_loop(self)
 
-    async def _call(
-        self, endpoints: Endpoints, method: Method[RequestT, ResponseT], request: RequestT, timeout_s: float = 0.0
+    async def _call_endpoint(
+        self, endpoints: Endpoints, method: RpcMethod[RequestT, ResponseT], request: RequestT, timeout_s: float = 0.0
     ) -> ResponseT:
         """Send one request to one endpoint, which is isolated if it doesn't answer."""
-        connection = self._connection(endpoints)
-        with self._isolated.watch(endpoints):
-            return await connection.unary(method, request, timeout_s=timeout_s or self._request_timeout_s)
+        connection = self._connection_to(endpoints)
+        with self._isolated.watch_call(endpoints):
+            return await connection.call_unary(method, request, timeout_s=timeout_s or self._request_timeout_s)
 
-    def _connection(self, endpoints: Endpoints) -> Connection:
+    def _connection_to(self, endpoints: Endpoints) -> GrpcConnection:
         self._check_process()
         connection = self._connections.get(endpoints)
         if connection is None:
-            if self._life not in {Life.RUNNING, Life.CLOSING}:
+            if self._life not in {ClientLife.RUNNING, ClientLife.CLOSING}:
                 self._check_running()
-            connection = self._connections[endpoints] = Connection(endpoints, self._identity, self._tls)
+            connection = self._connections[endpoints] = GrpcConnection(endpoints, self._identity, self._tls)
         return connection
 
-    def _tell_connection(self, endpoints: Endpoints, error: ClientError | None) -> None:
-        if self._life is Life.RUNNING:  # the caller of `close` expects that connections end
+    def _report_connection(self, endpoints: Endpoints, error: ClientError | None) -> None:
+        if self._life is ClientLife.RUNNING:  # the caller of `close` expects that connections end
             state = ConnectionState.CONNECTED if error is None else ConnectionState.LOST
-            self._events.tell(ConnectionEvent(self.client_id, str(endpoints), state, error))
+            self._events.add_event(ConnectionEvent(self.client_id, str(endpoints), state, error))
 
-    def _spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+    def _spawn_task(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def _every(self, period_s: float, work: Callable[[], Awaitable[None]]) -> None:
+    async def _run_every(self, period_s: float, work: Callable[[], Awaitable[None]]) -> None:
         while True:
             await asyncio.sleep(period_s)
             try:
                 await work()
             except ClientError as error:
-                logger.log(level_of(error), "%s: %s", self.client_id, error)
+                logger.log(log_level_of(error), "%s: %s", self.client_id, error)
             except Exception:
                 logger.exception("%s: housekeeping failed", self.client_id)
 
@@ -229,39 +233,39 @@ class Client:
             try:
                 await session.send_settings()
             except ClientError as error:
-                logger.log(level_of(error), "%s: settings were not sent: %s", self.client_id, error)
+                logger.log(log_level_of(error), "%s: settings were not sent: %s", self.client_id, error)
 
     # Routes and sessions.
 
-    async def _fetch_route(self, topic: str) -> Route:
+    async def _fetch_route(self, topic: str) -> TopicRoute:
         request = rpc.QueryRouteRequest(topic=pb.Resource(name=topic), endpoints=self._access_point.to_proto())
         # An endpoint that no route names gets no heartbeats. An answer to a request from before the loss proves
         # nothing.
         was_lost, changes = self._access_point in self._isolated, self._isolated.changes_of(self._access_point)
-        response = await self._call(self._access_point, calls.QUERY_ROUTE, request)
+        response = await self._call_endpoint(self._access_point, calls.QUERY_ROUTE, request)
         if was_lost:
-            self._isolated.found(self._access_point, changes)
-        check(response.status)
-        route = Route.from_proto(topic, response.message_queues, self._access_point)
-        await self._open_sessions(route.endpoints)
+            self._isolated.note_found(self._access_point, changes)
+        check_status(response.status)
+        route = TopicRoute.from_proto(topic, response.message_queues, self._access_point)
+        await self._open_sessions(route.all_endpoints)
         return route
 
     async def _refresh_routes(self) -> None:
         """Fetch all routes again, and end the sessions with servers that no route names any more."""
-        await self._routes.refresh()
-        if not self._routes.being_fetched:  # else a session may belong to a route that is being fetched
-            gone = self._sessions.keys() - self._routes.endpoints
+        await self._routes.refresh_routes()
+        if not self._routes.has_fetches:  # else a session may belong to a route that is being fetched
+            gone = self._sessions.keys() - self._routes.all_endpoints
             await self._drop_sessions({endpoints: self._sessions[endpoints] for endpoints in gone})
 
-    async def _first_routes(self, topics: Iterable[str]) -> None:
+    async def _fetch_first_routes(self, topics: Iterable[str]) -> None:
         """Fetch the routes without which a client can't start; a server that is just starting gets a few attempts."""
         for topic in topics:
             for attempt in range(1, START_ATTEMPTS + 1):
                 try:
-                    await self._routes.get(topic)
+                    await self._routes.get_route(topic)
                     break
                 except ClientError as error:
-                    if attempt == START_ATTEMPTS or not error.retryable:
+                    if attempt == START_ATTEMPTS or not error.is_retryable:
                         raise
                     await asyncio.sleep(RECONNECT_BACKOFF.delay_s(attempt))
 
@@ -269,16 +273,16 @@ class Client:
         """Open sessions where there are none; one server of several may be away, but not all."""
         for endpoints in all_endpoints:
             if endpoints not in self._sessions:
-                self._sessions[endpoints] = Session(
-                    self._connection(endpoints),
-                    SessionOwner(self._settings, self._take_settings, self._answer, self._isolated),
+                self._sessions[endpoints] = TelemetrySession(
+                    self._connection_to(endpoints),
+                    SessionOwner(self._create_settings, self._apply_settings, self._answer_command, self._isolated),
                     handshake_timeout_s=self._request_timeout_s + HANDSHAKE_EXTRA_S,
                 )
-        waited = {one: self._sessions[one] for one in all_endpoints if not self._sessions[one].settled}
+        waited = {one: self._sessions[one] for one in all_endpoints if not self._sessions[one].is_settled}
         failures: list[ClientError] = []
         for session in waited.values():
             try:
-                await session.opened()
+                await session.wait_opened()
             except TransportError as error:  # the session has noted the loss
                 failures.append(error)
             except ClientError as error:  # a refusal: it must be seen, whatever the other servers say
@@ -287,58 +291,58 @@ class Client:
             await self._drop_sessions(waited)
             raise failures[0]
 
-    async def _drop_sessions(self, sessions: Mapping[Endpoints, Session]) -> None:
+    async def _drop_sessions(self, sessions: Mapping[Endpoints, TelemetrySession]) -> None:
         for endpoints, session in sessions.items():
             if self._sessions.get(endpoints) is session:
                 del self._sessions[endpoints]
             await session.close()
 
-    async def _heartbeat(self) -> None:
-        greeted = [endpoints for endpoints, session in self._sessions.items() if session.settled]
-        await asyncio.gather(*(self._heartbeat_to(endpoints) for endpoints in greeted))
+    async def _send_heartbeats(self) -> None:
+        greeted = [endpoints for endpoints, session in self._sessions.items() if session.is_settled]
+        await asyncio.gather(*(self._send_heartbeat(endpoints) for endpoints in greeted))
 
-    async def _heartbeat_to(self, endpoints: Endpoints) -> None:
+    async def _send_heartbeat(self, endpoints: Endpoints) -> None:
         request = rpc.HeartbeatRequest(client_type=self.client_type, group=self._group_proto())
         was_lost, changes = endpoints in self._isolated, self._isolated.changes_of(endpoints)
         try:
-            response = await self._call(endpoints, calls.HEARTBEAT, request)
-            check(response.status)
+            response = await self._call_endpoint(endpoints, calls.HEARTBEAT, request)
+            check_status(response.status)
         except ClientError as error:
             if isinstance(error, Unauthorized):  # which is logged once, as the loss of a connection
-                self._isolated.lost(endpoints, error, changes)
+                self._isolated.note_lost(endpoints, error, changes)
             else:
-                logger.log(level_of(error), "%s: heartbeat: %s", self.client_id, error)
+                logger.log(log_level_of(error), "%s: heartbeat: %s", self.client_id, error)
             if error.code == pb.UNRECOGNIZED_CLIENT_TYPE:  # a server that was restarted has forgotten this client
                 await self._send_settings()
         else:
             if was_lost:
-                self._isolated.found(endpoints, changes)
+                self._isolated.note_found(endpoints, changes)
 
     def _group_proto(self) -> pb.Resource | None:
         return pb.Resource(name=self._group) if self._group else None
 
     # The end.
 
-    async def _disconnect(self) -> None:
+    async def _close_connections(self) -> None:
         self._routes.close()
-        await cancelled(self._tasks)
-        await asyncio.gather(*(self._say_goodbye(endpoints) for endpoints in self._sessions))
+        await cancel_tasks(self._tasks)
+        await asyncio.gather(*(self._notify_termination(endpoints) for endpoints in self._sessions))
         await asyncio.gather(*(session.close() for session in self._sessions.values()))
         await asyncio.gather(*(connection.close() for connection in self._connections.values()))
         self._sessions.clear()
         self._connections.clear()
 
-    async def _say_goodbye(self, endpoints: Endpoints) -> None:
+    async def _notify_termination(self, endpoints: Endpoints) -> None:
         request = rpc.NotifyClientTerminationRequest(group=self._group_proto())
         try:
-            await self._connection(endpoints).unary(
+            await self._connection_to(endpoints).call_unary(
                 calls.NOTIFY_CLIENT_TERMINATION, request, timeout_s=self._request_timeout_s
             )
         except ClientError as error:
             logger.debug("%s: goodbye: %s", self.client_id, error)
 
 
-async def cancelled(tasks: Iterable[asyncio.Task[None]]) -> None:
+async def cancel_tasks(tasks: Iterable[asyncio.Task[None]]) -> None:
     """Cancel tasks and wait for their end."""
     own = asyncio.current_task()
     others = [task for task in tasks if task is not own]

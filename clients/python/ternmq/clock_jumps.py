@@ -13,11 +13,11 @@ from ternmq.endpoints import Endpoints
 _listeners: dict[object, tuple[frozenset[int], asyncio.AbstractEventLoop, Callable[[float], None]]] = {}
 
 
-def on_jump(endpoints: Endpoints, moved: Callable[[float], None]) -> Callable[[], None]:
-    """Have `moved` called, in the running loop, with the seconds by which a clock at these endpoints was moved. Returns
-    a function that ends this."""
+def add_listener(endpoints: Endpoints, on_moved: Callable[[float], None]) -> Callable[[], None]:
+    """Have `on_moved` called, in the running loop, with the seconds by which a clock at these endpoints was moved.
+    Returns a function that ends this."""
     key = object()
-    _listeners[key] = (_ports(endpoints.addresses), asyncio.get_running_loop(), moved)
+    _listeners[key] = (_port_set(endpoints.addresses), asyncio.get_running_loop(), on_moved)
 
     def end() -> None:
         _listeners.pop(key, None)
@@ -25,14 +25,14 @@ def on_jump(endpoints: Endpoints, moved: Callable[[float], None]) -> Callable[[]
     return end
 
 
-def jumped(endpoints: Endpoints, by: timedelta | float) -> None:
+def report_jump(endpoints: Endpoints, by: timedelta | float) -> None:
     """Report that the clock of the server at these endpoints was moved; a plain number is seconds."""
     seconds = by.total_seconds() if isinstance(by, timedelta) else float(by)
-    ports = _ports(endpoints.addresses)
+    ports = _port_set(endpoints.addresses)
     for known, loop, moved in list(_listeners.values()):
         if ports & known and not loop.is_closed():
             loop.call_soon_threadsafe(moved, seconds)
 
 
-def _ports(addresses: Iterable[tuple[str, int]]) -> frozenset[int]:
+def _port_set(addresses: Iterable[tuple[str, int]]) -> frozenset[int]:
     return frozenset(port for _, port in addresses)

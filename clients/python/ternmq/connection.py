@@ -31,10 +31,10 @@ from ternmq.errors import (
     ConnectionFailed,
     NotRunning,
 )
-from ternmq.forks import around_forks
+from ternmq.forks import run_around_forks
 from ternmq.green_threads import check_threads
-from ternmq.grpc_errors import typed_error
-from ternmq.identity import Identity, Metadata
+from ternmq.grpc_errors import error_of_call
+from ternmq.identity import ClientIdentity, Metadata
 from ternmq.send_request import SendRequest
 from ternmq_protos.v2 import service_pb2 as rpc
 
@@ -69,18 +69,18 @@ CHANNEL_OPTIONS = (
 )
 
 
-class Request(Protocol):
+class SerializableRequest(Protocol):
     """A request, which is serialized when it is sent."""
 
     def SerializeToString(self) -> bytes: ...  # noqa: N802 - as messages of protobuf have it
 
 
-RequestT = TypeVar("RequestT", bound=Request)
+RequestT = TypeVar("RequestT", bound=SerializableRequest)
 ResponseT = TypeVar("ResponseT", bound=Proto)
 
 
 @dataclass(frozen=True)
-class Method(Generic[RequestT, ResponseT]):
+class RpcMethod(Generic[RequestT, ResponseT]):
     """One method of a gRPC service."""
 
     name: str
@@ -89,46 +89,46 @@ class Method(Generic[RequestT, ResponseT]):
     service: str = SERVICE
 
 
-QUERY_ROUTE = Method("QueryRoute", rpc.QueryRouteRequest, rpc.QueryRouteResponse)
-HEARTBEAT = Method("Heartbeat", rpc.HeartbeatRequest, rpc.HeartbeatResponse)
-SEND_MESSAGE = Method("SendMessage", SendRequest, rpc.SendMessageResponse)
-QUERY_ASSIGNMENT = Method("QueryAssignment", rpc.QueryAssignmentRequest, rpc.QueryAssignmentResponse)
-RECEIVE_MESSAGE = Method("ReceiveMessage", rpc.ReceiveMessageRequest, rpc.ReceiveMessageResponse)
-END_TRANSACTION = Method("EndTransaction", rpc.EndTransactionRequest, rpc.EndTransactionResponse)
-ACK_MESSAGE = Method("AckMessage", rpc.AckMessageRequest, rpc.AckMessageResponse)
-RECALL_MESSAGE = Method("RecallMessage", rpc.RecallMessageRequest, rpc.RecallMessageResponse)
-CHANGE_INVISIBLE_DURATION = Method(
+QUERY_ROUTE = RpcMethod("QueryRoute", rpc.QueryRouteRequest, rpc.QueryRouteResponse)
+HEARTBEAT = RpcMethod("Heartbeat", rpc.HeartbeatRequest, rpc.HeartbeatResponse)
+SEND_MESSAGE = RpcMethod("SendMessage", SendRequest, rpc.SendMessageResponse)
+QUERY_ASSIGNMENT = RpcMethod("QueryAssignment", rpc.QueryAssignmentRequest, rpc.QueryAssignmentResponse)
+RECEIVE_MESSAGE = RpcMethod("ReceiveMessage", rpc.ReceiveMessageRequest, rpc.ReceiveMessageResponse)
+END_TRANSACTION = RpcMethod("EndTransaction", rpc.EndTransactionRequest, rpc.EndTransactionResponse)
+ACK_MESSAGE = RpcMethod("AckMessage", rpc.AckMessageRequest, rpc.AckMessageResponse)
+RECALL_MESSAGE = RpcMethod("RecallMessage", rpc.RecallMessageRequest, rpc.RecallMessageResponse)
+CHANGE_INVISIBLE_DURATION = RpcMethod(
     "ChangeInvisibleDuration", rpc.ChangeInvisibleDurationRequest, rpc.ChangeInvisibleDurationResponse
 )
-FORWARD_TO_DEAD_LETTER_QUEUE = Method(
+FORWARD_TO_DEAD_LETTER_QUEUE = RpcMethod(
     "ForwardMessageToDeadLetterQueue",
     rpc.ForwardMessageToDeadLetterQueueRequest,
     rpc.ForwardMessageToDeadLetterQueueResponse,
 )
-PULL_MESSAGE = Method("PullMessage", rpc.PullMessageRequest, rpc.PullMessageResponse)
-GET_OFFSET = Method("GetOffset", rpc.GetOffsetRequest, rpc.GetOffsetResponse)
-UPDATE_OFFSET = Method("UpdateOffset", rpc.UpdateOffsetRequest, rpc.UpdateOffsetResponse)
-QUERY_OFFSET = Method("QueryOffset", rpc.QueryOffsetRequest, rpc.QueryOffsetResponse)
-SYNC_LITE_SUBSCRIPTION = Method(
+PULL_MESSAGE = RpcMethod("PullMessage", rpc.PullMessageRequest, rpc.PullMessageResponse)
+GET_OFFSET = RpcMethod("GetOffset", rpc.GetOffsetRequest, rpc.GetOffsetResponse)
+UPDATE_OFFSET = RpcMethod("UpdateOffset", rpc.UpdateOffsetRequest, rpc.UpdateOffsetResponse)
+QUERY_OFFSET = RpcMethod("QueryOffset", rpc.QueryOffsetRequest, rpc.QueryOffsetResponse)
+SYNC_LITE_SUBSCRIPTION = RpcMethod(
     "SyncLiteSubscription", rpc.SyncLiteSubscriptionRequest, rpc.SyncLiteSubscriptionResponse
 )
-NOTIFY_CLIENT_TERMINATION = Method(
+NOTIFY_CLIENT_TERMINATION = RpcMethod(
     "NotifyClientTermination", rpc.NotifyClientTerminationRequest, rpc.NotifyClientTerminationResponse
 )
 
 
-class Call(Protocol):
+class CallEndpoint(Protocol):
     """Sends one request to one endpoint, by default with the client's request timeout; raises any `ClientError`."""
 
     async def __call__(
-        self, endpoints: Endpoints, method: Method[RequestT, ResponseT], request: RequestT, timeout_s: float = 0.0
+        self, endpoints: Endpoints, method: RpcMethod[RequestT, ResponseT], request: RequestT, timeout_s: float = 0.0
     ) -> ResponseT: ...
 
 
-class Connection:
+class GrpcConnection:
     """A channel; it is created on the event loop that uses it."""
 
-    def __init__(self, endpoints: Endpoints, identity: Identity, tls: "TlsOptions | None") -> None:
+    def __init__(self, endpoints: Endpoints, identity: ClientIdentity, tls: "TlsOptions | None") -> None:
         """`UnusableFile` if certificates or keys are not valid."""
         self.endpoints = endpoints
         self._tls = tls
@@ -136,7 +136,7 @@ class Connection:
         self._closed = False
         _check_not_forked()
         self._channel: grpc.aio.Channel = open_channel(grpc.aio, endpoints.grpc_target, tls, *CHANNEL_OPTIONS)
-        _poller.opened()
+        _poller.channel_opened()
         self._callables: dict[str, Callable[..., Any]] = {}
         self._telemetry = self._channel.stream_stream(
             SERVICE + "Telemetry",
@@ -144,7 +144,9 @@ class Connection:
             response_deserializer=rpc.TelemetryCommand.FromString,
         )
 
-    async def unary(self, method: Method[RequestT, ResponseT], request: RequestT, *, timeout_s: float) -> ResponseT:
+    async def call_unary(
+        self, method: RpcMethod[RequestT, ResponseT], request: RequestT, *, timeout_s: float
+    ) -> ResponseT:
         """Call a method once; the caller checks the answer's status."""
         self._check_open()
         call = self._callables.get(method.name)
@@ -156,8 +158,8 @@ class Connection:
             )
         try:
             if self._identity.may_have_changed:
-                await self._identity.refresh()
-            response: ResponseT = await call(request, timeout=timeout_s, metadata=self._identity.metadata())
+                await self._identity.refresh_credentials()
+            response: ResponseT = await call(request, timeout=timeout_s, metadata=self._identity.sign_metadata())
         except grpc.aio.AioRpcError as error:
             self._raise_typed(method.name, error)
         except asyncio.CancelledError:
@@ -165,8 +167,8 @@ class Connection:
             raise
         return response
 
-    async def stream(
-        self, method: Method[RequestT, ResponseT], request: RequestT, *, timeout_s: float
+    async def call_streaming(
+        self, method: RpcMethod[RequestT, ResponseT], request: RequestT, *, timeout_s: float
     ) -> AsyncIterator[ResponseT]:
         """Call a method once, and yield the parts of the answer as they arrive."""
         self._check_open()
@@ -177,7 +179,7 @@ class Connection:
                 request_serializer=method.request.SerializeToString,
                 response_deserializer=method.response.FromString,
             )
-        answer = call(request, timeout=timeout_s, metadata=await self._metadata())
+        answer = call(request, timeout=timeout_s, metadata=await self._current_metadata())
         try:
             async for part in answer:
                 yield part
@@ -189,10 +191,10 @@ class Connection:
         finally:
             answer.cancel()
 
-    async def telemetry(self) -> "TelemetryStream":
+    async def open_telemetry(self) -> "TelemetryStream":
         """Open the stream on which server and client exchange settings and commands."""
         self._check_open()
-        metadata = await self._metadata()
+        metadata = await self._current_metadata()
         self._check_open()
         return TelemetryStream(self, self._telemetry(metadata=metadata))
 
@@ -205,14 +207,14 @@ class Connection:
             del self._telemetry, self._channel
             _poller.channels -= 1
 
-    def failure(self, name: str, error: grpc.aio.AioRpcError) -> ClientError:
+    def describe_failure(self, name: str, error: grpc.aio.AioRpcError) -> ClientError:
         """Return the error of this library for a failed call."""
-        return typed_error(str(self.endpoints), name, error, uses_tls=self._tls is not None)
+        return error_of_call(str(self.endpoints), name, error, uses_tls=self._tls is not None)
 
-    async def _metadata(self) -> Metadata:
+    async def _current_metadata(self) -> Metadata:
         if self._identity.may_have_changed:
-            await self._identity.refresh()
-        return self._identity.metadata()
+            await self._identity.refresh_credentials()
+        return self._identity.sign_metadata()
 
     def _check_open(self) -> None:
         if self._closed:
@@ -229,40 +231,40 @@ class Connection:
 
     def _raise_typed(self, name: str, error: grpc.aio.AioRpcError) -> NoReturn:
         self._check_open()
-        raise self.failure(name, error) from None
+        raise self.describe_failure(name, error) from None
 
 
 class TelemetryStream:
     """The open Telemetry stream; one reader, any number of writers one after the other."""
 
-    def __init__(self, connection: Connection, call: Any) -> None:  # noqa: ANN401 - grpc has no types
+    def __init__(self, connection: GrpcConnection, call: Any) -> None:  # noqa: ANN401 - grpc has no types
         self._connection = connection
         self._call = call
         self._writing = asyncio.Lock()
 
-    async def write(self, command: rpc.TelemetryCommand) -> None:
+    async def write_command(self, command: rpc.TelemetryCommand) -> None:
         try:
             async with self._writing:  # gRPC takes one write at a time
                 await self._call.write(command)
         except grpc.aio.AioRpcError as error:
-            raise self._connection.failure("Telemetry", error) from None
+            raise self._connection.describe_failure("Telemetry", error) from None
         except asyncio.InvalidStateError:
             raise ConnectionFailed(str(self._connection.endpoints), "the Telemetry stream has ended") from None
 
-    async def end(self) -> None:
+    async def end_writing(self) -> None:
         """End this side of the stream; the server sees that."""
         try:
             async with self._writing:
                 await self._call.done_writing()
         except grpc.aio.AioRpcError as error:
-            raise self._connection.failure("Telemetry", error) from None
+            raise self._connection.describe_failure("Telemetry", error) from None
 
-    async def read(self) -> rpc.TelemetryCommand | None:
+    async def read_command(self) -> rpc.TelemetryCommand | None:
         """Return the next command; None when the server ended the stream in order."""
         try:
             command = await self._call.read()
         except grpc.aio.AioRpcError as error:
-            raise self._connection.failure("Telemetry", error) from None
+            raise self._connection.describe_failure("Telemetry", error) from None
         return command if isinstance(command, rpc.TelemetryCommand) else None
 
     def __enter__(self) -> Self:
@@ -285,7 +287,7 @@ def open_channel(kind: Any, target: str, tls: "TlsOptions | None", *options: tup
     return kind.secure_channel(target, credentials, options=(NO_WEB_PROXY, *options, *named))
 
 
-class _Poller:
+class _GrpcThreads:
     """The threads of gRPC as far as forks are concerned; `channels` counts the open ones."""
 
     def __init__(self) -> None:
@@ -293,23 +295,23 @@ class _Poller:
         self.was_lost = False
         self._ends = False
         self._ran = False
-        around_forks(self._look, self._lose)
+        run_around_forks(self._await_end, self._note_fork)
 
-    def opened(self) -> None:
+    def channel_opened(self) -> None:
         self.channels += 1
         self._ends = True
 
-    def _look(self) -> None:
+    def _await_end(self) -> None:
         if self._ends and not self.channels:
             self._ends = False  # threads that stay belong to other code's channels: the next fork need not wait
             gc.collect()  # gRPC keeps calls of closed channels in cycles, and these keep the threads
             until, unseen = time.monotonic() + THREADS_END_S, 0
             while unseen < THREADS_LOOKS and time.monotonic() < until:
-                unseen = 0 if _poller_thread() or _core_runs() else unseen + 1
+                unseen = 0 if _poller_thread() or _has_core_threads() else unseen + 1
                 time.sleep(THREADS_LOOK_S)
         self._ran = _poller_thread() is not None
 
-    def _lose(self) -> None:
+    def _note_fork(self) -> None:
         self.was_lost |= self._ran
         self.channels = 0
 
@@ -318,7 +320,7 @@ def _poller_thread() -> threading.Thread | None:
     return next((thread for thread in threading.enumerate() if "(_poll_wrapper)" in thread.name), None)
 
 
-def _core_runs() -> bool:
+def _has_core_threads() -> bool:
     """Return whether gRPC's core has threads; False where the system does not list them (not Linux)."""
     for name in Path("/proc/self/task").glob("*/comm"):
         with contextlib.suppress(OSError):  # it has just ended
@@ -327,7 +329,7 @@ def _core_runs() -> bool:
     return False
 
 
-_poller = _Poller()
+_poller = _GrpcThreads()
 
 
 def _check_not_forked() -> None:

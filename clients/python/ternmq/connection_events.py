@@ -65,18 +65,18 @@ class ConnectionEvents:
         self._listener = listener
         self._spawn = spawn
         self._waiting: deque[ConnectionEvent] = deque(maxlen=waiting_max)
-        self._telling: asyncio.Task[None] | None = None
+        self._calling: asyncio.Task[None] | None = None
         self._has_failed = False
 
-    def tell(self, event: ConnectionEvent) -> None:
+    def add_event(self, event: ConnectionEvent) -> None:
         """Have the listener called soon, but never within the call that noticed the change."""
         if self._listener is None:
             return
         self._waiting.append(event)
-        if self._telling is None or self._telling.done():
-            self._telling = self._spawn(self._tell_all(self._listener))
+        if self._calling is None or self._calling.done():
+            self._calling = self._spawn(self._call_listener(self._listener))
 
-    async def _tell_all(self, listener: ConnectionListener) -> None:
+    async def _call_listener(self, listener: ConnectionListener) -> None:
         while self._waiting:
             event = self._waiting.popleft()
             try:

@@ -72,14 +72,14 @@ class CredentialsFile:
                 content = file.read(FILE_BYTES_MAX + 1)
         except OSError as error:
             raise UnusableFile(f"the credentials file {self.path} can't be read: {error.strerror or error}") from None
-        credentials = _parsed(content, self.path)
+        credentials = _parse_file(content, self.path)
         if os.name == "posix" and found.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
             logger.warning("the credentials file %s can be read by others: chmod 600 %s", self.path, self.path)
         self._read = (version, credentials)
         return credentials
 
 
-class Current:
+class CurrentCredentials:
     """The current credentials of a source; `credentials` is None until the first were read."""
 
     def __init__(self, source: CredentialsSource | None, *, read_again_s: float = READ_AGAIN_S) -> None:
@@ -97,7 +97,7 @@ class Current:
         """Whether the source should be read again."""
         return self._source is not None and time.monotonic() >= self._due_s
 
-    def read(self) -> None:
+    def read_source(self) -> None:
         """Read the source, which may block; its error is raised only while there are no credentials."""
         if self._source is None:
             return
@@ -110,7 +110,7 @@ class Current:
         self._due_s = time.monotonic() + self._read_again_s
 
 
-def signature(credentials: Credentials, second: int) -> tuple[tuple[str, str], ...]:
+def sign_headers(credentials: Credentials, second: int) -> tuple[tuple[str, str], ...]:
     """Return the headers that sign a call, at a second since the epoch."""
     date_text = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(second))
     signed = authorization_header(credentials.access_key, credentials.secret_key, date_text)
@@ -118,7 +118,7 @@ def signature(credentials: Credentials, second: int) -> tuple[tuple[str, str], .
     return ((DATE_HEADER, date_text), (AUTHORIZATION_HEADER, signed), *token)
 
 
-def _parsed(content: bytes, path: Path) -> Credentials:
+def _parse_file(content: bytes, path: Path) -> Credentials:
     """Parse the file. UnusableFile; its text quotes nothing of the content."""
     import tomllib  # not needed for keys in the program
 

@@ -15,7 +15,7 @@ P = ParamSpec("P")
 ResultT = TypeVar("ResultT")
 
 
-class DaemonThreads(Executor):
+class DaemonThreadExecutor(Executor):
     """Up to `threads_max` threads, each created when a call finds no idle one; further calls wait for their turn."""
 
     def __init__(self, threads_max: int, *, name: str) -> None:
@@ -37,7 +37,7 @@ class DaemonThreads(Executor):
             if not self._idle.acquire(blocking=False) and self._threads < self._threads_max:
                 self._threads += 1
                 name = f"{self._name}_{self._threads - 1}"
-                threading.Thread(target=self._run, name=name, daemon=True).start()
+                threading.Thread(target=self._run_calls, name=name, daemon=True).start()
         return future
 
     def shutdown(self, wait: bool = False, *, cancel_futures: bool = True) -> None:
@@ -56,7 +56,7 @@ class DaemonThreads(Executor):
             for _ in range(self._threads):
                 self._calls.put(None)
 
-    def _run(self) -> None:
+    def _run_calls(self) -> None:
         while (call := self._calls.get()) is not None:
             future, function = call
             if future.set_running_or_notify_cancel():

@@ -12,7 +12,7 @@ Seconds: TypeAlias = float | timedelta
 
 def seconds_above_0(argument: str, value: Seconds) -> float:
     """Return the seconds; ValueError unless they are above 0."""
-    seconds = _seconds(argument, value)
+    seconds = _to_seconds(argument, value)
     if not seconds > 0:
         raise ValueError(f"{argument}={value} must be more than 0 seconds")
     return seconds
@@ -20,13 +20,13 @@ def seconds_above_0(argument: str, value: Seconds) -> float:
 
 def seconds_from_0(argument: str, value: Seconds) -> float:
     """Return the seconds; ValueError if they are below 0."""
-    seconds = _seconds(argument, value)
+    seconds = _to_seconds(argument, value)
     if not seconds >= 0:
         raise ValueError(f"{argument}={value} must not be negative")
     return seconds
 
 
-def span(argument: str, value: timedelta) -> timedelta:
+def check_span(argument: str, value: timedelta) -> timedelta:
     """Return the value, which must be a timedelta."""
     if isinstance(value, timedelta):
         return value
@@ -35,7 +35,7 @@ def span(argument: str, value: timedelta) -> timedelta:
     raise TypeError(f"{argument} is a timedelta, which {value!r} is not")
 
 
-def _seconds(argument: str, value: Seconds) -> float:
+def _to_seconds(argument: str, value: Seconds) -> float:
     if isinstance(value, timedelta):
         return value.total_seconds()
     if not isinstance(value, float | int) or isinstance(value, bool):

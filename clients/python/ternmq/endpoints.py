@@ -19,10 +19,10 @@ class Endpoints:
     @classmethod
     def parse(cls, text: str) -> "Endpoints":
         """Parse `host:port`, `[::1]:port`, or several IP addresses separated by `;`; the default port is 8081."""
-        addresses = tuple(_address(part.strip()) for part in text.split(";") if part.strip())
+        addresses = tuple(_parse_address(part.strip()) for part in text.split(";") if part.strip())
         if not addresses:
             raise BadRequest(pb.ILLEGAL_ACCESS_POINT, f"{text!r} has no address; write host:port")
-        schemes = {_scheme(host) for host, _ in addresses}
+        schemes = {_scheme_of(host) for host, _ in addresses}
         if len(schemes) > 1 or (pb.DOMAIN_NAME in schemes and len(addresses) > 1):
             raise BadRequest(pb.ILLEGAL_ACCESS_POINT, f"{text!r}: give one name, or addresses of one kind")
         return cls(scheme=schemes.pop(), addresses=addresses)
@@ -54,7 +54,7 @@ class Endpoints:
         return ";".join(form.format(host, port) for host, port in self.addresses)
 
 
-def _address(text: str) -> tuple[str, int]:
+def _parse_address(text: str) -> tuple[str, int]:
     text = text.removeprefix("http://").removeprefix("https://").rstrip("/")
     host, separator, port = text.rpartition(":")
     if not separator or (":" in host and not host.endswith("]")):
@@ -65,7 +65,7 @@ def _address(text: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def _scheme(host: str) -> pb.AddressScheme:
+def _scheme_of(host: str) -> pb.AddressScheme:
     try:
         version = ipaddress.ip_address(host).version
     except ValueError:

@@ -1,7 +1,7 @@
 """The errors of the library, in the families of the official clients.
 
-Every error is a `ClientError` with a status code of the protocol and a sentence; `retryable` says whether the same call
-may succeed later. Errors of the network name the endpoint and, since no server answered, mostly have no code (0).
+Every error is a `ClientError` with a status code of the protocol and a sentence; `is_retryable` says whether the same
+call may succeed later. Errors of the network name the endpoint and, since no server answered, mostly have no code (0).
 
     try:
         await producer.send(message)
@@ -12,7 +12,7 @@ may succeed later. Errors of the network name the endpoint and, since no server 
 from typing import TYPE_CHECKING
 
 from ternmq_common.errors import MessagingError
-from ternmq_common.printable import printable
+from ternmq_common.printable import escape_line
 from ternmq_protos.v2 import definition_pb2 as pb
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class UndecodableBody(BadRequest):
     def __init__(self, message_id: str, reason: str) -> None:
         self.message_id = message_id
         super().__init__(
-            pb.MESSAGE_CORRUPTED, f"the body of {printable(message_id)} {printable(reason[:REASON_SHOWN_MAX])}"
+            pb.MESSAGE_CORRUPTED, f"the body of {escape_line(message_id)} {escape_line(reason[:REASON_SHOWN_MAX])}"
         )
 
 
@@ -124,7 +124,7 @@ class TransportError(ClientError):
         super().__init__(code, f"{endpoint}: {details}")
 
     @property
-    def retryable(self) -> bool:
+    def is_retryable(self) -> bool:
         return self._retryable
 
     def __str__(self) -> str:
@@ -162,12 +162,12 @@ class TransactionOutcomeUnknown(ClientError):
     """No answer confirms that a transaction was ended as requested; the last failure is the cause.
 
     The outcome is open: the server may have ended it and its answer was lost, or it hasn't, and will ask a checker.
-    `retryable` says whether repeating the request may help.
+    `is_retryable` says whether repeating the request may help.
     """
 
     def __init__(self, transaction_id: str, resolution: str, error: ClientError) -> None:
         self.transaction_id = transaction_id
-        self._retryable = error.retryable
+        self._retryable = error.is_retryable
         super().__init__(
             error.code,
             f"whether the {resolution} of transaction {transaction_id} arrived is open; if it didn't, the server will "
@@ -175,7 +175,7 @@ class TransactionOutcomeUnknown(ClientError):
         )
 
     @property
-    def retryable(self) -> bool:
+    def is_retryable(self) -> bool:
         return self._retryable
 
     def __str__(self) -> str:
@@ -224,7 +224,7 @@ class AckError(ClientError):
 def is_away(error: object) -> bool:
     """Return whether a server, or the broker behind it, couldn't be reached: it may be restarting."""
     if isinstance(error, TransportError):
-        return error.retryable
+        return error.is_retryable
     return isinstance(error, ClientError) and error.code == pb.HA_NOT_AVAILABLE
 
 
@@ -256,7 +256,7 @@ _OTHER_FAMILIES: dict[int, type[ClientError]] = {
 }
 
 
-def error_of(code: pb.Code, message: str) -> ClientError:
+def create_error(code: pb.Code, message: str) -> ClientError:
     """Create the typed error for a status that isn't a success."""
     family = _OTHER_FAMILIES.get(code)
     if family is None:
@@ -264,7 +264,7 @@ def error_of(code: pb.Code, message: str) -> ClientError:
     return family(code, message)
 
 
-def check(status: pb.Status) -> None:
+def check_status(status: pb.Status) -> None:
     """Raise the typed error of a status other than OK."""
     if status.code != pb.OK:
-        raise error_of(status.code, status.message)
+        raise create_error(status.code, status.message)

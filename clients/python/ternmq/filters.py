@@ -54,14 +54,16 @@ Filter = TagFilter | SqlFilter
 Subscriptions = Mapping[str, str | Filter]
 
 
-def checked_subscriptions(subscriptions: Subscriptions) -> dict[str, Filter]:
+def check_subscriptions(subscriptions: Subscriptions) -> dict[str, Filter]:
     """Return topic to filter; a plain string is a tag expression. TypeError for anything else."""
     if not isinstance(subscriptions, Mapping):
-        raise TypeError(f"subscriptions is topic to filter: write subscriptions={{{_all_of(subscriptions)}}}")
-    return {topic: _checked_filter(topic, wanted) for topic, wanted in subscriptions.items()}
+        raise TypeError(
+            f"subscriptions is topic to filter: write subscriptions={{{_suggest_subscriptions(subscriptions)}}}"
+        )
+    return {topic: _check_filter(topic, wanted) for topic, wanted in subscriptions.items()}
 
 
-def _all_of(topics: object) -> str:
+def _suggest_subscriptions(topics: object) -> str:
     """Return how to subscribe to all of the given topics."""
     names = [topics] if isinstance(topics, str) else topics
     if not isinstance(names, Iterable):
@@ -69,7 +71,7 @@ def _all_of(topics: object) -> str:
     return ", ".join(f'"{name}": "*"' for name in names)
 
 
-def _checked_filter(topic: object, wanted: object) -> Filter:
+def _check_filter(topic: object, wanted: object) -> Filter:
     if not isinstance(topic, str):
         raise TypeError(f"subscriptions is topic to filter, and {topic!r} is no name of a topic")
     if isinstance(wanted, str):

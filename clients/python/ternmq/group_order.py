@@ -13,16 +13,16 @@ from types import TracebackType
 from typing import Self
 
 
-class _Group:
+class _GroupSends:
     """The unfinished sends of one message group, the first begun first, and how many are being repeated, and wait."""
 
     __slots__ = ("repeated", "turns", "waiting")
 
     def __init__(self) -> None:
-        self.turns: deque[Turn] = deque()
+        self.turns: deque[SendTurn] = deque()
         self.repeated = self.waiting = 0
 
-    def lets(self, turn: "Turn") -> bool:
+    def may_go(self, turn: "SendTurn") -> bool:
         """Return whether the turn may go: while a send is being repeated only the first, else if no waiting one
         precedes it."""
         if self.repeated:
@@ -39,19 +39,19 @@ class GroupOrder:
     """All message groups of one producer that have a send in progress."""
 
     def __init__(self) -> None:
-        self._groups: dict[tuple[str, str], _Group] = {}
+        self._groups: dict[tuple[str, str], _GroupSends] = {}
 
-    def turn(self, topic: str, message_groups: Iterable[str]) -> "Turn":
+    def create_turn(self, topic: str, message_groups: Iterable[str]) -> "SendTurn":
         """Return the turn of a send that begins now, held by `with` until it is done; without groups it never waits."""
-        return Turn(self._groups, [(topic, group) for group in message_groups])
+        return SendTurn(self._groups, [(topic, group) for group in message_groups])
 
 
-class Turn:
+class SendTurn:
     """The turn of one send in its message groups."""
 
     __slots__ = ("_groups", "_keys", "_repeated", "waits", "wake")
 
-    def __init__(self, groups: dict[tuple[str, str], _Group], keys: list[tuple[str, str]]) -> None:
+    def __init__(self, groups: dict[tuple[str, str], _GroupSends], keys: list[tuple[str, str]]) -> None:
         self.waits = False
         self.wake = asyncio.Event()
         self._groups = groups
@@ -60,7 +60,7 @@ class Turn:
 
     def __enter__(self) -> Self:
         for key in self._keys:
-            self._groups.setdefault(key, _Group()).turns.append(self)
+            self._groups.setdefault(key, _GroupSends()).turns.append(self)
         return self
 
     def __exit__(
@@ -75,22 +75,22 @@ class Turn:
             else:
                 del self._groups[key]
 
-    def repeats(self) -> None:
+    def mark_repeating(self) -> None:
         """Note that the send has to be repeated: from now on, including its pause, no send behind it goes."""
         if not self._repeated:
             self._repeated = True
             for key in self._keys:
                 self._groups[key].repeated += 1
 
-    async def comes(self, *, timeout_s: float) -> bool:
+    async def wait_turn(self, *, timeout_s: float) -> bool:
         """Wait until an attempt may begin; return False if that takes too long."""
         groups = [self._groups[key] for key in self._keys]
-        if all(group.lets(self) for group in groups):
+        if all(group.may_go(self) for group in groups):
             return True
         self._set_waits(groups, True)
         try:
             async with asyncio.timeout(timeout_s):
-                while not all(group.lets(self) for group in groups):
+                while not all(group.may_go(self) for group in groups):
                     self.wake.clear()
                     await self.wake.wait()
         except TimeoutError:
@@ -101,7 +101,7 @@ class Turn:
             group.wake_first()
         return True
 
-    def _set_waits(self, groups: list[_Group], waits: bool) -> None:
+    def _set_waits(self, groups: list[_GroupSends], waits: bool) -> None:
         self.waits = waits
         for group in groups:
             group.waiting += 1 if waits else -1

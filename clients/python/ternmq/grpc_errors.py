@@ -14,9 +14,9 @@ from ternmq.errors import (
     TlsFailed,
     Unauthorized,
     Unsupported,
-    error_of,
+    create_error,
 )
-from ternmq.tls import advice
+from ternmq.tls import advise_on_failure
 from ternmq_protos.v2 import definition_pb2 as pb
 
 # A server that ends cancels calls that have just arrived; our own cancelled calls end in another way.
@@ -42,20 +42,22 @@ _REFUSALS: dict[grpc.StatusCode, tuple[type[ClientError], pb.Code]] = {
 }
 
 
-def typed_error(endpoint: str, call: str, error: grpc.aio.AioRpcError, *, uses_tls: bool) -> ClientError:
+def error_of_call(endpoint: str, call: str, error: grpc.aio.AioRpcError, *, uses_tls: bool) -> ClientError:
     """Return the library's error for a failed gRPC call."""
     return error_of_status(endpoint, call, error.code(), error.details() or "no details", uses_tls=uses_tls)
 
 
-def error_of_status(endpoint: str, call: str, status: grpc.StatusCode, said: str, *, uses_tls: bool) -> ClientError:
+def error_of_status(
+    endpoint: str, call: str, status: grpc.StatusCode, grpc_details: str, *, uses_tls: bool
+) -> ClientError:
     """Return the library's error for a gRPC status."""
-    details = f"{call}: {status.name}: {said}"
+    details = f"{call}: {status.name}: {grpc_details}"
     if status is grpc.StatusCode.UNAVAILABLE:
-        advised, is_passing = advice(said, uses_tls=uses_tls)
+        advised, is_passing = advise_on_failure(grpc_details, uses_tls=uses_tls)
         if not is_passing:
             return TlsFailed(endpoint, f"{advised} ({details})")
         return ConnectionFailed(endpoint, f"{details}; {advised}" if advised else details)
-    if status in _TOLD_BY_GRPC and (refusal := _refused(endpoint, said)) is not None:
+    if status in _TOLD_BY_GRPC and (refusal := _read_refusal(endpoint, grpc_details)) is not None:
         return refusal
     if status in _REFUSALS:
         family, code = _REFUSALS[status]
@@ -67,9 +69,9 @@ def error_of_status(endpoint: str, call: str, status: grpc.StatusCode, said: str
     )
 
 
-def _refused(endpoint: str, said: str) -> ClientError | None:
+def _read_refusal(endpoint: str, said: str) -> ClientError | None:
     """Read a refusal that a server sends by a gRPC status because the answers of the call have none of their own, as
     for the settings on a Telemetry stream. It begins with the protocol's code, as `MessagingError` writes it."""
     name, separator, text = said.partition(": ")
     code = _CODES.get(name) if separator else None
-    return None if code is None else error_of(code, f"{endpoint}: {text}")
+    return None if code is None else create_error(code, f"{endpoint}: {text}")

@@ -101,33 +101,33 @@ class HookChain:
         self._hooks = tuple(hooks)
 
     def send_started(self, sending: Sending) -> list[object]:
-        return [_guarded(hook.send_started, sending) for hook in self._hooks]
+        return [_call_hook(hook.send_started, sending) for hook in self._hooks]
 
     def send_finished(
         self, tokens: Sequence[object], sending: Sending, outcomes: Sequence[SendReceipt | ClientError]
     ) -> None:
         for hook, token in zip(reversed(self._hooks), reversed(tokens), strict=True):
-            _guarded(hook.send_finished, token, sending, outcomes)
+            _call_hook(hook.send_finished, token, sending, outcomes)
 
     def delivered(self, client_id: str, group: str, views: Sequence[MessageView]) -> None:
         for hook in self._hooks:
-            _guarded(hook.delivered, client_id, group, views)
+            _call_hook(hook.delivered, client_id, group, views)
 
     def lite_topic_dropped(self, client_id: str, group: str, lite_topic: str) -> None:
         for hook in self._hooks:
-            _guarded(hook.lite_topic_dropped, client_id, group, lite_topic)
+            _call_hook(hook.lite_topic_dropped, client_id, group, lite_topic)
 
     def consume_started(self, consuming: Consuming) -> list[object]:
-        return [_guarded(hook.consume_started, consuming) for hook in self._hooks]
+        return [_call_hook(hook.consume_started, consuming) for hook in self._hooks]
 
     def consume_finished(
         self, tokens: Sequence[object], consuming: Consuming, result: ConsumeResult, error: BaseException | None
     ) -> None:
         for hook, token in zip(reversed(self._hooks), reversed(tokens), strict=True):
-            _guarded(hook.consume_finished, token, consuming, result, error)
+            _call_hook(hook.consume_finished, token, consuming, result, error)
 
 
-def _guarded(call: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> object:
+def _call_hook(call: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> object:
     """Call a hook and log its error: an observer that fails must not cost a message."""
     try:
         return call(*args, **kwargs)

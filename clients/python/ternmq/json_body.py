@@ -60,34 +60,34 @@ class PydanticModel(Protocol):
 ModelT = TypeVar("ModelT", bound=DataclassInstance | PydanticModel)
 
 
-def encoded(value: object) -> bytes:
+def encode_body(value: object) -> bytes:
     """Encode a body; TypeError for values without a JSON form, ValueError for NaN, Infinity, cycles and lone
     surrogates."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=_simpler)
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=_convert_value)
     try:
         return text.encode()
     except UnicodeEncodeError as error:
         raise ValueError(f"the lone surrogate {text[error.start]!r} in a text of the value is no character") from None
 
 
-def decoded(body: bytes, model: type[ModelT] | None) -> object:
+def decode_body(body: bytes, model: type[ModelT] | None) -> object:
     """Decode a body, to an instance of `model` if given; ValueError, with a text for people, if it can't be."""
     if model is not None and hasattr(model, "model_validate_json"):
-        return _validated(body, model)
+        return _validate_model(body, model)
     try:
-        value = json.loads(body, parse_constant=_no_constant)
-        return value if model is None else _made(model, value, "")
+        value = json.loads(body, parse_constant=_refuse_constant)
+        return value if model is None else _convert_to(model, value, "")
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
 
 
 def check_model(model: object) -> None:
-    """TypeError unless `model` is a class that `decoded` can create."""
+    """TypeError unless `model` is a class that `decode_body` can create."""
     if not isinstance(model, type) or not (hasattr(model, "model_validate_json") or dataclasses.is_dataclass(model)):
         raise TypeError(f"json() makes dataclasses and pydantic models, which {model!r} is not")
 
 
-def _simpler(value: object) -> object:
+def _convert_value(value: object) -> object:
     """Convert a value that `json` doesn't know by itself."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
@@ -104,11 +104,11 @@ def _simpler(value: object) -> object:
     raise TypeError(f"JSON has no form for a {type(value).__name__}: {value!r:.100}")
 
 
-def _no_constant(name: str) -> NoReturn:
+def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no JSON")
 
 
-def _validated(body: bytes, model: Any) -> object:  # noqa: ANN401 - a class with `model_validate_json`
+def _validate_model(body: bytes, model: Any) -> object:  # noqa: ANN401 - a class with `model_validate_json`
     from pydantic import ValidationError  # installed, since the model is one of pydantic
 
     try:
@@ -124,64 +124,64 @@ def _validated(body: bytes, model: Any) -> object:  # noqa: ANN401 - a class wit
 # Dataclasses.
 
 
-def _made(wanted: Any, value: object, place: str) -> object:  # noqa: ANN401 - an annotation can be anything
+def _convert_to(wanted: Any, value: object, place: str) -> object:  # noqa: ANN401 - an annotation can be anything
     """Convert `value` to the type `wanted`; `place` names it in errors."""
     if wanted in {Any, object}:
         return value
     if dataclasses.is_dataclass(wanted) and isinstance(wanted, type):
-        return _instance(wanted, value, place)
+        return _create_instance(wanted, value, place)
     origin = get_origin(wanted)
     if origin in {Union, types.UnionType}:
-        return _first_that_fits(get_args(wanted), value, place)
+        return _convert_union(get_args(wanted), value, place)
     if origin is Literal:
         # 1 == True, and they are not the same in JSON.
         if any(type(value) is type(one) and value == one for one in get_args(wanted)):
             return value
-        raise _unfit(wanted, place)
+        raise _mismatch_error(wanted, place)
     if origin is not None or wanted in {dict, *_ARRAYS}:
-        return _container(origin or wanted, get_args(wanted), value, place)
-    return _scalar(wanted, value, place)
+        return _convert_container(origin or wanted, get_args(wanted), value, place)
+    return _convert_scalar(wanted, value, place)
 
 
-def _instance(wanted: type, value: object, place: str) -> object:
+def _create_instance(wanted: type, value: object, place: str) -> object:
     if not isinstance(value, dict):
-        raise _unfit(wanted, place)
-    hints = _hints(wanted)
+        raise _mismatch_error(wanted, place)
+    hints = _type_hints(wanted)
     fields = [field for field in dataclasses.fields(wanted) if field.init]
     made: dict[str, object] = {}
     for field in fields:
-        there = _at(place, field.name)
+        there = _member_path(place, field.name)
         if field.name in value:
-            made[field.name] = _made(hints[field.name], value[field.name], there)
+            made[field.name] = _convert_to(hints[field.name], value[field.name], there)
         elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
             raise ValueError(f"{there} is missing")
     return wanted(**made)
 
 
 @functools.cache
-def _hints(wanted: type) -> dict[str, Any]:
+def _type_hints(wanted: type) -> dict[str, Any]:
     return get_type_hints(wanted)
 
 
-def _first_that_fits(options: Sequence[Any], value: object, place: str) -> object:
+def _convert_union(options: Sequence[Any], value: object, place: str) -> object:
     """Convert to the first fitting type of a union, with one look into the value: trying several dataclasses at each
     level would let a body take for ever."""
     shape = type(value) if type(value) in {dict, list} else None
-    fitting = [option for option in options if option in {Any, object} or _shape(option) is shape]
+    fitting = [option for option in options if option in {Any, object} or _json_shape(option) is shape]
     if shape is not None and len(fitting) > 1:
         names = ", ".join(getattr(option, "__name__", str(option)) for option in fitting)
         raise TypeError(f"{place}: it is ambiguous which of {names} a JSON value is; pydantic has unions with a tag")
     # The value's own type comes first: for `float | int`, 1 is an int.
     for option in sorted(fitting, key=lambda option: option is not type(value)):
         try:
-            return _made(option, value, place)
+            return _convert_to(option, value, place)
         except ValueError:
             if shape is not None:
                 raise
-    raise _unfit(" or ".join(getattr(option, "__name__", str(option)) for option in options), place)
+    raise _mismatch_error(" or ".join(getattr(option, "__name__", str(option)) for option in options), place)
 
 
-def _shape(wanted: Any) -> type | None:  # noqa: ANN401
+def _json_shape(wanted: Any) -> type | None:  # noqa: ANN401
     """Return the JSON form of the type: an object, an array, or None for a scalar."""
     if dataclasses.is_dataclass(wanted):
         return dict
@@ -191,59 +191,62 @@ def _shape(wanted: Any) -> type | None:  # noqa: ANN401
     return list if origin in _ARRAYS else None
 
 
-def _container(kind: Any, items: Sequence[Any], value: object, place: str) -> object:  # noqa: ANN401
+def _convert_container(kind: Any, items: Sequence[Any], value: object, place: str) -> object:  # noqa: ANN401
     if kind in {dict, Mapping}:
         key, item = items or (str, Any)
         if not isinstance(value, dict):
-            raise _unfit(dict, place)
-        return {_made(key, one, place): _made(item, each, _at(place, repr(one)[:60])) for one, each in value.items()}
+            raise _mismatch_error(dict, place)
+        return {
+            _convert_to(key, one, place): _convert_to(item, each, _member_path(place, repr(one)[:60]))
+            for one, each in value.items()
+        }
     if kind not in _ARRAYS:
-        raise _unreadable(kind, place)
+        raise _unsupported_error(kind, place)
     if not isinstance(value, list):
-        raise _unfit(list, place)
+        raise _mismatch_error(list, place)
     if kind is tuple and items and items[-1] is not Ellipsis:
         if len(items) != len(value):
             raise ValueError(f"{place or 'body'} has {len(value)} items instead of {len(items)}")
         pairs = zip(items, value, strict=True)
     else:
         pairs = zip([items[0] if items else Any] * len(value), value, strict=True)
-    made = [_made(item, each, f"{place}[{number}]") for number, (item, each) in enumerate(pairs)]
+    made = [_convert_to(item, each, f"{place}[{number}]") for number, (item, each) in enumerate(pairs)]
     return made if kind is Sequence else kind(made)
 
 
-def _scalar(wanted: Any, value: object, place: str) -> object:  # noqa: ANN401
+def _convert_scalar(wanted: Any, value: object, place: str) -> object:  # noqa: ANN401
     if wanted in _PLAIN or wanted is None:
         fits = type(value) is (type(None) if wanted is None else wanted) or (wanted is float and type(value) is int)
         if not fits:
-            raise _unfit(wanted, place)
+            raise _mismatch_error(wanted, place)
         if wanted is not float or not isinstance(value, int):
             return value
         try:
             return float(value)
         except OverflowError:
-            raise _unfit(wanted, place) from None
+            raise _mismatch_error(wanted, place) from None
     if wanted in _FROM_TEXT and isinstance(value, str):
         try:
             return _FROM_TEXT[wanted](value)
         except (ValueError, decimal.InvalidOperation):
-            raise _unfit(wanted, place) from None
+            raise _mismatch_error(wanted, place) from None
     if isinstance(wanted, type) and issubclass(wanted, enum.Enum):
         try:
             return wanted(value)
         except ValueError:
-            raise _unfit(wanted, place) from None
+            raise _mismatch_error(wanted, place) from None
     if wanted in _FROM_TEXT:
-        raise _unfit(wanted, place)
-    raise _unreadable(wanted, place)
+        raise _mismatch_error(wanted, place)
+    raise _unsupported_error(wanted, place)
 
 
-def _unfit(wanted: object, place: str) -> ValueError:
+def _mismatch_error(wanted: object, place: str) -> ValueError:
     return ValueError(f"{place or 'body'} is no {getattr(wanted, '__name__', wanted)}")
 
 
-def _unreadable(wanted: object, place: str) -> TypeError:
+def _unsupported_error(wanted: object, place: str) -> TypeError:
     return TypeError(f"{place or 'a body'} of type {wanted!r} can't be read from JSON")
 
 
-def _at(place: str, name: object) -> str:
+def _member_path(place: str, name: object) -> str:
     return f"{place}.{name}" if place else str(name)

@@ -11,10 +11,10 @@ Suspended   a listener that raises `Suspend` suspends its lite topic: its messag
 from collections.abc import Hashable, Iterable
 from typing import Unpack
 
-from ternmq.connection import Connection
+from ternmq.connection import GrpcConnection
 from ternmq.durations import Seconds
-from ternmq.listening import Listener
-from ternmq.lite.consumer import LiteConsumer
+from ternmq.listener_calls import Listener
+from ternmq.lite.lite_consumer import LiteConsumer
 from ternmq.message_view import MessageView
 from ternmq.options import ClientOptions
 from ternmq.push_consumer import CACHED_BYTES_MAX, PushConsumer
@@ -65,17 +65,17 @@ class LitePushConsumer(LiteConsumer, PushConsumer):
             drain_timeout=drain_timeout,
             **options,
         )
-        self._subscribe_to(topic, lite_topics)
+        self._init_subscription(topic, lite_topics)
 
-    def _take_settings(self, connection: Connection, settings: pb.Settings) -> None:
-        super()._take_settings(connection, settings)
+    def _apply_settings(self, connection: GrpcConnection, settings: pb.Settings) -> None:
+        super()._apply_settings(connection, settings)
         self._fifo = True  # the group's setting is about topics with message groups
 
     def _lane_of(self, view: MessageView) -> Hashable | None:
         return view.topic, view.lite_topic
 
-    async def _left(self, name: str) -> None:
+    async def _lite_topic_left(self, name: str) -> None:
         """Give back what was not started: else the whole lite topic would wait for a message that fails here for
         hours."""
         if self._consumption is not None:
-            await self._giving_back.all(self._consumption.leave((self.topic, name)))
+            await self._giving_back.return_all(self._consumption.abandon_lane((self.topic, name)))

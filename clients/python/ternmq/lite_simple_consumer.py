@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from datetime import timedelta
 from typing import Unpack
 
-from ternmq.lite.consumer import LiteConsumer
+from ternmq.lite.lite_consumer import LiteConsumer
 from ternmq.options import ClientOptions
 from ternmq.simple_consumer import DEFAULT_AWAIT, SimpleConsumer
 from ternmq_protos.v2 import definition_pb2 as pb
@@ -41,4 +41,4 @@ class LiteSimpleConsumer(LiteConsumer, SimpleConsumer):
         **options: Unpack[ClientOptions],
     ) -> None:
         super().__init__(endpoint, group, {topic: "*"}, await_duration=await_duration, **options)
-        self._subscribe_to(topic, lite_topics)
+        self._init_subscription(topic, lite_topics)

@@ -7,10 +7,10 @@ from datetime import datetime, timedelta
 from typing import NamedTuple, Self, TypedDict, Unpack
 
 from ternmq.errors import BadRequest, PayloadEmpty, RequestHeaderFieldsTooLarge
-from ternmq.wire_time import NANOS_PER_MS, nanos_of
+from ternmq.wire_time import NANOS_PER_MS, to_nanos
 from ternmq_common.errors import MessagingError
 from ternmq_common.limits import LITE_TOPIC_BYTES_MAX, MessageLimits
-from ternmq_common.names import checked_lite_topic, checked_topic
+from ternmq_common.names import check_lite_topic_name, check_topic_name
 from ternmq_protos.v2 import definition_pb2 as pb
 
 LIMITS = MessageLimits()
@@ -78,16 +78,16 @@ class Message:
         if self.topic not in _known_topics:
             _check_topic(self.topic)
         if not isinstance(self.body, bytes):
-            self.body = _bytes_of(self.body)
+            self.body = _convert_body(self.body)
         if not self.body:
             raise PayloadEmpty(pb.MESSAGE_BODY_EMPTY, "the body of a message must not be empty")
         if self.tag is not None:
             _check_tag(self.tag)
         if self.keys:
-            self.keys = _checked_keys(self.keys)
+            self.keys = _check_keys(self.keys)
         if self.properties:
             _check_properties(self.properties)
-        self.message_type = self._checked_type()
+        self.message_type = self._derive_type()
 
     @classmethod
     def json(cls, topic: str, value: object, **options: Unpack[MessageOptions]) -> Self:
@@ -98,15 +98,15 @@ class Message:
         TypeError for values without a JSON form, ValueError for NaN and Infinity; `ternmq.json_body` says which types
         it knows. `MessageView.json` reads it.
         """
-        from ternmq.json_body import encoded
+        from ternmq.json_body import encode_body
 
-        return cls(topic, encoded(value), **options)
+        return cls(topic, encode_body(value), **options)
 
     @property
     def delivery_timestamp_ms(self) -> int | None:
         """Milliseconds since 1970, rounded down; None for a `delay`, which counts from the sending."""
         if isinstance(self.delivery_timestamp, datetime):
-            return nanos_of(self.delivery_timestamp) // NANOS_PER_MS
+            return to_nanos(self.delivery_timestamp) // NANOS_PER_MS
         return self.delivery_timestamp
 
     @property
@@ -114,7 +114,7 @@ class Message:
         """The message group or lite topic in which the message keeps its order; None without one."""
         return self.lite_topic if self.message_group is None else self.message_group
 
-    def _checked_type(self) -> pb.MessageType:
+    def _derive_type(self) -> pb.MessageType:
         kinds = (
             self.message_group,
             self.delivery_timestamp,
@@ -179,7 +179,7 @@ def check_message_ids(message_ids: Sequence[str], count: int) -> None:
 
 def _check_topic(name: str) -> None:
     try:
-        checked_topic(name)
+        check_topic_name(name)
     except MessagingError as error:
         raise BadRequest(error.code, error.message) from None
     if len(_known_topics) < _KNOWN_TOPICS_MAX:
@@ -189,12 +189,12 @@ def _check_topic(name: str) -> None:
 def check_lite_topic(name: str, bytes_max: int = LITE_TOPIC_BYTES_MAX) -> None:
     """BadRequest (ILLEGAL_LITE_TOPIC) for an invalid name of a lite topic."""
     try:
-        checked_lite_topic(name, bytes_max)
+        check_lite_topic_name(name, bytes_max)
     except MessagingError as error:
         raise BadRequest(error.code, error.message) from None
 
 
-def _bytes_of(body: object) -> bytes:
+def _convert_body(body: object) -> bytes:
     if isinstance(body, bytearray | memoryview):
         return bytes(body)
     what_to_do = ": write body.encode()" if isinstance(body, str) else ""
@@ -223,7 +223,7 @@ def _check_tag(tag: str) -> None:
         )
 
 
-def _checked_keys(keys: Sequence[str]) -> tuple[str, ...]:
+def _check_keys(keys: Sequence[str]) -> tuple[str, ...]:
     if isinstance(keys, str):
         raise TypeError(f'keys is a list of strings: write keys=["{keys}"]')
     for key in keys:

@@ -30,7 +30,7 @@ class MessageIdParts:
     sequence: int
 
 
-class MessageIds:
+class MessageIdGenerator:
     """Generates ids; one per process. Any thread: `next_ids` holds a lock for an addition."""
 
     def __init__(
@@ -79,4 +79,4 @@ def parse_message_id(text: str) -> MessageIdParts | None:
     )
 
 
-MESSAGE_IDS = MessageIds()
+MESSAGE_IDS = MessageIdGenerator()

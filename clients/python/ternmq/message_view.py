@@ -5,7 +5,7 @@ import zlib
 from typing import TYPE_CHECKING, Any, NoReturn, overload
 
 from ternmq.errors import BadRequest, UndecodableBody
-from ternmq.wire_time import datetime_of
+from ternmq.wire_time import to_datetime
 from ternmq_protos.v2 import definition_pb2 as pb
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class MessageView:
         """The body as the producer sent it; `UndecodableBody` if it can't be decompressed, or has more than
         `INFLATED_BYTES_MAX` then. `to_proto().body` is the body as it was stored."""
         if self._body is None:
-            self._body = self._decoded_body()
+            self._body = self._decode_body()
         return self._body
 
     @overload
@@ -68,12 +68,12 @@ class MessageView:
         `UndecodableBody` names the message if its body is not JSON, or doesn't fit the model; `ternmq.json_body` says
         which types a dataclass can have.
         """
-        from ternmq.json_body import check_model, decoded
+        from ternmq.json_body import check_model, decode_body
 
         if model is not None:
             check_model(model)
         try:
-            return decoded(self.body, model)
+            return decode_body(self.body, model)
         except ValueError as error:
             wanted = "JSON" if model is None else f"{model.__name__} in JSON"
             raise UndecodableBody(self.message_id, f"is no {wanted}: {error}") from error
@@ -124,19 +124,19 @@ class MessageView:
     def born_timestamp(self) -> "datetime | None":
         """When the producer created it, by the producer's clock."""
         system = self._message.system_properties
-        return datetime_of(system.born_timestamp) if system.HasField("born_timestamp") else None
+        return to_datetime(system.born_timestamp) if system.HasField("born_timestamp") else None
 
     @property
     def store_timestamp(self) -> "datetime | None":
         """When the server stored it."""
         system = self._message.system_properties
-        return datetime_of(system.store_timestamp) if system.HasField("store_timestamp") else None
+        return to_datetime(system.store_timestamp) if system.HasField("store_timestamp") else None
 
     @property
     def delivery_timestamp(self) -> "datetime | None":
         """When it was to be delivered; None for messages that weren't delayed."""
         system = self._message.system_properties
-        return datetime_of(system.delivery_timestamp) if system.HasField("delivery_timestamp") else None
+        return to_datetime(system.delivery_timestamp) if system.HasField("delivery_timestamp") else None
 
     @property
     def born_host(self) -> str:
@@ -178,12 +178,12 @@ class MessageView:
     if not TYPE_CHECKING:  # for a type checker only a `ReceivedMessage` has these
 
         def ack(self, *_: object) -> NoReturn:
-            raise self._settled_elsewhere("ack")
+            raise self._settle_error("ack")
 
         def nack(self, *_: object, **__: object) -> NoReturn:
-            raise self._settled_elsewhere("nack")
+            raise self._settle_error("nack")
 
-    def _settled_elsewhere(self, call: str) -> BadRequest:
+    def _settle_error(self, call: str) -> BadRequest:
         way = (
             "the result of the listener settles it: nothing or ConsumeResult.SUCCESS, ConsumeResult.FAILURE or an "
             "exception"
@@ -194,13 +194,20 @@ class MessageView:
 
     def __reduce__(self) -> tuple[object, ...]:
         data = self._message.SerializeToString()
-        return _restored, (type(self), data, self.broker, self.endpoints, self.receipt_handle, self.delivery_attempt)
+        return _restore_view, (
+            type(self),
+            data,
+            self.broker,
+            self.endpoints,
+            self.receipt_handle,
+            self.delivery_attempt,
+        )
 
-    def _decoded_body(self) -> bytes:
+    def _decode_body(self) -> bytes:
         if self._message.system_properties.body_encoding != pb.GZIP:
             return self._message.body
         try:
-            return decoded_body(self._message.body)
+            return decompress_body(self._message.body)
         except zlib.error as error:
             raise UndecodableBody(self.message_id, f"says gzip and can't be read: {error}") from error
 
@@ -211,7 +218,7 @@ class MessageView:
         )
 
 
-def _restored(
+def _restore_view(
     kind: type[MessageView], data: bytes, broker: str, endpoints: "Endpoints", receipt_handle: str, attempt: int
 ) -> MessageView:
     view = kind(pb.Message.FromString(data), broker=broker, endpoints=endpoints)
@@ -219,7 +226,7 @@ def _restored(
     return view
 
 
-def decoded_body(packed: bytes) -> bytes:
+def decompress_body(packed: bytes) -> bytes:
     """Decompress a body of encoding GZIP; zlib.error if it is broken, or too long."""
     inflater = zlib.decompressobj(_ANY_HEADER)
     body = inflater.decompress(packed, INFLATED_BYTES_MAX + 1)

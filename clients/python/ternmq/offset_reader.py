@@ -23,25 +23,25 @@ import grpc.experimental
 
 from ternmq import connection as calls
 from ternmq.arguments import check_options
-from ternmq.backoff import ExponentialBackoff, jittered
+from ternmq.backoff import ExponentialBackoff, add_jitter
 from ternmq.client import REQUEST_TIMEOUT_S
 from ternmq.connection import (
     CHANNEL_OPTIONS,
     SERVICE,
-    Method,
     RequestT,
     ResponseT,
+    RpcMethod,
     open_channel,
 )
 from ternmq.durations import Seconds, seconds_above_0, seconds_from_0
 from ternmq.endpoints import Endpoints
-from ternmq.errors import ClientError, InternalError, NotFound, check, error_of
+from ternmq.errors import ClientError, InternalError, NotFound, check_status, create_error
 from ternmq.filters import Filter, TagFilter
-from ternmq.grpc_errors import error_of_status, typed_error
-from ternmq.identity import Identity, new_client_id
+from ternmq.grpc_errors import error_of_call, error_of_status
+from ternmq.identity import ClientIdentity, new_client_id
 from ternmq.options import ClientOptions
-from ternmq.pull.offsets import StartFrom, checked_start, offset_request
-from ternmq.route import Queue, Route
+from ternmq.pull.offsets import StartFrom, check_start, offset_request
+from ternmq.route import RouteQueue, TopicRoute
 from ternmq.tls import tls_options
 from ternmq_common.limits import PULL_BATCH_MAX
 from ternmq_protos.admin_v1 import admin_pb2
@@ -56,9 +56,9 @@ ResultT = TypeVar("ResultT")
 PATIENCE_S = 60.0
 _BACKOFF = ExponentialBackoff(initial_s=0.1, max_s=2.0, multiplier=2.0)
 _ADMIN = "/ternmq.admin.v1.Admin/"
-_LIST_TOPICS = Method("ListTopics", admin_pb2.ListTopicsRequest, admin_pb2.ListTopicsResponse)
-_DESCRIBE_TOPIC = Method("DescribeTopic", admin_pb2.DescribeTopicRequest, admin_pb2.DescribeTopicResponse)
-_DESCRIBE_GROUP = Method("DescribeGroup", admin_pb2.DescribeGroupRequest, admin_pb2.DescribeGroupResponse)
+_LIST_TOPICS = RpcMethod("ListTopics", admin_pb2.ListTopicsRequest, admin_pb2.ListTopicsResponse)
+_DESCRIBE_TOPIC = RpcMethod("DescribeTopic", admin_pb2.DescribeTopicRequest, admin_pb2.DescribeTopicResponse)
+_DESCRIBE_GROUP = RpcMethod("DescribeGroup", admin_pb2.DescribeGroupRequest, admin_pb2.DescribeGroupResponse)
 _STATUSES: dict[int | None, grpc.StatusCode] = {status.value[0]: status for status in grpc.StatusCode}
 # What a response of a pull begins with that has a message: PullMessageResponse.message = 2.
 _MESSAGE_TAG = b"\x12"
@@ -98,7 +98,9 @@ class OffsetReader:
     ) -> None:
         check_options(type(self), options)
         self._access_point = Endpoints.parse(endpoint)
-        self._identity = Identity(options.get("credentials"), client_id=f"{kind}@{new_client_id()}" if kind else "")
+        self._identity = ClientIdentity(
+            options.get("credentials"), client_id=f"{kind}@{new_client_id()}" if kind else ""
+        )
         if not bodies:
             self._identity.add_options("leave-out=body")
         self._tls = tls_options(options.get("tls", False))
@@ -135,7 +137,7 @@ class OffsetReader:
         deleted and created again, and is empty if the server has none. `Unsupported` if the server is not TernMQ."""
         wanted = list(names)
         request = admin_pb2.ListTopicsRequest(names=wanted)
-        answer = self._ask(self._access_point, _LIST_TOPICS, request, service=_ADMIN)
+        answer = self._call_patiently(self._access_point, _LIST_TOPICS, request, service=_ADMIN)
         # An older server ignores the names, and returns all.
         return {topic.name: topic.identity for topic in answer.topics if not wanted or topic.name in wanted}
 
@@ -143,31 +145,31 @@ class OffsetReader:
         """Return the offset below which the last purge emptied each queue, by broker and queue id; 0 if there was none.
         Queues of servers that don't report it are left out."""
         request = admin_pb2.DescribeTopicRequest(name=topic)
-        answer = self._ask(self._access_point, _DESCRIBE_TOPIC, request, service=_ADMIN)
+        answer = self._call_patiently(self._access_point, _DESCRIBE_TOPIC, request, service=_ADMIN)
         return {
             (queue.broker, queue.queue_id): queue.purged_below
             for queue in answer.queues
             if queue.HasField("purged_below")
         }
 
-    def queues(self, topic: str) -> tuple[Queue, ...]:
+    def queues(self, topic: str) -> tuple[RouteQueue, ...]:
         """Return the readable queues, in the order of the route; `NotFound` if the topic doesn't exist."""
         request = rpc.QueryRouteRequest(topic=pb.Resource(name=topic), endpoints=self._access_point.to_proto())
-        answer = self._ask(self._access_point, calls.QUERY_ROUTE, request)
-        return Route.from_proto(topic, answer.message_queues, self._access_point).checked_readable()
+        answer = self._call_patiently(self._access_point, calls.QUERY_ROUTE, request)
+        return TopicRoute.from_proto(topic, answer.message_queues, self._access_point).require_readable()
 
-    def offset(self, queue: Queue, place: StartFrom) -> int:
+    def offset(self, queue: RouteQueue, place: StartFrom) -> int:
         """Return the offset of a place in a queue."""
         [offset] = self.offsets([queue], place)
         return offset
 
-    def offsets(self, queues: Sequence[Queue], place: StartFrom) -> list[int]:
+    def offsets(self, queues: Sequence[RouteQueue], place: StartFrom) -> list[int]:
         """Return the offset of a place in each of the queues, which are queried at the same time."""
-        checked_start(place)
+        check_start(place)
         requests = [(queue.endpoints, offset_request(queue, place)) for queue in queues]
-        return [answer.offset for answer in self._ask_all(calls.QUERY_OFFSET, requests)]
+        return [answer.offset for answer in self._call_all(calls.QUERY_OFFSET, requests)]
 
-    def check(self, queue: Queue, passing: Filter) -> None:
+    def check(self, queue: RouteQueue, passing: Filter) -> None:
         """`BadRequest` if the server can't parse the filter. It pulls at the end of the queue, so it gets no
         messages."""
 
@@ -178,33 +180,33 @@ class OffsetReader:
                 batch_size=1,
                 filter_expression=passing.to_proto(),
             )
-            self._pull(queue.endpoints, request)
+            self._pull_part(queue.endpoints, request)
 
         self.patiently(ask)
 
     # --- progress of a group
 
-    def committed(self, group: str, queue: Queue) -> int | None:
+    def committed(self, group: str, queue: RouteQueue) -> int | None:
         """Return the committed offset of a group; None if it never read this queue."""
         request = rpc.GetOffsetRequest(group=pb.Resource(name=group), message_queue=queue.proto)
 
         def ask() -> rpc.GetOffsetResponse:
-            answer = self._answer(queue.endpoints, calls.GET_OFFSET, request)
+            answer = self._call_once(queue.endpoints, calls.GET_OFFSET, request)
             if answer.status.code != pb.OFFSET_NOT_FOUND:
-                check(answer.status)
+                check_status(answer.status)
             return answer
 
         answer = self.patiently(ask)
         return answer.offset if answer.status.code == pb.OK else None
 
-    def commit(self, group: str, offsets: Sequence[tuple[Queue, int]]) -> None:
+    def commit(self, group: str, offsets: Sequence[tuple[RouteQueue, int]]) -> None:
         """Commit offsets for a group."""
         resource = pb.Resource(name=group)
         requests = [
             (queue.endpoints, rpc.UpdateOffsetRequest(group=resource, message_queue=queue.proto, offset=offset))
             for queue, offset in offsets
         ]
-        self._ask_all(calls.UPDATE_OFFSET, requests)
+        self._call_all(calls.UPDATE_OFFSET, requests)
 
     @property
     def client_id(self) -> str:
@@ -216,7 +218,7 @@ class OffsetReader:
         group doesn't exist. `Unsupported` if the server is not TernMQ."""
         request = admin_pb2.DescribeGroupRequest(name=group)
         try:
-            return list(self._ask(self._access_point, _DESCRIBE_GROUP, request, service=_ADMIN).client_ids)
+            return list(self._call_patiently(self._access_point, _DESCRIBE_GROUP, request, service=_ADMIN).client_ids)
         except NotFound:
             return []
 
@@ -224,11 +226,11 @@ class OffsetReader:
         """Appear as a pulling member of the group, for as long as servers remember a silent client. Queues are assigned
         to it then: a group is either for one reader by offset, or for other members."""
         request = rpc.HeartbeatRequest(group=pb.Resource(name=group), client_type=pb.PULL_CONSUMER)
-        self._ask(self._access_point, calls.HEARTBEAT, request)
+        self._call_patiently(self._access_point, calls.HEARTBEAT, request)
 
     # --- messages
 
-    def read(self, queue: Queue, start: int, stop: int, *, passing: Filter | None = None) -> Iterator[Part]:
+    def read(self, queue: RouteQueue, start: int, stop: int, *, passing: Filter | None = None) -> Iterator[Part]:
         """Yield the messages with offsets from `start` up to, not including, `stop`, in parts as they arrive.
 
         Messages that the server does not have any more are skipped: the caller sees that from the offsets. `BadRequest`
@@ -242,7 +244,7 @@ class OffsetReader:
                 batch_size=min(PULL_BATCH_MAX, stop - start),
                 filter_expression=expression,
             )
-            part = self.patiently(lambda asked=request: self._pull(queue.endpoints, asked))  # type: ignore[misc]
+            part = self.patiently(lambda asked=request: self._pull_part(queue.endpoints, asked))  # type: ignore[misc]
             if part.next_offset <= start:
                 raise InternalError(
                     pb.INTERNAL_ERROR, f"{queue.topic}/{queue.broker}/{queue.queue_id} has nothing at offset {start}"
@@ -250,19 +252,19 @@ class OffsetReader:
             start = part.next_offset
             yield part if start <= stop else _cut_part(part, stop)
 
-    def _pull(self, endpoints: Endpoints, request: rpc.PullMessageRequest) -> Part:
-        answer = self._pulled(endpoints, calls.PULL_MESSAGE.name, request.SerializeToString())
+    def _pull_part(self, endpoints: Endpoints, request: rpc.PullMessageRequest) -> Part:
+        answer = self._call_pull(endpoints, calls.PULL_MESSAGE.name, request.SerializeToString())
         responses = [response for response in answer if response[:1] == _MESSAGE_TAG]
         rest = PulledMessages.FromString(b"".join([response for response in answer if response[:1] != _MESSAGE_TAG]))
         if rest.status.code not in {pb.OK, pb.MESSAGE_NOT_FOUND}:
-            raise error_of(rest.status.code, rest.status.message)
+            raise create_error(rest.status.code, rest.status.message)
         return Part(responses, rest.next_offset)
 
-    def _pulled(self, endpoints: Endpoints, name: str, request: bytes) -> Sequence[bytes]:
+    def _call_pull(self, endpoints: Endpoints, name: str, request: bytes) -> Sequence[bytes]:
         """Return the messages of an answer, through our own connection without grpc."""
         try:
             connection = self._connections.get(endpoints)
-            if connection is None or not connection.usable:
+            if connection is None or not connection.can_call:
                 connection = BlockingConnection(
                     endpoints.addresses,
                     timeout_s=self._timeout_s,
@@ -270,8 +272,8 @@ class OffsetReader:
                     server_name=None if self._tls is None else self._tls.server_name,
                 )
                 self._connections[endpoints] = connection
-            return connection.call(
-                SERVICE + name, self._identity.blocking_metadata(), request, timeout_s=self._timeout_s
+            return connection.call_method(
+                SERVICE + name, self._identity.read_and_sign(), request, timeout_s=self._timeout_s
             )
         except StreamBroken as broken:
             status = _STATUSES.get(broken.status, grpc.StatusCode.UNAVAILABLE)
@@ -279,47 +281,47 @@ class OffsetReader:
 
     # --- calls
 
-    def _ask(
-        self, endpoints: Endpoints, method: Method[RequestT, ResponseT], request: RequestT, *, service: str = SERVICE
+    def _call_patiently(
+        self, endpoints: Endpoints, method: RpcMethod[RequestT, ResponseT], request: RequestT, *, service: str = SERVICE
     ) -> ResponseT:
         def ask() -> ResponseT:
-            answer = self._answer(endpoints, method, request, service=service)
-            check(answer.status)  # type: ignore[attr-defined]
+            answer = self._call_once(endpoints, method, request, service=service)
+            check_status(answer.status)  # type: ignore[attr-defined]
             return answer
 
         return self.patiently(ask)
 
-    def _answer(
-        self, endpoints: Endpoints, method: Method[RequestT, ResponseT], request: RequestT, *, service: str = SERVICE
+    def _call_once(
+        self, endpoints: Endpoints, method: RpcMethod[RequestT, ResponseT], request: RequestT, *, service: str = SERVICE
     ) -> ResponseT:
         try:
-            answer: ResponseT = self._call(endpoints, method, service)(
-                request, timeout=self._timeout_s, metadata=self._identity.blocking_metadata()
+            answer: ResponseT = self._create_callable(endpoints, method, service)(
+                request, timeout=self._timeout_s, metadata=self._identity.read_and_sign()
             )
         except grpc.RpcError as error:
-            raise typed_error(str(endpoints), method.name, error, uses_tls=self._tls is not None) from None
+            raise error_of_call(str(endpoints), method.name, error, uses_tls=self._tls is not None) from None
         return answer
 
-    def _ask_all(
-        self, method: Method[RequestT, ResponseT], requests: Sequence[tuple[Endpoints, RequestT]]
+    def _call_all(
+        self, method: RpcMethod[RequestT, ResponseT], requests: Sequence[tuple[Endpoints, RequestT]]
     ) -> list[ResponseT]:
         """Send the requests at the same time and return the answers; those that fail are repeated one by one."""
-        metadata = self._identity.blocking_metadata()
+        metadata = self._identity.read_and_sign()
         asked = [
-            self._call(endpoints, method).future(request, timeout=self._timeout_s, metadata=metadata)
+            self._create_callable(endpoints, method).future(request, timeout=self._timeout_s, metadata=metadata)
             for endpoints, request in requests
         ]
         answers: list[ResponseT] = []
         for (endpoints, request), answer in zip(requests, asked, strict=True):
             try:
                 result: ResponseT = answer.result()
-                check(result.status)  # type: ignore[attr-defined]
+                check_status(result.status)  # type: ignore[attr-defined]
             except grpc.RpcError:
-                result = self._ask(endpoints, method, request)
+                result = self._call_patiently(endpoints, method, request)
             except ClientError as error:
-                if not error.retryable:
+                if not error.is_retryable:
                     raise
-                result = self._ask(endpoints, method, request)
+                result = self._call_patiently(endpoints, method, request)
             answers.append(result)
         return answers
 
@@ -333,19 +335,19 @@ class OffsetReader:
             try:
                 return ask()
             except ClientError as error:
-                pause_s = jittered(_BACKOFF.delay_s(attempt), random.random())  # noqa: S311 - no secret
-                if not error.retryable or time.monotonic() + pause_s > end:
+                pause_s = add_jitter(_BACKOFF.delay_s(attempt), random.random())  # noqa: S311 - no secret
+                if not error.is_retryable or time.monotonic() + pause_s > end:
                     raise
             time.sleep(pause_s)
 
-    def _call(self, endpoints: Endpoints, method: Method[Any, Any], service: str = SERVICE) -> Any:  # noqa: ANN401
-        return self._channel(endpoints).unary_unary(
+    def _create_callable(self, endpoints: Endpoints, method: RpcMethod[Any, Any], service: str = SERVICE) -> Any:  # noqa: ANN401
+        return self._channel_to(endpoints).unary_unary(
             service + method.name,
             request_serializer=method.request.SerializeToString,
             response_deserializer=method.response.FromString,
         )
 
-    def _channel(self, endpoints: Endpoints) -> grpc.Channel:
+    def _channel_to(self, endpoints: Endpoints) -> grpc.Channel:
         channel = self._channels.get(endpoints)
         if channel is None:
             channel = self._channels[endpoints] = open_channel(

@@ -44,7 +44,7 @@ _MESSAGE_TYPES = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Processing:
+class _ProcessingSpan:
     span: Span
     token: object
 
@@ -77,10 +77,10 @@ class OpenTelemetryHooks(Hooks):
         attributes = _consumer_attributes("receive", views[0].topic, group, client_id)
         attributes["messaging.batch.message_count"] = len(views)
         self._tracer.start_span(
-            f"receive {views[0].topic}", kind=SpanKind.CLIENT, attributes=attributes, links=list(_links(views))
+            f"receive {views[0].topic}", kind=SpanKind.CLIENT, attributes=attributes, links=list(_producer_links(views))
         ).end()
 
-    def consume_started(self, consuming: Consuming) -> _Processing:
+    def consume_started(self, consuming: Consuming) -> _ProcessingSpan:
         view = consuming.view
         attributes = _consumer_attributes("process", view.topic, consuming.group, consuming.client_id)
         attributes["messaging.message.id"] = view.message_id
@@ -92,14 +92,14 @@ class OpenTelemetryHooks(Hooks):
             context=Context(),
             kind=SpanKind.CONSUMER,
             attributes=attributes,
-            links=list(_links([view])),
+            links=list(_producer_links([view])),
         )
-        return _Processing(span, context.attach(trace.set_span_in_context(span)))
+        return _ProcessingSpan(span, context.attach(trace.set_span_in_context(span)))
 
     def consume_finished(
         self, token: object, consuming: Consuming, result: ConsumeResult, error: BaseException | None
     ) -> None:
-        assert isinstance(token, _Processing)
+        assert isinstance(token, _ProcessingSpan)
         context.detach(token.token)  # type: ignore[arg-type]
         if error is not None:
             token.span.record_exception(error)
@@ -110,7 +110,7 @@ class OpenTelemetryHooks(Hooks):
 
 
 def _sending_attributes(sending: Sending) -> dict[str, AttributeValue]:
-    attributes = _attributes("send", sending.topic, sending.client_id)
+    attributes = _common_attributes("send", sending.topic, sending.client_id)
     message = sending.messages[0]
     kind = pb.TRANSACTION if sending.transactional else message.message_type
     attributes["messaging.rocketmq.message.type"] = _MESSAGE_TYPES.get(kind, "normal")
@@ -124,12 +124,12 @@ def _sending_attributes(sending: Sending) -> dict[str, AttributeValue]:
 
 
 def _consumer_attributes(operation: str, topic: str, group: str, client_id: str) -> dict[str, AttributeValue]:
-    attributes = _attributes(operation, topic, client_id)
+    attributes = _common_attributes(operation, topic, client_id)
     attributes["messaging.consumer.group.name"] = group
     return attributes
 
 
-def _attributes(operation: str, topic: str, client_id: str) -> dict[str, AttributeValue]:
+def _common_attributes(operation: str, topic: str, client_id: str) -> dict[str, AttributeValue]:
     return {
         "messaging.system": "rocketmq",
         "messaging.operation.name": operation,
@@ -150,7 +150,7 @@ def _add_rocketmq(
         attributes["messaging.rocketmq.message.group"] = message_group
 
 
-def _links(views: Iterable[MessageView]) -> Iterable[Link]:
+def _producer_links(views: Iterable[MessageView]) -> Iterable[Link]:
     """Yield a link for each message with its producer's trace; a malformed trace gives none."""
     for view in islice(views, LINKS_MAX):
         if view.trace_context is not None:

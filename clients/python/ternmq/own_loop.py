@@ -5,7 +5,7 @@ import asyncio
 from ternmq.errors import NotRunning
 
 
-class OwnLoop:
+class OwnEventLoop:
     """The event loop of one client, from its start on."""
 
     __slots__ = ("_loop",)
@@ -13,14 +13,14 @@ class OwnLoop:
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    def take(self) -> None:
+    def bind_loop(self) -> None:
         """Bind the client to the running loop."""
         self._loop = asyncio.get_running_loop()
 
-    def check(self, client: object) -> None:
+    def check_loop(self, client: object) -> None:
         """NotRunning if another loop runs, or none."""
         loop = self._loop
-        if loop is not None and loop is not _running():
+        if loop is not None and loop is not _running_loop():
             ended = ", which has ended" if loop.is_closed() else ""
             raise NotRunning(
                 f"this {type(client).__name__} belongs to the event loop in which it was started{ended}: start and use "
@@ -28,7 +28,7 @@ class OwnLoop:
             )
 
 
-def _running() -> asyncio.AbstractEventLoop | None:
+def _running_loop() -> asyncio.AbstractEventLoop | None:
     try:
         return asyncio.get_running_loop()
     except RuntimeError:

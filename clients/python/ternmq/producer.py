@@ -22,24 +22,32 @@ from functools import partial
 from typing import Unpack
 
 from ternmq import connection as calls
-from ternmq.arguments import checked_topics
-from ternmq.attempts import Attempts, Budget
-from ternmq.backoff import REACH_BACKOFF, SEND_BACKOFF, backoff_of
+from ternmq.arguments import check_topics
+from ternmq.backoff import REACH_BACKOFF, SEND_BACKOFF, read_backoff
 from ternmq.checking import Checker, TransactionChecks
 from ternmq.client import Client
-from ternmq.connection import Connection
-from ternmq.durations import Seconds, seconds_above_0, span
-from ternmq.ending import END_ATTEMPTS, end_transaction
-from ternmq.errors import BadRequest, ClientError, DeadlineExceeded, PayloadTooLarge, SendManyError, check, is_away
-from ternmq.group_order import GroupOrder, Turn
+from ternmq.connection import GrpcConnection
+from ternmq.durations import Seconds, check_span, seconds_above_0
+from ternmq.errors import (
+    BadRequest,
+    ClientError,
+    DeadlineExceeded,
+    PayloadTooLarge,
+    SendManyError,
+    check_status,
+    is_away,
+)
+from ternmq.group_order import GroupOrder, SendTurn
 from ternmq.hooks import Sending
 from ternmq.message import LIMITS, Message, SendReceipt, check_message_ids, has_lone_surrogate
 from ternmq.message_id import MESSAGE_IDS
 from ternmq.options import ClientOptions
-from ternmq.outgoing import Batch, Outcome, batches_of
 from ternmq.published_topics import PublishedTopics
-from ternmq.route import Route
+from ternmq.route import TopicRoute
+from ternmq.send_attempts import SendAttempts, SendBudget
+from ternmq.send_batches import Outcome, SendBatch, split_batches
 from ternmq.transaction import HalfMessage, Transaction, TransactionOwner, TransactionResolution
+from ternmq.transaction_end import END_ATTEMPTS, end_transaction
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 
@@ -96,14 +104,14 @@ class Producer(Client):
             self._identity.add_options(f"queue={queue}")
         if max_attempts < 1:
             raise ValueError(f"max_attempts={max_attempts} must be at least 1")
-        self._named = dict.fromkeys(checked_topics(topics))
+        self._named = dict.fromkeys(check_topics(topics))
         self._topics = PublishedTopics(self._named)
         self._max_attempts = max_attempts
         self._delivery_timeout_s = seconds_above_0("delivery_timeout", delivery_timeout)
         self._compress_from_bytes = compress_from_bytes
         self._body_bytes_max = LIMITS.body_bytes_max
-        self._attempts = Attempts(
-            self._call,
+        self._attempts = SendAttempts(
+            self._call_endpoint,
             isolated=self._isolated,
             max_attempts=max_attempts,
             request_timeout_s=self._request_timeout_s,
@@ -115,14 +123,14 @@ class Producer(Client):
         self._idle.set()
         self._checks: TransactionChecks | None = None
         if checker is not None:
-            end = partial(self._end, pb.SOURCE_SERVER_CHECK)
+            end = partial(self._end_transaction, pb.SOURCE_SERVER_CHECK)
             self._checks = TransactionChecks(checker, end, client_id=self.client_id)
         self._topics_without_checker: set[str] = set()
         self._transaction_tasks: set[asyncio.Task[object]] = set()
 
     async def send(self, message: Message) -> SendReceipt:
         """Send one message; return when it is stored."""
-        [outcome] = await self._send(self._sending(message))
+        [outcome] = await self._send_observed(self._create_sending(message))
         if isinstance(outcome, ClientError):
             raise outcome
         return outcome
@@ -145,7 +153,7 @@ class Producer(Client):
         else:
             check_message_ids(message_ids, len(messages))
         outcomes: list[Outcome | None] = [None] * len(messages)
-        by_topic = batches_of(messages, bytes_max=self._body_bytes_max)
+        by_topic = split_batches(messages, bytes_max=self._body_bytes_max)
         await asyncio.gather(*(self._send_in_order(batches, message_ids, outcomes) for batches in by_topic.values()))
         receipts = [outcome for outcome in outcomes if isinstance(outcome, SendReceipt)]
         if len(receipts) < len(messages):
@@ -164,11 +172,11 @@ class Producer(Client):
         that is asked in the middle of it must answer UNKNOWN. `Transaction` says what happens when something fails.
         """
         if recovery is not None:
-            span("recovery", recovery)
+            check_span("recovery", recovery)
         owner = TransactionOwner(
-            send=self._send_half,
-            end=partial(self._end, pb.SOURCE_CLIENT),
-            keep=self._keep,
+            send_half=self._send_half,
+            end_half=partial(self._end_transaction, pb.SOURCE_CLIENT),
+            keep_task=self._keep_task,
             leave_timeout_s=self._request_timeout_s,
         )
         return Transaction(owner, recovery)
@@ -191,73 +199,75 @@ class Producer(Client):
         if has_lone_surrogate(topic) or has_lone_surrogate(handle):
             raise BadRequest(pb.BAD_REQUEST, f"{handle!r} of {topic!r} must not hold lone surrogates")
         request = rpc.RecallMessageRequest(topic=pb.Resource(name=topic), recall_handle=handle)
-        response = await self._call(self._access_point, calls.RECALL_MESSAGE, request)
-        check(response.status)
+        response = await self._call_endpoint(self._access_point, calls.RECALL_MESSAGE, request)
+        check_status(response.status)
         return response.message_id
 
-    def _settings(self) -> pb.Settings:
-        settings = super()._settings()
-        settings.publishing.topics.extend(pb.Resource(name=topic) for topic in self._topics.told)
+    def _create_settings(self) -> pb.Settings:
+        settings = super()._create_settings()
+        settings.publishing.topics.extend(pb.Resource(name=topic) for topic in self._topics.settings_topics)
         settings.publishing.validate_message_type = True
         settings.publishing.max_body_size = self._body_bytes_max
         settings.backoff_policy.max_attempts = self._max_attempts
         settings.backoff_policy.exponential_backoff.multiplier = 1.0
         return settings
 
-    def _take_settings(self, connection: Connection, settings: pb.Settings) -> None:
-        super()._take_settings(connection, settings)
+    def _apply_settings(self, connection: GrpcConnection, settings: pb.Settings) -> None:
+        super()._apply_settings(connection, settings)
         if settings.publishing.max_body_size > 0:
             self._body_bytes_max = settings.publishing.max_body_size
-        self._attempts.backoff = backoff_of(settings.backoff_policy, SEND_BACKOFF)
+        self._attempts.backoff = read_backoff(settings.backoff_policy, SEND_BACKOFF)
 
-    async def _started(self) -> None:
-        await super()._started()
-        await self._first_routes(self._named)
+    async def _start_work(self) -> None:
+        await super()._start_work()
+        await self._fetch_first_routes(self._named)
 
-    async def _answer(self, connection: Connection, command: rpc.TelemetryCommand) -> rpc.TelemetryCommand | None:
+    async def _answer_command(
+        self, connection: GrpcConnection, command: rpc.TelemetryCommand
+    ) -> rpc.TelemetryCommand | None:
         """Answer commands, and check orphaned transactions; the result of a check is sent by a call of its own."""
         if command.WhichOneof("command") != "recover_orphaned_transaction_command":
-            return await super()._answer(connection, command)
+            return await super()._answer_command(connection, command)
         orphan = command.recover_orphaned_transaction_command
         topic = orphan.message.topic.name
         if self._checks is not None:
-            self._checks.begin(connection.endpoints, orphan)
+            self._checks.begin_check(connection.endpoints, orphan)
         elif topic not in self._topics_without_checker:
             self._topics_without_checker.add(topic)  # logged once: the server may ask about thousands
             logger.warning("%s has no checker and gets transaction checks of %s", self.client_id, topic)
         return None
 
-    async def _finish(self) -> None:
+    async def _finish_work(self) -> None:
         """Let what is in flight use up its time; after that it fails with NotRunning as connections close."""
         extra_s = self._timing.attempt_extra_s
         ends_s = END_ATTEMPTS * (self._request_timeout_s + extra_s)
-        budget = Budget(max(self._delivery_timeout_s + extra_s, ends_s))
+        budget = SendBudget(max(self._delivery_timeout_s + extra_s, ends_s))
         if self._checks is not None:
-            await self._checks.finish(budget.left_s)
+            await self._checks.finish_checks(budget.left_s)
         with suppress(TimeoutError):
             async with asyncio.timeout(budget.left_s):
                 await self._idle.wait()
 
-    async def _route(self, topic: str, *, transactional: bool) -> Route:
+    async def _fetch_route_of(self, topic: str, *, transactional: bool) -> TopicRoute:
         """Return the route, after the server was told that this producer publishes to one more topic."""
         is_new = topic not in self._topics
-        has_to_be_told = self._topics.add(topic, transactional=transactional)
+        has_to_be_told = self._topics.add_topic(topic, transactional=transactional)
         try:
-            route = await self._routes.get(topic)
+            route = await self._routes.get_route(topic)
         except BaseException:
             if is_new:
-                self._topics.drop(topic)
+                self._topics.drop_topic(topic)
             raise
         if has_to_be_told:
             await self._send_settings()
         return route
 
     async def _send_in_order(
-        self, batches: list[Batch], message_ids: Sequence[str], outcomes: list[Outcome | None]
+        self, batches: list[SendBatch], message_ids: Sequence[str], outcomes: list[Outcome | None]
     ) -> None:
         for batch in batches:
             ids = [message_ids[place] for place in batch.places]
-            answered = await self._send(Sending(self.client_id, batch.topic, batch.messages, ids))
+            answered = await self._send_observed(Sending(self.client_id, batch.topic, batch.messages, ids))
             for place, outcome in zip(batch.places, answered, strict=True):
                 outcomes[place] = outcome
             if all(map(is_away, answered)):
@@ -265,17 +275,17 @@ class Producer(Client):
         for place in (place for batch in batches for place in batch.places if outcomes[place] is None):
             outcomes[place] = answered[-1]
 
-    def _sending(self, message: Message) -> Sending:
+    def _create_sending(self, message: Message) -> Sending:
         return Sending(self.client_id, message.topic, [message], MESSAGE_IDS.next_ids(1))
 
-    async def _send(self, sending: Sending) -> list[Outcome]:
+    async def _send_observed(self, sending: Sending) -> list[Outcome]:
         """Send one request; return its outcomes. Observed by the hooks, waited for by `close`."""
         self._check_running()
         tokens = self._hooks.send_started(sending)
         outcomes: list[Outcome] = []
         try:
-            with self._flight():
-                outcomes = await self._attempt(sending)
+            with self._count_in_flight():
+                outcomes = await self._send_attempts(sending)
         except ClientError as error:
             outcomes = [error] * len(sending.messages)
         finally:
@@ -283,7 +293,7 @@ class Producer(Client):
         return outcomes
 
     @contextmanager
-    def _flight(self) -> Iterator[None]:
+    def _count_in_flight(self) -> Iterator[None]:
         """Count work that `close` waits for."""
         self._in_flight += 1
         self._idle.clear()
@@ -294,21 +304,21 @@ class Producer(Client):
             if not self._in_flight:
                 self._idle.set()
 
-    async def _attempt(self, sending: Sending) -> list[Outcome]:
-        budget = Budget(self._delivery_timeout_s)
+    async def _send_attempts(self, sending: Sending) -> list[Outcome]:
+        budget = SendBudget(self._delivery_timeout_s)
         groups = {key for message in sending.messages if (key := message.order_key) is not None}
-        with self._order.turn(sending.topic, groups) as turn:
-            route = await self._reached_route(sending, budget, turn)
+        with self._order.create_turn(sending.topic, groups) as turn:
+            route = await self._wait_route(sending, budget, turn)
             self._check_sizes(sending.messages)
-            return await self._attempts.send(sending, route, budget, turn)
+            return await self._attempts.send_messages(sending, route, budget, turn)
 
-    async def _reached_route(self, sending: Sending, budget: Budget, turn: Turn) -> Route:
+    async def _wait_route(self, sending: Sending, budget: SendBudget, turn: SendTurn) -> TopicRoute:
         """Return the route, also if the server is away for a while; else raise the last failure."""
         away: ClientError | None = None
         for attempt in itertools.count(2):
             try:
                 async with asyncio.timeout(budget.left_s):
-                    return await self._route(sending.topic, transactional=sending.transactional)
+                    return await self._fetch_route_of(sending.topic, transactional=sending.transactional)
             except TimeoutError:
                 late = DeadlineExceeded(str(self._access_point), f"no route of {sending.topic} in time")
                 raise (away or late) from None
@@ -316,10 +326,10 @@ class Producer(Client):
                 if not is_away(error):
                     raise
                 away = error
-                turn.repeats()
-                if not await budget.pause(REACH_BACKOFF.delay_s(attempt)):
+                turn.mark_repeating()
+                if not await budget.try_pause(REACH_BACKOFF.delay_s(attempt)):
                     raise
-                if not await turn.comes(timeout_s=budget.left_s):
+                if not await turn.wait_turn(timeout_s=budget.left_s):
                     raise
         raise AssertionError("the loop above has no end")
 
@@ -333,9 +343,9 @@ class Producer(Client):
     # Transactions.
 
     async def _send_half(self, message: Message, recovery: timedelta | None) -> tuple[SendReceipt, HalfMessage]:
-        sending = self._sending(message)
+        sending = self._create_sending(message)
         sending.transactional, sending.recovery = True, recovery
-        [outcome] = await self._send(sending)
+        [outcome] = await self._send_observed(sending)
         if isinstance(outcome, ClientError):
             raise outcome
         assert sending.endpoints is not None
@@ -343,11 +353,13 @@ class Producer(Client):
         half = HalfMessage(topic, outcome.message_id, outcome.transaction_id, sending.endpoints, sending.trace_context)
         return outcome, half
 
-    async def _end(self, source: pb.TransactionSource, half: HalfMessage, resolution: TransactionResolution) -> None:
-        with self._flight():
-            await end_transaction(self._call, half, resolution, source, self._timing.end_backoff)
+    async def _end_transaction(
+        self, source: pb.TransactionSource, half: HalfMessage, resolution: TransactionResolution
+    ) -> None:
+        with self._count_in_flight():
+            await end_transaction(self._call_endpoint, half, resolution, source, self._timing.end_backoff)
 
-    def _keep(self, task: asyncio.Task[object]) -> None:
+    def _keep_task(self, task: asyncio.Task[object]) -> None:
         """Keep a reference to the task, since the event loop has none."""
         self._transaction_tasks.add(task)
         task.add_done_callback(self._transaction_tasks.discard)

@@ -15,11 +15,11 @@ from ternmq_common.limits import SETTINGS_TOPICS_MAX
 
 
 class PublishedTopics:
-    """The published topics. `topic in topics`: the producer has sent to it, or will. Settings have `told_max` at
+    """The published topics. `topic in topics`: the producer has sent to it, or will. Settings have `settings_max` at
     most."""
 
-    def __init__(self, named: Iterable[str], told_max: int = SETTINGS_TOPICS_MAX) -> None:
-        self._told_max = told_max
+    def __init__(self, named: Iterable[str], settings_max: int = SETTINGS_TOPICS_MAX) -> None:
+        self._settings_max = settings_max
         self._named = dict.fromkeys(named)
         self._transactional = dict[str, None]()
         self._used = dict[str, None]()
@@ -28,13 +28,13 @@ class PublishedTopics:
         return topic in self._named or topic in self._transactional or topic in self._used
 
     @property
-    def told(self) -> list[str]:
+    def settings_topics(self) -> list[str]:
         """The topics for the settings. If more are named than a server accepts, all of these are sent, and refused."""
-        room = max(0, self._told_max - len(self._named))
+        room = max(0, self._settings_max - len(self._named))
         others = itertools.chain(reversed(self._transactional), self._used)
         return sorted([*self._named, *itertools.islice(others, room)])
 
-    def add(self, topic: str, *, transactional: bool) -> bool:
+    def add_topic(self, topic: str, *, transactional: bool) -> bool:
         """Add a topic; return whether servers have to be told, since it is used in this way for the first time."""
         if topic in self._named or topic in self._transactional or (topic in self._used and not transactional):
             return False
@@ -44,10 +44,10 @@ class PublishedTopics:
             self._transactional[topic] = None
         else:
             self._used[topic] = None
-        fits = len(self._named) + len(self._transactional) + len(self._used) <= self._told_max
+        fits = len(self._named) + len(self._transactional) + len(self._used) <= self._settings_max
         return is_new if fits else transactional
 
-    def drop(self, topic: str) -> None:
+    def drop_topic(self, topic: str) -> None:
         """Drop a topic that does not exist; one that the user has named stays."""
         self._transactional.pop(topic, None)
         self._used.pop(topic, None)

@@ -6,7 +6,7 @@ Queues      the server assigns the queues of a topic to the pulling members of t
 Start       at the committed offset; if there is none, or it is outside of the queue, by `start_from`
 Steps       each `poll`, and each step of an iteration, marks what the steps before handed out as handled
 Commits     automatic ones go as far as messages are handled, so messages in progress are delivered again after the
-            process dies; `commit` goes as far as what was handed out
+            process dies; `commit_offsets` goes as far as what was handed out
 Close       a last automatic commit, then termination. It takes what was handed out as handled, unless an exception
             ended the `async with`
 """
@@ -20,16 +20,16 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeAlias, Unpack
 
-from ternmq.client import Life
+from ternmq.client import ClientLife
 from ternmq.durations import Seconds, seconds_above_0, seconds_from_0
 from ternmq.errors import BadRequest, NotRunning
 from ternmq.filters import Subscriptions
 from ternmq.message_view import MessageView
 from ternmq.options import ClientOptions
-from ternmq.pull.offsets import StartFrom, checked_start, find_offset
-from ternmq.pull.queue import MessageQueue, PullQueue
+from ternmq.pull.offsets import StartFrom, check_start, find_offset
+from ternmq.pull.pull_queue import MessageQueue, PullQueue
 from ternmq.pull.queue_reader import QueueReader, ReadingPolicy
-from ternmq.pull.rebalancing import AssignmentListener
+from ternmq.pull.queue_rebalancer import AssignmentListener
 from ternmq_common.limits import MIB
 from ternmq_protos.v2 import definition_pb2 as pb
 
@@ -78,7 +78,7 @@ class PullConsumer(QueueReader):
         if broadcasting != (offsets_file is not None):
             raise ValueError("broadcasting needs an offsets_file, and nothing else does")
         policy = ReadingPolicy(
-            start_from=checked_start(start_from),
+            start_from=check_start(start_from),
             auto_commit_s=auto_commit_s if auto_commit else None,
             buffered_messages_max=buffered_messages_max,
             buffered_bytes_max=buffered_bytes_max,
@@ -99,10 +99,10 @@ class PullConsumer(QueueReader):
         if max_messages < 1:
             raise ValueError(f"{max_messages=} must be at least 1")
         timeout_s = seconds_from_0("timeout", timeout)
-        await self._step()
+        await self._mark_handled()
         try:
             async with asyncio.timeout(timeout_s):
-                return await self._taken(max_messages)
+                return await self._take_messages(max_messages)
         except TimeoutError:
             return []
 
@@ -112,28 +112,28 @@ class PullConsumer(QueueReader):
     async def __anext__(self) -> MessageView:
         """Return the next message; the iteration ends when the consumer is closed."""
         try:
-            await self._step()
-            [view] = await self._taken(1)
+            await self._mark_handled()
+            [view] = await self._take_messages(1)
         except NotRunning:
-            if self._life is Life.NEW:
+            if self._life is ClientLife.NEW:
                 raise
             raise StopAsyncIteration from None
         return view
 
-    async def _step(self) -> None:
+    async def _mark_handled(self) -> None:
         """Mark what was handed out as handled: queues that were given up meanwhile have waited for this."""
         self._check_running()
-        given_up = self._buffer.step()
+        given_up = self._buffer.mark_handled()
         if given_up:
-            self._spawn(self._auto_commit(given_up))
+            self._spawn_task(self._commit_handled(given_up))
         await asyncio.sleep(0)  # a handler that never waits must not block pulls and heartbeats
 
-    async def _taken(self, count: int) -> list[MessageView]:
+    async def _take_messages(self, count: int) -> list[MessageView]:
         """Take messages. There is no wait after the taking, so a cancelled caller has taken nothing."""
         while True:
-            await self._buffer.some()
+            await self._buffer.wait_some()
             self._check_running()
-            if views := self._buffer.take(count):
+            if views := self._buffer.take_messages(count):
                 return views
 
     # Progress.
@@ -146,9 +146,9 @@ class PullConsumer(QueueReader):
         """
         self._check_running()
         if view is None:
-            await self._committer.commit({state: state.position for state in self._buffer.known})
-        elif (state := self._buffer.find(MessageQueue.of(view))) is not None:
-            await self._committer.commit({state: view.offset + 1})
+            await self._committer.commit_offsets({state: state.next_offset for state in self._buffer.known_queues})
+        elif (state := self._buffer.find_queue(MessageQueue.of(view))) is not None:
+            await self._committer.commit_offsets({state: view.offset + 1})
         else:
             logger.warning("%s: %r is not committed: its queue was given up", self.client_id, view)
         self._buffer.forget_committed()
@@ -157,18 +157,18 @@ class PullConsumer(QueueReader):
         """Return where the group would continue in a queue, assigned or not; None if it never read the queue."""
         self._check_running()
         state = self._buffer.queues.get(queue)
-        candidates = (await self._routes.get(queue.topic)).readable if state is None else (state.queue,)
+        candidates = (await self._routes.get_route(queue.topic)).readable if state is None else (state.queue,)
         for candidate in candidates:
             if MessageQueue.named(candidate) == queue:
-                return await self._offsets.load(candidate)
+                return await self._offsets.load_offset(candidate)
         raise BadRequest(pb.BAD_REQUEST, f"there is no queue {queue}")
 
     async def position(self, queue: MessageQueue) -> int:
         """Return the offset to be handed out next; the message may have a later one if the filter leaves that out."""
-        [state] = self._chosen(queue)
-        await self._begin(state)
-        assert state.position is not None
-        return state.position
+        [state] = self._select_queues(queue)
+        await self._find_position(state)
+        assert state.next_offset is not None
+        return state.next_offset
 
     # Queues.
 
@@ -178,21 +178,21 @@ class PullConsumer(QueueReader):
 
     def pause(self, queues: Queues | None = None) -> None:
         """Hand out nothing of these queues, or of all, until `resume`, or until they are given up."""
-        for state in self._chosen(queues):
-            self._buffer.pause(state, True)
-            self._pulls.restart(state)
+        for state in self._select_queues(queues):
+            self._buffer.set_paused(state, True)
+            self._pulls.restart_pulling(state)
 
     def resume(self, queues: Queues | None = None) -> None:
-        """Continue where `pause` stopped."""
-        for state in self._chosen(queues):
-            self._buffer.pause(state, False)
+        """Continue where `set_paused` stopped."""
+        for state in self._select_queues(queues):
+            self._buffer.set_paused(state, False)
 
     def seek(self, queue: MessageQueue, queue_offset: int) -> None:
         """Continue at an offset; buffered messages of the queue aren't handed out any more."""
         if queue_offset < 0:
             raise ValueError(f"{queue_offset=} must not be negative")
-        [state] = self._chosen(queue)
-        self._move(state, queue_offset)
+        [state] = self._select_queues(queue)
+        self._seek_queue(state, queue_offset)
 
     async def seek_to_beginning(self, queues: Queues | None = None) -> None:
         """Continue at the first message that the server still has, in these queues or in all."""
@@ -204,20 +204,20 @@ class PullConsumer(QueueReader):
 
     async def seek_to_time(self, time: datetime, queues: Queues | None = None) -> None:
         """Continue at the first message that was stored at or after a time, in these queues or in all."""
-        await self._seek_to(checked_start(time), queues)
+        await self._seek_to(check_start(time), queues)
 
     async def _seek_to(self, place: StartFrom, queues: Queues | None) -> None:
-        states = self._chosen(queues)
-        found = await asyncio.gather(*(find_offset(self._call, state.queue, place) for state in states))
+        states = self._select_queues(queues)
+        found = await asyncio.gather(*(find_offset(self._call_endpoint, state.queue, place) for state in states))
         for state, queue_offset in zip(states, found, strict=True):
-            if self._buffer.holds(state):
-                self._move(state, queue_offset)
+            if self._buffer.is_assigned(state):
+                self._seek_queue(state, queue_offset)
 
-    def _move(self, state: PullQueue, queue_offset: int) -> None:
-        self._buffer.seek(state, queue_offset)
-        self._pulls.restart(state)
+    def _seek_queue(self, state: PullQueue, queue_offset: int) -> None:
+        self._buffer.seek_queue(state, queue_offset)
+        self._pulls.restart_pulling(state)
 
-    def _chosen(self, queues: Queues | None) -> list[PullQueue]:
+    def _select_queues(self, queues: Queues | None) -> list[PullQueue]:
         self._check_running()
         if queues is None:
             return list(self._buffer.queues.values())

@@ -20,28 +20,28 @@ from functools import partial
 from typing import Unpack
 
 from ternmq import connection as calls
-from ternmq.acker import Acker
-from ternmq.assigning import Assigning
-from ternmq.backoff import CONSUME_BACKOFF, Backoff, backoff_of
-from ternmq.client import cancelled
-from ternmq.clock_jumps import on_jump
-from ternmq.connection import Connection
+from ternmq.ack_sender import AckSender
+from ternmq.backoff import CONSUME_BACKOFF, Backoff, read_backoff
+from ternmq.client import cancel_tasks
+from ternmq.clock_jumps import add_listener
+from ternmq.connection import GrpcConnection
 from ternmq.consumer import Consumer
-from ternmq.consumption import CANCELLED_WITHIN_S, Consumption
+from ternmq.consumption_pool import CANCELLED_WITHIN_S, ConsumptionPool
 from ternmq.durations import Seconds, seconds_from_0
-from ternmq.errors import ClientError, TooManyRequests, check
+from ternmq.errors import ClientError, TooManyRequests, check_status
 from ternmq.filters import Subscriptions
-from ternmq.giving_back import GivingBack
 from ternmq.hooks import ConsumeResult
-from ternmq.listening import Consumed, Listener, ListenerCalls
+from ternmq.isolated_endpoints import log_level_of
+from ternmq.listener_calls import ConsumeOutcome, Listener, ListenerCalls
+from ternmq.message_returns import MessageReturns
 from ternmq.message_view import MessageView
 from ternmq.options import ClientOptions
-from ternmq.polls import Polls, Terms
-from ternmq.reachability import level_of
-from ternmq.receiving import receive
-from ternmq.route import Queue
-from ternmq.running import Overdue, Signals
-from ternmq.wire_time import duration, seconds_of
+from ternmq.program_signals import OverdueExit, ProgramSignals
+from ternmq.queue_assignments import QueueAssignments
+from ternmq.receive_call import receive_messages
+from ternmq.receive_polls import PollTerms, ReceivePolls
+from ternmq.route import RouteQueue
+from ternmq.wire_time import to_duration, to_seconds
 from ternmq_common.limits import DEFAULT_MAX_ATTEMPTS, MIB, RECEIVE_BATCH_MAX
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
@@ -111,23 +111,23 @@ class PushConsumer(Consumer):
         self._poll_s = LONG_POLLING_S
         self._max_attempts = DEFAULT_MAX_ATTEMPTS
         self._backoff: Backoff = CONSUME_BACKOFF
-        self._receiving: dict[Queue, asyncio.Task[None]] = {}
-        self._assigning = Assigning(
+        self._receiving: dict[RouteQueue, asyncio.Task[None]] = {}
+        self._assigning = QueueAssignments(
             self._filters,
-            self._assignment,
-            self._received_of,
+            self._query_assignment,
+            self._received_queues,
             period_s=self._timing.assignment_s,
-            found=self._settle_again,
+            on_found=self._send_settings_again,
         )
-        self._polls = Polls(self._unwanted)
-        self._giving_back = GivingBack(
-            lambda: self.client_id, self._change_invisible, timeout_s=self._request_timeout_s
+        self._polls = ReceivePolls(self._accept_unwanted)
+        self._giving_back = MessageReturns(
+            lambda: self.client_id, self._change_invisible_duration, timeout_s=self._request_timeout_s
         )
-        self._acker = Acker(self._ack_once, error_pause_s=self._timing.error_pause_s)
+        self._acker = AckSender(self._ack_once, error_pause_s=self._timing.error_pause_s)
         self._assigner: asyncio.Task[None] | None = None
         self._listener_calls: ListenerCalls | None = None
-        self._consumption: Consumption | None = None
-        self._hung: str | None = None
+        self._consumption: ConsumptionPool | None = None
+        self._hung_listener: str | None = None
         self._ignore_jumps: Callable[[], None] = lambda: None
 
     async def run(self) -> None:
@@ -138,11 +138,11 @@ class PushConsumer(Consumer):
         seconds that acknowledgements take: then `run` returns; if the listener blocks the event loop, or ignores its
         cancellation, the process ends there with exit code 1."""
         loop = asyncio.get_running_loop()
-        with self._signals(lambda: not loop.is_closed()) as signals:
+        with self._create_signals(lambda: not loop.is_closed()) as signals:
             async with self:
-                await signals.heard(self.closed)
+                await signals.wait_signal(self.closed)
 
-    def _signals(self, is_kept: Callable[[], bool]) -> Signals:
+    def _create_signals(self, is_kept: Callable[[], bool]) -> ProgramSignals:
         """Create the signal handling of a program. `is_kept`: whether a listener that has not returned keeps the
         process."""
 
@@ -150,45 +150,51 @@ class PushConsumer(Consumer):
             return self._consumption is not None and not self._consumption.is_ended and is_kept()
 
         def why() -> str:
-            running = None if self._listener_calls is None else self._listener_calls.described()
-            return f"{self.client_id}: {running or self._hung or 'closing hangs'}"
+            running = None if self._listener_calls is None else self._listener_calls.describe_running()
+            return f"{self.client_id}: {running or self._hung_listener or 'closing hangs'}"
 
         calls_s = 2 * self._request_timeout_s + self._timing.error_pause_s
         within_s = self._drain_timeout_s + CANCELLED_WITHIN_S + calls_s
-        return Signals(lambda: self._consumption is not None, Overdue(within_s, is_stuck=is_stuck, why=why))
+        return ProgramSignals(
+            lambda: self._consumption is not None, OverdueExit(within_s, is_stuck=is_stuck, describe_reason=why)
+        )
 
-    def _tell_late(self, messages: int) -> None:
+    def _log_late(self, messages: int) -> None:
         """Log that listeners have not returned within the drain timeout."""
         assert self._listener_calls is not None
-        self._hung = self._listener_calls.described() or "the result of the listener could not be settled"
+        self._hung_listener = (
+            self._listener_calls.describe_running() or "the result of the listener could not be settled"
+        )
         text = "%s: %s; not done within drain_timeout (%g s): %d messages, which are delivered again"
-        logger.warning(text, self.client_id, self._hung, self._drain_timeout_s, messages)
+        logger.warning(text, self.client_id, self._hung_listener, self._drain_timeout_s, messages)
 
-    def _take_settings(self, connection: Connection, settings: pb.Settings) -> None:
-        super()._take_settings(connection, settings)
+    def _apply_settings(self, connection: GrpcConnection, settings: pb.Settings) -> None:
+        super()._apply_settings(connection, settings)
         told = settings.subscription
         self._fifo = told.fifo
         self._batch_size = told.receive_batch_size or RECEIVE_BATCH_MAX
-        self._poll_s = seconds_of(told.long_polling_timeout) or LONG_POLLING_S
+        self._poll_s = to_seconds(told.long_polling_timeout) or LONG_POLLING_S
         self._max_attempts = settings.backoff_policy.max_attempts or DEFAULT_MAX_ATTEMPTS
-        self._backoff = backoff_of(settings.backoff_policy, CONSUME_BACKOFF)
+        self._backoff = read_backoff(settings.backoff_policy, CONSUME_BACKOFF)
 
-    async def _answer(self, connection: Connection, command: rpc.TelemetryCommand) -> rpc.TelemetryCommand | None:
+    async def _answer_command(
+        self, connection: GrpcConnection, command: rpc.TelemetryCommand
+    ) -> rpc.TelemetryCommand | None:
         """Answer commands, and verify a message for an operator: the listener is called, nothing is settled."""
         if command.WhichOneof("command") != "verify_message_command" or self._listener_calls is None:
-            return await super()._answer(connection, command)
+            return await super()._answer_command(connection, command)
         result = rpc.VerifyMessageResult(nonce=command.verify_message_command.nonce)
         if self._fifo:
             status = pb.Status(code=pb.VERIFY_FIFO_MESSAGE_UNSUPPORTED, message="the group is ordered")
             return rpc.TelemetryCommand(status=status, verify_message_result=result)
         message = command.verify_message_command.message
         view = MessageView(message, broker="", endpoints=self._access_point)
-        consumed = await self._listener_calls.consume(view)
+        consumed = await self._listener_calls.call_listener(view)
         code = pb.OK if consumed.result is ConsumeResult.SUCCESS else pb.FAILED_TO_CONSUME_MESSAGE
         return rpc.TelemetryCommand(status=pb.Status(code=code), verify_message_result=result)
 
-    async def _started(self) -> None:
-        await super()._started()
+    async def _start_work(self) -> None:
+        await super()._start_work()
         self._listener_calls = ListenerCalls(
             self._listener,
             concurrency=self._concurrency,
@@ -197,57 +203,57 @@ class PushConsumer(Consumer):
             group=self.group,
             suspends=self._suspends,
         )
-        self._consumption = Consumption(
-            self._consume,
+        self._consumption = ConsumptionPool(
+            self._consume_message,
             concurrency=self._concurrency,
             lanes_max=self._prefetch_max,
             messages_max=self._cached_messages_max,
             bytes_max=self._cached_bytes_max,
         )
-        self._ignore_jumps = on_jump(self._access_point, self._consumption.advance)
-        await self._assign()
-        self._assigner = self._spawn(self._assign_again(self._assigning, self._assign))
+        self._ignore_jumps = add_listener(self._access_point, self._consumption.advance_clock)
+        await self._assign_queues()
+        self._assigner = self._spawn_task(self._assign_forever(self._assigning, self._assign_queues))
 
-    async def _finish(self) -> None:
+    async def _finish_work(self) -> None:
         self._ignore_jumps()
         if self._consumption is not None:
-            self._consumption.stop()
+            self._consumption.stop_starting()
         receivers = [*self._receiving.values(), *([self._assigner] if self._assigner else [])]
-        await cancelled(receivers)
-        ending = self._spawn(self._end_polls(self._polls))
+        await cancel_tasks(receivers)
+        ending = self._spawn_task(self._end_polls(self._polls))
         if self._consumption is not None:
-            giving_back = self._spawn(self._giving_back.all(self._consumption.unstarted))
-            await self._consumption.finish(self._drain_timeout_s, self._tell_late)
+            giving_back = self._spawn_task(self._giving_back.return_all(self._consumption.unstarted))
+            await self._consumption.wait_finished(self._drain_timeout_s, self._log_late)
             await asyncio.wait([giving_back])
         await asyncio.wait([ending])
-        await self._giving_back.finish()
+        await self._giving_back.wait_returns()
         if self._listener_calls is not None:
             self._listener_calls.close()
-        await self._acker.finish(self._request_timeout_s + self._timing.error_pause_s)
+        await self._acker.finish_acks(self._request_timeout_s + self._timing.error_pause_s)
 
     # Assignment: which queues to poll.
 
-    async def _assign(self, *, missing_only: bool = False) -> None:
+    async def _assign_queues(self, *, missing_only: bool = False) -> None:
         """Poll the queues that the server names, and no others."""
-        assigned = await self._assigning.wanted(self.client_id, missing_only=missing_only)
+        assigned = await self._assigning.wanted_queues(self.client_id, missing_only=missing_only)
         for queue in assigned - self._receiving.keys():
-            self._receiving[queue] = self._spawn(self._receive_always(queue))
+            self._receiving[queue] = self._spawn_task(self._receive_forever(queue))
         # The polls that wait at the server end by themselves.
-        await cancelled([self._receiving.pop(queue) for queue in self._receiving.keys() - assigned])
+        await cancel_tasks([self._receiving.pop(queue) for queue in self._receiving.keys() - assigned])
 
-    async def _settle_again(self) -> None:
+    async def _send_settings_again(self) -> None:
         """Send the settings again: only the first topic that exists may decide whether the group is ordered."""
         try:
-            await asyncio.gather(*(session.settle_again() for session in self._sessions.values()))
+            await asyncio.gather(*(session.resend_settings() for session in self._sessions.values()))
         except ClientError as error:
-            logger.log(level_of(error), "%s: the settings could not be sent again: %s", self.client_id, error)
+            logger.log(log_level_of(error), "%s: the settings could not be sent again: %s", self.client_id, error)
 
-    def _received_of(self, topic: str) -> list[Queue]:
+    def _received_queues(self, topic: str) -> list[RouteQueue]:
         return [queue for queue in self._receiving if queue.topic == topic]
 
     # Receiving.
 
-    async def _receive_always(self, queue: Queue) -> None:
+    async def _receive_forever(self, queue: RouteQueue) -> None:
         """Poll one queue for ever.
 
         The attempt id changes only when messages have arrived: for the same one, an ordered group returns at once the
@@ -256,11 +262,11 @@ class PushConsumer(Consumer):
         assert self._consumption is not None
         attempt_id = _new_attempt_id()
         while True:
-            await self._consumption.room()
+            await self._consumption.wait_room()
             try:
-                views = await self._receive(queue, attempt_id)
+                views = await self._receive_batch(queue, attempt_id)
             except ClientError as error:
-                logger.log(level_of(error), "%s: receive: %s", self.client_id, error)
+                logger.log(log_level_of(error), "%s: receive: %s", self.client_id, error)
                 throttled = isinstance(error, TooManyRequests)
                 await asyncio.sleep(THROTTLED_PAUSE_S if throttled else self._timing.error_pause_s)
             except Exception:
@@ -269,43 +275,45 @@ class PushConsumer(Consumer):
             else:
                 if views:
                     attempt_id = _new_attempt_id()
-                    self._accept(views)
+                    self._accept_messages(views)
 
-    def _accept(self, views: list[MessageView]) -> None:
+    def _accept_messages(self, views: list[MessageView]) -> None:
         assert self._consumption is not None
         self._hooks.delivered(self.client_id, self.group, views)
-        self._consumption.accept(views, self._lane_of)
+        self._consumption.accept_messages(views, self._lane_of)
 
-    def _unwanted(self, views: list[MessageView]) -> None:
+    def _accept_unwanted(self, views: list[MessageView]) -> None:
         """Handle messages of a poll whose queue was reassigned, or that had to end: they are with this client all the
         same."""
         assert self._consumption is not None
         if self._consumption.stopped:
-            self._giving_back.begin(views)
+            self._giving_back.begin_return(views)
         else:
-            self._accept(views)
+            self._accept_messages(views)
 
-    async def _receive(self, queue: Queue, attempt_id: str) -> list[MessageView]:
+    async def _receive_batch(self, queue: RouteQueue, attempt_id: str) -> list[MessageView]:
         assert self._consumption is not None
         share = self._prefetch_max // max(1, len(self._receiving))
-        batch_size = max(1, min(self._batch_size, share, self._consumption.free))
-        terms = Terms(topic=queue.topic, max_messages=batch_size)
-        return await self._polls.outcome(self._polls.begin(terms, self._ask(queue, attempt_id, batch_size)))
+        batch_size = max(1, min(self._batch_size, share, self._consumption.free_messages))
+        terms = PollTerms(topic=queue.topic, max_messages=batch_size)
+        return await self._polls.wait_outcome(
+            self._polls.begin_poll(terms, self._call_receive(queue, attempt_id, batch_size))
+        )
 
-    async def _ask(self, queue: Queue, attempt_id: str, batch_size: int) -> list[MessageView]:
+    async def _call_receive(self, queue: RouteQueue, attempt_id: str, batch_size: int) -> list[MessageView]:
         request = rpc.ReceiveMessageRequest(
             group=pb.Resource(name=self.group),
             message_queue=queue.proto,
             filter_expression=self._filters[queue.topic].to_proto(),
             batch_size=batch_size,
             auto_renew=True,
-            long_polling_timeout=duration(self._poll_s),
+            long_polling_timeout=to_duration(self._poll_s),
             attempt_id=attempt_id,
         )
         timeout_s = self._poll_s + self._request_timeout_s
-        connection = self._connection(queue.endpoints)
-        with self._isolated.watch(queue.endpoints):
-            return await receive(
+        connection = self._connection_to(queue.endpoints)
+        with self._isolated.watch_call(queue.endpoints):
+            return await receive_messages(
                 connection, request, queue, MessageView, timeout_s=timeout_s, keep_partial=not self._fifo
             )
 
@@ -320,7 +328,7 @@ class PushConsumer(Consumer):
 
     # Consuming.
 
-    async def _consume(self, view: MessageView) -> float | None:
+    async def _consume_message(self, view: MessageView) -> float | None:
         """Run the listener and settle; return the seconds to wait if an ordered message has to be tried again here."""
         assert self._listener_calls is not None
         assert self._consumption is not None
@@ -329,44 +337,44 @@ class PushConsumer(Consumer):
             logger.error(
                 "%r is corrupted: its digest or its compression is wrong, or it is too long when it is unpacked", view
             )
-        consumed = await self._listener_calls.consume(view) if intact else Consumed(ConsumeResult.FAILURE)
+        consumed = await self._listener_calls.call_listener(view) if intact else ConsumeOutcome(ConsumeResult.FAILURE)
         delay_s = consumed.retry_after_s
         if delay_s is None:
             delay_s = self._backoff.delay_s(view.delivery_attempt)
         if consumed.suspend_s is not None:
-            await self._suspend(view, consumed.suspend_s)
+            await self._suspend_lane(view, consumed.suspend_s)
         elif consumed.result is ConsumeResult.SUCCESS:
-            self._acker.ack(view)
+            self._acker.add_ack(view)
         elif not self._fifo:
-            await self._settled(lambda: self._change_invisible(view, delay_s))
+            await self._settle_repeatedly(lambda: self._change_invisible_duration(view, delay_s))
         elif intact and view.delivery_attempt < self._max_attempts:
             view.delivery_attempt += 1
             lane = self._lane_of(view)
-            if self._consumption.goes_on(lane):
+            if self._consumption.can_retry(lane):
                 return delay_s
-            await self._settled(lambda: self._change_invisible(view, delay_s))
-            await self._giving_back.all(self._consumption.leave(lane))
+            await self._settle_repeatedly(lambda: self._change_invisible_duration(view, delay_s))
+            await self._giving_back.return_all(self._consumption.abandon_lane(lane))
         else:
-            await self._settled(lambda: self._forward_to_dead_letter_queue(view))
+            await self._settle_repeatedly(lambda: self._forward_to_dead_letter_queue(view))
         return None
 
-    async def _suspend(self, view: MessageView, seconds: float) -> None:
+    async def _suspend_lane(self, view: MessageView, seconds: float) -> None:
         """Give back the messages of the lane, of which `view` is the first; they are delivered again in that order."""
         assert self._consumption is not None
-        followers = self._consumption.leave(self._lane_of(view))
+        followers = self._consumption.abandon_lane(self._lane_of(view))
         for each in (view, *(follower for follower, _ in followers)):
-            await self._settled(partial(self._change_invisible, each, seconds, suspend=True))
+            await self._settle_repeatedly(partial(self._change_invisible_duration, each, seconds, suspend=True))
 
-    async def _settled(self, settle: Callable[[], Awaitable[None]]) -> None:
+    async def _settle_repeatedly(self, settle: Callable[[], Awaitable[None]]) -> None:
         """Repeat a settling call until it succeeds or is refused for good."""
         while True:
             try:
                 return await settle()
             except ClientError as error:
-                if not error.retryable:
+                if not error.is_retryable:
                     logger.warning("%s: a delivery was not settled and may come again: %s", self.client_id, error)
                     return None
-                logger.log(level_of(error), "%s: settling is tried again: %s", self.client_id, error)
+                logger.log(log_level_of(error), "%s: settling is tried again: %s", self.client_id, error)
             await asyncio.sleep(self._timing.error_pause_s)
 
     async def _forward_to_dead_letter_queue(self, view: MessageView) -> None:
@@ -379,8 +387,8 @@ class PushConsumer(Consumer):
             max_delivery_attempts=self._max_attempts,
             lite_topic=view.lite_topic,
         )
-        response = await self._call(view.endpoints, calls.FORWARD_TO_DEAD_LETTER_QUEUE, request)
-        check(response.status)
+        response = await self._call_endpoint(view.endpoints, calls.FORWARD_TO_DEAD_LETTER_QUEUE, request)
+        check_status(response.status)
 
 
 def _new_attempt_id() -> str:

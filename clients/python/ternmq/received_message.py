@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from datetime import timedelta
 from typing import Protocol
 
-from ternmq.durations import span
+from ternmq.durations import check_span
 from ternmq.endpoints import Endpoints
 from ternmq.errors import BadRequest
 from ternmq.message_view import MessageView
@@ -16,7 +16,7 @@ from ternmq_protos.v2 import definition_pb2 as pb
 AT_ONCE = timedelta(0)
 
 
-class Settling(Protocol):
+class SettlingConsumer(Protocol):
     """The part of a consumer that a received message needs."""
 
     async def ack(self, views: MessageView | Iterable[MessageView]) -> None: ...
@@ -41,20 +41,20 @@ class ReceivedMessage(MessageView):
     __slots__ = ("_consumer",)
 
     def __init__(
-        self, message: pb.Message, *, broker: str, endpoints: Endpoints, consumer: Settling | None = None
+        self, message: pb.Message, *, broker: str, endpoints: Endpoints, consumer: SettlingConsumer | None = None
     ) -> None:
         super().__init__(message, broker=broker, endpoints=endpoints)
         self._consumer = consumer
 
     async def ack(self) -> None:
         """Acknowledge this delivery, as the consumer's `ack` does; `AckError` if the server refuses."""
-        await self._settling().ack(self)
+        await self._require_consumer().ack(self)
 
     async def nack(self, delay: timedelta = AT_ONCE) -> None:
         """Give this delivery back, to be delivered again after `delay`, up to 12 hours; it counts as an attempt."""
-        await self._settling().change_invisible_duration(self, span("delay", delay))
+        await self._require_consumer().change_invisible_duration(self, check_span("delay", delay))
 
-    def _settling(self) -> Settling:
+    def _require_consumer(self) -> SettlingConsumer:
         if self._consumer is None:
             raise BadRequest(
                 pb.BAD_REQUEST,

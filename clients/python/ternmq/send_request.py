@@ -13,10 +13,10 @@ from datetime import timedelta
 from typing import Final
 
 from ternmq.hooks import Sending
-from ternmq.identity import hostname
+from ternmq.identity import host_name
 from ternmq.message import DELAY_LEVEL_PROPERTY, Message
-from ternmq.wire_time import NANOS_PER_MS, NANOS_PER_SECOND, duration
-from ternmq_common.wire import SYSTEM_PROPERTIES_TAG, TOPIC_TAG, framed, varint
+from ternmq.wire_time import NANOS_PER_MS, NANOS_PER_SECOND, to_duration
+from ternmq_common.wire import SYSTEM_PROPERTIES_TAG, TOPIC_TAG, encode_field, encode_varint
 from ternmq_protos.v2 import definition_pb2 as pb
 
 _MESSAGES: Final = b"\x0a"  # SendMessageRequest.messages = 1
@@ -57,43 +57,43 @@ class SendRequest:
         return self._data
 
 
-def send_request(sending: Sending, *, queue_id: int, born_ns: int, compress_from_bytes: int | None) -> SendRequest:
+def encode_request(sending: Sending, *, queue_id: int, born_ns: int, compress_from_bytes: int | None) -> SendRequest:
     """Encode the request of an attempt for that queue at that time (nanoseconds since 1970). Bodies from
     `compress_from_bytes` on are compressed by gzip; None: none is."""
-    topic = framed(TOPIC_TAG, framed(_NAME, sending.topic.encode()))
-    born = framed(_BORN, _timestamp(born_ns)) + framed(_HOST, hostname().encode())
-    queue = _QUEUE_ID + _signed(queue_id, 32) if queue_id else b""
-    shared = _after_group(sending)
+    topic = encode_field(TOPIC_TAG, encode_field(_NAME, sending.topic.encode()))
+    born = encode_field(_BORN, _encode_timestamp(born_ns)) + encode_field(_HOST, host_name().encode())
+    queue = _QUEUE_ID + _encode_signed(queue_id, 32) if queue_id else b""
+    shared = _encode_after_group(sending)
     parts: list[bytes] = []
     for message, message_id in zip(sending.messages, sending.message_ids, strict=True):
         body: bytes = message.body
         encoding: int = pb.IDENTITY
         if compress_from_bytes is not None and len(body) >= compress_from_bytes:
-            body, encoding = _gzipped(body), pb.GZIP
+            body, encoding = _compress_body(body), pb.GZIP
         kind, group, lite_topic = message.message_type, message.message_group, message.lite_topic
         priority = message.priority
         system = b"".join(
             (
-                _labels(message, message_id),
+                _encode_labels(message, message_id),
                 _ENCODING,
-                varint(encoding),
+                encode_varint(encoding),
                 _TYPE,
-                varint(pb.TRANSACTION if sending.transactional else kind),
+                encode_varint(pb.TRANSACTION if sending.transactional else kind),
                 born,
-                _delivery(message, sending.started_ns) if kind == pb.DELAY else b"",
+                _encode_delivery(message, sending.started_ns) if kind == pb.DELAY else b"",
                 queue,
-                b"" if group is None else framed(_MESSAGE_GROUP, group.encode()),
+                b"" if group is None else encode_field(_MESSAGE_GROUP, group.encode()),
                 shared,
-                b"" if lite_topic is None else framed(_LITE_TOPIC, lite_topic.encode()),
-                b"" if priority is None else _PRIORITY + _signed(priority, 32),
+                b"" if lite_topic is None else encode_field(_LITE_TOPIC, lite_topic.encode()),
+                b"" if priority is None else _PRIORITY + _encode_signed(priority, 32),
             )
         )
-        user = _user_properties(message)
-        system_size, body_size = varint(len(system)), varint(len(body))
+        user = _encode_properties(message)
+        system_size, body_size = encode_varint(len(system)), encode_varint(len(body))
         size = len(topic) + len(user) + len(system_size) + len(system) + len(body_size) + len(body) + 2  # two tags
         parts += (
             _MESSAGES,
-            varint(size),
+            encode_varint(size),
             topic,
             user,
             SYSTEM_PROPERTIES_TAG,
@@ -106,24 +106,24 @@ def send_request(sending: Sending, *, queue_id: int, born_ns: int, compress_from
     return SendRequest(b"".join(parts))
 
 
-def _labels(message: Message, message_id: str) -> bytes:
+def _encode_labels(message: Message, message_id: str) -> bytes:
     """Encode tag, keys and message id."""
-    labels = framed(_MESSAGE_ID, message_id.encode())
+    labels = encode_field(_MESSAGE_ID, message_id.encode())
     if message.keys:
-        labels = b"".join([framed(_KEYS, key.encode()) for key in message.keys]) + labels
-    return labels if message.tag is None else framed(_TAG, message.tag.encode()) + labels
+        labels = b"".join([encode_field(_KEYS, key.encode()) for key in message.keys]) + labels
+    return labels if message.tag is None else encode_field(_TAG, message.tag.encode()) + labels
 
 
-def _after_group(sending: Sending) -> bytes:
+def _encode_after_group(sending: Sending) -> bytes:
     """Encode trace context and recovery, if there are any."""
     trace, recovery = sending.trace_context, sending.recovery
-    fields = b"" if trace is None else framed(_TRACE_CONTEXT, trace.encode())
+    fields = b"" if trace is None else encode_field(_TRACE_CONTEXT, trace.encode())
     if recovery is None:
         return fields
-    return fields + framed(_RECOVERY, duration(recovery.total_seconds()).SerializeToString())
+    return fields + encode_field(_RECOVERY, to_duration(recovery.total_seconds()).SerializeToString())
 
 
-def _user_properties(message: Message) -> bytes:
+def _encode_properties(message: Message) -> bytes:
     properties = message.properties
     if message.delay_level is not None:
         properties = {**properties, DELAY_LEVEL_PROPERTY: str(message.delay_level)}
@@ -131,18 +131,18 @@ def _user_properties(message: Message) -> bytes:
         return b""
     return b"".join(
         [
-            framed(_USER_PROPERTIES, framed(_KEY, name.encode()) + framed(_VALUE, value.encode()))
+            encode_field(_USER_PROPERTIES, encode_field(_KEY, name.encode()) + encode_field(_VALUE, value.encode()))
             for name, value in properties.items()
         ]
     )
 
 
-def _delivery(message: Message, started_ns: int) -> bytes:
+def _encode_delivery(message: Message, started_ns: int) -> bytes:
     """Encode the delivery time, if the message has a time or a delay."""
     delivery_ms = message.delivery_timestamp_ms
     if message.delay is not None:
         delivery_ms = due_ms(started_ns, message.delay)
-    return b"" if delivery_ms is None else framed(_DELIVERY, _timestamp(delivery_ms * NANOS_PER_MS))
+    return b"" if delivery_ms is None else encode_field(_DELIVERY, _encode_timestamp(delivery_ms * NANOS_PER_MS))
 
 
 def due_ms(started_ns: int, delay: timedelta) -> int:
@@ -152,20 +152,20 @@ def due_ms(started_ns: int, delay: timedelta) -> int:
     return max(0, -(-due_ns // NANOS_PER_MS))
 
 
-def _timestamp(nanos_since_1970: int) -> bytes:
+def _encode_timestamp(nanos_since_1970: int) -> bytes:
     seconds, nanos = divmod(nanos_since_1970, NANOS_PER_SECOND)
-    written = _SECONDS + _signed(seconds, 64) if seconds else b""
-    return written + _NANOS + varint(nanos) if nanos else written
+    written = _SECONDS + _encode_signed(seconds, 64) if seconds else b""
+    return written + _NANOS + encode_varint(nanos) if nanos else written
 
 
-def _signed(value: int, bits: int) -> bytes:
+def _encode_signed(value: int, bits: int) -> bytes:
     """Encode an int32 or int64; ValueError, like protobuf, if it has more bits: decoders would read another number."""
     if not -1 << bits - 1 <= value < 1 << bits - 1:
         raise ValueError(f"Value out of range: {value}")
-    return varint(value & _64_BITS)
+    return encode_varint(value & _64_BITS)
 
 
-def _gzipped(body: bytes) -> bytes:
+def _compress_body(body: bytes) -> bytes:
     import gzip  # few need it
 
     # The time in gzip's header would make the bytes of the same body differ each time.

@@ -6,7 +6,7 @@ import threading
 import traceback
 
 
-def stacks() -> str:
+def format_stacks() -> str:
     """Return the stack of every task of the running loop and of every thread, as text."""
     threads = {thread.ident: thread.name for thread in threading.enumerate()}
     lines: list[str] = []

@@ -48,22 +48,22 @@ class TlsOptions:
 
     def ssl_context(self) -> "ssl.SSLContext":
         """Create the context for gRPC on Python's own sockets. `UnusableFile`."""
-        context = self._context()
+        context = self._create_context()
         context.set_alpn_protocols(["h2"])
         return context
 
     def https_context(self) -> "ssl.SSLContext":
         """Create the context for HTTP/1.1. `UnusableFile`."""
-        return self._context()
+        return self._create_context()
 
-    def _context(self) -> "ssl.SSLContext":
+    def _create_context(self) -> "ssl.SSLContext":
         import ssl
 
         try:
-            ca = None if self.ca is None else _content(self.ca).decode("ascii")
+            ca = None if self.ca is None else _read_content(self.ca).decode("ascii")
             context = ssl.create_default_context(cadata=ca)
         except (ValueError, ssl.SSLError):
-            raise UnusableFile(f"{_named('ca', self.ca)} holds no certificates in PEM") from None
+            raise UnusableFile(f"{_describe_pem('ca', self.ca)} holds no certificates in PEM") from None
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         if self.client_cert is not None and self.client_key is not None:
             # Without this a passphrase would be asked for at the terminal, even in a service.
@@ -71,8 +71,11 @@ class TlsOptions:
                 with _as_file(self.client_cert) as cert, _as_file(self.client_key) as key:
                     context.load_cert_chain(cert, key, password=lambda: b"")
             except (OSError, ValueError):  # ssl.SSLError is an OSError
-                names = f"{_named('client_cert', self.client_cert)} and {_named('client_key', self.client_key)}"
-                raise UnusableFile(f"{names} are no certificate and its key in PEM, without a passphrase") from None
+                certificate = _describe_pem("client_cert", self.client_cert)
+                key = _describe_pem("client_key", self.client_key)
+                raise UnusableFile(
+                    f"{certificate} and {key} are no certificate and its key in PEM, without a passphrase"
+                ) from None
         return context
 
     def channel_credentials(self) -> "grpc.ChannelCredentials":
@@ -80,8 +83,10 @@ class TlsOptions:
         wrong."""
         import grpc
 
-        self._context()
-        ca, cert, key = (None if pem is None else _content(pem) for pem in (self.ca, self.client_cert, self.client_key))
+        self._create_context()
+        ca, cert, key = (
+            None if pem is None else _read_content(pem) for pem in (self.ca, self.client_cert, self.client_key)
+        )
         return grpc.ssl_channel_credentials(ca, key, cert)
 
 
@@ -98,7 +103,7 @@ def tls_options(tls: Tls) -> TlsOptions | None:
     raise TypeError(f"tls is True, False or TlsOptions, which {type(tls).__name__} is not")
 
 
-def advice(details: str, *, uses_tls: bool) -> tuple[str, bool]:
+def advise_on_failure(details: str, *, uses_tls: bool) -> tuple[str, bool]:
     """Return what to do about a connection that failed with these words of OpenSSL or gRPC, "" if it has nothing to do
     with TLS; and whether it may recover by itself."""
     text = details.lower()
@@ -137,7 +142,7 @@ _REFUSALS = (
 )
 
 
-def _content(pem: Pem) -> bytes:
+def _read_content(pem: Pem) -> bytes:
     if isinstance(pem, bytes):
         return pem
     try:
@@ -156,9 +161,9 @@ def _as_file(pem: Pem) -> Iterator[str]:
             file.flush()
             yield file.name
         else:
-            _content(pem)
+            _read_content(pem)
             yield os.fspath(pem)
 
 
-def _named(name: str, pem: Pem | None) -> str:
+def _describe_pem(name: str, pem: Pem | None) -> str:
     return name if pem is None or isinstance(pem, bytes) else str(Path(pem))

@@ -50,12 +50,12 @@ class HalfMessage:
 class TransactionOwner:
     """The functions of the producer that a transaction needs.
 
-    `keep` holds a task until it is done. `leave_timeout_s` is how long a failed block waits for its rollback.
+    `keep_task` holds a task until it is done. `leave_timeout_s` is how long a failed block waits for its rollback.
     """
 
-    send: Callable[[Message, timedelta | None], Coroutine[None, None, tuple[SendReceipt, HalfMessage]]]
-    end: Callable[[HalfMessage, TransactionResolution], Awaitable[None]]
-    keep: Callable[[asyncio.Task[object]], None]
+    send_half: Callable[[Message, timedelta | None], Coroutine[None, None, tuple[SendReceipt, HalfMessage]]]
+    end_half: Callable[[HalfMessage, TransactionResolution], Awaitable[None]]
+    keep_task: Callable[[asyncio.Task[object]], None]
     leave_timeout_s: float
 
 
@@ -70,7 +70,8 @@ class Transaction:
     without a block. The first of the two that is called counts; calling it again is harmless, and is the way to
     repeat a call that failed. What can happen:
 
-    `send` fails            nothing was stored as far as is known, and leaving ends nothing. If the message was stored
+    `send_half` fails            nothing was stored as far as is known, and leaving ends nothing. If the message was
+                                 stored
                             and only the answer got lost, it is an orphan, and the checker is asked
     the commit fails        it is repeated for a while. Then `TransactionOutcomeUnknown`: the local work is done, and
                             unless the server has the commit, it will ask the checker. `TransactionRefused`: the
@@ -84,7 +85,7 @@ class Transaction:
 
     def __init__(self, owner: TransactionOwner, recovery: timedelta | None) -> None:
         self._owner = owner
-        self._recovery = _checked_recovery(recovery)
+        self._recovery = _check_recovery(recovery)
         self._sending: asyncio.Task[tuple[SendReceipt, HalfMessage]] | None = None
         self._half: HalfMessage | None = None
         self._resolution: TransactionResolution | None = None
@@ -93,8 +94,9 @@ class Transaction:
     async def send(self, message: Message) -> SendReceipt:
         """Store the message of this transaction; nobody receives it before the commit.
 
-        There is only one: a second `send` is a `BadRequest`, unless the first one failed. A message that is ordered,
-        delayed or has a priority or a lite topic is refused before it is sent (MESSAGE_PROPERTY_CONFLICT_WITH_TYPE).
+        There is only one: a second `send_half` is a `BadRequest`, unless the first one failed. A message that is
+        ordered, delayed or has a priority or a lite topic is refused before it is sent
+        (MESSAGE_PROPERTY_CONFLICT_WITH_TYPE).
         """
         if self._resolution is not None:
             raise BadRequest(pb.BAD_REQUEST, "this transaction has ended; begin another one")
@@ -107,8 +109,8 @@ class Transaction:
                 pb.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
                 "a message of a transaction can't be ordered, delayed, have a priority or a lite topic",
             )
-        self._sending = asyncio.create_task(self._owner.send(message, self._recovery))
-        self._owner.keep(self._sending)
+        self._sending = asyncio.create_task(self._owner.send_half(message, self._recovery))
+        self._owner.keep_task(self._sending)
         try:
             receipt, self._half = await asyncio.shield(self._sending)
         except Exception:
@@ -120,11 +122,11 @@ class Transaction:
         """Have the message delivered; see the class for what can go wrong."""
         if self._half is None:
             raise BadRequest(pb.BAD_REQUEST, "there is nothing to commit: no message of this transaction was stored")
-        await self._end(TransactionResolution.COMMIT)
+        await self._end_and_wait(TransactionResolution.COMMIT)
 
     async def rollback(self) -> None:
         """Drop the message, if there is one."""
-        await self._end(TransactionResolution.ROLLBACK)
+        await self._end_and_wait(TransactionResolution.ROLLBACK)
 
     async def __aenter__(self) -> Self:
         return self
@@ -137,31 +139,31 @@ class Transaction:
         if error is None and self._half is not None:
             await self.commit()
             return
-        ending = self._begin_end(TransactionResolution.ROLLBACK)
+        ending = self._start_ending(TransactionResolution.ROLLBACK)
         ending.add_done_callback(self._log_failure)
         await asyncio.wait([ending], timeout=self._owner.leave_timeout_s)
 
-    async def _end(self, resolution: TransactionResolution) -> None:
-        ending = self._begin_end(resolution)
+    async def _end_and_wait(self, resolution: TransactionResolution) -> None:
+        ending = self._start_ending(resolution)
         try:
             await asyncio.shield(ending)
         except asyncio.CancelledError:
             ending.add_done_callback(self._log_failure)
             raise
 
-    def _begin_end(self, resolution: TransactionResolution) -> asyncio.Task[None]:
+    def _start_ending(self, resolution: TransactionResolution) -> asyncio.Task[None]:
         if self._resolution not in {None, resolution}:
             assert self._resolution is not None
             raise BadRequest(
                 pb.BAD_REQUEST, f"this transaction has its {self._resolution.value}; a {resolution.value} is too late"
             )
         self._resolution = resolution
-        if self._ending is None or _failed(self._ending):
-            self._ending = asyncio.create_task(self._tell(resolution))
-            self._owner.keep(self._ending)
+        if self._ending is None or _has_failed(self._ending):
+            self._ending = asyncio.create_task(self._end_at_server(resolution))
+            self._owner.keep_task(self._ending)
         return self._ending
 
-    async def _tell(self, resolution: TransactionResolution) -> None:
+    async def _end_at_server(self, resolution: TransactionResolution) -> None:
         """End it at the server; an interrupted send is waited for, since it may still store the message."""
         half = self._half
         if half is None and self._sending is not None:
@@ -170,7 +172,7 @@ class Transaction:
             except ClientError:
                 return  # nothing to roll back, or the server would not know it
         if half is not None:
-            await self._owner.end(half, resolution)
+            await self._owner.end_half(half, resolution)
 
     def _log_failure(self, ending: asyncio.Task[None]) -> None:
         """Log the failure of an end that nobody waits for any more."""
@@ -179,11 +181,11 @@ class Transaction:
             logger.warning("a %s failed: %s", self._resolution.value, error)
 
 
-def _failed(task: asyncio.Task[None]) -> bool:
+def _has_failed(task: asyncio.Task[None]) -> bool:
     return task.done() and (task.cancelled() or task.exception() is not None)
 
 
-def _checked_recovery(recovery: timedelta | None) -> timedelta | None:
+def _check_recovery(recovery: timedelta | None) -> timedelta | None:
     longest = timedelta(milliseconds=LIMITS.transaction_recovery_max_ms)
     if recovery is not None and not timedelta(0) < recovery <= longest:
         raise BadRequest(pb.BAD_REQUEST, f"recovery {recovery} must be above 0 and at most {longest}")

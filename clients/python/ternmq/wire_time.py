@@ -14,25 +14,25 @@ NANOS_PER_MS = 1_000_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def duration(seconds: float) -> Duration:
+def to_duration(seconds: float) -> Duration:
     whole, nanos = divmod(round(seconds * NANOS_PER_SECOND), NANOS_PER_SECOND)
     return Duration(seconds=whole, nanos=nanos)
 
 
-def seconds_of(value: Duration) -> float:
+def to_seconds(value: Duration) -> float:
     return value.seconds + value.nanos / NANOS_PER_SECOND
 
 
-def timestamp(nanos_since_1970: int) -> Timestamp:
+def to_timestamp(nanos_since_1970: int) -> Timestamp:
     seconds, nanos = divmod(nanos_since_1970, NANOS_PER_SECOND)
     return Timestamp(seconds=seconds, nanos=nanos)
 
 
-def nanos_of(moment: datetime) -> int:
+def to_nanos(moment: datetime) -> int:
     """Return the nanoseconds since 1970 of an aware time."""
     return (moment - _EPOCH) // timedelta(microseconds=1) * 1000
 
 
-def datetime_of(value: Timestamp) -> datetime:
+def to_datetime(value: Timestamp) -> datetime:
     """Return an aware time in UTC, to the microsecond, the finest that it can hold."""
     return _EPOCH + timedelta(seconds=value.seconds, microseconds=value.nanos // 1000)

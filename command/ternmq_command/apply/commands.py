@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ternmq_command.apply.declarations import declarations
-from ternmq_command.apply.declared_file import parsed
-from ternmq_command.terminal.failures import CommandFailure, Refused, WrongUsage
+from ternmq_command.apply.declarations import parse_declarations
+from ternmq_command.apply.declared_file import parse_file
+from ternmq_command.terminal.failures import CallRefused, CommandFailure, WrongUsage
 from ternmq_command.terminal.options import endpoint_option, json_option
 from ternmq_command.terminal.output import print_json, print_records
 from ternmq_command.terminal.printing import echo
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ternmq_command.apply.declarations import Declarations
-    from ternmq_command.apply.plan import Change
+    from ternmq_command.apply.plan import PlannedChange
     from ternmq_command.calls.admin import AdminClient
     from ternmq_command.terminal.output import Record
 
@@ -80,19 +80,19 @@ def command(file: Path, dry_run: bool, endpoint: str, as_json: bool) -> None:
       ternmq apply -f topics.toml --endpoint broker.example:8081 --json
     """
     try:
-        declared = declarations(parsed(file), source=str(file))
+        declared = parse_declarations(parse_file(file), source=str(file))
     except RecursionError:
         raise WrongUsage(f"{file} is nested too deeply; topics and groups are lists of tables") from None
     from ternmq_command.calls.admin import AdminClient
 
     with AdminClient(endpoint) as admin:
-        changes = _planned(admin, declared)
-        outcomes = [Outcome(change, "refused", change.reason) for change in changes if change.is_refused]
+        changes = _plan_changes(admin, declared)
+        outcomes = [ChangeResult(change, "refused", change.reason) for change in changes if change.is_refused]
         if dry_run:
             _print_plan(changes, as_json=as_json)
         else:
-            outcomes = outcomes or [_carried_out(admin, change) for change in changes]
-            shown = [outcome.record() if as_json else outcome.row() for outcome in outcomes]
+            outcomes = outcomes or [_apply_change(admin, change) for change in changes]
+            shown = [outcome.json_record() if as_json else outcome.table_row() for outcome in outcomes]
             print_records(shown, as_json=as_json, nothing=f"{file} declares nothing")
             if not as_json:
                 _print_secrets(outcomes)
@@ -107,68 +107,68 @@ def command(file: Path, dry_run: bool, endpoint: str, as_json: bool) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ChangeResult:
     """The result of a change."""
 
-    change: "Change"
+    change: "PlannedChange"
     word: str
     reason: str = ""
     secret: str = field(default="", repr=False)
 
-    def record(self) -> "Record":
+    def json_record(self) -> "Record":
         """Return the record for programs."""
         changes = {name: {"from": before, "to": after} for name, (before, after) in self.change.settings.items()}
         secret = {"secret": self.secret} if self.secret else {}
-        return {**self._head(), "reason": self.reason, "changes": changes, **secret}
+        return {**self._common_fields(), "reason": self.reason, "changes": changes, **secret}
 
-    def row(self) -> "Record":
+    def table_row(self) -> "Record":
         """Return the row for people, who know the settings of created ones from the file."""
         return {
-            **self._head(),
+            **self._common_fields(),
             "changes": self.change.differences if self.word == "updated" else "",
             "reason": self.reason,
         }
 
-    def _head(self) -> dict[str, object]:
+    def _common_fields(self) -> dict[str, object]:
         return {"kind": self.change.kind, "name": self.change.name, "outcome": self.word}
 
 
-def _planned(admin: "AdminClient", declared: "Declarations") -> "list[Change]":
-    from ternmq_command.apply.plan import planned
+def _plan_changes(admin: "AdminClient", declared: "Declarations") -> "list[PlannedChange]":
+    from ternmq_command.apply.plan import plan_changes
     from ternmq_command.apply.quota_plan import quota_change
     from ternmq_command.apply.user_plan import user_changes
 
-    topics = {topic.name: topic for topic in admin.topics()}
-    groups = {group.name: group for group in admin.groups()}
-    users = {user.name: user for user in admin.users()} if declared.users else {}
+    topics = {topic.name: topic for topic in admin.list_topics()}
+    groups = {group.name: group for group in admin.list_groups()}
+    users = {user.name: user for user in admin.list_users()} if declared.users else {}
     of_users = (user_changes(user, users.get(user.name)) for user in declared.users)
-    quotas = {f"{quota.kind}:{quota.name}": quota for quota in admin.quotas()} if declared.quotas else {}
+    quotas = {f"{quota.kind}:{quota.name}": quota for quota in admin.list_quotas()} if declared.quotas else {}
     of_quotas = (quota_change(quota, quotas.get(quota.name)) for quota in declared.quotas)
-    return [*planned(declared, topics, groups), *itertools.chain.from_iterable(of_users), *of_quotas]
+    return [*plan_changes(declared, topics, groups), *itertools.chain.from_iterable(of_users), *of_quotas]
 
 
-def _carried_out(admin: "AdminClient", change: "Change") -> Outcome:
+def _apply_change(admin: "AdminClient", change: "PlannedChange") -> ChangeResult:
     """Carry out a change; the server may refuse it although it was possible when it was planned."""
     from ternmq.admin.users import UserSecret
 
     try:
-        answer = admin.ask(change.call) if change.is_needed else None
-    except Refused as refusal:
-        return Outcome(change, "refused", refusal.message)
+        answer = admin.send_call(change.call) if change.is_needed else None
+    except CallRefused as refusal:
+        return ChangeResult(change, "refused", refusal.message)
     secret = answer.secret if isinstance(answer, UserSecret) else ""
-    return Outcome(change, DONE[change.action.value], secret=secret)
+    return ChangeResult(change, DONE[change.action.value], secret=secret)
 
 
-def _print_secrets(outcomes: "Sequence[Outcome]") -> None:
+def _print_secrets(outcomes: "Sequence[ChangeResult]") -> None:
     for outcome in outcomes:
         if outcome.secret:
             echo(f"the secret of user {outcome.change.name}, which is not shown again: {outcome.secret}")
 
 
-def _print_plan(changes: "Sequence[Change]", *, as_json: bool) -> None:
+def _print_plan(changes: "Sequence[PlannedChange]", *, as_json: bool) -> None:
     told = [change for change in changes if change.is_needed or change.is_refused]
     if as_json:
-        print_json([Outcome(change, change.action.value, change.reason).record() for change in told])
+        print_json([ChangeResult(change, change.action.value, change.reason).json_record() for change in told])
     elif told:
         for change in told:
             echo(change.text)

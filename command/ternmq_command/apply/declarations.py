@@ -8,18 +8,25 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from ternmq_command.apply.declared import choice, count, declared_settings, lite_ttl, retention, shown
 from ternmq_command.apply.declared_quotas import QUOTA_KEYS, DeclaredQuota, declared_quota
 from ternmq_command.apply.declared_users import USER_KEYS, DeclaredUser, declared_user
+from ternmq_command.apply.declared_values import (
+    quote_value,
+    read_choice,
+    read_count,
+    read_group_settings,
+    read_lite_ttl,
+    read_retention,
+)
 from ternmq_command.group.settings import LITE_COLUMNS, GroupSettings, lite_option
 from ternmq_command.server.broker_admin import PERMISSION_NAMES
 from ternmq_command.terminal.failures import WrongUsage
-from ternmq_command.terminal.moments import is_ago
+from ternmq_command.terminal.time_parsing import is_relative_time
 from ternmq_command.topic.commands import FLUSH_NAMES, REPLICATION_NAMES, TYPE_NAMES
 from ternmq_common.errors import MessagingError
 from ternmq_common.limits import QUEUES_MAX
-from ternmq_common.names import checked_group, checked_topic, group_of_derived
-from ternmq_common.printable import cut
+from ternmq_common.names import check_group_name, check_topic_name, group_of_derived
+from ternmq_common.printable import cut_text
 from ternmq_common.settings import did_you_mean
 
 TOPIC_KEYS = ("name", "type", "queues", "permission", "replication", "flush", "retention", "lite_ttl")
@@ -70,21 +77,21 @@ class Declarations:
     quotas: Sequence[DeclaredQuota]
 
 
-def declarations(content: object, *, source: str) -> Declarations:
+def parse_declarations(content: object, *, source: str) -> Declarations:
     """Return the declarations of a parsed file; raises WrongUsage for invalid ones."""
     sections = _checked_table({} if content is None else content, ("topics", "groups", "users", "quotas"), where=source)
-    topics = [_topic(item, where) for item, where in _items(sections, "topics", TOPIC_KEYS, source)]
-    groups = [_group(item, where) for item, where in _items(sections, "groups", GROUP_KEYS, source)]
-    users = [declared_user(item, where) for item, where in _items(sections, "users", USER_KEYS, source)]
-    quotas = [declared_quota(item, where) for item, where in _items(sections, "quotas", QUOTA_KEYS, source)]
-    _check_once("topics", [topic.name for topic in topics], source)
-    _check_once("groups", [group.name for group in groups], source)
-    _check_once("users", [user.name for user in users], source)
-    _check_once("quotas", [quota.name for quota in quotas], source)
+    topics = [_parse_topic(item, where) for item, where in _section_items(sections, "topics", TOPIC_KEYS, source)]
+    groups = [_parse_group(item, where) for item, where in _section_items(sections, "groups", GROUP_KEYS, source)]
+    users = [declared_user(item, where) for item, where in _section_items(sections, "users", USER_KEYS, source)]
+    quotas = [declared_quota(item, where) for item, where in _section_items(sections, "quotas", QUOTA_KEYS, source)]
+    _check_unique("topics", [topic.name for topic in topics], source)
+    _check_unique("groups", [group.name for group in groups], source)
+    _check_unique("users", [user.name for user in users], source)
+    _check_unique("quotas", [quota.name for quota in quotas], source)
     return Declarations(topics, groups, users, quotas)
 
 
-def _items(
+def _section_items(
     sections: dict[str, object], section: str, known: tuple[str, ...], source: str
 ) -> list[tuple[dict[str, object], str]]:
     where = f"{source}: {section}"
@@ -92,28 +99,28 @@ def _items(
     return [(_checked_table(item, known, where=f"{where}[{i}]"), f"{where}[{i}]") for i, item in items]
 
 
-def _topic(item: dict[str, object], where: str) -> DeclaredTopic:
-    name = _name(item, where, checked_topic)
+def _parse_topic(item: dict[str, object], where: str) -> DeclaredTopic:
+    name = _parse_name(item, where, check_topic_name)
     if group_of_derived(name) is not None:
         raise WrongUsage(f"{where}: topic {name!r} belongs to its consumer group, and can't be declared")
     return DeclaredTopic(
         name=name,
-        type_name=choice(item, "type", where, TYPE_NAMES),
-        queues=count(item, "queues", where, most=QUEUES_MAX),
-        permission=choice(item, "permission", where, PERMISSION_NAMES),
-        replication=choice(item, "replication", where, REPLICATION_NAMES),
-        flush=choice(item, "flush", where, FLUSH_NAMES),
-        retention=retention(item, where),
-        lite_ttl=lite_ttl(item, where),
+        type_name=read_choice(item, "type", where, TYPE_NAMES),
+        queues=read_count(item, "queues", where, most=QUEUES_MAX),
+        permission=read_choice(item, "permission", where, PERMISSION_NAMES),
+        replication=read_choice(item, "replication", where, REPLICATION_NAMES),
+        flush=read_choice(item, "flush", where, FLUSH_NAMES),
+        retention=read_retention(item, where),
+        lite_ttl=read_lite_ttl(item, where),
     )
 
 
-def _group(item: dict[str, object], where: str) -> DeclaredGroup:
-    name, fifo = _name(item, where, checked_group), item.get("fifo")
+def _parse_group(item: dict[str, object], where: str) -> DeclaredGroup:
+    name, fifo = _parse_name(item, where, check_group_name), item.get("fifo")
     if not (fifo is None or isinstance(fifo, bool)):
-        raise WrongUsage(f"{where}: fifo must be true or false, not {shown(fifo)}")
-    begins, settings = item.get("consume_from"), declared_settings(item, where)
-    lite_bind = None if item.get("lite_bind") is None else _name(item, where, checked_topic, key="lite_bind")
+        raise WrongUsage(f"{where}: fifo must be true or false, not {quote_value(fifo)}")
+    begins, settings = item.get("consume_from"), read_group_settings(item, where)
+    lite_bind = None if item.get("lite_bind") is None else _parse_name(item, where, check_topic_name, key="lite_bind")
     if lite_bind is None and lite_option(settings):
         raise WrongUsage(f"{where}: lite_ settings are for lite groups: lite_bind is needed, with their topic")
     return DeclaredGroup(
@@ -121,11 +128,11 @@ def _group(item: dict[str, object], where: str) -> DeclaredGroup:
         fifo=fifo,
         lite_bind=lite_bind,
         settings=settings,
-        begins_ago=isinstance(begins, str) and is_ago(begins),
+        begins_ago=isinstance(begins, str) and is_relative_time(begins),
     )
 
 
-def _name(item: dict[str, object], where: str, checked: Callable[[str], str], *, key: str = "name") -> str:
+def _parse_name(item: dict[str, object], where: str, checked: Callable[[str], str], *, key: str = "name") -> str:
     name = item.get(key)
     if not isinstance(name, str) or not name:
         raise WrongUsage(f"{where}: a {key} is needed, as text")
@@ -135,7 +142,7 @@ def _name(item: dict[str, object], where: str, checked: Callable[[str], str], *,
         raise WrongUsage(f"{where}: {error.message}") from None
 
 
-def _check_once(section: str, names: Sequence[str], source: str) -> None:
+def _check_unique(section: str, names: Sequence[str], source: str) -> None:
     places: dict[str, int] = {}
     for i, name in enumerate(names):
         first = places.setdefault(name, i)
@@ -148,7 +155,7 @@ def _checked_table(content: object, known: tuple[str, ...], *, where: str) -> di
         raise WrongUsage(f"{where}: a table with {', '.join(known)} is needed")
     for key in content:
         if key not in known:
-            raise WrongUsage(f"{where}: unknown key {shown(key)}{did_you_mean(cut(str(key)), known)}")
+            raise WrongUsage(f"{where}: unknown key {quote_value(key)}{did_you_mean(cut_text(str(key)), known)}")
     return content
 
 

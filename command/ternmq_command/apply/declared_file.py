@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ternmq_command.terminal.failures import WrongUsage
-from ternmq_common.printable import cut
+from ternmq_common.printable import cut_text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,20 +32,20 @@ _NUMBER = re.compile(
 )
 
 
-def parsed(file: "Path") -> object:
+def parse_file(file: "Path") -> object:
     """Parse the file; raises WrongUsage, and RecursionError if it is nested too deeply."""
-    text = _text_of(file)
+    text = _read_text(file)
     try:
         if file.suffix == ".toml":
             return tomllib.loads(text)
         if file.suffix == ".json":
-            return json.loads(text, object_pairs_hook=_table_of)
-        return _parsed_yaml(text)
+            return json.loads(text, object_pairs_hook=_build_table)
+        return _parse_yaml(text)
     except ValueError as error:
         raise WrongUsage(f"{file}: {error}") from None
 
 
-def _text_of(file: "Path") -> str:
+def _read_text(file: "Path") -> str:
     try:
         with click.open_file(str(file), "rb") as opened:
             data: bytes = opened.read(FILE_BYTES_MAX + 1)
@@ -58,17 +58,17 @@ def _text_of(file: "Path") -> str:
     return text
 
 
-def _table_of(pairs: list[tuple[str, object]]) -> dict[str, object]:
+def _build_table(pairs: list[tuple[str, object]]) -> dict[str, object]:
     """Return a table of a JSON object; raises ValueError if it has a key twice."""
     table: dict[str, object] = {}
     for key, value in pairs:
         if key in table:
-            raise ValueError(f"an object has the key {cut(key)!r} twice")
+            raise ValueError(f"an object has the key {cut_text(key)!r} twice")
         table[key] = value
     return table
 
 
-def _parsed_yaml(text: str) -> object:
+def _parse_yaml(text: str) -> object:
     """Parse YAML; raises ValueError for text that is no YAML or has too many values."""
     import yaml
 
@@ -77,7 +77,7 @@ def _parsed_yaml(text: str) -> object:
         root = yaml.compose(text, yaml.SafeLoader)
         if root is None:
             return None
-        if _values(root, {}) > VALUES_MAX:
+        if _count_values(root, {}) > VALUES_MAX:
             raise ValueError(f"its aliases expand to more than {VALUES_MAX} values")
         loader = yaml.SafeLoader("")
         try:
@@ -88,7 +88,7 @@ def _parsed_yaml(text: str) -> object:
         raise ValueError(str(error)) from None
 
 
-def _values(node: "yaml.Node", known: "dict[yaml.Node, int]", depth: int = 0) -> int:
+def _count_values(node: "yaml.Node", known: "dict[yaml.Node, int]", depth: int = 0) -> int:
     """Return the number of values in `node`, with aliases expanded.
 
     Raises ValueError if an alias contains itself, RecursionError if the nesting exceeds NESTING_MAX.
@@ -108,7 +108,7 @@ def _values(node: "yaml.Node", known: "dict[yaml.Node, int]", depth: int = 0) ->
     if isinstance(node, yaml.MappingNode):
         _check_keys(node)
     parts = [part for pair in node.value for part in pair] if isinstance(node, yaml.MappingNode) else node.value
-    known[node] = 1 + sum(_values(part, known, depth + 1) for part in parts)
+    known[node] = 1 + sum(_count_values(part, known, depth + 1) for part in parts)
     return known[node]
 
 
@@ -117,7 +117,8 @@ def _check_number(node: "yaml.ScalarNode") -> None:
     is_number = node.style is None and node.tag in ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
     if is_number and not _NUMBER.fullmatch(node.value):
         raise ValueError(
-            f"{_place(node)}: {cut(node.value)} is not the same number in all versions of YAML; write a plain decimal "
+            f"{_node_position(node)}: {cut_text(node.value)} is not the same number in all versions of YAML; write a "
+            "plain decimal "
             "number, or quote a text"
         )
 
@@ -132,9 +133,10 @@ def _check_keys(node: "yaml.MappingNode") -> None:
             first = seen.setdefault((key.tag, key.value), key)
             if first is not key:
                 raise ValueError(
-                    f"{_place(key)}: this table already has the key {cut(key.value)!r}, at {_place(first)}"
+                    f"{_node_position(key)}: this table already has the key {cut_text(key.value)!r}, at "
+                    f"{_node_position(first)}"
                 )
 
 
-def _place(node: "yaml.Node") -> str:
+def _node_position(node: "yaml.Node") -> str:
     return f"line {node.start_mark.line + 1}, column {node.start_mark.column + 1}"

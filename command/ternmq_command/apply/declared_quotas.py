@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
-from ternmq_command.apply.declared import Item, burst, shown
-from ternmq_command.quota.limits import NO_LIMIT, parsed_limit
+from ternmq_command.apply.declared_values import Item, quote_value, read_burst
+from ternmq_command.quota.limits import NO_LIMIT, parse_limit
 from ternmq_command.terminal.failures import WrongUsage
 from ternmq_common.errors import MessagingError
-from ternmq_common.quotas import KINDS_OF_LIMITS, Quota, QuotaKind, checked_quota, parsed_title
+from ternmq_common.quotas import KINDS_OF_LIMITS, Quota, QuotaKind, check_quota, parse_title
 
 QUOTA_KEYS = ("quota", *KINDS_OF_LIMITS, "burst")
 
@@ -36,21 +36,21 @@ def declared_quota(item: Item, where: str) -> DeclaredQuota:
     """Read a quota, whose keys were checked before; raises WrongUsage."""
     title = item.get("quota")
     if not isinstance(title, str):
-        raise WrongUsage(f"{where}: quota must be a kind and a name, as in user:alice, not {shown(title)}")
-    limits = {limit: _limit(limit, item[limit], where) for limit in KINDS_OF_LIMITS if item.get(limit) is not None}
+        raise WrongUsage(f"{where}: quota must be a kind and a name, as in user:alice, not {quote_value(title)}")
+    limits = {limit: _read_limit(limit, item[limit], where) for limit in KINDS_OF_LIMITS if item.get(limit) is not None}
     try:
-        kind, name = parsed_title(title)
+        kind, name = parse_title(title)
         if some := {limit: value for limit, value in limits.items() if value != NO_LIMIT}:
-            checked_quota(Quota(kind=kind, name=name, **some))
+            check_quota(Quota(kind=kind, name=name, **some))
     except MessagingError as error:
         raise WrongUsage(f"{where}: {error.message}") from None
-    return DeclaredQuota(kind=kind, quota_name=name, limits=limits, burst=burst(item, where))
+    return DeclaredQuota(kind=kind, quota_name=name, limits=limits, burst=read_burst(item, where))
 
 
-def _limit(limit: str, value: object, where: str) -> int:
+def _read_limit(limit: str, value: object, where: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int | str):
-        raise WrongUsage(f"{where}: {limit} must be a number or text, not {shown(value)}")
+        raise WrongUsage(f"{where}: {limit} must be a number or text, not {quote_value(value)}")
     try:
-        return parsed_limit(limit, str(value))
+        return parse_limit(limit, str(value))
     except ValueError as error:
-        raise WrongUsage(f"{where}: {limit} {shown(value)}: {error}") from None
+        raise WrongUsage(f"{where}: {limit} {quote_value(value)}: {error}") from None

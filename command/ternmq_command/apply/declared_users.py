@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ternmq_command.apply.declared import Item, shown
+from ternmq_command.apply.declared_values import Item, quote_value
 from ternmq_command.terminal.failures import WrongUsage
-from ternmq_common.access.actions import Action
-from ternmq_common.access.resources import Resource
-from ternmq_common.access.users import POLICIES_MAX, parsed_ranges, problem_of_secret, problem_of_user_name
+from ternmq_common.access.actions import AccessAction
+from ternmq_common.access.resources import AccessResource
+from ternmq_common.access.users import POLICIES_MAX, find_secret_problem, find_user_name_problem, parse_ranges
 
 USER_KEYS = ("name", "super", "enabled", "policies", "secret_env", "secret_file")
 POLICY_KEYS = ("allow", "deny", "actions", "from")
@@ -43,15 +43,15 @@ class DeclaredUser:
     secret_env: str | None
     secret_file: str | None
 
-    def secret(self) -> str:
+    def read_secret(self) -> str:
         """Return the secret in the variable or file, empty if none is named; raises WrongUsage if it is missing."""
         if self.secret_env is not None:
             place, found = f"the variable {self.secret_env}", os.environ.get(self.secret_env, "")
         elif self.secret_file is not None:
-            place, found = self.secret_file, _content(self.secret_file)
+            place, found = self.secret_file, _read_secret_file(self.secret_file)
         else:
             return ""
-        if problem := problem_of_secret(found):
+        if problem := find_secret_problem(found):
             raise WrongUsage(f"user {self.name}: {place} has no secret: {problem}")
         return found
 
@@ -61,27 +61,27 @@ def declared_user(item: Item, where: str) -> DeclaredUser:
     name = item.get("name")
     if not isinstance(name, str):
         raise WrongUsage(f"{where}: a name is needed, as text")
-    if problem := problem_of_user_name(name):
+    if problem := find_user_name_problem(name):
         raise WrongUsage(f"{where}: {problem}")
-    secret_env, secret_file = _text(item, "secret_env", where), _text(item, "secret_file", where)
+    secret_env, secret_file = _read_text(item, "secret_env", where), _read_text(item, "secret_file", where)
     if secret_env is not None and secret_file is not None:
         raise WrongUsage(f"{where}: one of secret_env and secret_file is needed, not both")
     return DeclaredUser(
         name=name,
-        is_super=_flag(item, "super", where),
-        enabled=_flag(item, "enabled", where),
-        policies=_policies(item.get("policies"), where),
+        is_super=_read_flag(item, "super", where),
+        enabled=_read_flag(item, "enabled", where),
+        policies=_read_policies(item.get("policies"), where),
         secret_env=secret_env,
         secret_file=secret_file,
     )
 
 
-def _policies(content: object, where: str) -> list[DeclaredPolicy]:
+def _read_policies(content: object, where: str) -> list[DeclaredPolicy]:
     if content is None:
         return []
     if not isinstance(content, list) or len(content) > POLICIES_MAX:
         raise WrongUsage(f"{where}: policies must be a list of {POLICIES_MAX} at most")
-    policies = [_policy(item, f"{where}.policies[{i}]") for i, item in enumerate(content)]
+    policies = [_read_policy(item, f"{where}.policies[{i}]") for i, item in enumerate(content)]
     places: dict[tuple[str, bool], int] = {}
     for i, policy in enumerate(policies):
         first = places.setdefault((policy.resource, policy.deny), i)
@@ -92,48 +92,48 @@ def _policies(content: object, where: str) -> list[DeclaredPolicy]:
     return policies
 
 
-def _policy(item: object, where: str) -> DeclaredPolicy:
+def _read_policy(item: object, where: str) -> DeclaredPolicy:
     if not isinstance(item, dict) or not item.keys() <= set(POLICY_KEYS) or ("allow" in item) == ("deny" in item):
         raise WrongUsage(
-            f"{where}: a table with allow or deny, actions and optionally from is needed, not {shown(item)}"
+            f"{where}: a table with allow or deny, actions and optionally from is needed, not {quote_value(item)}"
         )
     deny = "deny" in item
     resource, actions = item["deny" if deny else "allow"], item.get("actions")
     try:
         return DeclaredPolicy(
-            resource=str(Resource.parse(_joined(resource))),
+            resource=str(AccessResource.parse_resource(_join_texts(resource))),
             deny=deny,
-            actions=str(Action.parse(_joined(actions))),
-            sources=tuple(str(span) for span in parsed_ranges(_joined(item.get("from") or ""))),
+            actions=str(AccessAction.parse_actions(_join_texts(actions))),
+            sources=tuple(str(span) for span in parse_ranges(_join_texts(item.get("from") or ""))),
         )
     except ValueError as error:
         raise WrongUsage(f"{where}: {error}") from None
 
 
-def _joined(value: object) -> str:
+def _join_texts(value: object) -> str:
     """Return a text, or the texts of a list joined by commas."""
     parts = value if isinstance(value, list) else [value]
     texts = [part for part in parts if isinstance(part, str)]
     if len(texts) < len(parts):
-        raise ValueError(f"text is needed, not {shown(value)}")
+        raise ValueError(f"text is needed, not {quote_value(value)}")
     return ",".join(texts)
 
 
-def _flag(item: Item, key: str, where: str) -> bool | None:
+def _read_flag(item: Item, key: str, where: str) -> bool | None:
     value = item.get(key)
     if not (value is None or isinstance(value, bool)):
-        raise WrongUsage(f"{where}: {key} must be true or false, not {shown(value)}")
+        raise WrongUsage(f"{where}: {key} must be true or false, not {quote_value(value)}")
     return value
 
 
-def _text(item: Item, key: str, where: str) -> str | None:
+def _read_text(item: Item, key: str, where: str) -> str | None:
     value = item.get(key)
     if not (value is None or isinstance(value, str)):
-        raise WrongUsage(f"{where}: {key} must be text, not {shown(value)}")
+        raise WrongUsage(f"{where}: {key} must be text, not {quote_value(value)}")
     return value
 
 
-def _content(path: str) -> str:
+def _read_secret_file(path: str) -> str:
     try:
         return Path(path).read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from ternmq_command.terminal.failures import CallMissing, Refused
+from ternmq_command.terminal.failures import CallMissing, CallRefused
 from ternmq_command.terminal.options import endpoint_option, json_option
 from ternmq_command.terminal.output import print_json
 from ternmq_command.terminal.printing import echo, echo_lines
@@ -40,7 +40,10 @@ def command(endpoint: str, as_json: bool) -> None:
 
     with AdminClient(endpoint) as admin:
         content = file_content(
-            admin.topics(), admin.groups(), _seen("users", admin.users), _seen("quotas", admin.quotas)
+            admin.list_topics(),
+            admin.list_groups(),
+            _list_if_allowed("users", admin.list_users),
+            _list_if_allowed("quotas", admin.list_quotas),
         )
     if as_json:
         print_json(content)
@@ -52,12 +55,12 @@ def command(endpoint: str, as_json: bool) -> None:
     echo_lines(text.rstrip("\n"))
 
 
-def _seen(what: str, ask: "Callable[[], Iterable[T]]") -> "list[T]":
+def _list_if_allowed(what: str, ask: "Callable[[], Iterable[T]]") -> "list[T]":
     try:
         return list(ask())
     except CallMissing:
         return []  # an older server, which has none
-    except Refused as refusal:
+    except CallRefused as refusal:
         if refusal.word not in ("FORBIDDEN", "UNAUTHORIZED"):
             raise
         echo(f"{what} are left out: {refusal.what}", err=True)
@@ -74,11 +77,11 @@ def file_content(
     from ternmq_command.apply.declarations import GROUP_KEYS, TOPIC_KEYS
     from ternmq_command.group.settings import LITE_COLUMNS, group_record
     from ternmq_command.quota.limits import quota_record
-    from ternmq_command.topic.commands import described_record
+    from ternmq_command.topic.commands import full_topic_record
     from ternmq_common.retry_backoff import DEFAULT_BACKOFF
 
     def of_topic(topic: "Topic") -> dict[str, object]:
-        record = described_record(topic)
+        record = full_topic_record(topic)
         # Usual values, which older versions of `apply` do not know.
         usual = {"replication": "shard", "flush": "broker", "retention": "broker", "lite_ttl": "none"}
         left_out = [key for key, value in usual.items() if record[key] in (value, None)]

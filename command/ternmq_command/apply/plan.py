@@ -17,8 +17,8 @@ from ternmq.admin.call import AdminCall
 from ternmq.admin.groups import Group
 from ternmq.admin.topics import Topic
 from ternmq_command.group.settings import GroupSettings, given_record, group_record
-from ternmq_command.terminal.output import cell
-from ternmq_command.topic.commands import LITE, described_record, lite_ttl_word, retention_word
+from ternmq_command.terminal.output import format_cell
+from ternmq_command.topic.commands import LITE, format_lite_ttl, format_retention, full_topic_record
 
 if TYPE_CHECKING:
     from ternmq.admin.words import Flush, Permission, Replication, TopicType
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 DEFAULT_TYPE = "normal"
 
 
-class Action(enum.Enum):
+class ChangeAction(enum.Enum):
     """What is done with one topic, group, user, policy or quota."""
 
     CREATE = "create"
@@ -39,7 +39,7 @@ class Action(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class PlannedChange:
     """The change of one topic, group, user, policy or quota.
 
     `settings` are the declared settings that differ, as (before, after); before is None for a new one. `reason` is why
@@ -48,18 +48,18 @@ class Change:
 
     kind: str
     name: str
-    action: Action
+    action: ChangeAction
     settings: Mapping[str, tuple[object, object]]
     reason: str = ""
     call: AdminCall[Any]
 
     @property
     def is_refused(self) -> bool:
-        return self.action is Action.REFUSE
+        return self.action is ChangeAction.REFUSE
 
     @property
     def is_needed(self) -> bool:
-        return self.action in (Action.CREATE, Action.UPDATE)
+        return self.action in (ChangeAction.CREATE, ChangeAction.UPDATE)
 
     @property
     def text(self) -> str:
@@ -70,12 +70,16 @@ class Change:
     @property
     def differences(self) -> str:
         """The differing settings: `queues 4 -> 8, permission read-write -> read`."""
-        if self.action is Action.CREATE:
-            return ", ".join(f"{name} {cell(after)}" for name, (_, after) in self.settings.items())
-        return ", ".join(f"{name} {cell(before)} -> {cell(after)}" for name, (before, after) in self.settings.items())
+        if self.action is ChangeAction.CREATE:
+            return ", ".join(f"{name} {format_cell(after)}" for name, (_, after) in self.settings.items())
+        return ", ".join(
+            f"{name} {format_cell(before)} -> {format_cell(after)}" for name, (before, after) in self.settings.items()
+        )
 
 
-def planned(declared: "Declarations", topics: Mapping[str, Topic], groups: Mapping[str, Group]) -> Iterator[Change]:
+def plan_changes(
+    declared: "Declarations", topics: Mapping[str, Topic], groups: Mapping[str, Group]
+) -> Iterator[PlannedChange]:
     """Yield a change for each topic and group, in the order of the file; `topics` and `groups` are the existing
     ones."""
     for topic in declared.topics:
@@ -86,7 +90,7 @@ def planned(declared: "Declarations", topics: Mapping[str, Topic], groups: Mappi
         yield group_change(group, groups.get(group.name), types)
 
 
-def topic_change(declared: "DeclaredTopic", there: Topic | None) -> Change:
+def topic_change(declared: "DeclaredTopic", there: Topic | None) -> PlannedChange:
     """Return the change of one topic; `there` is the existing one."""
     wanted = {
         "type": declared.type_name,
@@ -94,8 +98,8 @@ def topic_change(declared: "DeclaredTopic", there: Topic | None) -> Change:
         "permission": declared.permission,
         "replication": declared.replication,
         "flush": declared.flush,
-        "retention": None if declared.retention is None else retention_word(declared.retention),
-        "lite_ttl": None if declared.lite_ttl is None else lite_ttl_word(declared.lite_ttl),
+        "retention": None if declared.retention is None else format_retention(declared.retention),
+        "lite_ttl": None if declared.lite_ttl is None else format_lite_ttl(declared.lite_ttl),
     }
     given = {name: value for name, value in wanted.items() if value is not None}
     permission = cast("Permission | None", declared.permission)
@@ -103,7 +107,7 @@ def topic_change(declared: "DeclaredTopic", there: Topic | None) -> Change:
     flush = cast("Flush | None", declared.flush)
     if there is None:
         kind = cast("TopicType", declared.type_name or DEFAULT_TYPE)
-        creation = topic_calls.create(
+        creation = topic_calls.create_topic(
             declared.name,
             kind,
             declared.queues,
@@ -113,11 +117,11 @@ def topic_change(declared: "DeclaredTopic", there: Topic | None) -> Change:
             retention=declared.retention,
             lite_ttl=declared.lite_ttl,
         )
-        return _creation("topic", declared.name, given, creation, _ttl_obstacle(declared, kind))
-    before = described_record(there)
+        return _plan_creation("topic", declared.name, given, creation, _ttl_obstacle(declared, kind))
+    before = full_topic_record(there)
     if there.type != LITE and not declared.lite_ttl:
         given.pop("lite_ttl", None)  # the topic has no TTL, as declared
-    update = topic_calls.update(
+    update = topic_calls.update_topic(
         declared.name,
         queues=declared.queues,
         permission=permission,
@@ -127,7 +131,7 @@ def topic_change(declared: "DeclaredTopic", there: Topic | None) -> Change:
         lite_ttl=declared.lite_ttl,
     )
     obstacle = _topic_obstacle(given, before) or _ttl_obstacle(declared, there.type)
-    return _alteration("topic", given, before, obstacle, update)
+    return _plan_update("topic", given, before, obstacle, update)
 
 
 def _topic_obstacle(given: "Record", before: "Record") -> str:
@@ -151,7 +155,9 @@ def _ttl_obstacle(declared: "DeclaredTopic", kind: str) -> str:
     )
 
 
-def group_change(declared: "DeclaredGroup", there: Group | None, types: Mapping[str, str] | None = None) -> Change:
+def group_change(
+    declared: "DeclaredGroup", there: Group | None, types: Mapping[str, str] | None = None
+) -> PlannedChange:
     """Return the change of one group; `types` are those of all topics, None to let the server check the binding."""
     settings = declared.settings
     if declared.begins_ago and there is not None:
@@ -162,13 +168,13 @@ def group_change(declared: "DeclaredGroup", there: Group | None, types: Mapping[
     if declared.lite_bind is not None:
         given = {"lite_bind": declared.lite_bind, **given}
     if there is None:
-        creation = group_calls.create(
+        creation = group_calls.create_group(
             declared.name, {**settings, "fifo": declared.fifo, "lite_bind": declared.lite_bind}
         )
-        return _creation("group", declared.name, given, creation, _binding_obstacle(declared.lite_bind, types))
+        return _plan_creation("group", declared.name, given, creation, _binding_obstacle(declared.lite_bind, types))
     before = group_record(there)
-    update = group_calls.update(there, {**settings, "fifo": None, "lite_bind": None})
-    return _alteration("group", given, before, _group_obstacle(given, before), update)
+    update = group_calls.update_group(there, {**settings, "fifo": None, "lite_bind": None})
+    return _plan_update("group", given, before, _group_obstacle(given, before), update)
 
 
 def _binding_obstacle(lite_bind: str | None, types: Mapping[str, str] | None) -> str:
@@ -190,14 +196,14 @@ def _group_obstacle(given: "Record", before: "Record") -> str:
     return f"it {found}; `ternmq group update {before['name']} {flag}` changes that before its first message"
 
 
-def _creation(kind: str, name: str, given: "Record", call: AdminCall[Any], obstacle: str) -> Change:
+def _plan_creation(kind: str, name: str, given: "Record", call: AdminCall[Any], obstacle: str) -> PlannedChange:
     settings = {setting: (None, value) for setting, value in given.items()}
-    action = Action.REFUSE if obstacle else Action.CREATE
-    return Change(kind=kind, name=name, action=action, settings=settings, reason=obstacle, call=call)
+    action = ChangeAction.REFUSE if obstacle else ChangeAction.CREATE
+    return PlannedChange(kind=kind, name=name, action=action, settings=settings, reason=obstacle, call=call)
 
 
-def _alteration(kind: str, given: "Record", before: "Record", obstacle: str, call: AdminCall[Any]) -> Change:
+def _plan_update(kind: str, given: "Record", before: "Record", obstacle: str, call: AdminCall[Any]) -> PlannedChange:
     differing = {setting: (before[setting], value) for setting, value in given.items() if before[setting] != value}
-    action = Action.REFUSE if obstacle else Action.UPDATE if differing else Action.NOTHING
+    action = ChangeAction.REFUSE if obstacle else ChangeAction.UPDATE if differing else ChangeAction.NOTHING
     name = str(before["name"])
-    return Change(kind=kind, name=name, action=action, settings=differing, reason=obstacle, call=call)
+    return PlannedChange(kind=kind, name=name, action=action, settings=differing, reason=obstacle, call=call)

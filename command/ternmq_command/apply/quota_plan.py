@@ -4,41 +4,43 @@ from typing import TYPE_CHECKING
 
 from ternmq.admin import quotas as quota_calls
 from ternmq.admin.quotas import Quota
-from ternmq_command.apply.plan import Action, Change
-from ternmq_command.quota.limits import merged, shown
-from ternmq_common.units import rendered_duration
+from ternmq_command.apply.plan import ChangeAction, PlannedChange
+from ternmq_command.quota.limits import format_limit, merge_limits
+from ternmq_common.units import render_duration
 
 if TYPE_CHECKING:
     from ternmq_command.apply.declared_quotas import DeclaredQuota
 
 
-def quota_change(declared: "DeclaredQuota", there: Quota | None) -> Change:
+def quota_change(declared: "DeclaredQuota", there: Quota | None) -> PlannedChange:
     """Return the change of one quota; `there` is the existing one."""
-    limits = merged(there, declared.limits, declared.burst)
-    before: dict[str, object] = {limit: shown(limit, getattr(there, limit, None)) for limit in quota_calls.LIMITS}
-    wanted: dict[str, object] = {limit: shown(limit, value or None) for limit, value in declared.limits.items()}
+    limits = merge_limits(there, declared.limits, declared.burst)
+    before: dict[str, object] = {
+        limit: format_limit(limit, getattr(there, limit, None)) for limit in quota_calls.LIMITS
+    }
+    wanted: dict[str, object] = {limit: format_limit(limit, value or None) for limit, value in declared.limits.items()}
     if there is not None:
-        before["burst"] = rendered_duration(round(there.burst.total_seconds() * 1000))
+        before["burst"] = render_duration(round(there.burst.total_seconds() * 1000))
     if declared.burst is not None:
-        wanted["burst"] = rendered_duration(round(declared.burst.total_seconds() * 1000))
+        wanted["burst"] = render_duration(round(declared.burst.total_seconds() * 1000))
     differing = {name: (before.get(name), value) for name, value in wanted.items() if before.get(name) != value}
     obstacle = ""
     if not any(limits.get(limit) for limit in quota_calls.LIMITS):
         obstacle = f"it would have no limit; `ternmq quota remove {declared.name}` removes a quota"
     action = (
-        Action.REFUSE
+        ChangeAction.REFUSE
         if obstacle
-        else Action.CREATE
+        else ChangeAction.CREATE
         if there is None
-        else Action.UPDATE
+        else ChangeAction.UPDATE
         if differing
-        else Action.NOTHING
+        else ChangeAction.NOTHING
     )
-    return Change(
+    return PlannedChange(
         kind="quota",
         name=declared.name,
         action=action,
         settings=differing,
         reason=obstacle,
-        call=quota_calls.put(declared.kind.value, declared.quota_name, limits),
+        call=quota_calls.put_quota(declared.kind.value, declared.quota_name, limits),
     )

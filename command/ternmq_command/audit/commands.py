@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ternmq_command.terminal.options import Moment, endpoint_option, json_lines_option
-from ternmq_command.terminal.output import counted, iso, print_stream
+from ternmq_command.terminal.options import TimeParam, endpoint_option, json_lines_option
+from ternmq_command.terminal.output import format_count, iso_or_none, print_stream
 from ternmq_command.terminal.printing import echo
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ SHOWN_DEFAULT = 100
 @click.option("--call", default="", help="Only this call, as in DeleteTopic.")
 @click.option("--resource", default="", help="Only calls whose resource contains this text, as in Topic:orders.")
 @click.option("--allowed/--refused", "allowed", default=None, help="Only calls that were allowed, or refused.")
-@click.option("--since", type=Moment(), help="Only calls since this time: ISO 8601, or 2h for two hours ago.")
-@click.option("--until", type=Moment(), help="Only calls before this time.")
+@click.option("--since", type=TimeParam(), help="Only calls since this time: ISO 8601, or 2h for two hours ago.")
+@click.option("--until", type=TimeParam(), help="Only calls before this time.")
 @click.option(
     "--max",
     "entries_max",
@@ -62,22 +62,24 @@ def command(
     from ternmq_command.calls.admin import AdminClient
 
     with AdminClient(endpoint) as admin:
-        pages = _Pages(
+        pages = _AuditPages(
             admin.audit_pages(user=user, call=call, resource=resource, allowed=allowed, since=since, until=until)
         )
-        found = pages.entries()
+        found = pages.read_entries()
         records = map(entry_record, itertools.islice(found, entries_max))
-        count = print_stream(records if as_json else map(_for_people, records), as_json=as_json)
+        count = print_stream(records if as_json else map(_table_row, records), as_json=as_json)
         has_more = count == entries_max and next(found, None) is not None
     if pages.damaged:
-        echo(f"ternmq: {counted(pages.damaged, 'line')} of the audit log of {pages.server} are no entries", err=True)
+        echo(
+            f"ternmq: {format_count(pages.damaged, 'line')} of the audit log of {pages.server} are no entries", err=True
+        )
     if has_more:
         echo(f"ternmq: the newest {count} at {pages.server}; --max shows more", err=True)
     elif not (count or as_json):
         echo(f"no such entries at {pages.server}", err=True)
 
 
-class _Pages:
+class _AuditPages:
     """Reads the entries of all pages, and collects the name of the server and the number of damaged lines."""
 
     def __init__(self, pages: "Iterable[AuditPage]") -> None:
@@ -85,7 +87,7 @@ class _Pages:
         self.server = ""
         self.damaged = 0
 
-    def entries(self) -> "Iterator[AuditEntry]":
+    def read_entries(self) -> "Iterator[AuditEntry]":
         for page in self._pages:
             self.server = page.server
             self.damaged += page.damaged
@@ -95,7 +97,7 @@ class _Pages:
 def entry_record(entry: "AuditEntry") -> dict[str, object]:
     """Return the record of an entry; missing fields are null."""
     return {
-        "time": iso(entry.time, timespec="milliseconds"),
+        "time": iso_or_none(entry.time, timespec="milliseconds"),
         "user": entry.user or None,
         "call": entry.call,
         "resource": entry.resource or None,
@@ -108,5 +110,5 @@ def entry_record(entry: "AuditEntry") -> dict[str, object]:
     }
 
 
-def _for_people(record: "Record") -> dict[str, object]:
+def _table_row(record: "Record") -> dict[str, object]:
     return {name: value for name, value in record.items() if name not in ("client_id", "left_out", "process")}

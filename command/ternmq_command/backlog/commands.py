@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ternmq_command.terminal.confirmation import confirm, yes_option
+from ternmq_command.terminal.confirmation import confirm_action, yes_option
 from ternmq_command.terminal.failures import CommandFailure, WrongUsage
 from ternmq_command.terminal.nearest_group import NearestGroup
 from ternmq_command.terminal.options import endpoint_option, json_option
-from ternmq_command.terminal.output import counted, print_json
-from ternmq_command.terminal.printing import echo, echo_over
+from ternmq_command.terminal.output import format_count, print_json
+from ternmq_command.terminal.printing import echo, overwrite_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -78,41 +78,43 @@ def move(
     """
     if topic == target:
         raise WrongUsage("--topic and --to are the same topic")
-    from ternmq_command.backlog.move import Mover, planned
+    from ternmq_command.backlog.move import BacklogMover, plan_move
     from ternmq_command.calls.admin import AdminClient
     from ternmq_command.calls.messaging import MessagingClient
 
     with AdminClient(endpoint) as admin, MessagingClient(endpoint) as messaging:
-        plan = planned(admin, messaging, group=group, topic=topic)
+        plan = plan_move(admin, messaging, group=group, topic=topic)
         if not include_in_flight:
             plan.check_idle()
         if plan.total:
-            confirm(f"Move {counted(plan.total, 'message')} of {topic} to {target} for group {group}?", yes=yes)
-            mover = Mover(admin, messaging, plan, target=target)
-            queues = mover.prepare(queues)
-            _carry_out(plan, mover.run(batch_max))
-    _report(plan, target, queues, as_json=as_json)
+            confirm_action(
+                f"Move {format_count(plan.total, 'message')} of {topic} to {target} for group {group}?", yes=yes
+            )
+            mover = BacklogMover(admin, messaging, plan, target=target)
+            queues = mover.prepare_target(queues)
+            _carry_out(plan, mover.move_all(batch_max))
+    _print_report(plan, target, queues, as_json=as_json)
 
 
 def _carry_out(plan: "MovePlan", progress: "Iterator[int]") -> None:
     """Move all messages; after a failure or Ctrl-C, print how to continue."""
-    line = ProgressLine(plan.total)
+    line = MoveProgressLine(plan.total)
     try:
         for count in progress:
-            line.add(count)
+            line.add_messages(count)
     except (CommandFailure, KeyboardInterrupt):
-        line.end()
-        echo(_stopped(plan), err=True)
+        line.end_line()
+        echo(_stop_message(plan), err=True)
         raise
-    line.end()
+    line.end_line()
 
 
-def _stopped(plan: "MovePlan") -> str:
-    moved = counted(sum(share.moved for share in plan.shares), "message")
+def _stop_message(plan: "MovePlan") -> str:
+    moved = format_count(sum(share.moved for share in plan.shares), "message")
     return f"stopped with {moved} moved; the same command continues there, and at most one batch is delivered twice"
 
 
-def _report(plan: "MovePlan", target: str, queues: int, *, as_json: bool) -> None:
+def _print_report(plan: "MovePlan", target: str, queues: int, *, as_json: bool) -> None:
     group, topic, moved = plan.group.name, plan.topic.name, sum(share.moved for share in plan.shares)
     if as_json:
         shares = [
@@ -129,22 +131,22 @@ def _report(plan: "MovePlan", target: str, queues: int, *, as_json: bool) -> Non
     elif not plan.total:
         echo(f"group {group} has no backlog in {topic}", err=True)
     else:
-        echo(f"moved {counted(moved, 'message')} of {topic} to {target} ({queues} queues) for group {group}")
+        echo(f"moved {format_count(moved, 'message')} of {topic} to {target} ({queues} queues) for group {group}")
         echo(f"let consumers of {group} subscribe to {target}; messages sent to {topic} stay there", err=True)
 
 
-class ProgressLine:
+class MoveProgressLine:
     """A line such as `moved 1200 of 5000`, overwritten on a terminal; nothing is written elsewhere."""
 
     def __init__(self, total: int) -> None:
         self._moved, self._total = 0, total
         self._is_shown = sys.stderr.isatty()
 
-    def add(self, count: int) -> None:
+    def add_messages(self, count: int) -> None:
         self._moved += count
         if self._is_shown:
-            echo_over(f"moved {self._moved} of {self._total}")
+            overwrite_line(f"moved {self._moved} of {self._total}")
 
-    def end(self) -> None:
+    def end_line(self) -> None:
         if self._is_shown and self._moved:
             echo(err=True)

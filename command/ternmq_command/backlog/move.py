@@ -20,7 +20,7 @@ from ternmq.admin.groups import Group
 from ternmq.admin.topics import QueueState, Topic
 from ternmq_command.calls.admin import AdminClient
 from ternmq_command.calls.messaging import MessagingClient
-from ternmq_command.terminal.failures import CommandFailure, Refused, WrongUsage
+from ternmq_command.terminal.failures import CallRefused, CommandFailure, WrongUsage
 from ternmq_common.names import group_of_derived
 from ternmq_protos.v2 import definition_pb2 as pb
 
@@ -30,7 +30,7 @@ MOVABLE = ("normal", "fifo", "priority")
 
 
 @dataclass(slots=True)
-class Share:
+class QueueShare:
     """The messages of one queue that move: offsets from `position` to before `end`."""
 
     queue: pb.MessageQueue
@@ -49,7 +49,7 @@ class MovePlan:
 
     group: Group
     topic: Topic
-    shares: list[Share]
+    shares: list[QueueShare]
     in_flight: int
     members: list[str]
 
@@ -72,11 +72,11 @@ class MovePlan:
             )
 
 
-def planned(admin: AdminClient, messaging: MessagingClient, *, group: str, topic: str) -> MovePlan:
+def plan_move(admin: AdminClient, messaging: MessagingClient, *, group: str, topic: str) -> MovePlan:
     """Plan a move; raises WrongUsage for a topic whose messages can't be moved."""
     if group_of_derived(topic) is not None:
         raise WrongUsage(f"{topic} belongs to the broker; `ternmq dlq resend --to-topic` sends dead letters elsewhere")
-    described_topic, described_group = admin.topic(topic), admin.group(group)
+    described_topic, described_group = admin.describe_topic(topic), admin.describe_group(group)
     _check_movable(described_topic.topic)
     progress = [entry for entry in described_group.progress if entry.topic == topic]
     return MovePlan(
@@ -85,7 +85,7 @@ def planned(admin: AdminClient, messaging: MessagingClient, *, group: str, topic
         shares=[
             share
             for state in described_topic.queues
-            if (share := _share(messaging, described_group.group, topic, state)).start < share.end
+            if (share := _queue_share(messaging, described_group.group, topic, state)).start < share.end
         ],
         in_flight=sum(entry.in_flight for entry in progress),
         members=[member.client_id for member in described_group.members if topic in member.subscriptions],
@@ -104,18 +104,20 @@ def _check_movable(topic: Topic) -> None:
     raise WrongUsage(f"{topic.name} is a {kind} topic, whose backlog can't be moved: {reasons.get(kind, kind)}")
 
 
-def _share(messaging: MessagingClient, group: Group, topic: str, state: QueueState) -> Share:
-    queue = _queue(topic, state)
-    committed = messaging.committed(group.name, queue)
-    start = _beginning(messaging, group, queue, state) if committed is None else max(committed, state.min_offset)
-    return Share(queue, start, state.max_offset)
+def _queue_share(messaging: MessagingClient, group: Group, topic: str, state: QueueState) -> QueueShare:
+    queue = _message_queue(topic, state)
+    committed = messaging.committed_offset(group.name, queue)
+    start = (
+        _group_start_offset(messaging, group, queue, state) if committed is None else max(committed, state.min_offset)
+    )
+    return QueueShare(queue, start, state.max_offset)
 
 
-def _queue(topic: str, state: QueueState) -> pb.MessageQueue:
+def _message_queue(topic: str, state: QueueState) -> pb.MessageQueue:
     return pb.MessageQueue(topic=pb.Resource(name=topic), id=state.queue_id, broker=pb.Broker(name=state.broker))
 
 
-def _beginning(messaging: MessagingClient, group: Group, queue: pb.MessageQueue, state: QueueState) -> int:
+def _group_start_offset(messaging: MessagingClient, group: Group, queue: pb.MessageQueue, state: QueueState) -> int:
     """Return where the group begins, by its setting, in a queue without an offset."""
     if isinstance(group.consume_from, datetime):
         return messaging.offset_at(queue, group.consume_from)
@@ -124,61 +126,61 @@ def _beginning(messaging: MessagingClient, group: Group, queue: pb.MessageQueue,
     return state.min_offset if at_first else state.max_offset
 
 
-class Mover:
-    """Carries out a plan; `prepare` comes before `run`."""
+class BacklogMover:
+    """Carries out a plan; `prepare_target` comes before `move_all`."""
 
     def __init__(self, admin: AdminClient, messaging: MessagingClient, plan: MovePlan, *, target: str) -> None:
         self._admin, self._messaging, self._plan, self._target = admin, messaging, plan, target
 
-    def prepare(self, queues: int) -> int:
+    def prepare_target(self, queues: int) -> int:
         """Create the target topic if it does not exist, and set the group's offsets in it.
 
         Returns its number of queues on each broker.
         """
         try:
-            found = self._admin.topic(self._target)
-        except Refused as refusal:
+            found = self._admin.describe_topic(self._target)
+        except CallRefused as refusal:
             if refusal.code != pb.TOPIC_NOT_FOUND:
                 raise
             self._admin.create_topic(self._target, self._plan.topic.type, queues)
-            found = self._admin.topic(self._target)
+            found = self._admin.describe_topic(self._target)
         if found.topic.type != self._plan.topic.type:
             raise CommandFailure(
                 f"topic {self._target} exists with type {found.topic.type}, "
                 f"and {self._plan.topic.name} has type {self._plan.topic.type}; choose another with --to"
             )
         for state in found.queues:
-            self._begin(_queue(self._target, state), state)
+            self._set_start_offset(_message_queue(self._target, state), state)
         return found.topic.queues
 
-    def _begin(self, queue: pb.MessageQueue, state: QueueState) -> None:
+    def _set_start_offset(self, queue: pb.MessageQueue, state: QueueState) -> None:
         group = self._plan.group
-        if self._messaging.committed(group.name, queue) is None:
-            self._messaging.commit(group.name, queue, _beginning(self._messaging, group, queue, state))
+        if self._messaging.committed_offset(group.name, queue) is None:
+            self._messaging.commit_offset(group.name, queue, _group_start_offset(self._messaging, group, queue, state))
 
-    def run(self, batch_max: int) -> Iterator[int]:
+    def move_all(self, batch_max: int) -> Iterator[int]:
         """Move all messages, and yield the number of messages of each batch."""
         for share in self._plan.shares:
             # Commits first, so that a refusal comes before the first send: another reader may hold the queue lock.
-            self._messaging.commit(self._plan.group.name, share.queue, share.start)
-            for batch in batches(self._messaging.messages(share.queue, share.start, share.end), batch_max):
-                self._move(share, batch)
+            self._messaging.commit_offset(self._plan.group.name, share.queue, share.start)
+            for batch in split_batches(self._messaging.read_messages(share.queue, share.start, share.end), batch_max):
+                self._move_batch(share, batch)
                 yield len(batch)
-            self._pass(share, share.end)
+            self._advance_offset(share, share.end)
 
-    def _move(self, share: Share, batch: list[pb.Message]) -> None:
-        for request in requests(batch):
-            self._messaging.send([copy_of(message, self._target) for message in request])
-        self._pass(share, batch[-1].system_properties.queue_offset + 1)
+    def _move_batch(self, share: QueueShare, batch: list[pb.Message]) -> None:
+        for request in split_requests(batch):
+            self._messaging.send_messages([copy_message(message, self._target) for message in request])
+        self._advance_offset(share, batch[-1].system_properties.queue_offset + 1)
         share.moved += len(batch)
 
-    def _pass(self, share: Share, queue_offset: int) -> None:
+    def _advance_offset(self, share: QueueShare, queue_offset: int) -> None:
         if queue_offset > share.position:
-            self._messaging.commit(self._plan.group.name, share.queue, queue_offset)
+            self._messaging.commit_offset(self._plan.group.name, share.queue, queue_offset)
             share.position = queue_offset
 
 
-def batches(messages: Iterable[pb.Message], count_max: int) -> Iterator[list[pb.Message]]:
+def split_batches(messages: Iterable[pb.Message], count_max: int) -> Iterator[list[pb.Message]]:
     """Yield batches of up to `count_max` messages and BATCH_BYTES_MAX bytes, with at least one message."""
     batch, batch_bytes = list[pb.Message](), 0
     for message in messages:
@@ -194,7 +196,7 @@ def batches(messages: Iterable[pb.Message], count_max: int) -> Iterator[list[pb.
         yield batch
 
 
-def requests(batch: Iterable[pb.Message]) -> list[list[pb.Message]]:
+def split_requests(batch: Iterable[pb.Message]) -> list[list[pb.Message]]:
     """Split the batch into requests, each of which may go to one queue: by message group and priority."""
     parts: dict[tuple[str, int], list[pb.Message]] = {}
     for message in batch:
@@ -203,7 +205,7 @@ def requests(batch: Iterable[pb.Message]) -> list[list[pb.Message]]:
     return list(parts.values())
 
 
-def copy_of(message: pb.Message, topic: str) -> pb.Message:
+def copy_message(message: pb.Message, topic: str) -> pb.Message:
     """Copy the message for another topic, without the fields that the server adds to a stored one."""
     stored = message.system_properties
     properties = pb.SystemProperties(

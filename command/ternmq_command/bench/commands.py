@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING
 import click
 
 from ternmq_command.terminal.options import endpoint_option, json_option
-from ternmq_command.terminal.output import described, print_json
+from ternmq_command.terminal.output import format_record, print_json
 from ternmq_command.terminal.printing import echo_lines
 
 if TYPE_CHECKING:
-    from ternmq_command.bench.bench_run import Figures
+    from ternmq_command.bench.bench_run import BenchFigures
 
 MESSAGES_MAX = 10_000_000
 BYTES_MIN = 16  # a number and a time
@@ -45,22 +45,22 @@ def command(messages: int, size: int, in_flight: int, endpoint: str, as_json: bo
       ternmq bench --messages 100000 --size 256 --in-flight 256
       ternmq bench --in-flight 1 --json | jq .send_p99_ms
     """
-    from ternmq_command.bench.bench_run import measured
-    from ternmq_command.calls.library import client_errors
+    from ternmq_command.bench.bench_run import run_bench
+    from ternmq_command.calls.library import converting_errors
 
-    with client_errors(endpoint):
-        figures = measured(endpoint, messages=messages, size=size, in_flight=in_flight)
-    record = _record(figures, messages=messages, size=size, in_flight=in_flight)
+    with converting_errors(endpoint):
+        figures = run_bench(endpoint, messages=messages, size=size, in_flight=in_flight)
+    record = _figures_record(figures, messages=messages, size=size, in_flight=in_flight)
     if as_json:
         print_json(record)
         return
-    echo_lines(described(record))
+    echo_lines(format_record(record))
     echo_lines(
         "\nA quick measurement by one Python process; `./run bench` of the checkout measures carefully.", err=True
     )
 
 
-def _record(figures: "Figures", *, messages: int, size: int, in_flight: int) -> dict[str, object]:
+def _figures_record(figures: "BenchFigures", *, messages: int, size: int, in_flight: int) -> dict[str, object]:
     server_s = figures.server_cpu_s
     return {
         "messages": messages,
@@ -68,14 +68,14 @@ def _record(figures: "Figures", *, messages: int, size: int, in_flight: int) -> 
         "in_flight": in_flight,
         "sent_per_s": round(messages / figures.send_s),
         "received_per_s": round(messages / figures.receive_s),
-        "send_p50_ms": _ms(figures.sends.at(0.5)),
-        "send_p99_ms": _ms(figures.sends.at(0.99)),
-        "delivery_p50_ms": _ms(figures.deliveries.at(0.5)),
-        "delivery_p99_ms": _ms(figures.deliveries.at(0.99)),
+        "send_p50_ms": _to_ms(figures.sends.quantile_s(0.5)),
+        "send_p99_ms": _to_ms(figures.sends.quantile_s(0.99)),
+        "delivery_p50_ms": _to_ms(figures.deliveries.quantile_s(0.5)),
+        "delivery_p99_ms": _to_ms(figures.deliveries.quantile_s(0.99)),
         "client_cpu_s": round(figures.client_cpu_s, 2),
         "server_cpu_s": None if server_s is None else round(server_s, 2),
     }
 
 
-def _ms(seconds: float) -> float:
+def _to_ms(seconds: float) -> float:
     return round(seconds * 1000, 2)

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 from typing import Self
 
-from ternmq_common.addresses import parsed_address
+from ternmq_common.addresses import parse_address
 
 PROC = Path("/proc")
 _LISTENING = "0A"
@@ -17,38 +17,40 @@ class ServerCpu:
     """The CPU time of these processes since the object was created; unknown without processes."""
 
     def __init__(self, pids: set[int]) -> None:
-        self._before = {pid: ticks for pid in pids if (ticks := _ticks(pid)) is not None}
+        self._before = {pid: ticks for pid in pids if (ticks := _cpu_ticks(pid)) is not None}
 
     @classmethod
-    def of(cls, endpoint: str) -> Self:
+    def for_endpoint(cls, endpoint: str) -> Self:
         """Return that of the server at HOST:PORT, if it runs on this machine as this user."""
-        host, port = parsed_address(endpoint)
-        return cls(_listening(port) if _is_here(host) else set())
+        host, port = parse_address(endpoint)
+        return cls(_listening_pids(port) if _is_loopback(host) else set())
 
     def used_s(self) -> float | None:
         """Return the CPU seconds since then; None if they are unknown, or a process has ended."""
-        ticks = [(_ticks(pid), before) for pid, before in self._before.items()]
+        ticks = [(_cpu_ticks(pid), before) for pid, before in self._before.items()]
         if not ticks or any(after is None for after, _ in ticks):
             return None
         return sum((after or 0) - before for after, before in ticks) / os.sysconf("SC_CLK_TCK")
 
 
-def _is_here(host: str) -> bool:
+def _is_loopback(host: str) -> bool:
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
 
 
-def _listening(port: int) -> set[int]:
+def _listening_pids(port: int) -> set[int]:
     """Return the ids of this user's processes that listen at that port."""
-    wanted = {f"socket:[{inode}]" for name in ("tcp", "tcp6") for inode in _inodes(PROC / "net" / name, port)}
+    wanted = {f"socket:[{inode}]" for name in ("tcp", "tcp6") for inode in _socket_inodes(PROC / "net" / name, port)}
     if not wanted:
         return set()
-    return {int(path.name) for path in PROC.iterdir() if path.name.isdigit() and not wanted.isdisjoint(_files(path))}
+    return {
+        int(path.name) for path in PROC.iterdir() if path.name.isdigit() and not wanted.isdisjoint(_open_files(path))
+    }
 
 
-def _inodes(table: Path, port: int) -> set[str]:
+def _socket_inodes(table: Path, port: int) -> set[str]:
     try:
         rows = [line.split() for line in table.read_text().splitlines()[1:]]
     except OSError:  # no Linux
@@ -56,7 +58,7 @@ def _inodes(table: Path, port: int) -> set[str]:
     return {row[9] for row in rows if row[3] == _LISTENING and int(row[1].rpartition(":")[2], 16) == port}
 
 
-def _files(process: Path) -> set[str]:
+def _open_files(process: Path) -> set[str]:
     """Return the files of the process's descriptors; none if it has ended, or belongs to another user."""
     found = set()
     try:
@@ -67,7 +69,7 @@ def _files(process: Path) -> set[str]:
     return found
 
 
-def _ticks(pid: int) -> int | None:
+def _cpu_ticks(pid: int) -> int | None:
     try:
         fields = (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
     except OSError:

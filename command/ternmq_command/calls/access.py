@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ternmq_command.terminal.failures import Refused, WrongUsage
+from ternmq_command.terminal.failures import CallRefused, WrongUsage
 from ternmq_command.terminal.options import ACCESS_KEY, CONTEXT_ACCESS_KEY, TYPED_CONTEXT_KEY
 
 if TYPE_CHECKING:
@@ -28,16 +28,16 @@ _UNAUTHORIZED = 40100
 _TLS_FILES = ("ca", "client_cert", "client_key")
 
 
-class Access:
+class AccessOptions:
     """The options of TLS and keys; of several sources, the first takes precedence."""
 
     def __init__(self, sources: "list[Mapping[str, Any]]") -> None:
         self._sources = sources
 
-    def tls(self) -> "TlsOptions | None":
+    def tls_options(self) -> "TlsOptions | None":
         """Return the options of TLS, None for a plain connection; any option of TLS implies TLS. Raises WrongUsage."""
-        said = {name: self._first(name) for name in (*_TLS_FILES, "server_name")}
-        if not self._first("tls") and not any(said.values()):
+        said = {name: self._first_value(name) for name in (*_TLS_FILES, "server_name")}
+        if not self._first_value("tls") and not any(said.values()):
             return None
         from ternmq.tls import TlsOptions
 
@@ -53,7 +53,7 @@ class Access:
             return None
         access_key, file = source.get("access_key"), source.get("credentials_file")
         if file:
-            return _of_file(str(file), access_key)
+            return _read_credentials_file(str(file), access_key)
         from ternmq.credentials import Credentials
 
         _, secret_variable, token_variable = KEY_VARIABLES
@@ -65,46 +65,46 @@ class Access:
         except ValueError as error:
             raise WrongUsage(str(error)) from None
 
-    def keys(self) -> "Credentials | None":
+    def current_credentials(self) -> "Credentials | None":
         """Return the credentials as they are now: a file is read again."""
         credentials = self.credentials()
         return credentials() if callable(credentials) else credentials
 
     def client_options(self) -> "ClientOptions":
         """Return the same as options of the Python client."""
-        return {"tls": self.tls() or False, "credentials": self.credentials()}
+        return {"tls": self.tls_options() or False, "credentials": self.credentials()}
 
-    def _first(self, name: str) -> Any:  # noqa: ANN401 - a flag or a text
+    def _first_value(self, name: str) -> Any:  # noqa: ANN401 - a flag or a text
         return next((one[name] for one in self._sources if one.get(name)), None)
 
 
-def access() -> Access:
+def current_access() -> AccessOptions:
     """Return the options of the command's call in this thread; empty outside of a call."""
     context = click.get_current_context(silent=True)
     if context is None:
-        return Access([])
+        return AccessOptions([])
     typed, variables = context.meta.get(ACCESS_KEY, ({}, {}))
     is_of_context = context.get_parameter_source("endpoint") in {None, click.core.ParameterSource.DEFAULT}
     of_context = context.meta.get(CONTEXT_ACCESS_KEY, {}) if is_of_context else {}
     if context.meta.get(TYPED_CONTEXT_KEY):
-        return Access([typed, of_context, variables])
-    return Access([typed, variables, of_context])
+        return AccessOptions([typed, of_context, variables])
+    return AccessOptions([typed, variables, of_context])
 
 
-def refused(code: int, message: str) -> Refused:
+def explain_refusal(code: int, message: str) -> CallRefused:
     """Return the failure for a server's refusal; for missing rights it has a hint what to check."""
     hint = None
     if code == _UNAUTHORIZED:
-        has_keys = access().credentials() is not None
+        has_keys = current_access().credentials() is not None
         hint = (
             "check the keys, the user's policies and this machine's clock"
             if has_keys
             else "give a user: --access-key and $TERNMQ_SECRET_KEY, or --credentials-file"
         )
-    return Refused(code, message, hint=hint)
+    return CallRefused(code, message, hint=hint)
 
 
-def _of_file(path: str, access_key: str | None) -> "CredentialsSource":
+def _read_credentials_file(path: str, access_key: str | None) -> "CredentialsSource":
     """Return a credentials file after reading it once, so that its errors show before the first call."""
     from ternmq.credentials import CredentialsFile
     from ternmq.errors import UnusableFile

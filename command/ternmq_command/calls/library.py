@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from ternmq.errors import BadRequest, ClientError, TlsFailed, TransportError, UnusableFile
-from ternmq_command.calls.access import refused
-from ternmq_command.terminal.failures import CommandFailure, TlsRefused, Unreachable, WrongUsage
+from ternmq_command.calls.access import explain_refusal
+from ternmq_command.terminal.failures import CommandFailure, ServerUnreachable, TlsRefused, WrongUsage
 from ternmq_command.terminal.output import iso_datetime, print_json_line
 from ternmq_command.terminal.printing import echo, echo_raw
-from ternmq_common.addresses import parsed_address
+from ternmq_common.addresses import parse_address
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -27,12 +27,12 @@ CONNECT_TIMEOUT_S = 3.0
 
 
 @contextmanager
-def client_errors(endpoint: str) -> Iterator[None]:
+def converting_errors(endpoint: str) -> Iterator[None]:
     """Convert the library's errors to failures with an exit code.
 
     The library retries while a server starts; a person wants to know immediately, so a connection is tried first.
     """
-    _knock(endpoint)
+    _check_connection(endpoint)
     try:
         yield
     except TlsFailed as error:
@@ -40,18 +40,18 @@ def client_errors(endpoint: str) -> Iterator[None]:
     except UnusableFile as error:
         raise WrongUsage(str(error)) from None
     except TransportError as error:
-        if error.retryable:
-            raise Unreachable(endpoint, error.message.removeprefix(f"{error.endpoint}: ")) from None
+        if error.is_retryable:
+            raise ServerUnreachable(endpoint, error.message.removeprefix(f"{error.endpoint}: ")) from None
         raise CommandFailure(error.message) from None
     except ClientError as error:
-        raise refused(error.code, error.message) from None
+        raise explain_refusal(error.code, error.message) from None
 
 
-def _knock(endpoint: str) -> None:
+def _check_connection(endpoint: str) -> None:
     try:
-        socket.create_connection(parsed_address(endpoint), timeout=CONNECT_TIMEOUT_S).close()
+        socket.create_connection(parse_address(endpoint), timeout=CONNECT_TIMEOUT_S).close()
     except OSError as error:
-        raise Unreachable(endpoint, (error.strerror or str(error) or "no answer").lower()) from None
+        raise ServerUnreachable(endpoint, (error.strerror or str(error) or "no answer").lower()) from None
 
 
 def message_record(view: "MessageView") -> dict[str, object]:
@@ -96,7 +96,7 @@ def print_message(view: "MessageView", *, as_json: bool, raw: bool, template: "T
     """Print a message on one line, whatever its body contains; with `raw`, body and names are not escaped."""
     record = message_record(view)
     if template is not None:
-        template.write(record, raw=raw)
+        template.write_record(record, raw=raw)
     elif as_json:
         print_json_line(record)
     elif raw:

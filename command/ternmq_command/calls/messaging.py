@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from ternmq.endpoints import Endpoints
-from ternmq_command.calls.access import refused
-from ternmq_command.calls.service_calls import Calls
-from ternmq_command.terminal.failures import CommandFailure, Refused
+from ternmq_command.calls.access import explain_refusal
+from ternmq_command.calls.service_calls import ServiceCalls
+from ternmq_command.terminal.failures import CallRefused, CommandFailure
 from ternmq_common.limits import RECEIVE_BATCH_MAX
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2
@@ -31,17 +31,17 @@ class PulledPage:
     next_offset: int
 
 
-class MessagingClient(Calls):
-    """A client of the messaging service at an endpoint; raises `Refused` and `Unreachable`."""
+class MessagingClient(ServiceCalls):
+    """A client of the messaging service at an endpoint; raises `CallRefused` and `Unreachable`."""
 
     service = "apache.rocketmq.v2.MessagingService"
 
-    def queues(self, topic: str) -> list[pb.MessageQueue]:
+    def readable_queues(self, topic: str) -> list[pb.MessageQueue]:
         """Return the readable queues of a topic; of a topic that its first message creates, those that it will have."""
         request = service_pb2.QueryRouteRequest(
             topic=pb.Resource(name=topic), endpoints=Endpoints.parse(self._endpoint).to_proto()
         )
-        answer = self._call("QueryRoute", request, service_pb2.QueryRouteResponse)
+        answer = self._call_method("QueryRoute", request, service_pb2.QueryRouteResponse)
         return [queue for queue in answer.message_queues if queue.permission in READABLE and queue.broker.id == 0]
 
     def first_offset(self, queue: pb.MessageQueue) -> int:
@@ -57,30 +57,31 @@ class MessagingClient(Calls):
         return self._query_offset(request)
 
     def _query_offset(self, request: service_pb2.QueryOffsetRequest) -> int:
-        return self._call("QueryOffset", request, service_pb2.QueryOffsetResponse).offset
+        return self._call_method("QueryOffset", request, service_pb2.QueryOffsetResponse).offset
 
-    def committed(self, group: str, queue: pb.MessageQueue) -> int | None:
+    def committed_offset(self, group: str, queue: pb.MessageQueue) -> int | None:
         """Return the group's committed offset in the queue; None if it has none."""
         request = service_pb2.GetOffsetRequest(group=pb.Resource(name=group), message_queue=queue)
         try:
-            return self._call("GetOffset", request, service_pb2.GetOffsetResponse).offset
-        except Refused as refusal:
+            return self._call_method("GetOffset", request, service_pb2.GetOffsetResponse).offset
+        except CallRefused as refusal:
             if refusal.code != pb.OFFSET_NOT_FOUND:
                 raise
             return None
 
-    def commit(self, group: str, queue: pb.MessageQueue, queue_offset: int) -> None:
+    def commit_offset(self, group: str, queue: pb.MessageQueue, queue_offset: int) -> None:
         request = service_pb2.UpdateOffsetRequest(
             group=pb.Resource(name=group), message_queue=queue, offset=queue_offset
         )
-        self._call("UpdateOffset", request, service_pb2.UpdateOffsetResponse)
+        self._call_method("UpdateOffset", request, service_pb2.UpdateOffsetResponse)
 
-    def messages(
-        self, queue: pb.MessageQueue, start: int, end: int, wanted: pb.FilterExpression | None = None
+    def read_messages(
+        self, queue: pb.MessageQueue, start: int, end: int, filter_expression: pb.FilterExpression | None = None
     ) -> Iterator[pb.Message]:
-        """Yield the messages from offset `start` to before `end` that match the filter `wanted`, pulled as needed."""
+        """Yield the messages from offset `start` to before `end` that match the filter `filter_expression`, pulled as
+        needed."""
         while start < end:
-            pulled = self.pull(queue, start, min(RECEIVE_BATCH_MAX, end - start), wanted)
+            pulled = self.pull_page(queue, start, min(RECEIVE_BATCH_MAX, end - start), filter_expression)
             if pulled.next_offset <= start:
                 raise CommandFailure(
                     f"queue {queue.id} of {queue.topic.name} has no message at offset {start}, though its end was {end}"
@@ -88,39 +89,43 @@ class MessagingClient(Calls):
             yield from (message for message in pulled.messages if message.system_properties.queue_offset < end)
             start = pulled.next_offset
 
-    def pull(
-        self, queue: pb.MessageQueue, pull_offset: int, batch_size: int, wanted: pb.FilterExpression | None = None
+    def pull_page(
+        self,
+        queue: pb.MessageQueue,
+        pull_offset: int,
+        batch_size: int,
+        filter_expression: pb.FilterExpression | None = None,
     ) -> PulledPage:
-        """Pull the messages that are there now and match the filter `wanted`, without waiting."""
+        """Pull the messages that are there now and match the filter `filter_expression`, without waiting."""
         request = service_pb2.PullMessageRequest(
             group=pb.Resource(name=READER_GROUP),
             message_queue=queue,
             offset=pull_offset,
             batch_size=batch_size,
-            filter_expression=wanted or EVERYTHING,
+            filter_expression=filter_expression or EVERYTHING,
         )
         messages, next_offset = [], pull_offset
-        for item in self._stream("PullMessage", request, service_pb2.PullMessageResponse):
+        for item in self._call_stream("PullMessage", request, service_pb2.PullMessageResponse):
             kind = item.WhichOneof("content")
             if kind == "message":
                 messages.append(item.message)
             elif kind == "next_offset":
                 next_offset = item.next_offset
             elif item.status.code not in HARMLESS:
-                raise refused(item.status.code, item.status.message)
+                raise explain_refusal(item.status.code, item.status.message)
         return PulledPage(messages, next_offset)
 
-    def recall(self, topic: str, recall_handle: str) -> str:
+    def recall_message(self, topic: str, recall_handle: str) -> str:
         """Recall a timed message before its delivery; return its id."""
         request = service_pb2.RecallMessageRequest(topic=pb.Resource(name=topic), recall_handle=recall_handle)
-        return self._call("RecallMessage", request, service_pb2.RecallMessageResponse).message_id
+        return self._call_method("RecallMessage", request, service_pb2.RecallMessageResponse).message_id
 
-    def send(self, messages: Sequence[pb.Message]) -> None:
+    def send_messages(self, messages: Sequence[pb.Message]) -> None:
         """Send all in one request, hence to one queue; returns when every one is stored."""
         request = service_pb2.SendMessageRequest(messages=messages)
-        answer = self._call("SendMessage", request, service_pb2.SendMessageResponse, timeout_s=SEND_TIMEOUT_S)
+        answer = self._call_method("SendMessage", request, service_pb2.SendMessageResponse, timeout_s=SEND_TIMEOUT_S)
         if len(answer.entries) != len(messages):
             raise CommandFailure(f"{len(messages)} messages were sent, but {len(answer.entries)} results came back")
         for entry in answer.entries:
             if entry.status.code != pb.OK:
-                raise refused(entry.status.code, entry.status.message)
+                raise explain_refusal(entry.status.code, entry.status.message)

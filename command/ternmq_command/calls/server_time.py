@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, TypeVar
 
 from ternmq_command.calls.admin import AdminClient
-from ternmq_command.terminal.failures import CommandFailure, Unreachable
+from ternmq_command.terminal.failures import CommandFailure, ServerUnreachable
 
 if TYPE_CHECKING:
     from ternmq.admin.brokers import ServerInfo
@@ -26,30 +26,30 @@ class ServerTime:
     ahead: timedelta
 
 
-def timed(ask: Callable[[], A], told: Callable[[A], datetime | None]) -> tuple[A, ServerTime | None]:
-    """Call `ask`; return its answer, and the server's time that `told` reads from it, None from an older server."""
+def call_with_time(ask: Callable[[], A], time_of: Callable[[A], datetime | None]) -> tuple[A, ServerTime | None]:
+    """Call `ask`; return its answer, and the server's time that `time_of` reads from it, None from an older server."""
     before = datetime.now(UTC)
     answer = ask()
     after = datetime.now(UTC)
-    now = told(answer)
+    now = time_of(answer)
     if now is None:
         return answer, None
     return answer, ServerTime(now=now, ahead=now - (before + (after - before) / 2))
 
 
-def now_of(info: "ServerInfo") -> datetime | None:
+def server_now(info: "ServerInfo") -> datetime | None:
     return info.now
 
 
-def moved_ahead(endpoint: str) -> timedelta:
+def clock_advance(endpoint: str) -> timedelta:
     """Return how far tests have moved the server's clock ahead; zero for a server without a test clock.
 
     Clocks of other servers are ignored: with them, as for every client, the time of this machine counts.
     """
     try:
         with AdminClient(endpoint) as admin:
-            info, time = timed(admin.server_info, now_of)
-    except Unreachable:
+            info, time = call_with_time(admin.server_info, server_now)
+    except ServerUnreachable:
         raise
     except CommandFailure:  # no TernMQ
         return timedelta(0)

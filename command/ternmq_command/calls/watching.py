@@ -13,26 +13,28 @@ SILENT_TIMEOUT_S = 30
 class WatchingClient(AdminClient):
     """A client of these calls at an endpoint; raises `Refused` and `Unreachable`."""
 
-    def clients(self, *, group: str = "", topic: str = "") -> Iterator[admin_pb2.ListClientsResponse]:
+    def list_clients(self, *, group: str = "", topic: str = "") -> Iterator[admin_pb2.ListClientsResponse]:
         """Yield pages of the clients, as they are needed."""
         request = admin_pb2.ListClientsRequest(group=group, topic=topic, limit=CLIENTS_PAGE)
         while True:
-            answer = self._call("ListClients", request, admin_pb2.ListClientsResponse)
+            answer = self._call_method("ListClients", request, admin_pb2.ListClientsResponse)
             yield answer
             if not answer.next_page:
                 return
             request.page = answer.next_page
 
-    def status(self) -> admin_pb2.GetStatusResponse:
-        return self._call("GetStatus", admin_pb2.GetStatusRequest(), admin_pb2.GetStatusResponse)
+    def get_status(self) -> admin_pb2.GetStatusResponse:
+        return self._call_method("GetStatus", admin_pb2.GetStatusRequest(), admin_pb2.GetStatusResponse)
 
     def log_levels(self) -> admin_pb2.GetLogLevelsResponse:
-        return self._call("GetLogLevels", admin_pb2.GetLogLevelsRequest(), admin_pb2.GetLogLevelsResponse)
+        return self._call_method("GetLogLevels", admin_pb2.GetLogLevelsRequest(), admin_pb2.GetLogLevelsResponse)
 
     def update_log_levels(self, levels: str) -> admin_pb2.UpdateLogLevelsResponse:
         request = admin_pb2.UpdateLogLevelsRequest(levels=levels)
-        return self._call("UpdateLogLevels", request, admin_pb2.UpdateLogLevelsResponse)
+        return self._call_method("UpdateLogLevels", request, admin_pb2.UpdateLogLevelsResponse)
 
-    def diagnostics(self) -> admin_pb2.GetDiagnosticsResponse:
+    def get_diagnostics(self) -> admin_pb2.GetDiagnosticsResponse:
         answer_type = admin_pb2.GetDiagnosticsResponse
-        return self._call("GetDiagnostics", admin_pb2.GetDiagnosticsRequest(), answer_type, timeout_s=SILENT_TIMEOUT_S)
+        return self._call_method(
+            "GetDiagnostics", admin_pb2.GetDiagnosticsRequest(), answer_type, timeout_s=SILENT_TIMEOUT_S
+        )

@@ -7,25 +7,25 @@ import urllib.parse
 import urllib.request
 from typing import NamedTuple
 
-from ternmq_command.calls.access import access
+from ternmq_command.calls.access import current_access
 from ternmq_command.terminal.failures import WrongUsage
 
 
-class Page(NamedTuple):
+class HttpAnswer(NamedTuple):
     """An HTTP answer, also one that refuses."""
 
     status: int
     body: bytes
 
 
-def url_of(http: str, path: str) -> str:
+def build_url(http: str, path: str) -> str:
     """Return the URL of a path; `http` is HOST:PORT or a URL without a path. TLS is used if the gRPC calls use it."""
     if http.startswith(("http://", "https://")):
         return http.rstrip("/") + path
-    return f"{'http' if access().tls() is None else 'https'}://{http}{path}"
+    return f"{'http' if current_access().tls_options() is None else 'https'}://{http}{path}"
 
 
-def fetched(http: str, path: str, *, bytes_max: int, timeout_s: float) -> Page:
+def fetch_page(http: str, path: str, *, bytes_max: int, timeout_s: float) -> HttpAnswer:
     """Fetch a page.
 
     Raises OSError or ValueError when nothing answers or TLS fails, WrongUsage for unusable keys.
@@ -33,35 +33,35 @@ def fetched(http: str, path: str, *, bytes_max: int, timeout_s: float) -> Page:
     from ternmq.errors import UnusableFile
     from ternmq.tls import TlsOptions
 
-    url = url_of(http, path)
+    url = build_url(http, path)
     try:
-        secured = (access().tls() or TlsOptions()).https_context() if url.startswith("https:") else None
+        secured = (current_access().tls_options() or TlsOptions()).https_context() if url.startswith("https:") else None
     except UnusableFile as error:
         raise WrongUsage(str(error)) from None
     # Never through the web proxy that environment variables may name.
     handlers = [urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=secured)]
-    request = urllib.request.Request(url, headers=authorization(url))  # noqa: S310 - http and https only
+    request = urllib.request.Request(url, headers=authorization_headers(url))  # noqa: S310 - http and https only
     try:
         with urllib.request.build_opener(*handlers).open(request, timeout=timeout_s) as answer:
-            return Page(answer.status, answer.read(bytes_max))
+            return HttpAnswer(answer.status, answer.read(bytes_max))
     except urllib.error.HTTPError as error:
         with error:
-            return Page(error.code, error.read(bytes_max))
+            return HttpAnswer(error.code, error.read(bytes_max))
 
 
-def authorization(url: str) -> dict[str, str]:
+def authorization_headers(url: str) -> dict[str, str]:
     """Return the header with the keys; empty for a plain connection to another machine."""
     host = urllib.parse.urlsplit(url).hostname or ""
-    if not url.startswith("https:") and not _is_here(host):
+    if not url.startswith("https:") and not _is_loopback(host):
         return {}
-    keys = access().keys()
+    keys = current_access().current_credentials()
     if keys is None:
         return {}
     basic = base64.b64encode(f"{keys.access_key}:{keys.secret_key}".encode()).decode()
     return {"Authorization": f"Basic {basic}"}
 
 
-def _is_here(host: str) -> bool:
+def _is_loopback(host: str) -> bool:
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -7,7 +7,7 @@ import click
 
 from ternmq_command.terminal.nearest_group import NearestGroup
 from ternmq_command.terminal.options import endpoint_option, json_lines_option
-from ternmq_command.terminal.output import counted, iso, print_stream
+from ternmq_command.terminal.output import format_count, iso_or_none, print_stream
 from ternmq_command.terminal.printing import echo
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def command() -> None:
 @click.option("--max", "clients_max", type=click.IntRange(min=1), help="Stop after this many.  [default: all]")
 @endpoint_option
 @json_lines_option
-def list_(group: str, topic: str, clients_max: int | None, endpoint: str, as_json: bool) -> None:
+def list_clients(group: str, topic: str, clients_max: int | None, endpoint: str, as_json: bool) -> None:
     """List the clients of the server at the endpoint, or of all proxies of its cluster, by their ids.
 
     Language, version, host name and topics of a client are those of its last settings.
@@ -50,26 +50,26 @@ def list_(group: str, topic: str, clients_max: int | None, endpoint: str, as_jso
     from ternmq_command.calls.watching import WatchingClient
 
     with WatchingClient(endpoint) as client:
-        pages = _Pages(client.clients(group=group, topic=topic))
-        records = itertools.islice(map(client_record, pages.clients()), clients_max)
-        shown = records if as_json else map(_for_people, records)
+        pages = _ClientPages(client.list_clients(group=group, topic=topic))
+        records = itertools.islice(map(client_record, pages.read_clients()), clients_max)
+        shown = records if as_json else map(_table_row, records)
         count = print_stream(shown, as_json=as_json)
     for silent in pages.silent:
         echo(f"ternmq: no answer from {silent}; clients that are connected there are not listed", err=True)
     if not (count or as_json):
         echo("no such clients" if group or topic else "no clients", err=True)
     elif not as_json:
-        echo(f"ternmq: {counted(count, 'client')}", err=True)
+        echo(f"ternmq: {format_count(count, 'client')}", err=True)
 
 
-class _Pages:
+class _ClientPages:
     """Reads the clients of all pages, and collects the proxies that did not answer (`silent`)."""
 
     def __init__(self, pages: "Iterable[admin_pb2.ListClientsResponse]") -> None:
         self._pages = pages
         self.silent: dict[str, None] = {}
 
-    def clients(self) -> "Iterator[admin_pb2.ConnectedClient]":
+    def read_clients(self) -> "Iterator[admin_pb2.ConnectedClient]":
         for page in self._pages:
             self.silent |= dict.fromkeys(page.silent)
             yield from page.clients
@@ -77,7 +77,7 @@ class _Pages:
 
 def client_record(client: "admin_pb2.ConnectedClient") -> dict[str, object]:
     """Return the record of a client; unknown fields are null."""
-    from ternmq.admin.words import moment_of
+    from ternmq.admin.words import read_moment
     from ternmq_protos.v2 import definition_pb2
 
     kind = client.client_type
@@ -92,13 +92,13 @@ def client_record(client: "admin_pb2.ConnectedClient") -> dict[str, object]:
         "group": client.group or None,
         "topics": list(client.topics),
         "topic_count": client.topic_count,
-        "since": iso(moment_of(client.since)),
+        "since": iso_or_none(read_moment(client.since)),
         "proxy": client.proxy or client.process,
         "process": client.process,
     }
 
 
-def _for_people(record: "Record") -> dict[str, object]:
+def _table_row(record: "Record") -> dict[str, object]:
     topics, count = record["topics"], record["topic_count"]
     assert isinstance(topics, list)
     assert isinstance(count, int)

@@ -5,15 +5,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ternmq_command.cluster.plan import NoPlan, Plan, plan_of
+from ternmq_command.cluster.plan import NoPlan, RebalancePlan, plan_rebalance
 from ternmq_command.server.draining import wait_until_empty
-from ternmq_command.terminal.confirmation import confirm, yes_option
+from ternmq_command.terminal.confirmation import confirm_action, yes_option
 from ternmq_command.terminal.failures import CommandFailure, WrongUsage
 from ternmq_command.terminal.nearest_group import NearestGroup
 from ternmq_command.terminal.options import endpoint_option, json_lines_option
-from ternmq_command.terminal.output import counted, print_json_line, table
+from ternmq_command.terminal.output import format_count, format_table, print_json_line
 from ternmq_command.terminal.printing import echo, echo_lines
-from ternmq_common.printable import cut
+from ternmq_common.printable import cut_text
 
 if TYPE_CHECKING:
     from ternmq_command.calls.admin import AdminClient
@@ -75,45 +75,47 @@ def rebalance(
     if off and patterns:
         raise WrongUsage("--off empties a broker of all topics: it can't be combined with --topic")
     with AdminClient(endpoint) as admin:
-        plan = _planned(admin, off, patterns, fifo=fifo)
+        plan = _plan_rebalance(admin, off, patterns, fifo=fifo)
         if as_json:
-            print_json_line(_record(plan))
+            print_json_line(_plan_record(plan))
         else:
-            echo_lines(_text(plan))
+            echo_lines(_plan_text(plan))
         if dry_run:
             return
         if not plan.is_nothing:
-            confirm("Carry out the plan?", yes=yes)
-            _act(admin, plan, as_json=as_json)
+            confirm_action("Carry out the plan?", yes=yes)
+            _apply_plan(admin, plan, as_json=as_json)
         for name in [] if no_wait else sorted(set(off)):
             wait_until_empty(admin, name, as_json=as_json)
 
 
-def _planned(admin: "AdminClient", off: tuple[str, ...], patterns: tuple[str, ...], *, fifo: bool) -> Plan:
-    topics = admin.topics()
+def _plan_rebalance(
+    admin: "AdminClient", off: tuple[str, ...], patterns: tuple[str, ...], *, fifo: bool
+) -> RebalancePlan:
+    topics = admin.list_topics()
     if patterns:
         topics = [topic for topic in topics if any(fnmatchcase(topic.name, pattern) for pattern in patterns)]
         if not topics:
             raise CommandFailure(f"no topic matches {' or '.join(patterns)}")
-    brokers = admin.brokers()
+    brokers = admin.list_brokers()
     if len(brokers) < 2 and not any(topic.brokers for topic in topics):
         raise CommandFailure("this server has only one broker: there is nothing to balance")
     try:
-        return plan_of(brokers, topics, off=off, fifo=fifo)
+        return plan_rebalance(brokers, topics, off=off, fifo=fifo)
     except NoPlan as why:
         raise CommandFailure(str(why)) from None
 
 
-def _act(admin: "AdminClient", plan: Plan, *, as_json: bool) -> None:
+def _apply_plan(admin: "AdminClient", plan: RebalancePlan, *, as_json: bool) -> None:
     """Carry out the plan; queues are added before brokers are drained, so that every topic always has a broker."""
     from ternmq.admin import topics
 
     for widening in plan.widenings:
-        admin.ask(topics.update(widening.topic, add_brokers=widening.added))
+        admin.send_call(topics.update_topic(widening.topic, add_brokers=widening.added))
         if as_json:
             print_json_line({"done": "topic", "topic": widening.topic, "added": list(widening.added)})
     if plan.widenings and not as_json:
-        echo(f"{counted(len(plan.widenings), 'topic')} changed")
+        echo(f"{format_count(len(plan.widenings), 'topic')} changed")
     for name in plan.emptied:
         admin.update_broker(name, draining=True)
         if as_json:
@@ -122,7 +124,7 @@ def _act(admin: "AdminClient", plan: Plan, *, as_json: bool) -> None:
             echo(f"broker {name} is draining")
 
 
-def _record(plan: Plan) -> dict[str, object]:
+def _plan_record(plan: RebalancePlan) -> dict[str, object]:
     topics = [
         {"topic": one.topic, "queues": one.queues, "brokers": list(one.brokers), "added": list(one.added)}
         for one in plan.widenings
@@ -131,7 +133,7 @@ def _record(plan: Plan) -> dict[str, object]:
     return {"topics": topics, "drained": list(plan.emptied), "left": list(plan.left), "brokers": shares}
 
 
-def _text(plan: Plan) -> str:
+def _plan_text(plan: RebalancePlan) -> str:
     parts = []
     if plan.is_nothing:
         parts.append("nothing to do: every topic is on every broker that accepts messages")
@@ -140,16 +142,16 @@ def _text(plan: Plan) -> str:
             {"topic": one.topic, "queues on each": one.queues, "is on": list(one.brokers), "also on": list(one.added)}
             for one in plan.widenings[:SHOWN_MAX]
         ]
-        parts.append(table(shown))
+        parts.append(format_table(shown))
         if len(plan.widenings) > SHOWN_MAX:
-            parts.append(f"and {counted(len(plan.widenings) - SHOWN_MAX, 'topic')} more; --json shows all")
+            parts.append(f"and {format_count(len(plan.widenings) - SHOWN_MAX, 'topic')} more; --json shows all")
     if not plan.is_nothing:
         shares = [
             {"broker": name, "queues": now, "planned": "drained" if name in plan.emptied else then}
             for name, (now, then) in plan.shares.items()
         ]
-        parts.append(table(shares))
+        parts.append(format_table(shares))
     if plan.left:
-        names = cut(", ".join(plan.left), 200)
+        names = cut_text(", ".join(plan.left), 200)
         parts.append(f"not changed, since they are FIFO and --fifo is not given: {names}")
     return "\n".join(part.rstrip("\n") for part in parts)

@@ -21,7 +21,7 @@ class NoPlan(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Widening:
+class TopicWidening:
     """A topic that gets `queues` message queues on each of the brokers `added`."""
 
     topic: str
@@ -32,14 +32,14 @@ class Widening:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class RebalancePlan:
     """A rebalancing: topics that get queues, and brokers that are `emptied`, which means drained.
 
     `left` are FIFO topics that stay off some targets. `shares` has for each broker how many queues accept messages
     before and after it.
     """
 
-    widenings: tuple[Widening, ...]
+    widenings: tuple[TopicWidening, ...]
     emptied: tuple[str, ...]
     left: tuple[str, ...]
     shares: dict[str, tuple[int, int]]
@@ -49,7 +49,9 @@ class Plan:
         return not (self.widenings or self.emptied)
 
 
-def plan_of(brokers: "Sequence[Broker]", topics: "Sequence[Topic]", *, off: Collection[str] = (), fifo: bool) -> Plan:
+def plan_rebalance(
+    brokers: "Sequence[Broker]", topics: "Sequence[Topic]", *, off: Collection[str] = (), fifo: bool
+) -> RebalancePlan:
     """Return the plan.
 
     Raises NoPlan if a broker to be emptied does not exist, if no broker would accept messages, or if a FIFO topic would
@@ -63,7 +65,7 @@ def plan_of(brokers: "Sequence[Broker]", topics: "Sequence[Topic]", *, off: Coll
     targets = [name for name in before if name not in off]
     if not targets:
         raise NoPlan("no live broker that accepts messages is left")
-    widenings = tuple(widening for topic in topics if (widening := _widening(topic, targets)) is not None)
+    widenings = tuple(widening for topic in topics if (widening := _widen_topic(topic, targets)) is not None)
     wanted = tuple(widening for widening in widenings if fifo or widening.type != "fifo")
     left = tuple(widening for widening in widenings if widening not in wanted)
     stranded = [widening.topic for widening in left if not set(widening.brokers) & set(targets)]
@@ -78,16 +80,16 @@ def plan_of(brokers: "Sequence[Broker]", topics: "Sequence[Topic]", *, off: Coll
         added = sum(topic.queues for topic in topics if name in widened.get(topic.name, ()))
         shares[name] = (shares[name][0], shares[name][0] + added)
     emptied = tuple(name for name in sorted(set(off)) if not known[name].draining)
-    return Plan(wanted, emptied, tuple(widening.topic for widening in left), shares)
+    return RebalancePlan(wanted, emptied, tuple(widening.topic for widening in left), shares)
 
 
 def _takes_messages(broker: "Broker") -> bool:
     return broker.live and not broker.draining and broker.permission in {"read-write", "write"}
 
 
-def _widening(topic: "Topic", targets: Sequence[str]) -> Widening | None:
+def _widen_topic(topic: "Topic", targets: Sequence[str]) -> TopicWidening | None:
     added = tuple(name for name in targets if name not in topic.brokers)
-    return Widening(topic.name, topic.type, topic.queues, topic.brokers, added) if added else None
+    return TopicWidening(topic.name, topic.type, topic.queues, topic.brokers, added) if added else None
 
 
 def _queues_on(broker: str, topics: "Sequence[Topic]") -> int:

@@ -7,7 +7,7 @@ import click
 from ternmq_command.context.contexts import (
     ACCESS_PATHS,
     TLS_OPTIONS,
-    Server,
+    ContextServer,
     checked_endpoint,
     checked_name,
     read_contexts,
@@ -15,7 +15,7 @@ from ternmq_command.context.contexts import (
 )
 from ternmq_command.terminal.failures import WrongUsage
 from ternmq_command.terminal.nearest_group import NearestGroup
-from ternmq_command.terminal.options import ACCESS_KEY, CONTEXT_KEY, Endpoint, access_options, json_option
+from ternmq_command.terminal.options import ACCESS_KEY, CONTEXT_KEY, EndpointParam, access_options, json_option
 from ternmq_command.terminal.output import print_json, print_records
 from ternmq_command.terminal.printing import echo
 
@@ -39,7 +39,7 @@ def command() -> None:
 
 @command.command()
 @click.argument("name")
-@click.option("--endpoint", type=Endpoint(), required=True, help="The endpoint of the context.")
+@click.option("--endpoint", type=EndpointParam(), required=True, help="The endpoint of the context.")
 @access_options
 @json_option
 @click.pass_context
@@ -59,10 +59,10 @@ def add(context: click.Context, name: str, endpoint: str, as_json: bool) -> None
     except ValueError as error:
         raise WrongUsage(str(error)) from None
     contexts = read_contexts()
-    contexts.add(name, Server(endpoint, _access(context)))
+    contexts.add_context(name, ContextServer(endpoint, _typed_access(context)))
     write_contexts(contexts)
     text = f"context {name} is {endpoint}; `ternmq context use {name}` makes commands use it"
-    _tell(text, name, endpoint, is_in_use=contexts.in_use == name, as_json=as_json)
+    _print_context(text, name, endpoint, is_in_use=contexts.in_use == name, as_json=as_json)
 
 
 @command.command()
@@ -81,17 +81,17 @@ def use(name: str | None, is_none: bool, as_json: bool) -> None:
         raise WrongUsage("give NAME or --none")
     contexts = read_contexts()
     contexts.in_use = name
-    endpoint = None if name is None else contexts.server(name).endpoint
+    endpoint = None if name is None else contexts.find_server(name).endpoint
     write_contexts(contexts)
     text = "no context is in use" if name is None else f"context {name} is in use: {endpoint}"
-    _tell(text, name, endpoint, is_in_use=name is not None, as_json=as_json)
-    _tell_what_wins()
+    _print_context(text, name, endpoint, is_in_use=name is not None, as_json=as_json)
+    _warn_of_variable()
 
 
 @command.command(name="list")
 @json_option
 @click.pass_context
-def list_(context: click.Context, as_json: bool) -> None:
+def list_contexts(context: click.Context, as_json: bool) -> None:
     """List all contexts, and show which one is in use.
 
     \b
@@ -113,7 +113,7 @@ def list_(context: click.Context, as_json: bool) -> None:
         for name, server in sorted(contexts.servers.items())
     ]
     print_records(records, as_json=as_json, nothing="there are no contexts; `ternmq context add` adds one")
-    _tell_what_wins()
+    _warn_of_variable()
 
 
 @command.command()
@@ -127,13 +127,13 @@ def remove(name: str, as_json: bool) -> None:
       ternmq context remove prod
     """
     contexts = read_contexts()
-    endpoint = contexts.server(name).endpoint
-    contexts.remove(name)
+    endpoint = contexts.find_server(name).endpoint
+    contexts.remove_context(name)
     write_contexts(contexts)
-    _tell(f"removed context {name}", name, endpoint, is_in_use=False, as_json=as_json)
+    _print_context(f"removed context {name}", name, endpoint, is_in_use=False, as_json=as_json)
 
 
-def _access(context: click.Context) -> dict[str, str | bool]:
+def _typed_access(context: click.Context) -> dict[str, str | bool]:
     """Return the options of the command line; with absolute paths, since commands are called in any folder."""
     typed: dict[str, str | bool] = context.meta.get(ACCESS_KEY, ({}, {}))[0]
     return {
@@ -142,13 +142,13 @@ def _access(context: click.Context) -> dict[str, str | bool]:
     }
 
 
-def _tell(text: str, name: str | None, endpoint: str | None, *, is_in_use: bool, as_json: bool) -> None:
+def _print_context(text: str, name: str | None, endpoint: str | None, *, is_in_use: bool, as_json: bool) -> None:
     if as_json:
         print_json({"name": name, "endpoint": endpoint, "in_use": is_in_use})
     else:
         echo(text)
 
 
-def _tell_what_wins() -> None:
+def _warn_of_variable() -> None:
     if endpoint := os.environ.get("TERNMQ_ENDPOINT"):
         echo(f"ternmq: TERNMQ_ENDPOINT is set to {endpoint}, which takes precedence over any context", err=True)

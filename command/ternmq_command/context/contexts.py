@@ -17,9 +17,9 @@ from typing import NamedTuple
 import click
 
 from ternmq_command.terminal.failures import CommandFailure, WrongUsage
-from ternmq_common.addresses import parsed_address
-from ternmq_common.printable import cut
-from ternmq_common.private_files import make_folder, new_file
+from ternmq_common.addresses import parse_address
+from ternmq_common.printable import cut_text
+from ternmq_common.private_files import create_file, create_folder
 
 FILE_BYTES_MAX = 1024 * 1024
 CONTEXTS_MAX = 1000
@@ -30,29 +30,29 @@ ACCESS_PATHS = frozenset({"ca", "client_cert", "client_key", "credentials_file"}
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", re.ASCII)
 
 
-class Server(NamedTuple):
+class ContextServer(NamedTuple):
     """The endpoint of a context, and the given options of TLS and keys (`access`)."""
 
     endpoint: str
     access: dict[str, str | bool]
 
-    def record(self) -> dict[str, str | bool]:
+    def json_record(self) -> dict[str, str | bool]:
         return {"endpoint": self.endpoint, **self.access}
 
 
 class Contexts:
     """The content of the file: servers by the names of contexts, and the name of the one in use."""
 
-    def __init__(self, servers: dict[str, Server], in_use: str | None) -> None:
+    def __init__(self, servers: dict[str, ContextServer], in_use: str | None) -> None:
         self.servers, self.in_use = servers, in_use
 
-    def server(self, name: str) -> Server:
+    def find_server(self, name: str) -> ContextServer:
         """Return the server of a context; raises WrongUsage if there is no such context."""
         if name not in self.servers:
-            raise WrongUsage(f"there is no context {cut(name)!r}", hint="`ternmq context list` shows all")
+            raise WrongUsage(f"there is no context {cut_text(name)!r}", hint="`ternmq context list` shows all")
         return self.servers[name]
 
-    def add(self, name: str, server: Server) -> None:
+    def add_context(self, name: str, server: ContextServer) -> None:
         """Add a context; raises CommandFailure if the name has another server, or if there are too many."""
         known = self.servers.get(name, server)
         if known != server:
@@ -62,8 +62,8 @@ class Contexts:
             raise CommandFailure(f"there are {CONTEXTS_MAX} contexts, and no more are allowed")
         self.servers[name] = server
 
-    def remove(self, name: str) -> None:
-        self.server(name)
+    def remove_context(self, name: str) -> None:
+        self.find_server(name)
         del self.servers[name]
         self.in_use = None if self.in_use == name else self.in_use
 
@@ -72,11 +72,11 @@ def contexts_file() -> Path:
     return Path(click.get_app_dir("ternmq")) / "contexts.json"
 
 
-def server_in_use(chosen: str | None) -> Server | None:
+def server_in_use(chosen: str | None) -> ContextServer | None:
     """Return the server of the chosen context, else of the one in use; None if there is none. Raises WrongUsage."""
     contexts = read_contexts()
     name = chosen or contexts.in_use
-    return None if name is None else contexts.server(name)
+    return None if name is None else contexts.find_server(name)
 
 
 def read_contexts() -> Contexts:
@@ -90,7 +90,7 @@ def read_contexts() -> Contexts:
     except OSError as error:
         raise WrongUsage(f"can't read the contexts in {file}: {error.strerror}") from None
     try:
-        return _parsed(content)
+        return _parse_contexts(content)
     except (ValueError, RecursionError) as error:
         raise WrongUsage(
             f"{file} is damaged: {error}", hint="correct it, or remove it and add the contexts again"
@@ -101,14 +101,14 @@ def write_contexts(contexts: Contexts) -> None:
     """Replace the file atomically, also with respect to a crash; raises CommandFailure."""
     content = {
         "in_use": contexts.in_use,
-        "contexts": {name: server.record() for name, server in sorted(contexts.servers.items())},
+        "contexts": {name: server.json_record() for name, server in sorted(contexts.servers.items())},
     }
     file = contexts_file().resolve()  # a link to it stays a link
     beside = file.with_name(f".{file.name}.{os.getpid()}.{os.urandom(4).hex()}")
     try:
-        make_folder(file.parent)
+        create_folder(file.parent)
         try:
-            with new_file(beside) as out:
+            with create_file(beside) as out:
                 out.write(json.dumps(content, indent=2).encode() + b"\n")
                 out.flush()
                 os.fsync(out.fileno())
@@ -124,7 +124,8 @@ def write_contexts(contexts: Contexts) -> None:
 def checked_name(name: str) -> str:
     if NAME.fullmatch(name) is None:
         raise ValueError(
-            f"{cut(name)!r} is no name: up to 64 letters, digits, '_', '.' and '-', beginning with a letter or digit"
+            f"{cut_text(name)!r} is no name: up to 64 letters, digits, '_', '.' and '-', beginning with a letter or "
+            "digit"
         )
     return name
 
@@ -132,33 +133,35 @@ def checked_name(name: str) -> str:
 def checked_endpoint(text: str) -> str:
     if len(text) > ENDPOINT_CHARACTERS_MAX:
         raise ValueError(f"an endpoint has at most {ENDPOINT_CHARACTERS_MAX} characters")
-    parsed_address(text)
+    parse_address(text)
     return text
 
 
-def _parsed(content: bytes) -> Contexts:
+def _parse_contexts(content: bytes) -> Contexts:
     if len(content) > FILE_BYTES_MAX:
         raise ValueError(f"it has more than {FILE_BYTES_MAX:,} bytes")
     match json.loads(content.decode()):
         case {"in_use": None | str() as in_use, "contexts": dict() as records, **others} if not others:
-            servers = {checked_name(name): _server(name, record) for name, record in records.items()}
+            servers = {checked_name(name): _parse_server(name, record) for name, record in records.items()}
         case _:
             raise ValueError('{"in_use": ..., "contexts": {...}} is needed')
     if in_use is not None and in_use not in servers:
-        raise ValueError(f"the context in use, {cut(in_use)!r}, is not in it")
+        raise ValueError(f"the context in use, {cut_text(in_use)!r}, is not in it")
     return Contexts(servers, in_use)
 
 
-def _server(name: str, record: object) -> Server:
+def _parse_server(name: str, record: object) -> ContextServer:
     match record:
         case {"endpoint": str() as endpoint, **access}:
-            return Server(checked_endpoint(endpoint), dict(_option(name, *item) for item in access.items()))
+            return ContextServer(
+                checked_endpoint(endpoint), dict(_parse_option(name, *item) for item in access.items())
+            )
     raise ValueError(f'context {name!r} needs {{"endpoint": "HOST:PORT"}}')
 
 
-def _option(name: str, key: object, value: object) -> tuple[str, str | bool]:
+def _parse_option(name: str, key: object, value: object) -> tuple[str, str | bool]:
     if key == "tls" and value is True:
         return key, value
     if key in ACCESS_TEXTS and isinstance(value, str):
         return str(key), value
-    raise ValueError(f"context {name!r} has a wrong {cut(str(key))!r}")
+    raise ValueError(f"context {name!r} has a wrong {cut_text(str(key))!r}")

@@ -14,9 +14,9 @@ from ternmq.errors import ClientError
 from ternmq_command.demo.display import display_for
 from ternmq_command.demo.flights import ROWS, data_file
 from ternmq_command.demo.ledger import Ledger, UncleanLedger
-from ternmq_command.demo.replay import Folders, replay
-from ternmq_command.demo.report import report
-from ternmq_command.exit_codes import leave
+from ternmq_command.demo.replay import DemoFolders, replay_flights
+from ternmq_command.demo.report import format_report
+from ternmq_command.exit_codes import exit_with_code
 from ternmq_command.terminal.failures import CommandFailure
 from ternmq_command.terminal.printing import echo_lines
 
@@ -47,48 +47,48 @@ def demo(messages: int, go_on: bool, data_dir: Path, kill_server: bool, with_spa
     if with_spark:
         from ternmq_command.demo import second_part
 
-        second_part.check()
-    folders = Folders(root=data_dir)
+        second_part.check_requirements()
+    folders = DemoFolders(root=data_dir)
     data_dir.mkdir(parents=True, exist_ok=True)
     with display_for(messages) as display:
-        ledger = _ledger(folders, display.say) if go_on else _fresh(folders)
-        if ledger.missing(messages):
-            _run(replay(folders, ledger, messages, display, kill_server=kill_server))
+        ledger = _load_ledger(folders, display.show_text) if go_on else _start_fresh(folders)
+        if ledger.missing_rows(messages):
+            _run_demo(replay_flights(folders, ledger, messages, display, kill_server=kill_server))
         else:
-            display.say("all of them were consumed in an earlier run; --fresh starts over")
-    echo_lines("\n" + report(ledger, messages))
-    if ledger.missing(messages):
+            display.show_text("all of them were consumed in an earlier run; --fresh starts over")
+    echo_lines("\n" + format_report(ledger, messages))
+    if ledger.missing_rows(messages):
         return 1
-    return second_part.run(folders, ledger) if with_spark else 0
+    return second_part.run_second_part(folders, ledger) if with_spark else 0
 
 
-def _ledger(folders: Folders, say: Callable[[str], None]) -> Ledger:
+def _load_ledger(folders: DemoFolders, say: Callable[[str], None]) -> Ledger:
     """Return the ledger of the last run if that ended normally, else a new one."""
     try:
-        ledger = Ledger.load(folders.ledger)
+        ledger = Ledger.load_from(folders.ledger)
     except FileNotFoundError:
-        return _fresh(folders)
+        return _start_fresh(folders)
     except UncleanLedger:
         say("the last demo was killed, so its progress is not known; starting over")
-        return _fresh(folders)
+        return _start_fresh(folders)
     say(f"continuing: {ledger.sent_count:,} were sent and {ledger.consumed_count:,} consumed before")
     return ledger
 
 
-def _fresh(folders: Folders) -> Ledger:
+def _start_fresh(folders: DemoFolders) -> Ledger:
     """Remove the files of the last run, and return a new ledger."""
     for folder in (folders.stack, folders.lake, folders.tables, folders.charts):
         shutil.rmtree(folder, ignore_errors=True)
     for file in (folders.ledger, folders.log):
         file.unlink(missing_ok=True)
-    return Ledger.fresh(ROWS)
+    return Ledger.create_empty(ROWS)
 
 
-def _run(work: Coroutine[None, None, None]) -> None:
-    """Run the coroutine as `asyncio.run` does; SIGTERM ends it as Ctrl-C does, and of several failures the first is
-    raised."""
+def _run_demo(work: Coroutine[None, None, None]) -> None:
+    """Run the coroutine as `asyncio.run_second_part` does; SIGTERM ends it as Ctrl-C does, and of several failures the
+    first is raised."""
 
-    async def until_told_to_stop() -> None:
+    async def run_until_signal() -> None:
         task = asyncio.current_task()
         assert task is not None
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
@@ -97,9 +97,9 @@ def _run(work: Coroutine[None, None, None]) -> None:
     # With --kill-server, the library's warnings about a missing broker are expected.
     logging.disable(logging.WARNING)
     try:
-        asyncio.run(until_told_to_stop())
+        asyncio.run(run_until_signal())
     except BaseExceptionGroup as failures:
-        raise _first(failures) from None
+        raise _first_failure(failures) from None
     except asyncio.CancelledError:
         raise click.Abort from None
     except KeyboardInterrupt:
@@ -107,7 +107,7 @@ def _run(work: Coroutine[None, None, None]) -> None:
         raise
 
 
-def _first(failures: BaseExceptionGroup[BaseException]) -> BaseException:
+def _first_failure(failures: BaseExceptionGroup[BaseException]) -> BaseException:
     """Return the first of several failures; a ClientError becomes a CommandFailure with an exit code."""
     first: BaseException = failures
     while isinstance(first, BaseExceptionGroup):
@@ -116,4 +116,4 @@ def _first(failures: BaseExceptionGroup[BaseException]) -> BaseException:
 
 
 if __name__ == "__main__":
-    leave(functools.partial(demo.main, prog_name="./run demo", standalone_mode=False))
+    exit_with_code(functools.partial(demo.main, prog_name="./run demo", standalone_mode=False))

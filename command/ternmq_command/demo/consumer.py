@@ -14,8 +14,8 @@ from datetime import timedelta
 
 from ternmq import ClientError, MessageView, SimpleConsumer
 from ternmq_command.demo import GROUP, TOPIC
+from ternmq_command.demo.batch_reports import BatchReport, FlightDelivery
 from ternmq_command.demo.flights import ROW_PROPERTY
-from ternmq_command.demo.reports import Flight, Report
 
 RECEIVERS = 4
 BATCH_MAX = 32
@@ -26,7 +26,7 @@ PAUSE_S = 0.2
 LAST_BATCH_S = 1.5
 
 
-async def consume(endpoint: str, stop: asyncio.Event) -> None:
+async def run_consumer(endpoint: str, stop: asyncio.Event) -> None:
     async with SimpleConsumer(endpoint, group=GROUP, subscriptions={TOPIC: "*"}, await_duration=AWAIT) as consumer:
         receivers = [asyncio.create_task(_receive_until(stop, consumer)) for _ in range(RECEIVERS)]
         await stop.wait()
@@ -44,27 +44,27 @@ async def _receive_until(stop: asyncio.Event, consumer: SimpleConsumer) -> None:
             await asyncio.sleep(PAUSE_S)  # the broker is away; it comes back
             continue
         if views:
-            await _settle(consumer, views)
+            await _acknowledge_views(consumer, views)
 
 
-async def _settle(consumer: SimpleConsumer, views: Sequence[MessageView]) -> None:
+async def _acknowledge_views(consumer: SimpleConsumer, views: Sequence[MessageView]) -> None:
     arrived_ns = time.time_ns()
-    flights = [_flight(view, arrived_ns) for view in views]
+    flights = [_build_flight(view, arrived_ns) for view in views]
     try:
         await consumer.ack(views)
     except ClientError:
         acked = False  # they are delivered again, and counted as duplicates
     else:
         acked = True
-    sys.stdout.buffer.write(Report(flights, acked).encode())
+    sys.stdout.buffer.write(BatchReport(flights, acked).encode_line())
     sys.stdout.buffer.flush()
 
 
-def _flight(view: MessageView, arrived_ns: int) -> Flight:
+def _build_flight(view: MessageView, arrived_ns: int) -> FlightDelivery:
     message = view.to_proto()
     row, born = message.user_properties, message.system_properties.born_timestamp
     delay = row.get("dep_delay")
-    return Flight(
+    return FlightDelivery(
         row=int(row[ROW_PROPERTY]),
         latency_ms=round((arrived_ns - born.seconds * 1_000_000_000 - born.nanos) / 1e6, 3),
         origin=row["origin"],
@@ -79,7 +79,7 @@ async def main(endpoint: str) -> None:
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, stop.set)
     loop.add_reader(sys.stdin, stop.set)  # readable only at its end, since nothing writes to it
-    await consume(endpoint, stop)
+    await run_consumer(endpoint, stop)
 
 
 if __name__ == "__main__":

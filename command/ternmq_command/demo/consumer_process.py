@@ -8,7 +8,7 @@ import sys
 from asyncio.subprocess import Process
 from typing import TYPE_CHECKING, Self
 
-from ternmq_command.demo.reports import Report
+from ternmq_command.demo.batch_reports import BatchReport
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,10 +43,10 @@ class ConsumerProcess:
         """Add its reports to the ledger until it has ended."""
         assert self._process.stdout is not None
         while line := await self._process.stdout.readline():
-            ledger.add_report(self.number, Report.decode(line))
+            ledger.add_report(self.number, BatchReport.decode_line(line))
 
     @property
-    def ended(self) -> bool:
+    def has_ended(self) -> bool:
         return self._process.returncode is not None
 
     async def stop(self) -> None:

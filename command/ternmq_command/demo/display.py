@@ -7,12 +7,12 @@ from typing import Protocol, Self
 
 from ternmq_command.demo.ledger import Ledger
 from ternmq_command.terminal.printing import echo
-from ternmq_common.printable import printable
+from ternmq_common.printable import escape_line
 
 LINE_INTERVAL_S = 2.0
 
 
-class Display(Protocol):
+class DemoDisplay(Protocol):
     """Shows a ledger on standard error while its `with` block runs."""
 
     def __enter__(self) -> Self: ...
@@ -23,10 +23,10 @@ class Display(Protocol):
 
     def update(self, ledger: Ledger) -> None: ...
 
-    def say(self, text: str) -> None: ...
+    def show_text(self, text: str) -> None: ...
 
 
-def display_for(wanted: int) -> Display:
+def display_for(wanted: int) -> DemoDisplay:
     return BarDisplay(wanted) if sys.stderr.isatty() else LineDisplay(wanted)
 
 
@@ -50,9 +50,11 @@ class LineDisplay:
         if now_s >= self._next_s:
             self._next_s = now_s + LINE_INTERVAL_S
             percent = 100 * ledger.consumed_count // self._wanted
-            self.say(f"sent {ledger.sent_count:,}  consumed {ledger.consumed_count:,} of {self._wanted:,} ({percent}%)")
+            self.show_text(
+                f"sent {ledger.sent_count:,}  consumed {ledger.consumed_count:,} of {self._wanted:,} ({percent}%)"
+            )
 
-    def say(self, text: str) -> None:
+    def show_text(self, text: str) -> None:
         echo(f"demo: {text}", err=True)
 
 
@@ -89,5 +91,5 @@ class BarDisplay:
         note = f"{ledger.consuming.rate:,.0f}/s  {'  '.join(shares)}"
         self._bars.update(self._consumed, completed=ledger.consumed_count, note=note)
 
-    def say(self, text: str) -> None:
-        self._bars.console.print(printable(text), markup=False, highlight=False)
+    def show_text(self, text: str) -> None:
+        self._bars.console.print(escape_line(text), markup=False, highlight=False)

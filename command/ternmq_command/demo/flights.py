@@ -32,7 +32,7 @@ def data_file() -> Path:
     return Path(folders[0]) / "data" / "flights.csv.zip"
 
 
-def rows(file: Path, count: int) -> Iterator[tuple[int, Row]]:
+def read_rows(file: Path, count: int) -> Iterator[tuple[int, Row]]:
     """Yield the first `count` rows with their numbers, without columns that have no value."""
     with zipfile.ZipFile(file) as archive, archive.open("flights.csv") as raw:
         lines = csv.DictReader(io.TextIOWrapper(raw, encoding="utf-8", newline=""))
@@ -40,7 +40,7 @@ def rows(file: Path, count: int) -> Iterator[tuple[int, Row]]:
             yield number, {column: value for column, value in line.items() if value not in MISSING}
 
 
-def message_of(number: int, row: Row) -> Message:
+def build_message(number: int, row: Row) -> Message:
     body = {column: value if column in TEXT_COLUMNS else int(value) for column, value in row.items()}
     return Message(
         TOPIC,

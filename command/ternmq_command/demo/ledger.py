@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
-from ternmq_command.demo.reports import Report
-from ternmq_command.demo.tally import Tally
+from ternmq_command.demo.batch_reports import BatchReport
+from ternmq_command.demo.tally import FlightTally
 
 
 class UncleanLedger(Exception):
@@ -22,14 +22,14 @@ class UncleanLedger(Exception):
 
 
 @dataclass(slots=True)
-class Span:
+class RateSpan:
     """A count, and the time between its first and last increase in this run."""
 
     count: int = 0
     first_s: float = 0.0
     last_s: float = 0.0
 
-    def add(self, count: int) -> None:
+    def add_count(self, count: int) -> None:
         self.last_s = time.monotonic()
         self.first_s = self.first_s or self.last_s
         self.count += count
@@ -44,7 +44,7 @@ class Span:
 
 
 @dataclass(slots=True)
-class Kill:
+class BrokerKill:
     """The broker was killed when `consumed` flights had come back, and served again after `down_s`."""
 
     consumed: int
@@ -65,20 +65,20 @@ class Ledger:
     sent_count: int = 0
     consumed_count: int = 0
     deliveries: int = 0
-    tally: Tally = field(default_factory=Tally)
-    kills: list[Kill] = field(default_factory=list)
+    tally: FlightTally = field(default_factory=FlightTally)
+    kills: list[BrokerKill] = field(default_factory=list)
 
     # Of this run only.
     latencies_ms: "array[float]" = field(default_factory=lambda: array("d"))
-    sending: Span = field(default_factory=Span)
-    consuming: Span = field(default_factory=Span)
+    sending: RateSpan = field(default_factory=RateSpan)
+    consuming: RateSpan = field(default_factory=RateSpan)
     by_consumer: dict[int, int] = field(default_factory=dict)
     unacked: int = 0
     resident_bytes: int = 0
     resident_bytes_most: int = 0
 
     @classmethod
-    def fresh(cls, rows: int) -> Self:
+    def create_empty(cls, rows: int) -> Self:
         return cls(rows=rows, sent=bytearray(rows), consumed=bytearray(rows))
 
     @property
@@ -91,27 +91,27 @@ class Ledger:
         for row in rows:
             self.sent_count += not self.sent[row]
             self.sent[row] = 1
-        self.sending.add(len(rows))
+        self.sending.add_count(len(rows))
 
-    def add_report(self, consumer: int, report: Report) -> None:
+    def add_report(self, consumer: int, report: BatchReport) -> None:
         """Add rows that a consumer received."""
         for flight in report.flights:
             self.latencies_ms.append(flight.latency_ms)
             if not self.consumed[flight.row]:
                 self.consumed[flight.row] = 1
                 self.consumed_count += 1
-                self.tally.add(flight)
+                self.tally.add_flight(flight)
         count = len(report.flights)
         self.deliveries += count
         self.unacked += 0 if report.acked else count
         self.by_consumer[consumer] = self.by_consumer.get(consumer, 0) + count
-        self.consuming.add(count)
+        self.consuming.add_count(count)
 
     def add_resident(self, resident_bytes: int) -> None:
         self.resident_bytes = resident_bytes
         self.resident_bytes_most = max(self.resident_bytes_most, resident_bytes)
 
-    def missing(self, wanted: int) -> list[int]:
+    def missing_rows(self, wanted: int) -> list[int]:
         """Return the rows below `wanted` that did not come back."""
         return [row for row in range(wanted) if not self.consumed[row]]
 
@@ -121,12 +121,12 @@ class Ledger:
         ordered = sorted(self.latencies_ms)
         return ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))]
 
-    def save(self, file: Path, *, clean: bool) -> None:
+    def save_to(self, file: Path, *, clean: bool) -> None:
         fields = {
             "clean": clean,
             "rows": self.rows,
-            "sent": _packed(self.sent),
-            "consumed": _packed(self.consumed),
+            "sent": _pack_flags(self.sent),
+            "consumed": _pack_flags(self.consumed),
             "deliveries": self.deliveries,
             "tally": self.tally.as_json(),
             "kills": [[kill.consumed, kill.down_s] for kill in self.kills],
@@ -136,11 +136,11 @@ class Ledger:
         neighbour.replace(file)
 
     @classmethod
-    def load(cls, file: Path) -> Self:
+    def load_from(cls, file: Path) -> Self:
         fields = json.loads(file.read_text())
         if not fields["clean"]:
             raise UncleanLedger
-        sent, consumed = _unpacked(fields["sent"]), _unpacked(fields["consumed"])
+        sent, consumed = _unpack_flags(fields["sent"]), _unpack_flags(fields["consumed"])
         return cls(
             rows=fields["rows"],
             sent=sent,
@@ -148,14 +148,14 @@ class Ledger:
             sent_count=sum(sent),
             consumed_count=sum(consumed),
             deliveries=fields["deliveries"],
-            tally=Tally.from_json(fields["tally"]),
-            kills=[Kill(*kill) for kill in fields["kills"]],
+            tally=FlightTally.from_json(fields["tally"]),
+            kills=[BrokerKill(*kill) for kill in fields["kills"]],
         )
 
 
-def _packed(flags: bytearray) -> str:
+def _pack_flags(flags: bytearray) -> str:
     return base64.b64encode(zlib.compress(flags, 1)).decode()
 
 
-def _unpacked(text: str) -> bytearray:
+def _unpack_flags(text: str) -> bytearray:
     return bytearray(zlib.decompress(base64.b64decode(text)))

@@ -14,13 +14,13 @@ AIRPORTS_LEFT_OUT = {
 
 
 def carrier_names() -> dict[str, str]:
-    return _names("airlines.csv", "carrier")
+    return _read_names("airlines.csv", "carrier")
 
 
 def airport_names() -> dict[str, str]:
-    return AIRPORTS_LEFT_OUT | _names("airports.csv", "faa")
+    return AIRPORTS_LEFT_OUT | _read_names("airports.csv", "faa")
 
 
-def _names(file: str, code: str) -> dict[str, str]:
+def _read_names(file: str, code: str) -> dict[str, str]:
     with (data_file().parent / file).open(encoding="utf-8", newline="") as lines:
         return {line[code]: line["name"] for line in csv.DictReader(lines)}

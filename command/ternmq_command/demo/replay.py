@@ -8,12 +8,12 @@ from pathlib import Path
 from ternmq_command.calls.admin import AdminClient
 from ternmq_command.demo import CONSUMERS, GROUP, TOPIC
 from ternmq_command.demo.consumer_process import ConsumerProcess
-from ternmq_command.demo.display import Display
-from ternmq_command.demo.flights import data_file, message_of, rows
-from ternmq_command.demo.ledger import Kill, Ledger
+from ternmq_command.demo.display import DemoDisplay
+from ternmq_command.demo.flights import build_message, data_file, read_rows
+from ternmq_command.demo.ledger import BrokerKill, Ledger
 from ternmq_command.demo.sender import send_all
 from ternmq_command.demo.stack import DemoStack
-from ternmq_command.demo.waiting import until
+from ternmq_command.demo.waiting import wait_until
 from ternmq_command.terminal.failures import CommandFailure
 
 TICK_S = 0.1
@@ -24,7 +24,7 @@ LAST_SENDS_S = 3.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Folders:
+class DemoFolders:
     """The files and folders of the demo."""
 
     root: Path
@@ -54,33 +54,37 @@ class Folders:
         return self.root / "demo.log"
 
 
-async def replay(folders: Folders, ledger: Ledger, wanted: int, display: Display, *, kill_server: bool) -> None:
+async def replay_flights(
+    folders: DemoFolders, ledger: Ledger, wanted: int, display: DemoDisplay, *, kill_server: bool
+) -> None:
     """Send and consume the rows below `wanted`; at the end, also after errors, stop the children and save the
     ledger."""
-    ledger.save(folders.ledger, clean=False)
+    ledger.save_to(folders.ledger, clean=False)
     stack = DemoStack(folders.stack, folders.log)
     try:
         took_s = await stack.start()
-        display.say(f"broker ready at {stack.grpc} after {took_s:.2f} s")
-        await asyncio.to_thread(_make_topic_and_group, stack.grpc)
+        display.show_text(f"broker ready at {stack.grpc} after {took_s:.2f} s")
+        await asyncio.to_thread(_create_topic_and_group, stack.grpc)
         await _run_consumers(stack, folders, ledger, wanted, display, kill_server=kill_server)
     finally:
         await stack.stop()
-        ledger.save(folders.ledger, clean=True)
+        ledger.save_to(folders.ledger, clean=True)
 
 
-def _make_topic_and_group(endpoint: str) -> None:
+def _create_topic_and_group(endpoint: str) -> None:
     with AdminClient(endpoint) as admin:
         admin.create_topic(TOPIC, "normal", 0)
         admin.create_group(GROUP)
 
 
 async def _run_consumers(
-    stack: DemoStack, folders: Folders, ledger: Ledger, wanted: int, display: Display, *, kill_server: bool
+    stack: DemoStack, folders: DemoFolders, ledger: Ledger, wanted: int, display: DemoDisplay, *, kill_server: bool
 ) -> None:
     consumers = [await ConsumerProcess.start(number, stack.grpc, folders.log) for number in range(1, CONSUMERS + 1)]
     messages = (
-        (number, message_of(number, row)) for number, row in rows(data_file(), wanted) if not ledger.sent[number]
+        (number, build_message(number, row))
+        for number, row in read_rows(data_file(), wanted)
+        if not ledger.sent[number]
     )
     async with asyncio.TaskGroup() as tasks:
         for consumer in consumers:
@@ -89,7 +93,7 @@ async def _run_consumers(
         sender = tasks.create_task(send_all(stack.grpc, messages, ledger, stop_sending))
         killer = tasks.create_task(_kill_in_the_middle(stack, ledger, wanted, display)) if kill_server else None
         try:
-            await _watch(stack, folders, ledger, wanted, display, consumers)
+            await _watch_progress(stack, folders, ledger, wanted, display, consumers)
         finally:
             if killer:
                 killer.cancel()
@@ -101,12 +105,12 @@ async def _run_consumers(
     display.update(ledger)
 
 
-async def _watch(
+async def _watch_progress(
     stack: DemoStack,
-    folders: Folders,
+    folders: DemoFolders,
     ledger: Ledger,
     wanted: int,
-    display: Display,
+    display: DemoDisplay,
     consumers: list[ConsumerProcess],
 ) -> None:
     """Show and save the progress, and measure memory, until every wanted row came back."""
@@ -119,24 +123,24 @@ async def _watch(
         if (resident_bytes := stack.resident_bytes()) is not None:
             ledger.add_resident(resident_bytes)
         if now_s - saved_s > SAVE_INTERVAL_S:
-            ledger.save(folders.ledger, clean=False)
+            ledger.save_to(folders.ledger, clean=False)
             saved_s = now_s
         if ledger.deliveries + ledger.sent_count != moved_count:
             moved_count, moved_s = ledger.deliveries + ledger.sent_count, now_s
         if now_s - moved_s > STILL_MAX_S:
-            display.say(f"no progress for {STILL_MAX_S:.0f} s")
+            display.show_text(f"no progress for {STILL_MAX_S:.0f} s")
             return
-        if any(consumer.ended for consumer in consumers):
+        if any(consumer.has_ended for consumer in consumers):
             raise CommandFailure(f"a consumer ended unexpectedly; see {folders.log}")
 
 
-async def _kill_in_the_middle(stack: DemoStack, ledger: Ledger, wanted: int, display: Display) -> None:
+async def _kill_in_the_middle(stack: DemoStack, ledger: Ledger, wanted: int, display: DemoDisplay) -> None:
     half = (wanted + ledger.consumed_count) // 2
-    await until(lambda: ledger.consumed_count >= half)
+    await wait_until(lambda: ledger.consumed_count >= half)
     killed_s, consumed = time.monotonic(), ledger.consumed_count
-    await stack.kill()
-    display.say(f"kill -9 of the broker, with {ledger.sent_count:,} sent and {consumed:,} consumed")
+    await stack.kill_process()
+    display.show_text(f"kill -9 of the broker, with {ledger.sent_count:,} sent and {consumed:,} consumed")
     await stack.start()
     down_s = time.monotonic() - killed_s
-    ledger.kills.append(Kill(consumed, down_s))
-    display.say(f"the broker serves again after {down_s:.2f} s")
+    ledger.kills.append(BrokerKill(consumed, down_s))
+    display.show_text(f"the broker serves again after {down_s:.2f} s")

@@ -1,24 +1,24 @@
 """Formats the report at the end of the demo."""
 
 from ternmq_command.demo.ledger import Ledger
-from ternmq_command.terminal.output import table
-from ternmq_common.printable import printable
+from ternmq_command.terminal.output import format_table
+from ternmq_common.printable import escape_line
 
 MIB = 1024 * 1024
 BUSIEST = 5
 
 
-def report(ledger: Ledger, wanted: int) -> str:
-    parts = [verdict(ledger, wanted)]
+def format_report(ledger: Ledger, wanted: int) -> str:
+    parts = [format_verdict(ledger, wanted)]
     if ledger.consuming.count:
-        parts.append(figures(ledger))
+        parts.append(format_figures(ledger))
     if ledger.consumed_count:
-        parts.append(content(ledger))
+        parts.append(format_content(ledger))
     return "\n\n".join(parts)
 
 
-def verdict(ledger: Ledger, wanted: int) -> str:
-    missing = ledger.missing(wanted)
+def format_verdict(ledger: Ledger, wanted: int) -> str:
+    missing = ledger.missing_rows(wanted)
     lost = [row for row in missing if ledger.sent[row]]
     came = f"{wanted - len(missing):,} of {wanted:,} flights were consumed"
     if lost:
@@ -29,13 +29,13 @@ def verdict(ledger: Ledger, wanted: int) -> str:
     return f"{came}, none lost; {twice}"
 
 
-def figures(ledger: Ledger) -> str:
+def format_figures(ledger: Ledger) -> str:
     shares = ", ".join(f"consumer {number}: {count:,}" for number, count in sorted(ledger.by_consumer.items()))
     rows = [
         ("sent", f"{ledger.sending.rate:,.0f}/s", f"{ledger.sending.count:,} in {ledger.sending.seconds:.1f} s"),
         ("consumed", f"{ledger.consuming.rate:,.0f}/s", shares),
         ("latency", f"p50 {ledger.percentile_ms(50):.0f} ms", _tail_latencies(ledger)),
-        ("memory", f"{ledger.resident_bytes / MIB:.0f} MiB", f"of the broker; at most {_mib(ledger)}"),
+        ("memory", f"{ledger.resident_bytes / MIB:.0f} MiB", f"of the broker; at most {_format_peak_memory(ledger)}"),
     ]
     if ledger.unacked:
         rows.append(("refused", f"{ledger.unacked:,}", "deliveries could not be acknowledged, and were repeated"))
@@ -47,10 +47,10 @@ def figures(ledger: Ledger) -> str:
     return "\n".join(f"  {name:<10}{value:<{width}}   {note}" for name, value, note in rows)
 
 
-def content(ledger: Ledger) -> str:
+def format_content(ledger: Ledger) -> str:
     """Format statistics of the flights that the consumers received."""
     tally = ledger.tally
-    origins = table(
+    origins = format_table(
         [
             {
                 "origin": origin,
@@ -61,8 +61,8 @@ def content(ledger: Ledger) -> str:
             for origin, count in tally.origins.most_common()
         ]
     )
-    carriers = "  ".join(f"{printable(name)} {count:,}" for name, count in tally.carriers.most_common(BUSIEST))
-    routes = "  ".join(f"{printable(name)} {count:,}" for name, count in tally.routes.most_common(BUSIEST))
+    carriers = "  ".join(f"{escape_line(name)} {count:,}" for name, count in tally.carriers.most_common(BUSIEST))
+    routes = "  ".join(f"{escape_line(name)} {count:,}" for name, count in tally.routes.most_common(BUSIEST))
     return f"{origins}\n\nbusiest carriers  {carriers}\nbusiest routes    {routes}"
 
 
@@ -73,5 +73,5 @@ def _tail_latencies(ledger: Ledger) -> str:
     )
 
 
-def _mib(ledger: Ledger) -> str:
+def _format_peak_memory(ledger: Ledger) -> str:
     return f"{ledger.resident_bytes_most / MIB:.0f} MiB"

@@ -14,10 +14,10 @@ from ternmq_common.installing import install_hint
 
 if TYPE_CHECKING:
     from ternmq_command.demo.ledger import Ledger
-    from ternmq_command.demo.replay import Folders
+    from ternmq_command.demo.replay import DemoFolders
 
 
-def check() -> None:
+def check_requirements() -> None:
     """Raise WrongUsage for missing packages, before the first part, which takes minutes."""
     check_spark()
     if importlib.util.find_spec("matplotlib") is None:
@@ -30,9 +30,9 @@ def check() -> None:
     os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 
-def run(folders: "Folders", ledger: "Ledger") -> int:
+def run_second_part(folders: "DemoFolders", ledger: "Ledger") -> int:
     """Run the second part; return the exit code, 1 if the lake lacks acknowledged flights."""
-    from ternmq_command.demo.second_report import show
+    from ternmq_command.demo.second_report import print_output
     from ternmq_command.demo.spark_run import spark_run
 
     try:
@@ -40,5 +40,5 @@ def run(folders: "Folders", ledger: "Ledger") -> int:
     except KeyboardInterrupt:
         echo_lines("\nstopped; run it again to continue", err=True)
         raise
-    show(output)
+    print_output(output)
     return 0 if output.account.is_right else 1

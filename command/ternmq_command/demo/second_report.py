@@ -5,15 +5,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ternmq_command.demo.account import Account
+from ternmq_command.demo.lake_account import LakeAccount
 from ternmq_command.terminal.printing import echo_lines
-from ternmq_common.printable import printable
+from ternmq_common.printable import escape_line
 
 CARRIERS_SHOWN = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class TableResult:
     """One table, its chart, and its finding."""
 
     name: str
@@ -24,24 +24,24 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True)
-class Output:
+class SparkOutput:
     """The results of the second part; `written` rows were added to the lake in this run, `seconds` are by step."""
 
-    account: Account
+    account: LakeAccount
     written: int
     batches: int
     seconds: Mapping[str, float]
-    results: Sequence[Result]
+    results: Sequence[TableResult]
 
 
-def show(output: Output) -> None:
-    echo_lines("\n" + output.account.text() + "\n\n" + figures(output))
+def print_output(output: SparkOutput) -> None:
+    echo_lines("\n" + output.account.summary_text() + "\n\n" + format_figures(output))
     _show_carriers(next(result.rows for result in output.results if result.name == "delays_by_carrier"))
     for result in output.results:
         echo_lines(f"{result.finding}\n  {result.table} ({len(result.rows):,} rows)\n  {result.chart}")
 
 
-def figures(output: Output) -> str:
+def format_figures(output: SparkOutput) -> str:
     seconds = output.seconds
     rate = f"{output.written / seconds['lake']:,.0f} rows/s" if output.written else "0 rows"
     if output.written:
@@ -68,11 +68,11 @@ def _show_carriers(rows: Sequence[Mapping[str, Any]]) -> None:
     for head in ("flights", "median", "p90", "punctual", "cancelled"):
         table.add_column(head, justify="right")
     for row in sorted(rows, key=lambda row: -row["flights"])[:CARRIERS_SHOWN]:
-        table.add_row(Text(printable(display_name(row))), *_cells(row))
+        table.add_row(Text(escape_line(display_name(row))), *_carrier_cells(row))
     Console(highlight=False).print(table)
 
 
-def _cells(row: Mapping[str, Any]) -> list[str]:
+def _carrier_cells(row: Mapping[str, Any]) -> list[str]:
     flights, cancelled = f"{row['flights']:,}", f"{1 - row['departed'] / row['flights']:.1%}"
     if not row["departed"]:
         return [flights, "", "", "", cancelled]

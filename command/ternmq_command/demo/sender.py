@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from ternmq import ClientError, Message, Producer, SendManyError
 from ternmq_command.demo import TOPIC
 from ternmq_command.demo.ledger import Ledger
-from ternmq_command.demo.waiting import until
+from ternmq_command.demo.waiting import wait_until
 
 BATCH_MESSAGES = 64
 REQUESTS_IN_FLIGHT = 6
@@ -22,7 +22,7 @@ async def send_all(endpoint: str, messages: Iterator[tuple[int, Message]], ledge
 
     Requests in flight are awaited then, so that the ledger of a stopped demo has their results.
     """
-    batches = _batches(messages)
+    batches = _split_batches(messages)
     async with Producer(endpoint, topics=[TOPIC]) as producer, asyncio.TaskGroup() as tasks:
         for _ in range(REQUESTS_IN_FLIGHT):
             tasks.create_task(_send_batches(producer, batches, ledger, stop))
@@ -30,27 +30,27 @@ async def send_all(endpoint: str, messages: Iterator[tuple[int, Message]], ledge
 
 async def _send_batches(producer: Producer, batches: Iterator[Batch], ledger: Ledger, stop: asyncio.Event) -> None:
     for batch in batches:
-        await until(lambda: ledger.sent_count - ledger.consumed_count <= AHEAD_MAX or stop.is_set())
+        await wait_until(lambda: ledger.sent_count - ledger.consumed_count <= AHEAD_MAX or stop.is_set())
         waiting = batch
         while waiting and not stop.is_set():
-            waiting = await _unacknowledged(producer, waiting, ledger)
+            waiting = await _send_once(producer, waiting, ledger)
             if waiting:
                 await asyncio.sleep(RETRY_PAUSE_S)
         if stop.is_set():
             return
 
 
-async def _unacknowledged(producer: Producer, batch: Batch, ledger: Ledger) -> Batch:
+async def _send_once(producer: Producer, batch: Batch, ledger: Ledger) -> Batch:
     """Send a batch once; return the messages to send again. Raises errors that are permanent."""
     try:
         await producer.send_many(message for _, message in batch)
     except SendManyError as error:
         failed = [isinstance(outcome, ClientError) for outcome in error.outcomes]
-        final = next((one for one in error.errors if not one.retryable), None)
+        final = next((one for one in error.errors if not one.is_retryable), None)
         if final is not None:
             raise final from None
     except ClientError as error:
-        if not error.retryable:
+        if not error.is_retryable:
             raise
         failed = [True] * len(batch)
     else:
@@ -59,7 +59,7 @@ async def _unacknowledged(producer: Producer, batch: Batch, ledger: Ledger) -> B
     return [item for item, lost in zip(batch, failed, strict=True) if lost]
 
 
-def _batches(messages: Iterator[tuple[int, Message]]) -> Iterator[Batch]:
+def _split_batches(messages: Iterator[tuple[int, Message]]) -> Iterator[Batch]:
     batch: Batch = []
     for item in messages:
         batch.append(item)

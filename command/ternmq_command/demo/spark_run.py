@@ -2,7 +2,7 @@
 
 Broker      is started again on the first part's data while the lake pipeline reads
 Restart     the lake pipeline continues from its checkpoint; tables and charts are created again
-Proof       `Account`: each flight that the broker acknowledged is in the lake
+Proof       `LakeAccount`: each flight that the broker acknowledged is in the lake
 """
 
 import asyncio
@@ -20,13 +20,13 @@ from pyspark_ternmq.pipelines.progress import LOOK_INTERVAL_S, Position, Progres
 from pyspark_ternmq.pipelines.restarts import restarted
 from ternmq_command.calls.admin import AdminClient
 from ternmq_command.demo import TOPIC
-from ternmq_command.demo.account import Account
+from ternmq_command.demo.lake_account import LakeAccount
 from ternmq_command.demo.ledger import Ledger
 from ternmq_command.demo.names import airport_names, carrier_names
-from ternmq_command.demo.replay import Folders
-from ternmq_command.demo.second_report import Output, Result
+from ternmq_command.demo.replay import DemoFolders
+from ternmq_command.demo.second_report import SparkOutput, TableResult
+from ternmq_command.demo.signal_listener import SignalListener
 from ternmq_command.demo.stack import DemoStack
-from ternmq_command.demo.stopping import Stopping
 from ternmq_command.pipeline.options import SparkOptions, spark_session_for
 from ternmq_command.terminal.failures import CommandFailure
 
@@ -45,63 +45,63 @@ CHARTS = {
 }
 
 
-def spark_run(folders: Folders, ledger: Ledger) -> Output:
-    with Stopping() as stopping, _StoppableLine(stopping) as line:
-        steps = _Steps(stopping)
+def spark_run(folders: DemoFolders, ledger: Ledger) -> SparkOutput:
+    with SignalListener() as stopping, _StoppableLine(stopping) as line:
+        steps = _StepTimes(stopping)
         line.say("starting Spark")
         with spark_session_for("ternmq demo", AT_HOME) as spark:
-            stopping.listen()
-            with _broker(folders) as endpoint:
+            stopping.start_listening()
+            with _running_broker(folders) as endpoint:
                 line.say(f"broker ready at {endpoint}; writing its topic to {folders.lake}")
-                steps.done("start")
+                steps.end_step("start")
                 written = _fill_lake(spark, folders, endpoint, line)
-                steps.done("lake")
+                steps.end_step("lake")
                 messages = _messages_in_topic(endpoint)
-            steps.done("broker's stop")
-            account = _account(spark, folders, ledger, messages)
+            steps.end_step("broker's stop")
+            account = _build_account(spark, folders, ledger, messages)
             line.say(f"{account.rows:,} rows are in the lake; making tables and charts")
-            tables = _tables(spark, folders)
-            steps.done("tables")
-        results = [_charted(folders, name, rows) for name, rows in tables.items()]
-        steps.done("charts")
-    return Output(account, written.rows, written.batches, steps.seconds, results)
+            tables = _write_tables(spark, folders)
+            steps.end_step("tables")
+        results = [_draw_chart(folders, name, rows) for name, rows in tables.items()]
+        steps.end_step("charts")
+    return SparkOutput(account, written.rows, written.batches, steps.seconds, results)
 
 
-class _Steps:
+class _StepTimes:
     """The duration of each step; signals are handled between steps."""
 
-    def __init__(self, stopping: Stopping) -> None:
+    def __init__(self, stopping: SignalListener) -> None:
         self._stopping = stopping
         self._last_s = time.monotonic()
         self.seconds: dict[str, float] = {}
 
-    def done(self, name: str) -> None:
+    def end_step(self, name: str) -> None:
         now_s = time.monotonic()
         self.seconds[name], self._last_s = now_s - self._last_s, now_s
-        self._stopping.check()
+        self._stopping.check_signals()
 
 
 class _StoppableLine(ProgressLine):
     """A progress line that also checks for signals; the pipeline updates it twice a second, between calls into Java."""
 
-    def __init__(self, stopping: Stopping) -> None:
+    def __init__(self, stopping: SignalListener) -> None:
         super().__init__("lake")
         self._stopping = stopping
 
     def update(self, position: Position) -> None:
         super().update(position)
-        self._stopping.check()
+        self._stopping.check_signals()
 
     def wait(self, duration_s: float) -> None:
         """Wait for some seconds; raises KeyboardInterrupt after a signal."""
         end_s = time.monotonic() + duration_s
         while (left_s := end_s - time.monotonic()) > 0:
-            self._stopping.check()
+            self._stopping.check_signals()
             time.sleep(min(left_s, LOOK_INTERVAL_S))
 
 
 @contextmanager
-def _broker(folders: Folders) -> Iterator[str]:
+def _running_broker(folders: DemoFolders) -> Iterator[str]:
     """Run a broker on the first part's data for the block, and yield its endpoint."""
     stack = DemoStack(folders.stack, folders.log)
     with asyncio.Runner() as runner:
@@ -112,7 +112,7 @@ def _broker(folders: Folders) -> Iterator[str]:
             runner.run(stack.stop())
 
 
-def _fill_lake(spark: "SparkSession", folders: Folders, endpoint: str, line: _StoppableLine) -> lake.LakeReport:
+def _fill_lake(spark: "SparkSession", folders: DemoFolders, endpoint: str, line: _StoppableLine) -> lake.LakeReport:
     options = lake.LakeOptions(
         connection=PipelineConnection(endpoint=endpoint),
         topics=[TOPIC],
@@ -130,19 +130,21 @@ def _fill_lake(spark: "SparkSession", folders: Folders, endpoint: str, line: _St
 
 def _messages_in_topic(endpoint: str) -> int:
     with AdminClient(endpoint) as admin:
-        return sum(queue.max_offset - queue.min_offset for queue in admin.topic(TOPIC).queues)
+        return sum(queue.max_offset - queue.min_offset for queue in admin.describe_topic(TOPIC).queues)
 
 
-def _account(spark: "SparkSession", folders: Folders, ledger: Ledger, messages: int) -> Account:
-    def aside(kind: str) -> int:
+def _build_account(spark: "SparkSession", folders: DemoFolders, ledger: Ledger, messages: int) -> LakeAccount:
+    def count_set_aside(kind: str) -> int:
         folder = folders.lake / kind
         return spark.read.parquet(str(folder.resolve())).count() if folder.exists() else 0
 
     numbers = flights.numbers(flights.messages(spark, str(folders.lake.resolve())))
-    return Account.of(ledger, numbers, messages=messages, late=aside("late"), malformed=aside("malformed"))
+    return LakeAccount.count_flights(
+        ledger, numbers, messages=messages, late=count_set_aside("late"), malformed=count_set_aside("malformed")
+    )
 
 
-def _tables(spark: "SparkSession", folders: Folders) -> "dict[str, list[Row]]":
+def _write_tables(spark: "SparkSession", folders: DemoFolders) -> "dict[str, list[Row]]":
     """Write the tables to Parquet, and return the rows of each."""
     each_flight = flights.each_once(flights.messages(spark, str(folders.lake.resolve()))).persist()
     tables = {
@@ -150,21 +152,21 @@ def _tables(spark: "SparkSession", folders: Folders) -> "dict[str, list[Row]]":
         "delays_by_carrier": flights.delays_by_carrier(each_flight, carrier_names()),
         "busiest_routes": flights.busiest_routes(each_flight, airport_names()),
     }
-    rows = {name: _written(table, _table_folder(folders, name)) for name, table in tables.items()}
+    rows = {name: _write_table(table, _table_folder(folders, name)) for name, table in tables.items()}
     each_flight.unpersist()
     return rows
 
 
-def _written(table: "DataFrame", folder: Path) -> "list[Row]":
+def _write_table(table: "DataFrame", folder: Path) -> "list[Row]":
     table.coalesce(1).write.mode("overwrite").parquet(str(folder.resolve()))
     return [row.asDict() for row in table.sparkSession.read.parquet(str(folder.resolve())).collect()]
 
 
-def _charted(folders: Folders, name: str, rows: "list[Row]") -> Result:
+def _draw_chart(folders: DemoFolders, name: str, rows: "list[Row]") -> TableResult:
     folders.charts.mkdir(exist_ok=True)
     chart = folders.charts / f"{name}.png"
-    return Result(name, rows, _table_folder(folders, name), chart, finding=CHARTS[name](rows, chart))
+    return TableResult(name, rows, _table_folder(folders, name), chart, finding=CHARTS[name](rows, chart))
 
 
-def _table_folder(folders: Folders, name: str) -> Path:
+def _table_folder(folders: DemoFolders, name: str) -> Path:
     return folders.tables / f"{name}.parquet"

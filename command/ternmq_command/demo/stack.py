@@ -52,7 +52,7 @@ class DemoStack:
         self.grpc, self.http = ready.groups()
         return time.monotonic() - begun
 
-    async def kill(self) -> None:
+    async def kill_process(self) -> None:
         """Kill the broker by SIGKILL, so that it can't flush anything."""
         assert self._process is not None
         self._process.kill()
@@ -67,7 +67,7 @@ class DemoStack:
         try:
             await asyncio.wait_for(self._process.wait(), STOP_TIMEOUT_S)
         except TimeoutError:
-            await self.kill()
+            await self.kill_process()
 
     def resident_bytes(self) -> int | None:
         """Return the broker's resident memory; None while there is no broker."""

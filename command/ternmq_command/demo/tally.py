@@ -4,10 +4,10 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Self
 
-from ternmq_command.demo.reports import Flight
+from ternmq_command.demo.batch_reports import FlightDelivery
 
 
-class Tally:
+class FlightTally:
     """Flights per origin, carrier and route, and delays per origin."""
 
     def __init__(self) -> None:
@@ -17,7 +17,7 @@ class Tally:
         self.departed: Counter[str] = Counter()
         self.delay_minutes: Counter[str] = Counter()
 
-    def add(self, flight: Flight) -> None:
+    def add_flight(self, flight: FlightDelivery) -> None:
         self.origins[flight.origin] += 1
         self.carriers[flight.carrier] += 1
         self.routes[f"{flight.origin}-{flight.destination}"] += 1

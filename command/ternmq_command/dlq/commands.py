@@ -11,17 +11,17 @@ from ternmq_command.dlq import resend as dlq_resend
 from ternmq_command.dlq.letter_selection import (
     SelectionOptions,
     broker_option,
-    opened,
+    build_selection,
+    open_dead_letters,
     range_options,
-    selection_of,
+    report_none,
     selection_options,
-    tell_none,
 )
 from ternmq_command.message.fields import LETTER_FIELDS
 from ternmq_command.terminal.failures import CommandFailure, WrongUsage
 from ternmq_command.terminal.nearest_group import NearestGroup
 from ternmq_command.terminal.options import endpoint_option, json_lines_option, json_option, raw_option
-from ternmq_command.terminal.output import counted, json_text, print_json, print_stream, print_whole
+from ternmq_command.terminal.output import format_count, format_json, print_full_message, print_json, print_stream
 from ternmq_command.terminal.printing import echo
 from ternmq_command.terminal.template import Template, check_one_form, format_option
 from ternmq_common.private_files import private_umask
@@ -63,7 +63,7 @@ command.add_command(dlq_purge.command, "purge")
 @endpoint_option
 @json_lines_option
 @format_option(*LETTER_FIELDS)
-def list_(
+def list_letters(
     group: str,
     key: str | None,
     since: datetime | None,
@@ -84,18 +84,18 @@ def list_(
       ternmq dlq list billing --format '{offset} {reason} {body}'
     """
     check_one_form(template, as_json=as_json)
-    from ternmq_command.dlq.dead_letters import Selection, letter_record, whole_record
+    from ternmq_command.dlq.dead_letters import LetterSelection, full_letter_record, letter_record
 
-    with opened(endpoint, group, broker) as (_, letters):
-        found = letters.letters(Selection(key=key, since=since, until=until))
+    with open_dead_letters(endpoint, group, broker) as (_, letters):
+        found = letters.read_letters(LetterSelection(key=key, since=since, until=until))
         chosen = itertools.islice(found, letters_max)
         if template is not None:
-            count = template.write_all(whole_record(view, with_broker=True) for view in chosen)
+            count = template.write_records(full_letter_record(view, with_broker=True) for view in chosen)
         else:
             records = (letter_record(view, with_broker=letters.is_spread) for view in chosen)
             count = print_stream(records, as_json=as_json)
         if not count:
-            tell_none(letters, group)
+            report_none(letters, group)
 
 
 @command.command()
@@ -119,24 +119,24 @@ def show(
       ternmq dlq show billing 01E6E1FC7D8B4C0001 --json | jq -r .body
     """
     check_one_form(template, as_json=as_json)
-    from ternmq_command.dlq.dead_letters import whole_record
+    from ternmq_command.dlq.dead_letters import full_letter_record
 
-    with opened(endpoint, group, broker) as (_, letters):
-        view = _named(letters, letter)
+    with open_dead_letters(endpoint, group, broker) as (_, letters):
+        view = _find_letter(letters, letter)
         if view is None:
             raise CommandFailure(f"group {group} has no dead letter {letter}")
-        record = whole_record(view, with_broker=letters.is_spread or template is not None)
+        record = full_letter_record(view, with_broker=letters.is_spread or template is not None)
     if template is not None:
-        template.write(record, raw=raw)
+        template.write_record(record, raw=raw)
     elif as_json:
         print_json(record)
     else:
-        print_whole(record, raw=raw)
+        print_full_message(record, raw=raw)
 
 
-def _named(letters: "DeadLetters", name: str) -> "MessageView | None":
+def _find_letter(letters: "DeadLetters", name: str) -> "MessageView | None":
     is_offset = name.isascii() and name.isdigit() and len(name) <= OFFSET_DIGITS_MAX
-    return letters.at_offset(int(name)) if is_offset else letters.of_id(name)
+    return letters.read_at(int(name)) if is_offset else letters.find_by_id(name)
 
 
 @command.command()
@@ -156,28 +156,28 @@ def export(group: str, file: str, broker: str, endpoint: str, **options: Unpack[
       ternmq dlq export billing - --since 2h | jq -r .body
       ternmq dlq export billing one.jsonl --offset 17
     """
-    selection = selection_of(options)
-    with opened(endpoint, group, broker) as (_, letters):
+    selection = build_selection(options)
+    with open_dead_letters(endpoint, group, broker) as (_, letters):
         try:
             with private_umask(), click.open_file(file, "w", encoding="utf-8") as out:
-                count = _write(out, letters.letters(selection), with_broker=letters.is_spread)
+                count = _write_letters(out, letters.read_letters(selection), with_broker=letters.is_spread)
         except BrokenPipeError:
             raise
         except OSError as error:
             raise WrongUsage(f"can't write {file}: {error.strerror}") from None
         if count:
-            echo(f"exported {counted(count, 'dead letter')} of group {group}", err=True)
+            echo(f"exported {format_count(count, 'dead letter')} of group {group}", err=True)
         elif not letters.missing:
-            tell_none(letters, group)
+            report_none(letters, group)
         if letters.missing:
             raise CommandFailure(f"group {group} has no dead letter with {', '.join(letters.missing)}")
 
 
-def _write(out: "IO[str]", letters: "Iterator[MessageView]", *, with_broker: bool) -> int:
-    from ternmq_command.dlq.dead_letters import whole_record
+def _write_letters(out: "IO[str]", letters: "Iterator[MessageView]", *, with_broker: bool) -> int:
+    from ternmq_command.dlq.dead_letters import full_letter_record
 
     count = 0
     for view in letters:
-        out.write(json_text(whole_record(view, with_broker=with_broker)) + "\n")
+        out.write(format_json(full_letter_record(view, with_broker=with_broker)) + "\n")
         count += 1
     return count

@@ -12,15 +12,15 @@ from ternmq.message_view import MessageView
 from ternmq_command.calls.admin import AdminClient
 from ternmq_command.calls.library import body_record, iso_ms, readable_body
 from ternmq_command.calls.messaging import MessagingClient
-from ternmq_command.message.topic_messages import Place, TopicMessages
-from ternmq_command.terminal.failures import CommandFailure, Refused, WrongUsage
+from ternmq_command.message.topic_messages import QueueKey, TopicMessages
+from ternmq_command.terminal.failures import CallRefused, CommandFailure, WrongUsage
 from ternmq_common.dead_letters import ATTEMPTS, ORIGIN_MESSAGE_ID, ORIGIN_TOPIC, REASON
 from ternmq_common.names import dead_letter_topic
 from ternmq_protos.v2 import definition_pb2 as pb
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
+class LetterSelection:
     """Which letters are selected.
 
     `since` and `until`, which is exclusive, are store times; they can be combined with `key` only.
@@ -44,21 +44,21 @@ class DeadLetters:
         self.missing: list[str] = []
         self._admin, self._messaging = admin, messaging
         self._topic = dead_letter_topic(group)
-        queues = {queue.broker.name: queue for queue in self._found_queues(group)}
+        queues = {queue.broker.name: queue for queue in self._find_queues(group)}
         self.is_spread = len(queues) > 1
         if broker and queues and broker not in queues:
             raise CommandFailure(f"{self._topic} is not on broker {broker}; it is on {', '.join(sorted(queues))}")
         wanted = [queue for name, queue in queues.items() if broker in ("", name)]
         self._messages = TopicMessages(admin, messaging, self._topic, wanted)
 
-    def _found_queues(self, group: str) -> list[pb.MessageQueue]:
+    def _find_queues(self, group: str) -> list[pb.MessageQueue]:
         """Return one queue for each broker, none before the first letter; raises Refused if there is no such group."""
         try:
-            queues = self._messaging.queues(self._topic)
-        except Refused as refusal:
+            queues = self._messaging.readable_queues(self._topic)
+        except CallRefused as refusal:
             if refusal.code != pb.TOPIC_NOT_FOUND:
                 raise
-            self._admin.group(group)
+            self._admin.describe_group(group)
             return []
         return [queue for queue in queues if queue.id == 0]
 
@@ -66,57 +66,57 @@ class DeadLetters:
     def is_empty(self) -> bool:
         return self._messages.is_empty
 
-    def letters(self, selection: Selection) -> Iterator[MessageView]:
+    def read_letters(self, selection: LetterSelection) -> Iterator[MessageView]:
         """Yield the selected letters: those selected by offset or id as listed, others by offset and, between brokers,
         time."""
         if selection.queue_offsets:
-            return self._at_offsets(selection.queue_offsets)
+            return self._read_offsets(selection.queue_offsets)
         if selection.message_ids:
-            return self._of_ids(selection.message_ids)
-        within = self._messages.ranges(since=selection.since, until=selection.until)
+            return self._read_ids(selection.message_ids)
+        within = self._messages.offset_ranges(since=selection.since, until=selection.until)
         if selection.key is not None:
-            return self._messages.with_key(selection.key, within)
-        return self._messages.in_ranges(within)
+            return self._messages.find_by_key(selection.key, within)
+        return self._messages.read_ranges(within)
 
-    def offsets(self, selection: Selection) -> dict[str, Sequence[int]]:
+    def find_offsets(self, selection: LetterSelection) -> dict[str, Sequence[int]]:
         """Return the offsets of the selected letters by broker; given offsets are not checked."""
         if selection.queue_offsets:
-            broker, _ = self._only_place()
+            broker, _ = self._only_queue_key()
             return {broker: list(dict.fromkeys(selection.queue_offsets))}
         if selection.message_ids or selection.key is not None:
             places: dict[str, list[int]] = {}
-            for view in self.letters(selection):
+            for view in self.read_letters(selection):
                 places.setdefault(view.broker, []).append(view.offset)
             return dict(places)
-        ranges = self._messages.ranges(since=selection.since, until=selection.until)
+        ranges = self._messages.offset_ranges(since=selection.since, until=selection.until)
         return {broker: within for (broker, _), within in ranges.items() if within}
 
-    def at_offset(self, queue_offset: int) -> MessageView | None:
-        return self._messages.at(self._only_place(), queue_offset)
+    def read_at(self, queue_offset: int) -> MessageView | None:
+        return self._messages.read_at(self._only_queue_key(), queue_offset)
 
-    def _only_place(self) -> Place:
+    def _only_queue_key(self) -> QueueKey:
         """Return the queue that an offset belongs to; raises WrongUsage if there are several brokers."""
-        places = self._messages.places
+        places = self._messages.queue_keys
         if len(places) > 1:
             names = ", ".join(broker for broker, _ in places)
             raise WrongUsage(f"several brokers have dead letters: choose one with --broker: {names}")
         return next(iter(places), ("", 0))
 
-    def of_id(self, message_id: str) -> MessageView | None:
+    def find_by_id(self, message_id: str) -> MessageView | None:
         """Return the newest letter of that message id, None if there is none."""
-        return next(iter(self._messages.of_id(message_id)), None)
+        return next(iter(self._messages.find_by_id(message_id)), None)
 
-    def _at_offsets(self, queue_offsets: Sequence[int]) -> Iterator[MessageView]:
+    def _read_offsets(self, queue_offsets: Sequence[int]) -> Iterator[MessageView]:
         for queue_offset in dict.fromkeys(queue_offsets):
-            view = self.at_offset(queue_offset)
+            view = self.read_at(queue_offset)
             if view is None:
                 self.missing.append(f"offset {queue_offset}")
             else:
                 yield view
 
-    def _of_ids(self, message_ids: Sequence[str]) -> Iterator[MessageView]:
+    def _read_ids(self, message_ids: Sequence[str]) -> Iterator[MessageView]:
         for message_id in dict.fromkeys(message_ids):
-            view = self.of_id(message_id)
+            view = self.find_by_id(message_id)
             if view is None:
                 self.missing.append(f"id {message_id}")
             else:
@@ -141,7 +141,7 @@ def letter_record(view: MessageView, *, with_broker: bool = False) -> dict[str, 
     }
 
 
-def whole_record(view: MessageView, *, with_broker: bool = False) -> dict[str, object]:
+def full_letter_record(view: MessageView, *, with_broker: bool = False) -> dict[str, object]:
     """Return the record of a letter with all fields."""
     origin = view.to_proto().system_properties.dead_letter_queue
     listed = letter_record(view)

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 import click
 
 from ternmq_command.terminal.failures import WrongUsage
-from ternmq_command.terminal.options import Moment
+from ternmq_command.terminal.options import TimeParam
 from ternmq_command.terminal.printing import echo
 
 if TYPE_CHECKING:
     from ternmq_command.calls.admin import AdminClient
-    from ternmq_command.dlq.dead_letters import DeadLetters, Selection
+    from ternmq_command.dlq.dead_letters import DeadLetters, LetterSelection
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 _BROKER_OPTION = click.option("--broker", default="", metavar="NAME", help="Only those on this broker of a cluster.")
 _RANGE_OPTIONS = (
-    click.option("--since", type=Moment(), help="Only those since this time: ISO 8601, or 2h for two hours ago."),
-    click.option("--until", type=Moment(), help="Only those before this time."),
+    click.option("--since", type=TimeParam(), help="Only those since this time: ISO 8601, or 2h for two hours ago."),
+    click.option("--until", type=TimeParam(), help="Only those before this time."),
     click.option("--key", help="Only those with this key."),
 )
 _OPTIONS = (
@@ -61,9 +61,9 @@ def selection_options(command: F) -> F:
     return command
 
 
-def selection_of(options: SelectionOptions) -> "Selection":
+def build_selection(options: SelectionOptions) -> "LetterSelection":
     """Return the selection of the options, all letters without any; raises WrongUsage if they contradict each other."""
-    from ternmq_command.dlq.dead_letters import Selection
+    from ternmq_command.dlq.dead_letters import LetterSelection
 
     named = [options["every"], bool(options["offsets"]), bool(options["ids"]), options["key"] is not None]
     if named.count(True) > 1:
@@ -71,7 +71,7 @@ def selection_of(options: SelectionOptions) -> "Selection":
     since, until = options["since"], options["until"]
     if (options["offsets"] or options["ids"]) and (since or until):
         raise WrongUsage("--since and --until can be combined with --all or --key only")
-    return Selection(
+    return LetterSelection(
         queue_offsets=options["offsets"], message_ids=options["ids"], key=options["key"], since=since, until=until
     )
 
@@ -81,7 +81,7 @@ def is_given(options: SelectionOptions) -> bool:
 
 
 @contextmanager
-def opened(endpoint: str, group: str, broker: str) -> "Iterator[tuple[AdminClient, DeadLetters]]":
+def open_dead_letters(endpoint: str, group: str, broker: str) -> "Iterator[tuple[AdminClient, DeadLetters]]":
     from ternmq_command.calls.admin import AdminClient
     from ternmq_command.calls.messaging import MessagingClient
     from ternmq_command.dlq.dead_letters import DeadLetters
@@ -90,7 +90,7 @@ def opened(endpoint: str, group: str, broker: str) -> "Iterator[tuple[AdminClien
         yield admin, DeadLetters(admin, messaging, group, broker=broker)
 
 
-def tell_none(letters: "DeadLetters", group: str) -> None:
+def report_none(letters: "DeadLetters", group: str) -> None:
     """Print on standard error that no letter was selected."""
     text = f"group {group} has no dead letters" if letters.is_empty else f"no dead letter of group {group} matches"
     echo(text, err=True)

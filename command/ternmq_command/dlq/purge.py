@@ -6,7 +6,7 @@ import click
 
 from ternmq_command.terminal.confirmation import yes_option
 from ternmq_command.terminal.options import endpoint_option, json_option
-from ternmq_command.topic.purge import before_option, dry_run_option, purge
+from ternmq_command.topic.purge import before_option, dry_run_option, purge_topic
 
 
 @click.command()
@@ -29,6 +29,6 @@ def command(group: str, before: datetime | None, dry_run: bool, yes: bool, endpo
     from ternmq_common.names import dead_letter_topic
 
     with AdminClient(endpoint) as admin:
-        admin.group(group)  # so that the error for a missing group does not name its topic
+        admin.describe_group(group)  # so that the error for a missing group does not name its topic
         topic, whose = dead_letter_topic(group), f"group {group}"
-        purge(admin, topic, whose, "dead letter", before, dry_run=dry_run, yes=yes, as_json=as_json)
+        purge_topic(admin, topic, whose, "dead letter", before, dry_run=dry_run, yes=yes, as_json=as_json)

@@ -7,23 +7,23 @@ import click
 
 from ternmq_command.dlq.letter_selection import (
     SelectionOptions,
+    build_selection,
     is_given,
-    opened,
-    selection_of,
+    open_dead_letters,
+    report_none,
     selection_options,
-    tell_none,
 )
-from ternmq_command.terminal.confirmation import confirm, yes_option
+from ternmq_command.terminal.confirmation import confirm_action, yes_option
 from ternmq_command.terminal.failures import CommandFailure, WrongUsage
 from ternmq_command.terminal.options import endpoint_option, json_lines_option
-from ternmq_command.terminal.output import counted, print_json_line, print_stream
-from ternmq_command.terminal.paging import pages
+from ternmq_command.terminal.output import format_count, print_json_line, print_stream
+from ternmq_command.terminal.paging import split_pages
 from ternmq_command.terminal.printing import echo
 
 if TYPE_CHECKING:
     from ternmq.admin.messages import ResentDeadLetter
     from ternmq_command.calls.admin import AdminClient
-    from ternmq_command.dlq.dead_letters import DeadLetters, Selection
+    from ternmq_command.dlq.dead_letters import DeadLetters, LetterSelection
 
 BATCH_MAX = 256
 
@@ -61,36 +61,36 @@ def command(
     """
     if not is_given(options):
         raise WrongUsage("choose letters: --all, --offset, --id, --key, --since or --until")
-    selection = selection_of(options)
-    with opened(endpoint, group, broker) as (admin, letters):
+    selection = build_selection(options)
+    with open_dead_letters(endpoint, group, broker) as (admin, letters):
         if dry_run:
-            _rehearse(letters, selection, group, as_json=as_json)
+            _print_dry_run(letters, selection, group, as_json=as_json)
             return
-        chosen = letters.offsets(selection)
+        chosen = letters.find_offsets(selection)
         if not chosen and not letters.missing:
-            tell_none(letters, group)
+            report_none(letters, group)
             return
         where = f"to {to_topic}" if to_topic else "again"
         count = sum(map(len, chosen.values()))
-        confirm(f"Deliver {counted(count, 'dead letter')} of group {group} {where}?", yes=yes)
-        resending = Resending(admin, group, to_topic, with_broker=letters.is_spread, as_json=as_json)
-        resending.run(chosen, letters.missing)
+        confirm_action(f"Deliver {format_count(count, 'dead letter')} of group {group} {where}?", yes=yes)
+        resending = ResendRun(admin, group, to_topic, with_broker=letters.is_spread, as_json=as_json)
+        resending.resend_letters(chosen, letters.missing)
 
 
-def _rehearse(letters: "DeadLetters", selection: "Selection", group: str, *, as_json: bool) -> None:
+def _print_dry_run(letters: "DeadLetters", selection: "LetterSelection", group: str, *, as_json: bool) -> None:
     from ternmq_command.dlq.dead_letters import letter_record
 
-    records = (letter_record(view, with_broker=letters.is_spread) for view in letters.letters(selection))
+    records = (letter_record(view, with_broker=letters.is_spread) for view in letters.read_letters(selection))
     count = print_stream(records, as_json=as_json)
     for name in letters.missing:
         echo(f"{name}: there is no such dead letter", err=True)
     if count:
         echo(f"{count} would be resent; nothing was changed (--dry-run)", err=True)
     elif not letters.missing:
-        tell_none(letters, group)
+        report_none(letters, group)
 
 
-class Resending:
+class ResendRun:
     """Resends letters in batches and counts the results."""
 
     def __init__(self, admin: "AdminClient", group: str, to_topic: str, *, with_broker: bool, as_json: bool) -> None:
@@ -98,47 +98,47 @@ class Resending:
         self._with_broker, self._as_json = with_broker, as_json
         self._resent = self._failed = 0
 
-    def run(self, places: Mapping[str, Sequence[int]], missing: Sequence[str]) -> None:
+    def resend_letters(self, places: Mapping[str, Sequence[int]], missing: Sequence[str]) -> None:
         """Resend all letters, also after failures; raises CommandFailure at the end if some failed."""
         try:
             for name in missing:
-                self._fail(name, "there is no such dead letter")
+                self._report_failure(name, "there is no such dead letter")
             for broker, queue_offsets in places.items():
-                for page in pages(queue_offsets, BATCH_MAX):
-                    for letter in self._batch(broker, page):
-                        self._take(broker, letter)
+                for page in split_pages(queue_offsets, BATCH_MAX):
+                    for letter in self._resend_batch(broker, page):
+                        self._count_result(broker, letter)
         finally:
-            self._summarize()
+            self._print_summary()
         if self._failed:
             raise CommandFailure(
-                f"{self._failed} of {counted(self._failed + self._resent, 'dead letter')} could not be resent"
+                f"{self._failed} of {format_count(self._failed + self._resent, 'dead letter')} could not be resent"
             )
 
-    def _batch(self, broker: str, queue_offsets: list[int]) -> "Iterator[ResentDeadLetter]":
+    def _resend_batch(self, broker: str, queue_offsets: list[int]) -> "Iterator[ResentDeadLetter]":
         answers = self._admin.resend_dead_letters(self._group, broker, queue_offsets, to_topic=self._to_topic)
         yield from answers
         for queue_offset in sorted(set(queue_offsets) - {answer.offset for answer in answers}):
-            self._fail(self._name(broker, queue_offset), "the server did not answer for it")
+            self._report_failure(self._letter_name(broker, queue_offset), "the server did not answer for it")
 
-    def _name(self, broker: str, queue_offset: int) -> str:
+    def _letter_name(self, broker: str, queue_offset: int) -> str:
         return f"offset {queue_offset} on {broker}" if self._with_broker else f"offset {queue_offset}"
 
-    def _take(self, broker: str, letter: "ResentDeadLetter") -> None:
+    def _count_result(self, broker: str, letter: "ResentDeadLetter") -> None:
         if letter.error is not None:
-            self._fail(self._name(broker, letter.offset), str(letter.error))
+            self._report_failure(self._letter_name(broker, letter.offset), str(letter.error))
             return
         self._resent += 1
         if self._as_json:
             named = {"broker": broker} if self._with_broker else {}
             print_json_line({**named, "offset": letter.offset, "topic": letter.topic, "message_id": letter.message_id})
 
-    def _fail(self, name: str, reason: str) -> None:
+    def _report_failure(self, name: str, reason: str) -> None:
         self._failed += 1
         echo(f"{name}: {reason}", err=True)
 
-    def _summarize(self) -> None:
+    def _print_summary(self) -> None:
         if not self._resent:
             return
         where = f" to {self._to_topic}" if self._to_topic else ""
-        echo(f"resent {counted(self._resent, 'dead letter')} of group {self._group}{where}", err=self._as_json)
+        echo(f"resent {format_count(self._resent, 'dead letter')} of group {self._group}{where}", err=self._as_json)
         echo("they stay in the dead letter topic: resending them again delivers them again", err=True)

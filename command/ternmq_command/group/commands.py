@@ -5,35 +5,35 @@ from typing import TYPE_CHECKING, Unpack
 import click
 
 from ternmq_command.group import offset as group_offset
-from ternmq_command.group.progress import lag_sentence, progress_record, shown_progress, totals
+from ternmq_command.group.progress import format_lag, progress_record, progress_rows, sum_progress
 from ternmq_command.group.settings import (
     LITE_COLUMNS,
     GroupSettings,
-    for_people,
     group_record,
+    group_row,
     lite_option,
     settings_options,
 )
-from ternmq_command.terminal.confirmation import confirm, yes_option
+from ternmq_command.terminal.confirmation import confirm_action, yes_option
 from ternmq_command.terminal.failures import WrongUsage
-from ternmq_command.terminal.near import naming_near
+from ternmq_command.terminal.name_suggestions import suggesting_names
 from ternmq_command.terminal.nearest_group import NearestGroup
 from ternmq_command.terminal.options import endpoint_option, json_option
 from ternmq_command.terminal.output import (
-    cell,
-    counted,
-    described,
+    drop_empty_columns,
+    format_cell,
+    format_count,
+    format_record,
+    format_table,
     print_json,
     print_records,
-    table,
-    without_empty,
 )
 from ternmq_command.terminal.printing import echo, echo_lines, echo_warning
 from ternmq_command.terminal.template import Template, check_one_form, format_option
 
 if TYPE_CHECKING:
     from ternmq.admin.groups import GroupDescription, GroupMember
-    from ternmq_command.apply.plan import Change
+    from ternmq_command.apply.plan import PlannedChange
     from ternmq_command.calls.admin import AdminClient
 
 # Of `group_record`.
@@ -94,12 +94,12 @@ def create(
     """
     if lite_bind is None and (option := lite_option(settings)):
         raise WrongUsage(f"{option} is for lite groups: give the topic that the group is bound to with --lite-bind")
-    from ternmq_command.apply.creating import telling_how_to_change
+    from ternmq_command.apply.update_suggestions import suggesting_update
     from ternmq_command.calls.admin import AdminClient
 
     with (
         AdminClient(endpoint) as admin,
-        telling_how_to_change(lambda: _compared(admin, name, fifo=fifo, lite_bind=lite_bind, settings=settings)),
+        suggesting_update(lambda: _find_difference(admin, name, fifo=fifo, lite_bind=lite_bind, settings=settings)),
     ):
         created = admin.create_group(name, {**settings, "fifo": fifo, "lite_bind": lite_bind})
     if as_json:
@@ -108,14 +108,14 @@ def create(
         echo(f"group {name} {'created' if created else 'exists already, with these settings'}")
 
 
-def _compared(
+def _find_difference(
     admin: "AdminClient", name: str, *, fifo: bool, lite_bind: str | None, settings: GroupSettings
-) -> "Change | None":
+) -> "PlannedChange | None":
     """Return the change that would give the existing group the requested settings; None if there is no such group."""
     from ternmq_command.apply.declarations import DeclaredGroup
     from ternmq_command.apply.plan import group_change
 
-    there = next((group for group in admin.groups() if group.name == name), None)
+    there = next((group for group in admin.list_groups() if group.name == name), None)
     declared = DeclaredGroup(name=name, fifo=fifo, lite_bind=lite_bind, settings=settings, begins_ago=False)
     return None if there is None else group_change(declared, there)
 
@@ -125,7 +125,7 @@ def _compared(
 @endpoint_option
 @json_option
 @format_option(*GROUP_FIELDS)
-def list_(endpoint: str, search: str, as_json: bool, template: Template | None) -> None:
+def list_groups(endpoint: str, search: str, as_json: bool, template: Template | None) -> None:
     """List all consumer groups.
 
     \b
@@ -139,11 +139,11 @@ def list_(endpoint: str, search: str, as_json: bool, template: Template | None) 
     from ternmq_command.calls.admin import AdminClient
 
     with AdminClient(endpoint) as admin:
-        records = [group_record(group) for group in admin.groups(search)]
+        records = [group_record(group) for group in admin.list_groups(search)]
     if template is not None:
-        template.write_all(records)
+        template.write_records(records)
         return
-    shown = records if as_json else without_empty([for_people(record) for record in records], "lite")
+    shown = records if as_json else drop_empty_columns([group_row(record) for record in records], "lite")
     print_records(shown, as_json=as_json, nothing="no groups" + (f" with {search!r} in their name" if search else ""))
 
 
@@ -165,9 +165,9 @@ def describe(name: str, endpoint: str, as_json: bool) -> None:
     """
     from ternmq_command.calls.admin import AdminClient
 
-    with AdminClient(endpoint) as admin, naming_near("group", name, admin.group_names):
-        answer = admin.group(name)
-    total = totals(answer.progress)
+    with AdminClient(endpoint) as admin, suggesting_names("group", name, admin.group_names):
+        answer = admin.describe_group(name)
+    total = sum_progress(answer.progress)
     record: dict[str, object] = {
         **group_record(answer.group),
         "lag": total["lag"],
@@ -182,26 +182,26 @@ def describe(name: str, endpoint: str, as_json: bool) -> None:
     if as_json:
         print_json(record)
     else:
-        _show(answer)
+        _print_group(answer)
 
 
-def _show(answer: "GroupDescription") -> None:
-    (head,) = without_empty([for_people(group_record(answer.group))], "lite")
-    head["lag"] = lag_sentence(totals(answer.progress)) if has_topic(answer) else "no topic yet"
+def _print_group(answer: "GroupDescription") -> None:
+    (head,) = drop_empty_columns([group_row(group_record(answer.group))], "lite")
+    head["lag"] = format_lag(sum_progress(answer.progress)) if has_topic(answer) else "no topic yet"
     head["clients"] = list(answer.client_ids)
-    echo_lines(described(head))
+    echo_lines(format_record(head))
     if lost := sum(entry.lost for entry in answer.progress):
         echo_warning(
-            f"{counted(lost, 'message')} lost: retention or a purge removed them before the group had read them"
+            f"{format_count(lost, 'message')} lost: retention or a purge removed them before the group had read them"
         )
     for inconsistency in answer.inconsistencies:
         echo_warning(inconsistency)
     for silent in answer.silent:
         echo_warning(f"no answer from {silent}; members that are connected there are not listed")
     if answer.progress:
-        echo_lines("\n" + table(shown_progress([progress_record(entry) for entry in answer.progress])))
+        echo_lines("\n" + format_table(progress_rows([progress_record(entry) for entry in answer.progress])))
     if answer.members:
-        echo_lines("\n" + table([_member_row(member) for member in answer.members]))
+        echo_lines("\n" + format_table([_member_row(member) for member in answer.members]))
 
 
 def has_topic(answer: "GroupDescription") -> bool:
@@ -247,21 +247,21 @@ def update(name: str, fifo: bool | None, endpoint: str, as_json: bool, **setting
     from ternmq.admin import groups
     from ternmq_command.calls.admin import AdminClient
 
-    with AdminClient(endpoint) as admin, naming_near("group", name, admin.group_names):
-        there = admin.group(name).group
+    with AdminClient(endpoint) as admin, suggesting_names("group", name, admin.group_names):
+        there = admin.describe_group(name).group
         before = group_record(there)
-        after = group_record(admin.ask(groups.update(there, {**settings, "fifo": fifo, "lite_bind": None})))
+        after = group_record(admin.send_call(groups.update_group(there, {**settings, "fifo": fifo, "lite_bind": None})))
     if as_json:
         print_json(after)
         return
     changed = {
-        setting: f"{cell(before[setting])} -> {cell(value)}"
+        setting: f"{format_cell(before[setting])} -> {format_cell(value)}"
         for setting, value in after.items()
         if before[setting] != value
     }
     echo(f"group {name} " + ("updated" if changed else "has these settings already"))
     if changed:
-        echo_lines(described(changed))
+        echo_lines(format_record(changed))
 
 
 @command.command()
@@ -284,14 +284,14 @@ def delete(name: str, with_dead_letters: bool, yes: bool, endpoint: str, as_json
     from ternmq_command.calls.admin import AdminClient
     from ternmq_command.group.deletion import GroupContents
 
-    with AdminClient(endpoint) as admin, naming_near("group", name, admin.group_names):
-        confirm(
-            lambda: GroupContents.of(admin, name).question(name, with_dead_letters=with_dead_letters),
+    with AdminClient(endpoint) as admin, suggesting_names("group", name, admin.group_names):
+        confirm_action(
+            lambda: GroupContents.read_from(admin, name).deletion_question(name, with_dead_letters=with_dead_letters),
             yes=yes,
         )
-        contents = GroupContents.of(admin, name)
+        contents = GroupContents.read_from(admin, name)
         admin.delete_group(name, with_dead_letters=with_dead_letters)
     if as_json:
-        print_json(contents.record(name, with_dead_letters=with_dead_letters))
+        print_json(contents.deletion_record(name, with_dead_letters=with_dead_letters))
     else:
-        echo(contents.answer(name, with_dead_letters=with_dead_letters))
+        echo(contents.deletion_message(name, with_dead_letters=with_dead_letters))

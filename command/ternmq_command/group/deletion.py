@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from ternmq_command.terminal.failures import Refused
-from ternmq_command.terminal.output import counted
+from ternmq_command.terminal.failures import CallRefused
+from ternmq_command.terminal.output import format_count
 from ternmq_common.names import dead_letter_topic
 
 if TYPE_CHECKING:
@@ -25,22 +25,22 @@ class GroupContents:
     dead_letters: int | None
 
     @staticmethod
-    def of(admin: "AdminClient", name: str) -> "GroupContents":
+    def read_from(admin: "AdminClient", name: str) -> "GroupContents":
         """Read the numbers from the server; raises Refused if there is no such group."""
-        described = _if_allowed(lambda: admin.group(name))
+        described = _if_allowed(lambda: admin.describe_group(name))
         return GroupContents(
             messages=None if described is None else described.lag,
             members=None if described is None else len(described.client_ids),
-            dead_letters=_if_allowed(lambda: _dead_letters(admin, name)),
+            dead_letters=_if_allowed(lambda: _count_dead_letters(admin, name)),
         )
 
-    def question(self, name: str, *, with_dead_letters: bool) -> str:
-        return f"Delete group {name} and its progress{self._details(with_dead_letters=with_dead_letters)}?"
+    def deletion_question(self, name: str, *, with_dead_letters: bool) -> str:
+        return f"Delete group {name} and its progress{self._describe_contents(with_dead_letters=with_dead_letters)}?"
 
-    def answer(self, name: str, *, with_dead_letters: bool) -> str:
-        return f"group {name} deleted{self._details(with_dead_letters=with_dead_letters)}"
+    def deletion_message(self, name: str, *, with_dead_letters: bool) -> str:
+        return f"group {name} deleted{self._describe_contents(with_dead_letters=with_dead_letters)}"
 
-    def record(self, name: str, *, with_dead_letters: bool) -> dict[str, object]:
+    def deletion_record(self, name: str, *, with_dead_letters: bool) -> dict[str, object]:
         return {
             "name": name,
             "deleted": True,
@@ -50,8 +50,8 @@ class GroupContents:
             "dead_letters_deleted": with_dead_letters,
         }
 
-    def _details(self, *, with_dead_letters: bool) -> str:
-        letters = None if self.dead_letters is None else counted(self.dead_letters, "dead letter")
+    def _describe_contents(self, *, with_dead_letters: bool) -> str:
+        letters = None if self.dead_letters is None else format_count(self.dead_letters, "dead letter")
         if letters is None:
             kept = "dead letters are deleted" if with_dead_letters else "dead letters stay"
         elif not self.dead_letters:
@@ -61,17 +61,17 @@ class GroupContents:
         else:
             kept = f"{letters} kept (--with-dead-letters deletes them)"
         known = [
-            None if self.messages is None else f"{counted(self.messages, 'message')} waiting",
-            None if self.members is None else counted(self.members, "member"),
+            None if self.messages is None else f"{format_count(self.messages, 'message')} waiting",
+            None if self.members is None else format_count(self.members, "member"),
             kept,
         ]
         return f" ({', '.join(each for each in known if each is not None)})"
 
 
-def _dead_letters(admin: "AdminClient", name: str) -> int:
+def _count_dead_letters(admin: "AdminClient", name: str) -> int:
     try:
-        letters = admin.topic(dead_letter_topic(name))
-    except Refused as refusal:
+        letters = admin.describe_topic(dead_letter_topic(name))
+    except CallRefused as refusal:
         if refusal.word != "TOPIC_NOT_FOUND":
             raise
         return 0
@@ -81,7 +81,7 @@ def _dead_letters(admin: "AdminClient", name: str) -> int:
 def _if_allowed(ask: "Callable[[], T]") -> "T | None":
     try:
         return ask()
-    except Refused as refusal:
+    except CallRefused as refusal:
         if refusal.word not in _NO_RIGHT:
             raise
         return None

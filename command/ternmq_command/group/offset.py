@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
-from ternmq_command.group.progress import lag_sentence, progress_record, shown_progress, totals
-from ternmq_command.terminal.confirmation import confirm, yes_option
+from ternmq_command.group.progress import format_lag, progress_record, progress_rows, sum_progress
+from ternmq_command.terminal.confirmation import confirm_action, yes_option
 from ternmq_command.terminal.failures import WrongUsage
 from ternmq_command.terminal.nearest_group import NearestGroup
-from ternmq_command.terminal.options import Moment, endpoint_option, json_option
-from ternmq_command.terminal.output import counted, print_json, table
+from ternmq_command.terminal.options import TimeParam, endpoint_option, json_option
+from ternmq_command.terminal.output import format_count, format_table, print_json
 from ternmq_command.terminal.printing import echo, echo_lines
 
 if TYPE_CHECKING:
@@ -49,13 +49,13 @@ def show(group: str, topic: str | None, endpoint: str, as_json: bool) -> None:
     from ternmq_command.calls.admin import AdminClient
 
     with AdminClient(endpoint) as admin:
-        entries = [entry for entry in admin.group(group).progress if topic in (None, entry.topic)]
-    records, total = [progress_record(entry) for entry in entries], totals(entries)
+        entries = [entry for entry in admin.describe_group(group).progress if topic in (None, entry.topic)]
+    records, total = [progress_record(entry) for entry in entries], sum_progress(entries)
     if as_json:
         print_json({"group": group, "queues": records, "total": total})
     elif records:
-        echo_lines(table(shown_progress(records)))
-        echo_lines(f"\nlag {lag_sentence(total)}; {total['in_flight']} in flight")
+        echo_lines(format_table(progress_rows(records)))
+        echo_lines(f"\nlag {format_lag(total)}; {total['in_flight']} in flight")
     else:
         echo(f"group {group} has no progress yet" + (f" in {topic}" if topic else ""), err=True)
 
@@ -66,7 +66,7 @@ def show(group: str, topic: str | None, endpoint: str, as_json: bool) -> None:
 @click.option("--queue", "queue_ids", type=click.IntRange(min=0), multiple=True, help="Only this queue; repeatable.")
 @click.option("--to-earliest", is_flag=True, help="To the first message that is kept.")
 @click.option("--to-latest", is_flag=True, help="Behind the last message: skip all stored messages.")
-@click.option("--to-time", type=Moment(), help="To the first message stored then or later: ISO 8601, or 2h (ago).")
+@click.option("--to-time", type=TimeParam(), help="To the first message stored then or later: ISO 8601, or 2h (ago).")
 @click.option("--to-offset", type=click.IntRange(min=0), metavar="N", help="To this offset.")
 @click.option("--shift", type=int, metavar="N", help="By so many messages; negative goes back.")
 @click.option("--dry-run", is_flag=True, help="Say what would happen, and change nothing.")
@@ -109,11 +109,11 @@ def reset(
     move = partial(groups.reset_offsets, group, topic, to, shift=shift, queue_ids=queue_ids)
     with AdminClient(endpoint) as admin:
         if not dry_run:
-            confirm(
-                lambda: f"{_move_table(admin.ask(move(dry_run=True)))}\nMove group {group} in {topic}?",
+            confirm_action(
+                lambda: f"{_move_table(admin.send_call(move(dry_run=True)))}\nMove group {group} in {topic}?",
                 yes=yes,
             )
-        moves = admin.ask(move(dry_run=dry_run))
+        moves = admin.send_call(move(dry_run=dry_run))
     _print_moves(group, topic, moves, dry_run=dry_run, as_json=as_json)
 
 
@@ -155,22 +155,22 @@ def skip(
     with AdminClient(endpoint) as admin:
         if offset is not None and queue_id is not None:
             skipped = f"the message at offset {offset} of queue {queue_id} of {topic}"
-            confirm(f"Skip {skipped}, so that group {group} does not get it?", yes=yes)
-            moves = admin.ask(groups.skip_message(group, topic, queue_id, offset, broker=broker))
+            confirm_action(f"Skip {skipped}, so that group {group} does not get it?", yes=yes)
+            moves = admin.send_call(groups.skip_message(group, topic, queue_id, offset, broker=broker))
         else:
-            skipped = counted(_unfinished(admin, group, topic), "message")
-            confirm(f"Skip {skipped} of {topic}, so that group {group} does not get them?", yes=yes)
-            moves = admin.ask(groups.reset_offsets(group, topic, "latest"))
+            skipped = format_count(_count_unfinished(admin, group, topic), "message")
+            confirm_action(f"Skip {skipped} of {topic}, so that group {group} does not get them?", yes=yes)
+            moves = admin.send_call(groups.reset_offsets(group, topic, "latest"))
     _print_moves(group, topic, moves, dry_run=False, as_json=as_json)
     if not as_json:
         echo_lines(f"\nskipped {skipped}")
 
 
-def _unfinished(admin: "AdminClient", group: str, topic: str) -> int:
+def _count_unfinished(admin: "AdminClient", group: str, topic: str) -> int:
     """Return the number of unfinished messages: the group's lag, and all messages of queues where it has no offset."""
-    progress = [entry for entry in admin.group(group).progress if entry.topic == topic]
+    progress = [entry for entry in admin.describe_group(group).progress if entry.topic == topic]
     lags = {(entry.broker, entry.queue_id): entry.lag for entry in progress}
-    queues = admin.topic(topic).queues
+    queues = admin.describe_topic(topic).queues
     return sum(lags.get((queue.broker, queue.queue_id), queue.max_offset - queue.min_offset) for queue in queues)
 
 

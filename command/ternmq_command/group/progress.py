@@ -7,7 +7,7 @@ Lost        messages that retention or a purge removed before the group had read
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from ternmq_command.terminal.output import age_text, counted
+from ternmq_command.terminal.output import format_age, format_count
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,7 +38,7 @@ def _age_s(progress: "QueueProgress") -> float | None:
     return None if progress.lag else 0.0
 
 
-def totals(entries: "Sequence[QueueProgress]") -> dict[str, object]:
+def sum_progress(entries: "Sequence[QueueProgress]") -> dict[str, object]:
     """Return the sums of `in_flight`, `lag` and `lost`, and the largest `lag_s`."""
     ages = [age for entry in entries if (age := _age_s(entry)) is not None]
     lag = sum(entry.lag for entry in entries)
@@ -50,19 +50,19 @@ def totals(entries: "Sequence[QueueProgress]") -> dict[str, object]:
     }
 
 
-def shown_progress(records: "Sequence[Record]") -> "list[dict[str, object]]":
+def progress_rows(records: "Sequence[Record]") -> "list[dict[str, object]]":
     """Return the rows of a table, with `oldest` as text instead of `lag_s`."""
     rows = []
     for record in records:
         row = {name: value for name, value in record.items() if name != "lag_s"}
         lag_s = record["lag_s"]
-        rows.append({**row, "oldest": age_text(lag_s) if isinstance(lag_s, float) and record["lag"] else None})
+        rows.append({**row, "oldest": format_age(lag_s) if isinstance(lag_s, float) and record["lag"] else None})
     return rows
 
 
-def lag_sentence(total: "Record") -> str:
+def format_lag(total: "Record") -> str:
     """Format a lag: `12 messages, the oldest 3h12m old`."""
     lag, lag_s = total["lag"], total["lag_s"]
     assert isinstance(lag, int)
-    text = counted(lag, "message")
-    return f"{text}, the oldest {age_text(lag_s)} old" if lag and isinstance(lag_s, float) else text
+    text = format_count(lag, "message")
+    return f"{text}, the oldest {format_age(lag_s)} old" if lag and isinstance(lag_s, float) else text

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 import click
 
-from ternmq_command.terminal.moments import shown_consume_from
-from ternmq_command.terminal.options import Backoff, ConsumeFrom, Duration, LiteReset
-from ternmq_command.terminal.output import iso, iso_datetime
+from ternmq_command.terminal.options import BackoffParam, ConsumeFromParam, DurationParam, LiteResetParam
+from ternmq_command.terminal.output import iso_datetime, iso_or_none
+from ternmq_command.terminal.time_parsing import format_consume_from
 from ternmq_common.errors import MessagingError
 from ternmq_common.limits import DEFAULT_PRIORITY_FACTOR
 from ternmq_common.lite_group import DEFAULT_LITE_QUOTA, LITE_QUOTA_MAX
 from ternmq_common.retry_backoff import DEFAULT_BACKOFF, parse_backoff
-from ternmq_common.units import rendered_duration
+from ternmq_common.units import render_duration
 
 if TYPE_CHECKING:
     from ternmq.admin.groups import Group
@@ -35,13 +35,13 @@ _OPTIONS = (
     ),
     click.option(
         "--retry-backoff",
-        type=Backoff(),
+        type=BackoffParam(),
         help="Backoff after failed deliveries: customized:1s,5s,10s (the last goes on) or exponential:5s,2h,2 (first, "
         "longest, factor); customized alone is the default of 1s to 2h in 18 steps.",
     ),
     click.option(
         "--consume-from",
-        type=ConsumeFrom(),
+        type=ConsumeFromParam(),
         help="Where the group begins in a queue without an offset. auto: at the first message while the queue has "
         "all it ever had, else at the end. TIME is ISO 8601, or 2h for two hours ago.  [default: auto]",
     ),
@@ -53,7 +53,7 @@ _OPTIONS = (
     ),
     click.option(
         "--queue-lock-hold",
-        type=Duration(),
+        type=DurationParam(),
         help="Let one member at a time pull a queue, until it is silent for this long; 0s: no queue locks.",
     ),
     click.option(
@@ -82,7 +82,7 @@ _OPTIONS = (
     ),
     click.option(
         "--lite-reset",
-        type=LiteReset(),
+        type=LiteResetParam(),
         help="Of a lite group: reset its offset in a lite topic when another client takes it over (taken), when its "
         "subscriber drops it (unsubscribed), both (taken,unsubscribed), or never (none).  [default: none]",
     ),
@@ -118,7 +118,7 @@ def lite_option(settings: GroupSettings) -> str | None:
 
 def given_record(settings: GroupSettings) -> dict[str, object]:
     """Return the given settings in the form of `group_record`."""
-    return {name: _RECORDED.get(name, _as_it_is)(value) for name, value in settings.items() if value is not None}
+    return {name: _RECORDED.get(name, _keep_value)(value) for name, value in settings.items() if value is not None}
 
 
 def group_record(group: "Group") -> dict[str, object]:
@@ -128,28 +128,32 @@ def group_record(group: "Group") -> dict[str, object]:
         "fifo": group.fifo,
         "max_attempts": group.max_attempts,
         "retry_backoff": _canonical_backoff(group.retry_backoff),
-        "consume_from": _begin(group.consume_from),
+        "consume_from": _format_consume_from(group.consume_from),
         "assignment": group.assignment,
-        "queue_lock_hold": _hold(group.queue_lock_hold),
+        "queue_lock_hold": _format_lock_hold(group.queue_lock_hold),
         "priority_factor": group.priority_factor,
         "lite_bind": group.lite_bind,
         "lite_model": group.lite_model,
         "lite_quota": group.lite_quota,
         "lite_wildcard": group.lite_wildcard,
-        "lite_reset": None if group.lite_reset is None else _reset_word(group.lite_reset),
-        "created": iso(group.created),
+        "lite_reset": None if group.lite_reset is None else _format_reset(group.lite_reset),
+        "created": iso_or_none(group.created),
     }
 
 
-def for_people(record: "Record") -> dict[str, object]:
+def group_row(record: "Record") -> dict[str, object]:
     """Return a group's record for a table: the default backoff's 18 steps shortened, the lite settings in one
     column."""
     is_default = record["retry_backoff"] == str(DEFAULT_BACKOFF)
     shown = {name: value for name, value in record.items() if name not in LITE_COLUMNS}
-    return {**shown, "retry_backoff": "default" if is_default else record["retry_backoff"], "lite": _lite_word(record)}
+    return {
+        **shown,
+        "retry_backoff": "default" if is_default else record["retry_backoff"],
+        "lite": _format_lite(record),
+    }
 
 
-def _lite_word(record: "Record") -> str | None:
+def _format_lite(record: "Record") -> str | None:
     """Format the settings of a lite group: `orders,model=exclusive,quota=100`; None for other groups."""
     if record["lite_bind"] is None:
         return None
@@ -161,7 +165,7 @@ def _lite_word(record: "Record") -> str | None:
     return ",".join(words)
 
 
-def _reset_word(reset: "tuple[Reset, ...]") -> str:
+def _format_reset(reset: "tuple[Reset, ...]") -> str:
     return ",".join(reset) or "none"
 
 
@@ -172,25 +176,25 @@ def _canonical_backoff(text: str) -> str:
         return text  # from a newer server with another kind of backoff
 
 
-def _begin(consume_from: str | datetime) -> str:
+def _format_consume_from(consume_from: str | datetime) -> str:
     if isinstance(consume_from, datetime):
         return iso_datetime(consume_from, timespec="milliseconds")
-    return shown_consume_from(consume_from)
+    return format_consume_from(consume_from)
 
 
-def _hold(queue_lock_hold: timedelta) -> str | None:
+def _format_lock_hold(queue_lock_hold: timedelta) -> str | None:
     hold_ms = queue_lock_hold // timedelta(milliseconds=1)
-    return rendered_duration(hold_ms) if hold_ms else None
+    return render_duration(hold_ms) if hold_ms else None
 
 
-def _as_it_is(value: object) -> object:
+def _keep_value(value: object) -> object:
     return value
 
 
 _RECORDED: Mapping[str, Callable[[Any], object]] = {
     "retry_backoff": _canonical_backoff,
-    "consume_from": _begin,
+    "consume_from": _format_consume_from,
     "assignment": str.strip,
-    "queue_lock_hold": _hold,
-    "lite_reset": _reset_word,
+    "queue_lock_hold": _format_lock_hold,
+    "lite_reset": _format_reset,
 }

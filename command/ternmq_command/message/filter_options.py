@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from ternmq_command.terminal.failures import Refused, WrongUsage
+from ternmq_command.terminal.failures import CallRefused, WrongUsage
 
 if TYPE_CHECKING:
     from ternmq_protos.v2 import definition_pb2
@@ -36,7 +36,7 @@ def check_one_filter(tags: str, sql: str | None) -> None:
         raise WrongUsage("give --filter or --sql, not both")
 
 
-def expression_of(tags: str, sql: str | None) -> "definition_pb2.FilterExpression":
+def build_expression(tags: str, sql: str | None) -> "definition_pb2.FilterExpression":
     """Return the filter expression of the options; raises Refused if it is empty."""
     from ternmq.errors import BadRequest
     from ternmq.filters import SqlFilter, TagFilter
@@ -44,4 +44,4 @@ def expression_of(tags: str, sql: str | None) -> "definition_pb2.FilterExpressio
     try:
         return TagFilter(tags).to_proto() if sql is None else SqlFilter(sql).to_proto()
     except BadRequest as error:
-        raise Refused(error.code, error.message) from None
+        raise CallRefused(error.code, error.message) from None

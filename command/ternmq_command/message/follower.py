@@ -1,8 +1,8 @@
 """Follows all queues of a topic by the pull calls of the protocol (`QueryRoute`, `QueryOffset`, `PullMessage`).
 
 One task per queue pulls and puts messages into a short asyncio queue, so a slow reader slows the pulls. The tasks
-belong to one iteration of `messages` and end with it. After the first pull, they survive a restart of the server: each
-continues behind its last message.
+belong to one iteration of `follow_messages` and end with it. After the first pull, they survive a restart of the
+server: each continues behind its last message.
 """
 
 import asyncio
@@ -17,13 +17,13 @@ from google.protobuf.message import Message
 from ternmq.connection import open_channel
 from ternmq.endpoints import Endpoints
 from ternmq.errors import UnusableFile
-from ternmq.identity import Identity, Metadata
+from ternmq.identity import ClientIdentity, Metadata
 from ternmq.message_view import MessageView
 from ternmq.plain_calls import new_client_name
-from ternmq_command.calls.access import access, refused
-from ternmq_command.calls.link import Link, pause
+from ternmq_command.calls.access import current_access, explain_refusal
+from ternmq_command.calls.connection_notice import ConnectionNotice, wait_before_retry
 from ternmq_command.calls.service_calls import CALL_TIMEOUT_S, CHANNEL_OPTIONS, CLIENT_NAME, call_failure
-from ternmq_command.terminal.failures import CallBroken, CommandFailure, Refused, Unreachable, WrongUsage
+from ternmq_command.terminal.failures import CallBroken, CallRefused, CommandFailure, ServerUnreachable, WrongUsage
 from ternmq_common.errors import RETRYABLE
 from ternmq_protos.v2 import definition_pb2, service_pb2
 
@@ -42,7 +42,7 @@ AT_ONCE = timedelta(0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Start:
+class StartPosition:
     """Where following begins, and in which queues; by default with the next message.
 
     `queue_offset` is an offset of the queue `queue_id`; if retention removed its message, the next one kept comes
@@ -56,7 +56,7 @@ class Start:
     broker: str = ""
 
 
-class _Position:
+class _QueuePosition:
     """The offset of the next pull from a queue."""
 
     __slots__ = ("next_offset",)
@@ -65,7 +65,7 @@ class _Position:
         self.next_offset = next_offset
 
 
-class Follower:
+class TopicFollower:
     """Yields the messages of a topic from now on, or from an earlier position on."""
 
     def __init__(
@@ -73,10 +73,10 @@ class Follower:
     ) -> None:
         self._endpoint, self._topic, self._expression = endpoint, topic, expression
         self._long_poll = long_poll
-        said = access()
-        self._identity = Identity(said.credentials(), client_id=new_client_name(CLIENT_NAME))
-        self._tls = said.tls()
-        self._link = Link(endpoint)
+        said = current_access()
+        self._identity = ClientIdentity(said.credentials(), client_id=new_client_name(CLIENT_NAME))
+        self._tls = said.tls_options()
+        self._notice = ConnectionNotice(endpoint)
         try:
             self._channel: grpc.aio.Channel = open_channel(grpc.aio, endpoint, self._tls, *CHANNEL_OPTIONS, *RECONNECTS)
         except UnusableFile as error:
@@ -88,12 +88,12 @@ class Follower:
     async def __aexit__(self, *_: object) -> None:
         await self._channel.close()
 
-    async def messages(self, start: Start) -> AsyncIterator[MessageView]:
+    async def follow_messages(self, start: StartPosition) -> AsyncIterator[MessageView]:
         """Yield the messages, in the order of each queue; ends only by an error or when the caller stops iterating."""
         arrived: asyncio.Queue[MessageView | BaseException] = asyncio.Queue(WAITING_MAX)
-        chosen = self._chosen(await self._queues(), start)
+        chosen = self._choose_queues(await self._query_queues(), start)
         starts = [(queue, await self._first_offset(queue, start)) for queue in chosen]
-        pulls = [asyncio.create_task(self._follow(queue, offset, arrived)) for queue, offset in starts]
+        pulls = [asyncio.create_task(self._follow_queue(queue, offset, arrived)) for queue, offset in starts]
         try:
             while True:
                 item = await arrived.get()
@@ -105,20 +105,22 @@ class Follower:
                 pull.cancel()
             await asyncio.gather(*pulls, return_exceptions=True)
 
-    async def _metadata(self) -> Metadata:
+    async def _call_metadata(self) -> Metadata:
         if self._identity.may_have_changed:
-            await self._identity.refresh()
-        return self._identity.metadata()
+            await self._identity.refresh_credentials()
+        return self._identity.sign_metadata()
 
-    async def _queues(self) -> list[definition_pb2.MessageQueue]:
+    async def _query_queues(self) -> list[definition_pb2.MessageQueue]:
         request = service_pb2.QueryRouteRequest(
             topic=definition_pb2.Resource(name=self._topic), endpoints=Endpoints.parse(self._endpoint).to_proto()
         )
-        answer = await self._unary("QueryRoute", request, service_pb2.QueryRouteResponse)
-        _check(answer.status)
+        answer = await self._call_unary("QueryRoute", request, service_pb2.QueryRouteResponse)
+        _check_status(answer.status)
         return [queue for queue in answer.message_queues if queue.permission in READABLE and queue.broker.id == 0]
 
-    def _chosen(self, queues: list[definition_pb2.MessageQueue], start: Start) -> list[definition_pb2.MessageQueue]:
+    def _choose_queues(
+        self, queues: list[definition_pb2.MessageQueue], start: StartPosition
+    ) -> list[definition_pb2.MessageQueue]:
         """Return the queues to follow.
 
         Raises CommandFailure if there are none, WrongUsage if the start's offset could be one of several queues.
@@ -135,15 +137,15 @@ class Follower:
             raise WrongUsage(f"several brokers have that queue: choose one with --broker: {', '.join(brokers)}")
         return chosen
 
-    async def _first_offset(self, queue: definition_pb2.MessageQueue, start: Start) -> int:
+    async def _first_offset(self, queue: definition_pb2.MessageQueue, start: StartPosition) -> int:
         request = service_pb2.QueryOffsetRequest(message_queue=queue, query_offset_policy=definition_pb2.END)
         if start.from_beginning:
             request.query_offset_policy = definition_pb2.BEGINNING
         elif start.since is not None:
             request.query_offset_policy = definition_pb2.TIMESTAMP
             request.timestamp.FromDatetime(start.since)
-        answer = await self._unary("QueryOffset", request, service_pb2.QueryOffsetResponse)
-        _check(answer.status)
+        answer = await self._call_unary("QueryOffset", request, service_pb2.QueryOffsetResponse)
+        _check_status(answer.status)
         if start.queue_offset is None:
             return answer.offset
         if start.queue_offset > answer.offset:
@@ -151,35 +153,35 @@ class Follower:
             raise CommandFailure(f"{ends}; {start.queue_offset} is beyond that")
         return start.queue_offset
 
-    async def _follow(
+    async def _follow_queue(
         self,
         queue: definition_pb2.MessageQueue,
         next_offset: int,
         arrived: "asyncio.Queue[MessageView | BaseException]",
     ) -> None:
-        position, failures = _Position(next_offset), 0
+        position, failures = _QueuePosition(next_offset), 0
         while True:
             try:
-                await self._pull(queue, position, arrived)
+                await self._pull_once(queue, position, arrived)
             except CommandFailure as failure:
-                if (why := _interruption(failure)) is None:
+                if (why := _interruption_reason(failure)) is None:
                     await arrived.put(failure)
                     return
-                self._link.lost(why)
+                self._notice.report_failure(why)
                 failures += 1
-                await pause(failures)
+                await wait_before_retry(failures)
             else:
                 failures = 0
 
-    async def _pull(
+    async def _pull_once(
         self,
         queue: definition_pb2.MessageQueue,
-        position: "_Position",
+        position: "_QueuePosition",
         arrived: "asyncio.Queue[MessageView | BaseException]",
     ) -> None:
         """Pull once, with a long poll, and move the position; without waiting while the connection is lost."""
-        long_poll = AT_ONCE if self._link.is_lost else self._long_poll
-        begun_after = self._link.failures
+        long_poll = AT_ONCE if self._notice.is_lost else self._long_poll
+        begun_after = self._notice.failures
         request = service_pb2.PullMessageRequest(
             group=definition_pb2.Resource(name=GROUP),
             message_queue=queue,
@@ -197,10 +199,10 @@ class Follower:
         status = None
         endpoints = Endpoints.from_proto(queue.broker.endpoints)
         try:
-            async for answer in call(request, timeout=timeout_s, metadata=await self._metadata()):
+            async for answer in call(request, timeout=timeout_s, metadata=await self._call_metadata()):
                 kind = answer.WhichOneof("content")
                 if kind == "message":
-                    self._link.back(begun_after)
+                    self._notice.report_success(begun_after)
                     await arrived.put(MessageView(answer.message, broker=queue.broker.name, endpoints=endpoints))
                     position.next_offset = answer.message.system_properties.queue_offset + 1
                 elif kind == "next_offset":
@@ -210,30 +212,30 @@ class Follower:
         except grpc.aio.AioRpcError as error:
             raise call_failure(self._endpoint, error.code().value[0], error.details() or "") from None
         if status is not None and status.code not in HARMLESS:
-            _check(status)
-        self._link.back(begun_after)
+            _check_status(status)
+        self._notice.report_success(begun_after)
 
-    async def _unary(self, method: str, request: Message, answer_type: type[A]) -> A:
+    async def _call_unary(self, method: str, request: Message, answer_type: type[A]) -> A:
         call = self._channel.unary_unary(
             f"/{SERVICE}/{method}",
             request_serializer=lambda message: message.SerializeToString(),
             response_deserializer=answer_type.FromString,
         )
         try:
-            answer: A = await call(request, timeout=CALL_TIMEOUT_S, metadata=await self._metadata())
+            answer: A = await call(request, timeout=CALL_TIMEOUT_S, metadata=await self._call_metadata())
         except grpc.aio.AioRpcError as error:
             raise call_failure(self._endpoint, error.code().value[0], error.details() or "") from None
         return answer
 
 
-def _check(status: definition_pb2.Status) -> None:
+def _check_status(status: definition_pb2.Status) -> None:
     if status.code != definition_pb2.OK:
-        raise refused(status.code, status.message)
+        raise explain_refusal(status.code, status.message)
 
 
-def _interruption(failure: CommandFailure) -> str | None:
+def _interruption_reason(failure: CommandFailure) -> str | None:
     """Return the reason of a failure after which the pull is repeated; None for one that is permanent."""
-    if isinstance(failure, Unreachable):
+    if isinstance(failure, ServerUnreachable):
         return failure.reason
-    passes = isinstance(failure, CallBroken) or (isinstance(failure, Refused) and failure.code in RETRYABLE)
+    passes = isinstance(failure, CallBroken) or (isinstance(failure, CallRefused) and failure.code in RETRYABLE)
     return failure.message if passes else None

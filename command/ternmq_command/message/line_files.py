@@ -11,7 +11,7 @@ from typing import IO, cast
 
 import click
 
-from ternmq_command.message.message_lines import BadLine, Readable
+from ternmq_command.message.message_lines import BadLine, ReadableFile
 from ternmq_command.terminal.failures import WrongUsage
 from ternmq_common.private_files import private_umask
 
@@ -21,11 +21,11 @@ COMPRESS_LEVEL = 6
 
 
 @contextlib.contextmanager
-def written(name: str) -> Iterator[IO[bytes]]:
+def open_for_writing(name: str) -> Iterator[IO[bytes]]:
     """Open a file for writing, readable only by this user; it is complete when the block has ended."""
     try:
         with private_umask(), click.open_file(name, "wb") as file:
-            if not _is_packed(name):
+            if not _is_compressed(name):
                 yield cast("IO[bytes]", file)
                 return
             with gzip.GzipFile(fileobj=cast("IO[bytes]", file), mode="wb", compresslevel=COMPRESS_LEVEL) as packed:
@@ -37,12 +37,12 @@ def written(name: str) -> Iterator[IO[bytes]]:
 
 
 @contextlib.contextmanager
-def opened(name: str) -> Iterator[Readable]:
+def open_for_reading(name: str) -> Iterator[ReadableFile]:
     """Open a file for reading; its name is added to a BadLine that the block raises."""
     shown = "standard input" if name == STANDARD else name
     try:
         with click.open_file(name, "rb") as file:
-            yield cast("Readable", gzip.GzipFile(fileobj=cast("IO[bytes]", file)) if _is_packed(name) else file)
+            yield cast("ReadableFile", gzip.GzipFile(fileobj=cast("IO[bytes]", file)) if _is_compressed(name) else file)
     except BadLine as bad:
         raise WrongUsage(f"{shown}, {bad}") from None
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
@@ -51,5 +51,5 @@ def opened(name: str) -> Iterator[Readable]:
         raise WrongUsage(f"can't read {shown}: {error.strerror or error}") from None
 
 
-def _is_packed(name: str) -> bool:
+def _is_compressed(name: str) -> bool:
     return name.endswith(".gz")

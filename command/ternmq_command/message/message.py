@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import click
 
 from ternmq_command.message.fields import STORED_FIELDS
-from ternmq_command.message.filter_options import EVERY_TAG, check_one_filter, expression_of, filter_options
+from ternmq_command.message.filter_options import EVERY_TAG, build_expression, check_one_filter, filter_options
 from ternmq_command.terminal.failures import CommandFailure, WrongUsage
-from ternmq_command.terminal.options import Moment, endpoint_option, json_lines_option, json_option, raw_option
-from ternmq_command.terminal.output import iso, print_json, print_records, print_stream, print_whole
+from ternmq_command.terminal.options import TimeParam, endpoint_option, json_lines_option, json_option, raw_option
+from ternmq_command.terminal.output import iso_or_none, print_full_message, print_json, print_records, print_stream
 from ternmq_command.terminal.printing import echo
 from ternmq_command.terminal.template import Template, check_one_form, format_option
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 FOUND_MAX = 100
 
 
-def one_message(function: "Callable[..., None]") -> "Callable[..., None]":
-    """Add the arguments and options that name one message, which `_one` finds."""
+def message_arguments(function: "Callable[..., None]") -> "Callable[..., None]":
+    """Add the arguments and options that name one message, which `_find_one` finds."""
     for option in (
         click.option("--broker", default="", metavar="NAME", help="The broker of --offset, in a cluster."),
         click.option("--queue", "queue_id", type=click.IntRange(min=0), help="The queue of --offset."),
@@ -55,8 +55,8 @@ def command() -> None:
 @command.command()
 @click.argument("topic")
 @click.option("--key", help="Only those with this key.")
-@click.option("--since", type=Moment(), help="Only those stored since this time: ISO 8601, or 2h for two hours ago.")
-@click.option("--until", type=Moment(), help="Only those stored before this time.")
+@click.option("--since", type=TimeParam(), help="Only those stored since this time: ISO 8601, or 2h for two hours ago.")
+@click.option("--until", type=TimeParam(), help="Only those stored before this time.")
 @click.option("--broker", default="", metavar="NAME", help="Only those on this broker of a cluster.")
 @click.option("--queue", "queue_id", type=click.IntRange(min=0), help="Only those in this queue.")
 @filter_options
@@ -97,16 +97,16 @@ def find(
     """
     check_one_form(template, as_json=as_json)
     check_one_filter(tags, sql)
-    with opened(endpoint, topic, broker, queue_id) as messages:
+    with open_topic_messages(endpoint, topic, broker, queue_id) as messages:
         if sql is not None or tags != EVERY_TAG:
-            messages.wanted = expression_of(tags, sql)
-        within = messages.ranges(since=since, until=until)
-        found = messages.in_ranges(within) if key is None else messages.with_key(key, within)
+            messages.filter_expression = build_expression(tags, sql)
+        within = messages.offset_ranges(since=since, until=until)
+        found = messages.read_ranges(within) if key is None else messages.find_by_key(key, within)
         chosen = itertools.islice(found, most)
         if template is None:
-            count = print_stream(map(_listed, chosen), as_json=as_json)
+            count = print_stream(map(_list_record, chosen), as_json=as_json)
         else:
-            count = template.write_all(map(whole_message, chosen))
+            count = template.write_records(map(full_message_record, chosen))
     if not count:
         echo(f"topic {topic} has no such message", err=True)
     elif count == most:
@@ -114,7 +114,7 @@ def find(
 
 
 @command.command()
-@one_message
+@message_arguments
 @endpoint_option
 @json_option
 @format_option(*STORED_FIELDS)
@@ -139,17 +139,17 @@ def get(
       ternmq message get orders 01E6E1FC7D8B4C0001 --json | jq -r .body
     """
     check_one_form(template, as_json=as_json)
-    record = whole_message(_one(topic, message_id, queue_offset, queue_id, broker, endpoint))
+    record = full_message_record(_find_one(topic, message_id, queue_offset, queue_id, broker, endpoint))
     if template is not None:
-        template.write(record, raw=raw)
+        template.write_record(record, raw=raw)
     elif as_json:
         print_json(record)
     else:
-        print_whole(record, raw=raw)
+        print_full_message(record, raw=raw)
 
 
 @command.command()
-@one_message
+@message_arguments
 @endpoint_option
 @json_option
 def groups(
@@ -173,7 +173,7 @@ def groups(
     """
     from ternmq_command.calls.admin import AdminClient
 
-    view = _one(topic, message_id, queue_offset, queue_id, broker, endpoint)
+    view = _find_one(topic, message_id, queue_offset, queue_id, broker, endpoint)
     with AdminClient(endpoint) as admin:
         found = admin.describe_message(topic, view.queue_id, view.offset, view.broker)
     records = [
@@ -181,7 +181,7 @@ def groups(
             "group": each.group,
             "state": each.state,
             "attempts": each.attempts or None,
-            "until": iso(each.until, timespec="milliseconds"),
+            "until": iso_or_none(each.until, timespec="milliseconds"),
             "dead_letter": each.dead_letter_offset,
         }
         for each in found.standings
@@ -191,7 +191,7 @@ def groups(
     )
 
 
-def _one(
+def _find_one(
     topic: str, message_id: str | None, queue_offset: int | None, queue_id: int | None, broker: str, endpoint: str
 ) -> "MessageView":
     """Return the message that the arguments name; raises CommandFailure if there is none."""
@@ -199,12 +199,12 @@ def _one(
         raise WrongUsage("give MESSAGE_ID, or --queue and --offset")
     if queue_offset is not None and queue_id is None:
         raise WrongUsage("--offset needs --queue too")
-    with opened(endpoint, topic, broker, queue_id) as messages:
+    with open_topic_messages(endpoint, topic, broker, queue_id) as messages:
         if message_id is not None:
-            view = next(iter(messages.of_id(message_id)), None)
+            view = next(iter(messages.find_by_id(message_id)), None)
         else:
             assert queue_offset is not None
-            view = messages.at(_only_place(messages), queue_offset)
+            view = messages.read_at(_only_queue_key(messages), queue_offset)
     if view is None:
         sought = message_id if message_id is not None else f"at offset {queue_offset} of queue {queue_id}"
         raise CommandFailure(f"topic {topic} has no message {sought}")
@@ -212,14 +212,14 @@ def _one(
 
 
 @contextmanager
-def opened(endpoint: str, topic: str, broker: str, queue_id: int | None) -> "Iterator[TopicMessages]":
+def open_topic_messages(endpoint: str, topic: str, broker: str, queue_id: int | None) -> "Iterator[TopicMessages]":
     """Open a topic's messages, of all its queues or some; raises CommandFailure if there are no such queues."""
     from ternmq_command.calls.admin import AdminClient
     from ternmq_command.calls.messaging import MessagingClient
     from ternmq_command.message.topic_messages import TopicMessages
 
     with AdminClient(endpoint) as admin, MessagingClient(endpoint) as messaging:
-        queues = messaging.queues(topic)
+        queues = messaging.readable_queues(topic)
         brokers = sorted({queue.broker.name for queue in queues})
         if broker and broker not in brokers:
             raise CommandFailure(f"{topic} is not on broker {broker}; it is on {', '.join(brokers)}")
@@ -229,15 +229,15 @@ def opened(endpoint: str, topic: str, broker: str, queue_id: int | None) -> "Ite
         yield TopicMessages(admin, messaging, topic, wanted)
 
 
-def _only_place(messages: "TopicMessages") -> tuple[str, int]:
-    places = messages.places
+def _only_queue_key(messages: "TopicMessages") -> tuple[str, int]:
+    places = messages.queue_keys
     if len(places) > 1:
         names = ", ".join(broker for broker, _ in places)
         raise WrongUsage(f"several brokers have that queue: choose one with --broker: {names}")
     return places[0]
 
 
-def _listed(view: "MessageView") -> "Record":
+def _list_record(view: "MessageView") -> "Record":
     from ternmq_command.calls.library import iso_ms
 
     return {
@@ -252,13 +252,13 @@ def _listed(view: "MessageView") -> "Record":
     }
 
 
-def whole_message(view: "MessageView") -> dict[str, object]:
+def full_message_record(view: "MessageView") -> dict[str, object]:
     """Return the record of a stored message, with all fields."""
     from ternmq_command.calls.library import body_record, iso_ms, readable_body
 
     return {
         "topic": view.topic,
-        **_listed(view),
+        **_list_record(view),
         "message_group": view.message_group,
         "priority": view.priority,
         "lite_topic": view.lite_topic,

@@ -18,11 +18,11 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
 from ternmq.errors import ClientError
-from ternmq_command.terminal.moments import exact_moment_of
-from ternmq_command.terminal.output import counted
+from ternmq_command.terminal.output import format_count
+from ternmq_command.terminal.time_parsing import parse_exact_time
 from ternmq_common.dead_letters import DEAD_LETTER_PROPERTIES
 from ternmq_common.limits import KIB, MIB
-from ternmq_common.printable import cut
+from ternmq_common.printable import cut_text
 
 if TYPE_CHECKING:
     from ternmq import Message
@@ -44,7 +44,7 @@ IGNORED = frozenset(
 )
 
 
-class Readable(Protocol):
+class ReadableFile(Protocol):
     """A file whose `read1` returns the bytes that are there, and waits only if there are none."""
 
     def read1(self, size: int, /) -> bytes: ...
@@ -58,7 +58,7 @@ class BadLine(ValueError):
         super().__init__(number, problem)
 
     def __str__(self) -> str:
-        before = f"sent {counted(self.sent, 'message')} before it" if self.sent else "nothing was sent"
+        before = f"sent {format_count(self.sent, 'message')} before it" if self.sent else "nothing was sent"
         return f"line {self.number}: {self.problem}; {before}"
 
 
@@ -77,7 +77,7 @@ class LineContent:
 
 
 def message_batches(
-    source: Readable,
+    source: ReadableFile,
     message_of: "Callable[[LineContent], Message]",
     *,
     line_bytes_max: int = LINE_BYTES_MAX,
@@ -90,8 +90,8 @@ def message_batches(
     sent = 0
     try:
         for page in numbered_pages(source, line_bytes_max=line_bytes_max, chunk_bytes=chunk_bytes):
-            messages, bad = _messages(page, message_of, line_bytes_max)
-            for batch in _batches(messages):
+            messages, bad = _parse_messages(page, message_of, line_bytes_max)
+            for batch in _split_batches(messages):
                 yield batch
                 sent += len(batch)
             if bad is not None:
@@ -102,7 +102,7 @@ def message_batches(
 
 
 def numbered_pages(
-    source: Readable, *, line_bytes_max: int = LINE_BYTES_MAX, chunk_bytes: int = CHUNK_BYTES
+    source: ReadableFile, *, line_bytes_max: int = LINE_BYTES_MAX, chunk_bytes: int = CHUNK_BYTES
 ) -> Iterator[list[tuple[int, bytes]]]:
     """Yield the lines as they come, numbered from 1; raises BadLine for a line that is too long, without reading it
     all."""
@@ -116,32 +116,32 @@ def numbered_pages(
             yield list(enumerate(lines, number))
             number += len(lines)
         if len(rest) > line_bytes_max:
-            raise BadLine(number, _too_long(line_bytes_max))
+            raise BadLine(number, _length_problem(line_bytes_max))
     if rest:
         yield [(number, bytes(rest))]
 
 
-def parsed_line(line: bytes, line_bytes_max: int = LINE_BYTES_MAX) -> LineContent:
+def parse_line(line: bytes, line_bytes_max: int = LINE_BYTES_MAX) -> LineContent:
     """Parse a line; raises ValueError, which says what is wrong."""
     if len(line) > line_bytes_max:
-        raise ValueError(_too_long(line_bytes_max))
+        raise ValueError(_length_problem(line_bytes_max))
     record = _json_object(line)
     if unknown := sorted(record.keys() - SENT - IGNORED):
-        raise ValueError(f"there is no field {cut(unknown[0])!r}")
-    properties = _texts_by_name(record.get("properties", {}))
+        raise ValueError(f"there is no field {cut_text(unknown[0])!r}")
+    properties = _parse_properties(record.get("properties", {}))
     return LineContent(
-        body=_body(record),
+        body=_parse_body(record),
         tag=_text_or_none(record, "tag"),
-        keys=_keys(record.get("keys", [])),
+        keys=_parse_keys(record.get("keys", [])),
         properties={name: value for name, value in properties.items() if name not in DEAD_LETTER_PROPERTIES},
         message_group=_text_or_none(record, "message_group"),
-        priority=_priority(record.get("priority")),
+        priority=_parse_priority(record.get("priority")),
         lite_topic=_text_or_none(record, "lite_topic"),
-        delivery=_moment(record.get("delivery")),
+        delivery=_parse_delivery(record.get("delivery")),
     )
 
 
-def _messages(
+def _parse_messages(
     page: Sequence[tuple[int, bytes]], message_of: "Callable[[LineContent], Message]", line_bytes_max: int
 ) -> "tuple[list[Message], BadLine | None]":
     """Return the messages before the first invalid line, and its error."""
@@ -150,7 +150,7 @@ def _messages(
         if not line.strip():
             continue
         try:
-            messages.append(message_of(parsed_line(line, line_bytes_max)))
+            messages.append(message_of(parse_line(line, line_bytes_max)))
         except ClientError as error:
             return messages, BadLine(number, error.message)
         except ValueError as error:
@@ -158,7 +158,7 @@ def _messages(
     return messages, None
 
 
-def _batches(messages: "Sequence[Message]") -> "Iterator[Sequence[Message]]":
+def _split_batches(messages: "Sequence[Message]") -> "Iterator[Sequence[Message]]":
     start = batch_bytes = 0
     for index, message in enumerate(messages):
         if index > start and (index - start == BATCH_MESSAGES or batch_bytes + len(message.body) > BATCH_BYTES):
@@ -169,13 +169,13 @@ def _batches(messages: "Sequence[Message]") -> "Iterator[Sequence[Message]]":
         yield messages[start:]
 
 
-def _too_long(line_bytes_max: int) -> str:
+def _length_problem(line_bytes_max: int) -> str:
     return f"it has more than {line_bytes_max:,} bytes"
 
 
 def _json_object(line: bytes) -> dict[str, object]:
     try:
-        record = json.loads(line.decode(), object_pairs_hook=_once)
+        record = json.loads(line.decode(), object_pairs_hook=_check_unique_names)
     except UnicodeDecodeError:
         raise ValueError("it is not UTF-8") from None
     except json.JSONDecodeError as error:
@@ -187,59 +187,62 @@ def _json_object(line: bytes) -> dict[str, object]:
     return record
 
 
-def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+def _check_unique_names(pairs: list[tuple[str, object]]) -> dict[str, object]:
     record: dict[str, object] = {}
     for name, value in pairs:
         if name in record:
-            raise ValueError(f"it has {cut(name)!r} twice")
+            raise ValueError(f"it has {cut_text(name)!r} twice")
         record[name] = value
     return record
 
 
-def _body(record: dict[str, object]) -> bytes:
+def _parse_body(record: dict[str, object]) -> bytes:
     if ("body" in record) == ("body_base64" in record):
         raise ValueError("one of body and body_base64 is needed")
     if "body" in record:
-        return _text(record["body"], "body").encode()
+        return _check_text(record["body"], "body").encode()
     try:
-        return base64.b64decode(_text(record["body_base64"], "body_base64"), validate=True)
+        return base64.b64decode(_check_text(record["body_base64"], "body_base64"), validate=True)
     except ValueError:
         raise ValueError("body_base64 is no base64") from None
 
 
 def _text_or_none(record: dict[str, object], name: str) -> str | None:
     value = record.get(name)
-    return None if value is None else _text(value, name)
+    return None if value is None else _check_text(value, name)
 
 
-def _keys(value: object) -> tuple[str, ...]:
+def _parse_keys(value: object) -> tuple[str, ...]:
     if not isinstance(value, list):
         raise ValueError("keys must be a list of texts")  # noqa: TRY004
-    return tuple(_text(key, "each of keys") for key in value)
+    return tuple(_check_text(key, "each of keys") for key in value)
 
 
-def _texts_by_name(value: object) -> dict[str, str]:
+def _parse_properties(value: object) -> dict[str, str]:
     if not isinstance(value, dict):
         raise ValueError("properties must be an object of texts")  # noqa: TRY004
-    return {_text(name, "a name in properties"): _text(text, "each of properties") for name, text in value.items()}
+    return {
+        _check_text(name, "a name in properties"): _check_text(text, "each of properties")
+        for name, text in value.items()
+    }
 
 
-def _priority(value: object) -> int | None:
+def _parse_priority(value: object) -> int | None:
     if value is not None and (type(value) is not int or not 0 <= value <= PRIORITY_MAX):
         raise ValueError(f"priority must be a number from 0 to {PRIORITY_MAX}")
     return value
 
 
-def _moment(value: object) -> datetime | None:
+def _parse_delivery(value: object) -> datetime | None:
     if value is None:
         return None
     try:
-        return exact_moment_of(_text(value, "delivery"))
+        return parse_exact_time(_check_text(value, "delivery"))
     except ValueError:
         raise ValueError("delivery must be a time like 2026-08-01T12:00:00Z") from None
 
 
-def _text(value: object, what: str) -> str:
+def _check_text(value: object, what: str) -> str:
     if not isinstance(value, str):
         raise ValueError(f"{what} must be text")  # noqa: TRY004
     try:

@@ -26,7 +26,7 @@ def command(topic: str, handle: str, endpoint: str, as_json: bool) -> None:
     from ternmq_command.calls.messaging import MessagingClient
 
     with MessagingClient(endpoint) as messaging:
-        message_id = messaging.recall(topic, handle)
+        message_id = messaging.recall_message(topic, handle)
     if as_json:
         print_json({"topic": topic, "message_id": message_id})
     else:

@@ -7,7 +7,7 @@ import click
 from ternmq_command.message.fields import MESSAGE_FIELDS
 from ternmq_command.message.filter_options import EVERY_TAG, check_one_filter, filter_options
 from ternmq_command.terminal.failures import WrongUsage
-from ternmq_command.terminal.options import Duration, endpoint_option, json_lines_option, raw_option
+from ternmq_command.terminal.options import DurationParam, endpoint_option, json_lines_option, raw_option
 from ternmq_command.terminal.printing import echo
 from ternmq_command.terminal.template import Template, check_one_form, format_option
 
@@ -20,7 +20,7 @@ FOLLOW_WAIT = timedelta(seconds=15)
 @click.option("--group", required=True, help="The consumer group that receives the messages.")
 @click.option("--max", "messages_max", type=click.IntRange(min=1), help="Stop after this many.  [default: 32]")
 @click.option(
-    "--wait", type=Duration(), default="5s", show_default=True, help="Stop when no message came for this long."
+    "--wait", type=DurationParam(), default="5s", show_default=True, help="Stop when no message came for this long."
 )
 @click.option("--follow", is_flag=True, help="Continue until Ctrl-C, or --max.")
 @click.option("--no-ack", is_flag=True, help="Do not acknowledge: the messages are delivered again after 30 s.")
@@ -73,35 +73,39 @@ def command(
 
     from ternmq import LiteSimpleConsumer, SimpleConsumer
     from ternmq.filters import SqlFilter
-    from ternmq_command.calls.access import access
-    from ternmq_command.calls.library import client_errors
-    from ternmq_command.message.receiving import BATCH_MAX, Receiving
-    from ternmq_command.message.receiving import follow as follow_on
+    from ternmq_command.calls.access import current_access
+    from ternmq_command.calls.library import converting_errors
+    from ternmq_command.message.receive_run import BATCH_MAX, ReceiveRun
+    from ternmq_command.message.receive_run import follow_messages as follow_on
 
     wanted = tags if sql is None else SqlFilter(sql)
     wait = FOLLOW_WAIT if follow else wait
     limit = messages_max or (None if follow else BATCH_MAX)
-    receiving = Receiving(limit, acknowledges=not no_ack, as_json=as_json, raw=raw, template=template)
+    receiving = ReceiveRun(limit, acknowledges=not no_ack, as_json=as_json, raw=raw, template=template)
 
-    def consumer(wait: timedelta) -> SimpleConsumer:
+    def create_consumer(wait: timedelta) -> SimpleConsumer:
         if lite_topics:
             names = [name for name in lite_topics if name != ALL_LITE_TOPICS]
             return LiteSimpleConsumer(
-                endpoint, group, topic, lite_topics=names, await_duration=wait, **access().client_options()
+                endpoint, group, topic, lite_topics=names, await_duration=wait, **current_access().client_options()
             )
         return SimpleConsumer(
-            endpoint, group=group, subscriptions={topic: wanted}, await_duration=wait, **access().client_options()
+            endpoint,
+            group=group,
+            subscriptions={topic: wanted},
+            await_duration=wait,
+            **current_access().client_options(),
         )
 
-    async def receive() -> None:
+    async def receive_all() -> None:
         if follow:
-            await follow_on(endpoint, receiving, consumer, wait)
+            await follow_on(endpoint, receiving, create_consumer, wait)
             return
-        async with consumer(wait) as running:
-            while not receiving.is_enough and await receiving.batch(running):
+        async with create_consumer(wait) as running:
+            while not receiving.is_enough and await receiving.receive_batch(running):
                 pass
 
-    with client_errors(endpoint):
-        asyncio.run(receive())
+    with converting_errors(endpoint):
+        asyncio.run(receive_all())
     if not receiving.count:
         echo(f"no message came within {wait.total_seconds():g} s", err=True)

@@ -11,23 +11,23 @@ from typing import TYPE_CHECKING, cast
 import click
 
 from ternmq_command.terminal.failures import WrongUsage
-from ternmq_command.terminal.options import Duration, ExactMoment, Pair, endpoint_option, json_lines_option
+from ternmq_command.terminal.options import DurationParam, ExactTimeParam, PairParam, endpoint_option, json_lines_option
 from ternmq_command.terminal.output import iso_datetime, print_json_line
 from ternmq_command.terminal.printing import echo
-from ternmq_common.units import rendered_duration
+from ternmq_common.units import render_duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ternmq import Message, SendReceipt
-    from ternmq_command.message.message_lines import LineContent, Readable
+    from ternmq_command.message.message_lines import LineContent, ReadableFile
 
 BATCH_MESSAGES = 100
 BATCH_BYTES = 1024 * 1024
 MILLISECOND = timedelta(milliseconds=1)
 
 
-def _renamed(context: click.Context, option: click.Parameter, value: str | None) -> None:
+def _reject_old_group(context: click.Context, option: click.Parameter, value: str | None) -> None:
     """Refuse the old name of `--message-group`, since `--group` is a consumer group in all other commands."""
     del option
     if value is not None:
@@ -39,19 +39,19 @@ def _renamed(context: click.Context, option: click.Parameter, value: str | None)
 @click.argument("body", required=False)
 @click.option("--tag", help="One tag, for filters.")
 @click.option("--key", "keys", multiple=True, help="A key to find it by; may be repeated.")
-@click.option("--property", "properties", type=Pair(), multiple=True, help="A user property; may be repeated.")
+@click.option("--property", "properties", type=PairParam(), multiple=True, help="A user property; may be repeated.")
 @click.option(
     "--message-group", metavar="NAME", help="For fifo topics: messages of one message group are delivered in order."
 )
-@click.option("--group", hidden=True, expose_value=False, callback=_renamed, help="What --message-group was.")
+@click.option("--group", hidden=True, expose_value=False, callback=_reject_old_group, help="What --message-group was.")
 @click.option(
     "--delay",
-    type=Duration(),
+    type=DurationParam(),
     help="For delay topics: deliver it this much later; by default a server allows 24h (its setting delay_max_ms).",
 )
 @click.option(
     "--at",
-    type=ExactMoment(),
+    type=ExactTimeParam(),
     help="For delay topics: deliver it at this time, ISO 8601, as far ahead as --delay may be; now if it is past.",
 )
 @click.option(
@@ -128,13 +128,13 @@ def command(
     if sum(time is not None for time in (delay, at, delay_level)) > 1:
         raise WrongUsage("give one of --delay, --at and --delay-level")
     from ternmq.message import Message
-    from ternmq_command.calls.library import client_errors
+    from ternmq_command.calls.library import converting_errors
     from ternmq_command.message.message_lines import LineContent
 
-    with client_errors(endpoint):
-        ahead = timedelta(0) if delay is None else _moved_ahead(endpoint)
+    with converting_errors(endpoint):
+        ahead = timedelta(0) if delay is None else _clock_advance(endpoint)
 
-        delivery = _delivery_of(endpoint, topic, is_said=delay is not None or delay_level is not None)
+        delivery = _delivery_function(endpoint, topic, is_said=delay is not None or delay_level is not None)
 
         def message_with(content: LineContent) -> Message:
             return Message(
@@ -165,50 +165,50 @@ def command(
         if jsonl is not None:
             _send_batches(endpoint, topic, _json_batches(jsonl, message_with), as_json=as_json)
         elif file is not None:
-            batches = ([message_of(line) for line in batch] for batch in _batches(_lines(file)))
+            batches = ([message_of(line) for line in batch] for batch in _split_batches(_read_lines(file)))
             _send_batches(endpoint, topic, batches, as_json=as_json)
         else:
             receipt = _send_one(endpoint, message_of(_single_body(body)))
             if as_json:
                 print_json_line(_receipt_record(receipt))
             else:
-                for line in _receipt_lines(receipt, _when(delay, at)):
+                for line in _receipt_lines(receipt, _describe_delivery(delay, at)):
                     echo(line)
 
 
-def _delivery_of(endpoint: str, topic: str, *, is_said: bool) -> "Callable[[LineContent], datetime | None]":
+def _delivery_function(endpoint: str, topic: str, *, is_said: bool) -> "Callable[[LineContent], datetime | None]":
     """Return a function that returns a line's own time of delivery.
 
     It returns None if an option says it for all lines (`is_said`), or if the topic is of another type.
     """
-    from ternmq_command.message.topic_types import takes_timed
+    from ternmq_command.message.topic_types import accepts_timed_messages
 
-    is_timed = functools.cache(lambda: takes_timed(endpoint, topic))
+    is_timed = functools.cache(lambda: accepts_timed_messages(endpoint, topic))
 
-    def delivery(content: "LineContent") -> datetime | None:
+    def find_delivery(content: "LineContent") -> datetime | None:
         return None if is_said or content.delivery is None or not is_timed() else content.delivery
 
-    return delivery
+    return find_delivery
 
 
-def _moved_ahead(endpoint: str) -> timedelta:
-    from ternmq_command.calls.server_time import moved_ahead
+def _clock_advance(endpoint: str) -> timedelta:
+    from ternmq_command.calls.server_time import clock_advance
 
-    return moved_ahead(endpoint)
+    return clock_advance(endpoint)
 
 
-def _when(delay: timedelta | None, at: datetime | None) -> str:
+def _describe_delivery(delay: timedelta | None, at: datetime | None) -> str:
     """Format when a timed message will be delivered; only the server knows it for a delay level."""
     if delay is not None:
-        return f"in {rendered_duration(round(delay / MILLISECOND))}"
+        return f"in {render_duration(round(delay / MILLISECOND))}"
     return f"at {iso_datetime(at, timespec='milliseconds')}" if at is not None else "later"
 
 
 def _send_one(endpoint: str, message: "Message") -> "SendReceipt":
     from ternmq.blocking import Producer
-    from ternmq_command.calls.access import access
+    from ternmq_command.calls.access import current_access
 
-    with Producer(endpoint, topics=[message.topic], **access().client_options()) as producer:
+    with Producer(endpoint, topics=[message.topic], **current_access().client_options()) as producer:
         return producer.send(message)
 
 
@@ -217,23 +217,23 @@ def _send_batches(endpoint: str, topic: str, batches: "Iterable[Sequence[Message
     from ternmq.blocking import Producer
     from ternmq.errors import SendManyError
     from ternmq.message import SendReceipt
-    from ternmq_command.calls.access import access
+    from ternmq_command.calls.access import current_access
 
     started, sent = time.monotonic(), 0
 
-    def count(receipts: "Sequence[SendReceipt]") -> None:
+    def count_receipts(receipts: "Sequence[SendReceipt]") -> None:
         nonlocal sent
         sent += len(receipts)
         if as_json:
             for receipt in receipts:
                 print_json_line(_receipt_record(receipt))
 
-    with Producer(endpoint, topics=[topic], **access().client_options()) as producer:
+    with Producer(endpoint, topics=[topic], **current_access().client_options()) as producer:
         try:
             for batch in batches:
-                count(producer.send_many(batch))
+                count_receipts(producer.send_many(batch))
         except SendManyError as error:
-            count([outcome for outcome in error.outcomes if isinstance(outcome, SendReceipt)])
+            count_receipts([outcome for outcome in error.outcomes if isinstance(outcome, SendReceipt)])
             raise
         finally:
             if not as_json:
@@ -248,7 +248,7 @@ def _single_body(body: str | None) -> bytes:
     return sys.stdin.buffer.read()
 
 
-def _lines(file: Path) -> Iterator[bytes]:
+def _read_lines(file: Path) -> Iterator[bytes]:
     try:
         with click.open_file(str(file), "rb") as source:
             for line in source:
@@ -263,14 +263,14 @@ def _json_batches(file: Path, message_of: "Callable[[LineContent], Message]") ->
 
     try:
         with click.open_file(str(file), "rb") as source:
-            yield from message_batches(cast("Readable", source), message_of)
+            yield from message_batches(cast("ReadableFile", source), message_of)
     except BadLine as bad:
         raise WrongUsage(f"{'standard input' if str(file) == '-' else file}, {bad}") from None
     except OSError as error:
         raise WrongUsage(f"can't read {file}: {error.strerror}") from None
 
 
-def _batches(lines: Iterator[bytes]) -> Iterator[list[bytes]]:
+def _split_batches(lines: Iterator[bytes]) -> Iterator[list[bytes]]:
     batch: list[bytes] = []
     batch_bytes = 0
     for line in lines:

@@ -8,9 +8,9 @@ from datetime import datetime, timedelta
 import click
 
 from ternmq_command.message.fields import MESSAGE_FIELDS
-from ternmq_command.message.filter_options import check_one_filter, expression_of, filter_options
+from ternmq_command.message.filter_options import build_expression, check_one_filter, filter_options
 from ternmq_command.terminal.failures import WrongUsage
-from ternmq_command.terminal.options import Moment, endpoint_option, json_lines_option, raw_option
+from ternmq_command.terminal.options import TimeParam, endpoint_option, json_lines_option, raw_option
 from ternmq_command.terminal.template import Template, check_one_form, format_option
 
 LONG_POLL = timedelta(seconds=15)
@@ -22,7 +22,7 @@ OFFSET_MAX = 2**63 - 1  # the wire's int64
 @click.option("--from-beginning", is_flag=True, help="Begin with the oldest message that is kept, not with the next.")
 @click.option(
     "--since",
-    type=Moment(),
+    type=TimeParam(),
     help="Begin with what was stored at this time or later: ISO 8601, or 2h for two hours ago.",
 )
 @click.option("--queue", "queue_id", type=click.IntRange(min=0), metavar="N", help="Only the queue of this number.")
@@ -74,21 +74,21 @@ def command(
     check_one_filter(tags, sql)
     import asyncio
 
-    from ternmq_command.calls.library import client_errors, print_message
-    from ternmq_command.message.follower import Follower, Start
+    from ternmq_command.calls.library import converting_errors, print_message
+    from ternmq_command.message.follower import StartPosition, TopicFollower
 
-    start = Start(
+    start = StartPosition(
         from_beginning=from_beginning, since=since, queue_offset=queue_offset, queue_id=queue_id, broker=broker
     )
 
-    async def follow() -> None:
-        async with Follower(endpoint, topic, expression_of(tags, sql), long_poll=LONG_POLL) as follower:
+    async def follow_topic() -> None:
+        async with TopicFollower(endpoint, topic, build_expression(tags, sql), long_poll=LONG_POLL) as follower:
             printed = 0
-            async for view in follower.messages(start):
+            async for view in follower.follow_messages(start):
                 print_message(view, as_json=as_json, raw=raw, template=template)
                 printed += 1
                 if printed == messages_max:
                     return
 
-    with client_errors(endpoint):
-        asyncio.run(follow())
+    with converting_errors(endpoint):
+        asyncio.run(follow_topic())

@@ -18,12 +18,12 @@ from ternmq_protos.v2 import definition_pb2 as pb
 # If a query by key returns this many messages, there may be more, and all messages are read instead.
 FOUND_MAX = 32
 
-Place = tuple[str, int]
+QueueKey = tuple[str, int]
 """The name of a broker, and a queue's number there."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _QueuePart:
     """The messages that one queue had at the beginning: offsets from `first` to before `end`."""
 
     queue: pb.MessageQueue
@@ -34,65 +34,66 @@ class _Part:
 class TopicMessages:
     """Reads the messages of these queues, which are all of one topic.
 
-    `wanted` filters messages that are read by offsets or by key; None for no filter.
+    `filter_expression` filters messages that are read by offsets or by key; None for no filter.
     """
 
     def __init__(
         self, admin: AdminClient, messaging: MessagingClient, topic: str, queues: Iterable[pb.MessageQueue]
     ) -> None:
         self._admin, self._messaging, self._topic = admin, messaging, topic
-        self.wanted: pb.FilterExpression | None = None
+        self.filter_expression: pb.FilterExpression | None = None
         by_place = sorted(((queue.broker.name, queue.id), queue) for queue in queues)
-        self._parts: dict[Place, _Part] = {
-            place: _Part(queue, messaging.first_offset(queue), messaging.end_offset(queue)) for place, queue in by_place
+        self._parts: dict[QueueKey, _QueuePart] = {
+            place: _QueuePart(queue, messaging.first_offset(queue), messaging.end_offset(queue))
+            for place, queue in by_place
         }
 
     @property
-    def places(self) -> list[Place]:
+    def queue_keys(self) -> list[QueueKey]:
         return list(self._parts)
 
     @property
     def is_empty(self) -> bool:
         return all(part.first == part.end for part in self._parts.values())
 
-    def ranges(self, *, since: datetime | None = None, until: datetime | None = None) -> dict[Place, range]:
+    def offset_ranges(self, *, since: datetime | None = None, until: datetime | None = None) -> dict[QueueKey, range]:
         """Return the offsets in each queue of messages stored from `since` to before `until`."""
-        return {place: self._range(part, since, until) for place, part in self._parts.items()}
+        return {place: self._offset_range(part, since, until) for place, part in self._parts.items()}
 
-    def in_ranges(self, within: dict[Place, range]) -> Iterator[MessageView]:
+    def read_ranges(self, within: dict[QueueKey, range]) -> Iterator[MessageView]:
         """Yield the messages at these offsets, read as needed."""
-        return _by_time(self._in_range(self._parts[place], offsets) for place, offsets in within.items())
+        return _merge_by_time(self._read_range(self._parts[place], offsets) for place, offsets in within.items())
 
-    def with_key(self, key: str, within: dict[Place, range]) -> Iterator[MessageView]:
+    def find_by_key(self, key: str, within: dict[QueueKey, range]) -> Iterator[MessageView]:
         """Yield the messages at these offsets that have the key."""
-        views = self.in_ranges(within)
+        views = self.read_ranges(within)
         # The server's query by key has no filter: with one, all messages are read.
-        if self.wanted is None and len(found := self.found(key)) < FOUND_MAX:
+        if self.filter_expression is None and len(found := self.query_key(key)) < FOUND_MAX:
             by_offset = sorted(found, key=lambda view: view.offset)
-            views = _by_time([view for view in by_offset if place_of(view) == place] for place in within)
-        return (view for view in views if key in view.keys and view.offset in within[place_of(view)])
+            views = _merge_by_time([view for view in by_offset if queue_key_of(view) == place] for place in within)
+        return (view for view in views if key in view.keys and view.offset in within[queue_key_of(view)])
 
-    def of_id(self, message_id: str) -> list[MessageView]:
+    def find_by_id(self, message_id: str) -> list[MessageView]:
         """Return up to FOUND_MAX messages of that id, the newest first; one that was sent twice is stored twice."""
-        views = [view for view in self.found(message_id) if view.message_id == message_id]
+        views = [view for view in self.query_key(message_id) if view.message_id == message_id]
         return sorted(views, key=lambda view: (stored_s(view), view.offset), reverse=True)
 
-    def found(self, key: str) -> list[MessageView]:
+    def query_key(self, key: str) -> list[MessageView]:
         """Return up to FOUND_MAX messages with that key or message id."""
         if not self._parts:
             return []
         answered = self._admin.query_messages(self._topic, key, limit=FOUND_MAX)
-        return [view for view in answered if place_of(view) in self._parts]
+        return [view for view in answered if queue_key_of(view) in self._parts]
 
-    def at(self, place: Place, queue_offset: int) -> MessageView | None:
+    def read_at(self, place: QueueKey, queue_offset: int) -> MessageView | None:
         part = self._parts.get(place)
         if part is None or not part.first <= queue_offset < part.end:
             return None
-        pulled = self._messaging.pull(part.queue, queue_offset, 1).messages
+        pulled = self._messaging.pull_page(part.queue, queue_offset, 1).messages
         found = [message for message in pulled if message.system_properties.queue_offset == queue_offset]
-        return _view(part, found[0]) if found else None
+        return _message_view(part, found[0]) if found else None
 
-    def _range(self, part: _Part, since: datetime | None, until: datetime | None) -> range:
+    def _offset_range(self, part: _QueuePart, since: datetime | None, until: datetime | None) -> range:
         start, end = part.first, part.end
         if since is not None:
             start = max(start, self._messaging.offset_at(part.queue, since))
@@ -100,12 +101,12 @@ class TopicMessages:
             end = min(end, self._messaging.offset_at(part.queue, until))
         return range(start, end)
 
-    def _in_range(self, part: _Part, within: range) -> Iterator[MessageView]:
-        for message in self._messaging.messages(part.queue, within.start, within.stop, self.wanted):
-            yield _view(part, message)
+    def _read_range(self, part: _QueuePart, within: range) -> Iterator[MessageView]:
+        for message in self._messaging.read_messages(part.queue, within.start, within.stop, self.filter_expression):
+            yield _message_view(part, message)
 
 
-def place_of(view: MessageView) -> Place:
+def queue_key_of(view: MessageView) -> QueueKey:
     return view.broker, view.queue_id
 
 
@@ -113,11 +114,11 @@ def stored_s(view: MessageView) -> float:
     return view.store_timestamp.timestamp() if view.store_timestamp else 0.0
 
 
-def _view(part: _Part, message: pb.Message) -> MessageView:
+def _message_view(part: _QueuePart, message: pb.Message) -> MessageView:
     broker = part.queue.broker
     return MessageView(message, broker=broker.name, endpoints=Endpoints.from_proto(broker.endpoints))
 
 
-def _by_time(parts: Iterable[Iterable[MessageView]]) -> Iterator[MessageView]:
+def _merge_by_time(parts: Iterable[Iterable[MessageView]]) -> Iterator[MessageView]:
     """Merge the messages of all queues by store time, read as needed; the order within a queue stays."""
     return heapq.merge(*parts, key=stored_s)

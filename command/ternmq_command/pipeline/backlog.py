@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import click
 
 from ternmq_command.pipeline.options import SparkOptions, connection_options, spark_options
-from ternmq_command.pipeline.running import checked, running
-from ternmq_command.terminal.confirmation import confirm
+from ternmq_command.pipeline.session import check_options, pipeline_session
+from ternmq_command.terminal.confirmation import confirm_action
 from ternmq_command.terminal.failures import WrongUsage
 from ternmq_command.terminal.options import json_option
-from ternmq_command.terminal.output import counted, print_json
+from ternmq_command.terminal.output import format_count, print_json
 from ternmq_command.terminal.printing import echo
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def command(
     if topic == to:
         raise WrongUsage("--topic and --to are the same topic")
 
-    def options() -> "BacklogOptions":
+    def build_options() -> "BacklogOptions":
         from pyspark_ternmq.pipelines.backlog import BacklogOptions
 
         return BacklogOptions(
@@ -93,22 +93,22 @@ def command(
 
     is_confirmed = yes
 
-    def ask(left: int) -> None:
+    def ask_confirmation(left: int) -> None:
         nonlocal is_confirmed
-        confirm(f"Move {counted(left, 'message')} of {topic} to {to} for group {group}?", yes=is_confirmed)
+        confirm_action(f"Move {format_count(left, 'message')} of {topic} to {to} for group {group}?", yes=is_confirmed)
         # A move that restarts by itself was confirmed before.
         is_confirmed = True
 
-    wanted = checked(options)
-    with running("backlog", spark_at) as (spark, line):
+    wanted = check_options(build_options)
+    with pipeline_session("backlog", spark_at) as (spark, line):
         from pyspark_ternmq.pipelines import backlog
         from pyspark_ternmq.pipelines.restarts import restarted
 
-        report = restarted(partial(backlog.run, spark, wanted, line=line, confirm=ask), line)
+        report = restarted(partial(backlog.run, spark, wanted, line=line, confirm=ask_confirmation), line)
     if as_json:
         print_json(dataclasses.asdict(report))
     elif not report.moved:
         echo(f"group {group} has no backlog in {topic} to move", err=True)
     else:
-        echo(f"moved {counted(report.moved, 'message')} of {topic} to {to} for group {group}")
+        echo(f"moved {format_count(report.moved, 'message')} of {topic} to {to} for group {group}")
         echo(f"let consumers of {group} subscribe to {to}; messages sent to {topic} stay there", err=True)

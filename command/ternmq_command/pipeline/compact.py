@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from ternmq_command.pipeline.options import SparkOptions, spark_options
-from ternmq_command.pipeline.running import checked, running
+from ternmq_command.pipeline.session import check_options, pipeline_session
 from ternmq_command.pipeline.table_options import storage_option
 from ternmq_command.terminal.failures import CommandFailure
-from ternmq_command.terminal.options import Duration, json_option
-from ternmq_command.terminal.output import counted, print_json
+from ternmq_command.terminal.options import DurationParam, json_option
+from ternmq_command.terminal.output import format_count, print_json
 from ternmq_command.terminal.printing import echo
-from ternmq_common.units import parsed_size
+from ternmq_common.units import parse_size
 
 if TYPE_CHECKING:
     from pyspark_ternmq.pipelines.lake import CompactionOptions
@@ -27,7 +27,7 @@ else:  # older releases of click can't be subscripted
     SizeType = click.ParamType
 
 
-class Size(SizeType):
+class SizeParam(SizeType):
     """A size such as `128MiB`; a plain number is in bytes."""
 
     name = "SIZE"
@@ -36,7 +36,7 @@ class Size(SizeType):
         if isinstance(value, int):
             return value
         try:
-            size_bytes = parsed_size(value)
+            size_bytes = parse_size(value)
         except ValueError as error:
             self.fail(f"{value!r}: {error}", param, ctx)
         if size_bytes < 1:
@@ -49,7 +49,7 @@ def compaction_options(command: F) -> F:
     for option in (
         click.option(
             "--retention",
-            type=Duration(),
+            type=DurationParam(),
             default="7d",
             show_default=True,
             help="Delta: how long merged files are kept for readers of older versions.",
@@ -62,11 +62,11 @@ def compaction_options(command: F) -> F:
             help="Compact partitions with at least this many small files.",
         ),
         click.option(
-            "--target-bytes", type=Size(), default="128MiB", show_default=True, help="How large a file may become."
+            "--target-bytes", type=SizeParam(), default="128MiB", show_default=True, help="How large a file may become."
         ),
         click.option(
             "--older-than",
-            type=Duration(),
+            type=DurationParam(),
             default="1h",
             show_default=True,
             help="How long ago a partition's hour must have ended to be compacted.",
@@ -76,7 +76,7 @@ def compaction_options(command: F) -> F:
     return command
 
 
-def compaction_of(
+def build_compaction(
     older_than: timedelta,
     target_bytes: int,
     min_files: int,
@@ -122,16 +122,16 @@ def command(
       ternmq pipeline compact --out /data/lake
       ternmq pipeline compact --out s3a://bucket/lake --older-than 6h --target-bytes 512MiB
     """
-    options = checked(partial(compaction_of, older_than, target_bytes, min_files, retention, storage))
-    with running("compact", spark_at) as (spark, line):
+    options = check_options(partial(build_compaction, older_than, target_bytes, min_files, retention, storage))
+    with pipeline_session("compact", spark_at) as (spark, line):
         from pyspark_ternmq.pipelines import lake
         from pyspark_ternmq.pipelines.restarts import restarted
 
-        def show(report: lake.CompactionReport) -> None:
+        def show_progress(report: lake.CompactionReport) -> None:
             line.show(f"{report.removed:,} files merged into {report.added:,}")
 
         try:
-            run = partial(lake.compact, spark, out, options, on_group=show)
+            run = partial(lake.compact, spark, out, options, on_group=show_progress)
             report = restarted(run, line, has_checkpoint=False)
         except lake.WrongFormat as error:
             raise CommandFailure(str(error)) from None
@@ -142,5 +142,5 @@ def command(
     elif not report.removed:
         echo("nothing to compact")
     else:
-        where = counted(report.partitions, "partition")
-        echo(f"merged {counted(report.removed, 'file')} of {where} into {report.added:,}, {report.bytes:,} bytes")
+        where = format_count(report.partitions, "partition")
+        echo(f"merged {format_count(report.removed, 'file')} of {where} into {report.added:,}, {report.bytes:,} bytes")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
-from ternmq_command.pipeline.registry_options import PASSWORD_VARIABLE, USER_VARIABLE, registry_at
+from ternmq_command.pipeline.registry_options import PASSWORD_VARIABLE, USER_VARIABLE, build_registry
 from ternmq_command.terminal.failures import WrongUsage
 from ternmq_common.installing import install_hint
 
@@ -23,7 +23,7 @@ FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class DecodingValues:
     """The values of the options."""
 
     avro_schema: Path | None
@@ -76,38 +76,38 @@ OPTIONS: Mapping[str, Callable[[Callable[..., Any]], Callable[..., Any]]] = {
 
 
 def decoding_options(command: F) -> F:
-    """Add the options; the command gets `decoding`, a function that returns the format, None for plain bytes."""
+    """Add the options; the command gets `with_decoding`, a function that returns the format, None for plain bytes."""
 
     @functools.wraps(command)
-    def decoding(*arguments: Any, **others: Any) -> Any:  # noqa: ANN401
-        said = Said(**{name: others.pop(name) for name in OPTIONS})
-        return command(*arguments, decoding=lambda: _format(said), **others)
+    def with_decoding(*arguments: Any, **others: Any) -> Any:  # noqa: ANN401
+        said = DecodingValues(**{name: others.pop(name) for name in OPTIONS})
+        return command(*arguments, decoding=lambda: _build_format(said), **others)
 
-    decorated: Callable[..., Any] = decoding
+    decorated: Callable[..., Any] = with_decoding
     for option in reversed(list(OPTIONS.values())):
         decorated = option(decorated)
     return cast("F", decorated)
 
 
-def _format(said: Said) -> "Format | AvroOfSubject | None":
+def _build_format(said: DecodingValues) -> "Format | AvroOfSubject | None":
     """Return the format of bodies; raises WrongUsage, before Java is started, for a schema that can't be columns."""
-    _check(said)
+    _check_options(said)
     registry = None
     if said.schema_registry is not None:
-        registry = registry_at(said.schema_registry, said.schema_registry_ca, said.schema_registry_credentials_file)
+        registry = build_registry(said.schema_registry, said.schema_registry_ca, said.schema_registry_credentials_file)
     if said.avro_schema is not None:
-        return _avro(said.avro_schema, registry)
+        return _avro_format(said.avro_schema, registry)
     if said.schema_registry_subject is not None and registry is not None:
         _check_fastavro()
         from pyspark_ternmq.decoding.subject import AvroOfSubject
 
         return AvroOfSubject(said.schema_registry_subject, registry)
     if said.protobuf_descriptor is not None and said.protobuf_message is not None:
-        return _protobuf(said.protobuf_descriptor, said.protobuf_message, registry)
+        return _protobuf_format(said.protobuf_descriptor, said.protobuf_message, registry)
     return None
 
 
-def _check(said: Said) -> None:
+def _check_options(said: DecodingValues) -> None:
     if (said.protobuf_descriptor is None) != (said.protobuf_message is None):
         raise WrongUsage("--protobuf-descriptor and --protobuf-message go together")
     formats = (said.avro_schema, said.protobuf_descriptor, said.schema_registry_subject)
@@ -132,7 +132,7 @@ def _check_fastavro() -> None:
         raise WrongUsage(f"fastavro is not installed: {install_hint('avro')}")
 
 
-def _avro(file: Path, registry: "Registry | None") -> "Format":
+def _avro_format(file: Path, registry: "Registry | None") -> "Format":
     _check_fastavro()
     from pyspark_ternmq.decoding.avro_format import AvroFormat
     from pyspark_ternmq.decoding.avro_schema import AvroSchema
@@ -142,10 +142,10 @@ def _avro(file: Path, registry: "Registry | None") -> "Format":
         schema = AvroSchema(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise WrongUsage(f"{file} can't be read: {error}") from None
-    return _checked(AvroFormat(schema) if registry is None else RegisteredAvro(schema, registry), file)
+    return _check_columns(AvroFormat(schema) if registry is None else RegisteredAvro(schema, registry), file)
 
 
-def _protobuf(file: Path, message: str, registry: "Registry | None") -> "Format":
+def _protobuf_format(file: Path, message: str, registry: "Registry | None") -> "Format":
     from pyspark_ternmq.decoding.protobuf_body import ProtobufFormat
     from pyspark_ternmq.decoding.protobuf_schema import ProtobufSchema
     from pyspark_ternmq.decoding.registered_protobuf import RegisteredProtobuf
@@ -154,10 +154,10 @@ def _protobuf(file: Path, message: str, registry: "Registry | None") -> "Format"
         schema = ProtobufSchema(file.read_bytes(), message)
     except OSError as error:
         raise WrongUsage(f"{file} can't be read: {error}") from None
-    return _checked(ProtobufFormat(schema) if registry is None else RegisteredProtobuf(schema, registry), file)
+    return _check_columns(ProtobufFormat(schema) if registry is None else RegisteredProtobuf(schema, registry), file)
 
 
-def _checked(wanted: "Format", file: Path) -> "Format":
+def _check_columns(wanted: "Format", file: Path) -> "Format":
     try:
         wanted.columns()
     except ValueError as error:

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 import click
 
 from ternmq_command.pipeline.options import SparkOptions, connection_options, spark_options
-from ternmq_command.pipeline.running import checked, running
+from ternmq_command.pipeline.session import check_options, pipeline_session
 from ternmq_command.terminal.failures import WrongUsage
 from ternmq_command.terminal.options import json_option
-from ternmq_command.terminal.output import counted, iso_datetime, print_json, table
+from ternmq_command.terminal.output import format_count, format_table, iso_datetime, print_json
 from ternmq_command.terminal.printing import echo, echo_lines
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def command(
     if send and checkpoint is None:
         raise WrongUsage("--send needs --checkpoint, which records the letters that were sent")
 
-    def options() -> "DlqOptions":
+    def build_options() -> "DlqOptions":
         from pyspark_ternmq.pipelines.dlq import DlqOptions
 
         return DlqOptions(
@@ -94,8 +94,8 @@ def command(
             step_rows=step_rows,
         )
 
-    wanted = checked(options)
-    with running("dlq", spark_at) as (spark, line):
+    wanted = check_options(build_options)
+    with pipeline_session("dlq", spark_at) as (spark, line):
         from pyspark_ternmq.pipelines import dlq
         from pyspark_ternmq.pipelines.restarts import restarted
 
@@ -103,35 +103,35 @@ def command(
         run = partial(dlq.run, spark, wanted, line=line)
         result = restarted(run, line, has_checkpoint=checkpoint is not None)
     if as_json:
-        print_json(_record(result))
+        print_json(_report_record(result))
     else:
-        _print(result, group, decided=send or repair is not None)
+        _print_report(result, group, decided=send or repair is not None)
     if result.failed:
         click.get_current_context().exit(1)
 
 
-def _kinds(report: "DlqReport") -> list[dict[str, object]]:
+def _kind_records(report: "DlqReport") -> list[dict[str, object]]:
     return [
         {**kind._asdict(), "hour": kind.hour and iso_datetime(kind.hour), "letters": letters}
         for kind, letters in report.analysis.most_common()
     ]
 
 
-def _record(report: "DlqReport") -> dict[str, object]:
+def _report_record(report: "DlqReport") -> dict[str, object]:
     names = ("letters", "sent", "ready", "left", "failed", "missing")
     failures = [failure._asdict() for failure in report.failures]
-    return {**{name: getattr(report, name) for name in names}, "analysis": _kinds(report), "failures": failures}
+    return {**{name: getattr(report, name) for name in names}, "analysis": _kind_records(report), "failures": failures}
 
 
-def _print(report: "DlqReport", group: str, *, decided: bool) -> None:
+def _print_report(report: "DlqReport", group: str, *, decided: bool) -> None:
     if not report.letters:
         echo(f"group {group} has no dead letters that were not handled", err=True)
         return
-    kinds = _kinds(report)
-    echo_lines(table(kinds[:ROWS_MAX]))
+    kinds = _kind_records(report)
+    echo_lines(format_table(kinds[:ROWS_MAX]))
     if len(kinds) > ROWS_MAX:
         echo(f"and {len(kinds) - ROWS_MAX} more kinds; --report writes them all", err=True)
-    text = counted(report.letters, "dead letter")
+    text = format_count(report.letters, "dead letter")
     if decided:
         text += f": {report.sent:,} sent, " if not report.ready else f": {report.ready:,} would be sent, "
         text += f"{report.left:,} left, {report.failed:,} failed"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from ternmq_command.pipeline.compact import compaction_of, compaction_options
+from ternmq_command.pipeline.compact import build_compaction, compaction_options
 from ternmq_command.pipeline.decoding_options import decoding_options
 from ternmq_command.pipeline.options import (
     SparkOptions,
@@ -16,11 +16,11 @@ from ternmq_command.pipeline.options import (
     spark_options,
     stream_options,
 )
-from ternmq_command.pipeline.running import checked, running
+from ternmq_command.pipeline.session import check_options, pipeline_session
 from ternmq_command.pipeline.table_options import table_options
 from ternmq_command.terminal.failures import WrongUsage
-from ternmq_command.terminal.options import Duration, json_option
-from ternmq_command.terminal.output import counted, print_json
+from ternmq_command.terminal.options import DurationParam, json_option
+from ternmq_command.terminal.output import format_count, print_json
 from ternmq_command.terminal.printing import echo
 
 if TYPE_CHECKING:
@@ -53,14 +53,14 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--dedup-window",
-    type=Duration(),
+    type=DurationParam(),
     default="1h",
     show_default=True,
     help="How long message ids are remembered, so that an id is written once; 0 writes duplicates too.",
 )
 @click.option(
     "--lateness",
-    type=Duration(),
+    type=DurationParam(),
     default="1h",
     show_default=True,
     help="Messages that were stored longer than this after they were born go to late/; not with --event-time stored.",
@@ -137,7 +137,7 @@ def command(
       ternmq pipeline lake --topics orders --out /data/lake --format iceberg --catalog prod --namespace shop
     """
 
-    def options() -> "LakeOptions":
+    def build_options() -> "LakeOptions":
         from pyspark_ternmq.pipelines.lake import LakeOptions
 
         return LakeOptions(
@@ -158,7 +158,9 @@ def command(
             decoding=decoding(),
             max_malformed=max_malformed,
             trigger=trigger,
-            compaction=compaction_of(older_than, target_bytes, min_files, retention, storage) if is_compacted else None,
+            compaction=build_compaction(older_than, target_bytes, min_files, retention, storage)
+            if is_compacted
+            else None,
             compact_every_batches=compact_every,
             format=table_format,
             storage_options=dict(storage),
@@ -167,11 +169,11 @@ def command(
             namespace=namespace,
         )
 
-    _report(_carried_out(checked(options), spark_at), out, as_json=as_json)
+    _print_report(_run_pipeline(check_options(build_options), spark_at), out, as_json=as_json)
 
 
-def _carried_out(options: "LakeOptions", spark_at: SparkOptions) -> "LakeReport":
-    with running("lake", spark_at) as (spark, line):
+def _run_pipeline(options: "LakeOptions", spark_at: SparkOptions) -> "LakeReport":
+    with pipeline_session("lake", spark_at) as (spark, line):
         from pyspark_ternmq.pipelines import lake
         from pyspark_ternmq.pipelines.restarts import restarted
 
@@ -181,12 +183,13 @@ def _carried_out(options: "LakeOptions", spark_at: SparkOptions) -> "LakeReport"
             raise WrongUsage(str(error)) from None
 
 
-def _report(report: "LakeReport", out: str, *, as_json: bool) -> None:
+def _print_report(report: "LakeReport", out: str, *, as_json: bool) -> None:
     if as_json:
         print_json(dataclasses.asdict(report))
         return
     batches = "1 batch" if report.batches == 1 else f"{report.batches} batches"
     echo(
-        f"{report.rows:,} rows to {out} in {batches}, {counted(report.files, 'file')}; apart: {report.late:,} late, "
-        f"{report.malformed:,} malformed; dropped: {counted(report.duplicates, 'duplicate')}"
+        f"{report.rows:,} rows to {out} in {batches}, {format_count(report.files, 'file')}; apart: {report.late:,} "
+        "late, "
+        f"{report.malformed:,} malformed; dropped: {format_count(report.duplicates, 'duplicate')}"
     )

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
-from ternmq_command.calls.access import access
+from ternmq_command.calls.access import current_access
 from ternmq_command.terminal.failures import CommandFailure, WrongUsage
-from ternmq_command.terminal.options import Duration, Pair, endpoint_option
+from ternmq_command.terminal.options import DurationParam, PairParam, endpoint_option
 from ternmq_command.terminal.printing import echo_lines
 from ternmq_common.installing import install_hint
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 source_options = click.option(
-    "--source-option", "source", type=Pair(), multiple=True, help="Another option of the source; repeatable."
+    "--source-option", "source", type=PairParam(), multiple=True, help="Another option of the source; repeatable."
 )
 """Adds `--source-option`; the command gets `source`, pairs of a name and a value."""
 DEFAULT_TRIGGER = timedelta(seconds=10)
@@ -44,31 +44,31 @@ class SparkOptions:
 
 
 def connection_options(command: F) -> F:
-    """Add the options of the connection; the command gets `connection`, a function that returns it."""
+    """Add the options of the connection; the command gets `build_connection`, a function that returns it."""
     options = (
         endpoint_option,
-        click.option("--request-timeout", type=Duration(), help="How long one request to the broker may take."),
+        click.option("--request-timeout", type=DurationParam(), help="How long one request to the broker may take."),
     )
 
     @functools.wraps(command)
-    def connecting(
+    def with_connection(
         *arguments: Any,  # noqa: ANN401
         endpoint: str,
         request_timeout: timedelta | None,
         **others: Any,  # noqa: ANN401
     ) -> Any:  # noqa: ANN401
-        def connection() -> "PipelineConnection":
+        def build_connection() -> "PipelineConnection":
             """Return the connection; imports when the command runs, since `--help` needs no Spark."""
             check_spark()
             from pyspark_ternmq.pipelines.connection import PipelineConnection
 
-            tls, keys = access().tls(), access().keys()
+            tls, keys = current_access().tls_options(), current_access().current_credentials()
             return PipelineConnection(
                 endpoint=endpoint,
                 tls=tls is not None,
-                tls_ca_file=None if tls is None else _path(tls.ca),
-                tls_certificate_file=None if tls is None else _path(tls.client_cert),
-                tls_key_file=None if tls is None else _path(tls.client_key),
+                tls_ca_file=None if tls is None else _path_text(tls.ca),
+                tls_certificate_file=None if tls is None else _path_text(tls.client_cert),
+                tls_key_file=None if tls is None else _path_text(tls.client_key),
                 tls_server_name=None if tls is None else tls.server_name,
                 access_key=None if keys is None else keys.access_key,
                 secret_key=None if keys is None else keys.secret_key,
@@ -76,12 +76,12 @@ def connection_options(command: F) -> F:
                 request_timeout_ms=None if request_timeout is None else round(request_timeout.total_seconds() * 1000),
             )
 
-        return command(*arguments, connection=connection, **others)
+        return command(*arguments, connection=build_connection, **others)
 
-    return _decorated(cast("F", connecting), options)
+    return _add_options(cast("F", with_connection), options)
 
 
-def _path(pem: object) -> str | None:
+def _path_text(pem: object) -> str | None:
     return None if pem is None else str(pem)
 
 
@@ -91,12 +91,12 @@ def spark_options(command: F) -> F:
         click.option(
             "--master", metavar="URL", help="Where Spark runs, such as local[4] or spark://host:7077.  [default: here]"
         ),
-        click.option("--conf", type=Pair(), multiple=True, help="A setting of Spark; may be repeated."),
+        click.option("--conf", type=PairParam(), multiple=True, help="A setting of Spark; may be repeated."),
         click.option("--verbose", is_flag=True, help="Show whole traces of errors, and what Spark logs."),
     )
 
     @functools.wraps(command)
-    def running(
+    def with_spark(
         *arguments: Any,  # noqa: ANN401
         master: str | None,
         conf: tuple[tuple[str, str], ...],
@@ -106,7 +106,7 @@ def spark_options(command: F) -> F:
         config = {**({"spark.log.level": "WARN"} if verbose else {}), **dict(conf)}
         return command(*arguments, spark_at=SparkOptions(master=master, config=config, is_verbose=verbose), **others)
 
-    return _decorated(cast("F", running), options)
+    return _add_options(cast("F", with_spark), options)
 
 
 def stream_options(done: str) -> Callable[[F], F]:
@@ -122,7 +122,7 @@ def stream_options(done: str) -> Callable[[F], F]:
             help=f"Continue with new messages, or end when all present messages are {done}.  [default: available-now]",
         ),
         click.option(
-            "--trigger", type=Duration(), help="With --continuous, how often to read new messages.  [default: 10s]"
+            "--trigger", type=DurationParam(), help="With --continuous, how often to read new messages.  [default: 10s]"
         ),
         click.option(
             "--starting",
@@ -133,9 +133,9 @@ def stream_options(done: str) -> Callable[[F], F]:
         ),
     )
 
-    def decorated(command: F) -> F:
+    def add_options(command: F) -> F:
         @functools.wraps(command)
-        def streaming(
+        def with_trigger(
             *arguments: Any,  # noqa: ANN401
             is_continuous: bool,
             trigger: timedelta | None,
@@ -145,12 +145,12 @@ def stream_options(done: str) -> Callable[[F], F]:
                 raise WrongUsage("--trigger goes with --continuous")
             return command(*arguments, trigger=(trigger or DEFAULT_TRIGGER) if is_continuous else None, **others)
 
-        return _decorated(cast("F", streaming), options)
+        return _add_options(cast("F", with_trigger), options)
 
-    return decorated
+    return add_options
 
 
-def _decorated(command: F, options: Sequence[Callable[[F], F]]) -> F:
+def _add_options(command: F, options: Sequence[Callable[[F], F]]) -> F:
     for option in reversed(options):
         command = option(command)
     return command

@@ -14,24 +14,24 @@ USER_VARIABLE, PASSWORD_VARIABLE = "TERNMQ_SCHEMA_REGISTRY_USER", "TERNMQ_SCHEMA
 _FIELDS = ("user", "password")
 
 
-def registry_at(url: str, ca: Path | None, credentials: Path | None) -> "Registry":
+def build_registry(url: str, ca: Path | None, credentials: Path | None) -> "Registry":
     """Return the client of the registry at a URL; raises WrongUsage for an unusable address or file."""
     from pyspark_ternmq.decoding.registry import Registry
 
-    user, password = _of_file(credentials) if credentials is not None else _of_variables()
+    user, password = _read_file(credentials) if credentials is not None else _read_variables()
     try:
-        return Registry(url, user=user, password=password, ca_pem=None if ca is None else _text(ca))
+        return Registry(url, user=user, password=password, ca_pem=None if ca is None else _read_text(ca))
     except ValueError as error:
         raise WrongUsage(str(error)) from None
 
 
-def _of_variables() -> tuple[str | None, str | None]:
+def _read_variables() -> tuple[str | None, str | None]:
     return os.environ.get(USER_VARIABLE), os.environ.get(PASSWORD_VARIABLE)
 
 
-def _of_file(file: Path) -> tuple[str, str]:
+def _read_file(file: Path) -> tuple[str, str]:
     try:
-        found = tomllib.loads(_text(file))
+        found = tomllib.loads(_read_text(file))
     except tomllib.TOMLDecodeError:  # its text may contain a part of the password
         raise WrongUsage(f"{file} is no TOML") from None
     user, password = (found.get(name) for name in _FIELDS)
@@ -40,7 +40,7 @@ def _of_file(file: Path) -> tuple[str, str]:
     return user, password
 
 
-def _text(file: Path) -> str:
+def _read_text(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from ternmq_command.pipeline.options import SparkOptions, connection_options, spark_options
-from ternmq_command.pipeline.running import checked, running
+from ternmq_command.pipeline.session import check_options, pipeline_session
 from ternmq_command.pipeline.table_options import catalog_options
-from ternmq_command.terminal.options import Duration, Moment, json_option
-from ternmq_command.terminal.output import counted, print_json
+from ternmq_command.terminal.options import DurationParam, TimeParam, json_option
+from ternmq_command.terminal.output import format_count, print_json
 from ternmq_command.terminal.printing import echo
 
 if TYPE_CHECKING:
@@ -47,13 +47,13 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--tick",
-    type=Duration(),
+    type=DurationParam(),
     default="1s",
     show_default=True,
     help="With --pace, for how long messages are collected and sent together, which delays them by at most that.",
 )
-@click.option("--since", type=Moment(), help="Only those since this time: ISO 8601, or 2h for two hours ago.")
-@click.option("--until", type=Moment(), help="Only those before this time.")
+@click.option("--since", type=TimeParam(), help="Only those since this time: ISO 8601, or 2h for two hours ago.")
+@click.option("--until", type=TimeParam(), help="Only those before this time.")
 @click.option(
     "--order",
     type=click.Choice(["born", "stored"]),
@@ -112,7 +112,7 @@ def command(
         --since 2026-08-01T12:00 --until 2026-08-01T13:00 --checkpoint /data/checkpoints/replay
     """
 
-    def options() -> "ReplayOptions":
+    def build_options() -> "ReplayOptions":
         from pyspark_ternmq.pipelines.replay import ReplayOptions
         from pyspark_ternmq.pipelines.snapshots.snapshot import TableSettings
 
@@ -136,8 +136,8 @@ def command(
             checkpoint=checkpoint,
         )
 
-    wanted = checked(options)
-    with running("replay", spark_at) as (spark, line):
+    wanted = check_options(build_options)
+    with pipeline_session("replay", spark_at) as (spark, line):
         from pyspark_ternmq.pipelines import replay
         from pyspark_ternmq.pipelines.restarts import restarted
 
@@ -147,18 +147,18 @@ def command(
     if as_json:
         print_json(dataclasses.asdict(report))
     else:
-        echo(_sentence(report, to))
+        echo(_report_sentence(report, to))
 
 
-def _sentence(report: "ReplayReport", to: str) -> str:
+def _report_sentence(report: "ReplayReport", to: str) -> str:
     done = report.steps - report.steps_before
-    text = f"sent {counted(report.sent, 'message')} to {to} in {counted(done, 'step')}"
+    text = f"sent {format_count(report.sent, 'message')} to {to} in {format_count(done, 'step')}"
     if report.steps_before:
-        text += f"; {counted(report.steps_before, 'step')} were done before"
+        text += f"; {format_count(report.steps_before, 'step')} were done before"
     if report.doubles:
-        text += f"; {counted(report.doubles, 'row')} left out, since their messages occur more than once"
+        text += f"; {format_count(report.doubles, 'row')} left out, since their messages occur more than once"
     if report.skipped:
-        text += f"; {counted(report.skipped, 'row')} can't be sent"
+        text += f"; {format_count(report.skipped, 'row')} can't be sent"
     if report.latest_s is not None:
         text += f"; the latest step was done {report.latest_s:.1f} s after its time"
     return text

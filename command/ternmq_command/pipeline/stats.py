@@ -14,10 +14,10 @@ from ternmq_command.pipeline.options import (
     spark_options,
     stream_options,
 )
-from ternmq_command.pipeline.running import checked, running
+from ternmq_command.pipeline.session import check_options, pipeline_session
 from ternmq_command.terminal.failures import WrongUsage
-from ternmq_command.terminal.options import Duration, json_option
-from ternmq_command.terminal.output import counted, iso_datetime, print_json
+from ternmq_command.terminal.options import DurationParam, json_option
+from ternmq_command.terminal.output import format_count, iso_datetime, print_json
 from ternmq_command.terminal.printing import echo
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.option("--topics", required=True, metavar="TOPIC,...", help="The topics to count.")
-@click.option("--window", type=Duration(), default="1m", show_default=True, help="How long a window is.")
+@click.option("--window", type=DurationParam(), default="1m", show_default=True, help="How long a window is.")
 @click.option(
     "--by",
     default="topic,tag",
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 @click.option("--to-tag", default="stats", show_default=True, metavar="TAG", help="The tag of these messages.")
 @click.option(
     "--delay",
-    type=Duration(),
+    type=DurationParam(),
     default="10m",
     show_default=True,
     help="How long after its end a window waits for late messages.",
@@ -94,7 +94,7 @@ def command(
     if folder is None:
         raise WrongUsage("--checkpoint is needed without --out")
 
-    def options() -> "StatsOptions":
+    def build_options() -> "StatsOptions":
         from pyspark_ternmq.pipelines.stats import StatsOptions
 
         return StatsOptions(
@@ -113,8 +113,8 @@ def command(
             source_options=dict(source),
         )
 
-    wanted = checked(options)
-    with running("stats", spark_at) as (spark, line):
+    wanted = check_options(build_options)
+    with pipeline_session("stats", spark_at) as (spark, line):
         from pyspark_ternmq.pipelines import stats
         from pyspark_ternmq.pipelines.restarts import restarted
 
@@ -124,14 +124,17 @@ def command(
         print_json({**dataclasses.asdict(report), "closes_at": closes_at})
         return
     where = " and ".join(name for name in (out, to) if name)
-    echo(f"{counted(report.windows, 'row')} of {counted(report.messages, 'message')} to {where}{_waiting(report)}")
+    echo(
+        f"{format_count(report.windows, 'row')} of {format_count(report.messages, 'message')} to "
+        f"{where}{_waiting_text(report)}"
+    )
 
 
-def _waiting(report: "StatsReport") -> str:
+def _waiting_text(report: "StatsReport") -> str:
     """Return the part of the report about windows that are not written yet."""
     if not report.waiting:
         return ""
-    text = f"; {counted(report.waiting, 'row')} of open windows wait in the checkpoint"
+    text = f"; {format_count(report.waiting, 'row')} of open windows wait in the checkpoint"
     if report.closes_at is not None:
         text += f" until a message comes that was stored at {iso_datetime(report.closes_at)} or later"
     return text

@@ -5,14 +5,14 @@ from typing import Any, TypeVar
 
 import click
 
-from ternmq_command.terminal.options import Pair
+from ternmq_command.terminal.options import PairParam
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 storage_option = click.option(
     "--storage-option",
     "storage",
-    type=Pair(),
+    type=PairParam(),
     multiple=True,
     help="Delta: a setting of delta-rs for its store, such as aws_endpoint=URL; may be repeated. Keys belong into the "
     "environment (AWS_ACCESS_KEY_ID and so on).",
@@ -29,7 +29,7 @@ def catalog_options(command: F) -> F:
         click.option(
             "--catalog-option",
             "catalog_settings",
-            type=Pair(),
+            type=PairParam(),
             multiple=True,
             help="Iceberg: a setting of PyIceberg for the catalog, such as uri=URL; may be repeated. Secrets belong "
             "into its configuration.",

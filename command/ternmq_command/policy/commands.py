@@ -58,7 +58,7 @@ def allow(user: str, resource: str, actions: str, sources: tuple[str, ...], endp
       ternmq policy allow alice Group:billing Sub
       ternmq policy allow ops 'Cluster:*' Get,List
     """
-    _put(user, resource, actions, sources, endpoint, deny=False, as_json=as_json)
+    _put_policy(user, resource, actions, sources, endpoint, deny=False, as_json=as_json)
 
 
 @command.command()
@@ -73,17 +73,17 @@ def deny(user: str, resource: str, actions: str, sources: tuple[str, ...], endpo
       ternmq policy deny alice Topic:orders-secret All
       ternmq policy deny alice '*' Delete
     """
-    _put(user, resource, actions, sources, endpoint, deny=True, as_json=as_json)
+    _put_policy(user, resource, actions, sources, endpoint, deny=True, as_json=as_json)
 
 
-def _put(
+def _put_policy(
     user: str, resource: str, actions: str, sources: tuple[str, ...], endpoint: str, *, deny: bool, as_json: bool
 ) -> None:
     from ternmq.admin import users
     from ternmq_command.calls.admin import AdminClient
 
     with AdminClient(endpoint) as admin:
-        changed = admin.ask(users.put_policy(user, resource, actions, deny=deny, sources=sources))
+        changed = admin.send_call(users.put_policy(user, resource, actions, deny=deny, sources=sources))
     origin = f" from {', '.join(sources)}" if sources else ""
     verb = "may not" if deny else "may"
     print_user(changed, f"user {user} {verb} {actions} on {resource}{origin}", as_json=as_json)
@@ -107,7 +107,7 @@ def remove(user: str, resource: str, deny: bool, endpoint: str, as_json: bool) -
     from ternmq_command.calls.admin import AdminClient
 
     with AdminClient(endpoint) as admin:
-        changed = admin.ask(users.delete_policy(user, resource, deny=deny))
+        changed = admin.send_call(users.delete_policy(user, resource, deny=deny))
     kind = "denies" if deny else "allows"
     print_user(changed, f"user {user} has no policy any more that {kind} actions on {resource}", as_json=as_json)
 
@@ -116,7 +116,7 @@ def remove(user: str, resource: str, deny: bool, endpoint: str, as_json: bool) -
 @click.argument("user", required=False)
 @endpoint_option
 @json_option
-def list_(user: str | None, endpoint: str, as_json: bool) -> None:
+def list_policies(user: str | None, endpoint: str, as_json: bool) -> None:
     """List the policies of all users, or of USER.
 
     \b
@@ -127,6 +127,6 @@ def list_(user: str | None, endpoint: str, as_json: bool) -> None:
     from ternmq_command.calls.admin import AdminClient
 
     with AdminClient(endpoint) as admin:
-        found = list(admin.users()) if user is None else [admin.user(user)]
+        found = list(admin.list_users()) if user is None else [admin.describe_user(user)]
     records = [{"user": each.name, **policy_record(policy)} for each in found for policy in each.policies]
     print_records(records, as_json=as_json, nothing="no policies")

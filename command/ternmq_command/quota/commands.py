@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ternmq_command.quota.limits import Limit, merged, quota_record
+from ternmq_command.quota.limits import LimitParam, merge_limits, quota_record
 from ternmq_command.terminal.failures import CommandFailure, WrongUsage
 from ternmq_command.terminal.nearest_group import NearestGroup
-from ternmq_command.terminal.options import Duration, endpoint_option, json_option
-from ternmq_command.terminal.output import counted, described, print_json, print_records, table
+from ternmq_command.terminal.options import DurationParam, endpoint_option, json_option
+from ternmq_command.terminal.output import format_count, format_record, format_table, print_json, print_records
 from ternmq_command.terminal.printing import echo, echo_lines
 from ternmq_common.errors import MessagingError
-from ternmq_common.quotas import parsed_title
+from ternmq_common.quotas import parse_title
 
 if TYPE_CHECKING:
     from ternmq.admin.quotas import Quota, QuotaKindName, QuotaList, QuotaUse
@@ -35,30 +35,32 @@ def command() -> None:
     """
 
 
-def _checked_title(context: click.Context, parameter: click.Parameter, title: str) -> "tuple[QuotaKindName, str]":
+def _parse_title(context: click.Context, parameter: click.Parameter, title: str) -> "tuple[QuotaKindName, str]":
     try:
-        kind, name = parsed_title(title)
+        kind, name = parse_title(title)
     except MessagingError as error:
         raise click.BadParameter(error.message, context, parameter) from None
     return kind.value, name
 
 
-title_argument = click.argument("title", metavar="KIND:NAME", callback=_checked_title)
+title_argument = click.argument("title", metavar="KIND:NAME", callback=_parse_title)
 
 
 @command.command(name="set")
 @title_argument
-@click.option("--messages-in", type=Limit("messages_in"), help="Messages sent; users, topics, clients.")
-@click.option("--bytes-in", type=Limit("bytes_in"), help="Bytes of requests that send; users, topics, clients.")
-@click.option("--messages-out", type=Limit("messages_out"), help="Messages delivered.")
-@click.option("--bytes-out", type=Limit("bytes_out"), help="Bytes of messages delivered.")
-@click.option("--in-flight", type=Limit("in_flight"), help="Messages received and not finished; topics, groups.")
-@click.option("--connections", type=Limit("connections"), help="Connections at one time; users, clients.")
-@click.option("--topics-per-hour", type=Limit("topics_per_hour"), help="Topics created by their first message; users.")
-@click.option("--burst", type=Duration(), help="For how long a rate may be used up in one burst.  [default: 1s]")
+@click.option("--messages-in", type=LimitParam("messages_in"), help="Messages sent; users, topics, clients.")
+@click.option("--bytes-in", type=LimitParam("bytes_in"), help="Bytes of requests that send; users, topics, clients.")
+@click.option("--messages-out", type=LimitParam("messages_out"), help="Messages delivered.")
+@click.option("--bytes-out", type=LimitParam("bytes_out"), help="Bytes of messages delivered.")
+@click.option("--in-flight", type=LimitParam("in_flight"), help="Messages received and not finished; topics, groups.")
+@click.option("--connections", type=LimitParam("connections"), help="Connections at one time; users, clients.")
+@click.option(
+    "--topics-per-hour", type=LimitParam("topics_per_hour"), help="Topics created by their first message; users."
+)
+@click.option("--burst", type=DurationParam(), help="For how long a rate may be used up in one burst.  [default: 1s]")
 @endpoint_option
 @json_option
-def set_(
+def set_quota(
     title: "tuple[QuotaKindName, str]", burst: timedelta | None, endpoint: str, as_json: bool, **limits: int | None
 ) -> None:
     """Set limits of a quota, or create it. Limits that are not given stay; none removes a limit.
@@ -77,10 +79,10 @@ def set_(
         raise WrongUsage("no limit is given; see `ternmq quota set --help`")
     kind, name = title
     with AdminClient(endpoint) as admin:
-        there = _found(admin.ask(calls.list_all()), kind, name)
+        there = _find_quota(admin.send_call(calls.list_all()), kind, name)
         given = {limit: value for limit, value in limits.items() if value is not None}
-        admin.ask(calls.put(kind, name, merged(there, given, burst)))
-        now = _found(admin.ask(calls.list_all()), kind, name)
+        admin.send_call(calls.put_quota(kind, name, merge_limits(there, given, burst)))
+        now = _find_quota(admin.send_call(calls.list_all()), kind, name)
     if now is None:
         raise CommandFailure(f"quota {kind}:{name} was removed by another call in the meantime")
     if as_json:
@@ -106,7 +108,7 @@ def remove(title: "tuple[QuotaKindName, str]", endpoint: str, as_json: bool) -> 
 
     kind, name = title
     with AdminClient(endpoint) as admin:
-        admin.ask(calls.delete(kind, name))
+        admin.send_call(calls.delete_quota(kind, name))
     if as_json:
         print_json({"kind": kind, "name": name, "removed": True})
     else:
@@ -116,7 +118,7 @@ def remove(title: "tuple[QuotaKindName, str]", endpoint: str, as_json: bool) -> 
 @command.command(name="list")
 @endpoint_option
 @json_option
-def list_(endpoint: str, as_json: bool) -> None:
+def list_quotas(endpoint: str, as_json: bool) -> None:
     """List the quotas, and the names that use most of them, at all proxies together.
 
     \b
@@ -128,7 +130,7 @@ def list_(endpoint: str, as_json: bool) -> None:
     from ternmq_command.calls.admin import AdminClient
 
     with AdminClient(endpoint) as admin:
-        found = admin.ask(calls.list_all())
+        found = admin.send_call(calls.list_all())
     records = [quota_record(quota) for quota in found.quotas]
     uses = list(map(_use_record, found.uses))
     if as_json:
@@ -136,10 +138,10 @@ def list_(endpoint: str, as_json: bool) -> None:
         return
     print_records(records, as_json=False, nothing="no quotas")
     if uses:
-        echo_lines("\n" + table([_use_row(use) for use in found.uses]))
-        _say_of_how_many(found)
+        echo_lines("\n" + format_table([_use_row(use) for use in found.uses]))
+        _print_proxy_count(found)
         if found.names > len(uses):
-            echo(f"ternmq: the first {len(uses)} of {counted(found.names, 'name')}", err=True)
+            echo(f"ternmq: the first {len(uses)} of {format_count(found.names, 'name')}", err=True)
 
 
 @command.command()
@@ -159,26 +161,26 @@ def show(title: "tuple[QuotaKindName, str]", endpoint: str, as_json: bool) -> No
 
     kind, name = title
     with AdminClient(endpoint) as admin:
-        found = admin.ask(calls.list_all())
-    quota = _found(found, kind, name)
+        found = admin.send_call(calls.list_all())
+    quota = _find_quota(found, kind, name)
     if quota is None:
         raise CommandFailure(f"there is no quota {kind}:{name}; `ternmq quota list` shows them")
     uses = [use for use in found.uses if (use.kind, use.quota) == (kind, name)]
     if as_json:
         print_json({**quota_record(quota), "uses": list(map(_use_record, uses)), "proxies": found.proxies})
         return
-    echo_lines(described(quota_record(quota)))
+    echo_lines(format_record(quota_record(quota)))
     if uses:
-        echo_lines("\n" + table(list(map(_use_row, uses))))
-        _say_of_how_many(found)
+        echo_lines("\n" + format_table(list(map(_use_row, uses))))
+        _print_proxy_count(found)
 
 
-def _say_of_how_many(found: "QuotaList") -> None:
+def _print_proxy_count(found: "QuotaList") -> None:
     if found.proxies > 1:
         echo(f"ternmq: of {found.proxies} proxies together", err=True)
 
 
-def _found(there: "QuotaList", kind: str, name: str) -> "Quota | None":
+def _find_quota(there: "QuotaList", kind: str, name: str) -> "Quota | None":
     return next((quota for quota in there.quotas if (quota.kind, quota.name) == (kind, name)), None)
 
 

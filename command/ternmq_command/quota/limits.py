@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
-from ternmq_common.units import SIZE_UNITS, in_largest_unit, parsed_size, rendered_duration
+from ternmq_common.units import SIZE_UNITS, parse_size, render_duration, render_in_largest_unit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,7 +22,7 @@ UNITS = {"messages_in": "/s", "bytes_in": "/s", "messages_out": "/s", "bytes_out
 _BINARY = {unit: size for unit, size in SIZE_UNITS.items() if "i" in unit or unit == "B"}
 
 
-class Limit(LimitType):
+class LimitParam(LimitType):
     """A limit, with its unit of time or without it; `none` is no limit."""
 
     def __init__(self, limit: str) -> None:
@@ -33,19 +33,19 @@ class Limit(LimitType):
         if isinstance(value, int):
             return value
         try:
-            return parsed_limit(self._limit, value)
+            return parse_limit(self._limit, value)
         except ValueError as error:
             self.fail(f"{value!r}: {error}", param, ctx)
 
 
-def parsed_limit(limit: str, text: str) -> int:
+def parse_limit(limit: str, text: str) -> int:
     """Parse a limit, NO_LIMIT for `none`; raises ValueError."""
     unit, is_size = UNITS.get(limit, ""), limit.startswith("bytes")
     if text.strip().lower() == "none":
         return NO_LIMIT
     number = text.strip().removesuffix(unit)
     try:
-        found = parsed_size(number) if is_size else int(number)
+        found = parse_size(number) if is_size else int(number)
     except ValueError:
         found = 0
     if found < 1:
@@ -54,7 +54,7 @@ def parsed_limit(limit: str, text: str) -> int:
     return found
 
 
-def merged(there: "Quota | None", limits: "Mapping[str, int]", burst: "timedelta | None") -> "QuotaLimits":
+def merge_limits(there: "Quota | None", limits: "Mapping[str, int]", burst: "timedelta | None") -> "QuotaLimits":
     """Return the limits of the quota after setting these; others stay, and NO_LIMIT removes one."""
     from ternmq.admin.quotas import LIMITS
 
@@ -66,11 +66,11 @@ def merged(there: "Quota | None", limits: "Mapping[str, int]", burst: "timedelta
     return cast("QuotaLimits", result)
 
 
-def shown(limit: str, value: int | None) -> str | None:
-    """Format a limit as `Limit` parses it; None if there is none."""
+def format_limit(limit: str, value: int | None) -> str | None:
+    """Format a limit as `LimitParam` parses it; None if there is none."""
     if value is None:
         return None
-    number = in_largest_unit(value, _BINARY) if limit.startswith("bytes") else str(value)
+    number = render_in_largest_unit(value, _BINARY) if limit.startswith("bytes") else str(value)
     return f"{number}{UNITS.get(limit, '')}"
 
 
@@ -80,6 +80,6 @@ def quota_record(quota: "Quota") -> dict[str, object]:
 
     return {
         "quota": f"{quota.kind}:{quota.name}",
-        **{limit: shown(limit, getattr(quota, limit)) for limit in LIMITS},
-        "burst": rendered_duration(round(quota.burst.total_seconds() * 1000)),
+        **{limit: format_limit(limit, getattr(quota, limit)) for limit in LIMITS},
+        "burst": render_duration(round(quota.burst.total_seconds() * 1000)),
     }

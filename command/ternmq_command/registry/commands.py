@@ -12,13 +12,13 @@ import click
 from ternmq_command.registry.handle_keys import rotate_handle_key
 from ternmq_command.registry.member_settings import PASSWORD_FILE_OPTION, REGISTRY_OPTION, AnyMemberSettings
 from ternmq_command.registry.rebuild import rebuild
-from ternmq_command.server.server_options import config_option, loaded_settings
+from ternmq_command.server.server_options import config_option, load_process_settings
 from ternmq_command.server.server_process import server_failures
 from ternmq_command.terminal.failures import RegistryUnreachable
-from ternmq_command.terminal.intervals import intervals
 from ternmq_command.terminal.nearest_group import NearestGroup
-from ternmq_command.terminal.options import Duration, json_option
+from ternmq_command.terminal.options import DurationParam, json_option
 from ternmq_command.terminal.output import print_json
+from ternmq_command.terminal.poll_intervals import poll_intervals
 from ternmq_command.terminal.printing import echo
 from ternmq_common.settings import without_password
 
@@ -49,7 +49,7 @@ def registry_options(function: Callable[..., None]) -> Callable[..., None]:
         **others: Any,  # noqa: ANN401
     ) -> None:
         flags: dict[str, object] = {"registry": registry, "registry_password_file": registry_password_file}
-        settings = loaded_settings(AnyMemberSettings, config, flags).settings
+        settings = load_process_settings(AnyMemberSettings, config, flags).settings
         function(settings.registry, settings.registry_password_file, **others)
 
     return config_option(REGISTRY_OPTION(PASSWORD_FILE_OPTION(with_url)))
@@ -59,7 +59,7 @@ def registry_options(function: Callable[..., None]) -> Callable[..., None]:
 @registry_options
 @click.option(
     "--wait",
-    type=Duration(),
+    type=DurationParam(),
     default="30s",
     show_default=True,
     help="How long to wait for a database that can't be reached.",
@@ -80,14 +80,14 @@ def migrate(url: str, password_file: Path | None, wait: timedelta, as_json: bool
     with server_failures():
         from ternmq_registry import schema
 
-        done = _patiently(lambda: schema.migrate(url, password_file), wait.total_seconds())
+        done = _retry_unavailable(lambda: schema.migrate_schema(url, password_file), wait.total_seconds())
     shown = without_password(url)
     if as_json:
         print_json({"registry": shown, "before": done.before, "after": done.after})
     elif done.before == done.after:
         echo(f"the registry {shown} already has schema {done.after}")
     else:
-        echo(f"the registry {shown} was migrated from {_named(done.before)} to schema {done.after}")
+        echo(f"the registry {shown} was migrated from {_schema_text(done.before)} to schema {done.after}")
 
 
 @command.command()
@@ -105,23 +105,23 @@ def version(url: str, password_file: Path | None, as_json: bool) -> None:
         from ternmq_registry import schema
         from ternmq_registry.migrations import NEWEST
 
-        found = _patiently(lambda: schema.schema_version(url, password_file), 0)
+        found = _retry_unavailable(lambda: schema.schema_version(url, password_file), 0)
     if as_json:
         print_json({"schema": found, "needed": NEWEST})
         return
     hint = "" if found == NEWEST else f"; this version needs {NEWEST}"
-    echo(f"{_named(found)}{hint}")
+    echo(f"{_schema_text(found)}{hint}")
 
 
 command.add_command(rebuild)
 command.add_command(rotate_handle_key)
 
 
-def _named(schema: str | None) -> str:
+def _schema_text(schema: str | None) -> str:
     return "no schema" if schema is None else f"schema {schema}"
 
 
-def _patiently(call: Callable[[], T], wait_s: float) -> T:
+def _retry_unavailable(call: Callable[[], T], wait_s: float) -> T:
     """Return the result of `call`, repeated for up to `wait_s` while the database can't be reached."""
     from ternmq_registry.errors import RegistryUnavailable
 
@@ -133,4 +133,4 @@ def _patiently(call: Callable[[], T], wait_s: float) -> T:
             left_s = give_up - time.monotonic()
             if left_s <= 0:
                 raise RegistryUnreachable(error.reason) from None
-            time.sleep(min(intervals().registry_s, left_s))
+            time.sleep(min(poll_intervals().registry_s, left_s))

@@ -8,8 +8,8 @@ import click
 
 from ternmq_command.registry.failures import registry_failures
 from ternmq_command.registry.member_settings import PASSWORD_FILE_OPTION, REGISTRY_OPTION, AnyMemberSettings
-from ternmq_command.server.server_options import config_option, loaded_settings
-from ternmq_command.terminal.confirmation import confirm, yes_option
+from ternmq_command.server.server_options import config_option, load_process_settings
+from ternmq_command.terminal.confirmation import confirm_action, yes_option
 from ternmq_command.terminal.failures import WrongUsage
 from ternmq_command.terminal.options import json_option
 from ternmq_command.terminal.output import print_json
@@ -61,9 +61,9 @@ def rotate_handle_key(
     if registry is not None and data_dir is not None:
         raise WrongUsage("give one of --registry and --data-dir")
     if all_at_once:
-        confirm("Refuse every handle that clients have?", yes=yes)
+        confirm_action("Refuse every handle that clients have?", yes=yes)
     flags: dict[str, object] = {"registry": registry, "registry_password_file": registry_password_file}
-    with registry_failures(), _opened(config, flags, data_dir) as opened:
+    with registry_failures(), _open_registry(config, flags, data_dir) as opened:
         keys = opened.rotate_handle_keys(all_at_once=all_at_once)
     accepted, signing = [key.number for key in keys[:-1]], keys[-2].number
     if as_json:
@@ -74,19 +74,19 @@ def rotate_handle_key(
 
 
 @contextmanager
-def _opened(config: Path | None, flags: dict[str, object], data_dir: Path | None) -> "Iterator[Registry]":
+def _open_registry(config: Path | None, flags: dict[str, object], data_dir: Path | None) -> "Iterator[Registry]":
     from ternmq_registry.registry import Registry
 
     if data_dir is None:
-        settings = loaded_settings(AnyMemberSettings, config, flags).settings
+        settings = load_process_settings(AnyMemberSettings, config, flags).settings
         password_file = settings.registry_password_file
-        with closing(Registry.postgres(settings.registry, password_file=password_file)) as of_cluster:
+        with closing(Registry.open_postgres(settings.registry, password_file=password_file)) as of_cluster:
             yield of_cluster
         return
-    from ternmq_broker.store.lock import StoreLock
+    from ternmq_broker.store.store_lock import StoreLock
 
     database, store = data_dir / "registry.db", data_dir / "store"
     if not (database.exists() and store.is_dir()):
         raise WrongUsage(f"{data_dir} is not the data directory of a server of `ternmq up`")
-    with StoreLock(store), closing(Registry.sqlite(database)) as embedded:
+    with StoreLock(store), closing(Registry.open_sqlite(database)) as embedded:
         yield embedded

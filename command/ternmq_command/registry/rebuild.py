@@ -8,19 +8,19 @@ import click
 
 from ternmq_command.registry.failures import registry_failures
 from ternmq_command.registry.member_settings import PASSWORD_FILE_OPTION
-from ternmq_command.server.server_options import config_option, loaded_settings
-from ternmq_command.terminal.confirmation import confirm, yes_option
+from ternmq_command.server.server_options import config_option, load_process_settings
+from ternmq_command.terminal.confirmation import confirm_action, yes_option
 from ternmq_command.terminal.failures import WrongUsage
 from ternmq_command.terminal.options import json_option
-from ternmq_command.terminal.output import counted, print_json, table
+from ternmq_command.terminal.output import format_count, format_table, print_json
 from ternmq_command.terminal.printing import echo, echo_lines
 from ternmq_common.server_settings import BrokerServerSettings, ServerSettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ternmq_broker.rebuilding.rebuilding import Rebuild, RebuildPlan
-    from ternmq_common.model import Group, Topic
+    from ternmq_broker.rebuilding.registry_rebuild import RebuildPlan, RegistryRebuild
+    from ternmq_common.model import ConsumerGroup, Topic
 
 GUESSED = (
     "derived from the store: types are those of the newest of the first and last messages of each queue, queues are "
@@ -72,30 +72,32 @@ def rebuild(
     """
     flags: dict[str, object] = {"data_dir": data_dir, "broker_name": broker_name}
     in_cluster: dict[str, object] = {"registry": registry, "registry_password_file": registry_password_file}
-    with registry_failures(), _planned(config, flags, in_cluster) as planned:
+    with registry_failures(), _open_rebuild(config, flags, in_cluster) as planned:
         plan = planned.plan
         if not as_json:
             _print_plan(plan)
-        if not dry_run and not plan.is_nothing:
-            confirm("Create these topics and groups?", yes=yes)
-        aside = None if dry_run or plan.is_nothing else planned.carry_out()
+        if not dry_run and not plan.is_empty:
+            confirm_action("Create these topics and groups?", yes=yes)
+        aside = None if dry_run or plan.is_empty else planned.carry_out()
     if as_json:
         shown = {"damage": plan.damage, "set_aside": aside and str(aside), "unreadable": plan.unreadable}
-        print_json({"dry_run": dry_run, "made": _records(plan), **shown})
-    elif not plan.is_nothing:
-        _print_end(plan, aside, dry_run=dry_run)
+        print_json({"dry_run": dry_run, "made": _rebuilt_records(plan), **shown})
+    elif not plan.is_empty:
+        _print_result(plan, aside, dry_run=dry_run)
 
 
 @contextmanager
-def _planned(config: Path | None, flags: dict[str, object], in_cluster: dict[str, object]) -> "Iterator[Rebuild]":
-    from ternmq_broker.rebuilding.rebuilding import cluster_rebuild, embedded_rebuild
+def _open_rebuild(
+    config: Path | None, flags: dict[str, object], in_cluster: dict[str, object]
+) -> "Iterator[RegistryRebuild]":
+    from ternmq_broker.rebuilding.registry_rebuild import cluster_rebuild, embedded_rebuild
 
     if in_cluster["registry"] is not None:
-        member = loaded_settings(BrokerServerSettings, config, {**flags, **in_cluster}).settings
+        member = load_process_settings(BrokerServerSettings, config, {**flags, **in_cluster}).settings
         with cluster_rebuild(member) as planned:
             yield planned
         return
-    settings = loaded_settings(ServerSettings, config, flags).settings
+    settings = load_process_settings(ServerSettings, config, flags).settings
     if (settings.data_dir / "store-id").exists():
         raise WrongUsage(f"{settings.data_dir} belongs to a broker of a cluster: name the database with --registry")
     with embedded_rebuild(settings) as planned:
@@ -107,23 +109,23 @@ def _print_plan(plan: "RebuildPlan") -> None:
         echo(f"the registry is damaged: {plan.damage}", err=True)
     for name in plan.unreadable:
         echo(f"can't be read any more: {name}", err=True)
-    if records := _records(plan):
-        echo_lines(table(records))
+    if records := _rebuilt_records(plan):
+        echo_lines(format_table(records))
     else:
         echo("the registry has all topics and groups of the store", err=True)
 
 
-def _print_end(plan: "RebuildPlan", aside: Path | None, *, dry_run: bool) -> None:
+def _print_result(plan: "RebuildPlan", aside: Path | None, *, dry_run: bool) -> None:
     if plan.topics or plan.groups:
         echo(GUESSED, err=True)
     if aside is not None:
         echo(f"the damaged registry is kept as {aside}", err=True)
     topics, groups = len(plan.topics) + len(plan.kept_topics), len(plan.groups) + len(plan.kept_groups)
     done = "would be rebuilt" if dry_run else "rebuilt"
-    echo(f"{counted(topics, 'topic')} and {counted(groups, 'group')} {done}", err=True)
+    echo(f"{format_count(topics, 'topic')} and {format_count(groups, 'group')} {done}", err=True)
 
 
-def _records(plan: "RebuildPlan") -> list[dict[str, object]]:
+def _rebuilt_records(plan: "RebuildPlan") -> list[dict[str, object]]:
     """Return the records of topics and groups; `messages` are stored, `waiting` are timed and half messages."""
     rebuilt = {change.topic.name for change in plan.topics}
     return [
@@ -134,8 +136,8 @@ def _records(plan: "RebuildPlan") -> list[dict[str, object]]:
         ),
         *(_group_record(group, "registry") for group in plan.kept_groups),
         *(_group_record(group, "store") for group in plan.groups),
-        *(_record("user", user.name, "registry") for user in plan.kept_users),
-        *(_record("quota", quota.title, "registry") for quota in plan.kept_quotas),
+        *(_rebuilt_record("user", user.name, "registry") for user in plan.kept_users),
+        *(_rebuilt_record("quota", quota.title, "registry") for quota in plan.kept_quotas),
     ]
 
 
@@ -143,13 +145,16 @@ def _topic_record(
     topic: "Topic", source: str, messages: int | None = None, waiting: int | None = None
 ) -> dict[str, object]:
     held = {"queues": topic.queues, "messages": messages, "waiting": waiting}
-    return {**_record("topic", topic.name, source), "type": topic.kind.lower(), **held}
+    return {**_rebuilt_record("topic", topic.name, source), "type": topic.type_name.lower(), **held}
 
 
-def _group_record(group: "Group", source: str) -> dict[str, object]:
-    return {**_record("group", group.name, source), "type": "lite" if group.lite else "fifo" if group.fifo else None}
+def _group_record(group: "ConsumerGroup", source: str) -> dict[str, object]:
+    return {
+        **_rebuilt_record("group", group.name, source),
+        "type": "lite" if group.lite else "fifo" if group.fifo else None,
+    }
 
 
-def _record(kind: str, name: str, source: str) -> dict[str, object]:
+def _rebuilt_record(kind: str, name: str, source: str) -> dict[str, object]:
     unknown = dict.fromkeys(("type", "queues", "messages", "waiting"))
     return {"kind": kind, "name": name, **unknown, "source": source}

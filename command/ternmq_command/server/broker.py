@@ -4,9 +4,9 @@ from pathlib import Path
 
 import click
 
-from ternmq_command.early_end import as_other_commands
+from ternmq_command.early_signals import restore_signals
 from ternmq_command.server import broker_admin
-from ternmq_command.server.server_options import config_option, loaded_settings, server_options
+from ternmq_command.server.server_options import config_option, load_process_settings, server_options
 from ternmq_command.server.server_process import server_failures
 from ternmq_command.terminal.failures import WrongUsage
 from ternmq_command.terminal.nearest_group import NearestGroup
@@ -35,13 +35,13 @@ def command(context: click.Context, /, config: Path | None, **flags: object) -> 
       ternmq broker drain broker-1 --wait
     """
     if context.invoked_subcommand is not None:
-        as_other_commands()
+        restore_signals()
         if any(value is not None for value in flags.values()):
             raise WrongUsage(
                 f"`{context.command_path} {context.invoked_subcommand}` does not take options of the server process"
             )
         return 0
-    settings = loaded_settings(BrokerServerSettings, config, flags).settings
+    settings = load_process_settings(BrokerServerSettings, config, flags).settings
     with server_failures():
         from ternmq_broker.server.main import run
 

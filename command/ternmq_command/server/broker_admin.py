@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING
 import click
 
 from ternmq_command.server.draining import show_remaining, wait_until_empty
-from ternmq_command.terminal.confirmation import confirm, yes_option
+from ternmq_command.terminal.confirmation import confirm_action, yes_option
 from ternmq_command.terminal.options import endpoint_option, json_lines_option, json_option
-from ternmq_command.terminal.output import iso, print_json, print_records
+from ternmq_command.terminal.output import iso_or_none, print_json, print_records
 from ternmq_command.terminal.printing import echo
-from ternmq_common.removal_warning import is_empty, removal_warning
+from ternmq_common.removal_warning import has_nothing_to_lose, removal_warning
 
 if TYPE_CHECKING:
     from ternmq.admin.brokers import Broker, BrokerLoad
@@ -21,7 +21,7 @@ PERMISSION_NAMES = ("read-write", "read", "write", "none")
 @click.command(name="list")
 @endpoint_option
 @json_option
-def list_(endpoint: str, as_json: bool) -> None:
+def list_brokers(endpoint: str, as_json: bool) -> None:
     """List all brokers. `clock` is how far a broker's clock is ahead of the registry's, which decides when its lease
     ends.
 
@@ -33,12 +33,12 @@ def list_(endpoint: str, as_json: bool) -> None:
     from ternmq_command.calls.admin import AdminClient
 
     with AdminClient(endpoint) as admin:
-        brokers = admin.brokers()
+        brokers = admin.list_brokers()
     records = [broker_record(broker) for broker in brokers]
-    print_records(records if as_json else list(map(_for_people, records)), as_json=as_json, nothing="no brokers")
+    print_records(records if as_json else list(map(_table_row, records)), as_json=as_json, nothing="no brokers")
 
 
-def _for_people(record: dict[str, object]) -> dict[str, object]:
+def _table_row(record: dict[str, object]) -> dict[str, object]:
     load = record["load"]
     assert isinstance(load, dict)
     shown = {name: value for name, value in record.items() if name not in ("load", "epoch", "started")}
@@ -78,7 +78,7 @@ def drain(name: str, wait: bool, endpoint: str, as_json: bool) -> None:
         if wait:
             wait_until_empty(admin, name, as_json=as_json)
         else:
-            show_remaining(name, admin.remaining(name), as_json=as_json)
+            show_remaining(name, admin.describe_remaining(name), as_json=as_json)
 
 
 @click.command()
@@ -145,7 +145,7 @@ def remove(name: str, force: bool, yes: bool, endpoint: str, as_json: bool) -> N
     """
     from ternmq_command.calls.admin import AdminClient
 
-    confirm(f"Remove broker {name} from the cluster, with what it holds?", yes=yes)
+    confirm_action(f"Remove broker {name} from the cluster, with what it holds?", yes=yes)
     with AdminClient(endpoint) as admin:
         removed = admin.remove_broker(name, force=force)
     lost = removed.lost
@@ -160,7 +160,7 @@ def remove(name: str, force: bool, yes: bool, endpoint: str, as_json: bool) -> N
         )
         return
     echo(f"broker {name} removed")
-    if lost is not None and not (is_empty(lost) and lost.messages == 0):
+    if lost is not None and not (has_nothing_to_lose(lost) and lost.messages == 0):
         echo(f"lost with it: {removal_warning(removed.topics, lost)}", err=True)
 
 
@@ -173,8 +173,8 @@ def broker_record(broker: "Broker") -> dict[str, object]:
         "draining": broker.draining,
         "epoch": broker.epoch,
         "version": broker.version or None,
-        "started": iso(broker.started),
-        "lease_end": iso(broker.lease_end),
+        "started": iso_or_none(broker.started),
+        "lease_end": iso_or_none(broker.lease_end),
         "load": _load_record(broker.load),
     }
 
@@ -193,4 +193,4 @@ def _load_record(load: "BrokerLoad") -> dict[str, object]:
     }
 
 
-COMMANDS = (list_, drain, resume, permission, remove)
+COMMANDS = (list_brokers, drain, resume, permission, remove)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Literal
 
 from ternmq_command.terminal.failures import CommandFailure, RegistryUnreachable
 from ternmq_common.installing import COMPILED_HINT
-from ternmq_common.removal_warning import is_empty
+from ternmq_common.removal_warning import has_nothing_to_lose
 from ternmq_rpc.build_form import is_compiled
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ ROUND_TRIP_PATIENCE_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One line of the report; `advice` says what to do, if there is anything to do."""
+    """One line of the report; `advise_on_failure` says what to do, if there is anything to do."""
 
     subject: str
     state: State
@@ -52,7 +52,7 @@ class Finding:
     advice: str = ""
 
 
-def of_installation() -> Iterator[Finding]:
+def check_installation() -> Iterator[Finding]:
     """Report this command's version, and whether the installation is compiled, which makes a server faster."""
     said = f"ternmq {metadata.version('ternmq')}, Python {platform.python_version()}"
     if is_compiled():
@@ -63,7 +63,7 @@ def of_installation() -> Iterator[Finding]:
         )
 
 
-def of_descriptors() -> Iterator[Finding]:
+def check_descriptors() -> Iterator[Finding]:
     """Check how many connections a server started here could have."""
     if sys.platform == "win32":
         return
@@ -81,7 +81,7 @@ def of_descriptors() -> Iterator[Finding]:
     )
 
 
-def of_disk(data_dir: Path) -> Iterator[Finding]:
+def check_disk(data_dir: Path) -> Iterator[Finding]:
     """Check the disk space of a broker's data directory on this machine; no finding if it does not exist."""
     if not data_dir.is_dir():
         return
@@ -102,7 +102,7 @@ def of_disk(data_dir: Path) -> Iterator[Finding]:
         yield Finding("disk", "ok", said)
 
 
-def of_registry(url: str, password_file: Path | None = None) -> Iterator[Finding]:
+def check_registry(url: str, password_file: Path | None = None) -> Iterator[Finding]:
     """Check whether a cluster's database answers, and has the schema that this version needs."""
     from ternmq_common.settings import without_password
 
@@ -131,13 +131,13 @@ def of_registry(url: str, password_file: Path | None = None) -> Iterator[Finding
         yield Finding("registry", "problem", f"{shown} has {has}, {NEWEST} is needed", "ternmq registry migrate")
 
 
-def of_access() -> Iterator[Finding]:
+def check_access() -> Iterator[Finding]:
     """Check whether the options of TLS and keys are usable; whether the server accepts them shows in its first call."""
-    from ternmq_command.calls.access import access
+    from ternmq_command.calls.access import current_access
 
-    said = access()
+    said = current_access()
     try:
-        tls, keys = said.tls(), said.keys()
+        tls, keys = said.tls_options(), said.current_credentials()
         if tls is not None:
             from ternmq.errors import UnusableFile
 
@@ -155,14 +155,14 @@ def of_access() -> Iterator[Finding]:
         yield Finding("access", "ok", f"by TLS, {'unsigned' if keys is None else f'signed by {keys.access_key}'}")
 
 
-def of_server(admin: "AdminClient") -> Iterator[Finding]:
+def check_server(admin: "AdminClient") -> Iterator[Finding]:
     """Check whether the server answers, its version and its clock.
 
     Raises CommandFailure if it does not answer, since the other checks need it.
     """
-    from ternmq_command.calls.server_time import now_of, timed
+    from ternmq_command.calls.server_time import call_with_time, server_now
 
-    info, told = timed(admin.server_info, now_of)
+    info, told = call_with_time(admin.server_info, server_now)
     own = metadata.version("ternmq")
     said = f"version {info.version}, {info.resident_bytes / 2**20:,.0f} MiB"
     if info.version == own:
@@ -183,15 +183,15 @@ def of_server(admin: "AdminClient") -> Iterator[Finding]:
         yield Finding("clock", "ok", f"the server's is {ahead_s:+.2f} s from this machine's")
 
 
-def of_certificate(endpoint: str) -> Iterator[Finding]:
+def check_certificate(endpoint: str) -> Iterator[Finding]:
     """Check how long the server's certificate is valid, by this machine's clock; no finding without TLS."""
-    from ternmq_command.calls.access import access
-    from ternmq_common.addresses import parsed_address
+    from ternmq_command.calls.access import current_access
+    from ternmq_common.addresses import parse_address
 
-    tls = access().tls()
+    tls = current_access().tls_options()
     if tls is None:
         return
-    host, port = parsed_address(endpoint)
+    host, port = parse_address(endpoint)
     try:
         with (
             socket.create_connection((host, port), timeout=CERTIFICATE_TIMEOUT_S) as connected,
@@ -211,16 +211,16 @@ def of_certificate(endpoint: str) -> Iterator[Finding]:
         yield Finding("certificate", "ok", f"valid for {days} days, until {until}")
 
 
-def of_brokers(admin: "AdminClient") -> Iterator[Finding]:
-    for broker in admin.brokers():
+def check_brokers(admin: "AdminClient") -> Iterator[Finding]:
+    for broker in admin.list_brokers():
         if not broker.live:
-            yield Finding("broker", "problem", f"{broker.name} is away", f"start it, or: {_remove(broker)}")
+            yield Finding("broker", "problem", f"{broker.name} is away", f"start it, or: {_removal_command(broker)}")
         elif broker.draining:
             yield Finding("broker", "warning", f"{broker.name} is being drained", f"ternmq broker resume {broker.name}")
         else:
             yield Finding("broker", "ok", f"{broker.name}, {broker.load.proxies} proxies connected")
         if broker.replicas:
-            yield _of_replicas(broker)
+            yield _check_replicas(broker)
         skew_s = broker.load.clock_skew
         if broker.live and skew_s is not None and abs(skew_s) > CLOCK_AHEAD_MAX_S:
             told = f"that of {broker.name} is {skew_s:+.1f} s from the registry's"
@@ -232,13 +232,13 @@ def of_brokers(admin: "AdminClient") -> Iterator[Finding]:
             )
 
 
-def _remove(broker: "Broker") -> str:
+def _removal_command(broker: "Broker") -> str:
     """Return the command that removes the broker, with --force unless it is known to be empty."""
-    known_empty = broker.draining and is_empty(broker.load)
+    known_empty = broker.draining and has_nothing_to_lose(broker.load)
     return f"ternmq broker remove {broker.name}{'' if known_empty else ' --force'}"
 
 
-def _of_replicas(broker: "Broker") -> Finding:
+def _check_replicas(broker: "Broker") -> Finding:
     in_sync = sum(replica.in_sync for replica in broker.replicas)
     told = f"{in_sync} of {broker.replicas_wanted} of {broker.name} are in sync"
     if in_sync < broker.min_insync:
@@ -249,28 +249,28 @@ def _of_replicas(broker: "Broker") -> Finding:
     return Finding("replicas", "ok", told)
 
 
-def of_health(http: str) -> Iterator[Finding]:
+def check_health(http: str) -> Iterator[Finding]:
     """Check the health that the server reports at its HTTP address."""
-    from ternmq.tls import advice
-    from ternmq_command.calls.web import fetched, url_of
+    from ternmq.tls import advise_on_failure
+    from ternmq_command.calls.web import build_url, fetch_page
 
     try:
-        status, body = fetched(http, "/health/ready", bytes_max=HEALTH_BYTES_MAX, timeout_s=HTTP_TIMEOUT_S)
+        status, body = fetch_page(http, "/health/ready", bytes_max=HEALTH_BYTES_MAX, timeout_s=HTTP_TIMEOUT_S)
     except OSError as error:
         reason = getattr(error, "reason", error)
-        advised, _ = advice(str(reason), uses_tls=True)
+        advised, _ = advise_on_failure(str(reason), uses_tls=True)
         address = "name the server's address with --http, such as https://mq.example.com:8082"
-        yield Finding("health", "warning", f"nothing answers at {url_of(http, '')}: {reason}", advised or address)
+        yield Finding("health", "warning", f"nothing answers at {build_url(http, '')}: {reason}", advised or address)
         return
     if status in {401, 403}:
-        yield Finding("health", "warning", f"{url_of(http, '')} does not accept these keys", "give others, or --tls")
+        yield Finding("health", "warning", f"{build_url(http, '')} does not accept these keys", "give others, or --tls")
         return
     try:
         told = json.loads(body)
         said, degraded = str(told["status"]), told.get("degraded")
     except (ValueError, KeyError, AttributeError, TypeError):
         yield Finding(
-            "health", "warning", f"{url_of(http, '')} is not TernMQ's", "name the server's address with --http"
+            "health", "warning", f"{build_url(http, '')} is not TernMQ's", "name the server's address with --http"
         )
         return
     if status != 200:
@@ -281,14 +281,14 @@ def of_health(http: str) -> Iterator[Finding]:
         yield Finding("health", "ok", said)
 
 
-def of_round_trip(endpoint: str, admin: "AdminClient") -> Iterator[Finding]:
+def check_round_trip(endpoint: str, admin: "AdminClient") -> Iterator[Finding]:
     """Send a message to a topic created for it and read it again; the topic is deleted afterwards."""
     topic = f"ternmq-doctor-{os.urandom(4).hex()}"
     try:
         admin.create_topic(topic, "normal", 1)
         try:
             began = time.monotonic()
-            broker = _through(endpoint, topic)
+            broker = _send_and_read(endpoint, topic)
             took_ms = (time.monotonic() - began) * 1000
         finally:
             admin.delete_topic(topic)
@@ -302,7 +302,7 @@ def of_round_trip(endpoint: str, admin: "AdminClient") -> Iterator[Finding]:
         yield Finding("round trip", "ok", f"sent to {broker} and read again in {took_ms:.0f} ms")
 
 
-def _through(endpoint: str, topic: str) -> str | None:
+def _send_and_read(endpoint: str, topic: str) -> str | None:
     """Send one message and read it by offset; return its broker, None if it was not found in time."""
     from ternmq_command.calls.messaging import MessagingClient
     from ternmq_protos.v2 import definition_pb2 as pb
@@ -313,11 +313,11 @@ def _through(endpoint: str, topic: str) -> str | None:
     message.system_properties.message_type = pb.NORMAL
     message.system_properties.born_timestamp.GetCurrentTime()
     with MessagingClient(endpoint) as client:
-        client.send([message])
+        client.send_messages([message])
         give_up = time.monotonic() + ROUND_TRIP_PATIENCE_S
         while time.monotonic() < give_up:
-            for queue in client.queues(topic):
+            for queue in client.readable_queues(topic):
                 start, end = client.first_offset(queue), client.end_offset(queue)
-                if any(found.body == body for found in client.messages(queue, start, end)):
+                if any(found.body == body for found in client.read_messages(queue, start, end)):
                     return queue.broker.name
     return None

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ternmq_command.terminal.failures import CommandFailure, Refused, WrongUsage
+from ternmq_command.terminal.failures import CallRefused, CommandFailure, WrongUsage
 from ternmq_command.terminal.nearest_group import NearestGroup
-from ternmq_command.terminal.options import Duration, endpoint_option, json_option
-from ternmq_command.terminal.output import age_text, described, iso_datetime, print_json
+from ternmq_command.terminal.options import DurationParam, endpoint_option, json_option
+from ternmq_command.terminal.output import format_age, format_record, iso_datetime, print_json
 from ternmq_command.terminal.printing import echo_lines
 
 if TYPE_CHECKING:
@@ -41,17 +41,17 @@ def show(endpoint: str, as_json: bool) -> None:
       ternmq clock show --json | jq .ahead_s
     """
     from ternmq_command.calls.admin import AdminClient
-    from ternmq_command.calls.server_time import now_of, timed
+    from ternmq_command.calls.server_time import call_with_time, server_now
 
     with AdminClient(endpoint) as admin:
-        info, time = timed(admin.server_info, now_of)
+        info, time = call_with_time(admin.server_info, server_now)
     if time is None:
         raise CommandFailure(f"the server at {endpoint} does not report its time; its version is too old")
-    _print(time, test_clock=info.test_clock, as_json=as_json)
+    _print_time(time, test_clock=info.test_clock, as_json=as_json)
 
 
 @command.command()
-@click.argument("by", type=Duration())
+@click.argument("by", type=DurationParam())
 @endpoint_option
 @json_option
 def advance(by: timedelta, endpoint: str, as_json: bool) -> None:
@@ -69,23 +69,23 @@ def advance(by: timedelta, endpoint: str, as_json: bool) -> None:
       ternmq clock advance 1h30m --endpoint broker.example:8081
       ternmq clock advance 3d --json | jq -r .now
     """
-    from ternmq_command.calls.server_time import timed
+    from ternmq_command.calls.server_time import call_with_time
 
     if not by:
         raise WrongUsage("BY must be more than 0; `ternmq clock show` shows the time")
-    _, time = timed(lambda: _advanced(endpoint, by), lambda now: now)
+    _, time = call_with_time(lambda: _advance_clock(endpoint, by), lambda now: now)
     assert time is not None, "the call is not older than the field"
-    _print(time, test_clock=True, as_json=as_json)
+    _print_time(time, test_clock=True, as_json=as_json)
 
 
-def _advanced(endpoint: str, by: timedelta) -> datetime:
+def _advance_clock(endpoint: str, by: timedelta) -> datetime:
     from ternmq_command.calls.admin import AdminClient
     from ternmq_protos.v2 import definition_pb2
 
     with AdminClient(endpoint) as admin:
         try:
             return admin.advance_clock(by)
-        except Refused as refusal:
+        except CallRefused as refusal:
             if refusal.code != definition_pb2.FORBIDDEN:
                 raise
             raise CommandFailure(
@@ -94,7 +94,7 @@ def _advanced(endpoint: str, by: timedelta) -> datetime:
             ) from None
 
 
-def _print(time: "ServerTime", *, test_clock: bool, as_json: bool) -> None:
+def _print_time(time: "ServerTime", *, test_clock: bool, as_json: bool) -> None:
     record = {
         "now": iso_datetime(time.now, timespec="milliseconds"),
         "local": time.now.astimezone().isoformat(timespec="milliseconds"),
@@ -105,20 +105,20 @@ def _print(time: "ServerTime", *, test_clock: bool, as_json: bool) -> None:
         print_json(record)
         return
     echo_lines(
-        described(
+        format_record(
             {
                 "now": record["now"],
                 "local": record["local"],
-                "ahead": ahead_text(time.ahead),
+                "ahead": format_ahead(time.ahead),
                 "test_clock": True if test_clock else "no (start the server with `ternmq up --test-clock` to have one)",
             }
         )
     )
 
 
-def ahead_text(ahead: timedelta) -> str:
+def format_ahead(ahead: timedelta) -> str:
     """Format how far the server's clock is from this machine's; less than a second may be the call's own time."""
     seconds = round(ahead.total_seconds())
     if not seconds:
         return "the same as this machine's"
-    return f"{age_text(abs(seconds))} {'ahead of' if seconds > 0 else 'behind'} this machine's"
+    return f"{format_age(abs(seconds))} {'ahead of' if seconds > 0 else 'behind'} this machine's"

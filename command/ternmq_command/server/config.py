@@ -5,12 +5,12 @@ from pathlib import Path
 
 import click
 
-from ternmq_command.server.server_options import PROCESSES, config_option, loaded_settings, server_options
+from ternmq_command.server.server_options import PROCESSES, config_option, load_process_settings, server_options
 from ternmq_command.terminal.failures import WrongUsage
 from ternmq_command.terminal.options import json_option
-from ternmq_command.terminal.output import print_json, table
+from ternmq_command.terminal.output import format_table, print_json
 from ternmq_command.terminal.printing import echo_lines
-from ternmq_common.settings import rendered, variable_name
+from ternmq_common.settings import render_value, variable_name
 
 
 @click.command()
@@ -34,19 +34,19 @@ def command(process: str, config: Path | None, as_json: bool, **flags: object) -
       ternmq config --of broker --data-dir /var/lib/ternmq
       TERNMQ_FLUSH=async ternmq config
     """
-    loaded = loaded_settings(PROCESSES[process], config, _flags_of(process, flags))
+    loaded = load_process_settings(PROCESSES[process], config, _process_flags(process, flags))
     values = {field.name: getattr(loaded.settings, field.name) for field in dataclasses.fields(loaded.settings)}
     if as_json:
         print_json(
-            {name: {"value": _plain(name, value), "from": loaded.origins[name]} for name, value in values.items()}
+            {name: {"value": _json_value(name, value), "from": loaded.origins[name]} for name, value in values.items()}
         )
         return
     echo_lines(
-        table(
+        format_table(
             [
                 {
                     "setting": name,
-                    "value": rendered(name, value),
+                    "value": render_value(name, value),
                     "from": loaded.origins[name],
                     "variable": variable_name(name),
                 }
@@ -56,7 +56,7 @@ def command(process: str, config: Path | None, as_json: bool, **flags: object) -
     )
 
 
-def _flags_of(process: str, flags: dict[str, object]) -> dict[str, object]:
+def _process_flags(process: str, flags: dict[str, object]) -> dict[str, object]:
     """Return the flags of the process's own settings; raises WrongUsage if others are given."""
     known = {field.name for field in dataclasses.fields(PROCESSES[process])}
     for parameter in click.get_current_context().command.params:
@@ -65,8 +65,8 @@ def _flags_of(process: str, flags: dict[str, object]) -> dict[str, object]:
     return {name: value for name, value in flags.items() if name in known}
 
 
-def _plain(name: str, value: object) -> object:
+def _json_value(name: str, value: object) -> object:
     """Return a setting as JSON prints it; a URL without its password."""
     if isinstance(value, Path):
         return str(value)
-    return rendered(name, value) if isinstance(value, str) else value
+    return render_value(name, value) if isinstance(value, str) else value

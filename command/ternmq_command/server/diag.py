@@ -5,8 +5,8 @@ from pathlib import Path
 
 import click
 
-from ternmq_command.terminal.failures import CommandFailure, Unreachable, WrongUsage
-from ternmq_command.terminal.options import endpoint_option, http_at, http_option, json_option
+from ternmq_command.terminal.failures import CommandFailure, ServerUnreachable, WrongUsage
+from ternmq_command.terminal.options import endpoint_option, http_address, http_option, json_option
 from ternmq_command.terminal.output import print_json
 from ternmq_command.terminal.printing import echo
 
@@ -35,13 +35,13 @@ def command(out: Path | None, http: str | None, log: Path | None, endpoint: str,
       ternmq diag --out /tmp/ternmq.tar.gz --log /var/log/ternmq.log
       ternmq diag --endpoint mq.example.com:8081 --http mq.example.com:9082
     """
-    from ternmq_command.server.bundle import Bundle
-    from ternmq_command.server.diag_parts import fill
+    from ternmq_command.server.bundle import DiagnosticBundle
+    from ternmq_command.server.diag_parts import fill_bundle
 
     now = datetime.now(UTC)
     file = out or Path(f"ternmq-diag-{now:%Y%m%dT%H%M%SZ}.tar.gz")
-    bundle = Bundle(now)
-    fill(bundle, endpoint, http_at(endpoint, http), log)
+    bundle = DiagnosticBundle(now)
+    fill_bundle(bundle, endpoint, http_address(endpoint, http), log)
     try:
         bundle.write(file)
     except FileExistsError:
@@ -49,10 +49,10 @@ def command(out: Path | None, http: str | None, log: Path | None, endpoint: str,
     except OSError as error:
         raise CommandFailure(f"can't write {file}: {error.strerror or error}") from None
     if as_json:
-        print_json({"file": str(file), "parts": bundle.manifest()})
+        print_json({"file": str(file), "parts": bundle.manifest_parts()})
     else:
-        for part in bundle.manifest():
+        for part in bundle.manifest_parts():
             if part["problem"]:
                 echo(f"ternmq: {part['file']} is not inside: {part['problem']}", err=True)
         echo(f"{file} written; look into it before you send it: `tar xzf {file}`")
-    return Unreachable.exit_code if bundle.is_nobody_there else 0
+    return ServerUnreachable.exit_code if bundle.is_unreachable else 0

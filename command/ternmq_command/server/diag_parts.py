@@ -10,19 +10,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ternmq_command.calls.watching import WatchingClient
-from ternmq_command.calls.web import fetched, url_of
+from ternmq_command.calls.web import build_url, fetch_page
 from ternmq_command.client.commands import client_record
-from ternmq_command.group.progress import totals
+from ternmq_command.group.progress import sum_progress
 from ternmq_command.group.settings import group_record
 from ternmq_command.server.broker_admin import broker_record
 from ternmq_command.server.status import status_record
 from ternmq_command.shard.records import shard_record
 from ternmq_command.terminal.failures import CommandFailure
-from ternmq_command.terminal.output import iso
+from ternmq_command.terminal.output import iso_or_none
 from ternmq_command.topic.commands import topic_record
 
 if TYPE_CHECKING:
-    from ternmq_command.server.bundle import Bundle
+    from ternmq_command.server.bundle import DiagnosticBundle
     from ternmq_protos.admin_v1 import admin_pb2
 
 LOG_LINES = 1000
@@ -33,43 +33,47 @@ ANSWER_BYTES_MAX = 16 << 20
 HTTP_TIMEOUT_S = 10.0
 
 
-def fill(bundle: "Bundle", endpoint: str, http: str, log: Path | None) -> None:
+def fill_bundle(bundle: "DiagnosticBundle", endpoint: str, http: str, log: Path | None) -> None:
     """Add all parts that can be read."""
-    bundle.add_json("command.json", "this command and its machine", lambda: _command(endpoint, http))
-    bundle.add("metrics.txt", "the server's metrics, as Prometheus reads them", lambda: _fetched(http, "/metrics"))
-    bundle.add("health-ready.json", "whether the server can serve now", lambda: _fetched(http, "/health/ready"))
-    bundle.add("health-live.json", "whether its event loop turns", lambda: _fetched(http, "/health/live"))
+    bundle.add_json("command.json", "this command and its machine", lambda: _command_facts(endpoint, http))
+    bundle.add_text(
+        "metrics.txt", "the server's metrics, as Prometheus reads them", lambda: _fetch_text(http, "/metrics")
+    )
+    bundle.add_text("health-ready.json", "whether the server can serve now", lambda: _fetch_text(http, "/health/ready"))
+    bundle.add_text("health-live.json", "whether its event loop turns", lambda: _fetch_text(http, "/health/live"))
     if log is not None:
-        bundle.add("log.txt", f"the last {LOG_LINES} lines of {log.name}", lambda: _end_of(log))
+        bundle.add_text("log.txt", f"the last {LOG_LINES} lines of {log.name}", lambda: _last_lines(log))
     with WatchingClient(endpoint) as client:
-        bundle.add_json("server.json", "version, start and time of the server", lambda: _server(client))
-        if bundle.is_nobody_there:
+        bundle.add_json("server.json", "version, start and time of the server", lambda: _server_facts(client))
+        if bundle.is_unreachable:
             return
-        _fill_of_server(bundle, client)
+        _fill_server_parts(bundle, client)
 
 
-def _fill_of_server(bundle: "Bundle", client: WatchingClient) -> None:
-    bundle.add_json("status.json", "whether each component is well", lambda: status_record(client.status()))
-    bundle.add_json("log-levels.json", "what the server's processes log", lambda: _log_levels(client))
-    bundle.add_json("brokers.json", "the brokers", lambda: [broker_record(each) for each in client.brokers()])
-    bundle.add_json("shards.json", "the replicas of brokers", lambda: [shard_record(each) for each in client.brokers()])
-    bundle.add_json("topics.json", "all topics", lambda: [topic_record(each) for each in client.topics()])
-    bundle.add_json("groups.json", "all groups", lambda: [group_record(each) for each in client.groups()])
-    bundle.add_json("lags.json", f"the lags of the first {LAGS_MAX} groups", lambda: _lags(client))
-    bundle.add_json("clients.json", f"the first {CLIENTS_MAX} clients", lambda: _clients(client))
+def _fill_server_parts(bundle: "DiagnosticBundle", client: WatchingClient) -> None:
+    bundle.add_json("status.json", "whether each component is well", lambda: status_record(client.get_status()))
+    bundle.add_json("log-levels.json", "what the server's processes log", lambda: _log_level_facts(client))
+    bundle.add_json("brokers.json", "the brokers", lambda: [broker_record(each) for each in client.list_brokers()])
+    bundle.add_json(
+        "shards.json", "the replicas of brokers", lambda: [shard_record(each) for each in client.list_brokers()]
+    )
+    bundle.add_json("topics.json", "all topics", lambda: [topic_record(each) for each in client.list_topics()])
+    bundle.add_json("groups.json", "all groups", lambda: [group_record(each) for each in client.list_groups()])
+    bundle.add_json("lags.json", f"the lags of the first {LAGS_MAX} groups", lambda: _group_lags(client))
+    bundle.add_json("clients.json", f"the first {CLIENTS_MAX} clients", lambda: _client_records(client))
     told: list[admin_pb2.ProcessDiagnostics] = []
 
-    def processes() -> object:
-        told.extend(client.diagnostics().processes)
-        return list(map(_process, told))
+    def process_records() -> object:
+        told.extend(client.get_diagnostics().processes)
+        return list(map(_process_record, told))
 
-    bundle.add_json("processes.json", "settings in force, memory and tasks of each process", processes)
+    bundle.add_json("processes.json", "settings in force, memory and tasks of each process", process_records)
     for each in told:
         name = re.sub(r"[^A-Za-z0-9_.-]", "_", each.process)[:64]
-        bundle.add(f"threads-{name}.txt", "stacks of its threads", functools.partial(str, each.threads))
+        bundle.add_text(f"threads-{name}.txt", "stacks of its threads", functools.partial(str, each.threads))
 
 
-def _command(endpoint: str, http: str) -> object:
+def _command_facts(endpoint: str, http: str) -> object:
     return {
         "ternmq": metadata.version("ternmq"),
         "python": platform.python_version(),
@@ -79,18 +83,18 @@ def _command(endpoint: str, http: str) -> object:
     }
 
 
-def _server(client: WatchingClient) -> object:
+def _server_facts(client: WatchingClient) -> object:
     info = client.server_info()
     return {
         "version": info.version,
-        "started": iso(info.started),
-        "now": iso(info.now, timespec="milliseconds"),
+        "started": iso_or_none(info.started),
+        "now": iso_or_none(info.now, timespec="milliseconds"),
         "test_clock": info.test_clock,
         "resident_bytes": info.resident_bytes,
     }
 
 
-def _log_levels(client: WatchingClient) -> object:
+def _log_level_facts(client: WatchingClient) -> object:
     answer = client.log_levels()
     return {
         "processes": {each.process: each.levels for each in answer.processes},
@@ -98,16 +102,16 @@ def _log_levels(client: WatchingClient) -> object:
     }
 
 
-def _lags(client: WatchingClient) -> object:
-    return {name: totals(client.group(name).progress) for name in client.group_names()[:LAGS_MAX]}
+def _group_lags(client: WatchingClient) -> object:
+    return {name: sum_progress(client.describe_group(name).progress) for name in client.group_names()[:LAGS_MAX]}
 
 
-def _clients(client: WatchingClient) -> object:
-    found = (each for page in client.clients() for each in page.clients)
+def _client_records(client: WatchingClient) -> object:
+    found = (each for page in client.list_clients() for each in page.clients)
     return [client_record(each) for each in itertools.islice(found, CLIENTS_MAX)]
 
 
-def _process(process: "admin_pb2.ProcessDiagnostics") -> object:
+def _process_record(process: "admin_pb2.ProcessDiagnostics") -> object:
     return {
         "process": process.process,
         "pid": process.pid,
@@ -121,17 +125,19 @@ def _process(process: "admin_pb2.ProcessDiagnostics") -> object:
     }
 
 
-def _fetched(http: str, path: str) -> str:
+def _fetch_text(http: str, path: str) -> str:
     """Fetch a page's text, also that of a refusal; raises CommandFailure when nothing answers."""
     try:
-        page = fetched(http, path, bytes_max=ANSWER_BYTES_MAX, timeout_s=HTTP_TIMEOUT_S)
+        page = fetch_page(http, path, bytes_max=ANSWER_BYTES_MAX, timeout_s=HTTP_TIMEOUT_S)
     except (OSError, ValueError) as error:
         reason = getattr(error, "reason", error)
-        raise CommandFailure(f"nothing answers at {url_of(http, '')}: {reason}", hint="name it with --http") from None
+        raise CommandFailure(
+            f"nothing answers at {build_url(http, '')}: {reason}", hint="name it with --http"
+        ) from None
     return page.body.decode(errors="backslashreplace")
 
 
-def _end_of(log: Path) -> str:
+def _last_lines(log: Path) -> str:
     """Return the last LOG_LINES lines of the log, or of its last LOG_BYTES_MAX bytes; raises OSError."""
     with log.open("rb") as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - LOG_BYTES_MAX))

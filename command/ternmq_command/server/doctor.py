@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ternmq_command.terminal.failures import CommandFailure, Unreachable
-from ternmq_command.terminal.options import endpoint_option, http_at, http_option, json_option
+from ternmq_command.terminal.failures import CommandFailure, ServerUnreachable
+from ternmq_command.terminal.options import endpoint_option, http_address, http_option, json_option
 from ternmq_command.terminal.output import print_json
 from ternmq_command.terminal.printing import echo
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ternmq_command.server.checkup import Finding
 
 PROBLEMS_FOUND = 1
-NOBODY_THERE = Unreachable.exit_code
+NOBODY_THERE = ServerUnreachable.exit_code
 
 
 @click.command()
@@ -60,10 +60,10 @@ def command(
     """
     findings: list[Finding] = []
     database = (registry, registry_password_file) if registry else None
-    for finding in _examined(endpoint, http_at(endpoint, http), data_dir, database, round_trip=round_trip):
+    for finding in _run_checks(endpoint, http_address(endpoint, http), data_dir, database, round_trip=round_trip):
         findings.append(finding)
         if not as_json:
-            _show(finding)
+            _print_finding(finding)
     if as_json:
         print_json(
             [{name: getattr(each, name) for name in ("subject", "state", "said", "advice")} for each in findings]
@@ -74,39 +74,39 @@ def command(
     return PROBLEMS_FOUND if problems else 0
 
 
-def _examined(
+def _run_checks(
     endpoint: str, http: str, data_dir: Path, database: tuple[str, Path | None] | None, *, round_trip: bool
 ) -> "Iterator[Finding]":
     from ternmq_command.calls.admin import AdminClient
     from ternmq_command.server import checkup
 
-    yield from checkup.of_installation()
-    yield from checkup.of_descriptors()
-    yield from checkup.of_disk(data_dir)
+    yield from checkup.check_installation()
+    yield from checkup.check_descriptors()
+    yield from checkup.check_disk(data_dir)
     if database:
-        yield from checkup.of_registry(*database)
-    access = list(checkup.of_access())
+        yield from checkup.check_registry(*database)
+    access = list(checkup.check_access())
     yield from access
     if any(finding.state == "problem" for finding in access):
         return
     with AdminClient(endpoint) as admin:
         try:
-            yield from checkup.of_server(admin)
+            yield from checkup.check_server(admin)
         except CommandFailure as failure:
             advised = failure.hint or "is it running, and is the port let through?"
             yield checkup.Finding("server", "problem", failure.what, advised)
             return
-        yield from checkup.of_certificate(endpoint)
-        yield from checkup.of_health(http)
+        yield from checkup.check_certificate(endpoint)
+        yield from checkup.check_health(http)
         try:
-            yield from checkup.of_brokers(admin)
+            yield from checkup.check_brokers(admin)
         except CommandFailure as failure:
             yield checkup.Finding("broker", "problem", failure.message, "the server's log says more")
         if round_trip:
-            yield from checkup.of_round_trip(endpoint, admin)
+            yield from checkup.check_round_trip(endpoint, admin)
 
 
-def _show(finding: "Finding") -> None:
+def _print_finding(finding: "Finding") -> None:
     echo(f"{finding.state:<8} {finding.subject:<13} {finding.said}")
     if finding.advice:
         echo(f"{'':<22} -> {finding.advice}")

@@ -3,8 +3,8 @@
 import time
 from typing import TYPE_CHECKING
 
-from ternmq_command.terminal.intervals import intervals
-from ternmq_command.terminal.output import counted, print_json_line
+from ternmq_command.terminal.output import format_count, print_json_line
+from ternmq_command.terminal.poll_intervals import poll_intervals
 from ternmq_command.terminal.printing import echo_lines
 
 if TYPE_CHECKING:
@@ -16,13 +16,13 @@ def wait_until_empty(admin: "AdminClient", name: str, *, as_json: bool) -> None:
     """Wait until nothing remains, and print what does whenever it changes."""
     shown = None
     while True:
-        remaining = admin.remaining(name)
+        remaining = admin.describe_remaining(name)
         if remaining != shown:
             show_remaining(name, remaining, as_json=as_json)
         shown = remaining
         if remaining.is_nothing:
             return
-        time.sleep(intervals().draining_s)
+        time.sleep(poll_intervals().draining_s)
 
 
 def show_remaining(name: str, remaining: "BrokerRemaining", *, as_json: bool) -> None:
@@ -40,11 +40,11 @@ def _remaining_text(remaining: "BrokerRemaining") -> str:
     if remaining.is_nothing:
         return "nothing remains"
     backlogs = [
-        f"  {counted(backlog.messages, 'message')} of topic {backlog.topic} for group {backlog.group}"
+        f"  {format_count(backlog.messages, 'message')} of topic {backlog.topic} for group {backlog.group}"
         for backlog in remaining.backlogs
     ]
     waiting = [
-        f"  {counted(number, thing)}"
+        f"  {format_count(number, thing)}"
         for number, thing in ((remaining.timers, "timed message"), (remaining.transactions, "open transaction"))
         if number
     ]

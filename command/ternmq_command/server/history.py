@@ -7,7 +7,7 @@ import click
 
 from ternmq_command.terminal.failures import WrongUsage
 from ternmq_command.terminal.options import endpoint_option, json_option
-from ternmq_command.terminal.output import iso, print_json, print_records
+from ternmq_command.terminal.output import iso_or_none, print_json, print_records
 
 if TYPE_CHECKING:
     from ternmq.admin.history import History, Series
@@ -39,36 +39,36 @@ def command(topic: str, group: str, endpoint: str, as_json: bool) -> None:
     if topic and group:
         raise WrongUsage("give --topic or --group, not both")
     with AdminClient(endpoint) as admin:
-        found = admin.history(topic=topic, group=group)
+        found = admin.get_history(topic=topic, group=group)
     if as_json:
-        print_json(_whole(found))
+        print_json(_history_record(found))
     else:
         print_records(
-            [_row(each, found.step) for each in found.series], as_json=False, nothing="nothing was above 0 yet"
+            [_series_row(each, found.step) for each in found.series], as_json=False, nothing="nothing was above 0 yet"
         )
 
 
-def _whole(history: "History") -> dict[str, object]:
+def _history_record(history: "History") -> dict[str, object]:
     return {
         "step_s": history.step.total_seconds(),
-        "end": iso(history.end),
+        "end": iso_or_none(history.end),
         "series": [{"name": each.name, "unit": each.unit, "values": list(each.values)} for each in history.series],
     }
 
 
-def _row(series: "Series", step: timedelta) -> "Record":
+def _series_row(series: "Series", step: timedelta) -> "Record":
     known = [value for value in series.values if value is not None]
     late = [value for value in series.values[-(_MINUTES_10 // step) :] if value is not None]
     return {
         "figure": series.name,
         "unit": series.unit,
-        "last": _rounded(known[-1:]),
-        "mean_10min": _rounded([sum(late) / len(late)] if late else []),
-        "max_10min": _rounded([max(late)] if late else []),
-        "mean": _rounded([sum(known) / len(known)] if known else []),
-        "max": _rounded([max(known)] if known else []),
+        "last": _round_first(known[-1:]),
+        "mean_10min": _round_first([sum(late) / len(late)] if late else []),
+        "max_10min": _round_first([max(late)] if late else []),
+        "mean": _round_first([sum(known) / len(known)] if known else []),
+        "max": _round_first([max(known)] if known else []),
     }
 
 
-def _rounded(values: list[float]) -> float | None:
+def _round_first(values: list[float]) -> float | None:
     return round(values[0], 3) if values else None

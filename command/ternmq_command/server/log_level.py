@@ -5,7 +5,7 @@ import click
 from ternmq_command.terminal.failures import CommandFailure, WrongUsage
 from ternmq_command.terminal.options import endpoint_option, json_option
 from ternmq_command.terminal.output import print_json, print_records
-from ternmq_common.log_levels import parsed_log_levels
+from ternmq_common.log_levels import parse_log_levels
 
 
 @click.command()
@@ -30,7 +30,7 @@ def command(levels: str | None, endpoint: str, as_json: bool) -> None:
 
     if levels is not None:
         try:
-            parsed_log_levels(levels)
+            parse_log_levels(levels)
         except ValueError as error:
             raise WrongUsage(str(error)) from None
     with WatchingClient(endpoint) as client:

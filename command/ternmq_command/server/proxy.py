@@ -4,9 +4,9 @@ from pathlib import Path
 
 import click
 
-from ternmq_command.early_end import as_other_commands
+from ternmq_command.early_signals import restore_signals
 from ternmq_command.server import proxy_admin
-from ternmq_command.server.server_options import config_option, loaded_settings, server_options
+from ternmq_command.server.server_options import config_option, load_process_settings, server_options
 from ternmq_command.server.server_process import server_failures
 from ternmq_command.terminal.failures import WrongUsage
 from ternmq_command.terminal.nearest_group import NearestGroup
@@ -36,19 +36,19 @@ def command(context: click.Context, /, config: Path | None, **flags: object) -> 
       ternmq proxy list
     """
     if context.invoked_subcommand is not None:
-        as_other_commands()
+        restore_signals()
         if any(value is not None for value in flags.values()):
             raise WrongUsage(
                 f"`{context.command_path} {context.invoked_subcommand}` does not take options of the server process"
             )
         return 0
-    settings = loaded_settings(ProxySettings, config, flags).settings
+    settings = load_process_settings(ProxySettings, config, flags).settings
     with server_failures():
         if settings.workers > 1:
-            from ternmq_console.site import site_of_workers
-            from ternmq_runtime.workers.supervisor import run_proxies
+            from ternmq_console.site import build_workers_site
+            from ternmq_runtime.workers.supervisor import run_proxy_workers
 
-            return run_proxies(settings, site_of_workers)
+            return run_proxy_workers(settings, build_workers_site)
         from ternmq_proxy.cluster_main import run
 
         return run(settings)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ternmq_command.group.progress import totals
+from ternmq_command.group.progress import sum_progress
 
 if TYPE_CHECKING:
     from ternmq.admin.groups import GroupDescription
@@ -24,7 +24,7 @@ _PASSED_MIN_S = 0.001
 
 
 @dataclass(slots=True)
-class Look:
+class TrafficSnapshot:
     """A snapshot of topics and groups: `ends` of queues, messages `held` by topics, what groups `finished`, their
     `lags`.
 
@@ -46,22 +46,22 @@ class Look:
 
     def add_group(self, answer: "GroupDescription") -> None:
         name = answer.group.name
-        self.lags[name] = {**totals(answer.progress), "members": len(answer.client_ids)}
+        self.lags[name] = {**sum_progress(answer.progress), "members": len(answer.client_ids)}
         self.finished[name] = {
             (entry.topic, entry.broker, entry.queue_id): entry.cursor - entry.in_flight for entry in answer.progress
         }
 
 
-def rates(before: Look, now: Look) -> "dict[str, list[dict[str, object]]]":
+def compute_rates(before: TrafficSnapshot, now: TrafficSnapshot) -> "dict[str, list[dict[str, object]]]":
     """Return the rows of `topics`, the busiest first, and of `groups`, by descending lag; rates per second."""
     passed_s = max(now.taken_s - before.taken_s, _PASSED_MIN_S)
-    moved_in = _by_topic(_moved(before.ends, now.ends))
-    moved_by = {group: _moved(before.finished.get(group, {}), done) for group, done in now.finished.items()}
+    moved_in = _sum_by_topic(_count_moved(before.ends, now.ends))
+    moved_by = {group: _count_moved(before.finished.get(group, {}), done) for group, done in now.finished.items()}
     moved_out: Counter[str] = Counter()
     for moved in moved_by.values():
-        moved_out += _by_topic(moved)
+        moved_out += _sum_by_topic(moved)
     topics = sorted(now.held, key=lambda topic: (-moved_in[topic] - moved_out[topic], topic))
-    groups = sorted(now.lags, key=lambda group: (-total([now.lags[group]], "lag"), group))
+    groups = sorted(now.lags, key=lambda group: (-sum_column([now.lags[group]], "lag"), group))
     return {
         "topics": [
             {
@@ -79,17 +79,17 @@ def rates(before: Look, now: Look) -> "dict[str, list[dict[str, object]]]":
     }
 
 
-def _moved(before: Mapping[Queue, int], now: Mapping[Queue, int]) -> dict[Queue, int]:
+def _count_moved(before: Mapping[Queue, int], now: Mapping[Queue, int]) -> dict[Queue, int]:
     return {queue: max(0, end - before[queue]) for queue, end in now.items() if queue in before}
 
 
-def _by_topic(moved: Mapping[Queue, int]) -> Counter[str]:
+def _sum_by_topic(moved: Mapping[Queue, int]) -> Counter[str]:
     sums: Counter[str] = Counter()
     for (topic, _, _), count in moved.items():
         sums[topic] += count
     return sums
 
 
-def total(rows: Iterable[Mapping[str, object]], column: str) -> float:
+def sum_column(rows: Iterable[Mapping[str, object]], column: str) -> float:
     """Return the sum of a column of numbers."""
     return sum(value for row in rows if isinstance(value := row[column], int | float))

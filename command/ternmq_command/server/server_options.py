@@ -22,7 +22,7 @@ from ternmq_common.server_settings import (
     ServerSettings,
     TlsMode,
 )
-from ternmq_common.settings import SECRET, Loaded, SettingsError, load, variable_name
+from ternmq_common.settings import SECRET, LoadedSettings, SettingsError, load_settings, variable_name
 
 F = TypeVar("F", bound=Callable[..., Any])
 S = TypeVar("S", bound=ProcessSettings)
@@ -146,19 +146,19 @@ def server_options(*settings: type[ProcessSettings]) -> Callable[[F], F]:
     """Add the option of each field of these settings classes, where there is one."""
     names = {field.name for each in settings for field in dataclasses.fields(each)}
 
-    def decorated(command: F) -> F:
+    def add_options(command: F) -> F:
         for name, option in reversed(_OPTIONS.items()):
             if name in names:
                 command = option(command)
         return command
 
-    return decorated
+    return add_options
 
 
-def loaded_settings(settings: type[S], config: Path | None, flags: dict[str, object]) -> Loaded[S]:
+def load_process_settings(settings: type[S], config: Path | None, flags: dict[str, object]) -> LoadedSettings[S]:
     """Load the settings in force from options, variables and file; wrong ones end the command with exit code 2."""
     try:
-        loaded = load(settings, file=config, environ=os.environ, flags=flags, known_elsewhere=_ALL_NAMES)
+        loaded = load_settings(settings, file=config, environ=os.environ, flags=flags, known_elsewhere=_ALL_NAMES)
     except SettingsError as error:
         raise WrongUsage(str(error)) from None
     if loaded.ignored:
@@ -168,11 +168,11 @@ def loaded_settings(settings: type[S], config: Path | None, flags: dict[str, obj
             err=True,
         )
     if loaded.others:
-        echo(_of_others(loaded.others), err=True)
+        echo(_others_warning(loaded.others), err=True)
     return loaded
 
 
-def _of_others(variables: tuple[str, ...]) -> str:
+def _others_warning(variables: tuple[str, ...]) -> str:
     """Return the warning for variables of another kind of process.
 
     They may come from one list for all processes, or from mistaking one process for another.

@@ -30,7 +30,7 @@ def command(endpoint: str, as_json: bool) -> int:
     from ternmq_command.calls.watching import WatchingClient
 
     with WatchingClient(endpoint) as client:
-        answer = client.status()
+        answer = client.get_status()
     record = status_record(answer)
     components = record["components"]
     assert isinstance(components, list)

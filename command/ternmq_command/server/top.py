@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ternmq_command.server.rates import Look, rates, total
-from ternmq_command.server.top_screen import Part, laid_out
-from ternmq_command.terminal.failures import CallBroken, Refused, Unreachable, WrongUsage
-from ternmq_command.terminal.options import Duration, endpoint_option, json_lines_option
-from ternmq_command.terminal.output import age_text, iso_datetime, print_json_line, table
+from ternmq_command.server.rates import TrafficSnapshot, compute_rates, sum_column
+from ternmq_command.server.top_screen import ScreenPart, lay_out_screen
+from ternmq_command.terminal.failures import CallBroken, CallRefused, ServerUnreachable, WrongUsage
+from ternmq_command.terminal.options import DurationParam, endpoint_option, json_lines_option
+from ternmq_command.terminal.output import format_age, format_table, iso_datetime, print_json_line
 from ternmq_command.terminal.printing import echo, echo_lines
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ Rates = dict[str, list[dict[str, object]]]
 
 
 @click.command()
-@click.option("--interval", type=Duration(), default="1s", show_default=True, help="How often to refresh.")
+@click.option("--interval", type=DurationParam(), default="1s", show_default=True, help="How often to refresh.")
 @click.option("--topic", "topics", default="*", show_default=True, metavar="PATTERN", help="Only these topics: 'ord*'.")
 @click.option("--group", "groups", default="*", show_default=True, metavar="PATTERN", help="Only these groups.")
 @click.option("--once", is_flag=True, help="Print the rates of one interval and end.")
@@ -52,115 +52,117 @@ def command(interval: timedelta, topics: str, groups: str, once: bool, endpoint:
     if interval < INTERVAL_MIN:
         raise WrongUsage(f"--interval is at least {INTERVAL_MIN.total_seconds():g} s")
     with AdminClient(endpoint) as admin:
-        watch = _Watch(lambda: _look(admin, topics, groups), interval.total_seconds())
+        watch = _RateWatch(lambda: _take_snapshot(admin, topics, groups), interval.total_seconds())
         if once or as_json or not sys.stdout.isatty():
-            _print(watch, once=once, as_json=as_json)
+            _print_rates(watch, once=once, as_json=as_json)
         else:
-            _show(watch, endpoint)
+            _show_screen(watch, endpoint)
 
 
-class _Watch:
+class _RateWatch:
     """Keeps the last snapshot and the rates since the one before.
 
     `lost` is why the last snapshot failed, None if it did not; `refused` is what the server refused in the last one
     that succeeded.
     """
 
-    def __init__(self, look: Callable[[], Look], interval_s: float) -> None:
-        self._look = look
+    def __init__(self, take_snapshot: Callable[[], TrafficSnapshot], interval_s: float) -> None:
+        self._take_snapshot = take_snapshot
         self.interval_s = interval_s
-        self._before = look()
-        self.now: Rates = rates(self._before, self._before)
+        self._before = take_snapshot()
+        self.now: Rates = compute_rates(self._before, self._before)
         self.left_out, self.refused = self._before.left_out, self._before.refused
         self.lost: str | None = None
 
-    def again(self) -> None:
+    def refresh_rates(self) -> None:
         """Take a snapshot and compute the rates; a server that does not answer now may be back the next time."""
         try:
-            look = self._look()
-        except (Unreachable, CallBroken) as failure:
+            look = self._take_snapshot()
+        except (ServerUnreachable, CallBroken) as failure:
             self.lost = failure.what
             return
-        self.now, self.left_out, self.refused = rates(self._before, look), look.left_out, look.refused
+        self.now, self.left_out, self.refused = compute_rates(self._before, look), look.left_out, look.refused
         self._before, self.lost = look, None
 
 
-def _look(admin: "AdminClient", topics: str, groups: str) -> Look:
-    look = Look(time.monotonic())
-    for name in _wanted(admin.topic_names(), topics, look):
-        with _whatever_it_says(look):
-            look.add_topic(admin.topic(name))
-    for name in _wanted(admin.group_names(), groups, look):
-        with _whatever_it_says(look):
-            look.add_group(admin.group(name))
+def _take_snapshot(admin: "AdminClient", topics: str, groups: str) -> TrafficSnapshot:
+    look = TrafficSnapshot(time.monotonic())
+    for name in _select_names(admin.topic_names(), topics, look):
+        with _tolerating_refusals(look):
+            look.add_topic(admin.describe_topic(name))
+    for name in _select_names(admin.group_names(), groups, look):
+        with _tolerating_refusals(look):
+            look.add_group(admin.describe_group(name))
     return look
 
 
-def _wanted(names: list[str], pattern: str, look: Look) -> list[str]:
+def _select_names(names: list[str], pattern: str, look: TrafficSnapshot) -> list[str]:
     wanted = fnmatch.filter(names, pattern)
     look.left_out += len(wanted[LOOKED_AT_MAX:])
     return wanted[:LOOKED_AT_MAX]
 
 
 @contextlib.contextmanager
-def _whatever_it_says(look: Look) -> Iterator[None]:
+def _tolerating_refusals(look: TrafficSnapshot) -> Iterator[None]:
     """Keep a refusal, for example while a broker is away, and go on with the next name; ignore a deleted one."""
     try:
         yield
-    except Refused as refusal:
+    except CallRefused as refusal:
         if not refusal.word.endswith("NOT_FOUND"):
             look.refused = refusal.message
 
 
-def _print(watch: _Watch, *, once: bool, as_json: bool) -> None:
+def _print_rates(watch: _RateWatch, *, once: bool, as_json: bool) -> None:
     while True:
         time.sleep(watch.interval_s)
-        watch.again()
+        watch.refresh_rates()
         if watch.lost is not None:
             if once:
                 raise CallBroken(watch.lost)
             echo(f"ternmq: {watch.lost}; trying again", err=True)
         elif as_json:
-            print_json_line(_record(watch))
+            print_json_line(_rates_record(watch))
         else:
-            echo_lines("\n".join([*_lines(watch), ""]))
+            echo_lines("\n".join([*_format_lines(watch), ""]))
         if once:
             return
 
 
-def _record(watch: _Watch) -> dict[str, object]:
+def _rates_record(watch: _RateWatch) -> dict[str, object]:
     now = iso_datetime(datetime.now(UTC), timespec="milliseconds")
     return {"time": now, **watch.now, "left_out": watch.left_out, "refused": watch.refused}
 
 
-def _show(watch: _Watch, endpoint: str) -> None:
-    from ternmq_command.terminal.screen import Screen
+def _show_screen(watch: _RateWatch, endpoint: str) -> None:
+    from ternmq_command.terminal.screen import TerminalScreen
 
-    with Screen.entered() as screen:
+    with TerminalScreen.open_screen() as screen:
         while True:
-            head = [f"ternmq top  {endpoint}  every {watch.interval_s:g} s, q to quit", *_head(watch)]
-            screen.draw(laid_out(head, _parts(watch), *screen.size()))
-            if screen.wait(watch.interval_s):
+            head = [f"ternmq top  {endpoint}  every {watch.interval_s:g} s, q to quit", *_head_lines(watch)]
+            screen.draw_lines(lay_out_screen(head, _screen_parts(watch), *screen.size()))
+            if screen.wait_for_quit(watch.interval_s):
                 return
-            watch.again()
+            watch.refresh_rates()
 
 
-def _lines(watch: _Watch) -> list[str]:
+def _format_lines(watch: _RateWatch) -> list[str]:
     """Return all rows with whole names, for output that is no screen."""
-    lines = _head(watch)
-    for part in _parts(watch):
-        lines += ["", *(table(part.rows).split("\n") if part.rows else [part.nothing])]
+    lines = _head_lines(watch)
+    for part in _screen_parts(watch):
+        lines += ["", *(format_table(part.rows).split("\n") if part.rows else [part.nothing])]
     return lines
 
 
-def _parts(watch: _Watch) -> tuple[Part, Part]:
+def _screen_parts(watch: _RateWatch) -> tuple[ScreenPart, ScreenPart]:
     topics, groups = watch.now["topics"], watch.now["groups"]
-    return Part(list(map(_for_people, topics)), "no topics"), Part(list(map(_for_people, groups)), "no groups")
+    return ScreenPart(list(map(_table_row, topics)), "no topics"), ScreenPart(
+        list(map(_table_row, groups)), "no groups"
+    )
 
 
-def _head(watch: _Watch) -> list[str]:
+def _head_lines(watch: _RateWatch) -> list[str]:
     topics, groups = watch.now["topics"], watch.now["groups"]
-    into, out, lag = total(topics, "in_per_s"), total(topics, "out_per_s"), total(groups, "lag")
+    into, out, lag = sum_column(topics, "in_per_s"), sum_column(topics, "out_per_s"), sum_column(groups, "lag")
     lines = [f"{iso_datetime(datetime.now(UTC))}  in {into:,.1f}/s  out {out:,.1f}/s  lag {lag:,.0f}"]
     if watch.lost is not None:
         lines.append(f"{watch.lost}; trying again")
@@ -171,9 +173,9 @@ def _head(watch: _Watch) -> list[str]:
     return lines
 
 
-def _for_people(row: dict[str, object]) -> dict[str, object]:
+def _table_row(row: dict[str, object]) -> dict[str, object]:
     shown = {name.replace("_per_s", "/s"): value for name, value in row.items() if name != "lag_s"}
     if "lag" in row:
         age = row["lag_s"]
-        shown["oldest"] = age_text(age) if isinstance(age, float) and row["lag"] else None
+        shown["oldest"] = format_age(age) if isinstance(age, float) and row["lag"] else None
     return shown

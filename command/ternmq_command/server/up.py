@@ -4,10 +4,10 @@ from pathlib import Path
 
 import click
 
-from ternmq_command.server.server_options import config_option, loaded_settings, server_options
+from ternmq_command.server.server_options import config_option, load_process_settings, server_options
 from ternmq_command.server.server_process import server_failures
 from ternmq_command.terminal.printing import echo
-from ternmq_common.log_levels import LogLevel, parsed_log_levels
+from ternmq_common.log_levels import LogLevel, parse_log_levels
 from ternmq_common.server_settings import ServerSettings
 
 SERVER_LOGGER = "ternmq_proxy.main"
@@ -36,16 +36,16 @@ def command(config: Path | None, **flags: object) -> int:
       ternmq up --data-dir /tmp/ternmq-test --test-clock
       TERNMQ_RETENTION_MS=3d ternmq up --config ternmq.toml
     """
-    settings = loaded_settings(ServerSettings, config, flags).settings
-    if settings.test_clock and not parsed_log_levels(settings.log_level).shows(SERVER_LOGGER, LogLevel.WARNING):
+    settings = load_process_settings(ServerSettings, config, flags).settings
+    if settings.test_clock and not parse_log_levels(settings.log_level).is_logged(SERVER_LOGGER, LogLevel.WARNING):
         # The server warns in its log, which would not show it.
         echo("WARNING: TEST CLOCK: every client can move this server's time ahead; for tests only", err=True)
     with server_failures():
         if settings.workers > 1:
-            from ternmq_console.site import site_of_workers
-            from ternmq_runtime.workers.supervisor import run_stack
+            from ternmq_console.site import build_workers_site
+            from ternmq_runtime.workers.supervisor import run_stack_workers
 
-            return run_stack(settings, site_of_workers)
+            return run_stack_workers(settings, build_workers_site)
         from ternmq_proxy.main import run
 
         return run(settings)

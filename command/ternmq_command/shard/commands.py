@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ternmq_command.shard.records import position_text, record_for_people, replica_record, shard_record
-from ternmq_command.terminal.confirmation import confirm, yes_option
+from ternmq_command.shard.records import format_position, replica_record, shard_record, shard_row
+from ternmq_command.terminal.confirmation import confirm_action, yes_option
 from ternmq_command.terminal.failures import CommandFailure, WrongUsage
-from ternmq_command.terminal.intervals import intervals
-from ternmq_command.terminal.near import did_you_mean
+from ternmq_command.terminal.name_suggestions import suggest_names
 from ternmq_command.terminal.nearest_group import NearestGroup
-from ternmq_command.terminal.options import Duration, endpoint_option, json_option
-from ternmq_command.terminal.output import counted, described, print_json, print_records, table
+from ternmq_command.terminal.options import DurationParam, endpoint_option, json_option
+from ternmq_command.terminal.output import format_count, format_record, format_table, print_json, print_records
+from ternmq_command.terminal.poll_intervals import poll_intervals
 from ternmq_command.terminal.printing import echo, echo_lines
-from ternmq_common.printable import cut
+from ternmq_common.printable import cut_text
 
 if TYPE_CHECKING:
     from ternmq.admin.brokers import Broker, Replica
@@ -46,7 +46,7 @@ def command() -> None:
 @command.command(name="list")
 @endpoint_option
 @json_option
-def list_(endpoint: str, as_json: bool) -> None:
+def list_shards(endpoint: str, as_json: bool) -> None:
     """List all shards and their replicas.
 
     Each replica's name is followed by its state: leader, in-sync or behind, and away if it does not run.
@@ -59,8 +59,8 @@ def list_(endpoint: str, as_json: bool) -> None:
     from ternmq_command.calls.admin import AdminClient
 
     with AdminClient(endpoint) as admin:
-        brokers = admin.brokers()
-    records = [shard_record(broker) if as_json else record_for_people(broker) for broker in brokers]
+        brokers = admin.list_brokers()
+    records = [shard_record(broker) if as_json else shard_row(broker) for broker in brokers]
     print_records(records, as_json=as_json, nothing="no brokers")
 
 
@@ -79,17 +79,17 @@ def show(shard: str, endpoint: str, as_json: bool) -> None:
     from ternmq_command.calls.admin import AdminClient
 
     with AdminClient(endpoint) as admin:
-        broker = _found(admin, shard)
+        broker = _find_shard(admin, shard)
     record = shard_record(broker)
     if as_json:
         print_json(record)
         return
-    echo_lines(described({name: value for name, value in record.items() if name != "replicas"}))
+    echo_lines(format_record({name: value for name, value in record.items() if name != "replicas"}))
     if broker.replicas:
         lines = [replica_record(replica, broker) for replica in broker.replicas]
         for line in lines:
             del line["store"]
-        echo_lines("\n" + table(lines))
+        echo_lines("\n" + format_table(lines))
     else:
         echo("it has no replicas")
 
@@ -98,7 +98,7 @@ def show(shard: str, endpoint: str, as_json: bool) -> None:
 @click.argument("shard")
 @click.argument("replica")
 @click.option(
-    "--timeout", type=Duration(), default=TIMEOUT, show_default="30s", help="How long to wait until it leads."
+    "--timeout", type=DurationParam(), default=TIMEOUT, show_default="30s", help="How long to wait until it leads."
 )
 @endpoint_option
 @json_option
@@ -114,15 +114,15 @@ def move_leader(shard: str, replica: str, timeout: timedelta, endpoint: str, as_
     from ternmq_command.calls.admin import AdminClient
 
     with AdminClient(endpoint) as admin:
-        asked = admin.ask(shards.move_leader(shard, replica))
-        broker = _led_by(admin, asked, replica, timeout)
+        asked = admin.send_call(shards.move_leader(shard, replica))
+        broker = _wait_for_leader(admin, asked, replica, timeout)
     if as_json:
         print_json(shard_record(broker))
     else:
         echo(f"replica {replica} leads shard {shard}, in epoch {broker.epoch}")
 
 
-def _led_by(admin: "AdminClient", asked: "Broker", replica: str, timeout: timedelta) -> "Broker":
+def _wait_for_leader(admin: "AdminClient", asked: "Broker", replica: str, timeout: timedelta) -> "Broker":
     """Wait until this replica leads, and return the broker; raises CommandFailure if it does not."""
     end = time.monotonic() + timeout.total_seconds()
     broker = asked
@@ -137,8 +137,8 @@ def _led_by(admin: "AdminClient", asked: "Broker", replica: str, timeout: timede
                 hint=f"the request stands; `ternmq shard show {broker.name}` shows when it leads, and whether a leader "
                 "is live",
             )
-        time.sleep(intervals().leader_s)
-        broker = _found(admin, broker.name)
+        time.sleep(poll_intervals().leader_s)
+        broker = _find_shard(admin, broker.name)
     return broker
 
 
@@ -167,28 +167,32 @@ def elect(shard: str, replica: str, unclean: bool, yes: bool, endpoint: str, as_
     from ternmq_command.calls.admin import AdminClient
 
     with AdminClient(endpoint) as admin:
-        broker = _found(admin, shard)
-        echo_lines(_losses(broker, _replica(broker, replica)), err=True)
-        confirm(
+        broker = _find_shard(admin, shard)
+        echo_lines(_describe_losses(broker, _find_replica(broker, replica)), err=True)
+        confirm_action(
             f"Make replica {replica} the leader of shard {shard}, and lose the messages that it does not have?", yes=yes
         )
-        elected = admin.ask(shards.elect(shard, replica))
+        elected = admin.send_call(shards.elect_replica(shard, replica))
     if as_json:
         print_json({**shard_record(elected.broker), "lost_bytes": elected.lost_bytes})
         return
-    lost = f"{counted(elected.lost_bytes, 'byte')} of the log, at least, are lost" if elected.lost_bytes else ""
+    lost = f"{format_count(elected.lost_bytes, 'byte')} of the log, at least, are lost" if elected.lost_bytes else ""
     echo(f"replica {replica} leads shard {shard}, in epoch {elected.broker.epoch}" + (f"; {lost}" if lost else ""))
 
 
-def _losses(broker: "Broker", candidate: "Replica") -> str:
+def _describe_losses(broker: "Broker", candidate: "Replica") -> str:
     others = [replica for replica in broker.replicas if replica.in_sync and replica != candidate]
-    lines = [f"replica {candidate.name} has the log up to {position_text(candidate)}"]
-    lines += [f"replica {replica.name}, which is in sync, had it up to {position_text(replica)}" for replica in others]
+    lines = [f"replica {candidate.name} has the log up to {format_position(candidate)}"]
+    lines += [
+        f"replica {replica.name}, which is in sync, had it up to {format_position(replica)}" for replica in others
+    ]
     known = max((replica.position for replica in others), default=0) - candidate.position
     if candidate.in_sync:
         lines.append(f"replica {candidate.name} is in sync: it has all that was acknowledged")
     elif known > 0:
-        lines.append(f"at least {counted(known, 'byte')} of messages are lost, and those stored after these reports")
+        lines.append(
+            f"at least {format_count(known, 'byte')} of messages are lost, and those stored after these reports"
+        )
     else:
         lines.append("it is not known what is lost: messages stored after these reports")
     return "\n".join(lines)
@@ -210,12 +214,12 @@ def add_replica(shard: str, endpoint: str, as_json: bool) -> None:
     from ternmq_command.calls.admin import AdminClient
 
     with AdminClient(endpoint) as admin:
-        broker = admin.ask(shards.add(shard))
+        broker = admin.send_call(shards.add_replica(shard))
     if as_json:
         print_json(shard_record(broker))
         return
     wanted, there = broker.replicas_wanted, len(broker.replicas)
-    echo(f"shard {shard} may have {counted(wanted, 'replica')}, and has {there}: start another one with")
+    echo(f"shard {shard} may have {format_count(wanted, 'replica')}, and has {there}: start another one with")
     echo(f"  ternmq broker --broker-name {shard} --replicas {wanted} --replica-name NAME --data-dir DIR ...")
 
 
@@ -241,31 +245,31 @@ def remove_replica(shard: str, replica: str, yes: bool, endpoint: str, as_json: 
 
     with AdminClient(endpoint) as admin:
 
-        def question() -> str:
-            broker = _found(admin, shard)
-            gone = _replica(broker, replica)
+        def build_question() -> str:
+            broker = _find_shard(admin, shard)
+            gone = _find_replica(broker, replica)
             left = sum(each.in_sync for each in broker.replicas if each != gone)
             return f"Remove replica {replica} of shard {shard} with its copy, and keep {left} in sync?"
 
-        confirm(question, yes=yes)
-        broker = admin.ask(shards.remove(shard, replica))
+        confirm_action(build_question, yes=yes)
+        broker = admin.send_call(shards.remove_replica(shard, replica))
     if as_json:
         print_json(shard_record(broker))
     else:
-        echo(f"replica {replica} of shard {shard} removed; it has {counted(len(broker.replicas), 'replica')} now")
+        echo(f"replica {replica} of shard {shard} removed; it has {format_count(len(broker.replicas), 'replica')} now")
 
 
-def _found(admin: "AdminClient", name: str) -> "Broker":
-    brokers = {broker.name: broker for broker in admin.brokers()}
+def _find_shard(admin: "AdminClient", name: str) -> "Broker":
+    brokers = {broker.name: broker for broker in admin.list_brokers()}
     if name not in brokers:
-        hint = did_you_mean(name, brokers) or "`ternmq shard list` shows all"
-        raise CommandFailure(f"there is no shard {cut(name)!r}", hint=hint)
+        hint = suggest_names(name, brokers) or "`ternmq shard list` shows all"
+        raise CommandFailure(f"there is no shard {cut_text(name)!r}", hint=hint)
     return brokers[name]
 
 
-def _replica(broker: "Broker", name: str) -> "Replica":
+def _find_replica(broker: "Broker", name: str) -> "Replica":
     replicas = {replica.name: replica for replica in broker.replicas}
     if name not in replicas:
-        hint = did_you_mean(name, replicas) or f"it has {', '.join(replicas) or 'none'}"
-        raise CommandFailure(f"shard {broker.name} has no replica {cut(name)!r}", hint=hint)
+        hint = suggest_names(name, replicas) or f"it has {', '.join(replicas) or 'none'}"
+        raise CommandFailure(f"shard {broker.name} has no replica {cut_text(name)!r}", hint=hint)
     return replicas[name]

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from ternmq_command.terminal.output import iso
+from ternmq_command.terminal.output import iso_or_none
 
 if TYPE_CHECKING:
     from ternmq.admin.brokers import Broker, Replica
@@ -29,15 +29,15 @@ def shard_record(broker: "Broker") -> dict[str, object]:
     }
 
 
-def record_for_people(broker: "Broker") -> dict[str, object]:
+def shard_row(broker: "Broker") -> dict[str, object]:
     """Return the row of a shard in a table."""
     record = shard_record(broker)
     shown = {name: record[name] for name in ("shard", "epoch", "leader", "mode", "min_in_sync")}
-    marks = " ".join(f"{replica.name}:{_mark(replica, broker)}" for replica in broker.replicas)
+    marks = " ".join(f"{replica.name}:{_replica_mark(replica, broker)}" for replica in broker.replicas)
     return {**shown, "replicas": marks or "none"}
 
 
-def _mark(replica: "Replica", broker: "Broker") -> str:
+def _replica_mark(replica: "Replica", broker: "Broker") -> str:
     state = "leader" if replica.leader else "in-sync" if replica.in_sync else "behind"
     return state if _is_live(replica, broker) else f"{state},away"
 
@@ -60,12 +60,12 @@ def replica_record(replica: "Replica", broker: "Broker") -> dict[str, object]:
         "position": replica.position,
         "behind": None if leader is None else max(0, leader.position - replica.position),
         "version": replica.version or None,
-        "started": iso(replica.started),
-        "lease_end": iso(replica.lease_end),
+        "started": iso_or_none(replica.started),
+        "lease_end": iso_or_none(replica.lease_end),
         "store": replica.store_id,
     }
 
 
-def position_text(replica: "Replica") -> str:
+def format_position(replica: "Replica") -> str:
     state = "" if replica.live else ", before it went away"
     return f"byte {replica.position}{state}"

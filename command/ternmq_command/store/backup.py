@@ -4,10 +4,10 @@ from pathlib import Path
 
 import click
 
-from ternmq_command.store.options import DEFAULT_DIR, progress_bar, size_text, store_failures
+from ternmq_command.store.options import DEFAULT_DIR, format_size, progress_bar, store_failures
 from ternmq_command.terminal.failures import CommandFailure
 from ternmq_command.terminal.options import json_option
-from ternmq_command.terminal.output import counted, print_json
+from ternmq_command.terminal.output import format_count, print_json
 from ternmq_command.terminal.printing import echo
 
 
@@ -32,14 +32,14 @@ def command(target: Path, data_dir: Path, only_copies: bool, is_to_verify: bool,
       ternmq backup /backups/broker-1 --data-dir /var/lib/ternmq --verify
     """
     with store_failures():
-        from ternmq_broker.store_tools.backup import backed_up
-        from ternmq_broker.store_tools.verification import verified
+        from ternmq_broker.store_tools.backup import back_up_store
+        from ternmq_broker.store_tools.verification import verify_store
 
         with progress_bar("backing up") as progress:
-            manifest = backed_up(data_dir, target, progress, only_copies=only_copies)
+            manifest = back_up_store(data_dir, target, progress, only_copies=only_copies)
         if is_to_verify:
             with progress_bar("verifying") as progress:
-                found = verified(target / "data", progress)
+                found = verify_store(target / "data", progress)
     if as_json:
         sound = {"sound": found.findings.is_sound} if is_to_verify else {}
         print_json(
@@ -53,7 +53,7 @@ def command(target: Path, data_dir: Path, only_copies: bool, is_to_verify: bool,
             }
         )
     else:
-        files, size = counted(len(manifest.files), "file"), size_text(manifest.size_bytes)
+        files, size = format_count(len(manifest.files), "file"), format_size(manifest.size_bytes)
         echo(f"backed up {data_dir} to {target}: {files}, {size}, the log up to {manifest.log_end}")
     if is_to_verify and not found.findings.is_sound:
         raise CommandFailure(f"the backup is not sound; `ternmq store verify {target}/data` says why")

@@ -6,14 +6,21 @@ from typing import IO, TYPE_CHECKING
 
 import click
 
-from ternmq_command.store.findings import UNSOUND, print_findings, summary, verified_record
+from ternmq_command.store.findings import UNSOUND, print_findings, summary_record, verified_record
 from ternmq_command.store.options import directory_argument, progress_bar, store_failures
 from ternmq_command.store.repair import repair
 from ternmq_command.store.rescue import rescue
 from ternmq_command.terminal.failures import WrongUsage
 from ternmq_command.terminal.nearest_group import NearestGroup
-from ternmq_command.terminal.options import Moment, json_option
-from ternmq_command.terminal.output import counted, described, iso_datetime, json_text, print_json, table
+from ternmq_command.terminal.options import TimeParam, json_option
+from ternmq_command.terminal.output import (
+    format_count,
+    format_json,
+    format_record,
+    format_table,
+    iso_datetime,
+    print_json,
+)
 from ternmq_command.terminal.printing import echo, echo_lines
 from ternmq_common.private_files import private_umask
 
@@ -21,8 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ternmq_broker.store.log.record import Record
-    from ternmq_broker.store_tools.inspection import Inspected
-    from ternmq_broker.store_tools.verification import Verified
+    from ternmq_broker.store_tools.inspection import StoreInspection
+    from ternmq_broker.store_tools.verification import VerificationResult
 
 
 @click.group(cls=NearestGroup)
@@ -64,28 +71,30 @@ def inspect(directory: Path, with_queues: bool, as_json: bool) -> None:
       ternmq store inspect ternmq-data --json | jq .topics
     """
     with store_failures():
-        from ternmq_broker.store_tools.inspection import inspected
+        from ternmq_broker.store_tools.inspection import inspect_store
 
-        found = inspected(directory)
+        found = inspect_store(directory)
     if as_json:
-        print_json(_facts(found) | {"segments": _segments(found), "topics": _topics(found), "queues": _queues(found),
-                                    "groups": _groups(found), "accepted_damage": _places(found.accepted),
-                                    "damage": _places(found.newly_damaged), "set_aside": found.set_aside})  # fmt: skip
+        print_json(_inspection_facts(found) | {"segments": _segment_records(found), "topics": _topic_records(found),
+        "queues": _queue_records(found),
+                                    "groups": _group_records(found), "accepted_damage": _range_records(found.accepted),
+                                    "damage": _range_records(found.newly_damaged),
+                                    "set_aside": found.set_aside})  # fmt: skip
         return
-    echo_lines(described(_facts(found)))
+    echo_lines(format_record(_inspection_facts(found)))
     for title, records in (
-        ("segments", _segments(found)),
-        ("queues", _queues(found)) if with_queues else ("topics", _topics(found)),
-        ("groups", _groups(found)),
-        ("damage that was accepted", _places(found.accepted)),
-        ("damage that a start would find", _places(found.newly_damaged)),
+        ("segments", _segment_records(found)),
+        ("queues", _queue_records(found)) if with_queues else ("topics", _topic_records(found)),
+        ("groups", _group_records(found)),
+        ("damage that was accepted", _range_records(found.accepted)),
+        ("damage that a start would find", _range_records(found.newly_damaged)),
         ("set aside", [{"file": name} for name in found.set_aside]),
     ):
         if records:
-            echo_lines(f"\n{title}\n{table(records)}")
+            echo_lines(f"\n{title}\n{format_table(records)}")
 
 
-def _facts(found: "Inspected") -> dict[str, object]:
+def _inspection_facts(found: "StoreInspection") -> dict[str, object]:
     return {
         "store": str(found.path),
         "in_use": found.is_running,
@@ -101,19 +110,19 @@ def _facts(found: "Inspected") -> dict[str, object]:
     }
 
 
-def _segments(found: "Inspected") -> list[dict[str, object]]:
+def _segment_records(found: "StoreInspection") -> list[dict[str, object]]:
     return [
         {
             "log_offset": each.log_offset,
             "bytes": each.size_bytes,
-            "first_stored": _moment(each.first_stored_ms),
-            "last_stored": _moment(each.last_stored_ms),
+            "first_stored": _format_ms(each.first_stored_ms),
+            "last_stored": _format_ms(each.last_stored_ms),
         }
         for each in found.segments
     ]
 
 
-def _queues(found: "Inspected") -> list[dict[str, object]]:
+def _queue_records(found: "StoreInspection") -> list[dict[str, object]]:
     return [
         {
             "topic": each.topic,
@@ -121,14 +130,14 @@ def _queues(found: "Inspected") -> list[dict[str, object]]:
             "first_offset": each.first,
             "end_offset": each.end,
             "messages": each.end - each.first,
-            "first_stored": _moment(each.first_stored_ms),
-            "last_stored": _moment(each.last_stored_ms),
+            "first_stored": _format_ms(each.first_stored_ms),
+            "last_stored": _format_ms(each.last_stored_ms),
         }
         for each in found.queues
     ]
 
 
-def _topics(found: "Inspected") -> list[dict[str, object]]:
+def _topic_records(found: "StoreInspection") -> list[dict[str, object]]:
     records = []
     for topic in dict.fromkeys(each.topic for each in found.queues):
         queues = [each for each in found.queues if each.topic == topic]
@@ -139,14 +148,14 @@ def _topics(found: "Inspected") -> list[dict[str, object]]:
                 "topic": topic,
                 "queues": len(queues),
                 "messages": sum(each.end - each.first for each in queues),
-                "first_stored": _moment(min(first, default=None)),
-                "last_stored": _moment(max(last, default=None)),
+                "first_stored": _format_ms(min(first, default=None)),
+                "last_stored": _format_ms(max(last, default=None)),
             }
         )
     return records
 
 
-def _groups(found: "Inspected") -> list[dict[str, object]]:
+def _group_records(found: "StoreInspection") -> list[dict[str, object]]:
     return [
         {
             "group": each.group,
@@ -161,11 +170,11 @@ def _groups(found: "Inspected") -> list[dict[str, object]]:
     ]
 
 
-def _places(ranges: "Iterable[tuple[int, int]]") -> list[dict[str, object]]:
+def _range_records(ranges: "Iterable[tuple[int, int]]") -> list[dict[str, object]]:
     return [{"log_offset": begin, "bytes": end - begin} for begin, end in ranges]
 
 
-def _moment(milliseconds: int | None) -> str | None:
+def _format_ms(milliseconds: int | None) -> str | None:
     if milliseconds is None:
         return None
     return iso_datetime(datetime.fromtimestamp(milliseconds / 1000, UTC), timespec="milliseconds")
@@ -189,24 +198,24 @@ def verify(directory: Path, as_json: bool) -> int:
       ternmq store verify /var/lib/ternmq --json | jq .problems
     """
     with store_failures(), progress_bar("verifying") as progress:
-        from ternmq_broker.store_tools.verification import verified
+        from ternmq_broker.store_tools.verification import verify_store
 
-        found = verified(directory, progress)
+        found = verify_store(directory, progress)
     if as_json:
         print_json(verified_record(found))
     else:
         print_findings(found)
-        echo_lines(described(summary(found)))
-        echo_lines(_verdict(found))
+        echo_lines(format_record(summary_record(found)))
+        echo_lines(_verdict_text(found))
     return 0 if found.findings.is_sound else UNSOUND
 
 
-def _verdict(found: "Verified") -> str:
+def _verdict_text(found: "VerificationResult") -> str:
     problems = found.findings.problems
     if found.findings.is_sound:
         return "\nthe store is sound"
     parts = ", ".join(f"{count} of the {part}" for part, count in sorted(problems.items()) if count)
-    return f"\n{counted(problems.total(), 'problem')}: {parts}; `ternmq store repair` repairs what it can"
+    return f"\n{format_count(problems.total(), 'problem')}: {parts}; `ternmq store repair` repairs what it can"
 
 
 # --- export
@@ -216,8 +225,10 @@ def _verdict(found: "Verified") -> str:
 @directory_argument
 @click.option("--topic", "topics", multiple=True, help="Only this topic; repeatable.  [default: all but retries and "
               "dead letters]")  # fmt: skip
-@click.option("--since", type=Moment(), help="Only messages stored since this time: ISO 8601, or 2h for two hours ago.")
-@click.option("--until", type=Moment(), help="Only messages stored before this time.")
+@click.option(
+    "--since", type=TimeParam(), help="Only messages stored since this time: ISO 8601, or 2h for two hours ago."
+)
+@click.option("--until", type=TimeParam(), help="Only messages stored before this time.")
 @click.option("--out", default="-", type=click.Path(allow_dash=True), metavar="FILE", help="Write here.  [default: -, "
               "standard output]")  # fmt: skip
 def export(directory: Path, topics: tuple[str, ...], since: datetime | None, until: datetime | None, out: str) -> None:
@@ -233,37 +244,37 @@ def export(directory: Path, topics: tuple[str, ...], since: datetime | None, unt
       ternmq store export /var/lib/ternmq --since 2h | jq -r .body
     """
     with store_failures(), progress_bar("exporting") as progress:
-        from ternmq_broker.store_tools.export import ExportSelection, Skipped, exported
+        from ternmq_broker.store_tools.export import ExportSelection, SkippedRecords, export_messages
 
         wanted = ExportSelection(
             topics=frozenset(topics),
             **{name: round(at.timestamp() * 1000) for name, at in (("since_ms", since), ("until_ms", until)) if at},
         )
-        skipped = Skipped()
+        skipped = SkippedRecords()
         try:
             with private_umask():
                 target = click.open_file(out, "w", encoding="utf-8")
         except OSError as error:
             raise WrongUsage(f"can't write {out}: {error.strerror}") from None
         with target as file:
-            count = _write(file, exported(directory, wanted, skipped, progress))
-    echo(f"exported {counted(count, 'message')}", err=True)
+            count = _write_records(file, export_messages(directory, wanted, skipped, progress))
+    echo(f"exported {format_count(count, 'message')}", err=True)
     if skipped.places or skipped.messages:
         lost = sum(end - begin for begin, end in skipped.places)
         echo(
-            f"left out {counted(len(skipped.places), 'damaged place')} of the log, {lost} bytes, and "
-            f"{counted(skipped.messages, 'message')} that share bytes with one; `ternmq store verify` names them",
+            f"left out {format_count(len(skipped.places), 'damaged place')} of the log, {lost} bytes, and "
+            f"{format_count(skipped.messages, 'message')} that share bytes with one; `ternmq store verify` names them",
             err=True,
         )
 
 
-def _write(file: "IO[str]", records: "Iterable[Record]") -> int:
-    from ternmq_command.dlq.dead_letters import whole_record
-    from ternmq_command.store.stored_message import view_of
+def _write_records(file: "IO[str]", records: "Iterable[Record]") -> int:
+    from ternmq_command.dlq.dead_letters import full_letter_record
+    from ternmq_command.store.stored_message import build_view
 
     count = 0
     for record in records:
-        shown = {"topic": record.topic, "queue": record.queue_id, **whole_record(view_of(record))}
-        file.write(json_text(shown) + "\n")
+        shown = {"topic": record.topic, "queue": record.queue_id, **full_letter_record(build_view(record))}
+        file.write(format_json(shown) + "\n")
         count += 1
     return count

@@ -5,17 +5,17 @@ from typing import TYPE_CHECKING
 from ternmq_command.terminal.printing import echo
 
 if TYPE_CHECKING:
-    from ternmq_broker.store_tools.findings import Finding
-    from ternmq_broker.store_tools.verification import Verified
+    from ternmq_broker.store_tools.findings import StoreFinding
+    from ternmq_broker.store_tools.verification import VerificationResult
 
 UNSOUND = 1
 
 
-def verified_record(found: "Verified") -> dict[str, object]:
-    kept = found.findings.kept
+def verified_record(found: "VerificationResult") -> dict[str, object]:
+    kept = found.findings.kept_findings
     return {
         "sound": found.findings.is_sound,
-        **summary(found),
+        **summary_record(found),
         "problems": [_finding_record(each) for each in kept if each.is_problem],
         "accepted": [_finding_record(each) for each in kept if each.accepted],
         "harmless": [_finding_record(each) for each in kept if each.harmless],
@@ -24,7 +24,7 @@ def verified_record(found: "Verified") -> dict[str, object]:
     }
 
 
-def _finding_record(finding: "Finding") -> dict[str, object]:
+def _finding_record(finding: "StoreFinding") -> dict[str, object]:
     return {
         "part": str(finding.part),
         "place": finding.place,
@@ -38,16 +38,16 @@ def _finding_record(finding: "Finding") -> dict[str, object]:
     }
 
 
-def print_findings(found: "Verified") -> None:
-    for finding in found.findings.kept:
+def print_findings(found: "VerificationResult") -> None:
+    for finding in found.findings.kept_findings:
         echo(finding_line(finding))
     if found.findings.not_kept:
         echo(f"and {found.findings.not_kept} more")
-    if found.findings.counted:
+    if found.findings.counts:
         echo()
 
 
-def finding_line(finding: "Finding") -> str:
+def finding_line(finding: "StoreFinding") -> str:
     word = "problem" if finding.is_problem else "accepted" if finding.accepted else "harmless"
     place = finding.place
     if finding.log_offset is not None and not place.startswith("log offset"):
@@ -58,7 +58,7 @@ def finding_line(finding: "Finding") -> str:
     return f"{word:<8}  {finding.part}: {place}: {finding.reason}" + (f" ({'; '.join(messages)})" if messages else "")
 
 
-def summary(found: "Verified") -> dict[str, object]:
+def summary_record(found: "VerificationResult") -> dict[str, object]:
     return {
         "in_use": found.is_running,
         "log_start": found.log_start,

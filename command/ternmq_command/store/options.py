@@ -29,7 +29,7 @@ def directory_argument(command: F) -> F:
 @contextmanager
 def store_failures() -> Iterator[None]:
     """Convert the errors of reading a store to failures of one line."""
-    with _log_ignored("ternmq_broker"), server_failures():
+    with _ignoring_log("ternmq_broker"), server_failures():
         from ternmq_broker.store.checked_file import NewerFormat
 
         try:
@@ -44,7 +44,7 @@ def store_failures() -> Iterator[None]:
 
 
 @contextmanager
-def _log_ignored(name: str) -> Iterator[None]:
+def _ignoring_log(name: str) -> Iterator[None]:
     """Drop the log lines of a package in the block: the command itself reports what a recovery finds."""
     log, handler = logging.getLogger(name), logging.NullHandler()
     was_propagated, log.propagate = log.propagate, False
@@ -64,14 +64,14 @@ def progress_bar(label: str) -> Iterator[Callable[[int, int], None]]:
         return
     with click.progressbar(length=1, label=label, file=sys.stderr, width=30) as bar:
 
-        def show(done: int, in_all: int) -> None:
+        def update_bar(done: int, in_all: int) -> None:
             bar.length = max(1, in_all)
             bar.update(done - bar.pos)
 
-        yield show
+        yield update_bar
 
 
-def size_text(size_bytes: int) -> str:
+def format_size(size_bytes: int) -> str:
     """Format a size: `512 B`, `3.2 GiB`."""
     size, unit = float(size_bytes), UNITS[0]
     for unit in UNITS:

@@ -7,16 +7,16 @@ import click
 
 from ternmq_command.store.findings import UNSOUND, finding_line, print_findings, verified_record
 from ternmq_command.store.options import directory_argument, progress_bar, store_failures
-from ternmq_command.terminal.confirmation import confirm, yes_option
+from ternmq_command.terminal.confirmation import confirm_action, yes_option
 from ternmq_command.terminal.options import json_option
-from ternmq_command.terminal.output import counted, print_json
+from ternmq_command.terminal.output import format_count, print_json
 from ternmq_command.terminal.printing import echo
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ternmq_broker.store_tools.repair import Repaired
-    from ternmq_broker.store_tools.verification import Verified
+    from ternmq_broker.store_tools.repair import RepairResult
+    from ternmq_broker.store_tools.verification import VerificationResult
 
 
 @click.command()
@@ -38,20 +38,20 @@ def repair(directory: Path, dry_run: bool, cut_newer: bool, yes: bool, as_json: 
     """
     with store_failures():
         from ternmq_broker.store_tools import repair as repairing
-        from ternmq_broker.store_tools.verification import verified
+        from ternmq_broker.store_tools.verification import verify_store
 
         if dry_run or not yes:
             with progress_bar("verifying") as progress:
-                before = verified(directory, progress)
-            plan = repairing.planned(before, cut_newer=cut_newer)
+                before = verify_store(directory, progress)
+            plan = repairing.plan_repair(before, cut_newer=cut_newer)
             if dry_run or not plan:
-                return _rehearsed(before, plan, as_json=as_json)
+                return _print_dry_run(before, plan, as_json=as_json)
             if not as_json:
                 print_findings(before)
                 _print_lines("would", plan)
-            confirm("Repair the store?", yes=yes)
+            confirm_action("Repair the store?", yes=yes)
         with progress_bar("repairing") as progress:
-            repaired = repairing.repaired(directory, progress, cut_newer=cut_newer)
+            repaired = repairing.repair_store(directory, progress, cut_newer=cut_newer)
     if as_json:
         lost = {"messages_lost": repaired.before.messages_lost}
         print_json({"dry_run": False, "done": repaired.done, **lost, **verified_record(repaired.after)})
@@ -60,7 +60,7 @@ def repair(directory: Path, dry_run: bool, cut_newer: bool, yes: bool, as_json: 
     return 0 if repaired.after.findings.is_sound else UNSOUND
 
 
-def _rehearsed(before: "Verified", plan: "Sequence[str]", *, as_json: bool) -> int:
+def _print_dry_run(before: "VerificationResult", plan: "Sequence[str]", *, as_json: bool) -> int:
     if as_json:
         print_json({"dry_run": True, "would": list(plan), **verified_record(before)})
     else:
@@ -70,12 +70,12 @@ def _rehearsed(before: "Verified", plan: "Sequence[str]", *, as_json: bool) -> i
     return 0 if before.findings.is_sound else UNSOUND
 
 
-def _print_repaired(repaired: "Repaired") -> None:
+def _print_repaired(repaired: "RepairResult") -> None:
     _print_lines("", repaired.done or ["nothing to repair"])
-    kept = repaired.after.findings.kept
+    kept = repaired.after.findings.kept_findings
     if repaired.before.damage:
-        places, lost = counted(len(repaired.before.damage), "damaged place"), repaired.before.messages_lost
-        echo(f"lost: the content of {places} of the log; the index has {counted(lost, 'message')} there")
+        places, lost = format_count(len(repaired.before.damage), "damaged place"), repaired.before.messages_lost
+        echo(f"lost: the content of {places} of the log; the index has {format_count(lost, 'message')} there")
         _print_lines("", [finding_line(finding) for finding in kept if finding.accepted])
     if repaired.after.findings.is_sound:
         echo("the store is sound")

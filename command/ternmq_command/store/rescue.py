@@ -4,9 +4,9 @@ from pathlib import Path
 
 import click
 
-from ternmq_command.store.options import progress_bar, size_text, store_failures
+from ternmq_command.store.options import format_size, progress_bar, store_failures
 from ternmq_command.terminal.options import json_option
-from ternmq_command.terminal.output import counted, print_json
+from ternmq_command.terminal.output import format_count, print_json
 from ternmq_command.terminal.printing import echo
 
 
@@ -27,15 +27,17 @@ def rescue(process: int, target: Path, as_json: bool) -> None:
       ternmq up --data-dir /mnt/saved
     """
     with store_failures():
-        from ternmq_broker.store_tools.inspection import inspected
-        from ternmq_broker.store_tools.rescue import rescued
+        from ternmq_broker.store_tools.inspection import inspect_store
+        from ternmq_broker.store_tools.rescue import rescue_files
 
         with progress_bar("saving") as progress:
-            saved = rescued(process, target, progress)
-        found = inspected(target)
+            saved = rescue_files(process, target, progress)
+        found = inspect_store(target)
     messages = sum(queue.end - queue.first for queue in found.queues)
     if as_json:
         print_json({"target": str(target), "files": saved.files, "bytes": saved.size_bytes, "messages": messages})
         return
-    what = f"{counted(messages, 'message')} in {counted(saved.files, 'file')}, {size_text(saved.size_bytes)}"
+    what = (
+        f"{format_count(messages, 'message')} in {format_count(saved.files, 'file')}, {format_size(saved.size_bytes)}"
+    )
     echo(f"saved {what}, to {target}")

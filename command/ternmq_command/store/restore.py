@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
-from ternmq_command.store.options import DEFAULT_DIR, progress_bar, size_text, store_failures
+from ternmq_command.store.options import DEFAULT_DIR, format_size, progress_bar, store_failures
 from ternmq_command.terminal.options import json_option
-from ternmq_command.terminal.output import age_text, counted, iso_datetime, print_json
+from ternmq_command.terminal.output import format_age, format_count, iso_datetime, print_json
 from ternmq_command.terminal.printing import echo
 
 
@@ -28,10 +28,10 @@ def command(backup: Path, data_dir: Path, as_json: bool) -> None:
       ternmq restore /backups/broker-1 --data-dir /var/lib/ternmq
     """
     with store_failures():
-        from ternmq_broker.store_tools.restore import restored
+        from ternmq_broker.store_tools.restore import restore_backup
 
         with progress_bar("restoring") as progress:
-            manifest = restored(backup, data_dir, progress)
+            manifest = restore_backup(backup, data_dir, progress)
     made = iso_datetime(datetime.fromtimestamp(manifest.made_ms / 1000, UTC))
     if as_json:
         print_json(
@@ -45,8 +45,8 @@ def command(backup: Path, data_dir: Path, as_json: bool) -> None:
             }
         )
         return
-    files, size = counted(len(manifest.files), "file"), size_text(manifest.size_bytes)
-    age = age_text(max(0, time.time() - manifest.made_ms / 1000))
+    files, size = format_count(len(manifest.files), "file"), format_size(manifest.size_bytes)
+    age = format_age(max(0, time.time() - manifest.made_ms / 1000))
     echo(f"restored {data_dir}: {files}, {size}, as it was at {made}, {age} ago")
     echo("messages that were acknowledged since then may be delivered again", err=True)
     if "store-id" in manifest.files:

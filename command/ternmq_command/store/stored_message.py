@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 _NOWHERE = Endpoints(scheme=pb.ADDRESS_SCHEME_UNSPECIFIED, addresses=())
 
 
-def view_of(record: "Record") -> MessageView:
+def build_view(record: "Record") -> MessageView:
     """Return the record's message, with the fields that a delivery adds."""
     message = pb.Message.FromString(record.rest)
     message.topic.name = record.topic

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import click
 
 from ternmq_command.terminal.failures import WrongUsage
-from ternmq_common.printable import printable_lines
+from ternmq_common.printable import escape_lines
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -16,7 +16,7 @@ def yes_option(command: F) -> F:
     return click.option("--yes", is_flag=True, help="Do not ask; needed where there is no terminal.")(command)
 
 
-def confirm(question: str | Callable[[], str], *, yes: bool) -> None:
+def confirm_action(question: str | Callable[[], str], *, yes: bool) -> None:
     """Ask the question unless `--yes` was given; "no" ends the command as Ctrl-C does.
 
     Raises WrongUsage where there is no terminal to ask at: a script that forgot `--yes` must not delete what a person
@@ -24,12 +24,12 @@ def confirm(question: str | Callable[[], str], *, yes: bool) -> None:
     """
     if yes:
         return
-    if not at_terminal():
+    if not has_terminal():
         raise WrongUsage("this can't be undone, and there is no terminal to ask at: give --yes to do it")
     text = question if isinstance(question, str) else question()
-    click.confirm(printable_lines(text), abort=True, err=True)
+    click.confirm(escape_lines(text), abort=True, err=True)
 
 
-def at_terminal() -> bool:
+def has_terminal() -> bool:
     """Return whether standard input is a terminal; it may also be closed (`<&-`)."""
     return sys.stdin is not None and sys.stdin.isatty()

@@ -24,7 +24,7 @@ class CommandFailure(click.ClickException):
         echo(f"ternmq: {' '.join(self.message.split())}", file=file, err=file is None)
 
 
-class Refused(CommandFailure):
+class CallRefused(CommandFailure):
     """The server refused the call: the name of its status code, and its message."""
 
     def __init__(self, code: int, message: str, *, hint: str | None = None) -> None:
@@ -42,7 +42,7 @@ class WrongUsage(CommandFailure):
     word = "USAGE"
 
 
-class Unreachable(CommandFailure):
+class ServerUnreachable(CommandFailure):
     """Nothing answers at the endpoint, or what answers is no broker."""
 
     exit_code = 3

@@ -33,22 +33,22 @@ _BY_METAVAR: dict[str, Kind] = {"TOPIC": "topic", "GROUP": "group"}
 _NAMED: dict[str, Kind] = {"topic": "topic", "group": "group"}
 
 
-def teach(command: click.Command, name: str) -> None:
+def complete_names(command: click.Command, name: str) -> None:
     """Let all arguments and options of a command and of its subcommands complete the names that they take.
 
     `name` is the name of the command itself.
     """
     if isinstance(command, click.Group):
         for below in command.commands.values():
-            teach(below, name)
+            complete_names(below, name)
     if not any(parameter.name == "endpoint" for parameter in command.params):
         return
     for parameter in command.params:
-        if (kind := kind_of(parameter, command, name)) is not None:
-            parameter.type = _Name(kind)
+        if (kind := find_kind(parameter, command, name)) is not None:
+            parameter.type = _NameType(kind)
 
 
-def kind_of(parameter: click.Parameter, command: click.Command, group: str) -> Kind | None:
+def find_kind(parameter: click.Parameter, command: click.Command, group: str) -> Kind | None:
     """Return what a parameter of a command names, None if it is none of these kinds; `group` is the command's group."""
     if getattr(parameter, "hidden", False) or parameter.type is not click.STRING:
         return None
@@ -57,7 +57,7 @@ def kind_of(parameter: click.Parameter, command: click.Command, group: str) -> K
     return _BY_METAVAR.get(parameter.metavar or "") or _BY_NAME.get(parameter.name or "")
 
 
-class _Name(click.types.StringParamType):
+class _NameType(click.types.StringParamType):
     def __init__(self, kind: Kind) -> None:
         self.kind = kind
 
@@ -65,29 +65,31 @@ class _Name(click.types.StringParamType):
         from click.shell_completion import CompletionItem
 
         del param
-        names = [name for name in _names(self.kind, ctx) if name.startswith(incomplete)]
+        names = [name for name in _find_names(self.kind, ctx) if name.startswith(incomplete)]
         return [CompletionItem(name) for name in names[:NAMES_MAX]]
 
 
-def _names(kind: Kind, ctx: click.Context) -> "Iterable[str]":
+def _find_names(kind: Kind, ctx: click.Context) -> "Iterable[str]":
     """Return the server's names that need no quoting in a shell; none if the server does not answer in time."""
     from ternmq_command.calls.admin import AdminClient
-    from ternmq_common.printable import problem_of_name
+    from ternmq_common.printable import find_name_problem
 
-    class Hurried(AdminClient):
+    class HurriedClient(AdminClient):
         """An admin client whose calls share one deadline, since a person waits for the completion."""
 
         deadline = time.monotonic() + PATIENCE_S
 
         def _exchange(self, method: str, request: "Message", timeout_s: float) -> list[bytes]:
-            return super()._exchange(method, request, min(timeout_s, max(0.01, self.deadline - time.monotonic())))
+            return super()._exchange_messages(
+                method, request, min(timeout_s, max(0.01, self.deadline - time.monotonic()))
+            )
 
     try:
-        with ctx.scope(cleanup=False), Hurried(_endpoint(ctx)) as admin:
+        with ctx.scope(cleanup=False), HurriedClient(_find_endpoint(ctx)) as admin:
             names = _all_names(kind, admin, ctx)
     except (click.ClickException, ValueError):
         return ()
-    return (name for name in names if name and not problem_of_name(name) and not any(map(str.isspace, name)))
+    return (name for name in names if name and not find_name_problem(name) and not any(map(str.isspace, name)))
 
 
 def _all_names(kind: Kind, admin: "AdminClient", ctx: click.Context) -> list[str]:
@@ -96,14 +98,14 @@ def _all_names(kind: Kind, admin: "AdminClient", ctx: click.Context) -> list[str
         return admin.topic_names()
     if kind == "group":
         return admin.group_names()
-    shards = {broker.name: broker for broker in admin.brokers()}
+    shards = {broker.name: broker for broker in admin.list_brokers()}
     if kind == "shard":
         return list(shards)
     shard = shards.get(ctx.params.get("shard") or "")
     return [] if shard is None else [replica.name for replica in shard.replicas]
 
 
-def _endpoint(ctx: click.Context) -> str:
+def _find_endpoint(ctx: click.Context) -> str:
     """Return the endpoint that the command would use; completion parses without the defaults."""
     from ternmq_command.context.contexts import server_in_use
     from ternmq_command.terminal.options import CONTEXT_ACCESS_KEY, CONTEXT_KEY

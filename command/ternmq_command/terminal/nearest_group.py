@@ -2,7 +2,7 @@
 
 import click
 
-from ternmq_command.terminal.near import did_you_mean
+from ternmq_command.terminal.name_suggestions import suggest_names
 
 
 class NearestGroup(click.Group):
@@ -14,6 +14,6 @@ class NearestGroup(click.Group):
         name = args[0]
         is_option = name.startswith("-")  # click's own error says more
         if not ctx.resilient_parsing and not is_option and self.get_command(ctx, name) is None:
-            meant = did_you_mean(name, self.list_commands(ctx))
+            meant = suggest_names(name, self.list_commands(ctx))
             raise click.UsageError(f"No such command {name!r}{f'; {meant}' if meant else '.'}", ctx)
         return super().resolve_command(ctx, args)

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from ternmq_command.terminal.moments import consume_from_of, exact_moment_of, moment_of
-from ternmq_common.addresses import DEFAULT_GRPC, DEFAULT_HTTP, parsed_address
+from ternmq_command.terminal.time_parsing import parse_consume_from, parse_exact_time, parse_time
+from ternmq_common.addresses import DEFAULT_GRPC, DEFAULT_HTTP, parse_address
 from ternmq_common.errors import MessagingError
 from ternmq_common.retry_backoff import parse_backoff
-from ternmq_common.units import parsed_duration
+from ternmq_common.units import parse_duration
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -37,14 +37,14 @@ else:  # older releases of click can't be subscripted
     TextType = DurationType = PairType = MomentType = ResetType = click.ParamType
 
 
-class Endpoint(TextType):
+class EndpointParam(TextType):
     """HOST:PORT of a broker or proxy."""
 
     name = "HOST:PORT"
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         try:
-            parsed_address(value)
+            parse_address(value)
         except ValueError as error:
             self.fail(f"{value!r}: {error}", param, ctx)
         return value.strip()
@@ -71,17 +71,17 @@ class EndpointOption(click.Option):
 
 
 def http_option(function: F) -> F:
-    """Add `--http`, for commands that use a server's HTTP port too; `http_at` returns its address."""
-    text = f"The server's HTTP address; by default port {parsed_address(DEFAULT_HTTP)[1]} at the endpoint's host."
+    """Add `--http`, for commands that use a server's HTTP port too; `http_address` returns its address."""
+    text = f"The server's HTTP address; by default port {parse_address(DEFAULT_HTTP)[1]} at the endpoint's host."
     return click.option("--http", metavar="HOST:PORT", help=text)(function)
 
 
-def http_at(endpoint: str, http: str | None) -> str:
+def http_address(endpoint: str, http: str | None) -> str:
     """Return the given HTTP address, or the default port at the host of the endpoint."""
-    return http or f"{endpoint.rpartition(':')[0]}:{parsed_address(DEFAULT_HTTP)[1]}"
+    return http or f"{endpoint.rpartition(':')[0]}:{parse_address(DEFAULT_HTTP)[1]}"
 
 
-class Duration(DurationType):
+class DurationParam(DurationType):
     """A duration such as `500ms`, `10s`, `1h30m`; a plain number is in seconds.
 
     At most 100 years, so that adding it to a date does not overflow.
@@ -93,7 +93,7 @@ class Duration(DurationType):
         if isinstance(value, timedelta):
             return value
         try:
-            seconds = float(parsed_duration(value, unit="s"))
+            seconds = float(parse_duration(value, unit="s"))
         except ValueError as error:
             self.fail(f"{value!r}: {error}", param, ctx)
         if seconds > DURATION_MAX.total_seconds():
@@ -101,7 +101,7 @@ class Duration(DurationType):
         return timedelta(seconds=seconds)
 
 
-class Moment(MomentType):
+class TimeParam(MomentType):
     """A time such as `2026-08-01T12:00`, with or without a zone, or how long ago: `2h`."""
 
     name = "TIME"
@@ -110,12 +110,12 @@ class Moment(MomentType):
         if isinstance(value, datetime):
             return value
         try:
-            return moment_of(value, now=datetime.now(UTC))
+            return parse_time(value, now=datetime.now(UTC))
         except ValueError as error:
             self.fail(f"{value!r}: {error}", param, ctx)
 
 
-class ExactMoment(MomentType):
+class ExactTimeParam(MomentType):
     """An absolute time such as `2026-08-01T12:00`, with or without a zone."""
 
     name = "TIME"
@@ -124,24 +124,24 @@ class ExactMoment(MomentType):
         if isinstance(value, datetime):
             return value
         try:
-            return exact_moment_of(value)
+            return parse_exact_time(value)
         except ValueError as error:
             self.fail(f"{value!r}: {error}", param, ctx)
 
 
-class ConsumeFrom(TextType):
+class ConsumeFromParam(TextType):
     """Where a group begins, as the wire has it: a word, or milliseconds since the epoch."""
 
     name = "auto|earliest|latest|TIME"
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         try:
-            return consume_from_of(value, now=datetime.now(UTC))
+            return parse_consume_from(value, now=datetime.now(UTC))
         except ValueError as error:
             self.fail(f"{value!r}: {error}", param, ctx)
 
 
-class LiteReset(ResetType):
+class LiteResetParam(ResetType):
     """When a lite topic's offset is reset: `taken`, `unsubscribed`, both with a comma, or `none`."""
 
     name = "WHEN"
@@ -152,12 +152,12 @@ class LiteReset(ResetType):
         if isinstance(value, tuple):
             return value
         try:
-            return lite_reset_of(value)
+            return parse_lite_reset(value)
         except ValueError as error:
             self.fail(f"{value!r}: {error}", param, ctx)
 
 
-def lite_reset_of(text: str) -> "tuple[Reset, ...]":
+def parse_lite_reset(text: str) -> "tuple[Reset, ...]":
     """Return the words of the text, each once; raises ValueError for others."""
     words = [] if text.strip() == "none" else [word.strip() for word in text.split(",")]
     if not {*words} <= {*LITE_RESETS}:
@@ -165,7 +165,7 @@ def lite_reset_of(text: str) -> "tuple[Reset, ...]":
     return tuple(word for word in LITE_RESETS if word in words)
 
 
-class Backoff(TextType):
+class BackoffParam(TextType):
     """A retry backoff, checked as the server does, and passed on as text."""
 
     name = "POLICY"
@@ -178,7 +178,7 @@ class Backoff(TextType):
         return value.strip()
 
 
-class Pair(PairType):
+class PairParam(PairType):
     """A pair `name=value`."""
 
     name = "NAME=VALUE"
@@ -199,7 +199,7 @@ def endpoint_option(command: F) -> F:
     endpoint = click.option(
         "--endpoint",
         cls=EndpointOption,
-        type=Endpoint(),
+        type=EndpointParam(),
         envvar="TERNMQ_ENDPOINT",
         default=DEFAULT_GRPC,
         show_default=f"that of the context in use, else {DEFAULT_GRPC}",
@@ -219,7 +219,7 @@ def access_options(command: F) -> F:
             envvar=f"TERNMQ_{name.upper().replace('-', '_')}",
             default=None,
             expose_value=False,
-            callback=_keep,
+            callback=_keep_access_option,
             help=text,
         )(command)
     return command
@@ -236,7 +236,7 @@ ACCESS_OPTIONS = (
 )
 
 
-def _keep(context: click.Context, option: click.Parameter, value: Any) -> Any:  # noqa: ANN401 - a flag or a text
+def _keep_access_option(context: click.Context, option: click.Parameter, value: Any) -> Any:  # noqa: ANN401 - a flag or a text
     if value:
         typed, variables = context.meta.setdefault(ACCESS_KEY, ({}, {}))
         is_typed = context.get_parameter_source(str(option.name)) is click.core.ParameterSource.COMMANDLINE

@@ -7,9 +7,9 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
-from ternmq_command.terminal.paging import pages
+from ternmq_command.terminal.paging import split_pages
 from ternmq_command.terminal.printing import echo, echo_lines, echo_raw
-from ternmq_common.printable import printable, printable_json, printable_lines
+from ternmq_common.printable import escape_json, escape_line, escape_lines
 
 Record = Mapping[str, object]
 # Number of records by which a table determines the widths of its columns.
@@ -18,7 +18,7 @@ AGE_UNITS_S = {"d": 86_400, "h": 3600, "m": 60, "s": 1}
 
 
 def print_json(value: object) -> None:
-    echo_lines(json_text(value, indent=2))
+    echo_lines(format_json(value, indent=2))
 
 
 def print_deleted(kind: str, name: str, *, as_json: bool) -> None:
@@ -29,12 +29,12 @@ def print_deleted(kind: str, name: str, *, as_json: bool) -> None:
 
 
 def print_json_line(record: Record) -> None:
-    echo(json_text(record))
+    echo(format_json(record))
 
 
-def json_text(value: object, *, indent: int | None = None) -> str:
+def format_json(value: object, *, indent: int | None = None) -> str:
     """Return JSON in which letters are not escaped, but control characters that act on a terminal are."""
-    return printable_json(json.dumps(value, indent=indent, ensure_ascii=False))
+    return escape_json(json.dumps(value, indent=indent, ensure_ascii=False))
 
 
 def print_records(records: Sequence[Record], *, as_json: bool, nothing: str) -> None:
@@ -42,7 +42,7 @@ def print_records(records: Sequence[Record], *, as_json: bool, nothing: str) -> 
     if as_json:
         print_json(records)
     elif records:
-        echo_lines(table(records))
+        echo_lines(format_table(records))
     else:
         echo(nothing, err=True)
 
@@ -50,46 +50,46 @@ def print_records(records: Sequence[Record], *, as_json: bool, nothing: str) -> 
 def print_stream(records: Iterable[Record], *, as_json: bool) -> int:
     """Print records as they come, as JSON lines or a table whose columns only grow; return the number of records."""
     count, widths = 0, None
-    for page in pages(records, STREAM_PAGE):
+    for page in split_pages(records, STREAM_PAGE):
         count += len(page)
         if as_json:
             for record in page:
                 print_json_line(record)
             continue
-        rows, is_first = _rows(page), widths is None
-        widths = _widths(rows, widths or [0] * len(rows[0]))
-        echo_lines(_aligned(rows if is_first else rows[1:], widths, _numeric(page)))
+        rows, is_first = _table_rows(page), widths is None
+        widths = _column_widths(rows, widths or [0] * len(rows[0]))
+        echo_lines(_align_rows(rows if is_first else rows[1:], widths, _numeric_columns(page)))
     return count
 
 
-def without_empty(records: Sequence[Record], *columns: str) -> list[dict[str, object]]:
+def drop_empty_columns(records: Sequence[Record], *columns: str) -> list[dict[str, object]]:
     """Return the records without those of the given columns that are None in all of them."""
     empty = [column for column in columns if all(record[column] is None for record in records)]
     return [{name: value for name, value in record.items() if name not in empty} for record in records]
 
 
-def table(records: Sequence[Record]) -> str:
+def format_table(records: Sequence[Record]) -> str:
     """Format records as a table: upper-case column names, numbers aligned to the right."""
-    rows = _rows(records)
-    return _aligned(rows, _widths(rows, [0] * len(rows[0])), _numeric(records))
+    rows = _table_rows(records)
+    return _align_rows(rows, _column_widths(rows, [0] * len(rows[0])), _numeric_columns(records))
 
 
-def _rows(records: Sequence[Record]) -> list[list[str]]:
+def _table_rows(records: Sequence[Record]) -> list[list[str]]:
     """Return the rows of a table: the names of the columns, then the records."""
     columns = list(records[0])
     names = [column.upper().replace("_", " ") for column in columns]
-    return [names, *([cell(record[column]) for column in columns] for record in records)]
+    return [names, *([format_cell(record[column]) for column in columns] for record in records)]
 
 
-def _widths(rows: Sequence[Sequence[str]], at_least: Sequence[int]) -> list[int]:
+def _column_widths(rows: Sequence[Sequence[str]], at_least: Sequence[int]) -> list[int]:
     return [max(least, *(len(row[i]) for row in rows)) for i, least in enumerate(at_least)]
 
 
-def _numeric(records: Sequence[Record]) -> list[bool]:
+def _numeric_columns(records: Sequence[Record]) -> list[bool]:
     return [all(isinstance(record[column], int | float) for record in records) for column in records[0]]
 
 
-def _aligned(rows: Sequence[Sequence[str]], widths: Sequence[int], numeric: Sequence[bool]) -> str:
+def _align_rows(rows: Sequence[Sequence[str]], widths: Sequence[int], numeric: Sequence[bool]) -> str:
     return "\n".join(
         "  ".join(
             cell.rjust(width) if right else cell.ljust(width)
@@ -99,31 +99,33 @@ def _aligned(rows: Sequence[Sequence[str]], widths: Sequence[int], numeric: Sequ
     )
 
 
-def described(record: Record, *, raw: bool = False) -> str:
+def format_record(record: Record, *, raw: bool = False) -> str:
     """Format one record as lines of `name  value`; with `raw`, values are not escaped."""
-    shown = _raw_cell if raw else cell
+    shown = _format_raw_cell if raw else format_cell
     width = max(map(len, record))
     return "\n".join(f"{name.replace('_', ' '):<{width}}  {shown(value)}" for name, value in record.items())
 
 
-def print_whole(record: Record, *, raw: bool = False) -> None:
+def print_full_message(record: Record, *, raw: bool = False) -> None:
     """Print a whole message: its fields, then `properties`, then `body`, if there are any.
 
     A body keeps its lines and tabs. With `raw`, nothing is escaped.
     """
-    parts = [described({name: value for name, value in record.items() if name not in ("properties", "body")}, raw=raw)]
+    parts = [
+        format_record({name: value for name, value in record.items() if name not in ("properties", "body")}, raw=raw)
+    ]
     if properties := record["properties"]:
         assert isinstance(properties, dict)
-        pairs = properties if raw else {printable(name): printable(value) for name, value in properties.items()}
+        pairs = properties if raw else {escape_line(name): escape_line(value) for name, value in properties.items()}
         width = max(map(len, pairs))
         parts.append("\n".join(["properties", *(f"  {name:<{width}}  {value}" for name, value in pairs.items())]))
     if "body" in record:
         body = str(record["body"])
-        parts.append(body if raw else printable_lines(body))
+        parts.append(body if raw else escape_lines(body))
     (echo_raw if raw else echo_lines)("\n\n".join(parts))
 
 
-def iso(moment: datetime | None, *, timespec: str = "seconds") -> str | None:
+def iso_or_none(moment: datetime | None, *, timespec: str = "seconds") -> str | None:
     """Format a time as `2026-08-01T12:00:00Z`; None if the server has none."""
     return None if moment is None else iso_datetime(moment, timespec=timespec)
 
@@ -132,12 +134,12 @@ def iso_datetime(moment: datetime, *, timespec: str = "seconds") -> str:
     return moment.astimezone(UTC).isoformat(timespec=timespec).replace("+00:00", "Z")
 
 
-def counted(number: int, thing: str) -> str:
+def format_count(number: int, thing: str) -> str:
     """Format a number of things: `1 message`, `2,000 messages`."""
     return f"{number} {thing}" if number == 1 else f"{number:,} {thing}s"
 
 
-def age_text(seconds: float) -> str:
+def format_age(seconds: float) -> str:
     """Format an age by its two largest units: `0.4s`, `12s`, `5m3s`, `3h12m`, `2d3h`."""
     if seconds < 1:
         return f"{seconds:.1f}s"
@@ -149,12 +151,12 @@ def age_text(seconds: float) -> str:
     return "".join(parts[:2])
 
 
-def cell(value: object) -> str:
+def format_cell(value: object) -> str:
     """Format a value for people, on one line and without anything that acts on their terminal."""
-    return printable(_raw_cell(value))
+    return escape_line(_format_raw_cell(value))
 
 
-def _raw_cell(value: object) -> str:
+def _format_raw_cell(value: object) -> str:
     if value is None:
         return "-"
     if isinstance(value, bool):

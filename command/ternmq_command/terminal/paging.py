@@ -7,7 +7,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def pages(items: Iterable[T], size: int) -> Iterator[list[T]]:
+def split_pages(items: Iterable[T], size: int) -> Iterator[list[T]]:
     """Yield lists of `size` items, the last one shorter; none is empty."""
     rest = iter(items)
     while page := list(itertools.islice(rest, size)):

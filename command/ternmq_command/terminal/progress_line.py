@@ -4,8 +4,8 @@ import sys
 import time
 from typing import Self
 
-from ternmq_command.terminal.output import counted
-from ternmq_command.terminal.printing import echo, echo_over
+from ternmq_command.terminal.output import format_count
+from ternmq_command.terminal.printing import echo, overwrite_line
 
 INTERVAL_S = 0.5
 
@@ -21,27 +21,27 @@ class ProgressLine:
     def __init__(self, verb: str, where: str, *, total: int | None = None, is_quiet: bool = False) -> None:
         self._verb, self._where, self._total = verb, where, total
         self._is_shown = not is_quiet and sys.stderr is not None and sys.stderr.isatty()
-        self._began_s = self._told_s = time.monotonic()
-        self._has_told = False
+        self._began_s = self._written_s = time.monotonic()
+        self._has_written = False
         self.count = 0
 
-    def add(self, count: int) -> None:
+    def add_messages(self, count: int) -> None:
         self.count += count
         now_s = time.monotonic()
-        if self._is_shown and now_s - self._told_s >= INTERVAL_S:
-            self._told_s, self._has_told = now_s, True
+        if self._is_shown and now_s - self._written_s >= INTERVAL_S:
+            self._written_s, self._has_written = now_s, True
             of = "" if self._total is None else f" of {self._total:,}"
             rate = self.count / (now_s - self._began_s)
-            echo_over(f"{self._verb} {self.count:,}{of} messages, {rate:,.0f}/s ")
+            overwrite_line(f"{self._verb} {self.count:,}{of} messages, {rate:,.0f}/s ")
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
         """Write how many messages there were and how long they took, on a line of its own."""
-        if self._has_told:
+        if self._has_written:
             echo(err=True)
         if kind is not None and not self.count:
             return
         took_s = time.monotonic() - self._began_s
-        echo(f"{self._verb} {counted(self.count, 'message')} {self._where} in {took_s:.2f} s", err=True)
+        echo(f"{self._verb} {format_count(self.count, 'message')} {self._where} in {took_s:.2f} s", err=True)

@@ -19,7 +19,7 @@ import click
 from ternmq_command.terminal.failures import WrongUsage
 from ternmq_command.terminal.output import Record
 from ternmq_command.terminal.printing import echo_lines, echo_raw
-from ternmq_common.printable import printable
+from ternmq_common.printable import escape_line
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -35,7 +35,7 @@ else:  # older releases of click can't be subscripted
     TemplateType = click.ParamType
 
 
-class Field(NamedTuple):
+class TemplateField(NamedTuple):
     """A field in a template, and the key after its dot, if there is one."""
 
     name: str
@@ -45,7 +45,7 @@ class Field(NamedTuple):
 class Template:
     """A parsed template: literal texts and fields, in the order of the line."""
 
-    def __init__(self, pieces: Sequence[str | Field]) -> None:
+    def __init__(self, pieces: Sequence[str | TemplateField]) -> None:
         self._pieces = pieces
 
     @classmethod
@@ -53,22 +53,23 @@ class Template:
         """Parse a template; raises ValueError, which says what is wrong or which fields there are."""
         if len(text) > TEMPLATE_CHARACTERS_MAX:
             raise ValueError(f"it has more than {TEMPLATE_CHARACTERS_MAX:,} characters")
-        return cls([_piece(found, known) for found in re.finditer(_PIECE, text, re.DOTALL)])
+        return cls([_parse_piece(found, known) for found in re.finditer(_PIECE, text, re.DOTALL)])
 
-    def write(self, record: Record, *, raw: bool = False) -> None:
+    def write_record(self, record: Record, *, raw: bool = False) -> None:
         """Write the record on a line, escaped for a terminal unless `raw` is true."""
-        (echo_raw if raw else echo_lines)(self.rendered(record, raw=raw))
+        (echo_raw if raw else echo_lines)(self.render_line(record, raw=raw))
 
-    def write_all(self, records: Iterable[Record]) -> int:
+    def write_records(self, records: Iterable[Record]) -> int:
         """Write each record on a line as it comes; return their number."""
         count = 0
         for count, record in enumerate(records, start=1):  # noqa: B007 - it is the last one's
-            self.write(record)
+            self.write_record(record)
         return count
 
-    def rendered(self, record: Record, *, raw: bool = False) -> str:
+    def render_line(self, record: Record, *, raw: bool = False) -> str:
         return "".join(
-            piece if isinstance(piece, str) else _shown(_value(record, piece), raw=raw) for piece in self._pieces
+            piece if isinstance(piece, str) else _format_value(_field_value(record, piece), raw=raw)
+            for piece in self._pieces
         )
 
 
@@ -102,7 +103,7 @@ class _TemplateType(TemplateType):
             self.fail(str(error), param, ctx)
 
 
-def _piece(found: re.Match[str], known: Sequence[str]) -> str | Field:
+def _parse_piece(found: re.Match[str], known: Sequence[str]) -> str | TemplateField:
     if found["wrong"] is not None:
         raise ValueError(f"a {found['wrong']} stands alone at character {found.start() + 1}; write it twice")
     if found["field"] is None:
@@ -110,10 +111,10 @@ def _piece(found: re.Match[str], known: Sequence[str]) -> str | Field:
     name, dot, key = found["field"].partition(".")
     if name not in known:
         raise ValueError(f"there is no field {name!r}; there are {', '.join(known)}")
-    return Field(name, key if dot else None)
+    return TemplateField(name, key if dot else None)
 
 
-def _value(record: Record, field: Field) -> object:
+def _field_value(record: Record, field: TemplateField) -> object:
     if field.name == BODY and BODY_BASE64 in record:
         return f"base64:{record[BODY_BASE64]}"
     if field.name == BODY_BASE64 and BODY in record:
@@ -126,12 +127,12 @@ def _value(record: Record, field: Field) -> object:
     return value.get(field.key) if isinstance(value, dict) else None
 
 
-def _shown(value: object, *, raw: bool) -> str:
-    text = _text(value)
-    return text if raw else printable(text)
+def _format_value(value: object, *, raw: bool) -> str:
+    text = _plain_text(value)
+    return text if raw else escape_line(text)
 
 
-def _text(value: object) -> str:
+def _plain_text(value: object) -> str:
     if value is None:
         return ""
     if isinstance(value, bool):

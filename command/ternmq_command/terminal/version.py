@@ -6,7 +6,7 @@ from importlib import metadata
 import click
 
 from ternmq_command.terminal.options import endpoint_option, json_option
-from ternmq_command.terminal.output import described, iso, print_json
+from ternmq_command.terminal.output import format_record, iso_or_none, print_json
 from ternmq_command.terminal.printing import echo, echo_lines
 
 
@@ -28,7 +28,7 @@ def command(server: bool, endpoint: str, as_json: bool) -> None:
     if as_json:
         print_json(record)
     elif server:
-        echo_lines(described(record))
+        echo_lines(format_record(record))
     else:
         echo(f"ternmq {record['ternmq']} (Python {record['python']})")
 
@@ -41,6 +41,6 @@ def server_record(endpoint: str) -> dict[str, object]:
     return {
         "server": info.version,
         "server_endpoint": endpoint,
-        "server_started": iso(info.started),
+        "server_started": iso_or_none(info.started),
         "server_resident_bytes": info.resident_bytes,
     }

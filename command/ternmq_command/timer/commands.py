@@ -7,7 +7,7 @@ import click
 
 from ternmq_command.terminal.nearest_group import NearestGroup
 from ternmq_command.terminal.options import endpoint_option, json_lines_option
-from ternmq_command.terminal.output import iso, print_stream
+from ternmq_command.terminal.output import iso_or_none, print_stream
 from ternmq_command.terminal.printing import echo
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def command() -> None:
 )
 @endpoint_option
 @json_lines_option
-def list_(topic: str, most: int, endpoint: str, as_json: bool) -> None:
+def list_timers(topic: str, most: int, endpoint: str, as_json: bool) -> None:
     """List timed messages, those that are due next first; in a cluster, broker by broker.
 
     \b
@@ -45,36 +45,36 @@ def list_(topic: str, most: int, endpoint: str, as_json: bool) -> None:
       ternmq timer list --topic reminders
       ternmq timer list --topic reminders --json | jq -r 'select(.keys == ["order-7"]) | .recall_handle'
     """
-    records = itertools.islice(_listed(endpoint, topic), most)
-    count = print_stream(records if as_json else map(_for_people, records), as_json=as_json)
+    records = itertools.islice(_read_records(endpoint, topic), most)
+    count = print_stream(records if as_json else map(_table_row, records), as_json=as_json)
     if not count:
         echo("no timed messages wait" + (f" in topic {topic}" if topic else ""), err=True)
     elif count == most:
         echo(f"the first {count:,}; --max shows more", err=True)
 
 
-def _listed(endpoint: str, topic: str) -> "Iterator[Record]":
+def _read_records(endpoint: str, topic: str) -> "Iterator[Record]":
     from ternmq_command.calls.admin import AdminClient
 
     with AdminClient(endpoint) as admin:
-        yield from map(_record, admin.timers(topic=topic))
+        yield from map(_timer_record, admin.list_timers(topic=topic))
 
 
-def _record(timer: "WaitingTimer") -> "Record":
+def _timer_record(timer: "WaitingTimer") -> "Record":
     return {
-        "due": iso(timer.due, timespec="milliseconds"),
+        "due": iso_or_none(timer.due, timespec="milliseconds"),
         "topic": timer.topic,
         "broker": timer.broker,
         "queue": timer.queue_id,
         "message_id": timer.message_id,
         "tag": timer.tag or None,
         "keys": list(timer.keys),
-        "stored": iso(timer.stored, timespec="milliseconds"),
+        "stored": iso_or_none(timer.stored, timespec="milliseconds"),
         "bytes": timer.size,
         "recall_handle": timer.recall_handle,
     }
 
 
-def _for_people(record: "Record") -> "Record":
+def _table_row(record: "Record") -> "Record":
     """Return the row of a table, without the recall handle, which is as wide as a terminal."""
     return {name: value for name, value in record.items() if name != "recall_handle"}

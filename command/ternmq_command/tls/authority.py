@@ -15,27 +15,27 @@ SERVER, CLIENT = ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUT
 
 
 @dataclass(frozen=True, slots=True)
-class Issued:
+class IssuedCertificate:
     """A certificate and its key, in PEM form."""
 
     cert: bytes
     key: bytes
 
 
-class Authority:
+class CertificateAuthority:
     """A CA that signs no other CAs."""
 
     def __init__(self, name: str, *, days: int) -> None:
         self._days = days
         self._key = ec.generate_private_key(ec.SECP256R1())
-        self._name = _named(name)
+        self._name = _common_name(name)
         usage = x509.KeyUsage(
             key_cert_sign=True, crl_sign=True, digital_signature=False, content_commitment=False,
             key_encipherment=False, data_encipherment=False, key_agreement=False, encipher_only=False,
             decipher_only=False,
         )  # fmt: skip
         self._certificate = (
-            _begun(self._name, self._key, days)
+            _start_builder(self._name, self._key, days)
             .issuer_name(self._name)
             .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
             .add_extension(usage, critical=True)
@@ -43,26 +43,28 @@ class Authority:
         )
 
     @property
-    def own(self) -> Issued:
-        return Issued(self._certificate.public_bytes(serialization.Encoding.PEM), _pem(self._key))
+    def own_certificate(self) -> IssuedCertificate:
+        return IssuedCertificate(self._certificate.public_bytes(serialization.Encoding.PEM), _key_pem(self._key))
 
-    def issue(self, name: str, hosts: Sequence[str], *usages: x509.ObjectIdentifier) -> Issued:
+    def issue_certificate(self, name: str, hosts: Sequence[str], *usages: x509.ObjectIdentifier) -> IssuedCertificate:
         """Issue a certificate for that name and these hosts: names or addresses."""
         key = ec.generate_private_key(ec.SECP256R1())
         made = (
-            _begun(_named(name), key, self._days)
+            _start_builder(_common_name(name), key, self._days)
             .issuer_name(self._name)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
             .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False)
         )
         if hosts:
-            made = made.add_extension(x509.SubjectAlternativeName([_host(host) for host in hosts]), critical=False)
+            made = made.add_extension(
+                x509.SubjectAlternativeName([_general_name(host) for host in hosts]), critical=False
+            )
         certificate = made.sign(self._key, hashes.SHA256())
-        return Issued(certificate.public_bytes(serialization.Encoding.PEM), _pem(key))
+        return IssuedCertificate(certificate.public_bytes(serialization.Encoding.PEM), _key_pem(key))
 
 
-def _begun(name: x509.Name, key: ec.EllipticCurvePrivateKey, days: int) -> x509.CertificateBuilder:
+def _start_builder(name: x509.Name, key: ec.EllipticCurvePrivateKey, days: int) -> x509.CertificateBuilder:
     now = datetime.now(UTC)
     return (
         x509.CertificateBuilder()
@@ -75,18 +77,18 @@ def _begun(name: x509.Name, key: ec.EllipticCurvePrivateKey, days: int) -> x509.
     )
 
 
-def _named(name: str) -> x509.Name:
+def _common_name(name: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
 
 
-def _host(text: str) -> x509.GeneralName:
+def _general_name(text: str) -> x509.GeneralName:
     try:
         return x509.IPAddress(ipaddress.ip_address(text.strip("[]")))
     except ValueError:
         return x509.DNSName(text)
 
 
-def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
     return key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )

@@ -11,13 +11,13 @@ from ternmq_command.terminal.nearest_group import NearestGroup
 from ternmq_command.terminal.options import json_option
 from ternmq_command.terminal.output import print_json
 from ternmq_command.terminal.printing import echo
-from ternmq_common.installing import missing_extra
-from ternmq_common.private_files import make_folder, new_file
+from ternmq_common.installing import missing_extra_error
+from ternmq_common.private_files import create_file, create_folder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ternmq_command.tls.authority import Issued
+    from ternmq_command.tls.authority import IssuedCertificate
 
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 _HOST = re.compile(r"(\*\.)?[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?|\[?[0-9A-Fa-f:.]+\]?", re.ASCII)
@@ -65,7 +65,7 @@ def dev_ca(directory: Path, hosts: tuple[str, ...], days: int, force: bool, as_j
     for host in hosts:
         if not _HOST.fullmatch(host):
             raise WrongUsage(f"--host {host!r} is no name and no address")
-    made = _made([*_LOCAL, *hosts], days)
+    made = _create_certificates([*_LOCAL, *hosts], days)
     names = [name for base in made for name in (f"{base}.pem", f"{base}.key")]
     there = [name for name in names if (directory / name).exists()]
     if there and not force:
@@ -73,10 +73,10 @@ def dev_ca(directory: Path, hosts: tuple[str, ...], days: int, force: bool, as_j
             f"{directory} already has {', '.join(there)}", hint="choose another DIR, or replace all by --force"
         )
     try:
-        make_folder(directory)
+        create_folder(directory)
         for base, issued in made.items():
-            _write(directory / f"{base}.key", issued.key)
-            _write(directory / f"{base}.pem", issued.cert)
+            _replace_file(directory / f"{base}.key", issued.key)
+            _replace_file(directory / f"{base}.pem", issued.cert)
     except OSError as error:
         raise CommandFailure(f"the files can't be written: {error.filename or directory}: {error.strerror}") from error
     if as_json:
@@ -86,25 +86,28 @@ def dev_ca(directory: Path, hosts: tuple[str, ...], days: int, force: bool, as_j
         echo(f"serve with them: ternmq up --tls-cert {directory}/server.pem --tls-key {directory}/server.key")
 
 
-def _made(hosts: "Sequence[str]", days: int) -> "dict[str, Issued]":
+def _create_certificates(hosts: "Sequence[str]", days: int) -> "dict[str, IssuedCertificate]":
     try:
-        from ternmq_command.tls.authority import CLIENT, SERVER, Authority
+        from ternmq_command.tls.authority import CLIENT, SERVER, CertificateAuthority
     except ModuleNotFoundError as error:
-        raise CommandFailure(str(missing_extra(error, "ternmq tls", "server"))) from error
-    clients, cluster = Authority("TernMQ dev CA", days=days), Authority("TernMQ dev cluster CA", days=days)
+        raise CommandFailure(str(missing_extra_error(error, "ternmq tls", "server"))) from error
+    clients, cluster = (
+        CertificateAuthority("TernMQ dev CA", days=days),
+        CertificateAuthority("TernMQ dev cluster CA", days=days),
+    )
     return {
-        "ca": clients.own,
-        "server": clients.issue("TernMQ dev server", hosts, SERVER),
-        "client": clients.issue("TernMQ dev client", (), CLIENT),
-        "cluster-ca": cluster.own,
-        "cluster": cluster.issue("TernMQ dev member", hosts, SERVER, CLIENT),
+        "ca": clients.own_certificate,
+        "server": clients.issue_certificate("TernMQ dev server", hosts, SERVER),
+        "client": clients.issue_certificate("TernMQ dev client", (), CLIENT),
+        "cluster-ca": cluster.own_certificate,
+        "cluster": cluster.issue_certificate("TernMQ dev member", hosts, SERVER, CLIENT),
     }
 
 
-def _write(path: Path, data: bytes) -> None:
+def _replace_file(path: Path, data: bytes) -> None:
     """Replace a file atomically, readable only by this user; raises OSError."""
     beside = path.with_name(path.name + ".new")
     beside.unlink(missing_ok=True)
-    with new_file(beside) as file:
+    with create_file(beside) as file:
         file.write(data)
     beside.replace(path)

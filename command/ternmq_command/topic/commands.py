@@ -6,32 +6,32 @@ from typing import TYPE_CHECKING, cast
 import click
 
 from ternmq_command.server.broker_admin import PERMISSION_NAMES
-from ternmq_command.terminal.confirmation import confirm, yes_option
+from ternmq_command.terminal.confirmation import confirm_action, yes_option
 from ternmq_command.terminal.failures import WrongUsage
-from ternmq_command.terminal.near import naming_near
+from ternmq_command.terminal.name_suggestions import suggesting_names
 from ternmq_command.terminal.nearest_group import NearestGroup
-from ternmq_command.terminal.options import Duration, endpoint_option, json_option
+from ternmq_command.terminal.options import DurationParam, endpoint_option, json_option
 from ternmq_command.terminal.output import (
-    described,
-    iso,
+    drop_empty_columns,
+    format_record,
+    format_table,
+    iso_or_none,
     print_deleted,
     print_json,
     print_records,
-    table,
-    without_empty,
 )
 from ternmq_command.terminal.printing import echo, echo_lines
 from ternmq_command.terminal.template import Template, check_one_form, format_option
 from ternmq_command.topic import export as topic_export
 from ternmq_command.topic import importing as topic_importing
 from ternmq_command.topic import purge as topic_purge
-from ternmq_common.units import rendered_duration
+from ternmq_common.units import render_duration
 
 if TYPE_CHECKING:
     from ternmq.admin.topics import QueueState, Topic, TopicDescription
     from ternmq.admin.words import Flush, Permission, Replication
     from ternmq_command.apply.declarations import DeclaredTopic
-    from ternmq_command.apply.plan import Change
+    from ternmq_command.apply.plan import PlannedChange
     from ternmq_command.calls.admin import AdminClient
 
 # The keys of `ternmq.admin.words.TYPES`, which needs the protocol's code to be imported.
@@ -58,13 +58,13 @@ flush_option = click.option(
 )
 retention_option = click.option(
     "--retention",
-    type=Duration(),
+    type=DurationParam(),
     help="Keep its messages this long, unless the broker removes them earlier; 0s: as long as the broker keeps them.",
 )
 
 lite_ttl_option = click.option(
     "--lite-ttl",
-    type=Duration(),
+    type=DurationParam(),
     help="For a topic of type lite: drop lite topics to which nothing was sent for this long, at least 15m; 0s: drop "
     "them when the broker has removed its messages.",
 )
@@ -134,8 +134,8 @@ def create(
       ternmq topic create audit --brokers broker-0,broker-1
       ternmq topic create clicks --replication async --flush async --retention 1d
     """
-    from ternmq_command.apply.creating import telling_how_to_change
     from ternmq_command.apply.declarations import DeclaredTopic
+    from ternmq_command.apply.update_suggestions import suggesting_update
     from ternmq_command.calls.admin import AdminClient
 
     places = [place for broker in brokers.split(",") if (place := broker.strip())]
@@ -151,7 +151,7 @@ def create(
     )
     with (
         AdminClient(endpoint) as admin,
-        telling_how_to_change(lambda: _compared(admin, asked, is_more_asked=bool(places))),
+        suggesting_update(lambda: _find_difference(admin, asked, is_more_asked=bool(places))),
     ):
         created = admin.create_topic(
             name,
@@ -169,14 +169,14 @@ def create(
         echo(f"topic {name} {'created' if created else 'exists already, with these settings'}")
 
 
-def _compared(admin: "AdminClient", asked: "DeclaredTopic", *, is_more_asked: bool) -> "Change | None":
+def _find_difference(admin: "AdminClient", asked: "DeclaredTopic", *, is_more_asked: bool) -> "PlannedChange | None":
     """Return the change that would give the existing topic the requested settings.
 
     None if there is no such topic, or if only its brokers differ, which a declaration does not have.
     """
     from ternmq_command.apply.plan import topic_change
 
-    there = next((topic for topic in admin.topics() if topic.name == asked.name), None)
+    there = next((topic for topic in admin.list_topics() if topic.name == asked.name), None)
     if there is None:
         return None
     change = topic_change(asked, there)
@@ -188,7 +188,7 @@ def _compared(admin: "AdminClient", asked: "DeclaredTopic", *, is_more_asked: bo
 @endpoint_option
 @json_option
 @format_option("name", "type", "queues", "created", "lite_ttl")
-def list_(endpoint: str, search: str, as_json: bool, template: Template | None) -> None:
+def list_topics(endpoint: str, search: str, as_json: bool, template: Template | None) -> None:
     """List all topics.
 
     \b
@@ -202,12 +202,12 @@ def list_(endpoint: str, search: str, as_json: bool, template: Template | None) 
     from ternmq_command.calls.admin import AdminClient
 
     with AdminClient(endpoint) as admin:
-        topics = admin.topics(search)
+        topics = admin.list_topics(search)
     records = [topic_record(topic) for topic in topics]
     if template is not None:
-        template.write_all(records)
+        template.write_records(records)
         return
-    shown = records if as_json else without_empty(records, "lite_ttl")
+    shown = records if as_json else drop_empty_columns(records, "lite_ttl")
     print_records(shown, as_json=as_json, nothing="no topics" + (f" with {search!r} in their name" if search else ""))
 
 
@@ -225,14 +225,14 @@ def describe(name: str, endpoint: str, as_json: bool) -> None:
     """
     from ternmq_command.calls.admin import AdminClient
 
-    with AdminClient(endpoint) as admin, naming_near("topic", name, admin.topic_names):
-        answer = admin.topic(name, contents=True)
+    with AdminClient(endpoint) as admin, suggesting_names("topic", name, admin.topic_names):
+        answer = admin.describe_topic(name, contents=True)
     record = {
-        **described_record(answer.topic),
+        **full_topic_record(answer.topic),
         "identity": answer.topic.identity,
         "messages": answer.messages,
         "lite_topics": answer.lite_topics,
-        **_contents(answer),
+        **_content_record(answer),
     }
     queues = [_queue_record(queue) for queue in answer.queues]
     if answer.silent_brokers:
@@ -242,12 +242,12 @@ def describe(name: str, endpoint: str, as_json: bool) -> None:
         return
     if len(answer.groups) > GROUPS_SHOWN:
         record["groups"] = [*answer.groups[:GROUPS_SHOWN], f"and {len(answer.groups) - GROUPS_SHOWN:,} more"]
-    echo_lines(described(*without_empty([record], "lite_ttl", "lite_topics")))
+    echo_lines(format_record(*drop_empty_columns([record], "lite_ttl", "lite_topics")))
     if queues:
-        echo_lines("\n" + table(queues))
+        echo_lines("\n" + format_table(queues))
 
 
-def _contents(answer: "TopicDescription") -> dict[str, object]:
+def _content_record(answer: "TopicDescription") -> dict[str, object]:
     """Return the rates and groups of a topic; empty from a server that does not report them."""
     if answer.messages_in is None or answer.messages_out is None:
         return {}
@@ -267,7 +267,7 @@ def _queue_record(queue: "QueueState") -> dict[str, object]:
         "messages": queue.max_offset - queue.min_offset,
     }
     if queue.size is not None:
-        record |= {"bytes": queue.size, "oldest": iso(queue.oldest, timespec="milliseconds")}
+        record |= {"bytes": queue.size, "oldest": iso_or_none(queue.oldest, timespec="milliseconds")}
     return record
 
 
@@ -321,7 +321,7 @@ def update(
     from ternmq_command.calls.admin import AdminClient
 
     permitted = cast("Permission | None", permission)
-    change = topics.update(
+    change = topics.update_topic(
         name,
         queues=queues,
         permission=permitted,
@@ -332,12 +332,12 @@ def update(
         retention=retention,
         lite_ttl=lite_ttl,
     )
-    with AdminClient(endpoint) as admin, naming_near("topic", name, admin.topic_names):
-        record = described_record(admin.ask(change))
+    with AdminClient(endpoint) as admin, suggesting_names("topic", name, admin.topic_names):
+        record = full_topic_record(admin.send_call(change))
     if as_json:
         print_json(record)
     else:
-        echo_lines(described(*without_empty([record], "lite_ttl")))
+        echo_lines(format_record(*drop_empty_columns([record], "lite_ttl")))
 
 
 @command.command()
@@ -355,8 +355,8 @@ def delete(name: str, yes: bool, endpoint: str, as_json: bool) -> None:
     """
     from ternmq_command.calls.admin import AdminClient
 
-    confirm(f"Delete topic {name} and all its messages?", yes=yes)
-    with AdminClient(endpoint) as admin, naming_near("topic", name, admin.topic_names):
+    confirm_action(f"Delete topic {name} and all its messages?", yes=yes)
+    with AdminClient(endpoint) as admin, suggesting_names("topic", name, admin.topic_names):
         admin.delete_topic(name)
     print_deleted("topic", name, as_json=as_json)
 
@@ -366,28 +366,28 @@ def topic_record(topic: "Topic") -> dict[str, object]:
         "name": topic.name,
         "type": topic.type,
         "queues": topic.queues,
-        "created": iso(topic.created),
-        "lite_ttl": lite_ttl_word(topic.lite_ttl) if topic.type == LITE else None,
+        "created": iso_or_none(topic.created),
+        "lite_ttl": format_lite_ttl(topic.lite_ttl) if topic.type == LITE else None,
     }
 
 
-def described_record(topic: "Topic") -> dict[str, object]:
+def full_topic_record(topic: "Topic") -> dict[str, object]:
     """Return a topic's record with the settings that matter in a cluster."""
     return {
         **topic_record(topic),
         "permission": topic.permission,
         "replication": topic.replication,
         "flush": topic.flush,
-        "retention": retention_word(topic.retention),
+        "retention": format_retention(topic.retention),
         "brokers": list(topic.brokers),
     }
 
 
-def retention_word(retention: timedelta | None) -> str:
+def format_retention(retention: timedelta | None) -> str:
     """Format a retention: `7d`, or `broker` where messages are kept as long as the broker keeps them."""
-    return rendered_duration(retention // timedelta(milliseconds=1)) if retention else "broker"
+    return render_duration(retention // timedelta(milliseconds=1)) if retention else "broker"
 
 
-def lite_ttl_word(lite_ttl: timedelta | None) -> str:
+def format_lite_ttl(lite_ttl: timedelta | None) -> str:
     """Format a TTL of lite topics: `1d`, or `none` where lite topics exist as long as their messages."""
-    return rendered_duration(lite_ttl // timedelta(milliseconds=1)) if lite_ttl else "none"
+    return render_duration(lite_ttl // timedelta(milliseconds=1)) if lite_ttl else "none"

@@ -5,14 +5,14 @@ from datetime import datetime
 
 import click
 
-from ternmq_command.terminal.options import Moment, endpoint_option
+from ternmq_command.terminal.options import TimeParam, endpoint_option
 
 
 @click.command()
 @click.argument("topic")
 @click.argument("file", type=click.Path(allow_dash=True), default="-")
-@click.option("--since", type=Moment(), help="Only those stored since this time: ISO 8601, or 2h for two hours ago.")
-@click.option("--until", type=Moment(), help="Only those stored before this time.")
+@click.option("--since", type=TimeParam(), help="Only those stored since this time: ISO 8601, or 2h for two hours ago.")
+@click.option("--until", type=TimeParam(), help="Only those stored before this time.")
 @click.option("--broker", default="", metavar="NAME", help="Only those on this broker of a cluster.")
 @click.option("--queue", "queue_id", type=click.IntRange(min=0), metavar="N", help="Only those in this queue.")
 @endpoint_option
@@ -39,16 +39,19 @@ def command(
       ternmq topic export orders --queue 3 | jq -r .body
     """
     from ternmq_command.calls.library import message_record
-    from ternmq_command.message.line_files import STANDARD, written
-    from ternmq_command.message.message import opened
-    from ternmq_command.terminal.output import json_text
+    from ternmq_command.message.line_files import STANDARD, open_for_writing
+    from ternmq_command.message.message import open_topic_messages
+    from ternmq_command.terminal.output import format_json
     from ternmq_command.terminal.progress_line import ProgressLine
 
-    with opened(endpoint, topic, broker, queue_id) as messages:
-        within = messages.ranges(since=since, until=until)
+    with open_topic_messages(endpoint, topic, broker, queue_id) as messages:
+        within = messages.offset_ranges(since=since, until=until)
         total = sum(map(len, within.values()))
         is_quiet = file == STANDARD and sys.stdout.isatty()
-        with ProgressLine("exported", f"of {topic}", total=total, is_quiet=is_quiet) as progress, written(file) as out:
-            for view in messages.in_ranges(within):
-                out.write(json_text(message_record(view)).encode() + b"\n")
-                progress.add(1)
+        with (
+            ProgressLine("exported", f"of {topic}", total=total, is_quiet=is_quiet) as progress,
+            open_for_writing(file) as out,
+        ):
+            for view in messages.read_ranges(within):
+                out.write(format_json(message_record(view)).encode() + b"\n")
+                progress.add_messages(1)

@@ -7,7 +7,7 @@ import click
 from ternmq_command.terminal.options import endpoint_option, json_option
 
 if TYPE_CHECKING:
-    from ternmq_command.topic.import_run import Imported
+    from ternmq_command.topic.import_run import ImportCounts
 
 
 @click.command()
@@ -34,28 +34,28 @@ def command(topic: str, file: str, again: bool, endpoint: str, as_json: bool) ->
       ternmq topic export orders | ternmq topic import orders-copy -
       ternmq topic import orders orders.jsonl --again
     """
-    from ternmq_command.calls.library import client_errors
-    from ternmq_command.message.line_files import opened
-    from ternmq_command.terminal.output import counted, print_json
+    from ternmq_command.calls.library import converting_errors
+    from ternmq_command.message.line_files import open_for_reading
+    from ternmq_command.terminal.output import format_count, print_json
     from ternmq_command.terminal.printing import echo
     from ternmq_command.terminal.progress_line import ProgressLine
-    from ternmq_command.topic.import_run import Imported, ImportRun
+    from ternmq_command.topic.import_run import ImportCounts, ImportRun
 
-    imported = Imported()
+    imported = ImportCounts()
     try:
         with (
             ProgressLine("imported", f"to {topic}") as progress,
-            client_errors(endpoint),
-            opened(file) as source,
+            converting_errors(endpoint),
+            open_for_reading(file) as source,
             ImportRun(endpoint, topic, again=again) as run,
         ):
-            run.take(source, imported, progress)
+            run.import_messages(source, imported, progress)
     finally:
         if imported.found:
-            echo(f"left out {counted(imported.found, 'message')} that an earlier call has stored", err=True)
+            echo(f"left out {format_count(imported.found, 'message')} that an earlier call has stored", err=True)
     if as_json:
-        print_json(_record(topic, imported))
+        print_json(_import_record(topic, imported))
 
 
-def _record(topic: str, imported: "Imported") -> dict[str, object]:
+def _import_record(topic: str, imported: "ImportCounts") -> dict[str, object]:
     return {"topic": topic, "sent": imported.sent, "left_out": imported.found}

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ternmq_command.terminal.confirmation import confirm, yes_option
-from ternmq_command.terminal.near import naming_near
-from ternmq_command.terminal.options import Moment, endpoint_option, json_option
-from ternmq_command.terminal.output import counted, iso_datetime, print_json, table
+from ternmq_command.terminal.confirmation import confirm_action, yes_option
+from ternmq_command.terminal.name_suggestions import suggesting_names
+from ternmq_command.terminal.options import TimeParam, endpoint_option, json_option
+from ternmq_command.terminal.output import format_count, format_table, iso_datetime, print_json
 from ternmq_command.terminal.printing import echo, echo_lines
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ternmq_command.calls.admin import AdminClient
 
 before_option = click.option(
-    "--before", type=Moment(), help="Only what was stored before this time: ISO 8601, or 2h for two hours ago."
+    "--before", type=TimeParam(), help="Only what was stored before this time: ISO 8601, or 2h for two hours ago."
 )
 dry_run_option = click.option("--dry-run", is_flag=True, help="Count what would be removed, and change nothing.")
 
@@ -43,11 +43,11 @@ def command(topic: str, before: datetime | None, dry_run: bool, yes: bool, endpo
     """
     from ternmq_command.calls.admin import AdminClient
 
-    with AdminClient(endpoint) as admin, naming_near("topic", topic, admin.topic_names):
-        purge(admin, topic, f"topic {topic}", "message", before, dry_run=dry_run, yes=yes, as_json=as_json)
+    with AdminClient(endpoint) as admin, suggesting_names("topic", topic, admin.topic_names):
+        purge_topic(admin, topic, f"topic {topic}", "message", before, dry_run=dry_run, yes=yes, as_json=as_json)
 
 
-def purge(
+def purge_topic(
     admin: "AdminClient",
     topic: str,
     whose: str,
@@ -64,33 +64,33 @@ def purge(
     """
     since = f" stored before {iso_datetime(before)}" if before is not None else ""
 
-    def question() -> str:
-        there = removed(admin.purge_topic(topic, before, dry_run=True))
-        return f"Remove {counted(there, thing)} of {whose}{since} for good?"
+    def build_question() -> str:
+        there = count_removed(admin.purge_topic(topic, before, dry_run=True))
+        return f"Remove {format_count(there, thing)} of {whose}{since} for good?"
 
     if not dry_run:
-        confirm(question, yes=yes)
+        confirm_action(build_question, yes=yes)
     queues = admin.purge_topic(topic, before, dry_run=dry_run)
     if as_json:
-        total = removed(queues)
+        total = count_removed(queues)
         print_json(
-            {"topic": topic, "dry_run": dry_run, "messages": total, "queues": [_record(each) for each in queues]}
+            {"topic": topic, "dry_run": dry_run, "messages": total, "queues": [_queue_record(each) for each in queues]}
         )
         return
-    if some := [_record(each) for each in queues if each.removed]:
-        echo_lines(table(some) + "\n")
-    count = counted(removed(queues), thing)
+    if some := [_queue_record(each) for each in queues if each.removed]:
+        echo_lines(format_table(some) + "\n")
+    count = format_count(count_removed(queues), thing)
     if dry_run:
         echo(f"{count} of {whose}{since} would be removed; nothing was changed (--dry-run)")
     else:
         echo(f"removed {count} of {whose}{since}")
 
 
-def removed(queues: "list[PurgedQueue]") -> int:
+def count_removed(queues: "list[PurgedQueue]") -> int:
     return sum(queue.removed for queue in queues)
 
 
-def _record(queue: "PurgedQueue") -> dict[str, object]:
+def _queue_record(queue: "PurgedQueue") -> dict[str, object]:
     return {
         "broker": queue.broker,
         "queue": queue.queue_id,

@@ -4,11 +4,18 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ternmq_command.terminal.confirmation import confirm, yes_option
-from ternmq_command.terminal.failures import CommandFailure, Refused
+from ternmq_command.terminal.confirmation import confirm_action, yes_option
+from ternmq_command.terminal.failures import CallRefused, CommandFailure
 from ternmq_command.terminal.nearest_group import NearestGroup
 from ternmq_command.terminal.options import endpoint_option, json_lines_option, json_option, raw_option
-from ternmq_command.terminal.output import counted, iso, print_json, print_json_line, print_stream, print_whole
+from ternmq_command.terminal.output import (
+    format_count,
+    iso_or_none,
+    print_full_message,
+    print_json,
+    print_json_line,
+    print_stream,
+)
 from ternmq_command.terminal.printing import echo
 
 if TYPE_CHECKING:
@@ -52,7 +59,7 @@ def command() -> None:
 @click.option("--message-id", default="", metavar="ID", help="Only those of the half message with this id.")
 @endpoint_option
 @json_lines_option
-def list_(state: str, topic: str, message_id: str, endpoint: str, as_json: bool) -> None:
+def list_transactions(state: str, topic: str, message_id: str, endpoint: str, as_json: bool) -> None:
     """List open transactions: first the pending ones, then the discarded ones, of each the oldest first.
 
     \b
@@ -63,22 +70,22 @@ def list_(state: str, topic: str, message_id: str, endpoint: str, as_json: bool)
       ternmq transaction list --state discarded --json | jq -r .transaction_id
     """
     states = OPEN_STATES if state == "all" else (state,)
-    records = _listed(endpoint, states, topic, message_id)
-    if not print_stream(records if as_json else map(_for_people, records), as_json=as_json):
+    records = _read_records(endpoint, states, topic, message_id)
+    if not print_stream(records if as_json else map(_table_row, records), as_json=as_json):
         kind = "open" if state == "all" else state
         of = (f" of topic {topic}" if topic else "") + (f" of message {message_id}" if message_id else "")
         echo(f"no {kind} transactions{of}", err=True)
 
 
-def _listed(endpoint: str, states: tuple[str, ...], topic: str, message_id: str) -> "Iterator[Record]":
+def _read_records(endpoint: str, states: tuple[str, ...], topic: str, message_id: str) -> "Iterator[Record]":
     from ternmq_command.calls.admin import AdminClient
 
     with AdminClient(endpoint) as admin:
         for state in states:
-            yield from map(transaction_record, admin.transactions(state, topic=topic, message_id=message_id))
+            yield from map(transaction_record, admin.list_transactions(state, topic=topic, message_id=message_id))
 
 
-def _for_people(record: "Record") -> "Record":
+def _table_row(record: "Record") -> "Record":
     """Return the row of a table, without the message's id, with which the transaction's begins."""
     return {name: value for name, value in record.items() if name != "message_id"}
 
@@ -99,12 +106,12 @@ def show(transaction_id: str, endpoint: str, as_json: bool, raw: bool) -> None:
     from ternmq_command.calls.admin import AdminClient
 
     with AdminClient(endpoint) as admin:
-        answer = admin.transaction(transaction_id)
+        answer = admin.describe_transaction(transaction_id)
     record = {**transaction_record(answer.transaction), **_message_record(answer.message)}
     if as_json:
         print_json(record)
     else:
-        print_whole(record, raw=raw)
+        print_full_message(record, raw=raw)
 
 
 def _message_record(view: "MessageView") -> dict[str, object]:
@@ -136,8 +143,8 @@ def commit(ids: tuple[str, ...], yes: bool, endpoint: str, as_json: bool) -> Non
       ternmq transaction list --topic payments --json | jq -r .transaction_id | xargs ternmq transaction commit --yes
     """
     chosen = list(dict.fromkeys(ids))
-    confirm(f"Commit {_named(chosen)}, so that their messages are delivered?", yes=yes)
-    _resolve(chosen, "commit", endpoint, as_json=as_json)
+    confirm_action(f"Commit {_transactions_text(chosen)}, so that their messages are delivered?", yes=yes)
+    _resolve_transactions(chosen, "commit", endpoint, as_json=as_json)
 
 
 @command.command()
@@ -156,15 +163,15 @@ def rollback(ids: tuple[str, ...], yes: bool, endpoint: str, as_json: bool) -> N
       ternmq transaction rollback 01E6E1FC7D8B4C0001@broker-0@1f40 01E6E1FC7D8B4C0002@broker-0@2c18 --yes
     """
     chosen = list(dict.fromkeys(ids))
-    confirm(f"Roll {_named(chosen)} back, so that their messages are never delivered?", yes=yes)
-    _resolve(chosen, "rollback", endpoint, as_json=as_json)
+    confirm_action(f"Roll {_transactions_text(chosen)} back, so that their messages are never delivered?", yes=yes)
+    _resolve_transactions(chosen, "rollback", endpoint, as_json=as_json)
 
 
-def _named(ids: list[str]) -> str:
-    return f"transaction {ids[0]}" if len(ids) == 1 else counted(len(ids), "transaction")
+def _transactions_text(ids: list[str]) -> str:
+    return f"transaction {ids[0]}" if len(ids) == 1 else format_count(len(ids), "transaction")
 
 
-def _resolve(ids: list[str], resolution: str, endpoint: str, *, as_json: bool) -> None:
+def _resolve_transactions(ids: list[str], resolution: str, endpoint: str, *, as_json: bool) -> None:
     """End each transaction by itself; raises CommandFailure at the end if some were refused."""
     from ternmq_command.calls.admin import AdminClient
 
@@ -173,7 +180,7 @@ def _resolve(ids: list[str], resolution: str, endpoint: str, *, as_json: bool) -
         for transaction_id in ids:
             try:
                 transaction = admin.resolve_transaction(transaction_id, resolution)
-            except Refused as refusal:
+            except CallRefused as refusal:
                 if len(ids) == 1:
                     raise
                 refused += 1
@@ -184,7 +191,7 @@ def _resolve(ids: list[str], resolution: str, endpoint: str, *, as_json: bool) -
             else:
                 echo(f"transaction {transaction_id} {DONE[resolution]}")
     if refused:
-        raise CommandFailure(f"{refused} of {counted(len(ids), 'transaction')} could not be {DONE[resolution]}")
+        raise CommandFailure(f"{refused} of {format_count(len(ids), 'transaction')} could not be {DONE[resolution]}")
 
 
 def transaction_record(transaction: "OpenTransaction") -> dict[str, object]:
@@ -193,8 +200,8 @@ def transaction_record(transaction: "OpenTransaction") -> dict[str, object]:
         "topic": transaction.topic,
         "message_id": transaction.message_id,
         "state": transaction.state,
-        "stored": iso(transaction.stored, timespec="milliseconds"),
+        "stored": iso_or_none(transaction.stored, timespec="milliseconds"),
         "checks": transaction.checks,
-        "next_check": iso(transaction.next_check, timespec="milliseconds"),
+        "next_check": iso_or_none(transaction.next_check, timespec="milliseconds"),
         "sender": transaction.sender or None,
     }

@@ -5,14 +5,14 @@ from datetime import timedelta
 
 import click
 
-from ternmq_command.terminal.confirmation import confirm, yes_option
+from ternmq_command.terminal.confirmation import confirm_action, yes_option
 from ternmq_command.terminal.failures import CommandFailure, WrongUsage
 from ternmq_command.terminal.nearest_group import NearestGroup
-from ternmq_command.terminal.options import Duration, endpoint_option, json_option
-from ternmq_command.terminal.output import cell, described, print_json, print_records, table
+from ternmq_command.terminal.options import DurationParam, endpoint_option, json_option
+from ternmq_command.terminal.output import format_cell, format_record, format_table, print_json, print_records
 from ternmq_command.terminal.printing import echo, echo_lines
 from ternmq_command.user.records import policy_record, print_secret, print_user, user_record, user_row
-from ternmq_common.access.users import SECRET_CHARACTERS_MAX, problem_of_secret
+from ternmq_common.access.users import SECRET_CHARACTERS_MAX, find_secret_problem
 
 DEFAULT_OVERLAP = timedelta(days=1)
 
@@ -39,12 +39,12 @@ def _secret_option(command: click.decorators.FC) -> click.decorators.FC:
     )(command)
 
 
-def _secret(is_on_stdin: bool) -> str:
+def _read_secret(is_on_stdin: bool) -> str:
     """Read the secret from standard input; arguments would show it to all users of the machine."""
     if not is_on_stdin:
         return ""
     line = sys.stdin.readline(SECRET_CHARACTERS_MAX + 3).rstrip("\r\n") if sys.stdin is not None else ""
-    if problem := problem_of_secret(line):
+    if problem := find_secret_problem(line):
         raise WrongUsage(f"standard input has no secret: {problem}")
     return line
 
@@ -67,9 +67,9 @@ def create(name: str, is_super: bool, secret_stdin: bool, endpoint: str, as_json
     from ternmq.admin import users
     from ternmq_command.calls.admin import AdminClient
 
-    secret = _secret(secret_stdin)
+    secret = _read_secret(secret_stdin)
     with AdminClient(endpoint) as admin:
-        made = admin.ask(users.create(name, secret, is_super=is_super))
+        made = admin.send_call(users.create_user(name, secret, is_super=is_super))
     print_secret(made, f"{'super user' if is_super else 'user'} {name} created", as_json=as_json)
 
 
@@ -93,7 +93,7 @@ def update(name: str, is_super: bool | None, enabled: bool | None, endpoint: str
     if is_super is None and enabled is None:
         raise WrongUsage("nothing to change: give --super, --no-super, --enable or --disable")
     with AdminClient(endpoint) as admin:
-        user = admin.ask(users.update(name, is_super=is_super, enabled=enabled))
+        user = admin.send_call(users.update_user(name, is_super=is_super, enabled=enabled))
     state = f"{'a super user' if user.is_super else 'an ordinary user'}, {'enabled' if user.enabled else 'disabled'}"
     print_user(user, f"user {name} is {state}", as_json=as_json)
 
@@ -114,9 +114,9 @@ def delete(name: str, yes: bool, endpoint: str, as_json: bool) -> None:
     from ternmq.admin import users
     from ternmq_command.calls.admin import AdminClient
 
-    confirm(f"Delete user {name}? All of its clients are refused then.", yes=yes)
+    confirm_action(f"Delete user {name}? All of its clients are refused then.", yes=yes)
     with AdminClient(endpoint) as admin:
-        admin.ask(users.delete(name))
+        admin.send_call(users.delete_user(name))
     if as_json:
         print_json({"name": name, "deleted": True})
     else:
@@ -126,7 +126,7 @@ def delete(name: str, yes: bool, endpoint: str, as_json: bool) -> None:
 @command.command(name="list")
 @endpoint_option
 @json_option
-def list_(endpoint: str, as_json: bool) -> None:
+def list_users(endpoint: str, as_json: bool) -> None:
     """List all users, with the number of their secrets.
 
     \b
@@ -137,7 +137,7 @@ def list_(endpoint: str, as_json: bool) -> None:
     from ternmq_command.calls.admin import AdminClient
 
     with AdminClient(endpoint) as admin:
-        found = list(admin.users())
+        found = list(admin.list_users())
     print_records([(user_record if as_json else user_row)(user) for user in found], as_json=as_json, nothing="no users")
 
 
@@ -156,24 +156,24 @@ def show(name: str, endpoint: str, as_json: bool) -> None:
     from ternmq_command.calls.admin import AdminClient
 
     with AdminClient(endpoint) as admin:
-        user = admin.user(name)
+        user = admin.describe_user(name)
     record = user_record(user)
     if as_json:
         print_json(record)
         return
-    parts = [described({key: record[key] for key in ("name", "super", "enabled", "created")})]
+    parts = [format_record({key: record[key] for key in ("name", "super", "enabled", "created")})]
     ages = record["secrets"]
     assert isinstance(ages, list)
     if ages:
-        parts.append("\n".join(["secrets", *(_age_text(age) for age in ages)]))
+        parts.append("\n".join(["secrets", *(_format_secret_age(age) for age in ages)]))
     if user.policies:
-        parts.append(table([policy_record(policy) for policy in user.policies]))
+        parts.append(format_table([policy_record(policy) for policy in user.policies]))
     echo_lines("\n\n".join(parts))
 
 
-def _age_text(age: dict[str, object]) -> str:
-    end = f", valid until {cell(age['valid_until'])}" if age["valid_until"] else ""
-    return f"  created {cell(age['created'])}{end}"
+def _format_secret_age(age: dict[str, object]) -> str:
+    end = f", valid until {format_cell(age['valid_until'])}" if age["valid_until"] else ""
+    return f"  created {format_cell(age['created'])}{end}"
 
 
 @command.command()
@@ -181,7 +181,7 @@ def _age_text(age: dict[str, object]) -> str:
 @_secret_option
 @click.option(
     "--overlap",
-    type=Duration(),
+    type=DurationParam(),
     default=DEFAULT_OVERLAP,
     show_default="24h",
     help="How long the previous secret stays valid; 0 ends it now.",
@@ -203,9 +203,9 @@ def rotate(name: str, secret_stdin: bool, overlap: timedelta, endpoint: str, as_
     from ternmq.admin import users
     from ternmq_command.calls.admin import AdminClient
 
-    secret = _secret(secret_stdin)
+    secret = _read_secret(secret_stdin)
     with AdminClient(endpoint) as admin:
-        made = admin.ask(users.rotate_secret(name, secret, overlap=overlap))
+        made = admin.send_call(users.rotate_secret(name, secret, overlap=overlap))
     print_secret(made, f"user {name} has a new secret", as_json=as_json)
 
 
@@ -220,9 +220,9 @@ def generate_key() -> None:
     Examples:
       ternmq user generate-key | install -m 600 /dev/stdin secrets.key
     """
-    from ternmq_common.access.secret_keys import new_key
+    from ternmq_common.access.secret_keys import generate_key
 
-    echo(new_key())
+    echo(generate_key())
 
 
 @command.command()
@@ -242,7 +242,7 @@ def reseal(endpoint: str, as_json: bool) -> None:
     from ternmq_command.calls.admin import AdminClient
 
     with AdminClient(endpoint) as admin:
-        done = admin.ask(users.reseal_secrets())
+        done = admin.send_call(users.reseal_secrets())
     if as_json:
         print_json({"users": done.users, "unreadable": list(done.unreadable)})
     else:

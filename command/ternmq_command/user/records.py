@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from ternmq_command.terminal.output import iso, print_json
+from ternmq_command.terminal.output import iso_or_none, print_json
 from ternmq_command.terminal.printing import echo
 
 if TYPE_CHECKING:
@@ -15,8 +15,11 @@ def user_record(user: "User") -> dict[str, object]:
         "name": user.name,
         "super": user.is_super,
         "enabled": user.enabled,
-        "created": iso(user.created),
-        "secrets": [{"created": iso(each.created), "valid_until": iso(each.valid_until)} for each in user.secrets],
+        "created": iso_or_none(user.created),
+        "secrets": [
+            {"created": iso_or_none(each.created), "valid_until": iso_or_none(each.valid_until)}
+            for each in user.secrets
+        ],
         "policies": [policy_record(each) for each in user.policies],
     }
 
@@ -27,7 +30,7 @@ def user_row(user: "User") -> dict[str, object]:
     return {
         **{name: value for name, value in user_record(user).items() if name in ("name", "super", "enabled", "created")},
         "secrets": len(user.secrets),
-        "old_secret_ends": iso(ends),
+        "old_secret_ends": iso_or_none(ends),
         "policies": len(user.policies),
     }
 

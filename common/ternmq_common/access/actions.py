@@ -3,7 +3,7 @@
 import enum
 
 
-class Action(enum.Flag):
+class AccessAction(enum.Flag):
     """One or more actions; an empty set is what only super users may do."""
 
     PUB = enum.auto()
@@ -15,7 +15,7 @@ class Action(enum.Flag):
     LIST = enum.auto()
 
     @classmethod
-    def parse(cls, text: str) -> "Action":
+    def parse_actions(cls, text: str) -> "AccessAction":
         """Parse `Pub,Sub`, in any case; `All` is every action; ValueError with the unknown word."""
         actions = cls(0)
         for word in text.split(","):
@@ -30,8 +30,16 @@ class Action(enum.Flag):
         return actions
 
     def __str__(self) -> str:
-        """The form that `parse` reads, in the order of declaration."""
+        """The form that `parse_actions` reads, in the order of declaration."""
         return "All" if self == ALL_ACTIONS else ",".join(member.name.title() for member in self if member.name)
 
 
-ALL_ACTIONS = Action.PUB | Action.SUB | Action.CREATE | Action.UPDATE | Action.DELETE | Action.GET | Action.LIST
+ALL_ACTIONS = (
+    AccessAction.PUB
+    | AccessAction.SUB
+    | AccessAction.CREATE
+    | AccessAction.UPDATE
+    | AccessAction.DELETE
+    | AccessAction.GET
+    | AccessAction.LIST
+)

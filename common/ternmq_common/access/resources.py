@@ -17,7 +17,7 @@ class ResourceKind(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Resource:
+class AccessResource:
     """Resources of a kind with this name or, if it is a prefix, with names that begin with it; an empty prefix is any
     name."""
 
@@ -26,7 +26,7 @@ class Resource:
     is_prefix: bool
 
     @classmethod
-    def parse(cls, text: str) -> "Resource":
+    def parse_resource(cls, text: str) -> "AccessResource":
         """Parse a resource; ValueError with the mistake."""
         if len(text) > RESOURCE_CHARACTERS_MAX:
             raise ValueError(f"a resource has {RESOURCE_CHARACTERS_MAX} characters at most")
@@ -47,7 +47,7 @@ class Resource:
             return _ANY
         return f"{self.kind.value}:{self.name}{_ANY if self.is_prefix else ''}"
 
-    def covers(self, kind: ResourceKind, name: str) -> bool:
+    def covers_name(self, kind: ResourceKind, name: str) -> bool:
         """Whether the resource of that name is among them."""
         if self.kind is not ResourceKind.ANY and self.kind is not kind:
             return False

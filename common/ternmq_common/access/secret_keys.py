@@ -17,18 +17,18 @@ _HEXADECIMAL = re.compile(r"[0-9a-fA-F]{64}", re.ASCII)
 _ID_BYTES = 4
 
 
-def new_key() -> str:
+def generate_key() -> str:
     """Create a key, in the form for a file or a variable."""
     return base64.b64encode(secrets.token_bytes(KEY_BYTES)).decode()
 
 
-def parsed_keys(text: str) -> tuple[bytes, ...]:
+def parse_keys(text: str) -> tuple[bytes, ...]:
     """Parse the keys of a text, at least one. ValueError with the mistake, but without the text."""
     lines = (line.partition("#")[0] for line in text.splitlines())
     words = [word for line in lines for word in _SEPARATOR.split(line) if word]
     if not 1 <= len(words) <= KEYS_MAX:
         raise ValueError(f"1 to {KEYS_MAX} keys are needed, and {len(words)} are there; `ternmq user generate-key`")
-    return tuple(_key(word, number) for number, word in enumerate(words, start=1))
+    return tuple(_parse_key(word, number) for number, word in enumerate(words, start=1))
 
 
 def key_id(key: bytes) -> str:
@@ -36,7 +36,7 @@ def key_id(key: bytes) -> str:
     return hashlib.sha256(b"ternmq secrets key" + key).digest()[:_ID_BYTES].hex()
 
 
-def _key(word: str, number: int) -> bytes:
+def _parse_key(word: str, number: int) -> bytes:
     try:
         key = bytes.fromhex(word) if _HEXADECIMAL.fullmatch(word) else base64.b64decode(word, validate=True)
     except (binascii.Error, ValueError):

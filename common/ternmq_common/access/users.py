@@ -5,13 +5,13 @@ from dataclasses import dataclass, field
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import TYPE_CHECKING
 
-from ternmq_common.access.resources import Resource
+from ternmq_common.access.resources import AccessResource
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ternmq_common.access.actions import Action
-    from ternmq_common.access.decision import Question, Source
+    from ternmq_common.access.actions import AccessAction
+    from ternmq_common.access.decision import AccessRequest, Source
     from ternmq_common.ranges import Int64
 
 USER_CHARACTERS_MAX = 64
@@ -29,7 +29,7 @@ _SECRET = re.compile(r"[!-~]+", re.ASCII)
 Range = IPv4Network | IPv6Network
 
 
-def problem_of_user_name(name: str) -> str | None:
+def find_user_name_problem(name: str) -> str | None:
     """Why no user may have that name. The name is the access key, which ends at the first `/` or `,` of a header."""
     if _NAME.fullmatch(name):
         return None
@@ -37,14 +37,14 @@ def problem_of_user_name(name: str) -> str | None:
     return f"user {shown}: 1 to {USER_CHARACTERS_MAX} letters, digits and the characters _ . @ - are allowed"
 
 
-def problem_of_secret(secret: str) -> str | None:
+def find_secret_problem(secret: str) -> str | None:
     """Why it is no valid secret, without the secret itself."""
     if not SECRET_CHARACTERS_MIN <= len(secret) <= SECRET_CHARACTERS_MAX or not _SECRET.fullmatch(secret):
         return f"a secret has {SECRET_CHARACTERS_MIN} to {SECRET_CHARACTERS_MAX} ASCII characters, without spaces"
     return None
 
 
-def parsed_ranges(text: str) -> tuple[Range, ...]:
+def parse_ranges(text: str) -> tuple[Range, ...]:
     """Parse `10.0.0.0/8, ::1`; no ranges of an empty text. ValueError with the invalid one."""
     parts = [part.strip() for part in text.split(",") if part.strip()]
     if len(parts) > SOURCES_MAX:
@@ -56,16 +56,16 @@ def parsed_ranges(text: str) -> tuple[Range, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class AccessPolicy:
     """What a user may do or, unless it `allows`, may not; from these ranges of addresses, or from anywhere."""
 
-    resource: Resource
-    actions: "Action"
+    resource: AccessResource
+    actions: "AccessAction"
     allows: bool = True
     sources: tuple[Range, ...] = ()
 
-    def is_about(self, question: "Question", source: "Source") -> bool:
-        if not (self.actions & question.actions and self.resource.covers(question.kind, question.name)):
+    def applies_to(self, question: "AccessRequest", source: "Source") -> bool:
+        if not (self.actions & question.actions and self.resource.covers_name(question.kind, question.name)):
             return False
         if not self.sources:
             return True
@@ -79,7 +79,7 @@ class Policy:
 
 
 @dataclass(frozen=True, slots=True)
-class Secret:
+class UserSecret:
     """A secret for signatures; `text` is in no repr.
 
     `valid_until_ms` is when it ends, in milliseconds since the epoch by the stack's clock; None: never.
@@ -91,7 +91,7 @@ class Secret:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class User:
+class AccessUser:
     """A user. A user who is not enabled can't sign in.
 
     `secrets` are one or, while they are rotated, two; none if this process lacks the key that they are encrypted with.
@@ -101,8 +101,8 @@ class User:
     is_super: bool = False
     is_enabled: bool = True
     created_ms: "Int64" = 0
-    secrets: tuple[Secret, ...] = ()
-    policies: tuple[Policy, ...] = ()
+    secrets: tuple[UserSecret, ...] = ()
+    policies: tuple[AccessPolicy, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,5 +113,5 @@ class AccessSnapshot:
     no use for secrets.
     """
 
-    users: "Mapping[str, User]" = field(default_factory=dict)
+    users: "Mapping[str, AccessUser]" = field(default_factory=dict)
     sealed: "Mapping[str, Mapping[str, object]]" = field(default_factory=dict, repr=False, compare=False)

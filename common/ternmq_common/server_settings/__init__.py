@@ -2,9 +2,9 @@
 checked once, at start."""
 
 from ternmq_common.cluster import FlushMode
-from ternmq_common.server_settings.exposure import exposure
+from ternmq_common.server_settings.exposure import find_exposure
 from ternmq_common.server_settings.front import FrontSettings
-from ternmq_common.server_settings.listeners import Listener, parsed_listeners
+from ternmq_common.server_settings.listeners import ClientListener, parse_listeners
 from ternmq_common.server_settings.member import BrokerServerSettings, MemberSettings, ProxySettings
 from ternmq_common.server_settings.process import EventLoop, LogFormat, ProcessSettings
 from ternmq_common.server_settings.ranges import RANGES
@@ -26,11 +26,11 @@ __all__ = [
     "BrokerServerSettings",
     "CertificateSettings",
     "ClientAuth",
+    "ClientListener",
     "ClusterTlsSettings",
     "EventLoop",
     "FlushMode",
     "FrontSettings",
-    "Listener",
     "LogFormat",
     "MemberSettings",
     "ProcessSettings",
@@ -42,6 +42,6 @@ __all__ = [
     "TlsVersion",
     "TrafficSettings",
     "UsersSettings",
-    "exposure",
-    "parsed_listeners",
+    "find_exposure",
+    "parse_listeners",
 ]

@@ -3,7 +3,7 @@
 import ipaddress
 from typing import TYPE_CHECKING, NamedTuple
 
-from ternmq_common.addresses import parsed_address
+from ternmq_common.addresses import parse_address
 from ternmq_common.errors import StartupError
 from ternmq_common.server_settings.tls import TlsMode
 
@@ -11,28 +11,28 @@ if TYPE_CHECKING:
     from ternmq_common.server_settings.front import FrontSettings
 
 
-class _Gap(NamedTuple):
+class _ProtectionGap(NamedTuple):
     """A protection that the server lacks, and the remedy."""
 
     what: str
     remedy: str
 
 
-_NO_USERS = _Gap("access control is off, so everyone who can connect may do everything", "--access-control")
+_NO_USERS = _ProtectionGap("access control is off, so everyone who can connect may do everything", "--access-control")
 _OVERHEARD = "so anyone on the way can read messages and signatures"
-_NO_TLS = _Gap(f"there is no TLS, {_OVERHEARD}", "--tls-cert FILE --tls-key FILE")
-_PLAIN_TOO = _Gap(f"plain text is accepted, {_OVERHEARD}", "--grpc-tls required")
+_NO_TLS = _ProtectionGap(f"there is no TLS, {_OVERHEARD}", "--tls-cert FILE --tls-key FILE")
+_PLAIN_TOO = _ProtectionGap(f"plain text is accepted, {_OVERHEARD}", "--grpc-tls required")
 
 
-def exposure(settings: "FrontSettings") -> str | None:
+def find_exposure(settings: "FrontSettings") -> str | None:
     """What other machines can use or read without protection, for a warning; None if nothing.
 
     StartupError unless the settings permit it (`insecure`).
     """
-    gaps = _gaps(settings)
+    gaps = _find_gaps(settings)
     # HTTP serves health to all, and has TLS or not by itself (`http_tls`).
     http = [settings.http] if _NO_USERS in gaps else []
-    listeners = settings.addresses if gaps else []
+    listeners = settings.grpc_addresses if gaps else []
     open_ones = [each for each in (*listeners, *http) if not is_loopback(each)]
     if not open_ones:
         return None
@@ -43,7 +43,7 @@ def exposure(settings: "FrontSettings") -> str | None:
     return what
 
 
-def _gaps(settings: "FrontSettings") -> list[_Gap]:
+def _find_gaps(settings: "FrontSettings") -> list[_ProtectionGap]:
     gaps = [] if settings.access_control else [_NO_USERS]
     if settings.grpc_tls_mode is TlsMode.REQUIRED:
         return gaps
@@ -52,7 +52,7 @@ def _gaps(settings: "FrontSettings") -> list[_Gap]:
 
 def is_loopback(address: str) -> bool:
     """Whether only this machine reaches that `HOST:PORT`; of names only localhost is known to be local."""
-    host, _ = parsed_address(address)
+    host, _ = parse_address(address)
     if host == "localhost":
         return True
     try:

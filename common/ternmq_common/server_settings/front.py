@@ -7,7 +7,7 @@ from ternmq_common.addresses import DEFAULT_GRPC
 from ternmq_common.delay_levels import DEFAULT_DELAY_LEVELS, parse_delay_levels
 from ternmq_common.limits import DEFAULT_QUEUES, HOUR_MS, KIB, MIB, POLL_MAX_MS, SECOND_MS
 from ternmq_common.server_settings.access import AccessSettings
-from ternmq_common.server_settings.listeners import Listener, bound_to, parsed_listeners
+from ternmq_common.server_settings.listeners import ClientListener, normalize_address, parse_listeners
 from ternmq_common.server_settings.quotas import QuotaSettings
 from ternmq_common.server_settings.tls import TlsSettings
 from ternmq_common.server_settings.traffic import TrafficSettings
@@ -64,14 +64,17 @@ class FrontSettings(AccessSettings, QuotaSettings, TlsSettings, TrafficSettings,
     def __post_init__(self) -> None:
         super().__post_init__()
         try:
-            taken = [bound_to(listener.address) for listener in self.listeners]
+            taken = [normalize_address(listener.address) for listener in self.grpc_listeners]
         except ValueError as error:
             raise InvalidSetting("grpc", str(error)) from None
-        if bound_to(self.http) in taken and bound_to(self.http)[1] != 0:
+        if normalize_address(self.http) in taken and normalize_address(self.http)[1] != 0:
             raise InvalidSetting("http", "the gRPC front has this address already")
         if self.admin is not None:
             self._check_address("admin")
-            if bound_to(self.admin) in (*taken, bound_to(self.http)) and bound_to(self.admin)[1] != 0:
+            if (
+                normalize_address(self.admin) in (*taken, normalize_address(self.http))
+                and normalize_address(self.admin)[1] != 0
+            ):
                 raise InvalidSetting("admin", "the gRPC front or HTTP has this address already")
         if self.console_grafana and not self.console_grafana.startswith(("https://", "http://")):
             raise InvalidSetting("console_grafana", "it is no address, such as https://...")
@@ -85,11 +88,11 @@ class FrontSettings(AccessSettings, QuotaSettings, TlsSettings, TrafficSettings,
             raise InvalidSetting("delay_levels", str(error)) from None
 
     @property
-    def addresses(self) -> list[str]:
+    def grpc_addresses(self) -> list[str]:
         """The addresses of all gRPC listeners, the admin listener last."""
-        return [*(listener.address for listener in self.listeners), *([] if self.admin is None else [self.admin])]
+        return [*(listener.address for listener in self.grpc_listeners), *([] if self.admin is None else [self.admin])]
 
     @property
-    def listeners(self) -> tuple[Listener, ...]:
+    def grpc_listeners(self) -> tuple[ClientListener, ...]:
         """The listeners of `grpc`, in its order; at least one."""
-        return parsed_listeners(self.grpc)
+        return parse_listeners(self.grpc)

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ternmq_common.addresses import is_wildcard, parsed_address
+from ternmq_common.addresses import is_wildcard, parse_address
 from ternmq_common.cluster import ReplicationMode
 from ternmq_common.limits import DAY_MS, MIB, MINUTE_MS, SECOND_MS
 from ternmq_common.server_settings.front import FrontSettings
@@ -102,7 +102,7 @@ class BrokerServerSettings(StorageSettings, CertificateSettings, ClusterTlsSetti
         self._check_address("storage")
         if self.advertised_storage is not None:
             self._check_address("advertised_storage")
-        elif is_wildcard(parsed_address(self.storage)[0]):
+        elif is_wildcard(parse_address(self.storage)[0]):
             raise InvalidSetting(
                 "advertised_storage", "HOST:PORT by which proxies reach this broker is needed, as storage names no host"
             )

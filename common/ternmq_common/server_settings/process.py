@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from ternmq_common.addresses import DEFAULT_HTTP, parsed_address
-from ternmq_common.log_levels import parsed_log_levels
+from ternmq_common.addresses import DEFAULT_HTTP, parse_address
+from ternmq_common.log_levels import parse_log_levels
 from ternmq_common.server_settings.ranges import RANGES
-from ternmq_common.settings import InvalidSetting, rendered
+from ternmq_common.settings import InvalidSetting, render_value
 
 
 class LogFormat(StrEnum):
@@ -57,10 +57,10 @@ class ProcessSettings:
         for name, (least, most) in RANGES.items():
             value = getattr(self, name, None)
             if value is not None and not least <= value <= most:
-                raise InvalidSetting(name, f"{rendered(name, least)} to {rendered(name, most)} is allowed")
+                raise InvalidSetting(name, f"{render_value(name, least)} to {render_value(name, most)} is allowed")
         self._check_address("http")
         try:
-            parsed_log_levels(self.log_level)
+            parse_log_levels(self.log_level)
         except ValueError as error:
             raise InvalidSetting("log_level", str(error)) from None
         if not 0 <= self.trace_ratio <= 1:
@@ -68,6 +68,6 @@ class ProcessSettings:
 
     def _check_address(self, name: str) -> None:
         try:
-            parsed_address(getattr(self, name))
+            parse_address(getattr(self, name))
         except ValueError as error:
             raise InvalidSetting(name, str(error)) from None

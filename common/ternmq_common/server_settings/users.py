@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ternmq_common.access.secret_keys import parsed_keys
-from ternmq_common.access.users import problem_of_secret, problem_of_user_name
+from ternmq_common.access.secret_keys import parse_keys
+from ternmq_common.access.users import find_secret_problem, find_user_name_problem
 from ternmq_common.server_settings.process import ProcessSettings
 from ternmq_common.settings import InvalidSetting
 
@@ -35,13 +35,13 @@ class UsersSettings(ProcessSettings):
             if self.secrets_key_file is not None:
                 raise InvalidSetting("secrets_key", "a key file (secrets_key_file) is given too; one of both is needed")
             try:
-                parsed_keys(self.secrets_key)
+                parse_keys(self.secrets_key)
             except ValueError as error:
                 raise InvalidSetting("secrets_key", str(error)) from None
-        if self.init_user is not None and (problem := problem_of_user_name(self.init_user)):
+        if self.init_user is not None and (problem := find_user_name_problem(self.init_user)):
             raise InvalidSetting("init_user", problem)
         if self.init_secret is not None:
             if self.init_secret_file is not None:
                 raise InvalidSetting("init_secret", "a file (init_secret_file) is given too; one of both is needed")
-            if problem := problem_of_secret(self.init_secret):
+            if problem := find_secret_problem(self.init_secret):
                 raise InvalidSetting("init_secret", problem)

@@ -15,16 +15,16 @@ from ternmq_common.message_filter import MessageFilter
 from ternmq_common.model import PopOrder
 from ternmq_common.names import lite_parent
 from ternmq_common.ranges import Int64
-from ternmq_common.shard import form
-from ternmq_common.shard.form import Piece, filter_text
+from ternmq_common.shard import shard_frames
 from ternmq_common.shard.shard import RemoteShard, Storage
+from ternmq_common.shard.shard_frames import FramePiece, filter_text
 
 ANSWER_TIMEOUT_S = 2.0
 # A search of the log may take longer than a call of the hot path.
 SEARCH_TIMEOUT_S = 10.0
 
 
-class Repeat(enum.Enum):
+class CallRepeat(enum.Enum):
     """Whether a call is repeated when its broker is away."""
 
     ALWAYS = "a repetition does no harm"
@@ -32,15 +32,15 @@ class Repeat(enum.Enum):
     NEVER = "the caller decides"
 
 
-class Rules(NamedTuple):
+class CallRules(NamedTuple):
     """The rules of one call.
 
-    `reads`: it changes nothing, so that it ends when its caller is gone. `topic` and `group` are the arguments that
-    name, or have, the topic or group whose `created_version` goes along. `waits` is the argument with the seconds that
-    the broker waits by itself.
+    `reads`: it changes nothing, so that it ends when its caller is gone. `required_topic` and `required_group` are the
+    arguments that name, or have, the topic or group whose `created_version` goes along. `waits` is the argument with
+    the seconds that the broker waits by itself.
     """
 
-    repeat: Repeat = Repeat.ALWAYS
+    repeat: CallRepeat = CallRepeat.ALWAYS
     reads: bool = False
     timeout_s: float = ANSWER_TIMEOUT_S
     topic: str = ""
@@ -48,51 +48,51 @@ class Rules(NamedTuple):
     waits: str = ""
 
 
-_SEARCH = Rules(reads=True, timeout_s=SEARCH_TIMEOUT_S)
-_UNASKED, _NEVER = Repeat.UNASKED, Repeat.NEVER
+_SEARCH = CallRules(reads=True, timeout_s=SEARCH_TIMEOUT_S)
+_UNASKED, _NEVER = CallRepeat.UNASKED, CallRepeat.NEVER
 
 RULES = {
-    "append": Rules(_UNASKED, topic="queue"),
-    "append_each": Rules(_NEVER),
-    "schedule": Rules(_UNASKED, topic="queue"),
-    "recall": Rules(),
-    "begin_transaction": Rules(_UNASKED, topic="queue"),
-    "end_transaction": Rules(),
+    "append": CallRules(_UNASKED, topic="queue"),
+    "append_each": CallRules(_NEVER),
+    "schedule": CallRules(_UNASKED, topic="queue"),
+    "recall": CallRules(),
+    "begin_transaction": CallRules(_UNASKED, topic="queue"),
+    "end_transaction": CallRules(),
     "transactions": _SEARCH,
-    "transaction": Rules(timeout_s=SEARCH_TIMEOUT_S),
-    "pop": Rules(_NEVER, group="order"),
-    "urgency": Rules(_NEVER, reads=True),
-    "sync_lite": Rules(group="sync"),
-    "lite_clients": Rules(_NEVER, reads=True),
-    "acknowledge": Rules(),
-    "change_invisible": Rules(_UNASKED),
-    "prolong": Rules(),
-    "release": Rules(),
-    "dead_letter": Rules(),
+    "transaction": CallRules(timeout_s=SEARCH_TIMEOUT_S),
+    "pop": CallRules(_NEVER, group="order"),
+    "urgency": CallRules(_NEVER, reads=True),
+    "sync_lite": CallRules(group="sync"),
+    "lite_clients": CallRules(_NEVER, reads=True),
+    "acknowledge": CallRules(),
+    "change_invisible": CallRules(_UNASKED),
+    "prolong": CallRules(),
+    "release": CallRules(),
+    "dead_letter": CallRules(),
     "pull": _SEARCH._replace(group="reader", waits="poll_s"),
     "wait_for_more": _SEARCH._replace(waits="poll_s"),
-    "bounds": Rules(),
+    "bounds": CallRules(),
     "offset_at": _SEARCH,
-    "committed": Rules(group="group"),
-    "set_committed": Rules(group="group"),
-    "skip": Rules(group="group"),
-    "leave": Rules(_NEVER),
-    "drop_retries": Rules(),
-    "purge": Rules(timeout_s=SEARCH_TIMEOUT_S),
+    "committed": CallRules(group="group"),
+    "set_committed": CallRules(group="group"),
+    "skip": CallRules(group="group"),
+    "leave": CallRules(_NEVER),
+    "drop_retries": CallRules(),
+    "purge": CallRules(timeout_s=SEARCH_TIMEOUT_S),
     "progress": _SEARCH._replace(repeat=_NEVER),
-    "subscribed": Rules(_NEVER),
+    "subscribed": CallRules(_NEVER),
     "find_by_key": _SEARCH._replace(repeat=_NEVER),
     "standings": _SEARCH._replace(repeat=_NEVER),
     "content": _SEARCH._replace(repeat=_NEVER),
     "timers": _SEARCH,
-    "history": Rules(_NEVER, reads=True),
+    "history": CallRules(_NEVER, reads=True),
     "dead_letters": _SEARCH,
-    "retry": Rules(_NEVER, topic="topic", group="group"),
+    "retry": CallRules(_NEVER, topic="topic", group="group"),
     "remaining": _SEARCH,
-    "pulling_members": Rules(_NEVER),
-    "ask_proxies": Rules(_NEVER, reads=True),
-    "forget_topic": Rules(_NEVER, timeout_s=SEARCH_TIMEOUT_S),
-    "forget_group": Rules(_NEVER, timeout_s=SEARCH_TIMEOUT_S),
+    "pulling_members": CallRules(_NEVER),
+    "ask_proxies": CallRules(_NEVER, reads=True),
+    "forget_topic": CallRules(_NEVER, timeout_s=SEARCH_TIMEOUT_S),
+    "forget_group": CallRules(_NEVER, timeout_s=SEARCH_TIMEOUT_S),
 }
 
 
@@ -104,14 +104,14 @@ Ask = Callable[["ShardCall", Values], Awaitable[Any]]
 """Makes a call, and returns what the method of that name returns."""
 
 
-def _with_text(order: PopOrder) -> PopOrder:
+def _with_filter_text(order: PopOrder) -> PopOrder:
     return structs.replace(order, filter=filter_text(order.filter))
 
 
 # How arguments are encoded that do not travel as they are: a compiled filter travels as its text.
-_TOLD: dict[object, Callable[[Any], object]] = {
+_ENCODERS: dict[object, Callable[[Any], object]] = {
     MessageFilter: filter_text,
-    PopOrder: _with_text,
+    PopOrder: _with_filter_text,
     Sequence[Int64]: list,  # it may be a range
 }
 
@@ -119,7 +119,7 @@ _TOLD: dict[object, Callable[[Any], object]] = {
 class ShardCall:
     """One row of the table, with the codecs of its annotations."""
 
-    def __init__(self, name: str, rules: Rules) -> None:
+    def __init__(self, name: str, rules: CallRules) -> None:
         method = getattr(RemoteShard, name)
         hints = get_type_hints(method, include_extras=True)
         parameters = list(inspect.signature(method).parameters.values())[1:]
@@ -132,20 +132,22 @@ class ShardCall:
             (each.name, hints[each.name]) if each.default is each.empty else (each.name, hints[each.name], each.default)
             for each in parameters
         ]
-        self._arguments = form.decoder(defstruct(name, fields, array_like=True, gc=False))
-        self._result = form.decoder(get_args(hints["return"])[0])
-        self._told = [(place, _TOLD[hints[name]]) for place, name in enumerate(self._names) if hints[name] in _TOLD]
-        self._topic, self._group, self._waits = map(self._place, (rules.topic, rules.group, rules.waits))
+        self._arguments = shard_frames.create_decoder(defstruct(name, fields, array_like=True, gc=False))
+        self._result = shard_frames.create_decoder(get_args(hints["return"])[0])
+        self._encoders = [
+            (place, _ENCODERS[hints[name]]) for place, name in enumerate(self._names) if hints[name] in _ENCODERS
+        ]
+        self._topic, self._group, self._waits = map(self._position_of, (rules.topic, rules.group, rules.waits))
         names_broker = [name == "broker" or hasattr(hints[name], "broker") for name in self._names]
         self.broker = names_broker.index(True) if any(names_broker) else None
         """The position of the argument that is, or has, its broker's name."""
 
-    def _place(self, name: str) -> int | None:
+    def _position_of(self, name: str) -> int | None:
         return self._names.index(name) if name else None
 
     # --- for the caller
 
-    def values(self, args: Values, named: dict[str, Any]) -> Values:
+    def bind_arguments(self, args: Values, named: dict[str, Any]) -> Values:
         """The arguments of a call, all of them, in order."""
         if len(args) == len(self._parameters) and not named:
             return args
@@ -159,27 +161,27 @@ class ShardCall:
             raise TypeError(f"{self.name} has too many arguments")
         return tuple(values)
 
-    def timeout_s(self, values: Values) -> float:
+    def answer_timeout_s(self, values: Values) -> float:
         """How many seconds the answer may take."""
         return self.rules.timeout_s if self._waits is None else self.rules.timeout_s + float(values[self._waits])
 
-    def asked(self, number: int, values: Values, *of_call: object) -> bytes:
+    def encode_call(self, number: int, values: Values, *of_call: object) -> bytes:
         """Encode the piece with the call."""
-        for place, told in self._told:
+        for place, told in self._encoders:
             values = (*values[:place], told(values[place]), *values[place + 1 :])
-        return form.piece(self.name, number, values, *of_call)
+        return shard_frames.encode_piece(self.name, number, values, *of_call)
 
-    def result(self, answer: Piece) -> object:
+    def decode_result(self, answer: FramePiece) -> object:
         """Decode the result of the call. NoFrame if it is invalid."""
-        return form.body(answer, self._result)
+        return shard_frames.decode_body(answer, self._result)
 
     # --- for the broker
 
-    def arguments(self, asked: Piece) -> Values:
+    def decode_arguments(self, asked: FramePiece) -> Values:
         """Decode the arguments; a filter is a FilterText. NoFrame if they are invalid."""
-        return structs.astuple(form.body(asked, self._arguments))
+        return structs.astuple(shard_frames.decode_body(asked, self._arguments))
 
-    def done(self, method: Callable[..., T], values: Values) -> T:
+    def call_method(self, method: Callable[..., T], values: Values) -> T:
         """Call a method of the same signature."""
         if self._positional == len(values):
             return method(*values)
@@ -188,42 +190,42 @@ class ShardCall:
 
     # --- for both
 
-    def topic(self, values: Values) -> str:
+    def required_topic(self, values: Values) -> str:
         """The topic that the broker must know, or empty."""
-        return "" if self._topic is None else lite_parent(_named(values[self._topic], "topic"))
+        return "" if self._topic is None else lite_parent(_name_of(values[self._topic], "topic"))
 
-    def group(self, values: Values) -> str:
+    def required_group(self, values: Values) -> str:
         """The group that the broker must know, or empty."""
-        return "" if self._group is None else _named(values[self._group], "group")
+        return "" if self._group is None else _name_of(values[self._group], "group")
 
 
-def _named(value: object, kind: str) -> str:
+def _name_of(value: object, kind: str) -> str:
     return value if isinstance(value, str) else getattr(value, kind, "")
 
 
 CALLS = {name: ShardCall(name, rules) for name, rules in RULES.items()}
 
 
-def asking(method: Callable[Concatenate[Storage, P], Awaitable[T]], ask: Ask) -> Callable[P, Awaitable[T]]:
+def remote_method(method: Callable[Concatenate[Storage, P], Awaitable[T]], ask: Ask) -> Callable[P, Awaitable[T]]:
     """A function with the signature of that method of a shard, which makes the call by `ask`."""
     call = CALLS[method.__name__]
 
-    def asked(*args: P.args, **named: P.kwargs) -> Awaitable[T]:
-        return ask(call, call.values(args, named))
+    def call_remotely(*args: P.args, **named: P.kwargs) -> Awaitable[T]:
+        return ask(call, call.bind_arguments(args, named))
 
-    return asked
+    return call_remotely
 
 
-class _Remote:
+class _RemoteMethods:
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
 
     def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
         if name not in CALLS:
             raise AttributeError(name)
-        return asking(getattr(RemoteShard, name), self._ask)
+        return remote_method(getattr(RemoteShard, name), self._ask)
 
 
 def remote_shard(ask: Ask) -> RemoteShard:
     """A shard whose methods make remote calls."""
-    return cast("RemoteShard", _Remote(ask))
+    return cast("RemoteShard", _RemoteMethods(ask))

@@ -11,12 +11,12 @@ from typing import Any, Generic, Protocol, TypeVar
 from ternmq_common.cluster import UnfinishedWork
 from ternmq_common.message_filter import MessageFilter
 from ternmq_common.model import (
-    Appended,
+    AppendedMessage,
     AppendOutcome,
     AppendRequests,
-    Delivery,
+    DeliveredMessage,
+    FigureHistory,
     HalfMessage,
-    History,
     HistoryOf,
     LiteSync,
     MessageStatus,
@@ -24,19 +24,19 @@ from ternmq_common.model import (
     OpenTransaction,
     PopOrder,
     ProxyAnswer,
-    Pulled,
+    PulledMessages,
     QueueBounds,
     QueueProgress,
     QueueReaderId,
     QueueRef,
-    Resolution,
     SettleOutcome,
     StoredMessage,
-    Subscription,
     TimedMessage,
     TimerPage,
     TopicContent,
+    TopicSubscription,
     TransactionPage,
+    TransactionResolution,
     TransactionState,
 )
 from ternmq_common.ranges import Int64, Seconds, UInt32
@@ -47,7 +47,7 @@ from ternmq_common.transaction_id import TransactionId
 T = TypeVar("T")
 
 
-class Done(Generic[T]):
+class DoneResult(Generic[T]):
     """A result that is there already: awaiting it does not wait, and a remote call is answered without a task."""
 
     __slots__ = ("result",)
@@ -60,16 +60,16 @@ class Done(Generic[T]):
         yield
 
 
-DONE = Done(None)
+DONE = DoneResult(None)
 
 
 class Storage(Protocol):
     """The calls that one broker and all brokers together have in common."""
 
-    def append(self, queue: QueueRef, messages: Sequence[NewMessage]) -> Awaitable[list[Appended]]:
+    def append(self, queue: QueueRef, messages: Sequence[NewMessage]) -> Awaitable[list[AppendedMessage]]:
         """Store the messages in order; returns when they may be acknowledged, by the broker's flush mode."""
 
-    def schedule(self, queue: QueueRef, messages: Sequence[TimedMessage]) -> Awaitable[list[Appended]]:
+    def schedule(self, queue: QueueRef, messages: Sequence[TimedMessage]) -> Awaitable[list[AppendedMessage]]:
         """Store messages that become visible in the queue at their times, at once if that has come.
 
         Returns as `append` does.
@@ -81,14 +81,14 @@ class Storage(Protocol):
         An unknown handle, which may have been used before, is no error.
         """
 
-    def begin_transaction(self, queue: QueueRef, half: HalfMessage) -> Awaitable[Appended]:
+    def begin_transaction(self, queue: QueueRef, half: HalfMessage) -> Awaitable[AppendedMessage]:
         """Store a half message, hidden until its transaction is committed; `transaction_id` names it.
 
         The queue is the one where the message will be. TOO_MANY_REQUESTS when too many transactions are open.
         """
 
     def end_transaction(
-        self, topic: str, transaction: TransactionId, resolution: Resolution, *, by_operator: bool = False
+        self, topic: str, transaction: TransactionId, resolution: TransactionResolution, *, by_operator: bool = False
     ) -> Awaitable[None]:
         """Commit or roll back; returns when that may be acknowledged. A repetition is no error.
 
@@ -157,7 +157,7 @@ class Storage(Protocol):
         batch: UInt32,
         poll_s: Seconds,
         reader: QueueReaderId | None = None,
-    ) -> Awaitable[Pulled]:
+    ) -> Awaitable[PulledMessages]:
         """Read from `offset` on without a claim; waits at the end of the queue for a message that passes the filter."""
 
     def bounds(self, queue: QueueRef) -> Awaitable[QueueBounds]:
@@ -224,7 +224,7 @@ class Storage(Protocol):
         although more follow.
         """
 
-    def history(self, of: HistoryOf, name: str) -> Awaitable[History]:
+    def history(self, of: HistoryOf, name: str) -> Awaitable[FigureHistory]:
         """The figures of the last hours of the topic or group of that name, or of the broker."""
 
     def dead_letters(self, group: str, broker: str, offsets: Sequence[Int64]) -> Awaitable[dict[int, StoredMessage]]:
@@ -246,7 +246,7 @@ class Storage(Protocol):
 class Shard(Storage, Protocol):
     """The calls of one broker."""
 
-    def subscribed(self, subscriptions: Sequence[Subscription]) -> Awaitable[None]:
+    def subscribed(self, subscriptions: Sequence[TopicSubscription]) -> Awaitable[None]:
         """Count the messages of these topics for these groups, also where they have never been.
 
         Forgotten in a restart.
@@ -262,7 +262,7 @@ class RemoteShard(Shard, Protocol):
     def append_each(self, requests: AppendRequests) -> Awaitable[list[AppendOutcome]]:
         """Do `append` for each of several requests, which share one call; returns the outcome of each."""
 
-    def pop(self, order: PopOrder, *, watch: bool) -> Awaitable[list[Delivery]]:
+    def pop(self, order: PopOrder, *, watch: bool) -> Awaitable[list[DeliveredMessage]]:
         """Claim the messages that are there for a consumer.
 
         With `watch` the proxy is notified once when there may be messages, if there are none or the broker can't say

@@ -8,22 +8,22 @@ import operator
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from ternmq_common.sql_filter.conditions import all_of, any_of
+from ternmq_common.sql_filter.conditions import compile_and, compile_or
+from ternmq_common.sql_filter.expression_errors import IllegalExpression
 from ternmq_common.sql_filter.operands import (
     TAG,
-    Condition,
+    CompiledCondition,
     Evaluate,
-    Literal,
+    LiteralOperand,
     Operand,
     Properties,
-    Property,
-    Unknown,
-    combined,
-    constant,
+    PropertyOperand,
+    UnknownOperand,
+    combine_operands,
+    constant_condition,
     value_of,
 )
-from ternmq_common.sql_filter.refusal import IllegalExpression
-from ternmq_common.sql_filter.values import EvaluationError, Number, comparable, double
+from ternmq_common.sql_filter.values import EvaluationError, NumberLiteral, parse_double, to_same_type
 
 Same = Callable[[Any, Any], bool]
 _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
@@ -35,34 +35,40 @@ _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
 _MIRRORED = {">": "<", ">=": "<=", "<": ">", "<=": ">="}
 
 
-def between(operand: Operand, low: Operand, high: Operand, *, negated: bool) -> Condition:
+def compile_between(operand: Operand, low: Operand, high: Operand, *, negated: bool) -> CompiledCondition:
     """BETWEEN with both bounds included; each is a number or a property."""
     for compared in (operand, low, high):
         _check_has_order(compared, "BETWEEN")
-    outside = any_of([ordered(operand, "<", low), ordered(operand, ">", high)])
-    if isinstance(low, Literal) and isinstance(high, Literal) and operator.gt(*comparable(_number(low), _number(high))):
+    outside = compile_or([compile_order(operand, "<", low), compile_order(operand, ">", high)])
+    if (
+        isinstance(low, LiteralOperand)
+        and isinstance(high, LiteralOperand)
+        and operator.gt(*to_same_type(_number_of(low), _number_of(high)))
+    ):
         raise IllegalExpression(low.position, "BETWEEN needs the lower number first")
     if negated:
         return outside
-    return all_of([ordered(operand, ">=", low), ordered(operand, "<=", high)])
+    return compile_and([compile_order(operand, ">=", low), compile_order(operand, "<=", high)])
 
 
-def ordered(left: Operand, sign: str, right: Operand) -> Condition:
+def compile_order(left: Operand, sign: str, right: Operand) -> CompiledCondition:
     """`<` and the like, between numbers only: unknown if a side is; two properties are compared as doubles."""
     _check_has_order(left, sign)
     _check_has_order(right, sign)
-    if isinstance(left, Unknown) or isinstance(right, Unknown):
-        return constant(None, left, right)
-    if isinstance(left, Property):
-        if isinstance(right, Property):
-            return combined(left, right, evaluate=_ordered_properties(left.name, sign, right.name))
-        return combined(left, right, evaluate=_ordered(left.name, sign, _number(right)))
-    if isinstance(right, Property):
-        return combined(left, right, evaluate=_ordered(right.name, _MIRRORED[sign], _number(left)))
-    return constant(_COMPARE[sign](*comparable(_number(left), _number(right))), left, right)
+    if isinstance(left, UnknownOperand) or isinstance(right, UnknownOperand):
+        return constant_condition(None, left, right)
+    if isinstance(left, PropertyOperand):
+        if isinstance(right, PropertyOperand):
+            return combine_operands(left, right, evaluate=_ordered_properties(left.name, sign, right.name))
+        return combine_operands(left, right, evaluate=_order_against_number(left.name, sign, _number_of(right)))
+    if isinstance(right, PropertyOperand):
+        return combine_operands(
+            left, right, evaluate=_order_against_number(right.name, _MIRRORED[sign], _number_of(left))
+        )
+    return constant_condition(_COMPARE[sign](*to_same_type(_number_of(left), _number_of(right))), left, right)
 
 
-def _ordered(name: str, sign: str, number: Number) -> Evaluate:
+def _order_against_number(name: str, sign: str, number: NumberLiteral) -> Evaluate:
     compare, read, key = _COMPARE[sign], number.read, number.key
 
     def evaluate(properties: Properties) -> bool | None:
@@ -79,25 +85,25 @@ def _ordered_properties(left: str, sign: str, right: str) -> Evaluate:
         left_text, right_text = properties.get(left), properties.get(right)
         if left_text is None or right_text is None:
             return None
-        return compare(double(left_text), double(right_text))
+        return compare(parse_double(left_text), parse_double(right_text))
 
     return evaluate
 
 
-def equal(left: Operand, right: Operand, *, negated: bool) -> Condition:
+def compile_equality(left: Operand, right: Operand, *, negated: bool) -> CompiledCondition:
     """`=` and `<>`. Where only the left is missing: unknown; only the right: not equal; both: equal."""
     _check_can_be_equal(left, right, negated=negated)
-    same = _sameness(left, right)
-    if isinstance(left, Property) and isinstance(right, Literal):
+    same = _choose_comparison(left, right)
+    if isinstance(left, PropertyOperand) and isinstance(right, LiteralOperand):
         evaluate = _equal_to_literal(left.name, same, right.value, negated=negated)
     else:
-        evaluate = _equal(value_of(left), same, value_of(right), negated=negated)
+        evaluate = _evaluate_equality(value_of(left), same, value_of(right), negated=negated)
     tags = None if negated else _equal_tags(left, right) or _equal_tags(right, left)
     # `a = b = c` nests to the left.
-    return combined(left, right, evaluate=evaluate, tags=tags, deeper=int(isinstance(left, Condition)))
+    return combine_operands(left, right, evaluate=evaluate, tags=tags, deeper=int(isinstance(left, CompiledCondition)))
 
 
-def _equal(
+def _evaluate_equality(
     left: Callable[[Properties], Any], same: Same, right: Callable[[Properties], Any], *, negated: bool
 ) -> Evaluate:
     def evaluate(properties: Properties) -> bool | None:
@@ -120,14 +126,19 @@ def _equal_to_literal(name: str, same: Same, value: object, *, negated: bool) ->
 
 
 def _equal_tags(left: Operand, right: Operand) -> frozenset[str] | None:
-    if isinstance(left, Property) and left.name == TAG and isinstance(right, Literal) and isinstance(right.value, str):
+    if (
+        isinstance(left, PropertyOperand)
+        and left.name == TAG
+        and isinstance(right, LiteralOperand)
+        and isinstance(right.value, str)
+    ):
         return frozenset({right.value})
     return None
 
 
-def _sameness(left: Operand, right: Operand) -> Same:
+def _choose_comparison(left: Operand, right: Operand) -> Same:
     """The comparison for two values that are both present, by their kinds, which are known beforehand."""
-    match _kind(left), _kind(right):
+    match _kind_of(left), _kind_of(right):
         case ("text", "text") | ("truth", "truth"):
             return operator.eq
         case "text", "number":
@@ -135,7 +146,7 @@ def _sameness(left: Operand, right: Operand) -> Same:
         case "number", "text":
             return lambda number, text: number.read(text) == number.key
         case "number", "number":
-            return lambda one, other: operator.eq(*comparable(one, other))
+            return lambda one, other: operator.eq(*to_same_type(one, other))
         case "text", "truth":
             return lambda text, truth: (text.lower() == "true") is truth
         case "truth", "text":
@@ -148,36 +159,38 @@ def _no_truth(_truth: bool, text: str) -> NoReturn:
     raise EvaluationError(text)
 
 
-def _kind(operand: Operand) -> str:
-    if isinstance(operand, Condition) or (isinstance(operand, Literal) and isinstance(operand.value, bool)):
+def _kind_of(operand: Operand) -> str:
+    if isinstance(operand, CompiledCondition) or (
+        isinstance(operand, LiteralOperand) and isinstance(operand.value, bool)
+    ):
         return "truth"
-    return "number" if isinstance(operand, Literal) and isinstance(operand.value, Number) else "text"
+    return "number" if isinstance(operand, LiteralOperand) and isinstance(operand.value, NumberLiteral) else "text"
 
 
-def _number(operand: Operand) -> Number:
-    assert isinstance(operand, Literal)
-    assert isinstance(operand.value, Number)
+def _number_of(operand: Operand) -> NumberLiteral:
+    assert isinstance(operand, LiteralOperand)
+    assert isinstance(operand.value, NumberLiteral)
     return operand.value
 
 
 def _check_has_order(operand: Operand, sign: str) -> None:
-    if isinstance(operand, Condition):
+    if isinstance(operand, CompiledCondition):
         raise IllegalExpression(
             operand.position, f"{sign} can't compare a condition; NOT needs parentheses: NOT (a > 1)"
         )
-    if isinstance(operand, Literal) and not isinstance(operand.value, Number):
+    if isinstance(operand, LiteralOperand) and not isinstance(operand.value, NumberLiteral):
         raise IllegalExpression(operand.position, f"{sign} compares numbers only; others can be compared with = or <>")
 
 
 def _check_can_be_equal(left: Operand, right: Operand, *, negated: bool) -> None:
     for operand in (left, right):
-        if isinstance(operand, Literal) and operand.value is None:
+        if isinstance(operand, LiteralOperand) and operand.value is None:
             raise IllegalExpression(operand.position, f"NULL can't be compared; write IS {'NOT ' * negated}NULL")
     if _is_constant_truth(left) and not _is_constant_truth(right):
         raise IllegalExpression(left.position, "TRUE and FALSE stand on the right of a property")
-    if _is_constant_truth(right) and isinstance(left, Literal) and not _is_constant_truth(left):
+    if _is_constant_truth(right) and isinstance(left, LiteralOperand) and not _is_constant_truth(left):
         raise IllegalExpression(right.position, "TRUE and FALSE can't be compared with a number or a text")
 
 
 def _is_constant_truth(operand: Operand) -> bool:
-    return isinstance(operand, Literal) and isinstance(operand.value, bool)
+    return isinstance(operand, LiteralOperand) and isinstance(operand.value, bool)

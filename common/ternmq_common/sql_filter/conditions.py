@@ -9,18 +9,18 @@ nothing.
 import operator
 from collections.abc import Callable, Sequence
 
+from ternmq_common.sql_filter.expression_errors import IllegalExpression
 from ternmq_common.sql_filter.operands import (
     TAG,
-    Condition,
-    Literal,
+    CompiledCondition,
+    LiteralOperand,
     Operand,
     Properties,
-    Property,
-    combined,
-    constant,
+    PropertyOperand,
+    combine_operands,
+    constant_condition,
     value_of,
 )
-from ternmq_common.sql_filter.refusal import IllegalExpression
 
 _HAS_PART: dict[str, Callable[[str, str], bool]] = {
     "CONTAINS": operator.contains,
@@ -29,19 +29,19 @@ _HAS_PART: dict[str, Callable[[str, str], bool]] = {
 }
 
 
-def condition(operand: Operand) -> Condition:
+def as_condition(operand: Operand) -> CompiledCondition:
     """The operand where only a condition is allowed: a bare property is false if present, else unknown."""
-    if isinstance(operand, Condition):
+    if isinstance(operand, CompiledCondition):
         return operand
-    if isinstance(operand, Property):
+    if isinstance(operand, PropertyOperand):
         name = operand.name
-        return combined(operand, evaluate=lambda properties: None if properties.get(name) is None else False)
-    if isinstance(operand, Literal) and (operand.value is None or isinstance(operand.value, bool)):
-        return constant(operand.value, operand)
+        return combine_operands(operand, evaluate=lambda properties: None if properties.get(name) is None else False)
+    if isinstance(operand, LiteralOperand) and (operand.value is None or isinstance(operand.value, bool)):
+        return constant_condition(operand.value, operand)
     raise IllegalExpression(operand.position, "a condition is expected, such as a > 1, not a value alone")
 
 
-def all_of(parts: Sequence[Condition]) -> Condition:
+def compile_and(parts: Sequence[CompiledCondition]) -> CompiledCondition:
     """AND: false if one part is, else unknown if one part is; the tags are those that every part allows."""
     evaluates = tuple(part.evaluate for part in parts)
 
@@ -56,10 +56,10 @@ def all_of(parts: Sequence[Condition]) -> Condition:
         return verdict
 
     limits = [part.tags for part in parts if part.tags is not None]
-    return combined(*parts, evaluate=evaluate, tags=frozenset.intersection(*limits) if limits else None)
+    return combine_operands(*parts, evaluate=evaluate, tags=frozenset.intersection(*limits) if limits else None)
 
 
-def any_of(parts: Sequence[Condition]) -> Condition:
+def compile_or(parts: Sequence[CompiledCondition]) -> CompiledCondition:
     """OR: true if one part is, else unknown if one part is; the tags are limited only if every part limits them."""
     evaluates = tuple(part.evaluate for part in parts)
 
@@ -74,10 +74,12 @@ def any_of(parts: Sequence[Condition]) -> Condition:
         return verdict
 
     limits = [part.tags for part in parts if part.tags is not None]
-    return combined(*parts, evaluate=evaluate, tags=frozenset().union(*limits) if len(limits) == len(parts) else None)
+    return combine_operands(
+        *parts, evaluate=evaluate, tags=frozenset().union(*limits) if len(limits) == len(parts) else None
+    )
 
 
-def negation(negated: Condition) -> Condition:
+def compile_not(negated: CompiledCondition) -> CompiledCondition:
     """NOT: unknown stays unknown."""
     inner = negated.evaluate
 
@@ -85,41 +87,43 @@ def negation(negated: Condition) -> Condition:
         answer = inner(properties)
         return None if answer is None else not answer
 
-    return combined(negated, evaluate=evaluate)
+    return combine_operands(negated, evaluate=evaluate)
 
 
-def is_null(operand: Operand, *, negated: bool) -> Condition:
+def is_null(operand: Operand, *, negated: bool) -> CompiledCondition:
     value = value_of(operand)
     # `a IS NULL IS NULL` nests to the left.
-    deeper = int(isinstance(operand, Condition))
-    return combined(operand, evaluate=lambda properties: (value(properties) is None) is not negated, deeper=deeper)
+    deeper = int(isinstance(operand, CompiledCondition))
+    return combine_operands(
+        operand, evaluate=lambda properties: (value(properties) is None) is not negated, deeper=deeper
+    )
 
 
-def is_in(operand: Operand, texts: frozenset[str], *, negated: bool) -> Condition:
-    name = _property(operand, "IN").name
+def is_in(operand: Operand, texts: frozenset[str], *, negated: bool) -> CompiledCondition:
+    name = _require_property(operand, "IN").name
 
     def evaluate(properties: Properties) -> bool | None:
         text = properties.get(name)
         return None if text is None else (text in texts) is not negated
 
-    return combined(operand, evaluate=evaluate, tags=texts if name == TAG and not negated else None)
+    return combine_operands(operand, evaluate=evaluate, tags=texts if name == TAG and not negated else None)
 
 
-def has_part(operand: Operand, where: str, part: str, *, negated: bool) -> Condition:
+def has_part(operand: Operand, where: str, part: str, *, negated: bool) -> CompiledCondition:
     """CONTAINS and the like. A missing property and an empty `part` are false, with a NOT before them too."""
-    name = _property(operand, where).name
+    name = _require_property(operand, where).name
     has = _HAS_PART[where]
     if not part:
-        return constant(False, operand)
+        return constant_condition(False, operand)
 
     def evaluate(properties: Properties) -> bool | None:
         text = properties.get(name)
         return text is not None and has(text, part) is not negated
 
-    return combined(operand, evaluate=evaluate)
+    return combine_operands(operand, evaluate=evaluate)
 
 
-def _property(operand: Operand, word: str) -> Property:
-    if isinstance(operand, Property):
+def _require_property(operand: Operand, word: str) -> PropertyOperand:
+    if isinstance(operand, PropertyOperand):
         return operand
     raise IllegalExpression(operand.position, f"{word} needs a property on its left")

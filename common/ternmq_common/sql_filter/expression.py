@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.limits import SQL_FILTER_BYTES_MAX
 from ternmq_common.message_filter import MessageFilter
-from ternmq_common.sql_filter.refusal import IllegalExpression
+from ternmq_common.sql_filter.expression_errors import IllegalExpression
 from ternmq_common.sql_filter.stored_properties import (
     SYSTEM_PROPERTIES,
     SYSTEM_PROPERTIES_ONLY,
@@ -35,9 +35,9 @@ class SqlFilter(MessageFilter):
     _evaluate: "Evaluate" = field(repr=False, compare=False)
 
     @classmethod
-    def parse(cls, expression: str) -> "SqlFilter":
+    def parse_expression(cls, expression: str) -> "SqlFilter":
         """Compile an expression; ILLEGAL_FILTER_EXPRESSION if it is invalid, too long or nested too deep."""
-        return _compiled(expression)
+        return _compile_expression(expression)
 
     @property
     def takes_all(self) -> bool:
@@ -45,17 +45,17 @@ class SqlFilter(MessageFilter):
         return False
 
     def may_pass(self, hash_of_tag: int) -> bool:
-        """Whether a message with that tag hash may pass; `passes` finds collisions."""
+        """Whether a message with that tag hash may pass; `passes_message` finds collisions."""
         return self.hashes is None or hash_of_tag in self.hashes
 
-    def passes(self, system: bytes, rest: bytes) -> bool:
+    def passes_message(self, system: bytes, rest: bytes) -> bool:
         """Whether the stored message matches: its serialized `SystemProperties`, and the rest of the `Message`."""
         try:
-            return self._evaluate(self._properties(system, rest)) is True
+            return self._evaluate(self._needed_properties(system, rest)) is True
         except EvaluationError:
             return False
 
-    def _properties(self, system: bytes, rest: bytes) -> Mapping[str, str]:
+    def _needed_properties(self, system: bytes, rest: bytes) -> Mapping[str, str]:
         """The properties that the expression names, and perhaps others; unneeded parts are not decoded."""
         user: Mapping[str, str] = user_properties(rest) if self._user_names else {}
         if not self._system_names:
@@ -64,15 +64,15 @@ class SqlFilter(MessageFilter):
         return named | system_properties(system, self._system_names)
 
 
-def _compiled(expression: str) -> SqlFilter:
+def _compile_expression(expression: str) -> SqlFilter:
     _check_size(expression)
     # Imported here: every start would wait for the parser library otherwise, though few consumers use SQL92.
-    from ternmq_common.sql_filter.parser import parsed
+    from ternmq_common.sql_filter.parser import parse_expression
 
     try:
-        condition = parsed(expression)
+        condition = parse_expression(expression)
     except IllegalExpression as refusal:
-        raise _illegal(f"{_place(refusal.position, expression)}: {refusal.reason}") from None
+        raise _expression_error(f"{_describe_position(refusal.position, expression)}: {refusal.reason}") from None
     return SqlFilter(
         expression,
         None if condition.tags is None else frozenset(map(tag_hash, condition.tags)),
@@ -84,14 +84,14 @@ def _compiled(expression: str) -> SqlFilter:
 
 def _check_size(expression: str) -> None:
     if not expression.strip():
-        raise _illegal("it is empty; write a condition, TRUE for all messages")
+        raise _expression_error("it is empty; write a condition, TRUE for all messages")
     if len(expression.encode()) > SQL_FILTER_BYTES_MAX:
-        raise _illegal(f"it is longer than {SQL_FILTER_BYTES_MAX} bytes")
+        raise _expression_error(f"it is longer than {SQL_FILTER_BYTES_MAX} bytes")
 
 
-def _place(position: int, expression: str) -> str:
+def _describe_position(position: int, expression: str) -> str:
     return f"at character {position + 1}" if position < len(expression) else "at its end"
 
 
-def _illegal(reason: str) -> MessagingError:
+def _expression_error(reason: str) -> MessagingError:
     return MessagingError(ErrorCode.ILLEGAL_FILTER_EXPRESSION, f"the SQL92 expression can't be used: {reason}")

@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from ternmq_common.sql_filter.refusal import IllegalExpression
-from ternmq_common.sql_filter.values import Number
+from ternmq_common.sql_filter.expression_errors import IllegalExpression
+from ternmq_common.sql_filter.values import NumberLiteral
 
 # Evaluation nests about four calls a level, and must stay far below Python's limit of 1000.
 NESTED_MAX = 64
@@ -15,32 +15,32 @@ Evaluate = Callable[[Properties], bool | None]  # None is "unknown"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Operand:
+class _BaseOperand:
     position: int
     depth: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Property(_Operand):
+class PropertyOperand(_BaseOperand):
     """A property of the message, by its name; a text, or missing."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Literal(_Operand):
+class LiteralOperand(_BaseOperand):
     """A value in the expression itself; None is NULL."""
 
-    value: str | Number | bool | None
+    value: str | NumberLiteral | bool | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unknown(_Operand):
+class UnknownOperand(_BaseOperand):
     """A property with a minus before it: texts have no negative, so it has no value for any message."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Condition(_Operand):
+class CompiledCondition(_BaseOperand):
     """A part that is true, false or unknown.
 
     Invariant: if `tags` is not None, `evaluate` is true only for messages with one of these tags.
@@ -51,50 +51,50 @@ class Condition(_Operand):
     tags: frozenset[str] | None = None
 
 
-Operand = Property | Literal | Unknown | Condition
+Operand = PropertyOperand | LiteralOperand | UnknownOperand | CompiledCondition
 TAG = "TAGS"  # the property whose hash the index keeps
-AnyOperand = TypeVar("AnyOperand", bound=_Operand)
+AnyOperand = TypeVar("AnyOperand", bound=_BaseOperand)
 
 
-def nested(operand: AnyOperand, position: int) -> AnyOperand:
+def nest_operand(operand: AnyOperand, position: int) -> AnyOperand:
     """The operand one level deeper, in parentheses or after a sign at `position`."""
     _check_depth(operand.depth + 1, position)
     return replace(operand, position=position, depth=operand.depth + 1)
 
 
-def combined(
+def combine_operands(
     first: Operand, *others: Operand, evaluate: Evaluate, tags: frozenset[str] | None = None, deeper: int = 0
-) -> Condition:
+) -> CompiledCondition:
     """A condition of the operands with this `evaluate`; it is `deeper` levels above the deepest of them."""
     operands = (first, *others)
     depth = max(operand.depth for operand in operands) + deeper
     _check_depth(depth, first.position)
-    names = frozenset().union(*map(_names, operands))
-    return Condition(position=first.position, depth=depth, evaluate=evaluate, names=names, tags=tags)
+    names = frozenset().union(*map(_property_names, operands))
+    return CompiledCondition(position=first.position, depth=depth, evaluate=evaluate, names=names, tags=tags)
 
 
-def constant(verdict: bool | None, first: Operand, *others: Operand) -> Condition:
+def constant_condition(verdict: bool | None, first: Operand, *others: Operand) -> CompiledCondition:
     """The operands as a condition that is the same for every message."""
-    return combined(first, *others, evaluate=lambda _: verdict)
+    return combine_operands(first, *others, evaluate=lambda _: verdict)
 
 
 def value_of(operand: Operand) -> Callable[[Properties], Any]:
     """A function that returns the operand's value for a message; None is missing, unknown or NULL."""
     match operand:
-        case Property(name=name):
+        case PropertyOperand(name=name):
             return lambda properties: properties.get(name)
-        case Literal(value=value):
+        case LiteralOperand(value=value):
             return lambda _: value
-        case Condition(evaluate=evaluate):
+        case CompiledCondition(evaluate=evaluate):
             return evaluate
-        case Unknown():
+        case UnknownOperand():
             return lambda _: None
 
 
-def _names(operand: Operand) -> frozenset[str]:
-    if isinstance(operand, Condition):
+def _property_names(operand: Operand) -> frozenset[str]:
+    if isinstance(operand, CompiledCondition):
         return operand.names
-    return frozenset({operand.name}) if isinstance(operand, Property) else frozenset()
+    return frozenset({operand.name}) if isinstance(operand, PropertyOperand) else frozenset()
 
 
 def _check_depth(depth: int, position: int) -> None:

@@ -16,15 +16,29 @@ from typing import cast
 from lark import Lark, Token, Transformer, UnexpectedCharacters, UnexpectedToken, v_args
 
 from ternmq_common.sql_filter import comparisons, conditions
-from ternmq_common.sql_filter.operands import Condition, Literal, Operand, Property, Unknown, nested
-from ternmq_common.sql_filter.refusal import END, IllegalExpression, misplaced, unreadable
-from ternmq_common.sql_filter.values import INT32_LIMIT, INT64_LIMIT, Number, fraction, negative, whole_number
+from ternmq_common.sql_filter.expression_errors import END, IllegalExpression, misplaced_token, unreadable_text
+from ternmq_common.sql_filter.operands import (
+    CompiledCondition,
+    LiteralOperand,
+    Operand,
+    PropertyOperand,
+    UnknownOperand,
+    nest_operand,
+)
+from ternmq_common.sql_filter.values import (
+    INT32_LIMIT,
+    INT64_LIMIT,
+    NumberLiteral,
+    fraction_literal,
+    integer_literal,
+    negate_number,
+)
 
 _CONSTANTS = {"TRUE": True, "FALSE": False, "NULL": None}
 
-# In lark's language `?` makes a rule of one part that part, `->` names the method of `_Compiler`, and what begins with
-# `_` is no argument of it. A keyword ends where no name could go on. `=` is no terminal before another sign, so that
-# `==`, `=<` and `=>` are reported where they begin.
+# In lark's language `?` makes a rule of one part that part, `->` names the method of `_OperandBuilder`, and what begins
+# with `_` is no argument of it. A keyword ends where no name could go on. `=` is no terminal before another sign, so
+# that `==`, `=<` and `=>` are reported where they begin.
 GRAMMAR = r"""
 ?either: both (_OR both)*
 ?both: equality (_AND equality)*
@@ -79,113 +93,115 @@ COMMENT.3: /\/\*.*?\*\//s
 """
 
 
-def parsed(expression: str) -> Condition:
+def parse_expression(expression: str) -> CompiledCondition:
     """Parse the whole text as one condition; IllegalExpression if it is invalid."""
     try:
-        # The type of `parse` is a tree, but `_Compiler` has replaced that by an operand.
-        operand = cast("Operand", _parser().parse(expression))
+        # The type of `parse` is a tree, but `_OperandBuilder` has replaced that by an operand.
+        operand = cast("Operand", _create_parser().parse(expression))
     except UnexpectedToken as error:
         position = len(expression) if error.token.type == END else error.token.start_pos
-        raise misplaced(expression, position or 0, error.accepts) from None
+        raise misplaced_token(expression, position or 0, error.accepts) from None
     except UnexpectedCharacters as error:
-        raise unreadable(expression, error.pos_in_stream or 0) from None
-    return conditions.condition(operand)
+        raise unreadable_text(expression, error.pos_in_stream or 0) from None
+    return conditions.as_condition(operand)
 
 
 @cache
-def _parser() -> "Lark":
+def _create_parser() -> "Lark":
     # Basic: keywords are keywords everywhere. ASCII: without it, \w and the case of letters reach beyond.
-    return Lark(GRAMMAR, parser="lalr", lexer="basic", start="either", transformer=_Compiler(), g_regex_flags=re.ASCII)
+    return Lark(
+        GRAMMAR, parser="lalr", lexer="basic", start="either", transformer=_OperandBuilder(), g_regex_flags=re.ASCII
+    )
 
 
 @v_args(inline=True)
-class _Compiler(Transformer[Token, Operand]):
+class _OperandBuilder(Transformer[Token, Operand]):
     """Builds each operand when the parser has recognised it; it has no state, so one object serves all threads."""
 
     def either(self, *operands: Operand) -> Operand:
-        return conditions.any_of([conditions.condition(operand) for operand in operands])
+        return conditions.compile_or([conditions.as_condition(operand) for operand in operands])
 
     def both(self, *operands: Operand) -> Operand:
-        return conditions.all_of([conditions.condition(operand) for operand in operands])
+        return conditions.compile_and([conditions.as_condition(operand) for operand in operands])
 
     def equal(self, left: Operand, right: Operand) -> Operand:
-        return comparisons.equal(left, right, negated=False)
+        return comparisons.compile_equality(left, right, negated=False)
 
     def unequal(self, left: Operand, right: Operand) -> Operand:
-        return comparisons.equal(left, right, negated=True)
+        return comparisons.compile_equality(left, right, negated=True)
 
     def is_null(self, operand: Operand, negation: Token | None, _null: Token) -> Operand:
         return conditions.is_null(operand, negated=negation is not None)
 
     def ordered(self, left: Operand, sign: Token, right: Operand) -> Operand:
-        return comparisons.ordered(left, str(sign), right)
+        return comparisons.compile_order(left, str(sign), right)
 
     def between(self, operand: Operand, negation: Token | None, low: Operand, high: Operand) -> Operand:
-        return comparisons.between(operand, low, high, negated=negation is not None)
+        return comparisons.compile_between(operand, low, high, negated=negation is not None)
 
     def is_in(self, operand: Operand, negation: Token | None, _open: Token, *texts: Token) -> Operand:
-        return conditions.is_in(operand, frozenset(map(_unquoted, texts)), negated=negation is not None)
+        return conditions.is_in(operand, frozenset(map(_unquote_text, texts)), negated=negation is not None)
 
     def has_part(self, operand: Operand, negation: Token | None, where: Token, part: Token) -> Operand:
-        return conditions.has_part(operand, where.upper(), _unquoted(part), negated=negation is not None)
+        return conditions.has_part(operand, where.upper(), _unquote_text(part), negated=negation is not None)
 
     def negation(self, sign: Token, operand: Operand) -> Operand:
-        return conditions.negation(nested(conditions.condition(operand), _position(sign)))
+        return conditions.compile_not(nest_operand(conditions.as_condition(operand), _position_of(sign)))
 
     def plus(self, sign: Token, operand: Operand) -> Operand:
-        return nested(operand, _position(sign))
+        return nest_operand(operand, _position_of(sign))
 
     def minus(self, sign: Token, operand: Operand) -> Operand:
-        operand = nested(operand, _position(sign))
-        if isinstance(operand, Literal) and isinstance(operand.value, Number):
-            return Literal(position=operand.position, depth=operand.depth, value=negative(operand.value))
-        if isinstance(operand, Property | Unknown):
-            return Unknown(position=operand.position, depth=operand.depth)
+        operand = nest_operand(operand, _position_of(sign))
+        if isinstance(operand, LiteralOperand) and isinstance(operand.value, NumberLiteral):
+            return LiteralOperand(position=operand.position, depth=operand.depth, value=negate_number(operand.value))
+        if isinstance(operand, PropertyOperand | UnknownOperand):
+            return UnknownOperand(position=operand.position, depth=operand.depth)
         raise IllegalExpression(operand.position, "a minus stands before a number only")
 
     def group(self, opening: Token, operand: Operand) -> Operand:
-        return nested(operand, _position(opening))
+        return nest_operand(operand, _position_of(opening))
 
     def named(self, name: Token) -> Operand:
-        return Property(position=_position(name), name=str(name))
+        return PropertyOperand(position=_position_of(name), name=str(name))
 
     def text(self, token: Token) -> Operand:
-        return Literal(position=_position(token), value=_unquoted(token))
+        return LiteralOperand(position=_position_of(token), value=_unquote_text(token))
 
     def integer(self, token: Token) -> Operand:
-        return Literal(position=_position(token), value=_integer(token))
+        return LiteralOperand(position=_position_of(token), value=_parse_integer(token))
 
     def fraction(self, token: Token) -> Operand:
-        return Literal(position=_position(token), value=_fraction(token))
+        return LiteralOperand(position=_position_of(token), value=_parse_fraction(token))
 
     def constant(self, token: Token) -> Operand:
-        return Literal(position=_position(token), value=_CONSTANTS[token.upper()])
+        return LiteralOperand(position=_position_of(token), value=_CONSTANTS[token.upper()])
 
 
-def _position(token: Token) -> int:
+def _position_of(token: Token) -> int:
     assert token.start_pos is not None
     return token.start_pos
 
 
-def _unquoted(token: Token) -> str:
+def _unquote_text(token: Token) -> str:
     return token[1:-1].replace("''", "'")
 
 
-def _integer(token: Token) -> Number:
+def _parse_integer(token: Token) -> NumberLiteral:
     """Parse an integer literal; with an L, or above 32 bits, texts are compared as 64 bits."""
     digits = token.rstrip("lL")
     if len(digits) > 1 and digits[0] == "0":
-        raise IllegalExpression(_position(token), "an integer has no leading zero")
+        raise IllegalExpression(_position_of(token), "an integer has no leading zero")
     # A longer text need not become a number, which takes Python long, to be too large.
     if len(digits) > len(str(INT64_LIMIT)) or (value := int(digits)) >= INT64_LIMIT:
-        raise IllegalExpression(_position(token), f"the integer is larger than {INT64_LIMIT - 1}")
-    return whole_number(value, is_long=digits != token or value >= INT32_LIMIT)
+        raise IllegalExpression(_position_of(token), f"the integer is larger than {INT64_LIMIT - 1}")
+    return integer_literal(value, is_long=digits != token or value >= INT32_LIMIT)
 
 
-def _fraction(token: Token) -> Number:
+def _parse_fraction(token: Token) -> NumberLiteral:
     value = float(token)
     if value == 0.0:
-        raise IllegalExpression(_position(token), "the fraction is 0; write the integer 0")
+        raise IllegalExpression(_position_of(token), "the fraction is 0; write the integer 0")
     if math.isinf(value):
-        raise IllegalExpression(_position(token), "the fraction is larger than a double can be")
-    return fraction(value)
+        raise IllegalExpression(_position_of(token), "the fraction is larger than a double can be")
+    return fraction_literal(value)

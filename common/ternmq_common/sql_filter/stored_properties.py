@@ -47,13 +47,13 @@ def only_user_properties(rest: bytes) -> bytes:
     at = 0
     while at < len(rest):
         begin = at
-        tag, at = _varint(rest, at)
+        tag, at = _read_varint(rest, at)
         wire_type = tag & 7
         if wire_type == _LENGTH_DELIMITED:
-            size, at = _varint(rest, at)
+            size, at = _read_varint(rest, at)
             at += size
         elif wire_type == _VARINT:
-            _, at = _varint(rest, at)
+            _, at = _read_varint(rest, at)
         elif wire_type in (_FIXED64, _FIXED32):
             at += 8 if wire_type == _FIXED64 else 4
         else:
@@ -64,7 +64,7 @@ def only_user_properties(rest: bytes) -> bytes:
     return b"".join(kept)
 
 
-def _varint(data: bytes, at: int) -> tuple[int, int]:
+def _read_varint(data: bytes, at: int) -> tuple[int, int]:
     """The number that begins at `at`, and where it ends."""
     value = shift = 0
     while data[at] >= 0x80:

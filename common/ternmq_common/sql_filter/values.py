@@ -27,7 +27,7 @@ class EvaluationError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Number:
+class NumberLiteral:
     """A numeric literal: `read` converts the text of a property to what `key` is compared with."""
 
     value: int | float
@@ -35,37 +35,37 @@ class Number:
     read: Callable[[str], int | Sortable]
 
 
-def whole_number(value: int, *, is_long: bool) -> Number:
+def integer_literal(value: int, *, is_long: bool) -> NumberLiteral:
     """An integer literal; `is_long` says that texts are read as 64 bits for it."""
-    return Number(value, value, int64 if is_long else int32)
+    return NumberLiteral(value, value, parse_int64 if is_long else parse_int32)
 
 
-def fraction(value: float) -> Number:
-    return Number(value, sortable(value), double)
+def fraction_literal(value: float) -> NumberLiteral:
+    return NumberLiteral(value, sort_key(value), parse_double)
 
 
-def negative(number: Number) -> Number:
+def negate_number(number: NumberLiteral) -> NumberLiteral:
     """The number with its sign changed; texts are read for it as before."""
-    key = sortable(-number.value) if isinstance(number.value, float) else -number.value
-    return Number(-number.value, key, number.read)
+    key = sort_key(-number.value) if isinstance(number.value, float) else -number.value
+    return NumberLiteral(-number.value, key, number.read)
 
 
-def comparable(left: Number, right: Number) -> tuple[int | float, int | float]:
+def to_same_type(left: NumberLiteral, right: NumberLiteral) -> tuple[int | float, int | float]:
     """Two literals as numbers of one type: both double if one of them is."""
     if isinstance(left.value, float) or isinstance(right.value, float):
         return float(left.value), float(right.value)
     return left.value, right.value
 
 
-def int32(text: str) -> int:
-    return _integer(text, INT32_LIMIT)
+def parse_int32(text: str) -> int:
+    return _parse_integer(text, INT32_LIMIT)
 
 
-def int64(text: str) -> int:
-    return _integer(text, INT64_LIMIT)
+def parse_int64(text: str) -> int:
+    return _parse_integer(text, INT64_LIMIT)
 
 
-def _integer(text: str, limit: int) -> int:
+def _parse_integer(text: str, limit: int) -> int:
     digits = text[1:] if text.startswith(("+", "-")) else text
     if not (digits.isascii() and digits.isdigit()):
         raise EvaluationError(text)
@@ -76,13 +76,13 @@ def _integer(text: str, limit: int) -> int:
     return value
 
 
-def double(text: str) -> Sortable:
+def parse_double(text: str) -> Sortable:
     match = _DOUBLE.fullmatch(text.strip(_BLANKS))
     if match is None:
         raise EvaluationError(text)
-    return sortable(float(match[1] or match[2]))
+    return sort_key(float(match[1] or match[2]))
 
 
-def sortable(value: float) -> Sortable:
+def sort_key(value: float) -> Sortable:
     """What tuples compare as `Double.compare` compares doubles."""
     return (True, 0.0, 1.0) if math.isnan(value) else (False, value, math.copysign(1.0, value))

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ternmq_console.api.json_form import Json
-    from ternmq_console.api.routes import Route
-    from ternmq_console.desk import Message
+    from ternmq_console.api.routes import ApiRoute
+    from ternmq_console.operator_calls import Message
 
 JSON, LINES = "application/json", "application/x-ndjson"
 OK, MULTIPLE = ErrorCode.OK, ErrorCode.MULTIPLE_RESULTS
@@ -35,7 +35,9 @@ def json_response(status: int, content: "Json", headers: "dict[str, str] | None"
     return Response(msgspec.json.encode(content) + b"\n", status, headers, JSON)
 
 
-def problem(status: int, code: str, message: str, headers: "dict[str, str] | None" = None, **more: "Json") -> Response:
+def problem_response(
+    status: int, code: str, message: str, headers: "dict[str, str] | None" = None, **more: "Json"
+) -> Response:
     """Return the response for an error; `code` is the protocol's name for it."""
     return json_response(status, problem_json(code, message) | more, headers)
 
@@ -45,12 +47,12 @@ def problem_json(code: str, message: str) -> "dict[str, Json]":
     return {"error": {"code": code, "message": message}}
 
 
-def name_of(code: int) -> str:
+def code_name(code: int) -> str:
     """Return the protocol's name of a status code; its number if it has none."""
     return _NAMES.get(code, str(code))
 
 
-def status_of(code: int) -> int:
+def http_status(code: int) -> int:
     """Return the status of HTTP for a code of the protocol: mostly its first three digits."""
     if code in (OK, MULTIPLE):
         return 200
@@ -58,21 +60,21 @@ def status_of(code: int) -> int:
     return status if 400 <= status <= 599 else 500
 
 
-def response_of(route: "Route", frames: "Sequence[Message]") -> Response:
+def build_response(route: "ApiRoute", frames: "Sequence[Message]") -> Response:
     """Return the response for the frames of an answer."""
     status = frames[0].status
     code: int = status.code
     if route.call == READING:
-        return _read(frames)
+        return _read_response(frames)
     if code not in (OK, MULTIPLE):
-        return problem(status_of(code), name_of(code), status.message)
+        return problem_response(http_status(code), code_name(code), status.message)
     content: dict[str, Any] = answer_json(frames[0])
     if not content:
         return Response(status_code=204)
     return json_response(201 if route.makes and content.get("created", True) else 200, content)
 
 
-def _read(frames: "Sequence[Message]") -> Response:
+def _read_response(frames: "Sequence[Message]") -> Response:
     """Return the response for messages of a queue.
 
     No message is no error; `next_offset`, where to continue, is also in the error for removed messages.
@@ -84,4 +86,4 @@ def _read(frames: "Sequence[Message]") -> Response:
     if status.code in (OK, _NOTHING_NEW):
         return json_response(200, content)
     more = {"next_offset": offsets[0]} if offsets else {}
-    return problem(status_of(status.code), name_of(status.code), status.message, **more)
+    return problem_response(http_status(status.code), code_name(status.code), status.message, **more)

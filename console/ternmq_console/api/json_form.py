@@ -28,7 +28,9 @@ class BadJson(Exception):
 
 def to_json(message: Message) -> dict[str, Json]:
     """Return the message's fields as JSON."""
-    return {field.name: _value(field, message) for field in message.DESCRIPTOR.fields if _is_there(field, message)}
+    return {
+        field.name: _field_to_json(field, message) for field in message.DESCRIPTOR.fields if _has_field(field, message)
+    }
 
 
 def answer_json(message: Message) -> dict[str, Json]:
@@ -38,22 +40,22 @@ def answer_json(message: Message) -> dict[str, Json]:
     return said
 
 
-def _is_there(field: FieldDescriptor, message: Message) -> bool:
+def _has_field(field: FieldDescriptor, message: Message) -> bool:
     return bool(message.HasField(field.name)) if field.has_presence else True
 
 
-def _value(field: FieldDescriptor, message: Message) -> Json:
+def _field_to_json(field: FieldDescriptor, message: Message) -> Json:
     value = getattr(message, field.name)
     if is_map(field):
         assert field.message_type is not None
         of_value = field.message_type.fields_by_name["value"]
-        return {str(key): _one(of_value, each) for key, each in sorted(value.items())}
+        return {str(key): _value_to_json(of_value, each) for key, each in sorted(value.items())}
     if field.is_repeated:
-        return [_one(field, each) for each in value]
-    return _one(field, value)
+        return [_value_to_json(field, each) for each in value]
+    return _value_to_json(field, value)
 
 
-def _one(field: FieldDescriptor, value: Json) -> Json:
+def _value_to_json(field: FieldDescriptor, value: Json) -> Json:
     if field.message_type is not None:
         return value.ToJsonString() if is_text(field) else to_json(value)
     if field.enum_type is not None:
@@ -108,7 +110,7 @@ def _is_base64(text: str) -> bool:
     return len(text) % 4 == 0 if padding else len(digits) % 4 != 1
 
 
-def of_text(field: FieldDescriptor, texts: list[str]) -> Json:
+def text_to_json(field: FieldDescriptor, texts: list[str]) -> Json:
     """Return the JSON value of a field that has these texts in a query; raises BadJson."""
     if field.is_repeated:
         return texts

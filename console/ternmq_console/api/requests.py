@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ternmq_console.api.json_form import BadJson, from_json, of_text
+from ternmq_console.api.json_form import BadJson, from_json, text_to_json
 from ternmq_console.api.routes import WHOLE
 from ternmq_console.calls import CALLS
 
@@ -14,35 +14,35 @@ if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
     from ternmq_console.api.json_form import Json
-    from ternmq_console.api.routes import Route
-    from ternmq_console.desk import Message
+    from ternmq_console.api.routes import ApiRoute
+    from ternmq_console.operator_calls import Message
 
 TEXT = "text"
 """A field of messages to send that only JSON has: the body as text, instead of `body` in Base64."""
 _BODY = "body"
 
 
-def request_of(
-    route: "Route", parameters: "Mapping[str, str]", query: "Iterable[tuple[str, str]]", body: bytes
+def build_request(
+    route: "ApiRoute", parameters: "Mapping[str, str]", query: "Iterable[tuple[str, str]]", body: bytes
 ) -> "Message":
     """Return the request of the route's call; raises BadJson, which says what is wrong."""
     kind = CALLS[route.call].request
     said: dict[str, Json] = {}
     if route.body:
-        told = _told(body)
+        told = _decode_body(body)
         if route.body == WHOLE:
             said = told
         else:
             said[route.body] = told
     elif body.strip():
         raise BadJson("this call takes no body")
-    for name, texts in _gathered(query).items():
+    for name, texts in _group_by_name(query).items():
         if name not in route.query:
             known = ", ".join(route.query) or "none"
             raise BadJson(f"unknown parameter {name!r}; known are: {known}")
-        _put(said, route.query[name], of_text(field_at(kind.DESCRIPTOR, route.query[name]), texts))
+        _set_value(said, route.query[name], text_to_json(field_at(kind.DESCRIPTOR, route.query[name]), texts))
     for name, value in parameters.items():
-        _put(said, route.place_of(name), value)
+        _set_value(said, route.request_field(name), value)
     if TEXT in said and TEXT not in kind.DESCRIPTOR.fields_by_name and _BODY in kind.DESCRIPTOR.fields_by_name:
         return _with_text(said, kind())
     request = kind()
@@ -59,7 +59,7 @@ def _with_text(said: "dict[str, Json]", request: "Message") -> "Message":
     return request
 
 
-def _told(body: bytes) -> "dict[str, Json]":
+def _decode_body(body: bytes) -> "dict[str, Json]":
     if not body.strip():
         return {}
     try:
@@ -71,14 +71,14 @@ def _told(body: bytes) -> "dict[str, Json]":
     return told
 
 
-def _gathered(query: "Iterable[tuple[str, str]]") -> dict[str, list[str]]:
+def _group_by_name(query: "Iterable[tuple[str, str]]") -> dict[str, list[str]]:
     gathered: dict[str, list[str]] = {}
     for name, text in query:
         gathered.setdefault(name, []).append(text)
     return gathered
 
 
-def _put(said: "dict[str, Json]", place: str, value: "Json") -> None:
+def _set_value(said: "dict[str, Json]", place: str, value: "Json") -> None:
     """Set the value at a dotted path; raises BadJson if the body has another value there."""
     *folders, name = place.split(".")
     for folder in folders:

@@ -14,7 +14,7 @@ WHOLE = "*"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Route:
+class ApiRoute:
     """One route: a method and a path below PREFIX, and how they become the request of a call.
 
     Path parameters fill fields of the request: those in `places` by dotted paths, others by the same name. `body` is
@@ -48,20 +48,20 @@ class Route:
         """The parameters of the path."""
         return [part[1:-1] for part in self.path.split("/") if part.startswith("{")]
 
-    def place_of(self, parameter: str) -> str:
+    def request_field(self, parameter: str) -> str:
         """Return the field of the request that a path parameter fills, as a dotted path."""
         return self.places.get(parameter, parameter)
 
 
-def _same(*names: str) -> dict[str, str]:
+def _same_names(*names: str) -> dict[str, str]:
     return {name: name for name in names}
 
 
-_PAGE = _same("limit", "page")
-_SEARCH = _same("search", "limit", "page")
+_PAGE = _same_names("limit", "page")
+_SEARCH = _same_names("search", "limit", "page")
 
-ROUTES: tuple[Route, ...] = (
-    Route(
+ROUTES: tuple[ApiRoute, ...] = (
+    ApiRoute(
         method="GET",
         path="/topics",
         call="ListTopics",
@@ -70,7 +70,7 @@ ROUTES: tuple[Route, ...] = (
         query={"name": "names", **_SEARCH},
         items="topics",
     ),
-    Route(
+    ApiRoute(
         method="POST",
         path="/topics",
         call="CreateTopic",
@@ -79,15 +79,15 @@ ROUTES: tuple[Route, ...] = (
         body="topic",
         makes=True,
     ),
-    Route(
+    ApiRoute(
         method="GET",
         path="/topics/{name}",
         call="DescribeTopic",
         tag="topics",
         summary="A topic, and what its queues hold.",
-        query=_same("contents"),
+        query=_same_names("contents"),
     ),
-    Route(
+    ApiRoute(
         method="PATCH",
         path="/topics/{name}",
         call="UpdateTopic",
@@ -95,14 +95,14 @@ ROUTES: tuple[Route, ...] = (
         summary="Change the settings of a topic that are in the body.",
         body=WHOLE,
     ),
-    Route(
+    ApiRoute(
         method="DELETE",
         path="/topics/{name}",
         call="DeleteTopic",
         tag="topics",
         summary="Delete a topic and all of its messages.",
     ),
-    Route(
+    ApiRoute(
         method="POST",
         path="/topics/{name}/purge",
         call="PurgeTopic",
@@ -110,16 +110,16 @@ ROUTES: tuple[Route, ...] = (
         summary="Remove messages of a topic, all or those before a time.",
         body=WHOLE,
     ),
-    Route(
+    ApiRoute(
         method="GET",
         path="/topics/{topic}/messages",
         call="QueryMessages",
         tag="messages",
         summary="Messages with a key or of an id, the newest first.",
-        query=_same("key", "limit"),
+        query=_same_names("key", "limit"),
         items="messages",
     ),
-    Route(
+    ApiRoute(
         method="POST",
         path="/topics/{topic}/messages",
         call=SENDING,
@@ -129,7 +129,7 @@ ROUTES: tuple[Route, ...] = (
         body=WHOLE,
         makes=True,
     ),
-    Route(
+    ApiRoute(
         method="GET",
         path="/topics/{topic}/queues/{queue}/messages",
         call=READING,
@@ -146,16 +146,16 @@ ROUTES: tuple[Route, ...] = (
         },
         items="messages",
     ),
-    Route(
+    ApiRoute(
         method="GET",
         path="/topics/{topic}/queues/{queue}/messages/{offset}",
         call="DescribeMessage",
         tag="messages",
         summary="A message, and its state in each consumer group.",
         places={"queue": "queue_id"},
-        query=_same("broker", "lite_topic"),
+        query=_same_names("broker", "lite_topic"),
     ),
-    Route(
+    ApiRoute(
         method="GET",
         path="/topics/{topic}/history",
         call="GetHistory",
@@ -163,7 +163,7 @@ ROUTES: tuple[Route, ...] = (
         tag="topics",
         summary="Rates of a topic over the last hours.",
     ),
-    Route(
+    ApiRoute(
         method="GET",
         path="/topics/{topic}/queues/{queue}/offset",
         call=SEEKING,
@@ -172,7 +172,7 @@ ROUTES: tuple[Route, ...] = (
         places={"topic": "message_queue.topic.name", "queue": "message_queue.id"},
         query={"broker": "message_queue.broker.name", "policy": "query_offset_policy", "time": "timestamp"},
     ),
-    Route(
+    ApiRoute(
         method="POST",
         path="/topics/{topic}/recall",
         call=RECALLING,
@@ -181,7 +181,7 @@ ROUTES: tuple[Route, ...] = (
         places={"topic": "topic.name"},
         body=WHOLE,
     ),
-    Route(
+    ApiRoute(
         method="GET",
         path="/groups",
         call="ListGroups",
@@ -190,7 +190,7 @@ ROUTES: tuple[Route, ...] = (
         query=_SEARCH,
         items="groups",
     ),
-    Route(
+    ApiRoute(
         method="POST",
         path="/groups",
         call="CreateGroup",
@@ -199,14 +199,14 @@ ROUTES: tuple[Route, ...] = (
         body="group",
         makes=True,
     ),
-    Route(
+    ApiRoute(
         method="GET",
         path="/groups/{name}",
         call="DescribeGroup",
         tag="groups",
         summary="A group, its progress in each queue, and its members.",
     ),
-    Route(
+    ApiRoute(
         method="PUT",
         path="/groups/{name}",
         call="UpdateGroup",
@@ -215,15 +215,15 @@ ROUTES: tuple[Route, ...] = (
         places={"name": "group.name"},
         body="group",
     ),
-    Route(
+    ApiRoute(
         method="DELETE",
         path="/groups/{name}",
         call="DeleteGroup",
         tag="groups",
         summary="Delete a group, its progress and retries; with `with_dead_letters` its dead letters too.",
-        query=_same("with_dead_letters"),
+        query=_same_names("with_dead_letters"),
     ),
-    Route(
+    ApiRoute(
         method="GET",
         path="/groups/{group}/history",
         call="GetHistory",
@@ -231,7 +231,7 @@ ROUTES: tuple[Route, ...] = (
         tag="groups",
         summary="The lag of a group over the last hours.",
     ),
-    Route(
+    ApiRoute(
         method="POST",
         path="/groups/{group}/offsets",
         call="ResetOffsets",
@@ -239,7 +239,7 @@ ROUTES: tuple[Route, ...] = (
         summary="Move the offsets of a group in a topic; with `dry_run` only show the new ones.",
         body=WHOLE,
     ),
-    Route(
+    ApiRoute(
         method="POST",
         path="/groups/{group}/dead-letters/resend",
         call="ResendDeadLetters",
@@ -247,32 +247,32 @@ ROUTES: tuple[Route, ...] = (
         summary="Deliver dead letters again.",
         body=WHOLE,
     ),
-    Route(
+    ApiRoute(
         method="GET",
         path="/timers",
         call="ListTimers",
         tag="timers",
         summary="Timed messages that are not due yet, by their times.",
-        query=_same("topic") | _PAGE,
+        query=_same_names("topic") | _PAGE,
         items="timers",
     ),
-    Route(
+    ApiRoute(
         method="GET",
         path="/transactions",
         call="ListTransactions",
         tag="transactions",
         summary="Open transactions, the oldest first.",
-        query=_same("state", "topic", "message_id") | _PAGE,
+        query=_same_names("state", "topic", "message_id") | _PAGE,
         items="transactions",
     ),
-    Route(
+    ApiRoute(
         method="GET",
         path="/transactions/{transaction_id}",
         call="GetTransaction",
         tag="transactions",
         summary="A transaction and its half message.",
     ),
-    Route(
+    ApiRoute(
         method="POST",
         path="/transactions/{transaction_id}/resolution",
         call="ResolveTransaction",
@@ -280,7 +280,7 @@ ROUTES: tuple[Route, ...] = (
         summary="Commit or roll back in the place of the producer.",
         body=WHOLE,
     ),
-    Route(
+    ApiRoute(
         method="GET",
         path="/brokers",
         call="ListBrokers",
@@ -288,7 +288,7 @@ ROUTES: tuple[Route, ...] = (
         summary="The brokers and the load that each reports.",
         items="brokers",
     ),
-    Route(
+    ApiRoute(
         method="GET",
         path="/proxies",
         call="ListProxies",
@@ -296,7 +296,7 @@ ROUTES: tuple[Route, ...] = (
         summary="The proxies of the cluster, and the load that each reports.",
         items="proxies",
     ),
-    Route(
+    ApiRoute(
         method="PATCH",
         path="/brokers/{name}",
         call="UpdateBroker",
@@ -304,22 +304,22 @@ ROUTES: tuple[Route, ...] = (
         summary="Drain a broker, or change its permission.",
         body=WHOLE,
     ),
-    Route(
+    ApiRoute(
         method="DELETE",
         path="/brokers/{name}",
         call="RemoveBroker",
         tag="cluster",
         summary="Remove a broker.",
-        query=_same("force"),
+        query=_same_names("force"),
     ),
-    Route(
+    ApiRoute(
         method="GET",
         path="/brokers/{name}/remaining",
         call="BrokerRemaining",
         tag="cluster",
         summary="What would be lost with a broker.",
     ),
-    Route(
+    ApiRoute(
         method="PUT",
         path="/brokers/{broker}/leader",
         call="MoveLeader",
@@ -327,7 +327,7 @@ ROUTES: tuple[Route, ...] = (
         summary="Request a handover from a broker's leader to a replica.",
         body=WHOLE,
     ),
-    Route(
+    ApiRoute(
         method="POST",
         path="/brokers/{broker}/election",
         call="ElectReplica",
@@ -335,46 +335,46 @@ ROUTES: tuple[Route, ...] = (
         summary="Make a replica leader that is not in sync: messages are lost.",
         body=WHOLE,
     ),
-    Route(
+    ApiRoute(
         method="POST",
         path="/brokers/{broker}/replicas",
         call="AddReplica",
         tag="cluster",
         summary="Allow a broker one more replica.",
     ),
-    Route(
+    ApiRoute(
         method="DELETE",
         path="/brokers/{broker}/replicas/{replica}",
         call="RemoveReplica",
         tag="cluster",
         summary="Remove a replica.",
     ),
-    Route(
+    ApiRoute(
         method="GET",
         path="/server",
         call="GetServerInfo",
         tag="server",
         summary="Version, time and memory of the server.",
     ),
-    Route(
+    ApiRoute(
         method="GET",
         path="/history",
         call="GetHistory",
         tag="server",
         summary="Rates, latencies and memory over the last hours.",
     ),
-    Route(method="GET", path="/status", call="GetStatus", tag="server", summary="Whether each component is well."),
-    Route(
+    ApiRoute(method="GET", path="/status", call="GetStatus", tag="server", summary="Whether each component is well."),
+    ApiRoute(
         method="GET",
         path="/clients",
         call="ListClients",
         tag="server",
         summary="The clients that are connected.",
-        query=_same("group", "topic") | _PAGE,
+        query=_same_names("group", "topic") | _PAGE,
         items="clients",
     ),
-    Route(method="GET", path="/log-levels", call="GetLogLevels", tag="server", summary="The log levels in force."),
-    Route(
+    ApiRoute(method="GET", path="/log-levels", call="GetLogLevels", tag="server", summary="The log levels in force."),
+    ApiRoute(
         method="PUT",
         path="/log-levels",
         call="UpdateLogLevels",
@@ -382,14 +382,14 @@ ROUTES: tuple[Route, ...] = (
         summary="Change the log levels.",
         body=WHOLE,
     ),
-    Route(
+    ApiRoute(
         method="GET",
         path="/diagnostics",
         call="GetDiagnostics",
         tag="server",
         summary="Settings, threads and tasks of each process.",
     ),
-    Route(
+    ApiRoute(
         method="POST",
         path="/clock",
         call="AdvanceClock",
@@ -397,7 +397,7 @@ ROUTES: tuple[Route, ...] = (
         summary="Move a server's test clock ahead.",
         body=WHOLE,
     ),
-    Route(
+    ApiRoute(
         method="GET",
         path="/users",
         call="ListUsers",
@@ -406,13 +406,13 @@ ROUTES: tuple[Route, ...] = (
         query=_PAGE,
         items="users",
     ),
-    Route(
+    ApiRoute(
         method="POST", path="/users", call="CreateUser", tag="access", summary="Create a user.", body=WHOLE, makes=True
     ),
-    Route(
+    ApiRoute(
         method="GET", path="/users/{name}", call="DescribeUser", tag="access", summary="A user and the user's policies."
     ),
-    Route(
+    ApiRoute(
         method="PATCH",
         path="/users/{name}",
         call="UpdateUser",
@@ -420,8 +420,8 @@ ROUTES: tuple[Route, ...] = (
         summary="Change the settings of a user that are in the body.",
         body=WHOLE,
     ),
-    Route(method="DELETE", path="/users/{name}", call="DeleteUser", tag="access", summary="Delete a user."),
-    Route(
+    ApiRoute(method="DELETE", path="/users/{name}", call="DeleteUser", tag="access", summary="Delete a user."),
+    ApiRoute(
         method="POST",
         path="/users/{user}/secret",
         call="RotateSecret",
@@ -429,7 +429,7 @@ ROUTES: tuple[Route, ...] = (
         summary="Give a user a new secret.",
         body=WHOLE,
     ),
-    Route(
+    ApiRoute(
         method="PUT",
         path="/users/{user}/policies",
         call="PutPolicy",
@@ -437,22 +437,22 @@ ROUTES: tuple[Route, ...] = (
         summary="Add or replace a policy.",
         body="policy",
     ),
-    Route(
+    ApiRoute(
         method="DELETE",
         path="/users/{user}/policies",
         call="DeletePolicy",
         tag="access",
         summary="Remove a policy.",
-        query=_same("resource", "deny"),
+        query=_same_names("resource", "deny"),
     ),
-    Route(
+    ApiRoute(
         method="POST",
         path="/secrets/reseal",
         call="ResealSecrets",
         tag="access",
         summary="Encrypt all secrets with the current key.",
     ),
-    Route(
+    ApiRoute(
         method="GET",
         path="/quotas",
         call="ListQuotas",
@@ -460,7 +460,7 @@ ROUTES: tuple[Route, ...] = (
         summary="The quotas, and the names that use most of them.",
         items="quotas",
     ),
-    Route(
+    ApiRoute(
         method="PUT",
         path="/quotas/{kind}/{name}",
         call="PutQuota",
@@ -470,7 +470,7 @@ ROUTES: tuple[Route, ...] = (
         body="quota",
         rest="name",
     ),
-    Route(
+    ApiRoute(
         method="DELETE",
         path="/quotas/{kind}/{name}",
         call="DeleteQuota",
@@ -478,23 +478,23 @@ ROUTES: tuple[Route, ...] = (
         summary="Remove a quota.",
         rest="name",
     ),
-    Route(
+    ApiRoute(
         method="GET",
         path="/audit-log",
         call="ListAuditEntries",
         tag="access",
         summary="The audit log: calls that users made, and refusals, the newest first.",
-        query=_same("user", "call", "resource", "allowed", "since", "until") | _PAGE,
+        query=_same_names("user", "call", "resource", "allowed", "since", "until") | _PAGE,
         items="entries",
     ),
 )
 
 
-def _check() -> None:
+def _check_routes() -> None:
     missing = {method.name for method in ADMIN.methods} - {route.call for route in ROUTES}
     unknown = {route.call for route in ROUTES} - CALLS.keys()
     if missing or unknown:
         raise AssertionError(f"calls without a route: {sorted(missing)}; of no call: {sorted(unknown)}")
 
 
-_check()
+_check_routes()

@@ -6,21 +6,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, urlencode
 
 from ternmq_common.names import dead_letter_topic, retry_topic
-from ternmq_console.pages.base.answering import moved_to, page
-from ternmq_console.pages.base.asking import Refused
-from ternmq_console.pages.base.feature import Feature
+from ternmq_console.pages.base.feature import PageFeature
 from ternmq_console.pages.base.forms import BadForm
-from ternmq_console.pages.cluster.clients import kind_of
-from ternmq_console.pages.plots import GROUP_CHARTS, plots_of
-from ternmq_console.pages.topics import held_of
+from ternmq_console.pages.base.page_context import CallRefused
+from ternmq_console.pages.base.page_response import redirect_to, render_page
+from ternmq_console.pages.cluster.clients import client_kind
+from ternmq_console.pages.plots import GROUP_CHARTS, build_plots
+from ternmq_console.pages.topics import count_held
 
 if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-    from ternmq_console.desk import Message
-    from ternmq_console.pages.base.asking import Asking
-    from ternmq_console.pages.base.forms import Form
+    from ternmq_console.operator_calls import Message
+    from ternmq_console.pages.base.forms import PageForm
+    from ternmq_console.pages.base.page_context import PageContext
 
 PAGE = 25
 # Clients whose details are shown, not only their ids.
@@ -28,7 +28,7 @@ CLIENTS = 256
 TARGETS = ("earliest", "latest", "time", "offset")
 
 
-class Lag(NamedTuple):
+class GroupLag(NamedTuple):
     """The lag of a group in all of its queues, or in those of one topic.
 
     Unfinished messages, those of them in flight, the age of the oldest, None without one, and `lost` messages, which
@@ -41,14 +41,14 @@ class Lag(NamedTuple):
     lost: int
 
 
-def path_of(name: str) -> str:
+def group_path(name: str) -> str:
     return f"/console/groups/{quote(name, safe='')}"
 
 
-def lag_of(progress: "list[Message]") -> Lag:
+def sum_lag(progress: "list[Message]") -> GroupLag:
     """Return the lag of these queues together; below `cursor`, only messages in flight are unfinished."""
     ages = [row.oldest_age for row in progress if row.HasField("oldest_age")]
-    return Lag(
+    return GroupLag(
         messages=sum(row.max_offset - row.cursor + row.in_flight for row in progress),
         in_flight=sum(row.in_flight for row in progress),
         oldest=max(ages, key=lambda age: (age.seconds, age.nanos), default=None),
@@ -56,123 +56,129 @@ def lag_of(progress: "list[Message]") -> Lag:
     )
 
 
-async def groups(request: "Request", asking: "Asking") -> "Response":
+async def show_groups(request: "Request", asking: "PageContext") -> "Response":
     """Show a page of groups, with the lag of each."""
     search, after = request.query_params.get("search", ""), request.query_params.get("page", "")
-    listed = await asking.ask("ListGroups", search=search, limit=PAGE, page=after)
-    found = await asyncio.gather(*(_described(group.name, asking) for group in listed.groups))
+    listed = await asking.call_server("ListGroups", search=search, limit=PAGE, page=after)
+    found = await asyncio.gather(*(_describe_group(group.name, asking) for group in listed.groups))
     rows = [
-        (group, described, None if described is None else lag_of(list(described.progress)))
+        (group, described, None if described is None else sum_lag(list(described.progress)))
         for group, described in zip(listed.groups, found, strict=True)
     ]
-    return await page(
+    return await render_page(
         request, asking, "groups/list.html",
         title="Groups", search=search, after=after, following=listed.next_page, rows=rows,
     )  # fmt: skip
 
 
-async def _described(name: str, asking: "Asking") -> "Message | None":
+async def _describe_group(name: str, asking: "PageContext") -> "Message | None":
     """Describe a group; None if the user lacks the right, or if it was deleted."""
-    return await asking.ask_if_allowed("DescribeGroup", name=name)
+    return await asking.call_if_allowed("DescribeGroup", name=name)
 
 
-async def group(request: "Request", asking: "Asking", error: str = "", form: "Form | None" = None) -> "Response":
+async def show_group(
+    request: "Request", asking: "PageContext", error: str = "", form: "PageForm | None" = None
+) -> "Response":
     """Show one group."""
     name = request.path_params["name"]
-    described = await asking.ask("DescribeGroup", name=name)
+    described = await asking.call_server("DescribeGroup", name=name)
     by_topic: dict[str, list[Message]] = defaultdict(list)
     for row in described.progress:
         by_topic[row.topic].append(row)
     clients, retries, letters = await asyncio.gather(
-        _clients(name, asking), _count(retry_topic(name), asking), _count(dead_letter_topic(name), asking)
+        _list_clients(name, asking),
+        _count_messages(retry_topic(name), asking),
+        _count_messages(dead_letter_topic(name), asking),
     )
-    kinds = {each.client_id: kind_of(each) for each in described.members}
-    return await page(
+    kinds = {each.client_id: client_kind(each) for each in described.members}
+    return await render_page(
         request, asking, "groups/group.html",
-        title=name, group=described.group, described=described, lag=lag_of(list(described.progress)),
-        topics={each: lag_of(rows) for each, rows in sorted(by_topic.items())}, clients=clients, kinds=kinds,
-        plots=await plots_of(request, asking, GROUP_CHARTS, urlencode({"group": name}), group=name),
+        title=name, group=described.group, described=described, lag=sum_lag(list(described.progress)),
+        topics={each: sum_lag(rows) for each, rows in sorted(by_topic.items())}, clients=clients, kinds=kinds,
+        plots=await build_plots(request, asking, GROUP_CHARTS, urlencode({"group": name}), group=name),
         retries=retries, letters=letters, targets=TARGETS, error=error, form=form, status=400 if error else 200,
     )  # fmt: skip
 
 
-async def _clients(name: str, asking: "Asking") -> "dict[str, Message]":
+async def _list_clients(name: str, asking: "PageContext") -> "dict[str, Message]":
     """Return the group's clients by id; empty if the user lacks the right."""
-    found = await asking.ask_if_allowed("ListClients", group=name, limit=CLIENTS)
+    found = await asking.call_if_allowed("ListClients", group=name, limit=CLIENTS)
     return {} if found is None else {client.client_id: client for client in found.clients}
 
 
-async def _count(topic: str, asking: "Asking") -> int | None:
+async def _count_messages(topic: str, asking: "PageContext") -> int | None:
     """Return the number of messages in a topic of the group, 0 if it does not exist; None if the user lacks the
     right."""
     try:
-        described = await asking.ask("DescribeTopic", name=topic)
-    except Refused as error:
+        described = await asking.call_server("DescribeTopic", name=topic)
+    except CallRefused as error:
         return 0 if error.is_missing else None
-    return held_of(described)
+    return count_held(described)
 
 
-async def new(request: "Request", asking: "Asking", error: str = "", form: "Form | None" = None) -> "Response":
+async def show_new_group(
+    request: "Request", asking: "PageContext", error: str = "", form: "PageForm | None" = None
+) -> "Response":
     """Show the form for a new group."""
-    return await page(
+    return await render_page(
         request, asking, "groups/new.html", title="New group", error=error, form=form, status=400 if error else 200
     )
 
 
-async def create(request: "Request", asking: "Asking", form: "Form") -> "Response":
+async def create_group(request: "Request", asking: "PageContext", form: "PageForm") -> "Response":
     """Create a group."""
     asked: dict[str, Any] = {"name": form.text("name"), "fifo": form.is_set("fifo")}
     if form.is_set("max_attempts"):
-        asked["max_attempts"] = form.whole("max_attempts", least=1)
+        asked["max_attempts"] = form.parse_integer("max_attempts", least=1)
     for field in ("retry_backoff", "consume_from"):
         if form.is_set(field):
             asked[field] = form.text(field)
-    made = await asking.ask("CreateGroup", group=asked)
+    made = await asking.call_server("CreateGroup", group=asked)
     asking.session.notice = f"Group {asked['name']} {'was created' if made.created else 'exists already'}."
-    return moved_to(path_of(asked["name"]))
+    return redirect_to(group_path(asked["name"]))
 
 
-async def change(request: "Request", asking: "Asking", form: "Form") -> "Response":
+async def change_group(request: "Request", asking: "PageContext", form: "PageForm") -> "Response":
     """Change a group by the form; empty fields stay as they are."""
     name = request.path_params["name"]
-    asked = (await asking.ask("DescribeGroup", name=name)).group
+    asked = (await asking.call_server("DescribeGroup", name=name)).group
     if form.is_set("max_attempts"):
-        asked.max_attempts = form.whole("max_attempts", least=1)
+        asked.max_attempts = form.parse_integer("max_attempts", least=1)
     for field in ("retry_backoff", "consume_from"):
         if form.is_set(field):
             setattr(asked, field, form.text(field))
-    await asking.ask("UpdateGroup", group=asked)
+    await asking.call_server("UpdateGroup", group=asked)
     asking.session.notice = f"Group {name} was changed. Its clients learn of it within five minutes."
-    return moved_to(path_of(name))
+    return redirect_to(group_path(name))
 
 
-async def delete(request: "Request", asking: "Asking", form: "Form") -> "Response":
+async def delete_group(request: "Request", asking: "PageContext", form: "PageForm") -> "Response":
     """Delete a group."""
     name = request.path_params["name"]
-    form.confirm(name)
-    await asking.ask("DeleteGroup", name=name, with_dead_letters=form.is_set("with_dead_letters"))
+    form.check_confirmation(name)
+    await asking.call_server("DeleteGroup", name=name, with_dead_letters=form.is_set("with_dead_letters"))
     asking.session.notice = f"Group {name} was deleted."
-    return moved_to("/console/groups")
+    return redirect_to("/console/groups")
 
 
-def _target(form: "Form") -> dict[str, Any]:
+def _read_target(form: "PageForm") -> dict[str, Any]:
     """Return the target of a reset as fields of the call; raises BadForm."""
     target = form.text("target")
     if target == "time":
-        return {"time": form.moment("time")}
+        return {"time": form.parse_time("time")}
     if target == "offset":
-        return {"offset": form.whole("offset")}
+        return {"offset": form.parse_integer("offset")}
     if target in ("earliest", "latest"):
         return {target: True}
     raise BadForm("target", "choose where to move to")
 
 
-async def preview(request: "Request", asking: "Asking", form: "Form") -> "Response":
+async def preview_reset(request: "Request", asking: "PageContext", form: "PageForm") -> "Response":
     """Show what a reset of offsets would do, without changing anything."""
     name = request.path_params["name"]
     topic = form.text("topic")
-    answer = await asking.ask("ResetOffsets", group=name, topic=topic, dry_run=True, **_target(form))
-    return await page(
+    answer = await asking.call_server("ResetOffsets", group=name, topic=topic, dry_run=True, **_read_target(form))
+    return await render_page(
         request, asking, "groups/reset.html",
         title=f"Move {name}", name=name, topic=topic, form=form, moves=answer.moves,
         again=sum(max(0, move.before - move.after) for move in answer.moves if move.before >= 0),
@@ -180,24 +186,24 @@ async def preview(request: "Request", asking: "Asking", form: "Form") -> "Respon
     )  # fmt: skip
 
 
-async def reset(request: "Request", asking: "Asking", form: "Form") -> "Response":
+async def reset_offsets(request: "Request", asking: "PageContext", form: "PageForm") -> "Response":
     """Reset the group's offsets in a topic."""
     name = request.path_params["name"]
-    form.confirm(name)
+    form.check_confirmation(name)
     topic = form.text("topic")
-    await asking.ask("ResetOffsets", group=name, topic=topic, **_target(form))
+    await asking.call_server("ResetOffsets", group=name, topic=topic, **_read_target(form))
     asking.session.notice = f"Group {name} was moved in topic {topic}."
-    return moved_to(path_of(name))
+    return redirect_to(group_path(name))
 
 
-FEATURE = Feature(
+FEATURE = PageFeature(
     homes=(("/groups", "Groups"),),
-    shown={"/groups": groups, "/groups/{name}": group, "/new/group": new},
+    shown={"/groups": show_groups, "/groups/{name}": show_group, "/new/group": show_new_group},
     done={
-        "/new/group": (create, new),
-        "/groups/{name}/change": (change, group),
-        "/groups/{name}/preview": (preview, group),
-        "/groups/{name}/reset": (reset, group),
-        "/groups/{name}/delete": (delete, group),
+        "/new/group": (create_group, show_new_group),
+        "/groups/{name}/change": (change_group, show_group),
+        "/groups/{name}/preview": (preview_reset, show_group),
+        "/groups/{name}/reset": (reset_offsets, show_group),
+        "/groups/{name}/delete": (delete_group, show_group),
     },
 )

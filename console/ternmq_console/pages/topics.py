@@ -6,9 +6,9 @@ from urllib.parse import quote, urlencode
 
 from ternmq_common.message_type import MessageType
 from ternmq_console.calls import SUBSCRIPTIONS
-from ternmq_console.pages.base.answering import moved_to, page
-from ternmq_console.pages.base.feature import Feature
-from ternmq_console.pages.plots import TOPIC_CHARTS, plots_of
+from ternmq_console.pages.base.feature import PageFeature
+from ternmq_console.pages.base.page_response import redirect_to, render_page
+from ternmq_console.pages.plots import TOPIC_CHARTS, build_plots
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-    from ternmq_console.desk import Message
-    from ternmq_console.pages.base.asking import Asking
-    from ternmq_console.pages.base.forms import Form
+    from ternmq_console.operator_calls import Message
+    from ternmq_console.pages.base.forms import PageForm
+    from ternmq_console.pages.base.page_context import PageContext
 
 PAGE = 25
 TYPES = ("NORMAL", "FIFO", "DELAY", "TRANSACTION", "PRIORITY", "LITE", "MIXED")
@@ -26,91 +26,96 @@ PERMISSIONS = ("READ_WRITE", "READ", "WRITE", "NONE")
 FLUSHES = ("FLUSH_BROKER", "FLUSH_SYNC", "FLUSH_ASYNC")
 
 
-def path_of(name: str) -> str:
+def topic_path(name: str) -> str:
     return f"/console/topics/{quote(name, safe='')}"
 
 
-async def topics(request: "Request", asking: "Asking") -> "Response":
+async def show_topics(request: "Request", asking: "PageContext") -> "Response":
     """Show a page of topics, with the contents of each."""
     search, after = request.query_params.get("search", ""), request.query_params.get("page", "")
-    listed = await asking.ask("ListTopics", search=search, limit=PAGE, page=after)
-    held = await asyncio.gather(*(_held(topic.name, asking) for topic in listed.topics))
-    return await page(
+    listed = await asking.call_server("ListTopics", search=search, limit=PAGE, page=after)
+    held = await asyncio.gather(*(_describe_contents(topic.name, asking) for topic in listed.topics))
+    return await render_page(
         request, asking, "topics/list.html",
         title="Topics", search=search, after=after, following=listed.next_page,
-        rows=list(zip(listed.topics, held, strict=True)), kind_of=kind_of, held_of=held_of, permission_of=permission_of,
-        size_of=size_of, oldest_of=oldest_of,
+        rows=list(zip(listed.topics, held, strict=True)), kind_of=type_name, held_of=count_held,
+        permission_of=permission_name,
+        size_of=sum_bytes, oldest_of=find_oldest,
     )  # fmt: skip
 
 
-async def _held(name: str, asking: "Asking") -> "Message | None":
+async def _describe_contents(name: str, asking: "PageContext") -> "Message | None":
     """Describe a topic with its contents; None if the user lacks the right, or if it was deleted."""
-    return await asking.ask_if_allowed("DescribeTopic", name=name, contents=True)
+    return await asking.call_if_allowed("DescribeTopic", name=name, contents=True)
 
 
-def held_of(described: "Message") -> int:
+def count_held(described: "Message") -> int:
     """Return the number of messages in its queues and lite topics."""
     held: int = described.lite_messages + sum(queue.max_offset - queue.min_offset for queue in described.queues)
     return held
 
 
-def size_of(described: "Message") -> int:
+def sum_bytes(described: "Message") -> int:
     """Return the approximate number of bytes in its queues."""
     return sum(queue.bytes for queue in described.queues)
 
 
-def oldest_of(described: "Message") -> "Message | None":
+def find_oldest(described: "Message") -> "Message | None":
     """Return the store time of its oldest message; None if it has none."""
     times = [queue.oldest for queue in described.queues if queue.HasField("oldest")]
     return min(times, key=lambda time: (time.seconds, time.nanos), default=None)
 
 
-def permission_of(topic: "Message") -> str:
+def permission_name(topic: "Message") -> str:
     """Return the name of its permission."""
     return definition_pb2.Permission.Name(topic.permission)
 
 
-def kind_of(topic: "Message") -> str:
+def type_name(topic: "Message") -> str:
     """Return the name of its type for people."""
     return "mixed" if topic.mixed else MessageType(topic.type).name.lower()
 
 
-async def topic(request: "Request", asking: "Asking", error: str = "", form: "Form | None" = None) -> "Response":
+async def show_topic(
+    request: "Request", asking: "PageContext", error: str = "", form: "PageForm | None" = None
+) -> "Response":
     """Show one topic."""
     name = request.path_params["name"]
-    described = await asking.ask("DescribeTopic", name=name, contents=True)
-    return await page(
+    described = await asking.call_server("DescribeTopic", name=name, contents=True)
+    return await render_page(
         request, asking, "topics/topic.html",
-        title=name, described=described, topic=described.topic, kind=kind_of(described.topic),
-        held=held_of(described), size=size_of(described), oldest=oldest_of(described),
-        readers=await _readers(name, described, asking),
-        plots=await plots_of(request, asking, TOPIC_CHARTS, urlencode({"topic": name}), topic=name),
+        title=name, described=described, topic=described.topic, kind=type_name(described.topic),
+        held=count_held(described), size=sum_bytes(described), oldest=find_oldest(described),
+        readers=await _list_readers(name, described, asking),
+        plots=await build_plots(request, asking, TOPIC_CHARTS, urlencode({"topic": name}), topic=name),
         permissions=PERMISSIONS, flushes=FLUSHES,
-        permission=permission_of(described.topic),
+        permission=permission_name(described.topic),
         flush=admin_pb2.Flush.Name(described.topic.flush),
         error=error, form=form, status=400 if error else 200,
     )  # fmt: skip
 
 
-async def _readers(name: str, described: "Message", asking: "Asking") -> "dict[str, Message | None]":
+async def _list_readers(name: str, described: "Message", asking: "PageContext") -> "dict[str, Message | None]":
     """Return the groups that received messages of the topic or subscribe to it, by name.
 
     Their values are the subscriptions of members that are connected here; None without such members.
     """
-    found = await asking.ask_if_allowed(SUBSCRIPTIONS, topic={"name": name})
+    found = await asking.call_if_allowed(SUBSCRIPTIONS, topic={"name": name})
     connected = {} if found is None else {each.group.name: each for each in found.subscription_info}
     return {group: connected.get(group) for group in sorted({*described.groups, *connected})}
 
 
-async def new(request: "Request", asking: "Asking", error: str = "", form: "Form | None" = None) -> "Response":
+async def show_new_topic(
+    request: "Request", asking: "PageContext", error: str = "", form: "PageForm | None" = None
+) -> "Response":
     """Show the form for a new topic."""
-    return await page(
+    return await render_page(
         request, asking, "topics/new.html",
         title="New topic", types=TYPES, error=error, form=form, status=400 if error else 200,
     )  # fmt: skip
 
 
-async def create(request: "Request", asking: "Asking", form: "Form") -> "Response":
+async def create_topic(request: "Request", asking: "PageContext", form: "PageForm") -> "Response":
     """Create a topic."""
     asked: dict[str, Any] = {"name": form.text("name")}
     kind = form.text("type") or "NORMAL"
@@ -119,60 +124,60 @@ async def create(request: "Request", asking: "Asking", form: "Form") -> "Respons
     elif kind in TYPES:
         asked["type"] = MessageType[kind]
     if form.is_set("queues"):
-        asked["queues"] = form.whole("queues", least=1)
+        asked["queues"] = form.parse_integer("queues", least=1)
     if form.is_set("retention"):
-        asked["retention"] = form.duration("retention")
+        asked["retention"] = form.parse_duration("retention")
     if form.is_set("lite_ttl"):
-        asked["lite_ttl"] = form.duration("lite_ttl")
-    made = await asking.ask("CreateTopic", topic=asked)
+        asked["lite_ttl"] = form.parse_duration("lite_ttl")
+    made = await asking.call_server("CreateTopic", topic=asked)
     asking.session.notice = f"Topic {asked['name']} {'was created' if made.created else 'exists already'}."
-    return moved_to(path_of(asked["name"]))
+    return redirect_to(topic_path(asked["name"]))
 
 
-async def change(request: "Request", asking: "Asking", form: "Form") -> "Response":
+async def change_topic(request: "Request", asking: "PageContext", form: "PageForm") -> "Response":
     """Change a topic by the form; empty fields stay as they are."""
     name = request.path_params["name"]
     asked: dict[str, Any] = {}
     if form.is_set("queues"):
-        asked["queues"] = form.whole("queues", least=1)
+        asked["queues"] = form.parse_integer("queues", least=1)
     if form.is_set("retention"):
-        asked["retention"] = form.duration("retention")
+        asked["retention"] = form.parse_duration("retention")
     if form.text("permission") in PERMISSIONS:
         asked["permission"] = definition_pb2.Permission.Value(form.text("permission"))
     if form.text("flush") in FLUSHES:
         asked["flush"] = admin_pb2.Flush.Value(form.text("flush"))
-    await asking.ask("UpdateTopic", name=name, **asked)
+    await asking.call_server("UpdateTopic", name=name, **asked)
     asking.session.notice = f"Topic {name} was changed."
-    return moved_to(path_of(name))
+    return redirect_to(topic_path(name))
 
 
-async def purge(request: "Request", asking: "Asking", form: "Form") -> "Response":
+async def purge_topic(request: "Request", asking: "PageContext", form: "PageForm") -> "Response":
     """Remove the topic's messages, all or those before a time."""
     name = request.path_params["name"]
-    form.confirm(name)
-    asked = {"before": form.moment("before")} if form.is_set("before") else {}
-    purged = await asking.ask("PurgeTopic", name=name, **asked)
+    form.check_confirmation(name)
+    asked = {"before": form.parse_time("before")} if form.is_set("before") else {}
+    purged = await asking.call_server("PurgeTopic", name=name, **asked)
     removed = sum(queue.after - queue.first for queue in purged.queues)
     asking.session.notice = f"{removed:,} messages of topic {name} were removed."
-    return moved_to(path_of(name))
+    return redirect_to(topic_path(name))
 
 
-async def delete(request: "Request", asking: "Asking", form: "Form") -> "Response":
+async def delete_topic(request: "Request", asking: "PageContext", form: "PageForm") -> "Response":
     """Delete a topic."""
     name = request.path_params["name"]
-    form.confirm(name)
-    await asking.ask("DeleteTopic", name=name)
+    form.check_confirmation(name)
+    await asking.call_server("DeleteTopic", name=name)
     asking.session.notice = f"Topic {name} was deleted."
-    return moved_to("/console/topics")
+    return redirect_to("/console/topics")
 
 
-FEATURE = Feature(
+FEATURE = PageFeature(
     homes=(("/topics", "Topics"),),
-    shown={"/topics": topics, "/topics/{name}": topic, "/new/topic": new},
+    shown={"/topics": show_topics, "/topics/{name}": show_topic, "/new/topic": show_new_topic},
     done={
-        "/new/topic": (create, new),
-        "/topics/{name}/change": (change, topic),
-        "/topics/{name}/purge": (purge, topic),
-        "/topics/{name}/delete": (delete, topic),
+        "/new/topic": (create_topic, show_new_topic),
+        "/topics/{name}/change": (change_topic, show_topic),
+        "/topics/{name}/purge": (purge_topic, show_topic),
+        "/topics/{name}/delete": (delete_topic, show_topic),
     },
 )

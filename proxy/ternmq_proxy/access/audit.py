@@ -26,15 +26,15 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from ternmq_common.log_throttle import LogThrottle
-from ternmq_common.printable import cut, printable_json
+from ternmq_common.printable import cut_text, escape_json
 from ternmq_common.private_files import FILE_MODE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
-    from ternmq_common.access.decision import Question
-    from ternmq_common.access.users import Policy
+    from ternmq_common.access.decision import AccessRequest
+    from ternmq_common.access.users import AccessPolicy
     from ternmq_proxy.access.needs import Asked
     from ternmq_proxy.call import Call
 
@@ -76,7 +76,7 @@ class AuditLog:
         if self._writer is not None:
             self._writer.flush(patience_s)
 
-    def allowed(self, call: "Call", rpc: str, asked: "Iterable[tuple[Asked, Policy | None]]") -> None:
+    def allowed(self, call: "Call", rpc: str, asked: "Iterable[tuple[Asked, AccessPolicy | None]]") -> None:
         """The call is about to change something."""
         for (need, name), policy in asked:
             why = "a super user" if policy is None else str(policy)
@@ -86,7 +86,7 @@ class AuditLog:
         """The call is about to change something of the caller's own, for which no policy is needed."""
         self._write(call.user, call.peer, call.client_id, rpc, resource, allowed=True, why="the user's own")
 
-    def denied(self, call: "Call", rpc: str, question: "Question", policy: "Policy | None") -> None:
+    def denied(self, call: "Call", rpc: str, question: "AccessRequest", policy: "AccessPolicy | None") -> None:
         """The call was refused; `policy` is the one that denies it, None: none allows it."""
         why = "no policy allows it" if policy is None else str(policy)
         self._refused(call.user, call.peer, call.client_id, rpc, _resource(question), why)
@@ -97,16 +97,16 @@ class AuditLog:
 
     def unknown(self, access_key: str, reason: str, *, rpc: str, client_id: str, peer: str) -> None:
         """The call was refused, for nobody knows whose it is; `access_key` is what it says."""
-        left_out = self._throttle_of_nobody.admit(peer, rpc)
+        left_out = self._throttle_of_nobody.admit_line(peer, rpc)
         if left_out is None:
             return
-        others = self._all_of_nobody.admit("", "nobody", times=1 + left_out)
+        others = self._all_of_nobody.admit_line("", "nobody", times=1 + left_out)
         if others is not None:
             why = f"not authenticated: {reason}"
             self._write(access_key, peer, client_id, rpc, "", allowed=False, why=why, left_out=left_out + others)
 
     def _refused(self, user: str, peer: str, client_id: str, rpc: str, resource: str, why: str) -> None:
-        left_out = self._throttle.admit(peer, f"{rpc} {user}")
+        left_out = self._throttle.admit_line(peer, f"{rpc} {user}")
         if left_out is not None:
             self._write(user, peer, client_id, rpc, resource, allowed=False, why=why, left_out=left_out)
 
@@ -125,17 +125,17 @@ class AuditLog:
         moment = datetime.fromtimestamp(self._wall_ms() / 1000, UTC)
         entry: dict[str, str | bool | int] = {
             "time": moment.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
-            "user": cut(user),
+            "user": cut_text(user),
             "source": peer,
-            "client": cut(client_id),
+            "client": cut_text(client_id),
             "call": rpc,
-            "resource": cut(resource, 400),
+            "resource": cut_text(resource, 400),
             "allowed": allowed,
-            "why": cut(why, 1000),
+            "why": cut_text(why, 1000),
         }
         if left_out:
             entry["left_out"] = left_out
-        line = printable_json(json.dumps(entry))
+        line = escape_json(json.dumps(entry))
         if self._writer is None:
             _lines.info("%s", line)
         else:
@@ -276,5 +276,5 @@ def _file_id(found: os.stat_result) -> tuple[int, int]:
     return found.st_dev, found.st_ino
 
 
-def _resource(question: "Question") -> str:
+def _resource(question: "AccessRequest") -> str:
     return f"{question.kind}:{question.name}"

@@ -13,17 +13,17 @@ from hashlib import sha1
 from hmac import compare_digest
 from typing import TYPE_CHECKING
 
-from ternmq_common.access.users import NO_USERS, SECRETS_MAX, AccessSnapshot, Secret
+from ternmq_common.access.users import NO_USERS, SECRETS_MAX, AccessSnapshot, UserSecret
 from ternmq_common.errors import ErrorCode, MessagingError
-from ternmq_common.signing import Authorization
+from ternmq_common.signing import SignedAuthorization
 from ternmq_proxy.access.signed_date import parsed_date
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ternmq_common.access.users import User
+    from ternmq_common.access.users import AccessUser
 
-    Keys = list[tuple[Secret | None, "SigningKey"]]
+    Keys = list[tuple[UserSecret | None, "SigningKey"]]
 
 _ALWAYS = (-(1 << 62), 1 << 62)
 _BLOCK_BYTES = 64
@@ -46,7 +46,7 @@ class Identity:
     prove it, and are in no repr. The date is of now from `from_ms` to `until_ms` of the machine's clock."""
 
     user: str
-    secret: Secret = field(repr=False)
+    secret: UserSecret = field(repr=False)
     snapshot: AccessSnapshot = field(repr=False)
     authorization: str = field(repr=False)
     date_text: str = field(repr=False)
@@ -77,7 +77,7 @@ class Authentication:
 
     def identified(self, authorization: str, date_text: str) -> Identity:
         """Who signed this date; NotAuthenticated if nobody did."""
-        header = Authorization.parse(authorization)
+        header = SignedAuthorization.parse_header(authorization)
         if header is None:
             raise self._refusal("", "no credentials" if not authorization else "a malformed header")
         snapshot = self._snapshot()
@@ -129,10 +129,10 @@ class Authentication:
             raise self._refusal(name, "an unknown user or a wrong secret" if name else "no credentials")
         return Identity(name, secret, snapshot, "", "", *_ALWAYS)
 
-    def _secret(self, header: Authorization, date_text: str, snapshot: AccessSnapshot) -> Secret | None:
+    def _secret(self, header: SignedAuthorization, date_text: str, snapshot: AccessSnapshot) -> UserSecret | None:
         return self._secret_of(header.access_key, _Signature(header.signature, date_text), snapshot)
 
-    def _secret_of(self, name: str, proof: "_Signature | _Password", snapshot: AccessSnapshot) -> Secret | None:
+    def _secret_of(self, name: str, proof: "_Signature | _Password", snapshot: AccessSnapshot) -> UserSecret | None:
         """The one that gives the proof, if it is valid. All are tried, whoever it is: that takes the same time."""
         found = None
         for secret, key in self._keys_of(name, snapshot):
@@ -153,7 +153,7 @@ class Authentication:
             keys = self._keys[name] = [*keys, *self._nobodys[len(keys) :]]
         return keys
 
-    def _is_valid(self, secret: Secret) -> bool:
+    def _is_valid(self, secret: UserSecret) -> bool:
         return secret.valid_until_ms is None or self._now_ms() < secret.valid_until_ms
 
     def _span(self, date_text: str) -> tuple[int, int] | None:
@@ -208,6 +208,6 @@ class _Password:
         return compare_digest(self._made, key.mac(self._TEXT))
 
 
-def _enabled(snapshot: AccessSnapshot, name: str) -> "User | None":
+def _enabled(snapshot: AccessSnapshot, name: str) -> "AccessUser | None":
     user = snapshot.users.get(name)
     return user if user is not None and user.is_enabled else None

@@ -14,11 +14,11 @@ from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
 from typing import TYPE_CHECKING, Any
 
-from ternmq_common.access.decision import Verdict, decide
+from ternmq_common.access.decision import AccessVerdict, decide_access
 from ternmq_common.access.users import NO_USERS, AccessSnapshot
 from ternmq_common.errors import ErrorCode, MessagingError
-from ternmq_common.fairness import Turns
-from ternmq_common.signing import Authorization
+from ternmq_common.fairness import WorkTurns
+from ternmq_common.signing import SignedAuthorization
 from ternmq_proxy.access.authentication import NotAuthenticated
 from ternmq_proxy.access.guess_limit import GuessLimit
 from ternmq_proxy.access.rules import METRICS, RULES
@@ -26,14 +26,14 @@ from ternmq_proxy.access.rules import METRICS, RULES
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from ternmq_common.access.decision import Question, Source
+    from ternmq_common.access.decision import AccessRequest, Source
     from ternmq_proxy.access.audit import AuditLog
     from ternmq_proxy.access.audit_reading.pages import AuditHistory
     from ternmq_proxy.access.authentication import Authentication, Identity
     from ternmq_proxy.access.needs import Asked, Need
     from ternmq_proxy.call import Call
     from ternmq_proxy.services import Services
-    from ternmq_runtime.http.basic import Asker
+    from ternmq_runtime.http.basic import HttpCaller
 
 _log = logging.getLogger(__name__)
 # What the audit log calls it when the HTTP front is asked what is for users.
@@ -75,7 +75,7 @@ class AccessControl:
         self._authentication = authentication
         self._audit = audit
         self.history = history
-        self._verdicts: dict[tuple[str, Need, str, str], Verdict] = {}
+        self._verdicts: dict[tuple[str, Need, str, str], AccessVerdict] = {}
         self._decided_of = snapshot()
         self._watches: set[Watch] = set()
         self._said_no_users = False
@@ -93,11 +93,11 @@ class AccessControl:
         if self._authentication is None:
             return None
         header = headers.get(AUTHORIZATION, "")
-        said = Authorization.parse(header)
+        said = SignedAuthorization.parse_header(header)
         with self._audited(rpc, client_id, peer, "" if said is None else said.access_key):
             return self._authentication.identified(header, headers.get(DATE, ""))
 
-    def signed_in(self, asker: "Asker", rpc: str) -> "Identity | None":
+    def signed_in(self, asker: "HttpCaller", rpc: str) -> "Identity | None":
         """Who asks by HTTP, None where nobody has to say so; NotAuthenticated (UNAUTHORIZED)."""
         if self._authentication is None:
             return None
@@ -189,7 +189,7 @@ class AccessControl:
         if self._authentication is not None and cut is not None:
             cut(request, answer, lambda need, name: self.may(call, need, name))
 
-    def may_read_metrics(self, asker: "Asker") -> bool:
+    def may_read_metrics(self, asker: "HttpCaller") -> bool:
         """Whether it is a user who may read what the HTTP front tells beside health."""
         if self._authentication is None:
             return True
@@ -198,9 +198,9 @@ class AccessControl:
         except NotAuthenticated:
             return False
         need, resource = METRICS
-        return decide(self._snapshot().users[asker.name], need.of(resource), source_of(asker.host)).is_allowed
+        return decide_access(self._snapshot().users[asker.name], need.of(resource), source_of(asker.host)).is_allowed
 
-    def _verdict(self, call: "Call", need: "Need", name: str) -> Verdict:
+    def _verdict(self, call: "Call", need: "Need", name: str) -> AccessVerdict:
         snapshot = self._snapshot()
         if snapshot is not self._decided_of:
             self._decided_of = snapshot
@@ -210,8 +210,8 @@ class AccessControl:
         if verdict is None:
             user = snapshot.users.get(call.user)
             if user is None or not user.is_enabled:
-                return Verdict(is_allowed=False)
-            verdict = decide(user, need.of(name), source_of(key[3]))
+                return AccessVerdict(is_allowed=False)
+            verdict = decide_access(user, need.of(name), source_of(key[3]))
             if len(self._verdicts) >= REMEMBERED_MAX:
                 self._verdicts.clear()
             self._verdicts[key] = verdict
@@ -256,13 +256,13 @@ class AccessControl:
 
     async def look(self) -> None:
         """Revoke what is allowed no more."""
-        turns = Turns()
+        turns = WorkTurns()
         for watch in list(self._watches):
             if watch in self._watches and not self._is_still_allowed(watch):
                 self._watches.discard(watch)
                 watch.is_revoked = True
                 watch.revoke()
-            await turns.next()
+            await turns.next_turn()
 
     def _is_still_allowed(self, watch: Watch) -> bool:
         identity = watch.call.identity
@@ -276,7 +276,7 @@ class AccessControl:
 REVOKED = MessagingError(ErrorCode.UNAUTHORIZED, "the user has lost the right to do this")
 
 
-def _refusal(user: str, question: "Question") -> str:
+def _refusal(user: str, question: "AccessRequest") -> str:
     what = f"{question.kind}:{question.name}"
     if not question.actions:
         return f"user {user!r} may not do this; it is for super users only"

@@ -5,17 +5,17 @@ A need is there once, so that decisions can be remembered by it.
 
 from typing import TYPE_CHECKING
 
-from ternmq_common.access.actions import Action
-from ternmq_common.access.decision import Question, asked_of_cluster, asked_of_group, asked_of_topic
+from ternmq_common.access.actions import AccessAction
+from ternmq_common.access.decision import AccessRequest, request_for_cluster, request_for_group, request_for_topic
 from ternmq_common.access.resources import ResourceKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_ASKED: "dict[ResourceKind, Callable[[str, Action], Question]]" = {
-    ResourceKind.TOPIC: asked_of_topic,
-    ResourceKind.GROUP: asked_of_group,
-    ResourceKind.CLUSTER: asked_of_cluster,
+_ASKED: "dict[ResourceKind, Callable[[str, AccessAction], AccessRequest]]" = {
+    ResourceKind.TOPIC: request_for_topic,
+    ResourceKind.GROUP: request_for_group,
+    ResourceKind.CLUSTER: request_for_cluster,
 }
 
 
@@ -24,10 +24,10 @@ class Need:
 
     __slots__ = ("actions", "kind")
 
-    def __init__(self, kind: ResourceKind, actions: Action) -> None:
+    def __init__(self, kind: ResourceKind, actions: AccessAction) -> None:
         self.kind, self.actions = kind, actions
 
-    def of(self, name: str) -> Question:
+    def of(self, name: str) -> AccessRequest:
         """The same, of the resource of that name."""
         return _ASKED[self.kind](name, self.actions)
 
@@ -35,22 +35,22 @@ class Need:
 Asked = tuple[Need, str]
 """A need, and the name of the resource."""
 
-TOPIC_PUB = Need(ResourceKind.TOPIC, Action.PUB)
-TOPIC_SUB = Need(ResourceKind.TOPIC, Action.SUB)
-TOPIC_ROUTE = Need(ResourceKind.TOPIC, Action.PUB | Action.SUB | Action.GET)
-TOPIC_QUERY = Need(ResourceKind.TOPIC, Action.SUB | Action.GET)
-TOPIC_CREATE = Need(ResourceKind.TOPIC, Action.CREATE)
-TOPIC_UPDATE = Need(ResourceKind.TOPIC, Action.UPDATE)
-TOPIC_DELETE = Need(ResourceKind.TOPIC, Action.DELETE)
-TOPIC_GET = Need(ResourceKind.TOPIC, Action.GET)
-TOPIC_LIST = Need(ResourceKind.TOPIC, Action.LIST | Action.GET)
-GROUP_SUB = Need(ResourceKind.GROUP, Action.SUB)
-GROUP_CREATE = Need(ResourceKind.GROUP, Action.CREATE)
-GROUP_UPDATE = Need(ResourceKind.GROUP, Action.UPDATE)
-GROUP_DELETE = Need(ResourceKind.GROUP, Action.DELETE)
-GROUP_GET = Need(ResourceKind.GROUP, Action.GET)
-GROUP_LIST = Need(ResourceKind.GROUP, Action.LIST | Action.GET)
-CLUSTER_GET = Need(ResourceKind.CLUSTER, Action.GET)
-CLUSTER_LIST = Need(ResourceKind.CLUSTER, Action.LIST | Action.GET)
-CLUSTER_UPDATE = Need(ResourceKind.CLUSTER, Action.UPDATE)
-SUPER_USER = Need(ResourceKind.CLUSTER, Action(0))
+TOPIC_PUB = Need(ResourceKind.TOPIC, AccessAction.PUB)
+TOPIC_SUB = Need(ResourceKind.TOPIC, AccessAction.SUB)
+TOPIC_ROUTE = Need(ResourceKind.TOPIC, AccessAction.PUB | AccessAction.SUB | AccessAction.GET)
+TOPIC_QUERY = Need(ResourceKind.TOPIC, AccessAction.SUB | AccessAction.GET)
+TOPIC_CREATE = Need(ResourceKind.TOPIC, AccessAction.CREATE)
+TOPIC_UPDATE = Need(ResourceKind.TOPIC, AccessAction.UPDATE)
+TOPIC_DELETE = Need(ResourceKind.TOPIC, AccessAction.DELETE)
+TOPIC_GET = Need(ResourceKind.TOPIC, AccessAction.GET)
+TOPIC_LIST = Need(ResourceKind.TOPIC, AccessAction.LIST | AccessAction.GET)
+GROUP_SUB = Need(ResourceKind.GROUP, AccessAction.SUB)
+GROUP_CREATE = Need(ResourceKind.GROUP, AccessAction.CREATE)
+GROUP_UPDATE = Need(ResourceKind.GROUP, AccessAction.UPDATE)
+GROUP_DELETE = Need(ResourceKind.GROUP, AccessAction.DELETE)
+GROUP_GET = Need(ResourceKind.GROUP, AccessAction.GET)
+GROUP_LIST = Need(ResourceKind.GROUP, AccessAction.LIST | AccessAction.GET)
+CLUSTER_GET = Need(ResourceKind.CLUSTER, AccessAction.GET)
+CLUSTER_LIST = Need(ResourceKind.CLUSTER, AccessAction.LIST | AccessAction.GET)
+CLUSTER_UPDATE = Need(ResourceKind.CLUSTER, AccessAction.UPDATE)
+SUPER_USER = Need(ResourceKind.CLUSTER, AccessAction(0))

@@ -13,7 +13,7 @@ from ternmq_proxy.access.control import AccessControl
 if TYPE_CHECKING:
     from contextlib import AsyncExitStack
 
-    from ternmq_common.clock import Clock
+    from ternmq_common.clock import SystemClock
     from ternmq_common.server_settings import FrontSettings
     from ternmq_proxy.catalog import Catalog
 
@@ -21,7 +21,7 @@ _FILE = "audit.log"
 
 
 def opened_access(
-    settings: "FrontSettings", catalog: "Catalog", clock: "Clock", stack: "AsyncExitStack", *, worker: str = ""
+    settings: "FrontSettings", catalog: "Catalog", clock: "SystemClock", stack: "AsyncExitStack", *, worker: str = ""
 ) -> AccessControl:
     """On if the settings say so; `stack` closes its audit log. `worker` is the name of a process that has others beside
     it, each of which writes a file of its own."""

@@ -4,7 +4,7 @@ import resource
 from typing import TYPE_CHECKING
 
 from ternmq_common.limits import MIB
-from ternmq_rpc.grpc_http2.budgets import Budgets
+from ternmq_rpc.grpc_http2.budgets import ConnectionBudgets
 
 if TYPE_CHECKING:
     from ternmq_common.server_settings import FrontSettings
@@ -17,9 +17,9 @@ _AROUND_BODY = MIB
 _MANY = 1_000_000
 
 
-def budgets_of(settings: "FrontSettings") -> Budgets:
+def budgets_of(settings: "FrontSettings") -> ConnectionBudgets:
     """The budgets of the gRPC front."""
-    return Budgets(
+    return ConnectionBudgets(
         message_bytes_max=max(settings.request_bytes_max, settings.body_bytes_max + _AROUND_BODY),
         streams_max=settings.connection_streams_max,
         connection_in_bytes_max=settings.connection_in_bytes_max,

@@ -1,15 +1,16 @@
 """Calls of operators that came by HTTP: as those by gRPC, with the same rights, limits, audit log and figures.
 
-Desk        what the site has (`ternmq_console.desk`). It is used in the thread that serves HTTP, and has calls carried
+Desk        what the site has (`ternmq_console.operator_calls`). It is used in the thread that serves HTTP, and has
+            calls carried
             out on the process's event loop.
 """
 
 from typing import TYPE_CHECKING, Any
 
 from ternmq_common.access.users import NO_USERS
-from ternmq_common.fairness import its_turn
+from ternmq_common.fairness import wait_for_turn
 from ternmq_console.calls import QUERYING, READING, RECALLING, SEEKING, SENDING, SUBSCRIPTIONS
-from ternmq_console.desk import DeskBusy, NotSignedIn
+from ternmq_console.operator_calls import NotSignedIn, ServerBusy
 from ternmq_proxy.access.authentication import NotAuthenticated
 from ternmq_proxy.call import Call, current_call
 from ternmq_proxy.fronts.grpc.activities.status import status_of
@@ -20,7 +21,7 @@ from ternmq_runtime.http.watched_loop import LoopBusy, WatchedLoop
 
 if TYPE_CHECKING:
     from ternmq_proxy.services import Services
-    from ternmq_runtime.http.basic import Asker
+    from ternmq_runtime.http.basic import HttpCaller
     from ternmq_runtime.observability.figures import FrontFigures
 
 _PATIENCE_S = 30.0
@@ -43,7 +44,7 @@ class DeskCalls:
         }
         self._sizes = {name: RequestSize(each.request, services.request_limits) for name, each in self._calls.items()}
 
-    def sign_in(self, asker: "Asker", name: str = _SIGN_IN) -> Call:
+    def sign_in(self, asker: "HttpCaller", name: str = _SIGN_IN) -> Call:
         """The call of who asks; NotAuthenticated."""
         identity = self._services.access.signed_in(asker, name)
         return Call(
@@ -54,11 +55,11 @@ class DeskCalls:
             remaining_s=_PATIENCE_S,
         )
 
-    async def call(self, name: str, request: Any, asker: "Asker") -> list[Any]:  # noqa: ANN401 - of the call's own type
+    async def call(self, name: str, request: Any, asker: "HttpCaller") -> list[Any]:  # noqa: ANN401 - of the call's own type
         """The frames of the answer; NotAuthenticated. A page asks much at once, and messages go on between any two."""
-        await its_turn()
+        await wait_for_turn()
         call = self._calls[name]
-        with Measured(self._figures.called, name) as measured:
+        with Measured(self._figures.record_call, name) as measured:
             made = self.sign_in(asker, name)
             current_call.set(made)
             try:
@@ -89,27 +90,27 @@ class ProcessDesk:
         """Have calls carried out, from now on."""
         self._calls = calls
 
-    async def sign_in(self, asker: "Asker") -> None:
+    async def sign_in(self, asker: "HttpCaller") -> None:
         calls = self._opened()
         try:
-            await self._loop.ask(lambda: calls.sign_in(asker), _PATIENCE_S)
+            await self._loop.call_there(lambda: calls.sign_in(asker), _PATIENCE_S)
         except NotAuthenticated as error:
             raise _not_signed_in(error) from error
         except LoopBusy as error:
-            raise DeskBusy(str(error)) from error
+            raise ServerBusy(str(error)) from error
 
-    async def call(self, name: str, request: Any, asker: "Asker") -> list[Any]:  # noqa: ANN401
+    async def call(self, name: str, request: Any, asker: "HttpCaller") -> list[Any]:  # noqa: ANN401
         calls = self._opened()
         try:
-            return await self._loop.run(lambda: calls.call(name, request, asker), _PATIENCE_S)
+            return await self._loop.run_there(lambda: calls.call(name, request, asker), _PATIENCE_S)
         except NotAuthenticated as error:
             raise _not_signed_in(error) from error
         except LoopBusy as error:
-            raise DeskBusy(f"this was not answered within {_PATIENCE_S:g} s; it may have been done") from error
+            raise ServerBusy(f"this was not answered within {_PATIENCE_S:g} s; it may have been done") from error
 
     def _opened(self) -> DeskCalls:
         if self._calls is None:
-            raise DeskBusy("the server begins")
+            raise ServerBusy("the server begins")
         return self._calls
 
 

@@ -14,20 +14,20 @@ if TYPE_CHECKING:
     from ternmq_common.message_filter import MessageFilter
     from ternmq_common.model import (
         Acknowledged,
-        Delivery,
+        DeliveredMessage,
         DroppedLite,
         NewMessage,
         OrphanedTransaction,
         PopOrder,
         ProxyAnswer,
-        Pulled,
+        PulledMessages,
         PullingMember,
         QueueReaderId,
         QueueRef,
-        Route,
         Stored,
-        Subscription,
         Topic,
+        TopicRoute,
+        TopicSubscription,
     )
     from ternmq_common.output_room import AnswerRoom
     from ternmq_common.receipt_handle import ReceiptHandle
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 class MessageService(Storage, Protocol):
     """Storage, as the proxy sees it."""
 
-    def route(self, topic: "Topic") -> "Route":
+    def route(self, topic: "Topic") -> "TopicRoute":
         """The brokers that have the topic's queues."""
 
     def append_nowait(self, queue: "QueueRef", messages: "Sequence[NewMessage]", done: "Stored") -> None:
@@ -62,7 +62,7 @@ class MessageService(Storage, Protocol):
 
     async def pop(
         self, order: "PopOrder", *, broker: str, poll_s: float, room: "AnswerRoom | None" = None
-    ) -> "list[Delivery]":
+    ) -> "list[DeliveredMessage]":
         """Claim messages for a consumer, or wait for some; [] when none came in time. A `broker` that is not there, or
         an empty name, stands for any. Nothing is claimed without a place in `room`, and the wait for it is part of
         `poll_s`; when messages were claimed the place is kept, and the caller's to leave."""
@@ -77,11 +77,11 @@ class MessageService(Storage, Protocol):
         poll_s: float,
         reader: "QueueReaderId | None" = None,
         room: "AnswerRoom | None" = None,
-    ) -> "Awaitable[Pulled]":
+    ) -> "Awaitable[PulledMessages]":
         """As `Storage.pull`; for `room` see `pop`."""
 
     async def notify_subscriptions(
-        self, news: "Sequence[Subscription]", everything: "Callable[[], Sequence[Subscription]]"
+        self, news: "Sequence[TopicSubscription]", everything: "Callable[[], Sequence[TopicSubscription]]"
     ) -> None:
         """Have all brokers know what groups subscribe through this proxy: those that know the rest hear the `news`, one
         that came, or came back, hears `everything`. Who can't be reached hears it the next time."""

@@ -5,23 +5,23 @@ from typing import TYPE_CHECKING, Any
 
 from ternmq_broker.broker import Broker
 from ternmq_broker.broker_settings import STORE, BrokerSettings
-from ternmq_broker.opening import make_room_to_start
-from ternmq_common.model import Route
+from ternmq_broker.store_opening import make_room_to_start
+from ternmq_common.model import TopicRoute
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
     from pathlib import Path
 
-    from ternmq_common.clock import Clock
+    from ternmq_common.clock import SystemClock
     from ternmq_common.model import (
         Acknowledged,
-        Delivery,
-        Group,
+        ConsumerGroup,
+        DeliveredMessage,
         PopOrder,
         ProxyAnswer,
         PullingMember,
-        Subscription,
         Topic,
+        TopicSubscription,
     )
     from ternmq_common.output_room import AnswerRoom
     from ternmq_common.receipt_handle import ReceiptHandle
@@ -35,7 +35,7 @@ class LocalMessageService:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._routes: dict[str, Route] = {}
+        self._routes: dict[str, TopicRoute] = {}
         self.append = broker.append
         self.append_nowait = broker.append_nowait
         self.schedule = broker.schedule
@@ -44,7 +44,7 @@ class LocalMessageService:
         self.end_transaction = broker.end_transaction
         self.transactions = broker.transactions
         self.transaction = broker.transaction
-        self.watch_orphans = broker.orphans.watch
+        self.watch_orphans = broker.orphans.set_watcher
         self.sync_lite = broker.sync_lite
         self.watch_lite = broker.watch_lite
         self.lite_clients = broker.lite_clients
@@ -76,18 +76,18 @@ class LocalMessageService:
         self.end_polls = broker.end_polls
         self.held_topics = broker.held_topics
         self.close = broker.close
-        self.know_topics = broker.know_topics
+        self.know_topics = broker.set_topic_lookup
         self.watch_file, self.keep_file = broker.watch_file, broker.keep_file
 
     @classmethod
     async def open(
-        cls, settings: "ServerSettings", rules: "Callable[[str], Group]", clock: "Clock"
+        cls, settings: "ServerSettings", rules: "Callable[[str], ConsumerGroup]", clock: "SystemClock"
     ) -> "LocalMessageService":
         """Open the store below the data directory and start its broker; StartupError says why it can't.
 
         `rules` gives the settings of a consumer group, defaults for one that is not known.
         """
-        broker = await asyncio.to_thread(Broker.open, BrokerSettings.of(settings), rules, clock)
+        broker = await asyncio.to_thread(Broker.open, BrokerSettings.from_storage(settings), rules, clock)
         broker.start()
         return cls(broker)
 
@@ -109,10 +109,10 @@ class LocalMessageService:
     def figures(self) -> "BrokerSource":
         return self._broker.figures
 
-    def route(self, topic: "Topic") -> Route:
+    def route(self, topic: "Topic") -> TopicRoute:
         known = self._routes.get(topic.name)
         if known is None or known.topic is not topic:
-            known = self._routes[topic.name] = Route.to_one(topic, self._broker.name)
+            known = self._routes[topic.name] = TopicRoute.to_one_broker(topic, self._broker.name)
         return known
 
     def acknowledge_nowait(
@@ -122,13 +122,13 @@ class LocalMessageService:
 
     def pop(
         self, order: "PopOrder", *, broker: str, poll_s: float, room: "AnswerRoom | None" = None
-    ) -> "Coroutine[Any, Any, list[Delivery]]":
+    ) -> "Coroutine[Any, Any, list[DeliveredMessage]]":
         del broker
         # No coroutine around that of the broker: thousands wait.
         return self._broker.pop(order, poll_s, room)
 
     async def notify_subscriptions(
-        self, news: "Sequence[Subscription]", everything: "Callable[[], Sequence[Subscription]]"
+        self, news: "Sequence[TopicSubscription]", everything: "Callable[[], Sequence[TopicSubscription]]"
     ) -> None:
         # Everything else was told: the broker has been there as long as this process.
         await self._broker.subscribed(news)

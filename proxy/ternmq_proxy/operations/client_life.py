@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from ternmq_common.client_type import CONSUMERS, LITE_CONSUMERS, ClientType
 from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.model import LiteAction, LiteSync
-from ternmq_common.names import checked_group
+from ternmq_common.names import check_group_name
 from ternmq_proxy.access.needs import GROUP_SUB
 from ternmq_proxy.operations.group_creation import may_create_group
 
@@ -39,7 +39,7 @@ async def keep_alive(client_type: int, group: str, call: "Call", services: "Serv
     if client_type in CONSUMERS:
         may_create = may_create_group(call, group, services)
         topics = services.subscriptions.topics(group)
-        await services.catalog.group_of(checked_group(group), topics, may_create=may_create)
+        await services.catalog.group_of(check_group_name(group), topics, may_create=may_create)
         joined = services.catalog.has_group(group)
         services.clients.note_call(client_id, group, client_type, user=call.user, joined=joined)
     elif client_type == ClientType.PRODUCER:
@@ -78,7 +78,7 @@ async def forget_client(group: str, call: "Call", services: "Services") -> None:
     if client.client_type in LITE_CONSUMERS and client.group:
         await _unsubscribe(client.group, client_id, services)
     if client.settings is not None and client.settings.client_type in CONSUMERS:
-        checked_group(group or client.group)
+        check_group_name(group or client.group)
 
 
 async def depart(client: "ConnectedClient", services: "Services") -> None:

@@ -7,8 +7,8 @@ from ternmq_common.client_type import LITE_CONSUMERS, ClientType
 from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.limits import LITE_TOPIC_BYTES_MAX, RECEIVE_BATCH_MAX, SQL_FILTER_BYTES_MAX
 from ternmq_common.lite_group import DEFAULT_LITE_QUOTA
-from ternmq_common.names import checked_group, checked_topic
-from ternmq_common.printable import problem_of_name
+from ternmq_common.names import check_group_name, check_topic_name
+from ternmq_common.printable import find_name_problem
 from ternmq_common.tag_filter import TagFilter
 from ternmq_proxy.operations.group_creation import may_create_group
 from ternmq_proxy.operations.lite_groups import check_client_type
@@ -73,7 +73,7 @@ async def configure_client(
 
 def _producer_rules(settings: "ClientSettings", services: "Services") -> ProducerRules:
     for topic in settings.published_topics:
-        checked_topic(topic.name)
+        check_topic_name(topic.name)
     return ProducerRules(body_bytes_max=services.limits.body_bytes_max)
 
 
@@ -87,10 +87,10 @@ async def _consumer_rules(settings: "ClientSettings", call: "Call", services: "S
     for entry in settings.subscriptions:
         checked_filter_text(entry.filter)
         # Which topics there are is for receives to say; this name is shown to operators.
-        if problem := problem_of_name(entry.topic):
+        if problem := find_name_problem(entry.topic):
             raise MessagingError(ErrorCode.ILLEGAL_TOPIC, f"the name of a subscription's topic {problem}")
     topics = [entry.topic for entry in settings.subscriptions]
-    name = checked_group(settings.group)
+    name = check_group_name(settings.group)
     if client_type in LITE_CONSUMERS:  # whose groups are made by who knows how they are to be
         group = await services.catalog.existing_group(name, bind=topics[0] if topics else "TOPIC")
     else:
@@ -113,7 +113,7 @@ def checked_filter_text(written: "FilterText") -> str:
     """
     text = written.expression
     if not written.is_sql:
-        return TagFilter.parse(text).expression
+        return TagFilter.parse_expression(text).expression
     if not text.strip():
         raise MessagingError(ErrorCode.ILLEGAL_FILTER_EXPRESSION, "the SQL92 expression is empty")
     if len(text.encode()) > SQL_FILTER_BYTES_MAX:

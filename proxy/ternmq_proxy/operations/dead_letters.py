@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.message_type import MessageType
-from ternmq_common.names import checked_topic, dead_letter_topic, group_of_derived
+from ternmq_common.names import check_topic_name, dead_letter_topic, group_of_derived
 from ternmq_proxy.access.needs import TOPIC_PUB
 from ternmq_proxy.operations.message_checks import effective_type, type_conflict
 from ternmq_proxy.processors.placement import queue_of_group, queue_of_lite, queue_of_priority
@@ -13,7 +13,7 @@ from ternmq_proxy.processors.stored_form import revive_letter
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ternmq_common.model import Group, StoredMessage, Topic
+    from ternmq_common.model import ConsumerGroup, StoredMessage, Topic
     from ternmq_proxy.call import Call
     from ternmq_proxy.processors.stored_form import RevivedLetter
     from ternmq_proxy.services import Services
@@ -46,7 +46,7 @@ async def resend_letters(
     if group_of_derived(to_topic) is not None:
         raise MessagingError(ErrorCode.ILLEGAL_TOPIC, f"topic {to_topic!r} is written by the broker alone")
     if to_topic:
-        await services.catalog.existing_topic(checked_topic(to_topic))
+        await services.catalog.existing_topic(check_topic_name(to_topic))
     broker = _find_broker(group_name, broker, services)
     found = await services.messages.dead_letters(group.name, broker, list(offsets))
     return [await _resend(offset, found.get(offset), to_topic, group, call, services) for offset in offsets]
@@ -71,7 +71,7 @@ async def _resend(
     offset: int,
     stored: "StoredMessage | None",
     to_topic: str,
-    group: "Group",
+    group: "ConsumerGroup",
     call: "Call",
     services: "Services",
 ) -> ResentLetter:
@@ -81,7 +81,7 @@ async def _resend(
     letter = revive_letter(stored)
     name = to_topic or letter.topic
     try:
-        topic = await services.catalog.existing_topic(checked_topic(name))
+        topic = await services.catalog.existing_topic(check_topic_name(name))
         if group.fifo or group.lite is not None or to_topic:  # where other groups get it too
             services.access.require("ResendDeadLetters", call, TOPIC_PUB, topic.name)
             await _send(letter, topic, services)

@@ -8,7 +8,7 @@ again under another client id.
 import logging
 from typing import TYPE_CHECKING
 
-from ternmq_common.printable import cut
+from ternmq_common.printable import cut_text
 from ternmq_proxy.access.needs import GROUP_CREATE
 
 if TYPE_CHECKING:
@@ -28,6 +28,6 @@ def may_create_group(call: "Call", name: str, services: "Services") -> bool:
         _log.warning(
             "consumer group %s was deleted while client %s was a member of it; the client's calls are refused until "
             "the group is created again",
-            *(name, cut(client.client_id)),
+            *(name, cut_text(client.client_id)),
         )
     return False

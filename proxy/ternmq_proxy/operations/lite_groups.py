@@ -10,21 +10,21 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ternmq_common.message_filter import MessageFilter
-    from ternmq_common.model import Group, Topic
+    from ternmq_common.model import ConsumerGroup, Topic
 
 
-def check_lite_receive(topic: "Topic", group: "Group", passing: "MessageFilter") -> None:
+def check_lite_receive(topic: "Topic", group: "ConsumerGroup", passing: "MessageFilter") -> None:
     """ILLEGAL_TOPIC unless the topic is LITE and the group is bound to it; ILLEGAL_FILTER_EXPRESSION for a filter."""
     check_bound_topic(topic.name, group)
     if topic.type != MessageType.LITE:
         raise MessagingError(
-            ErrorCode.ILLEGAL_TOPIC, f"topic {topic.name!r} of lite group {group.name!r} is {topic.kind}, not LITE"
+            ErrorCode.ILLEGAL_TOPIC, f"topic {topic.name!r} of lite group {group.name!r} is {topic.type_name}, not LITE"
         )
     if not passing.takes_all:
         raise MessagingError(ErrorCode.ILLEGAL_FILTER_EXPRESSION, "lite groups take all messages: the filter is *")
 
 
-def check_bound_topic(topic: str, group: "Group") -> None:
+def check_bound_topic(topic: str, group: "ConsumerGroup") -> None:
     """ILLEGAL_TOPIC unless the group is a lite group of that topic."""
     if group.lite is None:
         raise MessagingError(
@@ -39,7 +39,7 @@ def check_bound_topic(topic: str, group: "Group") -> None:
         )
 
 
-def check_client_type(client_type: int, topics: "Sequence[str]", group: "Group") -> None:
+def check_client_type(client_type: int, topics: "Sequence[str]", group: "ConsumerGroup") -> None:
     """ILLEGAL_CONSUMER_GROUP unless lite consumers, and no others, read with lite groups; ILLEGAL_TOPIC unless these
     read the topic of theirs."""
     if client_type in LITE_CONSUMERS:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.model import LiteAction, LiteOffset, LiteSync
-from ternmq_common.names import checked_group, checked_lite_topic, checked_topic
+from ternmq_common.names import check_group_name, check_lite_topic_name, check_topic_name
 from ternmq_proxy.operations.lite_groups import check_bound_topic
 from ternmq_proxy.operations.rights import require_consumer
 
@@ -49,11 +49,11 @@ async def sync_lite_topics(
     """
     require_consumer("SyncLiteSubscription", call, group, topic, services)
     client_id = call.require_client()
-    checked_topic(topic)
-    checked_group(group)
+    check_topic_name(topic)
+    check_group_name(group)
     if isinstance(action, int):
         raise MessagingError(ErrorCode.BAD_REQUEST, f"action {action} is none")
-    checked = list(map(checked_lite_topic, names))
+    checked = list(map(check_lite_topic_name, names))
     if action is LiteAction.PARTIAL_ADD:
         _take_rate(services.lite_adds)
     check_bound_topic(topic, await services.catalog.existing_group(group, bind=topic))

@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING, NoReturn
 
 from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.message_type import MessageType
-from ternmq_common.names import checked_lite_topic
-from ternmq_common.printable import cut, has_control
+from ternmq_common.names import check_lite_topic_name
+from ternmq_common.printable import cut_text, has_control
 from ternmq_common.tag_filter import find_tag_problem
-from ternmq_common.units import rendered_duration, spelled_duration
+from ternmq_common.units import render_duration, spell_duration
 
 if TYPE_CHECKING:
     from ternmq_common.limits import MessageLimits
@@ -47,7 +47,7 @@ def check_message(message: "ProducerMessage", limits: "MessageLimits", now_ms: i
     if has_control(message_id):
         _refuse(
             ErrorCode.ILLEGAL_MESSAGE_ID,
-            f"the message id {cut(message_id)!r} holds a control character",
+            f"the message id {cut_text(message_id)!r} holds a control character",
         )
     kind = effective_type(message)
     if kind != MessageType.NORMAL:
@@ -59,7 +59,7 @@ def type_conflict(topic: "Topic", kind: MessageType) -> MessagingError:
     """Return the error for a topic that takes no messages of that type."""
     return MessagingError(
         ErrorCode.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
-        f"topic {topic.name!r} takes {topic.kind} messages, this one is {MessageType(kind).name} by its fields",
+        f"topic {topic.name!r} takes {topic.type_name} messages, this one is {MessageType(kind).name} by its fields",
     )
 
 
@@ -128,7 +128,7 @@ def _checked_pairs(pairs: dict[str, str], limits: "MessageLimits") -> str:
         culprit = next(key for key, value in pairs.items() if has_control(key + value))
         _refuse(
             ErrorCode.ILLEGAL_MESSAGE_PROPERTY_KEY,
-            f"property {cut(culprit)!r} holds a control character, in its key or its value",
+            f"property {cut_text(culprit)!r} holds a control character, in its key or its value",
         )
     return text
 
@@ -144,7 +144,7 @@ def _checked_text(text: str, what: str, code: ErrorCode) -> str:
     if not text.strip():
         _refuse(code, f"a {what} is blank")
     if has_control(text):
-        _refuse(code, f"{what} {cut(text)!r} holds a control character")
+        _refuse(code, f"{what} {cut_text(text)!r} holds a control character")
     return text
 
 
@@ -160,8 +160,8 @@ def _check_special(message: "ProducerMessage", limits: "MessageLimits", now_ms: 
         if ahead_ms > limits.delay_max_ms:
             _refuse(
                 ErrorCode.ILLEGAL_DELIVERY_TIME,
-                f"the delivery time is {spelled_duration(ahead_ms)} ahead; this server allows "
-                f"{rendered_duration(limits.delay_max_ms)}, which its setting delay_max_ms raises, up to 365d",
+                f"the delivery time is {spell_duration(ahead_ms)} ahead; this server allows "
+                f"{render_duration(limits.delay_max_ms)}, which its setting delay_max_ms raises, up to 365d",
             )
     if message.priority is not None and message.priority < 0:
         _refuse(ErrorCode.BAD_REQUEST, f"the priority is {message.priority}; it must not be negative")
@@ -174,7 +174,7 @@ def _check_special(message: "ProducerMessage", limits: "MessageLimits", now_ms: 
                 f"the message group has {len(group.encode())} bytes; {limits.message_group_bytes_max} are allowed",
             )
     if message.lite_topic is not None:
-        checked_lite_topic(message.lite_topic)
+        check_lite_topic_name(message.lite_topic)
 
 
 def _refuse(code: ErrorCode, text: str) -> NoReturn:

@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING
 
 from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.model import QueueRef
-from ternmq_common.names import checked_topic
+from ternmq_common.names import check_topic_name
 
 if TYPE_CHECKING:
-    from ternmq_common.model import QueueBounds, Route
+    from ternmq_common.model import QueueBounds, TopicRoute
     from ternmq_proxy.services import Services
 
 
@@ -16,7 +16,7 @@ async def find_queue(named: QueueRef, services: "Services") -> QueueRef:
 
     Where the topic is on one broker, any name of a broker means that one.
     """
-    topic = await services.catalog.existing_topic(checked_topic(named.topic))
+    topic = await services.catalog.existing_topic(check_topic_name(named.topic))
     if not 0 <= named.queue_id < topic.queues:
         raise MessagingError(
             ErrorCode.BAD_REQUEST, f"topic {topic.name!r} has the queues 0 to {topic.queues - 1}, not {named.queue_id}"
@@ -24,7 +24,7 @@ async def find_queue(named: QueueRef, services: "Services") -> QueueRef:
     return QueueRef(topic.name, _find_broker(named.broker, services.messages.route(topic)), named.queue_id)
 
 
-def _find_broker(name: str, route: "Route") -> str:
+def _find_broker(name: str, route: "TopicRoute") -> str:
     brokers = route.brokers
     if name in brokers:
         return name

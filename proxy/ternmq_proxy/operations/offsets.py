@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.model import QueueReaderId
-from ternmq_common.names import checked_group
+from ternmq_common.names import check_group_name
 from ternmq_proxy.access.needs import TOPIC_SUB
 from ternmq_proxy.operations.group_creation import may_create_group
 from ternmq_proxy.operations.message_queues import find_queue, illegal_offset
@@ -34,7 +34,7 @@ async def commit_offset(group: str, named: "QueueRef", offset: int, call: "Call"
     require_consumer("UpdateOffset", call, group, named.topic, services)
     client_id = call.require_client()
     queue = await find_queue(named, services)
-    name = checked_group(group)
+    name = check_group_name(group)
     may_create = may_create_group(call, name, services)
     known = await services.catalog.group_of(name, (queue.topic,), may_create=may_create)
     bounds = await services.messages.bounds(queue)
@@ -49,7 +49,7 @@ async def find_committed_offset(group: str, named: "QueueRef", call: "Call", ser
     require_consumer("GetOffset", call, group, named.topic, services)
     call.require_client()
     queue = await find_queue(named, services)
-    checked_group(group)
+    check_group_name(group)
     offset = await services.messages.committed(group, queue)
     if offset is None:
         raise MessagingError(

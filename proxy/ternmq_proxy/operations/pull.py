@@ -8,7 +8,7 @@ from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.limits import POLL_MARGIN_MS, PULL_BATCH_MAX
 from ternmq_common.message_filter import ALL_TEXT, FilterText
 from ternmq_common.model import QueueReaderId, QueueRef, StoredMessage
-from ternmq_common.names import checked_group
+from ternmq_common.names import check_group_name
 from ternmq_proxy.operations.message_queues import find_queue, illegal_offset
 from ternmq_proxy.processors.placement import check_readable
 from ternmq_proxy.quotas.receiving import within
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ternmq_common.message_filter import MessageFilter
-    from ternmq_common.model import Pulled
+    from ternmq_common.model import PulledMessages
     from ternmq_proxy.call import Call
     from ternmq_proxy.quotas.meter import Meter
     from ternmq_proxy.services import Services
@@ -91,20 +91,20 @@ async def _pull(
     services: "Services",
     batch: int,
     poll_s: float,
-) -> "Pulled":
+) -> "PulledMessages":
     return await services.messages.pull(
         queue, offset, passing, batch=batch, poll_s=poll_s, reader=reader, room=call.room
     )
 
 
-def _number(pulled: "Pulled") -> int:
+def _number(pulled: "PulledMessages") -> int:
     return len(pulled.messages)
 
 
 def _find_reader(group: str, client_id: str, services: "Services") -> QueueReaderId | None:
     if not group:
         return None
-    rules = services.catalog.rules(checked_group(group))
+    rules = services.catalog.rules(check_group_name(group))
     if services.catalog.has_group(group):
         # So that its good-bye, or its silence, frees what it reads.
         services.clients.note_call(client_id, group, joined=True)

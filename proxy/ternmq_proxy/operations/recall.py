@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.limits import DAY_MS
 from ternmq_common.message_type import MessageType
-from ternmq_common.names import checked_topic
+from ternmq_common.names import check_topic_name
 from ternmq_common.recall_handle import RecallHandle
 from ternmq_proxy.access.needs import TOPIC_PUB
 
@@ -26,14 +26,14 @@ async def recall_timed_message(topic: str, recall_handle: str, call: "Call", ser
     """
     services.access.require("RecallMessage", call, TOPIC_PUB, topic)
     call.require_client()
-    name = checked_topic(topic)
+    name = check_topic_name(topic)
     known = await _find_topic(name, services)
-    if known is None or MessageType.DELAY not in known.accepted:
+    if known is None or MessageType.DELAY not in known.accepted_types:
         raise MessagingError(
             ErrorCode.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
             f"there is no topic {name!r} that takes DELAY messages; no others can be recalled",
         )
-    handle = RecallHandle.decode(recall_handle, services.handles.keys)
+    handle = RecallHandle.decode_handle(recall_handle, services.handles.keys)
     if handle.topic != name:
         raise MessagingError(ErrorCode.BAD_REQUEST, f"the recall handle is of topic {handle.topic!r}, not of {name!r}")
     if handle.broker not in services.messages.route(known).brokers:

@@ -13,9 +13,9 @@ from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.limits import AUTO_RENEW_INVISIBLE_MS, INVISIBLE_MIN_MS, POLL_MARGIN_MS, RECEIVE_BATCH_MAX
 from ternmq_common.message_filter import ALL_TEXT, FilterText
 from ternmq_common.message_type import MessageType
-from ternmq_common.model import Delivery, PopOrder, by_settled_topic
-from ternmq_common.names import checked_group, checked_topic
-from ternmq_common.printable import problem_of_name
+from ternmq_common.model import DeliveredMessage, PopOrder, group_by_settled_topic
+from ternmq_common.names import check_group_name, check_topic_name
+from ternmq_common.printable import find_name_problem
 from ternmq_common.quotas import QuotaKind
 from ternmq_proxy.call import Call
 from ternmq_proxy.operations.group_creation import may_create_group
@@ -65,7 +65,7 @@ class ReceivedMessages:
     If the answer does not reach the client, the front calls `release` or `return_later`.
     """
 
-    deliveries: list[Delivery]
+    deliveries: list[DeliveredMessage]
     handles: list[bytes]
     call: Call
     services: Services
@@ -88,9 +88,9 @@ class ReceivedMessages:
             for delivery in some:
                 await change(self.group, topic, delivery.handle, backoff.delay_ms(delivery.attempt), counts=True)
 
-    def _let_go(self) -> "Mapping[str, Sequence[Delivery]]":
+    def _let_go(self) -> "Mapping[str, Sequence[DeliveredMessage]]":
         """By topic; they are not kept hidden for the client any more."""
-        by_topic = by_settled_topic(self.topic, self.deliveries)
+        by_topic = group_by_settled_topic(self.topic, self.deliveries)
         for topic, some in by_topic.items():
             self.services.renewal.let_go(self.call.client_id, self.group, topic, [each.handle for each in some])
         return by_topic
@@ -99,10 +99,10 @@ class ReceivedMessages:
 async def receive_messages(request: ReceiveRequest, call: Call, services: Services) -> ReceivedMessages:
     """Claim messages, or wait for some. The front requires `needs_of_consumer`."""
     client_id = call.require_client()
-    group_name = checked_group(request.group)
-    topic_name = checked_topic(request.topic)
+    group_name = check_group_name(request.group)
+    topic_name = check_topic_name(request.topic)
     passing = await services.filters.find_filter(request.filter)
-    if problem := problem_of_name(request.attempt_id):
+    if problem := find_name_problem(request.attempt_id):
         raise MessagingError(ErrorCode.BAD_REQUEST, f"the attempt id {problem}")
     batch = _checked_batch(request.batch)
     invisible_ms = _invisible_ms(request)
@@ -149,7 +149,7 @@ async def receive_messages(request: ReceiveRequest, call: Call, services: Servic
         # It said good-bye while it waited: nobody would say when to stop keeping the messages hidden.
         await received.release()
         return _receive_nothing(call, services)
-    for name, some in by_settled_topic(topic_name, deliveries).items():
+    for name, some in group_by_settled_topic(topic_name, deliveries).items():
         services.renewal.hold(client_id, group_name, name, some)
     return received
 
@@ -158,14 +158,14 @@ def _receive_nothing(call: Call, services: Services, problem: MessagingError = N
     return ReceivedMessages([], [], call, services, problem=problem)
 
 
-def _encode_handles(deliveries: list[Delivery], group: str, topic: str, services: Services) -> list[bytes]:
-    by_topic = by_settled_topic(topic, deliveries)
+def _encode_handles(deliveries: list[DeliveredMessage], group: str, topic: str, services: Services) -> list[bytes]:
+    by_topic = group_by_settled_topic(topic, deliveries)
     if len(by_topic) == 1:
         [name] = by_topic
-        encode = services.handles.of(group, name).encode
+        encode = services.handles.of(group, name).encode_handle
         return [encode(delivery.handle) for delivery in deliveries]
     forms = {name: services.handles.of(group, name) for name in by_topic}
-    return [forms[delivery.message.queue.topic].encode(delivery.handle) for delivery in deliveries]
+    return [forms[delivery.message.queue.topic].encode_handle(delivery.handle) for delivery in deliveries]
 
 
 def _limit_in_flight(order: PopOrder, services: Services) -> tuple[PopOrder, MessagingError]:
@@ -187,7 +187,7 @@ def _limit_in_flight(order: PopOrder, services: Services) -> tuple[PopOrder, Mes
 
 async def _pop_within_quotas(
     order: PopOrder, broker: str, poll_s: float, call: Call, services: Services
-) -> tuple[list[Delivery], list[Meter]]:
+) -> tuple[list[DeliveredMessage], list[Meter]]:
     """What was claimed, and what it is counted by."""
     quotas = services.quotas
     meters = quotas.of_receiver(call.user, order.topic, order.group, call.client_id) if quotas.limits_out else []
@@ -199,7 +199,7 @@ async def _pop_within_quotas(
 
 async def _pop(
     order: PopOrder, broker: str, call: Call, services: Services, batch: int, poll_s: float
-) -> list[Delivery]:
+) -> list[DeliveredMessage]:
     if batch != order.batch:
         order = replace(order, batch=batch)
     return await services.messages.pop(order, broker=broker, poll_s=poll_s, room=call.room)

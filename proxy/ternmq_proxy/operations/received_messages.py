@@ -12,10 +12,10 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from ternmq_common.errors import ErrorCode, MessagingError
-from ternmq_common.fairness import Turns
+from ternmq_common.fairness import WorkTurns
 from ternmq_common.handle_form import HandleForm
 from ternmq_common.model import SettleOutcome
-from ternmq_common.names import checked_group, checked_topic
+from ternmq_common.names import check_group_name, check_topic_name
 from ternmq_common.receipt_handle import ReceiptHandle
 from ternmq_proxy.access.needs import GROUP_SUB, TOPIC_SUB
 from ternmq_proxy.handles import settled_topic
@@ -96,14 +96,14 @@ async def acknowledge(
     lite topic of its message or ""."""
     require_consumer("AckMessage", call, group, topic, services)
     client_id = call.require_client()
-    checked_group(group)
-    checked_topic(topic)
+    check_group_name(group)
+    check_topic_name(topic)
     outcomes: list[MessagingError | None] = []
-    turns = Turns()
+    turns = WorkTurns()
     left = iter(receipts)
     while some := list(islice(left, BEGUN_MAX)):
         if outcomes:
-            await turns.next()
+            await turns.next_turn()
         by_topic: dict[str, list[int]] = {}
         for place, (handle, lite_topic) in enumerate(some):
             by_topic.setdefault(settled_topic(topic, lite_topic, handle), []).append(place)
@@ -130,7 +130,7 @@ async def _acknowledge(
 
 def _decode(text: str, form: HandleForm) -> ReceiptHandle | MessagingError:
     try:
-        return form.decode(text)
+        return form.decode_handle(text)
     except MessagingError as error:
         return error
 
@@ -147,16 +147,16 @@ async def change_invisible(
     group = receipt.group
     require_consumer("ChangeInvisibleDuration", call, group, receipt.topic, services)
     client_id = call.require_client()
-    checked_group(group)
+    check_group_name(group)
     topic = settled_topic(receipt.topic, receipt.lite_topic, receipt.handle)
     checked_invisible_ms(invisible_ms, at_least_ms=0)
     form = services.handles.of(group, topic)
-    handle = form.decode(receipt.handle)
+    handle = form.decode_handle(receipt.handle)
     if not invisible_ms and not suspend and _is_push(client_id, services):
         invisible_ms = services.renewal.backoff_ms(client_id, group, topic, handle)
     changed = await services.messages.change_invisible(group, topic, handle, invisible_ms, counts=not suspend)
     services.renewal.let_go(client_id, group, topic, [handle])
-    return form.encode(changed).decode()
+    return form.encode_handle(changed).decode()
 
 
 def _is_push(client_id: str, services: "Services") -> bool:
@@ -173,9 +173,9 @@ async def forward_to_dead_letters(receipt: Receipt, attempts: int, call: "Call",
     group = receipt.group
     require_consumer("ForwardMessageToDeadLetterQueue", call, group, receipt.topic, services)
     client_id = call.require_client()
-    checked_group(group)
+    check_group_name(group)
     topic = settled_topic(receipt.topic, receipt.lite_topic, receipt.handle)
-    handle = services.handles.of(group, topic).decode(receipt.handle)
+    handle = services.handles.of(group, topic).decode_handle(receipt.handle)
     may_create = may_create_group(call, group, services)
     await services.catalog.group_of(group, (receipt.topic,), may_create=may_create)
     outcome = await services.messages.dead_letter(group, topic, handle, attempts=attempts)

@@ -15,17 +15,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from ternmq_common.assignment_strategy import AssignmentStrategy
-from ternmq_common.cluster import Permission
+from ternmq_common.cluster import QueuePermission
 from ternmq_common.message_type import MessageType
 from ternmq_common.model import MIXED, QueueRef
-from ternmq_common.names import checked_group, checked_topic
+from ternmq_common.names import check_group_name, check_topic_name
 from ternmq_proxy.access.needs import TOPIC_CREATE, TOPIC_ROUTE
 from ternmq_proxy.operations.rights import require_consumer
 from ternmq_proxy.processors.assignment import assign
 from ternmq_proxy.processors.placement import unreadable, unwritable
 
 if TYPE_CHECKING:
-    from ternmq_common.model import Group, Route, Topic
+    from ternmq_common.model import ConsumerGroup, Topic, TopicRoute
     from ternmq_proxy.call import Call
     from ternmq_proxy.services import Services
 
@@ -36,7 +36,7 @@ class PermittedBroker(NamedTuple):
     """A broker that has a topic's queues, and what may be done there."""
 
     name: str
-    permission: Permission
+    permission: QueuePermission
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,21 +52,21 @@ class AssignedQueue(NamedTuple):
     """A queue that a member is to read, or with the id `ALL_QUEUES` all those of its broker."""
 
     queue: QueueRef
-    permission: Permission
+    permission: QueuePermission
 
 
 async def find_route(topic_name: str, call: "Call", services: "Services") -> ClientRoute:
     """Return the topic's queues; FORBIDDEN or HA_NOT_AVAILABLE if no broker is there for it."""
     services.access.require("QueryRoute", call, TOPIC_ROUTE, topic_name)
     client = services.clients.find(call.require_client())
-    name = checked_topic(topic_name)
+    name = check_topic_name(topic_name)
     begins_to_read = client is not None and client.is_consumer and not client.subscribes(name)
     may_create = not begins_to_read and services.access.may(call, TOPIC_CREATE, name)
     topic = await services.catalog.topic_to_be(name, may_create=may_create)
     if not topic.type:
         # A topic that is to be may be of each type that clients of every age know; there are no LITE topics.
         return ClientRoute(_future_brokers(topic, services), topic.queues, MIXED)
-    return ClientRoute(permitted_brokers(topic, services), topic.queues, topic.accepted)
+    return ClientRoute(permitted_brokers(topic, services), topic.queues, topic.accepted_types)
 
 
 def permitted_brokers(topic: "Topic", services: "Services") -> list[PermittedBroker]:
@@ -82,13 +82,13 @@ def permitted_brokers(topic: "Topic", services: "Services") -> list[PermittedBro
 def _future_brokers(topic: "Topic", services: "Services") -> list[PermittedBroker]:
     """Those on which a topic that isn't there will be."""
     names = topic.brokers or [broker.name for broker in services.catalog.brokers()]
-    return [PermittedBroker(name, Permission.READ_WRITE) for name in names]
+    return [PermittedBroker(name, QueuePermission.READ_WRITE) for name in names]
 
 
-def _permission(route: "Route", broker: str) -> Permission:
+def _permission(route: "TopicRoute", broker: str) -> QueuePermission:
     if broker not in route.writable:
-        return Permission.READ
-    return Permission.READ_WRITE if broker in route.readable else Permission.WRITE
+        return QueuePermission.READ
+    return QueuePermission.READ_WRITE if broker in route.readable else QueuePermission.WRITE
 
 
 async def find_assignment(group_name: str, topic_name: str, call: "Call", services: "Services") -> list[AssignedQueue]:
@@ -100,8 +100,8 @@ async def find_assignment(group_name: str, topic_name: str, call: "Call", servic
     """
     require_consumer("QueryAssignment", call, group_name, topic_name, services)
     client_id = call.require_client()
-    topic = await services.catalog.existing_topic(checked_topic(topic_name))
-    group = services.catalog.rules(checked_group(group_name))
+    topic = await services.catalog.existing_topic(check_topic_name(topic_name))
+    group = services.catalog.rules(check_group_name(group_name))
     route = services.messages.route(topic)
     if not route.readable:
         raise unreadable(route)
@@ -114,9 +114,9 @@ async def find_assignment(group_name: str, topic_name: str, call: "Call", servic
     return [AssignedQueue(queue, _permission(route, queue.broker)) for queue in queues]
 
 
-async def _share(client_id: str, group: "Group", route: "Route", services: "Services") -> list[QueueRef]:
+async def _share(client_id: str, group: "ConsumerGroup", route: "TopicRoute", services: "Services") -> list[QueueRef]:
     name = route.topic.name
     queues = [QueueRef(name, broker, number) for broker in route.readable for number in range(route.topic.queues)]
     here = services.clients.pulling_members(group.name, name)
     members = await services.messages.pulling_members(group.name, name, here)
-    return assign(AssignmentStrategy.parse(group.assignment), queues, members, client_id)
+    return assign(AssignmentStrategy.parse_strategy(group.assignment), queues, members, client_id)

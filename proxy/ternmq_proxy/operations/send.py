@@ -7,9 +7,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ternmq_common.errors import ErrorCode, MessagingError
-from ternmq_common.fairness import Turns
+from ternmq_common.fairness import WorkTurns
 from ternmq_common.message_type import MessageType
-from ternmq_common.names import checked_topic, group_of_derived
+from ternmq_common.names import check_topic_name, group_of_derived
 from ternmq_proxy.access.needs import TOPIC_CREATE, TOPIC_PUB
 from ternmq_proxy.operations.delay_level import has_delay_level, take_delay_level
 from ternmq_proxy.operations.message_checks import check_message, type_conflict
@@ -47,12 +47,12 @@ async def store_messages(
     now = services.clock.now_ms()
     if not messages:
         raise MessagingError(ErrorCode.MESSAGE_CORRUPTED, "the request holds no message")
-    name = checked_topic(messages[0].topic)
+    name = check_topic_name(messages[0].topic)
     if group_of_derived(name) is not None:
         raise MessagingError(
             ErrorCode.ILLEGAL_TOPIC, f"topic {name!r} is written by the broker alone; send to the topic itself"
         )
-    turns = Turns() if len(messages) > 1 else None
+    turns = WorkTurns() if len(messages) > 1 else None
     kinds = await _check_messages(messages, name, now, services, turns)
     topic = await _find_topic(name, kinds, call, services)
     for kind in kinds:
@@ -69,7 +69,7 @@ async def store_messages(
 
 
 async def _check_messages(
-    messages: "Sequence[ProducerMessage]", topic: str, now_ms: int, services: "Services", turns: Turns | None
+    messages: "Sequence[ProducerMessage]", topic: str, now_ms: int, services: "Services", turns: WorkTurns | None
 ) -> list[MessageType]:
     """The type of each; the error of the first that breaks a rule."""
     takes_levels = any(map(has_delay_level, messages)) and (
@@ -78,7 +78,7 @@ async def _check_messages(
     kinds: list[MessageType] = []
     for message in messages:
         if turns is not None:
-            await turns.next()
+            await turns.next_turn()
         if takes_levels:
             take_delay_level(message, services.delay_levels_ms, now_ms)
         _check_topic(message, messages[0])
@@ -94,15 +94,15 @@ async def _find_topic(name: str, kinds: list[MessageType], call: "Call", service
     return await services.catalog.topic(name, kinds[0], may_create=may_create, admit=admit)
 
 
-async def _send_normal(sending: SendInParts, turns: Turns | None) -> list[SentMessage]:
+async def _send_normal(sending: SendInParts, turns: WorkTurns | None) -> list[SentMessage]:
     services = sending.services
     stored = [await sending.take_stored_form(message) for message in sending.messages]
     if turns is not None:
-        await turns.next()
+        await turns.next_turn()
     queue = services.placement.queue_for(sending.route, sending.call.queue)
     appended = await services.messages.append(queue, stored)
     if turns is not None:
-        await turns.next()
+        await turns.next_turn()
     return [SentMessage(each.message_id, each.queue_offset) for each in appended]
 
 
@@ -115,7 +115,7 @@ def _check_topic(message: "ProducerMessage", first: "ProducerMessage") -> None:
 
 
 def _check_type(kind: MessageType, first: MessageType, topic: "Topic") -> None:
-    if kind not in topic.accepted:
+    if kind not in topic.accepted_types:
         raise type_conflict(topic, kind)
     if kind != first:
         raise MessagingError(

@@ -17,8 +17,8 @@ from ternmq_proxy.processors.placement import queue_of_group, queue_of_lite
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ternmq_common.fairness import Turns
-    from ternmq_common.model import NewMessage, QueueRef, Route, Stored
+    from ternmq_common.fairness import WorkTurns
+    from ternmq_common.model import NewMessage, QueueRef, Stored, TopicRoute
     from ternmq_proxy.call import Call
     from ternmq_proxy.services import Services
 
@@ -61,11 +61,13 @@ def begin_ordinary_send(
     return True
 
 
-def _admit(topic: str, kind: MessageType, count: int, size: int, call: "Call", services: "Services") -> "Route | None":
+def _admit(
+    topic: str, kind: MessageType, count: int, size: int, call: "Call", services: "Services"
+) -> "TopicRoute | None":
     """The route of messages that may be sent now; None for those that are no ordinary ones."""
     services.access.require("SendMessage", call, TOPIC_PUB, topic)
     known = services.catalog.known_topic(topic)
-    if known is None or kind not in known.accepted or not count or (call.queue and kind != MessageType.NORMAL):
+    if known is None or kind not in known.accepted_types or not count or (call.queue and kind != MessageType.NORMAL):
         return None
     quotas = services.quotas
     if quotas.limits_in:
@@ -88,7 +90,7 @@ async def send_ordinary(
     size: int,
     call: "Call",
     services: "Services",
-    turns: "Turns",
+    turns: "WorkTurns",
 ) -> OrdinaryResults | None:
     """Store many ordinary messages of one type, each with its order key; None: nothing was done. See
     `begin_ordinary_send`; raises what the broker says of NORMAL messages that it did not store."""
@@ -96,16 +98,16 @@ async def send_ordinary(
     route = _admit(topic, kind, len(messages), size, call, services)
     if route is None:
         return None
-    await turns.next()
+    await turns.next_turn()
     if kind == MessageType.NORMAL:
         first = await _append(services.placement.queue_for(route, call.queue), messages, services)
-        await turns.next()
+        await turns.next_turn()
         return OrdinaryResults(range(first, first + len(messages)), {})
     return await _append_by_queue(order_keys, messages, route, services)
 
 
 async def _append_by_queue(
-    order_keys: "Sequence[OrderKey]", messages: "Sequence[NewMessage]", route: "Route", services: "Services"
+    order_keys: "Sequence[OrderKey]", messages: "Sequence[NewMessage]", route: "TopicRoute", services: "Services"
 ) -> OrdinaryResults:
     """Store what goes to each queue together; one queue may fail where others do not."""
     numbers: dict[QueueRef, list[int]] = {}

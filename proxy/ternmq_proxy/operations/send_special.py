@@ -28,8 +28,8 @@ from ternmq_proxy.processors.placement import queue_of_group, queue_of_lite, que
 from ternmq_proxy.processors.stored_form import MILLISECOND_NS, body_md5, is_calendar_time, to_stored_form
 
 if TYPE_CHECKING:
-    from ternmq_common.fairness import Turns
-    from ternmq_common.model import Appended, Route
+    from ternmq_common.fairness import WorkTurns
+    from ternmq_common.model import AppendedMessage, TopicRoute
     from ternmq_proxy.call import Call
     from ternmq_proxy.processors.producer_message import ProducerMessage
     from ternmq_proxy.services import Services
@@ -51,11 +51,11 @@ class SendInParts:
         self,
         messages: "Sequence[ProducerMessage]",
         kind: MessageType,
-        route: "Route",
+        route: "TopicRoute",
         now_ms: int,
         call: "Call",
         services: "Services",
-        turns: "Turns | None",
+        turns: "WorkTurns | None",
     ) -> None:
         self.messages = messages
         self.kind = kind
@@ -69,7 +69,7 @@ class SendInParts:
     async def take_stored_form(self, message: "ProducerMessage") -> NewMessage:
         """Return the message in stored form, inflated if it is compressed; its body is given up."""
         if self._turns is not None:
-            await self._turns.next()
+            await self._turns.next_turn()
         if message.is_compressed:
             await self._inflate_body(message)
         body = message.body
@@ -130,7 +130,7 @@ async def _store_part(part: _Part) -> list[SentMessage]:
         return [SentMessage(message.message_id, error=error) for message in part.messages]
 
 
-def _stored_result(appended: "Appended") -> SentMessage:
+def _stored_result(appended: "AppendedMessage") -> SentMessage:
     return SentMessage(appended.message_id, appended.queue_offset)
 
 
@@ -170,7 +170,7 @@ def _appended_part(sending: SendInParts, queue: QueueRef, numbers: list[int], me
 
 
 async def _plan_delay(sending: SendInParts) -> list[_Part]:
-    if problem := sending.services.clock.problem():
+    if problem := sending.services.clock.find_problem():
         raise MessagingError(ErrorCode.HA_NOT_AVAILABLE, f"this proxy: {problem}")
     queue = sending.services.placement.next_queue(sending.route)
     timed: dict[int, TimedMessage] = {}
@@ -211,7 +211,7 @@ async def _schedule_messages(queue: QueueRef, timed: list[TimedMessage], service
     for message, appended in zip(timed, await services.messages.schedule(queue, timed), strict=True):
         handle = RecallHandle(queue.topic, appended.broker or queue.broker, message.due_ms, appended.message_id)
         result = _stored_result(appended)
-        result.recall_handle = handle.encode(services.handles.keys)
+        result.recall_handle = handle.encode_handle(services.handles.keys)
         results.append(result)
     return results
 

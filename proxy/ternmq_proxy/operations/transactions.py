@@ -3,9 +3,9 @@
 from typing import TYPE_CHECKING
 
 from ternmq_common.errors import ErrorCode, MessagingError
-from ternmq_common.model import Resolution
-from ternmq_common.names import checked_topic
-from ternmq_common.transaction_id import check_given, named_by
+from ternmq_common.model import TransactionResolution
+from ternmq_common.names import check_topic_name
+from ternmq_common.transaction_id import check_handle, transaction_of_handle
 from ternmq_proxy.access.needs import TOPIC_PUB
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ async def resolve_transaction(
     topic: str,
     transaction_id: str,
     message_id: str,
-    resolution: Resolution | int | None,
+    resolution: TransactionResolution | int | None,
     call: "Call",
     services: "Services",
 ) -> None:
@@ -29,9 +29,9 @@ async def resolve_transaction(
     """
     services.access.require("EndTransaction", call, TOPIC_PUB, topic)
     call.require_client()
-    name = checked_topic(topic)
-    transaction = named_by(transaction_id)
-    check_given(transaction_id, name, services.handles.keys)
+    name = check_topic_name(topic)
+    transaction = transaction_of_handle(transaction_id)
+    check_handle(transaction_id, name, services.handles.keys)
     if message_id and message_id != transaction.message_id:
         raise MessagingError(
             ErrorCode.INVALID_TRANSACTION_ID,
@@ -39,7 +39,7 @@ async def resolve_transaction(
         )
     if resolution is None:
         await services.messages.transaction(transaction)  # it must be there
-    elif isinstance(resolution, Resolution):
+    elif isinstance(resolution, TransactionResolution):
         await services.messages.end_transaction(name, transaction, resolution)
     else:
         raise MessagingError(ErrorCode.BAD_REQUEST, f"resolution {resolution} is unknown")

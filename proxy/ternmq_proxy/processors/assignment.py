@@ -87,7 +87,7 @@ _SHARES: dict[StrategyName, _Share] = {
 def _by_config(strategy: AssignmentStrategy, queues: Sequence[QueueRef], member: str) -> list[QueueRef]:
     """The queues of the member's list that exist, of every topic alike."""
     fixed = [queue for name, listed in strategy.lists if name == member for queue in listed]
-    return [queue for queue in queues if any(entry.covers(queue) for entry in fixed)]
+    return [queue for queue in queues if any(entry.includes_queue(queue) for entry in fixed)]
 
 
 def _machine_room(

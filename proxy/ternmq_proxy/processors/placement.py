@@ -16,7 +16,7 @@ from ternmq_common.names import lite_queue_topic
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ternmq_common.model import Route, Topic
+    from ternmq_common.model import Topic, TopicRoute
 
 
 class Placement:
@@ -25,7 +25,7 @@ class Placement:
     def __init__(self) -> None:
         self._turns: dict[str, int] = {}
 
-    def next_queue(self, route: "Route") -> QueueRef:
+    def next_queue(self, route: "TopicRoute") -> QueueRef:
         """The queue for one request's messages; an error says why there is none that can be written."""
         brokers = route.writable
         if not brokers:
@@ -35,7 +35,7 @@ class Placement:
         broker, queue_id = divmod(self._turn(topic.name, len(brokers) * topic.queues), topic.queues)
         return QueueRef(topic.name, brokers[broker], queue_id)
 
-    def queue_for(self, route: "Route", chosen: str) -> QueueRef:
+    def queue_for(self, route: "TopicRoute", chosen: str) -> QueueRef:
         """The next queue, or the one that the producer chose: `broker/queue id`, or `queue id`, which is on one broker
         while brokers stay the same. BAD_REQUEST for what the topic does not have."""
         if not chosen:
@@ -63,14 +63,14 @@ class Placement:
             raise MessagingError(ErrorCode.HA_NOT_AVAILABLE, f"broker {broker} of topic {topic.name!r} is away")
         return QueueRef(topic.name, broker, int(number))
 
-    def next_broker(self, route: "Route") -> str:
+    def next_broker(self, route: "TopicRoute") -> str:
         """The broker for one request's messages, each broker in its turn; an error as that of `next_queue`."""
         brokers = route.writable
         if not brokers:
             raise unwritable(route)
         return brokers[self._turn(route.topic.name, len(brokers))]
 
-    def queue_of_half(self, route: "Route", message_id: str) -> QueueRef:
+    def queue_of_half(self, route: "TopicRoute", message_id: str) -> QueueRef:
         """The queue of a half message: a repetition comes to the broker that has the first, while it can be written."""
         brokers = route.writable
         if not brokers:
@@ -84,7 +84,7 @@ class Placement:
         return turn % places
 
 
-def queue_of_group(route: "Route", message_group: str) -> QueueRef:
+def queue_of_group(route: "TopicRoute", message_group: str) -> QueueRef:
     """The queue of a message group, on a broker that may be away; FORBIDDEN if none of them takes messages."""
     brokers = route.ordered
     if not brokers:
@@ -93,7 +93,7 @@ def queue_of_group(route: "Route", message_group: str) -> QueueRef:
     return QueueRef(route.topic.name, _broker_of(brokers, message_group), queue_id)
 
 
-def queue_of_lite(route: "Route", lite_topic: str) -> QueueRef:
+def queue_of_lite(route: "TopicRoute", lite_topic: str) -> QueueRef:
     """The queue of a lite topic, on a broker that may be away; FORBIDDEN if none of them takes messages."""
     brokers = route.ordered
     if not brokers:
@@ -112,7 +112,7 @@ def queue_of_priority(topic: "Topic", broker: str, priority: int) -> QueueRef:
     return QueueRef(topic.name, broker, min(priority, topic.queues - 1))
 
 
-def unwritable(route: "Route") -> MessagingError:
+def unwritable(route: "TopicRoute") -> MessagingError:
     """Why no queue can be written: the topic or its brokers don't permit it, or the brokers are away."""
     topic = route.topic
     if not topic.permission.can_write:
@@ -126,7 +126,7 @@ def unwritable(route: "Route") -> MessagingError:
     return MessagingError(ErrorCode.FORBIDDEN, f"topic {topic.name!r} has no queue that can be written")
 
 
-def unreadable(route: "Route") -> MessagingError:
+def unreadable(route: "TopicRoute") -> MessagingError:
     """Why no queue can be read: the topic doesn't permit it, or no broker of it is there that does."""
     topic = route.topic
     if not topic.permission.can_read:

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ternmq_common.errors import ErrorCode, MessagingError
-from ternmq_common.fairness import Turns
+from ternmq_common.fairness import WorkTurns
 from ternmq_common.limits import AUTO_RENEW_INVISIBLE_MS, HOUR_MS, MINUTE_MS, SECOND_MS
 from ternmq_common.receipt_handle import ReceiptHandle
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from ternmq_common.model import Delivery, Group
+    from ternmq_common.model import ConsumerGroup, DeliveredMessage
     from ternmq_proxy.message_service.interface import MessageService
 
 RENEW_AHEAD_MS = 15 * SECOND_MS
@@ -41,14 +41,14 @@ class Renewal:
     """The messages held by each client that asked for auto-renewal."""
 
     def __init__(
-        self, messages: "MessageService", now_ms: "Callable[[], int]", rules: "Callable[[str], Group]"
+        self, messages: "MessageService", now_ms: "Callable[[], int]", rules: "Callable[[str], ConsumerGroup]"
     ) -> None:
         self._messages = messages
         self._now_ms = now_ms
         self._rules = rules
         self._held: dict[str, dict[_Place, _Held]] = {}
 
-    def hold(self, client_id: str, group: str, topic: str, deliveries: "Iterable[Delivery]") -> None:
+    def hold(self, client_id: str, group: str, topic: str, deliveries: "Iterable[DeliveredMessage]") -> None:
         """Keep these messages hidden for the client."""
         held = self._held.setdefault(client_id, {})
         now = self._now_ms()
@@ -78,9 +78,9 @@ class Renewal:
 
     async def renew(self) -> None:
         """Prolong what ends soon; to be called every few seconds."""
-        turns = Turns()
+        turns = WorkTurns()
         for client_id, held in list(self._held.items()):
-            await turns.next()
+            await turns.next_turn()
             now = self._now_ms()
             due = {place: entry for place, entry in held.items() if entry.deadline_ms - now < RENEW_AHEAD_MS}
             kept_too_long = {place: entry for place, entry in due.items() if now - entry.since_ms >= RENEW_AT_MOST_MS}

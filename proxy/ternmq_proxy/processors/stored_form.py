@@ -13,7 +13,7 @@ from ternmq_common.dead_letters import DEAD_LETTER_PROPERTIES
 from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.message_type import MessageType
 from ternmq_common.model import NewMessage
-from ternmq_common.printable import problem_of_name
+from ternmq_common.printable import find_name_problem
 from ternmq_common.tag_filter import tag_hash
 from ternmq_protos.v2 import definition_pb2
 from ternmq_protos.v2.definition_pb2 import Message, SystemProperties
@@ -78,7 +78,7 @@ def _serialize_system_properties(
     message: "ProducerMessage", kind: MessageType, checksum: str, peer: str, now_ms: int
 ) -> bytes:
     born_host, born_ns = message.born_host, message.born_ns
-    if not born_host or problem_of_name(born_host):
+    if not born_host or find_name_problem(born_host):
         born_host = peer  # tools print it
     if born_ns is None or not is_calendar_time(born_ns):
         born_ns = now_ms * MILLISECOND_NS

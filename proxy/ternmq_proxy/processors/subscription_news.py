@@ -3,14 +3,14 @@
 import logging
 from typing import TYPE_CHECKING
 
-from ternmq_common.fairness import Turns
+from ternmq_common.fairness import WorkTurns
 from ternmq_common.message_type import MessageType
-from ternmq_common.printable import listed
+from ternmq_common.printable import list_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ternmq_common.model import Subscription
+    from ternmq_common.model import TopicSubscription
     from ternmq_proxy.processors.clients import ConnectedClient
     from ternmq_proxy.services import Services
 
@@ -20,10 +20,10 @@ _log = logging.getLogger(__name__)
 async def spread_news(services: "Services") -> None:
     """Have the brokers know what groups subscribe here, and whoever reads the log what order is lost by it. A topic or
     group that is not there is news until it is."""
-    news: list[Subscription] = []
-    turns = Turns()
+    news: list[TopicSubscription] = []
+    turns = WorkTurns()
     for subscription in services.subscriptions.news():
-        await turns.next()
+        await turns.next_turn()
         if _is_known(subscription, services):
             services.subscriptions.heard(subscription)
             news.append(subscription)
@@ -32,15 +32,15 @@ async def spread_news(services: "Services") -> None:
     await services.messages.notify_subscriptions(news, lambda: _all_known(services))
 
 
-def _all_known(services: "Services") -> "list[Subscription]":
+def _all_known(services: "Services") -> "list[TopicSubscription]":
     return [each for each in services.subscriptions.all() if _is_known(each, services)]
 
 
-def _is_known(subscription: "Subscription", services: "Services") -> bool:
+def _is_known(subscription: "TopicSubscription", services: "Services") -> bool:
     return services.catalog.has_group(subscription.group) and services.catalog.has_topic(subscription.topic)
 
 
-def order_problem(subscription: "Subscription", services: "Services") -> str | None:
+def order_problem(subscription: "TopicSubscription", services: "Services") -> str | None:
     """Why the order of a FIFO topic is lost to those that subscribe it, and what to do; None while it is kept."""
     group, topic = subscription.group, subscription.topic
     known = services.catalog.known_topic(topic)
@@ -55,13 +55,14 @@ def order_problem(subscription: "Subscription", services: "Services") -> str | N
     late = [client.client_id for client in popping if client.is_push and client.settings and not client.was_told_fifo]
     if late:
         return (
-            f"group {group} is FIFO, which it was not yet when {listed(late, 'clients')} began, so these may run the "
+            f"group {group} is FIFO, which it was not yet when {list_names(late, 'clients')} began, so these may run "
+            "the "
             f"messages of topic {topic} in no order; start them again"
         )
     return None
 
 
-def _readers(subscription: "Subscription", services: "Services") -> "Iterator[ConnectedClient]":
+def _readers(subscription: "TopicSubscription", services: "Services") -> "Iterator[ConnectedClient]":
     for client_id in services.subscriptions.readers(subscription.group, subscription.topic):
         client = services.clients.find(client_id)
         if client is not None:

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 
 from ternmq_common.limits import SETTINGS_TOPICS_MAX
 from ternmq_common.log_throttle import LogThrottle
-from ternmq_common.model import Subscription
-from ternmq_common.printable import CUT_AT, listed
+from ternmq_common.model import TopicSubscription
+from ternmq_common.printable import CUT_AT, list_names
 from ternmq_proxy.processors.client_limits import ALL_ENTRIES_MAX, refuse
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class Subscriptions:
         self._by_group: dict[str, dict[str, _Members]] = {}  # group, topic
         self._by_client: dict[str, dict[tuple[str, str], None]] = {}  # client id, (group, topic) from the oldest on
         self._count = 0
-        self._news: dict[Subscription, None] = {}
+        self._news: dict[TopicSubscription, None] = {}
         self._log_throttle = LogThrottle(now)
 
     def __len__(self) -> int:
@@ -97,7 +97,7 @@ class Subscriptions:
         members = topics.get(topic)
         if members is None:
             members = topics[topic] = _Members()
-            self._news[Subscription(group, topic)] = None
+            self._news[TopicSubscription(group, topic)] = None
         members.put(client_id, kept)
         if len(members.clients_with) > 1 and self._log_throttle.is_due(f"{group} {topic}"):
             _warn(group, topic, members, client_id)
@@ -123,7 +123,7 @@ class Subscriptions:
             del self._by_client[client_id]
         if not topics[topic].filters:
             del topics[topic]
-            self._news.pop(Subscription(group, topic), None)
+            self._news.pop(TopicSubscription(group, topic), None)
         if not topics:
             del self._by_group[group]
 
@@ -161,15 +161,15 @@ class Subscriptions:
         """The same of each topic that members of the group subscribe."""
         return {topic: dict(members.filters) for topic, members in self._by_group.get(group, {}).items()}
 
-    def all(self) -> list[Subscription]:
+    def all(self) -> list[TopicSubscription]:
         """Each group with each topic that a member of it subscribes."""
-        return [Subscription(group, topic) for group, topics in self._by_group.items() for topic in topics]
+        return [TopicSubscription(group, topic) for group, topics in self._by_group.items() for topic in topics]
 
-    def news(self) -> list[Subscription]:
+    def news(self) -> list[TopicSubscription]:
         """Those that are new, and were not `heard`."""
         return list(self._news)
 
-    def heard(self, subscription: Subscription) -> None:
+    def heard(self, subscription: TopicSubscription) -> None:
         """It is no news any more."""
         self._news.pop(subscription, None)
 
@@ -184,7 +184,7 @@ def _contradiction(topic: str, filters: "Mapping[str, str]") -> str:
     clients_of: dict[str, list[str]] = {}
     for client_id, expression in sorted(filters.items()):
         clients_of.setdefault(expression, []).append(client_id)
-    sides = [f"{expression!r} by {listed(names, 'clients')}" for expression, names in sorted(clients_of.items())]
+    sides = [f"{expression!r} by {list_names(names, 'clients')}" for expression, names in sorted(clients_of.items())]
     more = f"; and {len(sides) - SIDES_MAX} more filters" if len(sides) > SIDES_MAX else ""
     return (
         f"topic {topic} is filtered differently, so messages are skipped for some: {'; '.join(sides[:SIDES_MAX])}{more}"

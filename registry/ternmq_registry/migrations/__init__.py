@@ -1,4 +1,5 @@
-"""Alembic's scripts; `upgrade` migrates a database to the newest schema, `check` requires that it has it already."""
+"""Alembic's scripts; `upgrade_schema` migrates a database to the newest schema, `check_schema` requires that it has it
+already."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,9 +15,9 @@ NEWEST = "0015"
 _STEPS = {f"{number:04d}" for number in range(1, int(NEWEST) + 1)}
 
 
-def upgrade(connection: "Connection") -> None:
+def upgrade_schema(connection: "Connection") -> None:
     """Bring the schema to `NEWEST`, step by step, in the caller's transaction."""
-    found = current(connection)
+    found = current_version(connection)
     if found == NEWEST:
         return  # the usual start; Alembic takes longer to import than this check
     refuse_newer(found)
@@ -29,16 +30,16 @@ def upgrade(connection: "Connection") -> None:
     command.upgrade(config, "head")
 
 
-def check(connection: "Connection") -> None:
+def check_schema(connection: "Connection") -> None:
     """`StartupError` unless the schema is `NEWEST`: with another, queries would fail one by one."""
-    found = current(connection)
+    found = current_version(connection)
     refuse_newer(found)
     if found != NEWEST:
         state = "has no tables yet" if found is None else f"has the older schema {found}"
         raise StartupError(f"the registry {state}, {NEWEST} is needed: run `ternmq registry migrate`")
 
 
-def current(connection: "Connection") -> str | None:
+def current_version(connection: "Connection") -> str | None:
     """The schema's version, None if there is no registry."""
     if not inspect(connection).has_table("alembic_version"):
         return None

@@ -23,7 +23,7 @@ _EARNED_MAX = 100_000.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Budgets:
+class ConnectionBudgets:
     """Limits of a connection, and their defaults. `in_bytes_max` and `out_bytes_max` are for all connections together.
 
     Sizes in bytes, times in seconds."""
@@ -45,20 +45,20 @@ class Budgets:
 
 
 class BudgetLedger:
-    """What all connections of a server hold together: `held` bytes of requests in progress, and `unread` bytes of
-    answers.
+    """What all connections of a server hold together: `held_bytes` bytes of requests in progress, and `unread_bytes`
+    bytes of answers.
 
     `behind`: since when each connection has received bytes that were not processed, the one that fell behind first
     coming first."""
 
-    __slots__ = ("behind", "held", "unread")
+    __slots__ = ("behind", "held_bytes", "unread_bytes")
 
     def __init__(self) -> None:
-        self.held = 0
-        self.unread = 0
+        self.held_bytes = 0
+        self.unread_bytes = 0
         self.behind: dict[object, float] = {}
 
-    def slice(self, now: float) -> int:
+    def turn_budget(self, now: float) -> int:
         """Return how much one connection may cost in this turn, so that a turn in which many have work ends soon."""
         if not self.behind:
             return SLICE
@@ -72,8 +72,8 @@ class BudgetLedger:
         return 0.0
 
 
-class Allowance:
-    """A token bucket: `per_s` tokens a second, a `burst` at most; `earn` adds to it.
+class RateAllowance:
+    """A token bucket: `per_s` tokens a second, a `burst` at most; `add_allowance` adds to it.
 
     The clock matters only when all tokens are spent.
     """
@@ -86,7 +86,7 @@ class Allowance:
         self._left = burst
         self._since = now
 
-    def spend(self, cost: float, now: float) -> bool:
+    def try_spend(self, cost: float, now: float) -> bool:
         """Spend tokens; return whether they were there."""
         self._left -= cost
         if self._left >= 0:
@@ -96,6 +96,6 @@ class Allowance:
         self._left = min(self._burst, self._left + grown)
         return self._left >= 0
 
-    def earn(self, gain: float) -> None:
+    def add_allowance(self, gain: float) -> None:
         if self._left < _EARNED_MAX:
             self._left += gain

@@ -6,46 +6,49 @@ from collections.abc import Callable, Iterable
 import hpack
 
 from ternmq_rpc.grpc_http2 import frames as h2
-from ternmq_rpc.grpc_http2.budgets import BudgetLedger, Budgets
-from ternmq_rpc.grpc_http2.events import Event
-from ternmq_rpc.grpc_http2.frames import DEFAULT_FRAME_MAX, PREFACE, ErrorCode, Http2Error, Setting
+from ternmq_rpc.grpc_http2.budgets import BudgetLedger, ConnectionBudgets
+from ternmq_rpc.grpc_http2.events import EventKind
+from ternmq_rpc.grpc_http2.frames import DEFAULT_FRAME_MAX, PREFACE, ErrorCode, Http2Error, SettingId
 from ternmq_rpc.grpc_http2.header_rules import MalformedHeaders, checked_fields
 from ternmq_rpc.grpc_http2.literal_headers import literal_block
-from ternmq_rpc.grpc_http2.machine import HEADER_BYTES_MAX, Machine, S, greeting
-from ternmq_rpc.grpc_http2.messages import Status, status_text
+from ternmq_rpc.grpc_http2.machine import HEADER_BYTES_MAX, Http2Machine, S, greeting_frames
+from ternmq_rpc.grpc_http2.messages import GrpcStatus, status_text
 
 _LAST_NUMBER = h2.WINDOW_MAX
 
 
-class ClientMachine(Machine[S]):
+class ClientMachine(Http2Machine[S]):
     """The HTTP/2 state machine of a client.
 
     A stream that ended with status OK gives the event ENDED, any other end BROKEN. If the server sent the status, the
-    stream has `ended_there` too.
+    stream has `is_ended_there` too.
     """
 
     __slots__ = ("_authority", "_decoder", "_number", "leaving")
 
-    def __init__(self, authority: str, budgets: Budgets, now: float) -> None:
+    def __init__(self, authority: str, budgets: ConnectionBudgets, now: float) -> None:
         super().__init__(budgets, BudgetLedger(), now)
         self._authority = authority
         self._number = 1
         self._decoder: hpack.Decoder | None = None
         self.leaving = False
-        self._ready.append(PREFACE + greeting({Setting.ENABLE_PUSH: 0}, budgets.connection_in_bytes_max))
+        self._ready.append(PREFACE + greeting_frames({SettingId.ENABLE_PUSH: 0}, budgets.connection_in_bytes_max))
 
     @property
-    def usable(self) -> bool:
+    def can_open(self) -> bool:
         """Whether another stream can be opened."""
         return not self.leaving and self.failure is None and self._number <= _LAST_NUMBER
 
-    def open(self, method: str, make: Callable[[int, int], S], headers: Iterable[tuple[str, str]] = ()) -> S:
-        """Begin a call. `make` creates its stream from number and window; `headers` are added to those of gRPC."""
-        assert self.usable
+    def open_stream(
+        self, method: str, create_stream: Callable[[int, int], S], headers: Iterable[tuple[str, str]] = ()
+    ) -> S:
+        """Begin a call. `create_stream` creates its stream from number and window; `headers` are added to those of
+        gRPC."""
+        assert self.can_open
         number = self._last_stream = self._number
         self._number += 2
-        stream = self.streams[number] = make(number, self._outflow.first_window)
-        stream.talks = True
+        stream = self.streams[number] = create_stream(number, self._outflow.first_window)
+        stream.is_conversation = True
         block = literal_block(
             (
                 (":method", "POST"),
@@ -61,49 +64,49 @@ class ClientMachine(Machine[S]):
         self._ready.append(h2.header_frames(number, block, DEFAULT_FRAME_MAX, end_stream=False))
         return stream
 
-    def end(self, stream: S) -> None:
+    def end_stream(self, stream: S) -> None:
         """Send the end of the stream after all that waits."""
-        stream.ended_here = True
-        self._outflow.end(stream, lambda: h2.frame(h2.DATA, h2.END_STREAM, stream.number))
+        stream.is_ended_here = True
+        self._outflow.end_stream(stream, lambda: h2.encode_frame(h2.DATA, h2.END_STREAM, stream.number))
 
-    def abort(self, stream: S, status: Status, text: str) -> None:
+    def abort_stream(self, stream: S, status: GrpcStatus, text: str) -> None:
         del status, text
-        if not stream.gone:
-            self._ready.append(h2.rst_stream(stream.number, ErrorCode.CANCEL))
-            self.forget(stream)
+        if not stream.is_forgotten:
+            self._ready.append(h2.reset_frame(stream.number, ErrorCode.CANCEL))
+            self.forget_stream(stream)
 
-    def goodbye(self) -> None:
+    def send_goaway(self) -> None:
         """Tell the server by GOAWAY that the connection is not used any more."""
         if self.failure is None:
-            self._ready.append(h2.goaway(0, ErrorCode.NO_ERROR, ""))
+            self._ready.append(h2.goaway_frame(0, ErrorCode.NO_ERROR, ""))
 
     # --- what is received
 
-    def _headers(self, number: int, block: bytes, *, end_stream: bool) -> None:
+    def _handle_headers(self, number: int, block: bytes, *, end_stream: bool) -> None:
         stream = self.streams.get(number)
         try:
-            fields = self._decoded(block)
+            fields = self._decode_headers(block)
         except MalformedHeaders as error:
-            self._malformed(number, stream, error)
+            self._refuse_headers(number, stream, error)
             return
         if number > self._last_stream or number % 2 == 0:
             raise Http2Error(ErrorCode.PROTOCOL_ERROR, f"headers on stream {number}, which nobody has opened")
         if stream is None:
             return
-        if not stream.begun:
+        if not stream.has_headers:
             status = fields.get(":status", "")
             if status.startswith("1") and not end_stream:
                 return
-            stream.begun = True
+            stream.has_headers = True
             if status != "200" or not fields.get("content-type", "").startswith("application/grpc"):
-                self._broken(stream, f"it does not speak gRPC: HTTP status {status or 'missing'}", None)
+                self._break_stream(stream, f"it does not speak gRPC: HTTP status {status or 'missing'}", None)
                 return
         elif not end_stream:
             raise Http2Error(ErrorCode.PROTOCOL_ERROR, "headers in the midst of a stream")
         if end_stream:
-            self._outcome(stream, fields)
+            self._handle_trailers(stream, fields)
 
-    def _decoded(self, block: bytes) -> dict[str, str]:
+    def _decode_headers(self, block: bytes) -> dict[str, str]:
         """Decode a block that may refer to the header table. MalformedHeaders: its fields are not allowed."""
         if self._decoder is None:
             self._decoder = hpack.Decoder(max_header_list_size=HEADER_BYTES_MAX)
@@ -113,36 +116,36 @@ class ClientMachine(Machine[S]):
             raise Http2Error(ErrorCode.COMPRESSION_ERROR, f"a header block can't be read: {error}") from error
         return checked_fields((bytes(name).decode("latin-1"), bytes(value).decode("latin-1")) for name, value in pairs)
 
-    def _outcome(self, stream: S, fields: dict[str, str]) -> None:
+    def _handle_trailers(self, stream: S, fields: dict[str, str]) -> None:
         """Handle the trailers: the server has ended the stream with a status."""
-        status = fields.get("grpc-status", str(int(Status.UNKNOWN)))
+        status = fields.get("grpc-status", str(int(GrpcStatus.UNKNOWN)))
         if status != "0":
-            stream.ended_there = True
+            stream.is_ended_there = True
             text = status_text(status, fields.get("grpc-message", ""))
-            self._broken(stream, text, int(status) if status.isdecimal() and len(status) < 10 else None)
+            self._break_stream(stream, text, int(status) if status.isdecimal() and len(status) < 10 else None)
         elif stream.incoming.partial:
-            self._broken(stream, "the stream ended within a message", Status.INTERNAL)
+            self._break_stream(stream, "the stream ended within a message", GrpcStatus.INTERNAL)
         else:
-            stream.ended_there = True
-            if not stream.ended_here:
-                self._ready.append(h2.rst_stream(stream.number, ErrorCode.CANCEL))
-            self._events.append((Event.ENDED, stream, ""))
-            self.forget(stream)
+            stream.is_ended_there = True
+            if not stream.is_ended_here:
+                self._ready.append(h2.reset_frame(stream.number, ErrorCode.CANCEL))
+            self._events.append((EventKind.ENDED, stream, ""))
+            self.forget_stream(stream)
 
     def _stream_ended(self, stream: S) -> None:
-        self._broken(stream, "it ended the stream without a status", None)
+        self._break_stream(stream, "it ended the stream without a status", None)
 
-    def _broken(self, stream: S, text: str, status: int | None) -> None:
+    def _break_stream(self, stream: S, text: str, status: int | None) -> None:
         stream.status = status
-        self.forget(stream)
-        self._events.append((Event.BROKEN, stream, text))
+        self.forget_stream(stream)
+        self._events.append((EventKind.BROKEN, stream, text))
 
-    def _goaway(self, last_stream: int, code: int, text: str) -> None:
+    def _handle_goaway(self, last_stream: int, code: int, text: str) -> None:
         self.leaving = True
         why = f"it ends the connection: {h2.error_name(code)}"
         if text:
             why += f", {text}"
         for stream in list(self.streams.values()):
             if stream.number > last_stream:
-                self._broken(stream, why, None)
-        self._events.append((Event.LEAVING, None, why))
+                self._break_stream(stream, why, None)
+        self._events.append((EventKind.LEAVING, None, why))

@@ -3,7 +3,7 @@
 from enum import IntEnum, auto
 
 
-class Event(IntEnum):
+class EventKind(IntEnum):
     """Kinds of events; a stream's events come in the order in which the other side caused them."""
 
     GREETED = auto()

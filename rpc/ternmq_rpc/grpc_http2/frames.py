@@ -50,7 +50,7 @@ class ErrorCode(IntEnum):
     HTTP_1_1_REQUIRED = 13
 
 
-class Setting(IntEnum):
+class SettingId(IntEnum):
     """The settings of HTTP/2 that are used here."""
 
     HEADER_TABLE_SIZE = 1
@@ -97,11 +97,11 @@ class FrameReader:
         self.data = b""
 
     @property
-    def half(self) -> int:
+    def begun_frame(self) -> int:
         """The number of the frame that has begun and must be read whole; 0 if none has."""
         return self._kept if self._rest else 0
 
-    def feed(self, data: bytes) -> Iterator[tuple[int, int, int, int, int]]:
+    def read_frames(self, data: bytes) -> Iterator[tuple[int, int, int, int, int]]:
         """Yield the frames in `data` as plain tuples with the fields of `FramePart`, since there are many; `data` stays
         valid until the next call. Http2Error: a frame is larger than was allowed."""
         if self._rest:
@@ -134,9 +134,9 @@ class FrameReader:
             yield kind, flags, stream & WINDOW_MAX, start, stop
             at = stop
         if at < end:
-            self._keep(data, at)
+            self._keep_rest(data, at)
 
-    def _keep(self, data: bytes, at: int) -> None:
+    def _keep_rest(self, data: bytes, at: int) -> None:
         self._kept += 1
         self._rest += memoryview(data)[at:]
         self._rest_needs = HEADER_BYTES
@@ -144,34 +144,34 @@ class FrameReader:
             self._rest_needs += HEADER.unpack_from(self._rest)[0] >> 8
 
 
-def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
+def encode_frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
     return HEADER.pack(len(payload) << 8 | kind, flags, stream) + payload
 
 
-def settings(values: dict[Setting, int]) -> bytes:
-    return frame(SETTINGS, 0, 0, b"".join(_SETTING.pack(number, value) for number, value in values.items()))
+def settings_frame(values: dict[SettingId, int]) -> bytes:
+    return encode_frame(SETTINGS, 0, 0, b"".join(_SETTING.pack(number, value) for number, value in values.items()))
 
 
-def rst_stream(stream: int, code: ErrorCode) -> bytes:
-    return frame(RST_STREAM, 0, stream, _U32.pack(code))
+def reset_frame(stream: int, code: ErrorCode) -> bytes:
+    return encode_frame(RST_STREAM, 0, stream, _U32.pack(code))
 
 
-def window_update(stream: int, increment: int) -> bytes:
-    return frame(WINDOW_UPDATE, 0, stream, _U32.pack(increment))
+def window_frame(stream: int, increment: int) -> bytes:
+    return encode_frame(WINDOW_UPDATE, 0, stream, _U32.pack(increment))
 
 
-def goaway(last_stream: int, code: ErrorCode, text: str) -> bytes:
-    return frame(GOAWAY, 0, 0, _GOAWAY.pack(last_stream, code) + text.encode())
+def goaway_frame(last_stream: int, code: ErrorCode, text: str) -> bytes:
+    return encode_frame(GOAWAY, 0, 0, _GOAWAY.pack(last_stream, code) + text.encode())
 
 
 def header_frames(stream: int, block: bytes, frame_max: int, *, end_stream: bool) -> bytes:
     """Encode a header block as one HEADERS frame, and CONTINUATION frames where it does not fit."""
     first, rest = block[:frame_max], block[frame_max:]
     flags = (END_STREAM if end_stream else 0) | (0 if rest else END_HEADERS)
-    frames = [frame(HEADERS, flags, stream, first)]
+    frames = [encode_frame(HEADERS, flags, stream, first)]
     while rest:
         first, rest = rest[:frame_max], rest[frame_max:]
-        frames.append(frame(CONTINUATION, 0 if rest else END_HEADERS, stream, first))
+        frames.append(encode_frame(CONTINUATION, 0 if rest else END_HEADERS, stream, first))
     return b"".join(frames)
 
 
@@ -181,11 +181,11 @@ def read_settings(payload: bytes) -> list[tuple[int, int]]:
         raise Http2Error(ErrorCode.FRAME_SIZE_ERROR, f"SETTINGS of {len(payload)} bytes")
     pairs = list(_SETTING.iter_unpack(payload))
     for number, value in pairs:
-        if number == Setting.ENABLE_PUSH and value > 1:
+        if number == SettingId.ENABLE_PUSH and value > 1:
             raise Http2Error(ErrorCode.PROTOCOL_ERROR, f"SETTINGS_ENABLE_PUSH={value}")
-        if number == Setting.INITIAL_WINDOW_SIZE and value > WINDOW_MAX:
+        if number == SettingId.INITIAL_WINDOW_SIZE and value > WINDOW_MAX:
             raise Http2Error(ErrorCode.FLOW_CONTROL_ERROR, f"SETTINGS_INITIAL_WINDOW_SIZE={value}")
-        if number == Setting.MAX_FRAME_SIZE and not DEFAULT_FRAME_MAX <= value <= _FRAME_MAX_LIMIT:
+        if number == SettingId.MAX_FRAME_SIZE and not DEFAULT_FRAME_MAX <= value <= _FRAME_MAX_LIMIT:
             raise Http2Error(ErrorCode.PROTOCOL_ERROR, f"SETTINGS_MAX_FRAME_SIZE={value}")
     return pairs
 
@@ -205,7 +205,7 @@ def read_goaway(payload: bytes) -> tuple[int, int, str]:
     return last & WINDOW_MAX, code, payload[_GOAWAY.size :].decode(errors="replace")
 
 
-def unpadded(payload: bytes, flags: int) -> bytes:
+def strip_padding(payload: bytes, flags: int) -> bytes:
     """Return the payload of HEADERS without padding and priority."""
     start, stop = 0, len(payload)
     if flags & PADDED:

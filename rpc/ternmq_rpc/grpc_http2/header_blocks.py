@@ -19,19 +19,19 @@ class HeaderBlocks:
         self.stream = 0
         self.end_stream = False
 
-    def begin(self, stream: int, flags: int, payload: bytes) -> bytes | None:
+    def begin_block(self, stream: int, flags: int, payload: bytes) -> bytes | None:
         """Take a HEADERS frame; return the block if it is whole."""
         self.stream = stream
         self.end_stream = bool(flags & h2.END_STREAM)
-        return self._add(h2.unpadded(payload, flags), flags)
+        return self._add_fragment(h2.strip_padding(payload, flags), flags)
 
-    def go_on(self, flags: int, payload: bytes) -> bytes | None:
+    def continue_block(self, flags: int, payload: bytes) -> bytes | None:
         """Take a CONTINUATION frame; return the block if it is whole now."""
         if not self.stream:
             raise Http2Error(ErrorCode.PROTOCOL_ERROR, "CONTINUATION of nothing")
-        return self._add(payload, flags)
+        return self._add_fragment(payload, flags)
 
-    def _add(self, fragment: bytes, flags: int) -> bytes | None:
+    def _add_fragment(self, fragment: bytes, flags: int) -> bytes | None:
         self._block += fragment
         if len(self._block) > self._bytes_max:
             raise Http2Error(ErrorCode.ENHANCE_YOUR_CALM, f"a header block of more than {self._bytes_max} bytes")

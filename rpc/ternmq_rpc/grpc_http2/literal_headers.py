@@ -13,11 +13,11 @@ def literal_block(headers: Iterable[tuple[str, str]]) -> bytes:
     for name, value in headers:
         block.append(0)
         for text in (name.encode("latin-1"), value.encode("latin-1")):
-            block += _length(len(text)) + text
+            block += _encode_length(len(text)) + text
     return bytes(block)
 
 
-def _length(length: int) -> bytes:
+def _encode_length(length: int) -> bytes:
     if length < 0x7F:
         return bytes((length,))
     parts = bytearray((0x7F,))

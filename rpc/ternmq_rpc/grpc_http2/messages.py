@@ -13,7 +13,7 @@ PREFIX_BYTES = PREFIX.size
 _PLAIN = "".join(chr(code) for code in range(0x20, 0x7F) if chr(code) != "%")
 
 
-class Status(IntEnum):
+class GrpcStatus(IntEnum):
     """The status codes of gRPC that are used here."""
 
     OK = 0
@@ -41,7 +41,7 @@ class StreamBroken(Exception):
 class MessageRefused(Exception):
     """A message is not accepted, and the stream can't go on after it."""
 
-    def __init__(self, status: Status, text: str) -> None:
+    def __init__(self, status: GrpcStatus, text: str) -> None:
         self.status = status
         super().__init__(text)
 
@@ -66,7 +66,7 @@ class WaitingMessages:
         self._messages.append(message)
 
     @property
-    def first(self) -> bytes:
+    def first_message(self) -> bytes:
         """The oldest message; there must be one."""
         return self._messages[self._begin]
 
@@ -102,27 +102,27 @@ class MessageReader:
         self.partial = 0
         self.messages = WaitingMessages()
 
-    def feed(self, data: bytes, start: int, stop: int) -> None:
+    def read_messages(self, data: bytes, start: int, stop: int) -> None:
         """Read `data[start:stop]`. MessageRefused: compressed or too large; nothing can be read after that."""
         if self.partial:
-            start = self._continue(data, start, stop)
+            start = self._continue_message(data, start, stop)
         while stop - start >= PREFIX_BYTES:
             compressed, length = PREFIX.unpack_from(data, start)
             if compressed or length > self._message_max:
-                self._refuse(compressed, length)
+                self._refuse_message(compressed, length)
             body = start + PREFIX_BYTES
             start = body + length
             if start > stop:
                 self._length = length
                 self.partial = PREFIX_BYTES
-                self._add(data, body, stop)
+                self._add_part(data, body, stop)
                 return
             self.messages.append(data[body:start])
         if start < stop:
             self._prefix += data[start:stop]
             self.partial = len(self._prefix)
 
-    def _continue(self, data: bytes, start: int, stop: int) -> int:
+    def _continue_message(self, data: bytes, start: int, stop: int) -> int:
         """Take what belongs to the unfinished message; return where the next one begins."""
         if self.partial < PREFIX_BYTES:
             body = min(stop, start + PREFIX_BYTES - self.partial)
@@ -132,10 +132,10 @@ class MessageReader:
                 return stop
             compressed, self._length = PREFIX.unpack(self._prefix)
             if compressed or self._length > self._message_max:
-                self._refuse(compressed, self._length)
+                self._refuse_message(compressed, self._length)
             start = body
         end = min(stop, start + PREFIX_BYTES + self._length - self.partial)
-        self._add(data, start, end)
+        self._add_part(data, start, end)
         if self.partial == PREFIX_BYTES + self._length:
             self.messages.append(b"".join(self._parts))
             self._parts.clear()
@@ -143,7 +143,7 @@ class MessageReader:
             self.partial = 0
         return end
 
-    def _add(self, data: bytes, start: int, stop: int) -> None:
+    def _add_part(self, data: bytes, start: int, stop: int) -> None:
         size = stop - start
         self.partial += size
         # A view saves a copy, and keeps all of `data` in memory: small parts are copied, together.
@@ -154,24 +154,24 @@ class MessageReader:
         else:
             self._parts.append(bytearray(data[start:stop]))
 
-    def _refuse(self, compressed: int, length: int) -> None:
+    def _refuse_message(self, compressed: int, length: int) -> None:
         if compressed == 1:
-            raise MessageRefused(Status.UNIMPLEMENTED, "compressed messages are not understood")
+            raise MessageRefused(GrpcStatus.UNIMPLEMENTED, "compressed messages are not understood")
         if compressed:
-            raise MessageRefused(Status.INTERNAL, f"a message begins with {compressed}, which gRPC does not know")
+            raise MessageRefused(GrpcStatus.INTERNAL, f"a message begins with {compressed}, which gRPC does not know")
         raise MessageRefused(
-            Status.RESOURCE_EXHAUSTED, f"a message of {length} bytes; at most {self._message_max} are taken"
+            GrpcStatus.RESOURCE_EXHAUSTED, f"a message of {length} bytes; at most {self._message_max} are taken"
         )
 
 
-def percent_encoded(text: str) -> str:
+def encode_percent(text: str) -> str:
     """Encode the text for `grpc-message`."""
     from urllib.parse import quote  # only refusals need it, and a command should start fast
 
     return quote(text, safe=_PLAIN)
 
 
-def percent_decoded(text: str) -> str:
+def decode_percent(text: str) -> str:
     from urllib.parse import unquote
 
     return unquote(text, errors="replace")
@@ -180,7 +180,7 @@ def percent_decoded(text: str) -> str:
 def status_text(status: str, message: str) -> str:
     """Describe the status that a stream ended with, for an error text."""
     try:
-        name = Status(int(status)).name.lower().replace("_", " ")
+        name = GrpcStatus(int(status)).name.lower().replace("_", " ")
     except ValueError:
         name = f"status {status}"
-    return f"{name}: {percent_decoded(message)}" if message else name
+    return f"{name}: {decode_percent(message)}" if message else name

@@ -41,10 +41,10 @@ class OutStream:
         self._pieces: deque[memoryview] | None = None
 
     @property
-    def waits(self) -> bool:
+    def has_waiting(self) -> bool:
         return self.out_bytes > 0 or self.tail is not None
 
-    def add(self, message: bytes) -> int:
+    def add_message(self, message: bytes) -> int:
         """Have the message wait; return how many bytes it takes."""
         pieces = self._pieces
         if pieces is None:
@@ -55,7 +55,7 @@ class OutStream:
         self.out_bytes += PREFIX_BYTES + len(message)
         return PREFIX_BYTES + len(message)
 
-    def frame(self, size: int, buffers: list[bytes | memoryview]) -> None:
+    def take_frame(self, size: int, buffers: list[bytes | memoryview]) -> None:
         """Move `size` bytes from the waiting ones into one frame."""
         assert self._pieces is not None
         self.out_window -= size
@@ -69,7 +69,7 @@ class OutStream:
             buffers.append(piece)
             size -= len(piece)
 
-    def drop(self) -> int:
+    def drop_waiting(self) -> int:
         """Drop the waiting bytes; return how many they were."""
         dropped, self.out_bytes = self.out_bytes, 0
         self._pieces = None
@@ -77,7 +77,7 @@ class OutStream:
         return dropped
 
 
-class Outflow:
+class SendQueue:
     """All streams of a connection. `bytes` are waiting; `sent` only grows, so it shows whether the peer reads anything.
 
     Invariants: what was sent of a stream, or of all, never exceeds the windows; nothing of a stream overtakes what
@@ -98,16 +98,16 @@ class Outflow:
         self._tails: list[OutStream] = []
 
     @property
-    def sendable(self) -> bool:
-        """Whether `take` would return something."""
+    def can_send(self) -> bool:
+        """Whether `take_frames` would return something."""
         return bool(self._tails or (self._line and self.window > 0))
 
-    def close(self, out: OutStream) -> None:
+    def close_stream(self, out: OutStream) -> None:
         """Drop what the stream has to send."""
         if out.out_bytes or out.tail is not None:
-            self._count(-out.drop())
+            self._count_waiting(-out.drop_waiting())
 
-    def at_once(self, out: OutStream, messages: Sequence[bytes]) -> bytes | None:
+    def try_send(self, out: OutStream, messages: Sequence[bytes]) -> bytes | None:
         """Return the messages as one frame that may be sent now; None: they have to wait."""
         count = len(messages)
         size = PREFIX_BYTES * count + (len(messages[0]) if count == 1 else sum(map(len, messages)))
@@ -122,23 +122,23 @@ class Outflow:
             pieces += (PREFIX.pack(0, len(message)), message)
         return b"".join(pieces)
 
-    def add(self, out: OutStream, messages: Sequence[bytes]) -> None:
+    def add_messages(self, out: OutStream, messages: Sequence[bytes]) -> None:
         """Queue the messages of a stream."""
-        self._count(sum(map(out.add, messages)))
-        self._queue(out)
+        self._count_waiting(sum(map(out.add_message, messages)))
+        self._enqueue_stream(out)
 
-    def end(self, out: OutStream, tail: Callable[[], bytes]) -> None:
+    def end_stream(self, out: OutStream, tail: Callable[[], bytes]) -> None:
         """End the stream after what waits; `tail` creates the last frame."""
         out.tail = tail
         if not out.out_bytes:
             self._tails.append(out)
 
-    def take(self, bytes_max: int) -> list[bytes | memoryview]:
+    def take_frames(self, bytes_max: int) -> list[bytes | memoryview]:
         """Return buffers of whole frames that may be sent now, about `bytes_max` in all; empty if nothing may."""
         buffers: list[bytes | memoryview] = []
         tails, self._tails = self._tails, []
         for out in tails:
-            self._tail(out, buffers)
+            self._send_tail(out, buffers)
         left = bytes_max
         line = self._line
         while line and self.window > 0 and left > 0:
@@ -147,47 +147,47 @@ class Outflow:
             size = min(self.frame_max, self.window, out.out_window, out.out_bytes)
             if size <= 0:
                 continue  # it was closed, or its window shrank
-            out.frame(size, buffers)
+            out.take_frame(size, buffers)
             self.window -= size
             left -= size
             self.sent += size
-            self._count(-size)
+            self._count_waiting(-size)
             if out.out_bytes:
-                self._queue(out)
+                self._enqueue_stream(out)
             else:
-                self._tail(out, buffers)
+                self._send_tail(out, buffers)
         if not line:
             self._line = None
         return buffers
 
-    def _tail(self, out: OutStream, buffers: list[bytes | memoryview]) -> None:
+    def _send_tail(self, out: OutStream, buffers: list[bytes | memoryview]) -> None:
         if out.tail is not None:
             buffers.append(out.tail())
             out.tail = None
 
-    def _queue(self, out: OutStream) -> None:
+    def _enqueue_stream(self, out: OutStream) -> None:
         if out.out_bytes and out.out_window > 0 and not out.in_line:
             out.in_line = True
             if self._line is None:
                 self._line = deque()
             self._line.append(out)
 
-    def _count(self, size: int) -> None:
+    def _count_waiting(self, size: int) -> None:
         self.bytes += size
-        self._ledger.unread += size
+        self._ledger.unread_bytes += size
 
     # --- what the peer allows
 
-    def grow(self, increment: int) -> None:
+    def grow_window(self, increment: int) -> None:
         """Make the connection's window larger."""
         self.window += increment
         if self.window > WINDOW_MAX:
             raise Http2Error(ErrorCode.FLOW_CONTROL_ERROR, "the connection's window is larger than there can be")
 
-    def grow_stream(self, out: OutStream, increment: int) -> bool:
+    def grow_stream_window(self, out: OutStream, increment: int) -> bool:
         """Make a stream's window larger; False: it would exceed the largest possible."""
         out.out_window += increment
-        self._queue(out)
+        self._enqueue_stream(out)
         return out.out_window <= WINDOW_MAX
 
     def set_first_window(self, size: int, streams: Iterable[OutStream]) -> None:
@@ -195,5 +195,5 @@ class Outflow:
         change = size - self.first_window
         self.first_window = size
         for out in streams:
-            if not self.grow_stream(out, change):
+            if not self.grow_stream_window(out, change):
                 raise Http2Error(ErrorCode.FLOW_CONTROL_ERROR, "a stream's window is larger than there can be")

@@ -6,31 +6,32 @@ from ternmq_rpc.grpc_http2.outflow import OutStream
 
 
 class WireStream(OutStream):
-    """The state of a stream. `window`: what the peer may still send; `held`: received bytes that count against the
-    budgets; `began`: when its request did, in the machine's time; `begun`: the headers of the answer were sent, or
-    received; `expected`: bytes that `content-length` still promises; a stream that is `gone` is not known to the
-    machine any more.
+    """The state of a stream. `window`: what the peer may still send; `held_bytes`: received bytes that count against
+    the budgets; `request_began`: when its request did, in the machine's time; `has_headers`: the headers of the answer
+    were sent, or received; `expected_bytes`: bytes that `content-length` still promises; a stream that is
+    `is_forgotten` is not known to the machine any more.
 
     Credit   bytes of messages are given back to the peer's window when they are read. Those of an unfinished message at
-             the head of the queue are given back as they arrive (`early`), else one larger than the window would never
-             end.
-    Held     until they are read if the stream is a conversation (`talks`), else until it ends: a request is in memory
+             the head of the queue are given back as they arrive (`early_bytes`), else one larger than the window would
+             never end.
+    Held     until they are read if the stream is a conversation (`is_conversation`), else until it ends: a request is
+             in memory
              while it is served.
     """
 
     __slots__ = (
-        "began",
-        "begun",
-        "early",
-        "ended_here",
-        "ended_there",
-        "expected",
-        "gone",
-        "held",
+        "early_bytes",
+        "expected_bytes",
+        "has_headers",
+        "held_bytes",
         "incoming",
-        "owed",
+        "is_conversation",
+        "is_ended_here",
+        "is_ended_there",
+        "is_forgotten",
+        "owed_bytes",
+        "request_began",
         "status",
-        "talks",
         "window",
     )
 
@@ -44,25 +45,25 @@ class WireStream(OutStream):
         self._pieces = None
         self.incoming = MessageReader(message_max)
         self.window = STREAM_WINDOW
-        self.held = 0
-        self.early = 0
-        self.owed = 0
-        self.began = 0.0
-        self.begun = False
-        self.expected: int | None = None
+        self.held_bytes = 0
+        self.early_bytes = 0
+        self.owed_bytes = 0
+        self.request_began = 0.0
+        self.has_headers = False
+        self.expected_bytes: int | None = None
         self.status: int | None = None
-        self.talks = False
-        self.ended_here = False
-        self.ended_there = False
-        self.gone = False
+        self.is_conversation = False
+        self.is_ended_here = False
+        self.is_ended_there = False
+        self.is_forgotten = False
 
     @property
-    def unfinished(self) -> bool:
+    def has_partial(self) -> bool:
         """Whether a message has begun and is not complete."""
         return self.incoming.partial > 0
 
     @property
-    def under_way(self) -> tuple[int, int]:
+    def transfer_progress(self) -> tuple[int, int]:
         """How many bytes of an incomplete message were received, and how many wait to be sent. While these change the
         peer is alive, however long a message takes."""
         return self.incoming.partial, self.out_bytes

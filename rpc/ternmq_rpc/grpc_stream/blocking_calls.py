@@ -7,10 +7,10 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
-from ternmq_rpc.grpc_http2.budgets import Budgets
+from ternmq_rpc.grpc_http2.budgets import ConnectionBudgets
 from ternmq_rpc.grpc_http2.client_machine import ClientMachine
-from ternmq_rpc.grpc_http2.events import Event
-from ternmq_rpc.grpc_http2.messages import PREFIX_BYTES, Status, StreamBroken
+from ternmq_rpc.grpc_http2.events import EventKind
+from ternmq_rpc.grpc_http2.messages import PREFIX_BYTES, GrpcStatus, StreamBroken
 from ternmq_rpc.grpc_http2.wire_stream import WireStream
 from ternmq_rpc.grpc_stream.sockets import keep_alive
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _READ_BYTES = 256 << 10
 _WRITE_BYTES = 1 << 20
-_BUDGETS = Budgets()
+_BUDGETS = ConnectionBudgets()
 
 
 class BlockingConnection:
@@ -42,54 +42,54 @@ class BlockingConnection:
         """Connect to the first of the addresses that answers. With `tls`, its certificate must be for `server_name`, or
         for the host that is connected to."""
         self._peer = ", ".join(f"{host}:{port}" for host, port in addresses)
-        self._socket = _connected(addresses, timeout_s, tls, server_name)
+        self._socket = _open_socket(addresses, timeout_s, tls, server_name)
         self._has_heard = False
         self._machine: ClientMachine[WireStream] = ClientMachine(
             "{}:{}".format(*addresses[0]), _BUDGETS, time.monotonic()
         )
         try:
-            self._send()
+            self._send_output()
         except OSError as error:
-            self._give_up(f"{self._peer}: {error}", Status.UNAVAILABLE)
+            self._fail_call(f"{self._peer}: {error}", GrpcStatus.UNAVAILABLE)
 
     def close(self) -> None:
         self._socket.close()
 
     @property
-    def usable(self) -> bool:
+    def can_call(self) -> bool:
         """Whether another call is possible."""
-        return self._machine.usable and self._socket.fileno() >= 0
+        return self._machine.can_open and self._socket.fileno() >= 0
 
-    def call(
+    def call_method(
         self, method: str, headers: Iterable[tuple[str, str]], request: bytes, *, timeout_s: float
     ) -> "list[bytes]":
         """Call a method; return all messages of the answer. `headers` are added to those of gRPC."""
-        if not self.usable:
-            self._give_up(f"the connection to {self._peer} takes no more calls")
+        if not self.can_call:
+            self._fail_call(f"the connection to {self._peer} takes no more calls")
         deadline = time.monotonic() + timeout_s
         timeout = ("grpc-timeout", f"{max(1, round(timeout_s * 1000))}m")
-        stream = self._machine.open(method, _made, (timeout, *headers))
-        self._machine.send(stream, (request,))
-        self._machine.end(stream)
+        stream = self._machine.open_stream(method, _create_stream, (timeout, *headers))
+        self._machine.send_messages(stream, (request,))
+        self._machine.end_stream(stream)
         answer: list[bytes] = []
         try:
-            while not self._exchange(stream, answer, deadline):
+            while not self._exchange_bytes(stream, answer, deadline):
                 pass
         except TimeoutError:
-            self._give_up(f"{self._peer} did not answer within {timeout_s:g} s", Status.DEADLINE_EXCEEDED)
+            self._fail_call(f"{self._peer} did not answer within {timeout_s:g} s", GrpcStatus.DEADLINE_EXCEEDED)
         except OSError as error:
             # A server that wants another kind of connection, or a client certificate, mostly sends no more than that.
             when = "" if self._has_heard else ": closed before the server sent anything"
-            self._give_up(f"{self._peer}: {error}{when}")
+            self._fail_call(f"{self._peer}: {error}{when}")
         return answer
 
-    def _exchange(self, stream: WireStream, answer: list[bytes], deadline: float) -> bool:
+    def _exchange_bytes(self, stream: WireStream, answer: list[bytes], deadline: float) -> bool:
         """Send what may be sent and receive once; return whether the call has ended. StreamBroken: it failed."""
         left_s = deadline - time.monotonic()
         if left_s <= 0:
             raise TimeoutError
         self._socket.settimeout(left_s)
-        self._send()
+        self._send_output()
         data = self._socket.recv(_READ_BYTES)
         if not data:
             raise ConnectionError("the connection was closed")
@@ -97,42 +97,42 @@ class BlockingConnection:
         machine = self._machine
         over = False
         while True:
-            for event, about, text in machine.receive(data, time.monotonic()):
+            for event, about, text in machine.receive_bytes(data, time.monotonic()):
                 if about is stream:
-                    over = self._tell(event, stream, text) or over
+                    over = self._handle_event(event, stream, text) or over
             data = b""
-            if not machine.behind:
+            if not machine.has_backlog:
                 break
         if messages := stream.incoming.messages:
-            machine.took(stream, PREFIX_BYTES * len(messages) + sum(map(len, messages)))
+            machine.count_read(stream, PREFIX_BYTES * len(messages) + sum(map(len, messages)))
             answer += messages
             messages.clear()
         if machine.failure is not None and not over:
-            self._give_up(f"{self._peer} is not understood: {machine.failure}")
+            self._fail_call(f"{self._peer} is not understood: {machine.failure}")
         return over
 
-    def _tell(self, event: Event, stream: WireStream, text: str) -> bool:
+    def _handle_event(self, event: EventKind, stream: WireStream, text: str) -> bool:
         """Return whether the event ends the call in order. StreamBroken: it failed."""
-        if event is Event.BROKEN:
-            if not stream.ended_there:
-                self._give_up(f"{self._peer}: {text}", stream.status)
+        if event is EventKind.BROKEN:
+            if not stream.is_ended_there:
+                self._fail_call(f"{self._peer}: {text}", stream.status)
             raise StreamBroken(text, status=stream.status)
-        return event is Event.ENDED
+        return event is EventKind.ENDED
 
-    def _send(self) -> None:
-        while buffers := self._machine.outgoing(_WRITE_BYTES):
+    def _send_output(self) -> None:
+        while buffers := self._machine.take_output(_WRITE_BYTES):
             self._socket.sendall(b"".join(buffers))
 
-    def _give_up(self, why: str, status: int | None = None) -> NoReturn:
+    def _fail_call(self, why: str, status: int | None = None) -> NoReturn:
         self.close()
         raise StreamBroken(why, status=status) from None
 
 
-def _made(number: int, out_window: int) -> WireStream:
+def _create_stream(number: int, out_window: int) -> WireStream:
     return WireStream(number, out_window, message_max=_BUDGETS.message_bytes_max)
 
 
-def _connected(
+def _open_socket(
     addresses: Sequence[tuple[str, int]], timeout_s: float, tls: "ssl.SSLContext | None", server_name: str | None
 ) -> socket.socket:
     failures = []
@@ -140,13 +140,13 @@ def _connected(
         try:
             connected = socket.create_connection((host, port), timeout_s)
             keep_alive(connected)
-            return connected if tls is None else _secured(connected, tls, server_name or host)
+            return connected if tls is None else _start_tls(connected, tls, server_name or host)
         except OSError as error:  # also what a handshake raises
             failures.append(f"{host}:{port}: {error.strerror or error}")
-    raise StreamBroken(f"no connection: {'; '.join(failures)}", status=Status.UNAVAILABLE)
+    raise StreamBroken(f"no connection: {'; '.join(failures)}", status=GrpcStatus.UNAVAILABLE)
 
 
-def _secured(connected: socket.socket, tls: "ssl.SSLContext", server_name: str) -> "ssl.SSLSocket":
+def _start_tls(connected: socket.socket, tls: "ssl.SSLContext", server_name: str) -> "ssl.SSLSocket":
     try:
         return tls.wrap_socket(connected, server_hostname=server_name)
     except OSError:

@@ -2,7 +2,8 @@
 
 Lean      an idle connection keeps no buffer and no timer, and its header table is a list; a call has a task only if it
           waits.
-Bounded   by `Budgets`: each connection's machine ends what exceeds its own; the limits of all connections together are
+Bounded   by `ConnectionBudgets`: each connection's machine ends what exceeds its own; the limits of all connections
+          together are
           enforced here. One walk over the connections finds what takes too long, a few hundred in a turn of the loop.
 """
 
@@ -12,19 +13,19 @@ import socket
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from ternmq_common.eager import begin
-from ternmq_rpc.grpc_http2.budgets import BudgetLedger, Budgets
+from ternmq_common.eager import start_eagerly
+from ternmq_rpc.grpc_http2.budgets import BudgetLedger, ConnectionBudgets
 from ternmq_rpc.grpc_http2.header_reader import HeaderReader
-from ternmq_rpc.grpc_http2.messages import Status, StreamBroken
-from ternmq_rpc.grpc_stream.accepting import Acceptor
+from ternmq_rpc.grpc_http2.messages import GrpcStatus, StreamBroken
+from ternmq_rpc.grpc_stream.acceptor import Acceptor
 from ternmq_rpc.grpc_stream.call_connection import CallConnection
 from ternmq_rpc.grpc_stream.connection import READ_BYTES
-from ternmq_rpc.grpc_stream.deadlines import TIMEOUT, Deadlines
+from ternmq_rpc.grpc_stream.deadlines import TIMEOUT, CallDeadlines
 from ternmq_rpc.grpc_stream.limit_log import LimitLog
 from ternmq_rpc.grpc_stream.served_call import CallRefused, ServedCall, ServedMethod
-from ternmq_rpc.grpc_stream.sockets import address
+from ternmq_rpc.grpc_stream.sockets import format_peer
 from ternmq_rpc.tls.handshake_throttle import HandshakeThrottle
-from ternmq_rpc.tls.opening import Opening, PortTls
+from ternmq_rpc.tls.opening import OpeningConnection, PortTls
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -39,11 +40,11 @@ _WALKED_AT_ONCE = 200
 # Of what all connections may hold: beyond this share, connections whose requests will end by themselves are paused.
 _MUCH = 0.75
 
-Find = Callable[[str], ServedMethod | None]
+FindMethod = Callable[[str], ServedMethod | None]
 
 
 class CallServer:
-    """Serves the methods that `find` returns for a path, on any sockets, from `listen` to `stop`.
+    """Serves the methods that `find` returns for a path, on any sockets, from `add_listener` to `stop_serving`.
 
     Calls have those of their headers that are in `headers`. With `tls`, connections begin with a handshake, or may do
     so.
@@ -51,48 +52,50 @@ class CallServer:
 
     def __init__(
         self,
-        find: Find,
+        find: FindMethod,
         *,
         headers: Sequence[str] = (),
-        budgets: Budgets | None = None,
+        budgets: ConnectionBudgets | None = None,
         connections_max: int = CONNECTIONS_MAX,
         tls: PortTls | None = None,
-        gone: "Callable[[object], None] | None" = None,
+        on_closed: "Callable[[object], None] | None" = None,
     ) -> None:
-        """`gone` is called with the note of each connection that was closed, if it has one."""
+        """`on_closed` is called with the note of each connection that was closed, if it has one."""
         self.find = find
-        self.budgets = budgets or Budgets()
+        self.budgets = budgets or ConnectionBudgets()
         self.ledger = BudgetLedger()
         self.headers = HeaderReader(("content-type", TIMEOUT, *headers))
-        self.deadlines = Deadlines()
+        self.deadlines = CallDeadlines()
         # One for all connections: what was read is copied out of it at once.
         self.buffer = memoryview(bytearray(READ_BYTES))
         self.connections: set[CallConnection] = set()
-        self.openings: set[Opening] = set()
+        self.openings: set[OpeningConnection] = set()
         """Connections that have not finished the TLS handshake."""
         self.tasks: dict[asyncio.Task[None], ServedCall] = {}
-        self.pending = 0
+        self.pending_calls = 0
         """How many calls are served without a task, and not answered yet."""
         self.leaving = False
-        self._gone = gone
+        self._on_closed = on_closed
         self.limits = LimitLog(lambda: asyncio.get_running_loop().time())
         self._tls = tls
         self.handshakes = HandshakeThrottle() if tls is None else HandshakeThrottle(tls.handshakes_per_second)
-        self._acceptor = Acceptor(self._connection, lambda: len(self.connections) + len(self.openings), connections_max)
+        self._acceptor = Acceptor(
+            self._create_connection, lambda: len(self.connections) + len(self.openings), connections_max
+        )
         self._walk: asyncio.TimerHandle | None = None
         self._empty: asyncio.Future[None] | None = None
         self._none_pends: asyncio.Future[None] | None = None
 
     @property
-    def passed(self) -> dict[str, int]:
+    def limit_counts(self) -> dict[str, int]:
         """How often each limit was reached."""
-        return {**self.limits.passed, "connections": self._acceptor.stopped}
+        return {**self.limits.limit_counts, "connections": self._acceptor.stop_count}
 
-    async def listen(self, sock: socket.socket, listener: str = "") -> None:
+    async def add_listener(self, sock: socket.socket, listener: str = "") -> None:
         """Serve connections at this socket of `sockets.bound`; calls have the name of the listener."""
-        self._acceptor.listen(sock, listener)
+        self._acceptor.add_listener(sock, listener)
 
-    async def stop(self, grace_s: float) -> None:
+    async def stop_serving(self, grace_s: float) -> None:
         """Accept no more calls, give those in progress `grace_s` to end, then abort them, conversations too."""
         self.leaving = True
         await self._acceptor.close()
@@ -100,11 +103,11 @@ class CallServer:
             self._walk.cancel()
         self._end_openings(list(self.openings))
         for connection in self.connections:
-            connection.leave()
+            connection.stop_calls()
         ending: list[asyncio.Future[None]] = [
-            task for task, call in self.tasks.items() if call.method is not None and not call.method.talks
+            task for task, call in self.tasks.items() if call.method is not None and not call.method.is_conversation
         ]
-        if self.pending:
+        if self.pending_calls:
             self._none_pends = asyncio.get_running_loop().create_future()
             ending.append(self._none_pends)
         if ending:
@@ -126,57 +129,59 @@ class CallServer:
 
     # --- connections
 
-    def _connection(self, listener: str) -> asyncio.BaseProtocol:
+    def _create_connection(self, listener: str) -> asyncio.BaseProtocol:
         connection = CallConnection(self, listener)
-        return connection if self._tls is None else Opening(self, connection, self._tls, self.buffer)
+        return connection if self._tls is None else OpeningConnection(self, connection, self._tls, self.buffer)
 
-    def made(self, connection: CallConnection) -> None:
+    def add_connection(self, connection: CallConnection) -> None:
         """Add an open connection."""
         self.connections.add(connection)
-        self._acceptor.made(connection)
-        self._walk_soon()
+        self._acceptor.count_connection(connection)
+        self._schedule_walk()
 
-    def lost(self, connection: CallConnection) -> None:
+    def remove_connection(self, connection: CallConnection) -> None:
         """Remove a closed connection."""
         self.connections.discard(connection)
-        if self._gone is not None and connection.note is not None:
-            self._gone(connection.note)
-        self._acceptor.lost()
+        if self._on_closed is not None and connection.note is not None:
+            self._on_closed(connection.note)
+        self._acceptor.connection_closed()
         if self._empty is not None and not self.connections and not self._empty.done():
             self._empty.set_result(None)
 
-    def _walk_soon(self) -> None:
+    def _schedule_walk(self) -> None:
         if self._walk is None and not self.leaving:
             self._walk = asyncio.get_running_loop().call_later(_WALK_EVERY_S, self._begin_walk)
 
     # --- for TLS, as `Openings`
 
-    def came(self, opening: Opening) -> None:
+    def add_opening(self, opening: OpeningConnection) -> None:
         self.openings.add(opening)
-        self._acceptor.made(opening)
-        self._walk_soon()
+        self._acceptor.count_connection(opening)
+        self._schedule_walk()
 
-    def opened(self, opening: Opening) -> None:
+    def finish_opening(self, opening: OpeningConnection) -> None:
         self.openings.discard(opening)
 
-    def plain(self, opening: Opening, begun: bytes) -> bool:
+    def refuse_plain(self, opening: OpeningConnection, begun: bytes) -> bool:
         assert isinstance(opening.connection, CallConnection)
         return opening.connection.refuse_plain(begun)
 
-    def gave_up(self, opening: Opening) -> None:
-        self.limits.say(address(opening.peer), "tls_handshakes", "closed a connection: too many handshakes wait")
+    def log_throttled(self, opening: OpeningConnection) -> None:
+        self.limits.log_limit(
+            format_peer(opening.peer), "tls_handshakes", "closed a connection: too many handshakes wait"
+        )
 
-    def left(self, opening: Opening, why: str | None) -> None:
+    def drop_opening(self, opening: OpeningConnection, why: str | None) -> None:
         is_news = opening in self.openings  # else it was ended here
         self.openings.discard(opening)
         if why is not None and is_news:
-            self.limits.say(address(opening.peer), "tls", f"no connection: the TLS handshake failed: {why}")
-        self._acceptor.lost()
+            self.limits.log_limit(format_peer(opening.peer), "tls", f"no connection: the TLS handshake failed: {why}")
+        self._acceptor.connection_closed()
 
-    def broke(self, opening: Opening, why: str) -> None:
-        self.limits.say(address(opening.peer), "tls", f"closed a connection: its TLS is broken: {why}")
+    def log_broken_tls(self, opening: OpeningConnection, why: str) -> None:
+        self.limits.log_limit(format_peer(opening.peer), "tls", f"closed a connection: its TLS is broken: {why}")
 
-    def _end_openings(self, openings: list[Opening]) -> None:
+    def _end_openings(self, openings: list[OpeningConnection]) -> None:
         for opening in openings:
             self.openings.discard(opening)
             opening.abort()
@@ -185,88 +190,92 @@ class CallServer:
         timeout_s = self.budgets.header_timeout_s
         slow = [opening for opening in self.openings if now - opening.began_s > timeout_s]
         for opening in slow:
-            self.limits.say(address(opening.peer), "header_timeout", f"no TLS handshake within {timeout_s:g} s")
+            self.limits.log_limit(
+                format_peer(opening.peer), "header_timeout", f"no TLS handshake within {timeout_s:g} s"
+            )
         self._end_openings(slow)
 
     # --- what takes too long
 
     def _begin_walk(self) -> None:
         self._end_slow_openings(asyncio.get_running_loop().time())
-        self._go_on(iter(list(self.connections)))
+        self._continue_walk(iter(list(self.connections)))
 
-    def _go_on(self, walk: "Iterable[CallConnection]") -> None:
+    def _continue_walk(self, walk: "Iterable[CallConnection]") -> None:
         """Check some connections, the others in another turn of the loop."""
         loop = asyncio.get_running_loop()
         now = loop.time()
         left = _WALKED_AT_ONCE
         for connection in walk:
-            connection.look(now, crowded=self._acceptor.full)
+            connection.check_limits(now, crowded=self._acceptor.full)
             left -= 1
             if not left:
                 pause_s = _WALK_EVERY_S * _WALKED_AT_ONCE / (2 * len(self.connections) + 1)
-                self._walk = loop.call_later(pause_s, self._go_on, walk)
+                self._walk = loop.call_later(pause_s, self._continue_walk, walk)
                 return
-        self._relieve_of_output()
+        self._limit_output()
         goes_on = self.connections or self.openings
         self._walk = loop.call_later(_WALK_EVERY_S, self._begin_walk) if goes_on else None
 
     # --- what all connections hold together
 
     @property
-    def holds_much(self) -> bool:
+    def is_nearly_full(self) -> bool:
         """Whether requests in progress have taken nearly all the memory that they may."""
-        return self.ledger.held > self.budgets.in_bytes_max * _MUCH
+        return self.ledger.held_bytes > self.budgets.in_bytes_max * _MUCH
 
-    def relieve(self) -> None:
+    def limit_input(self) -> None:
         """Close the connection that holds most, if all together hold too much."""
-        if self.ledger.held > self.budgets.in_bytes_max:
-            worst = max(self.connections, key=lambda connection: connection.machine.held)
+        if self.ledger.held_bytes > self.budgets.in_bytes_max:
+            worst = max(self.connections, key=lambda connection: connection.machine.held_bytes)
             worst.cut_off(
                 "in_bytes",
-                f"{self.ledger.held} bytes of requests are in progress, {worst.machine.held} of them its own",
+                f"{self.ledger.held_bytes} bytes of requests are in progress, {worst.machine.held_bytes} of them its "
+                "own",
             )
 
-    def _relieve_of_output(self) -> None:
+    def _limit_output(self) -> None:
         """Close connections that read nothing while all together have too much unread, the worst first."""
-        while self.ledger.unread > self.budgets.out_bytes_max:
+        while self.ledger.unread_bytes > self.budgets.out_bytes_max:
             stuck = [connection for connection in self.connections if connection.reads_nothing]
             if not stuck:
                 return
-            worst = max(stuck, key=lambda connection: connection.machine.unread)
+            worst = max(stuck, key=lambda connection: connection.machine.unread_bytes)
             worst.cut_off(
-                "out_bytes", f"{self.ledger.unread} bytes of answers are unread, {worst.machine.unread} of them its own"
+                "out_bytes",
+                f"{self.ledger.unread_bytes} bytes of answers are unread, {worst.machine.unread_bytes} of them its own",
             )
 
     # --- calls
 
-    def answered(self) -> None:
+    def count_answered(self) -> None:
         """Stop counting a call that is served without a task and about to be answered."""
-        self.pending -= 1
-        if not self.pending and self._none_pends is not None and not self._none_pends.done():
+        self.pending_calls -= 1
+        if not self.pending_calls and self._none_pends is not None and not self._none_pends.done():
             self._none_pends.set_result(None)
 
-    def serve(self, call: ServedCall) -> asyncio.Task[None] | None:
+    def start_call(self, call: ServedCall) -> asyncio.Task[None] | None:
         """Begin to serve a call; return the task that continues it, None if it is done."""
-        task = begin(self._serve(call), name="call")
+        task = start_eagerly(self._run_call(call), name="call")
         if task is not None:
             self.tasks[task] = call
-            task.add_done_callback(call.served)
+            task.add_done_callback(call.task_ended)
         return task
 
-    async def _serve(self, call: ServedCall) -> None:
+    async def _run_call(self, call: ServedCall) -> None:
         try:
             assert call.method is not None
             await call.method.serve(call)
-            if not call.ended_here and not call.concluded:
-                await call.end()
+            if not call.is_ended_here and not call.is_concluded:
+                await call.end_stream()
         except CallRefused as refused:
-            self._refuse(call, refused.status, str(refused))
+            self._refuse_call(call, refused.status, str(refused))
         except StreamBroken as broken:
             _log.debug("a call of %s: %s", call.peer, broken)
         except Exception:  # noqa: BLE001 - the outermost of this call
             _log.exception("a call of %s failed", call.peer)
-            self._refuse(call, Status.UNKNOWN, "unexpected error; the log of the server has it")
+            self._refuse_call(call, GrpcStatus.UNKNOWN, "unexpected error; the log of the server has it")
 
-    def _refuse(self, call: ServedCall, status: Status, text: str) -> None:
+    def _refuse_call(self, call: ServedCall, status: GrpcStatus, text: str) -> None:
         call.task = None  # it ends by itself
-        call.abort(text, status=status)
+        call.abort_stream(text, status=status)

@@ -3,34 +3,34 @@
 import asyncio
 from typing import TYPE_CHECKING, cast
 
-from ternmq_rpc.grpc_http2.budgets import Budgets
+from ternmq_rpc.grpc_http2.budgets import ConnectionBudgets
 from ternmq_rpc.grpc_http2.client_machine import ClientMachine
-from ternmq_rpc.grpc_http2.events import Event
+from ternmq_rpc.grpc_http2.events import EventKind
 from ternmq_rpc.grpc_http2.messages import StreamBroken
 from ternmq_rpc.grpc_stream.connection import Http2Connection
 from ternmq_rpc.grpc_stream.sockets import UNIX
-from ternmq_rpc.grpc_stream.stream import Stream
+from ternmq_rpc.grpc_stream.stream import MessageStream
 from ternmq_rpc.tls.transport import TlsTransport
 
 if TYPE_CHECKING:
     import ssl
 
     from ternmq_rpc.grpc_http2.machine import ConnectionFailure
-    from ternmq_rpc.grpc_http2.messages import Status
+    from ternmq_rpc.grpc_http2.messages import GrpcStatus
 
-_BUDGETS = Budgets()
+_BUDGETS = ConnectionBudgets()
 # The authority of a socket in the file system, as gRPC has it: a path is no authority.
 _LOCAL = "localhost"
 
 
-async def connect(
+async def open_stream(
     host_port: str,
     method: str,
     *,
     timeout_s: float,
     message_max: int = _BUDGETS.message_bytes_max,
     tls: "ssl.SSLContext | None" = None,
-) -> Stream:
+) -> MessageStream:
     """Open a stream to `HOST:PORT` or `unix:PATH`. The caller has to end or abort it. `tls` is ignored for a socket in
     the file system.
 
@@ -46,7 +46,7 @@ async def connect(
                 await connection.loop.create_unix_connection(lambda: connection, host_port.removeprefix(UNIX))
             else:
                 host, port = host_port.rpartition(":")[0].strip("[]"), int(host_port.rpartition(":")[2])
-                entry = connection if tls is None else connection.over(tls, host)
+                entry = connection if tls is None else connection.wrap_tls(tls, host)
                 await connection.loop.create_connection(lambda: entry, host, port)
             return await connection.greeted
     except TimeoutError as late:
@@ -54,10 +54,10 @@ async def connect(
     except OSError as error:
         raise StreamBroken(f"{host_port} can't be reached: {error.strerror or error}") from error
     finally:
-        connection.unwanted()
+        connection.close_unwanted()
 
 
-class ClientConnection(Http2Connection[Stream, ClientMachine[Stream]]):
+class ClientConnection(Http2Connection[MessageStream, ClientMachine[MessageStream]]):
     """A connection with one stream; it ends with it. `greeted`: the stream, once the server has sent its settings."""
 
     __slots__ = ("_authority", "_message_max", "_method", "_stream", "_tls", "greeted")
@@ -67,84 +67,84 @@ class ClientConnection(Http2Connection[Stream, ClientMachine[Stream]]):
         self._authority = authority
         self._method = method
         self._message_max = message_max
-        self._stream: Stream
+        self._stream: MessageStream
         self._tls: TlsTransport | None = None
-        self.greeted: asyncio.Future[Stream] = self.loop.create_future()
+        self.greeted: asyncio.Future[MessageStream] = self.loop.create_future()
 
-    def make_machine(self) -> ClientMachine[Stream]:
-        machine: ClientMachine[Stream] = ClientMachine(self._authority, _BUDGETS, self.loop.time())
-        self._stream = machine.open(self._method, self._make)
+    def make_machine(self) -> ClientMachine[MessageStream]:
+        machine: ClientMachine[MessageStream] = ClientMachine(self._authority, _BUDGETS, self.loop.time())
+        self._stream = machine.open_stream(self._method, self._create_stream)
         return machine
 
-    def _make(self, number: int, out_window: int) -> Stream:
-        return Stream(self, number, out_window, message_max=self._message_max)
+    def _create_stream(self, number: int, out_window: int) -> MessageStream:
+        return MessageStream(self, number, out_window, message_max=self._message_max)
 
-    def over(self, context: "ssl.SSLContext", server_name: str) -> asyncio.BufferedProtocol:
+    def wrap_tls(self, context: "ssl.SSLContext", server_name: str) -> asyncio.BufferedProtocol:
         """Return the protocol to connect instead: this connection begins when the server has proved its identity."""
         self._tls = TlsTransport(
             self,
             context,
             buffer=self._buffer,
-            ready=self._safe,
-            failed=self._unsafe,
+            on_ready=self._tls_ready,
+            on_failed=self._tls_failed,
             server_name=server_name,
         )
         return self._tls
 
-    def _safe(self) -> None:
+    def _tls_ready(self) -> None:
         assert self._tls is not None
         self.connection_made(cast("asyncio.Transport", self._tls))
 
-    def _unsafe(self, why: str) -> None:
+    def _tls_failed(self, why: str) -> None:
         if not self.greeted.done():
             self.greeted.set_exception(StreamBroken(f"no TLS with {self._authority}: {why}"))
 
-    def on_greeted(self) -> None:
+    def handle_greeting(self) -> None:
         if not self.greeted.done():
             self.greeted.set_result(self._stream)
 
-    def unwanted(self) -> None:
+    def close_unwanted(self) -> None:
         """Note that nobody waits for the stream any more; close a connection that has none."""
         if not self.greeted.done() or self.greeted.cancelled():
             self.greeted.cancel()
             if self._transport is not None:
                 self.hang_up("nobody waits for the stream")
             elif self._tls is not None:
-                self._tls.abandon()
+                self._tls.abandon_handshake()
 
-    def on_failure(self, failure: "ConnectionFailure") -> None:
-        super().on_failure(failure)
+    def handle_failure(self, failure: "ConnectionFailure") -> None:
+        super().handle_failure(failure)
         self._stream.break_off(f"{self.peer} is not understood: {failure}")
 
-    def on_lost(self) -> None:
+    def handle_lost(self) -> None:
         if not self.greeted.done():
-            self.greeted.set_exception(StreamBroken(self._ends or f"{self._authority} closed the connection"))
+            self.greeted.set_exception(StreamBroken(self._end_reason or f"{self._authority} closed the connection"))
 
     # --- the stream
 
-    def on_event(self, event: Event, stream: Stream, text: str) -> None:
+    def handle_event(self, event: EventKind, stream: MessageStream, text: str) -> None:
         del text
-        if event is Event.ENDED:
+        if event is EventKind.ENDED:
             stream.wake_reader()
-            stream.shut(f"{self._authority} has ended the stream")
-            self._goodbye()
+            stream.refuse_writes(f"{self._authority} has ended the stream")
+            self._close_connection()
         else:
             stream.wake_reader()
 
     def after_receive(self) -> None:
         if self.machine.failure is None and not self.machine.streams:
-            self._goodbye()
+            self._close_connection()
 
-    def end(self, stream: Stream) -> None:
+    def end_stream(self, stream: MessageStream) -> None:
         """End this side of the stream after all that waits."""
-        self.machine.end(stream)
-        self.schedule()
+        self.machine.end_stream(stream)
+        self.schedule_write()
 
-    def abort(self, stream: Stream, status: "Status", text: str) -> None:
-        super().abort(stream, status, text)
-        self._goodbye()
+    def abort_stream(self, stream: MessageStream, status: "GrpcStatus", text: str) -> None:
+        super().abort_stream(stream, status, text)
+        self._close_connection()
 
-    def _goodbye(self) -> None:
+    def _close_connection(self) -> None:
         if not self.closed:
-            self.machine.goodbye()
+            self.machine.send_goaway()
             self.hang_up("the stream has ended")

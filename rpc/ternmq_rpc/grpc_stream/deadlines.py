@@ -15,44 +15,44 @@ _DIGITS_MAX = 8
 _CACHED_MAX = 4096
 
 
-class Expiring(Protocol):
-    """Something with a deadline. `moment` belongs to `Deadlines`."""
+class ExpiringCall(Protocol):
+    """Something with a deadline. `moment` belongs to `CallDeadlines`."""
 
     moment: float
 
-    def expire(self) -> None:
+    def expire_call(self) -> None:
         """End it: the deadline has passed."""
 
 
-class Deadlines:
+class CallDeadlines:
     """Expires calls at their deadlines: up to 10 ms late, or up to a second if the deadline is minutes away."""
 
     def __init__(self) -> None:
-        self._waiting: dict[float, set[Expiring]] = {}
+        self._waiting: dict[float, set[ExpiringCall]] = {}
 
-    def set(self, expiring: Expiring, deadline: float, now: float) -> None:
+    def set_deadline(self, expiring: ExpiringCall, deadline: float, now: float) -> None:
         """Set a deadline. `deadline` and `now` are in seconds of the loop's clock."""
         step = _FINE_S if deadline - now < _FINE_UP_TO_S else _COARSE_S
         moment = expiring.moment = math.ceil(deadline / step) * step
         waiting = self._waiting.get(moment)
         if waiting is None:
             waiting = self._waiting[moment] = set()
-            asyncio.get_running_loop().call_at(moment, self._ring, moment)
+            asyncio.get_running_loop().call_at(moment, self._expire_calls, moment)
         waiting.add(expiring)
 
-    def unset(self, expiring: Expiring) -> None:
+    def clear_deadline(self, expiring: ExpiringCall) -> None:
         """Remove the deadline; does nothing if it was never set, or has passed."""
         waiting = self._waiting.get(expiring.moment)
         if waiting is not None:
             waiting.discard(expiring)
 
-    def _ring(self, moment: float) -> None:
+    def _expire_calls(self, moment: float) -> None:
         for expiring in self._waiting.pop(moment):
-            expiring.expire()
+            expiring.expire_call()
 
 
 @functools.lru_cache(_CACHED_MAX)  # clients send nearly the same timeouts again and again
-def parsed_timeout(text: str) -> float | None:
+def parse_timeout(text: str) -> float | None:
     """Return the seconds of a header `grpc-timeout`; None if it is malformed, or so long that it does not matter."""
     digits, unit = text[:-1], _UNITS_S.get(text[-1:])
     if unit is None or not (digits.isascii() and digits.isdecimal()) or len(digits) > _DIGITS_MAX:

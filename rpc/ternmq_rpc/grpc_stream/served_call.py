@@ -3,9 +3,9 @@
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from ternmq_common.callbacks import tell
-from ternmq_rpc.grpc_http2.messages import Status
-from ternmq_rpc.grpc_stream.stream import Stream
+from ternmq_common.callbacks import call_back
+from ternmq_rpc.grpc_http2.messages import GrpcStatus
+from ternmq_rpc.grpc_stream.stream import MessageStream
 
 if TYPE_CHECKING:
     import asyncio
@@ -18,40 +18,40 @@ if TYPE_CHECKING:
 class ServedMethod(NamedTuple):
     """How calls of a method are served: in a task each, from their first message on.
 
-    `talks`: the method is a conversation. It is served from the headers on, and a server that stops does not wait for
-    it. `at_once` is tried first, with the first message, and needs no task. If it returns True it has answered the call
-    (`ServedCall.answer`), or will; else it has done nothing. It must not raise.
+    `is_conversation`: the method is a conversation. It is served from the headers on, and a server that stops does not
+    wait for it. `serve_directly` is tried first, with the first message, and needs no task. If it returns True it has
+    answered the call (`ServedCall.answer_directly`), or will; else it has done nothing. It must not raise.
     """
 
     serve: Callable[["ServedCall"], Awaitable[None]]
-    talks: bool = False
-    at_once: Callable[["ServedCall", bytes], bool] | None = None
+    is_conversation: bool = False
+    serve_directly: Callable[["ServedCall", bytes], bool] | None = None
 
 
 class CallRefused(Exception):
     """Ends the call that is being served with this status; the text is for the client."""
 
-    def __init__(self, status: Status, text: str) -> None:
+    def __init__(self, status: GrpcStatus, text: str) -> None:
         self.status = status
         super().__init__(text)
 
 
-class ServedCall(Stream):
+class ServedCall(MessageStream):
     """A call. The task that serves it is cancelled when the client aborts it or disconnects, or its deadline passes.
 
-    `method` is None for a call that is not served. `pends`: it is served without a task, and not answered yet.
+    `method` is None for a call that is not served. `is_pending`: it is served without a task, and not answered yet.
     `concluded`: its answer was handed over, and the code that served it is done.
     """
 
     __slots__ = (
         "_client",
-        "_told",
-        "concluded",
+        "_on_concluded",
         "deadline",
         "headers",
+        "is_concluded",
+        "is_pending",
         "method",
         "moment",
-        "pends",
         "task",
         "trailers",
     )
@@ -63,9 +63,9 @@ class ServedCall(Stream):
         self.headers = headers
         self.deadline: float | None = None
         self.moment = 0.0
-        self.pends = False
-        self.concluded = False
-        self._told: Callable[[bool], None] | None = None
+        self.is_pending = False
+        self.is_concluded = False
+        self._on_concluded: Callable[[bool], None] | None = None
         self.task: asyncio.Task[None] | None = None
         self.trailers: Fields = ()
 
@@ -84,13 +84,13 @@ class ServedCall(Stream):
         self._client.note = note
 
     @property
-    def came_at(self) -> float:
+    def received_at(self) -> float:
         """About when its request arrived, by the loop's clock."""
-        return self._client.machine.came
+        return self._client.machine.last_arrival
 
-    def room(self) -> "AnswerRoom":
+    def open_answer_room(self) -> "AnswerRoom":
         """Return the room for its answer, to be reserved before anything is taken for it."""
-        return self._client.answer_room()
+        return self._client.open_answer_room()
 
     def remaining_s(self) -> float | None:
         """Return how long the client will still wait; None if for ever."""
@@ -98,96 +98,96 @@ class ServedCall(Stream):
             return None
         return max(0.0, self.deadline - self._client.loop.time())
 
-    def begin(self, *fields: tuple[str, str]) -> None:
+    def send_headers(self, *fields: tuple[str, str]) -> None:
         """Send the headers of the answer now, with these fields; else they go with its first message."""
-        if not self.begun and self._shut is None:
-            self._client.begin(self, fields)
+        if not self.has_headers and self._shut is None:
+            self._client.send_headers(self, fields)
 
-    def write(self, *messages: bytes) -> None:
-        self.begin()
-        super().write(*messages)
+    def write_messages(self, *messages: bytes) -> None:
+        self.send_headers()
+        super().write_messages(*messages)
 
-    async def finish(self, *messages: bytes, assured: bool = False, trailers: "Fields" = ()) -> None:
+    async def finish_answer(self, *messages: bytes, assured: bool = False, trailers: "Fields" = ()) -> None:
         """Send the rest of the answer, and end the call in order, with these trailers.
 
         `assured`: return when the kernel has everything; StreamBroken if it never will.
         """
         if self._shut is not None:
-            raise self._why()
-        if self._client.finish(self, messages, trailers):
-            self.ended_here = True
+            raise self._failure_error()
+        if self._client.finish_call(self, messages, trailers):
+            self.is_ended_here = True
             self._shut = "the call was answered"
             if assured:
-                await self.drained()
+                await self.wait_drained()
         else:
-            self.write(*messages)
-            await self.end(trailers=trailers)
+            self.write_messages(*messages)
+            await self.end_stream(trailers=trailers)
 
-    def answer(self, message: bytes) -> None:
+    def answer_directly(self, message: bytes) -> None:
         """End a call that is served without a task with this message; does nothing if the client has disconnected."""
-        self._client.answered(self)
+        self._client.forget_answered(self)
         if self._shut is None:
-            self._finish((message,))
+            self._send_rest((message,))
 
-    def conclude(self, messages: "Sequence[bytes]", told: "Callable[[bool], None]") -> None:
-        """Send the rest of the answer and end the call in order, without waiting. `told` is called with whether the
-        kernel got all of it. Nothing more has to be done for the call, and its task, if it has one, may end."""
-        assert not self.concluded
-        self.concluded = True
-        self._told = told
-        self._client.concludes(self)
+    def conclude_answer(self, messages: "Sequence[bytes]", on_concluded: "Callable[[bool], None]") -> None:
+        """Send the rest of the answer and end the call in order, without waiting. `on_concluded` is called with whether
+        the kernel got all of it. Nothing more has to be done for the call, and its task, if it has one, may end."""
+        assert not self.is_concluded
+        self.is_concluded = True
+        self._on_concluded = on_concluded
+        self._client.begin_concluding(self)
         if self._shut is None:
-            self._finish(messages)
-        self._look()
+            self._send_rest(messages)
+        self._report_outcome()
 
-    def _finish(self, messages: "Sequence[bytes]") -> None:
+    def _send_rest(self, messages: "Sequence[bytes]") -> None:
         """Send the rest without waiting: what can't be sent now follows."""
-        if self._client.finish(self, messages, ()):
-            self.ended_here = True
+        if self._client.finish_call(self, messages, ()):
+            self.is_ended_here = True
             self._shut = "the call was answered"
         else:
-            self.write(*messages)
+            self.write_messages(*messages)
             self._shut = "this side has ended the stream"
-            self._end()
+            self._send_end()
 
-    def _look(self) -> None:
+    def _report_outcome(self) -> None:
         """Report the outcome of the answer, if it is known."""
-        if self._broken is None and self._client.holds(self):
+        if self._broken is None and self._client.has_unsent(self):
             return
-        told, self._told = self._told, None
+        told, self._on_concluded = self._on_concluded, None
         if told is not None:  # else it was reported meanwhile
-            self._client.concluded(self)
-            tell(told, self._broken is None and self.ended_here)
+            self._client.end_concluding(self)
+            call_back(told, self._broken is None and self.is_ended_here)
 
-    async def end(self, *, trailers: "Fields" = ()) -> None:
+    async def end_stream(self, *, trailers: "Fields" = ()) -> None:
         """End the call in order, with these trailers after what was written."""
         if trailers:
             self.trailers = trailers
-        await super().end()
+        await super().end_stream()
 
-    def _end(self) -> None:
-        if not self.begun:
-            self._client.begin(self, ())
-        super()._end()
+    def _send_end(self) -> None:
+        if not self.has_headers:
+            self._client.send_headers(self, ())
+        super()._send_end()
 
     # --- for the connection
 
     def wake_writers(self) -> None:
         super().wake_writers()
-        if self._told is not None:
-            self._look()
+        if self._on_concluded is not None:
+            self._report_outcome()
 
-    def tell_broken(self) -> None:
-        super().tell_broken()
-        self._client.deadlines.unset(self)
+    def report_broken(self) -> None:
+        super().report_broken()
+        self._client.deadlines.clear_deadline(self)
         if self.task is not None:
             self.task.cancel()
 
-    def expire(self) -> None:
+    def expire_call(self) -> None:
         """Abort the call: its deadline has passed."""
-        self.abort("the deadline has passed", status=Status.DEADLINE_EXCEEDED)
+        self.abort_stream("the deadline has passed", status=GrpcStatus.DEADLINE_EXCEEDED)
 
-    def served(self, task: "asyncio.Task[None]") -> None:
+    def task_ended(self, task: "asyncio.Task[None]") -> None:
         """Note that the call's task has ended."""
         self.task = None
-        self._client.served(self, task)
+        self._client.forget_served(self, task)

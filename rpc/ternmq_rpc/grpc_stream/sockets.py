@@ -13,7 +13,7 @@ _IDLE_S, _INTERVAL_S, _COUNT = 10, 5, 3
 _BACKLOG = 1024
 
 
-def address(peer: object) -> str:
+def format_peer(peer: object) -> str:
     """Format a peer's socket name as `host:port`, with a host of IPv6 in brackets."""
     if not isinstance(peer, tuple):
         return str(peer) or "a process of this machine"
@@ -21,24 +21,24 @@ def address(peer: object) -> str:
     return f"{host}:{peer[1]}"
 
 
-def bound(host_port: str, *, shared: bool = False) -> socket.socket:
+def bind_socket(host_port: str, *, shared: bool = False) -> socket.socket:
     """Return a socket that listens at the address, which nobody else can use then. StartupError: it is not available.
 
     `shared`: processes of the same user that say so too share it, and each connection goes to one of them. At
     `unix:PATH` the file is for this user alone; the file of a process that died is replaced.
     """
     if host_port.startswith(UNIX):
-        return _bound_in_files(host_port.removeprefix(UNIX))
-    sock = reserved(host_port, shared=shared)
+        return _bind_unix_socket(host_port.removeprefix(UNIX))
+    sock = reserve_address(host_port, shared=shared)
     try:
         sock.listen(_BACKLOG)
     except OSError as error:
         sock.close()
-        raise _refused(host_port, error) from error
+        raise _bind_error(host_port, error) from error
     return sock
 
 
-def grpc_refused(address: str, error: StartupError, *, option: str = "--grpc") -> StartupError:
+def grpc_bind_error(address: str, error: StartupError, *, option: str = "--grpc") -> StartupError:
     """Return the error that says why a gRPC address is not available, and what to do; `option` sets the address."""
     reason = getattr(error.__cause__, "strerror", error)
     return StartupError(
@@ -46,11 +46,11 @@ def grpc_refused(address: str, error: StartupError, *, option: str = "--grpc") -
     )
 
 
-def reserved(host_port: str, *, shared: bool = False) -> socket.socket:
-    """Return a socket that has the address `HOST:PORT`, and does not listen; see `bound`.
+def reserve_address(host_port: str, *, shared: bool = False) -> socket.socket:
+    """Return a socket that has the address `HOST:PORT`, and does not listen; see `bind_socket`.
 
     A process that shares an address first reserves it here without `shared`, which fails while others listen there, and
-    then opens it by `share`.
+    then opens it by `share_address`.
     """
     host, _, port = host_port.rpartition(":")
     try:
@@ -59,31 +59,31 @@ def reserved(host_port: str, *, shared: bool = False) -> socket.socket:
         )[0]
         sock = socket.socket(family, kind, protocol)
     except OSError as error:
-        raise _refused(host_port, error) from error
+        raise _bind_error(host_port, error) from error
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if shared:
-            share(sock)
+            share_address(sock)
         sock.bind(name)
     except OSError as error:
         sock.close()
-        raise _refused(host_port, error) from error
+        raise _bind_error(host_port, error) from error
     return sock
 
 
-def share(sock: socket.socket) -> None:
+def share_address(sock: socket.socket) -> None:
     """Let processes of the same user that do the same use the socket's address too."""
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
 
 
-def named(address: str, sock: socket.socket) -> str:
+def actual_address(address: str, sock: socket.socket) -> str:
     """Return the address with the port that the socket has."""
     if address.startswith(UNIX):
         return address
     return f"{address.rpartition(':')[0]}:{sock.getsockname()[1]}"
 
 
-def _bound_in_files(name: str) -> socket.socket:
+def _bind_unix_socket(name: str) -> socket.socket:
     from pathlib import Path  # the client's side of this module does not use it, and a command should start fast
 
     path = Path(name)
@@ -95,11 +95,11 @@ def _bound_in_files(name: str) -> socket.socket:
         sock.listen(_BACKLOG)
     except OSError as error:
         sock.close()
-        raise _refused(f"{UNIX}{path}", error) from error
+        raise _bind_error(f"{UNIX}{path}", error) from error
     return sock
 
 
-def _refused(address: str, error: OSError) -> StartupError:
+def _bind_error(address: str, error: OSError) -> StartupError:
     return StartupError(f"{address} can't be listened on: {error.strerror or error}")
 
 

@@ -27,17 +27,17 @@ class FrontContexts(NamedTuple):
     http: ssl.SSLContext
 
 
-def front_contexts(
+def create_front_contexts(
     files: "TlsFiles", *, auth: ClientAuth = ClientAuth.NONE, least: TlsVersion = TlsVersion.TLS_1_2
 ) -> FrontContexts:
     """Create the contexts of a front. Clients of HTTP/1.1 need no certificate. StartupError. Blocks."""
     return FrontContexts(
-        grpc=server_context(files, HTTP_2, auth=auth, least=least),
-        http=server_context(files, HTTP_1, least=least),
+        grpc=create_server_context(files, HTTP_2, auth=auth, least=least),
+        http=create_server_context(files, HTTP_1, least=least),
     )
 
 
-def server_context(
+def create_server_context(
     files: "TlsFiles",
     protocol: str = HTTP_2,
     *,
@@ -50,22 +50,22 @@ def server_context(
         ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_TICKET | ssl.OP_CIPHER_SERVER_PREFERENCE
     )
     context.num_tickets = 0
-    _prepare(context, files, protocol, least)
+    _configure_context(context, files, protocol, least)
     context.verify_mode = _VERIFY[auth]
     return context
 
 
-def member_server(files: "TlsFiles") -> ssl.SSLContext:
+def member_server_context(files: "TlsFiles") -> ssl.SSLContext:
     """Create the context of a broker; only members with a certificate of the cluster's CA may connect. StartupError.
     Blocks."""
-    return server_context(files, auth=ClientAuth.REQUIRED)
+    return create_server_context(files, auth=ClientAuth.REQUIRED)
 
 
-def member_client(files: "TlsFiles") -> ssl.SSLContext:
+def member_client_context(files: "TlsFiles") -> ssl.SSLContext:
     """Create the context of a member that connects only to brokers with a certificate of the cluster's CA for their
     address. StartupError. Blocks."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # which verifies, names too
-    _prepare(context, files, HTTP_2, TlsVersion.TLS_1_2)
+    _configure_context(context, files, HTTP_2, TlsVersion.TLS_1_2)
     return context
 
 
@@ -76,12 +76,12 @@ class MemberContexts(NamedTuple):
     client: ssl.SSLContext
 
 
-def member_contexts(files: "TlsFiles") -> MemberContexts:
-    """Create both contexts; see `member_server` and `member_client`."""
-    return MemberContexts(member_server(files), member_client(files))
+def create_member_contexts(files: "TlsFiles") -> MemberContexts:
+    """Create both contexts; see `member_server_context` and `member_client_context`."""
+    return MemberContexts(member_server_context(files), member_client_context(files))
 
 
-def _prepare(context: ssl.SSLContext, files: "TlsFiles", protocol: str, least: TlsVersion) -> None:
+def _configure_context(context: ssl.SSLContext, files: "TlsFiles", protocol: str, least: TlsVersion) -> None:
     context.minimum_version = ssl.TLSVersion.TLSv1_3 if least is TlsVersion.TLS_1_3 else ssl.TLSVersion.TLSv1_2
     context.set_ciphers(_CIPHERS)
     context.set_alpn_protocols([protocol])
@@ -90,22 +90,24 @@ def _prepare(context: ssl.SSLContext, files: "TlsFiles", protocol: str, least: T
         # With an empty passphrase OpenSSL does not prompt at the terminal.
         context.load_cert_chain(files.cert, files.key, password="")
     except (ssl.SSLError, OSError, ValueError) as error:
-        raise StartupError(_refused(files, error)) from None
+        raise StartupError(_describe_refusal(files, error)) from None
     if files.ca is None:
         return
     try:
         context.load_verify_locations(files.ca)
     except (ssl.SSLError, OSError) as error:
-        raise StartupError(f"{files.ca_setting}: {files.ca} has no certificates in PEM form: {_of(error)}") from None
+        raise StartupError(
+            f"{files.ca_setting}: {files.ca} has no certificates in PEM form: {_describe_reason(error)}"
+        ) from None
 
 
-def _refused(files: "TlsFiles", error: Exception) -> str:
+def _describe_refusal(files: "TlsFiles", error: Exception) -> str:
     names = f"{files.prefix}_cert, {files.prefix}_key"
     if getattr(error, "reason", None) == "KEY_VALUES_MISMATCH":
         return f"{names}: {files.key} is not the key of the first certificate in {files.cert}"
-    return f"{names}: {files.cert} and {files.key} are no certificate and key in PEM form: {_of(error)}"
+    return f"{names}: {files.cert} and {files.key} are no certificate and key in PEM form: {_describe_reason(error)}"
 
 
-def _of(error: Exception) -> str:
+def _describe_reason(error: Exception) -> str:
     reason = getattr(error, "reason", None)
     return str(reason).replace("_", " ").lower() if reason else "OpenSSL can't read them"

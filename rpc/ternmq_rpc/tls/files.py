@@ -24,17 +24,17 @@ class TlsFiles:
     ca: Path | None = None
     ca_setting: str = ""
 
-    def fingerprint(self) -> Fingerprint:
+    def read_fingerprint(self) -> Fingerprint:
         """Return a value that changes when a file does, with None for a file that does not exist."""
-        return tuple(_seen(path) for path in (self.cert, self.key, self.ca) if path is not None)
+        return tuple(_file_identity(path) for path in (self.cert, self.key, self.ca) if path is not None)
 
-    def expires_s(self) -> float:
+    def read_expiry_s(self) -> float:
         """Return when the first of the certificates ends, in seconds since 1970."""
         try:
             from cryptography import x509
         except ModuleNotFoundError:
             raise StartupError(f"TLS needs the package cryptography: {install_hint('server')}") from None
-        data = _read(f"{self.prefix}_cert", self.cert)
+        data = _read_file(f"{self.prefix}_cert", self.cert)
         try:
             certificates = x509.load_pem_x509_certificates(data)
         except ValueError as error:
@@ -43,17 +43,17 @@ class TlsFiles:
 
     def check_readable(self) -> None:
         """StartupError for the first file that can't be read, and for a key that has a passphrase."""
-        _read(f"{self.prefix}_cert", self.cert)
-        key = _read(f"{self.prefix}_key", self.key)
+        _read_file(f"{self.prefix}_cert", self.cert)
+        key = _read_file(f"{self.prefix}_key", self.key)
         if b"ENCRYPTED" in key:
             raise StartupError(
                 f"{self.prefix}_key: {self.key} has a passphrase, which nobody could type; take it off with "
                 "`openssl pkey -in FILE -out NEW`, and let only the server's user read the new file"
             )
         if self.ca is not None:
-            _read(self.ca_setting, self.ca)
+            _read_file(self.ca_setting, self.ca)
 
-    def exposed(self) -> str | None:
+    def exposed_warning(self) -> str | None:
         """Return a warning if every user of the machine may read the key."""
         try:
             mode = self.key.stat().st_mode
@@ -64,7 +64,7 @@ class TlsFiles:
         return f"{self.prefix}_key: every user of this machine may read {self.key} (mode {stat.S_IMODE(mode):o})"
 
 
-def _seen(path: Path) -> tuple[int, int, int] | None:
+def _file_identity(path: Path) -> tuple[int, int, int] | None:
     try:
         found = path.stat()
     except OSError:
@@ -72,7 +72,7 @@ def _seen(path: Path) -> tuple[int, int, int] | None:
     return found.st_mtime_ns, found.st_size, found.st_ino
 
 
-def _read(setting: str, path: Path) -> bytes:
+def _read_file(setting: str, path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:

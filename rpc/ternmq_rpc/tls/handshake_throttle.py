@@ -21,7 +21,7 @@ _BURST_S = 0.25
 _SHARE, _WORK_MAX_S = 0.4, 0.02
 
 
-class _Waiting(NamedTuple):
+class _WaitingHandshake(NamedTuple):
     begin: "Callable[[], bool]"
     give_up: "Callable[[], None]"
 
@@ -35,26 +35,26 @@ class HandshakeThrottle:
         self._left = self._left_max = max(1.0, per_second * _BURST_S)
         self._work_s = 0.0
         self._counted_s: float | None = None
-        self._waiting: dict[str, deque[_Waiting]] = {}
+        self._waiting: dict[str, deque[_WaitingHandshake]] = {}
         self._count = 0
         self._timer: asyncio.TimerHandle | None = None
 
-    def take(self, source: str, begin: "Callable[[], bool]", give_up: "Callable[[], None]") -> None:
+    def start_handshake(self, source: str, begin: "Callable[[], bool]", give_up: "Callable[[], None]") -> None:
         """Call one of the two functions, now or later: `begin` when it is its turn, which returns whether the peer is
         still there, or `give_up` if too many wait."""
-        self._refill()
+        self._refill_tokens()
         if self._may_begin and not self._count:
-            self._begin(begin)
+            self._begin_handshake(begin)
             return
-        if self._count >= self._waiting_max and not self._gave_up_another(source):
+        if self._count >= self._waiting_max and not self._gave_up_other(source):
             give_up()
             return
-        self._waiting.setdefault(source, deque()).append(_Waiting(begin, give_up))
+        self._waiting.setdefault(source, deque()).append(_WaitingHandshake(begin, give_up))
         self._count += 1
         if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(_LOOK_S, self._go_on)
+            self._timer = asyncio.get_running_loop().call_later(_LOOK_S, self._begin_waiting)
 
-    async def wait(self, source: str) -> None:
+    async def wait_turn(self, source: str) -> None:
         """Wait for the turn of a handshake. ConnectionError: too many wait."""
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -68,10 +68,10 @@ class HandshakeThrottle:
             if not turn.done():
                 turn.set_exception(ConnectionError("too many TLS handshakes wait for their turn"))
 
-        self.take(source, begin, give_up)
+        self.start_handshake(source, begin, give_up)
         await turn
 
-    def _refill(self) -> None:
+    def _refill_tokens(self) -> None:
         now_s = asyncio.get_running_loop().time()
         if self._counted_s is not None:
             passed_s = now_s - self._counted_s
@@ -83,15 +83,15 @@ class HandshakeThrottle:
     def _may_begin(self) -> bool:
         return self._left >= 1 and self._work_s < _WORK_MAX_S
 
-    def _begin(self, begin: "Callable[[], bool]") -> None:
+    def _begin_handshake(self, begin: "Callable[[], bool]") -> None:
         began_s = time.perf_counter()
         if begin():
             self._left -= 1
             self._work_s += time.perf_counter() - began_s
 
-    def _go_on(self) -> None:
+    def _begin_waiting(self) -> None:
         self._timer = None
-        self._refill()
+        self._refill_tokens()
         while self._count and self._may_begin:
             source = next(iter(self._waiting))
             queue = self._waiting.pop(source)
@@ -99,11 +99,11 @@ class HandshakeThrottle:
             self._count -= 1
             if queue:
                 self._waiting[source] = queue  # behind the others
-            self._begin(first.begin)
+            self._begin_handshake(first.begin)
         if self._count:
-            self._timer = asyncio.get_running_loop().call_later(_LOOK_S, self._go_on)
+            self._timer = asyncio.get_running_loop().call_later(_LOOK_S, self._begin_waiting)
 
-    def _gave_up_another(self, source: str) -> bool:
+    def _gave_up_other(self, source: str) -> bool:
         """Give up the newest handshake of an address that has more than this one; return whether there was one."""
         own = len(self._waiting.get(source, ()))
         if own and own >= self._count // len(self._waiting):

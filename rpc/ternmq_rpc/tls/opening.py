@@ -26,54 +26,54 @@ _HELLO_BYTES_MAX = 16 << 10
 
 @dataclass(frozen=True, slots=True)
 class PortTls:
-    """TLS of a port. `context` is called for each connection; `plain_too`: plain text is served as well;
+    """TLS of a port. `context` is called for each connection; `allow_plain`: plain text is served as well;
     `handshakes_per_second`: the most that begin."""
 
     context: "Callable[[], ssl.SSLContext]"
-    plain_too: bool
+    allow_plain: bool
     handshakes_per_second: float = PER_SECOND
 
 
-class Openings(Protocol):
+class OpeningOwner(Protocol):
     """The server that accepts the connections, and counts those that are still opening."""
 
     handshakes: "HandshakeThrottle"
     """When handshakes begin."""
 
-    def came(self, opening: "Opening") -> None:
+    def add_opening(self, opening: "OpeningConnection") -> None:
         """Add a new connection."""
 
-    def opened(self, opening: "Opening") -> None:
+    def finish_opening(self, opening: "OpeningConnection") -> None:
         """Remove a connection that its protocol gets next."""
 
-    def plain(self, opening: "Opening", begun: bytes) -> bool:
+    def refuse_plain(self, opening: "OpeningConnection", begun: bytes) -> bool:
         """Refuse a plain connection where only TLS is served; its protocol has it already. `begun`: its first bytes.
         Return whether the protocol wants them."""
 
-    def gave_up(self, opening: "Opening") -> None:
+    def log_throttled(self, opening: "OpeningConnection") -> None:
         """Log that too many handshakes wait, and this one is about to be closed."""
 
-    def left(self, opening: "Opening", why: str | None) -> None:
+    def drop_opening(self, opening: "OpeningConnection", why: str | None) -> None:
         """Remove a connection that closed before its protocol got it. `why`: what was wrong with its TLS."""
 
-    def broke(self, opening: "Opening", why: str) -> None:
+    def log_broken_tls(self, opening: "OpeningConnection", why: str) -> None:
         """Log that the TLS of an open connection broke; it is about to be closed."""
 
 
-class Opening(asyncio.BufferedProtocol):
+class OpeningConnection(asyncio.BufferedProtocol):
     """A connection whose protocol is not known, or whose handshake is not done. `began_s`: when it was opened.
 
     Anybody may open connections and abandon them, so they must not leave a cycle of references: OpenSSL's state is 27
     KB, and the garbage collector runs rarely.
     """
 
-    __slots__ = ("_buffer", "_owner", "_raw", "_tls", "_waiting", "_what_for", "began_s", "connection", "why")
+    __slots__ = ("_buffer", "_owner", "_port_tls", "_raw", "_tls", "_waiting", "began_s", "connection", "why")
 
     def __init__(
-        self, owner: Openings, connection: asyncio.BufferedProtocol, what_for: PortTls, buffer: memoryview
+        self, owner: OpeningOwner, connection: asyncio.BufferedProtocol, port_tls: PortTls, buffer: memoryview
     ) -> None:
         self._owner = owner
-        self._what_for = what_for
+        self._port_tls = port_tls
         self._buffer = buffer
         self._raw: asyncio.Transport
         self._tls: TlsTransport | None = None
@@ -93,25 +93,27 @@ class Opening(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._raw = cast("asyncio.Transport", transport)
-        self._owner.came(self)
+        self._owner.add_opening(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
         if self._waiting is not None or self._buffer[0] == HANDSHAKE:
-            self._take_hello(nbytes)
+            self._receive_hello(nbytes)
             return
         self._raw.set_protocol(self.connection)
-        self._owner.opened(self)
+        self._owner.finish_opening(self)
         self.connection.connection_made(self._raw)
-        if self._what_for.plain_too or self._owner.plain(self, bytes(self._buffer[: min(nbytes, _BEGUN_BYTES)])):
+        if self._port_tls.allow_plain or self._owner.refuse_plain(
+            self, bytes(self._buffer[: min(nbytes, _BEGUN_BYTES)])
+        ):
             self.connection.buffer_updated(nbytes)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._owner.left(self, None)
+        self._owner.drop_opening(self, None)
 
-    def _take_hello(self, nbytes: int) -> None:
+    def _receive_hello(self, nbytes: int) -> None:
         """Begin the handshake when it is its turn. Bytes are read until then, so that a peer that leaves is noticed."""
         is_first = self._waiting is None
         if self._waiting is None:
@@ -120,22 +122,22 @@ class Opening(asyncio.BufferedProtocol):
         if is_first:
             peer = self.peer
             network = network_of(str(peer[0])) if isinstance(peer, tuple) else ""
-            self._owner.handshakes.take(network, self._shake, self._give_up)
+            self._owner.handshakes.start_handshake(network, self._begin_handshake, self._give_up_handshake)
         if self._waiting is not None and len(self._waiting) > _HELLO_BYTES_MAX:
-            self._give_up()
+            self._give_up_handshake()
 
-    def _shake(self) -> bool:
+    def _begin_handshake(self) -> bool:
         """Begin the handshake; return whether the peer is still there."""
         hello, self._waiting = self._waiting, None
         if hello is None or self._raw.is_closing():
             return False
         self._tls = TlsTransport(
             self.connection,
-            self._what_for.context(),
+            self._port_tls.context(),
             buffer=self._buffer,
-            ready=self._ready,
-            failed=self._failed,
-            broke=self._broke,
+            on_ready=self._tls_ready,
+            on_failed=self._tls_failed,
+            on_broken=self._tls_broken,
         )
         self._raw.set_protocol(self._tls)
         self._tls.connection_made(self._raw)
@@ -143,20 +145,20 @@ class Opening(asyncio.BufferedProtocol):
         self._tls.buffer_updated(len(hello))
         return True
 
-    def _give_up(self) -> None:
+    def _give_up_handshake(self) -> None:
         self._waiting = None
         if not self._raw.is_closing():
-            self._owner.gave_up(self)
+            self._owner.log_throttled(self)
             self._raw.abort()
 
-    def _ready(self) -> None:
+    def _tls_ready(self) -> None:
         tls, self._tls = self._tls, None
-        self._owner.opened(self)
+        self._owner.finish_opening(self)
         self.connection.connection_made(cast("asyncio.Transport", tls))
 
-    def _failed(self, why: str) -> None:
+    def _tls_failed(self, why: str) -> None:
         self._tls = None
-        self._owner.left(self, why)
+        self._owner.drop_opening(self, why)
 
-    def _broke(self, why: str) -> None:
-        self._owner.broke(self, why)
+    def _tls_broken(self, why: str) -> None:
+        self._owner.log_broken_tls(self, why)

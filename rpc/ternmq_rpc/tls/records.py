@@ -6,7 +6,7 @@ Record   type u8 | version u16 | length u16 | as many bytes; big-endian. Only Op
 HEADER_BYTES = 5
 
 
-class Records:
+class RecordReader:
     """The records of one direction of a connection, from its first byte on."""
 
     __slots__ = ("_head", "_left")
@@ -15,7 +15,7 @@ class Records:
         self._head = b""  # the begun header
         self._left = 0  # bytes left of the record whose header is complete
 
-    def walk(self, data: "bytes | memoryview", most: int) -> tuple[int, int]:
+    def skip_records(self, data: "bytes | memoryview", most: int) -> tuple[int, int]:
         """Walk over `data` until `most` records have ended; return how many bytes that were, and how many records."""
         at, ended, size = 0, 0, len(data)
         if not self._left and not self._head and size >= HEADER_BYTES and data[3] << 8 | data[4] == size - HEADER_BYTES:

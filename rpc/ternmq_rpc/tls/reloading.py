@@ -13,46 +13,46 @@ if TYPE_CHECKING:
     from ternmq_rpc.tls.files import Fingerprint, TlsFiles
 
 _log = logging.getLogger(__name__)
-T = TypeVar("T")
+Loaded = TypeVar("Loaded")
 LOOK_EVERY_S = 5.0
 _DAY_S = 24 * 3600.0
 WARN_BEFORE_S = 14 * _DAY_S
 
 
-class Reloading(Generic[T]):
-    """A value created from TLS files. `current` is the one of the last files that were usable; `expires_s` is when the
-    certificate ends, in seconds since 1970. Both may be read in any thread. `name` is for logs and metrics."""
+class ReloadedFiles(Generic[Loaded]):
+    """A value created from TLS files. `current` is the one of the last files that were usable; `read_expiry_s` is when
+    the certificate ends, in seconds since 1970. Both may be read in any thread. `name` is for logs and metrics."""
 
-    def __init__(self, name: str, files: "TlsFiles", make: "Callable[[TlsFiles], T]") -> None:
+    def __init__(self, name: str, files: "TlsFiles", create: "Callable[[TlsFiles], Loaded]") -> None:
         """Load the files. StartupError: they can't be used. Blocks."""
         self.name = name
         self._files = files
-        self._make = make
-        self._loaded: Fingerprint = files.fingerprint()
+        self._make = create
+        self._loaded: Fingerprint = files.read_fingerprint()
         self._seen = self._refused = self._loaded
-        self.current = make(files)
-        self.expires_s = files.expires_s()
+        self.current = create(files)
+        self.expires_s = files.read_expiry_s()
         self._warned_s = -_DAY_S
-        self._said_exposed = ""
-        self._warn()
+        self._logged_exposed = ""
+        self._log_warnings()
 
     @property
     def left_s(self) -> float:
         """Seconds until the certificate ends; below 0 if it has ended."""
         return self.expires_s - time.time()
 
-    def look(self, *, at_once: bool = False) -> None:
+    def check_files(self, *, immediately: bool = False) -> None:
         """Load changed files if they have not changed since the last check: two files are replaced one after the other.
-        `at_once`: the caller knows that they are complete. Blocks; one thread at a time."""
-        seen, self._seen = self._seen, self._files.fingerprint()
-        if self._seen != self._loaded and (at_once or (self._seen == seen and self._seen != self._refused)):
-            self._take()
-        self._warn()
+        `immediately`: the caller knows that they are complete. Blocks; one thread at a time."""
+        seen, self._seen = self._seen, self._files.read_fingerprint()
+        if self._seen != self._loaded and (immediately or (self._seen == seen and self._seen != self._refused)):
+            self._load_files()
+        self._log_warnings()
 
-    def _take(self) -> None:
+    def _load_files(self) -> None:
         fingerprint = self._seen
         try:
-            made, expires_s = self._make(self._files), self._files.expires_s()
+            made, expires_s = self._make(self._files), self._files.read_expiry_s()
         except StartupError as error:
             self._refused = fingerprint
             _log.warning("the new TLS files (%s) are not used, the old ones stay in use: %s", self.name, error)
@@ -60,24 +60,26 @@ class Reloading(Generic[T]):
         self.current, self.expires_s, self._loaded = made, expires_s, fingerprint
         self._refused = fingerprint
         self._warned_s = -_DAY_S
-        _log.info("TLS (%s) has new files; the certificate is valid for %s", self.name, _days(self.left_s))
+        _log.info("TLS (%s) has new files; the certificate is valid for %s", self.name, _format_left(self.left_s))
 
-    def _warn(self) -> None:
+    def _log_warnings(self) -> None:
         """Warn of an exposed key, and of a certificate that ends soon, once a day."""
-        exposed = self._files.exposed() or ""
-        if exposed and exposed != self._said_exposed:
+        exposed = self._files.exposed_warning() or ""
+        if exposed and exposed != self._logged_exposed:
             _log.warning("%s; take that right from others (chmod o= FILE), and consider a new key", exposed)
-        self._said_exposed = exposed
+        self._logged_exposed = exposed
         if self.left_s < WARN_BEFORE_S and time.monotonic() - self._warned_s >= _DAY_S:
             self._warned_s = time.monotonic()
-            state = "has ended" if self.left_s < 0 else f"ends in {_days(self.left_s)}"
+            state = "has ended" if self.left_s < 0 else f"ends in {_format_left(self.left_s)}"
             _log.warning(
                 "the TLS certificate (%s), %s, %s; put a new one in its place, which is used without a restart",
                 self.name, self._files.cert, state,
             )  # fmt: skip
 
 
-async def poll_loop(all_: "list[Reloading[T]]", hurry: asyncio.Event, *, every_s: float = LOOK_EVERY_S) -> None:
+async def poll_files(
+    all_: "list[ReloadedFiles[Loaded]]", hurry: asyncio.Event, *, every_s: float = LOOK_EVERY_S
+) -> None:
     """Check the files every few seconds, and at once when `hurry` is set."""
     while True:
         hurry.clear()
@@ -88,11 +90,11 @@ async def poll_loop(all_: "list[Reloading[T]]", hurry: asyncio.Event, *, every_s
             pass
         for each in all_:
             try:
-                await asyncio.to_thread(each.look, at_once=hurry.is_set())
+                await asyncio.to_thread(each.check_files, immediately=hurry.is_set())
             except Exception:  # noqa: BLE001 - the outermost of this task, and it logs
                 _log.exception("cannot read the TLS files (%s)", each.name)
 
 
-def _days(left_s: float) -> str:
+def _format_left(left_s: float) -> str:
     days = int(left_s / _DAY_S)
     return f"{days} days" if days > 1 else f"{int(left_s / 3600)} hours"

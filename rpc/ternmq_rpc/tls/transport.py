@@ -8,7 +8,7 @@ of all connections, and works the same on every event loop.
 import asyncio
 from typing import TYPE_CHECKING, Any, cast
 
-from ternmq_rpc.tls.session import TlsFailed, TlsSession
+from ternmq_rpc.tls.session import TlsError, TlsSession
 
 if TYPE_CHECKING:
     import ssl
@@ -24,9 +24,10 @@ _NOBODY = asyncio.BufferedProtocol()
 
 
 class TlsTransport(asyncio.BufferedProtocol):
-    """TLS of one connection. Exactly one of `ready` and `failed` is called, once: `ready` when the handshake is done,
-    to connect the protocol; `failed`, with the reason, when the handshake has failed. `broke` is called, with the
-    reason, when the peer breaks the rules of TLS after that; the protocol sees an ordinary end of the connection."""
+    """TLS of one connection. Exactly one of `on_ready` and `on_failed` is called, once: `on_ready` when the handshake
+    is done, to connect the protocol; `on_failed`, with the reason, when the handshake has failed. `on_broken` is
+    called, with the reason, when the peer breaks the rules of TLS after that; the protocol sees an ordinary end of the
+    connection."""
 
     __slots__ = (
         "_blocked", "_broke", "_buffer", "_closing", "_failed", "_protocol", "_raw", "_reading", "_ready", "_session",
@@ -39,9 +40,9 @@ class TlsTransport(asyncio.BufferedProtocol):
         context: "ssl.SSLContext",
         *,
         buffer: memoryview,
-        ready: "Callable[[], None]",
-        failed: "Callable[[str], None]",
-        broke: "Callable[[str], None] | None" = None,
+        on_ready: "Callable[[], None]",
+        on_failed: "Callable[[str], None]",
+        on_broken: "Callable[[str], None] | None" = None,
         server_name: str | None = None,
     ) -> None:
         """With `server_name` a client's side, else a server's. `buffer` may be shared: its bytes are taken out at
@@ -49,11 +50,11 @@ class TlsTransport(asyncio.BufferedProtocol):
         self._protocol = protocol
         self._session = TlsSession(context, server_name=server_name)
         self._buffer = buffer
-        self._ready = ready
-        self._failed = failed
-        self._broke = broke
+        self._ready = on_ready
+        self._failed = on_failed
+        self._broke = on_broken
         self._raw: asyncio.Transport
-        self._settled = False  # `ready` or `failed` was called
+        self._settled = False  # `on_ready` or `on_failed` was called
         self._reading = True
         self._blocked = False
         self._closing = False
@@ -63,63 +64,63 @@ class TlsTransport(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._raw = cast("asyncio.Transport", transport)
         self._raw.set_write_buffer_limits(high=0)
-        self._shake()
+        self._continue_handshake()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        if self._settled and not self._session.shaken:
+        if self._settled and not self._session.is_established:
             return  # it was refused
         try:
-            self._session.take(self._buffer[:nbytes])
-        except TlsFailed as error:
-            self._refuse(str(error))
+            self._session.receive_bytes(self._buffer[:nbytes])
+        except TlsError as error:
+            self._refuse_peer(str(error))
             return
-        if not self._session.shaken:
-            self._shake()
-        if self._session.shaken:
-            self._read()
+        if not self._session.is_established:
+            self._continue_handshake()
+        if self._session.is_established:
+            self._read_session()
 
     def pause_writing(self) -> None:
         self._blocked = True
-        if self._session.shaken:
+        if self._session.is_established:
             self._protocol.pause_writing()
 
     def resume_writing(self) -> None:
         self._blocked = False
-        self._send()
-        if self._session.shaken and not self._blocked:
+        self._send_output()
+        if self._session.is_established and not self._blocked:
             self._protocol.resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._closing = True
         protocol, self._protocol = self._protocol, _NOBODY  # breaks the cycle: it has this transport
-        if self._session.shaken:
+        if self._session.is_established:
             protocol.connection_lost(exc)
         else:
-            self._fail("it closed the connection" if exc is None else str(exc))
+            self._fail_handshake("it closed the connection" if exc is None else str(exc))
 
     # --- the handshake
 
-    def _shake(self) -> None:
+    def _continue_handshake(self) -> None:
         try:
-            done = self._session.shake()
-        except TlsFailed as error:
-            self._refuse(str(error))
+            done = self._session.continue_handshake()
+        except TlsError as error:
+            self._refuse_peer(str(error))
             return
-        self._send()
+        self._send_output()
         if done:
             self._settled = True
             self._ready()
             if self._blocked:
                 self._protocol.pause_writing()
 
-    def _refuse(self, why: str) -> None:
+    def _refuse_peer(self, why: str) -> None:
         """Send the alert with the reason, and ignore input for a moment: closing a connection over unread bytes would
         discard the alert."""
-        self._send()
-        self._fail(why)
+        self._send_output()
+        self._fail_handshake(why)
         raw = self._raw
         if self._blocked or raw.is_closing():
             raw.abort()
@@ -132,12 +133,12 @@ class TlsTransport(asyncio.BufferedProtocol):
             return
         asyncio.get_running_loop().call_later(_LAST_WORDS_S, raw.abort)
 
-    def _fail(self, why: str) -> None:
+    def _fail_handshake(self, why: str) -> None:
         if not self._settled:
             self._settled = True
             self._failed(why)
 
-    def abandon(self) -> None:
+    def abandon_handshake(self) -> None:
         """Abort a handshake that nobody waits for any more."""
         self._settled = True
         if hasattr(self, "_raw"):
@@ -145,34 +146,34 @@ class TlsTransport(asyncio.BufferedProtocol):
 
     # --- bytes
 
-    def _read(self) -> None:
+    def _read_session(self) -> None:
         session = self._session
         try:
             while self._reading and session.has_input and not self._raw.is_closing():
                 size = session.read_into(cast("memoryview", self._protocol.get_buffer(-1)))
                 if size:
                     self._protocol.buffer_updated(size)
-        except TlsFailed as error:
+        except TlsError as error:
             if self._broke is not None:
                 self._broke(str(error))
-            self._send()  # the alert
+            self._send_output()  # the alert
             if self._blocked:
                 self._raw.abort()
             else:
                 self._raw.close()
             return
         if session.has_output:
-            self._send()
-        if session.ended:
+            self._send_output()
+        if session.is_ended:
             self.close()
 
-    def _send(self) -> None:
+    def _send_output(self) -> None:
         """Send the session's output. A peer that reads nothing and still causes much of it is cut off."""
         session = self._session
         if not session.has_output:
             return
         if not self._blocked:
-            self._raw.write(session.outgoing())
+            self._raw.write(session.take_output())
         elif session.output_bytes > _OWN_BYTES_MAX:
             self._raw.abort()
 
@@ -182,11 +183,11 @@ class TlsTransport(asyncio.BufferedProtocol):
         if self._closing:
             return
         try:
-            self._session.write(data)
-        except TlsFailed:
+            self._session.write_bytes(data)
+        except TlsError:
             self._raw.abort()
             return
-        self._raw.write(self._session.outgoing())
+        self._raw.write(self._session.take_output())
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         """Pass the limits on: nothing is kept here."""
@@ -205,11 +206,11 @@ class TlsTransport(asyncio.BufferedProtocol):
         self._reading = True
         self._raw.resume_reading()
         if self._session.has_input:  # the socket gives no event for it
-            asyncio.get_running_loop().call_soon(self._go_on)
+            asyncio.get_running_loop().call_soon(self._continue_reading)
 
-    def _go_on(self) -> None:
+    def _continue_reading(self) -> None:
         if not self._raw.is_closing():
-            self._read()
+            self._read_session()
 
     def can_write_eof(self) -> bool:
         return self._raw.can_write_eof()
@@ -218,8 +219,8 @@ class TlsTransport(asyncio.BufferedProtocol):
         """End this side's output; input is still read."""
         if not self._closing:
             self._closing = True
-            self._session.end()
-            self._raw.write(self._session.outgoing())
+            self._session.end_output()
+            self._raw.write(self._session.take_output())
             self._raw.write_eof()
 
     def is_closing(self) -> bool:
@@ -227,8 +228,8 @@ class TlsTransport(asyncio.BufferedProtocol):
 
     def close(self) -> None:
         if not self._closing and not self._raw.is_closing():
-            self._session.end()
-            self._raw.write(self._session.outgoing())
+            self._session.end_output()
+            self._raw.write(self._session.take_output())
         self._closing = True
         self._raw.close()
 

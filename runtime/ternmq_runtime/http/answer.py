@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 
-class Answer(NamedTuple):
+class HttpAnswer(NamedTuple):
     """Status, content type and body. With a `realm` the peer is asked for name and password of a user there."""
 
     code: int

@@ -5,7 +5,7 @@ import binascii
 from typing import NamedTuple
 
 
-class Asker(NamedTuple):
+class HttpCaller(NamedTuple):
     """A caller. `name` and `password` are "" if it sent none; `host` is an address, "" for a process of this
     machine."""
 
@@ -17,22 +17,23 @@ class Asker(NamedTuple):
         return f"Asker({self.name!r}, host={self.host!r})"
 
     def to_text(self) -> str:
-        """Return the caller as a part of a path, which `of_text` reads, for a sibling process that knows the users."""
+        """Return the caller as a part of a path, which `from_text` reads, for a sibling process that knows the
+        users."""
         return "-".join(part.encode().hex() for part in self)
 
     @classmethod
-    def of_text(cls, text: str) -> "Asker":
+    def from_text(cls, text: str) -> "HttpCaller":
         name, password, host = (bytes.fromhex(part).decode() for part in text.split("-"))
         return cls(name, password, host)
 
 
-def asker(authorization: str, host: str) -> Asker:
+def read_caller(authorization: str, host: str) -> HttpCaller:
     """Read the caller from a header `Basic ...`; without a name for any other header."""
     word, _, encoded = authorization.partition(" ")
     if word.lower() != "basic":
-        return Asker("", "", host)
+        return HttpCaller("", "", host)
     try:
         name, _, password = base64.b64decode(encoded.strip(), validate=True).decode().partition(":")
     except (binascii.Error, UnicodeDecodeError):
-        return Asker("", "", host)
-    return Asker(name, password, host)
+        return HttpCaller("", "", host)
+    return HttpCaller(name, password, host)

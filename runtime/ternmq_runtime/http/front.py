@@ -34,10 +34,10 @@ from urllib.parse import unquote
 from ternmq_common.errors import StartupError
 from ternmq_common.limits import SECOND_MS
 from ternmq_common.own_version import own_version
-from ternmq_rpc.grpc_stream.sockets import UNIX, bound, named
-from ternmq_runtime.http.answer import Answer
+from ternmq_rpc.grpc_stream.sockets import UNIX, actual_address, bind_socket
+from ternmq_runtime.http.answer import HttpAnswer
 from ternmq_runtime.http.connection import ANSWER_S
-from ternmq_runtime.http.server import HttpServer, listening
+from ternmq_runtime.http.server import HttpServer, open_sockets
 from ternmq_runtime.http.watched_loop import LoopBusy, WatchedLoop
 
 if TYPE_CHECKING:
@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from ternmq_rpc.tls.opening import PortTls
-    from ternmq_runtime.http.asgi import Site
-    from ternmq_runtime.http.basic import Asker
+    from ternmq_runtime.http.asgi import AsgiSite
+    from ternmq_runtime.http.basic import HttpCaller
 
 _log = logging.getLogger(__name__)
 _JSON = "application/json"
@@ -80,7 +80,7 @@ class HttpFront:
     messages are served; `copy_age_s` the age in seconds of the copy of the registry that is used, None if none is;
     `metrics` renders the text for Prometheus. `test_clock`: the process's clock can be moved; `exposed`: what is open
     to everybody; `may_read`: who may read what is not health, None for everybody. All are called on the loop that calls
-    `listen`, as are `internal`, the answers to siblings by question, which may take a while."""
+    `start_listening`, as are `internal`, the answers to siblings by question, which may take a while."""
 
     def __init__(
         self,
@@ -92,11 +92,11 @@ class HttpFront:
         metrics: "Callable[[], Awaitable[bytes]] | None" = None,
         test_clock: bool = False,
         exposed: str | None = None,
-        may_read: "Callable[[Asker], bool] | None" = None,
+        may_read: "Callable[[HttpCaller], bool] | None" = None,
         header_timeout_ms: int = 10 * SECOND_MS,
         internal: "Mapping[str, Callable[[str], Awaitable[bytes]]]" = MappingProxyType({}),
         tls: "PortTls | None" = None,
-        site: "Site | None" = None,
+        site: "AsgiSite | None" = None,
         timing: HttpTiming = HTTP_TIMING,
     ) -> None:
         self._internal = internal
@@ -109,43 +109,43 @@ class HttpFront:
         self._degraded = degraded
         self._copy_age_s = copy_age_s
         self._metrics = metrics
-        self._remark: dict[str, bool] = {"test_clock": True} if test_clock else {}
-        self._exposed = told_exposure(exposed)
+        self._clock_remark: dict[str, bool] = {"test_clock": True} if test_clock else {}
+        self._exposed = exposure_fields(exposed)
         self._may_read = may_read
         self._header_timeout_s = header_timeout_ms / 1000
         self._server: HttpServer | None = None
         self._loop: WatchedLoop
 
-    async def listen(self, address: str) -> str:
+    async def start_listening(self, address: str) -> str:
         """Serve on `host:port`, or `unix:PATH`; return that with the real port. StartupError: it is not available."""
         self._loop = WatchedLoop()
-        sockets = [bound(address)] if address.startswith(UNIX) else await listening_for_http(address)
+        sockets = [bind_socket(address)] if address.startswith(UNIX) else await open_http_sockets(address)
         self._server = HttpServer(
             sockets,
-            self._answer,
+            self._answer_request,
             lambda code, text: json_answer(code, {"error": text}),
-            self._loop.watch,
+            self._loop.watch_loop,
             header_timeout_s=self._header_timeout_s,
             answer_s=self._timing.answer_s,
             tls=self._tls,
             site=self._site,
             always=frozenset(OPEN_PATHS),
         )
-        self._server.start()
-        self._address = named(address, sockets[0])
+        self._server.start_thread()
+        self._address = actual_address(address, sockets[0])
         return self._address
 
-    def announce(self) -> None:
+    def announce_address(self) -> None:
         """Tell the site, if there is one, its address: the process has started."""
-        tell_site(self._site, self._address, self._tls)
+        announce_site(self._site, self._address, self._tls)
 
-    async def stop(self) -> None:
+    async def stop_listening(self) -> None:
         if self._server is not None:
-            await asyncio.to_thread(self._server.stop)
+            await asyncio.to_thread(self._server.stop_thread)
 
     # --- in the thread
 
-    async def _answer(self, method: str, path: str, asker: "Asker") -> Answer:
+    async def _answer_request(self, method: str, path: str, asker: "HttpCaller") -> HttpAnswer:
         if method not in ("GET", "HEAD"):
             return json_answer(405, {"error": f"{method} is not served; use GET"})
         if path == "/health/live":
@@ -154,50 +154,54 @@ class HttpFront:
             if path not in OPEN_PATHS and not await self._is_allowed(asker):
                 return NOT_ALLOWED
             if path == "/version":
-                return json_answer(200, {"version": own_version(), **self._remark})
-            return await self._answer_for_the_loop(path)
+                return json_answer(200, {"version": own_version(), **self._clock_remark})
+            return await self._answer_from_loop(path)
         except LoopBusy as error:
-            return json_answer(503, {"status": str(error), **self._remark})
+            return json_answer(503, {"status": str(error), **self._clock_remark})
 
-    async def _is_allowed(self, asker: "Asker") -> bool:
+    async def _is_allowed(self, asker: "HttpCaller") -> bool:
         may_read = self._may_read
-        return may_read is None or await self._loop.ask(lambda: may_read(asker), self._timing.patience_s)
+        return may_read is None or await self._loop.call_there(lambda: may_read(asker), self._timing.patience_s)
 
-    async def _answer_live(self) -> Answer:
+    async def _answer_live(self) -> HttpAnswer:
         ago_s = await self._loop.turned_ago_s(self._timing.patience_s)
         late = {"loop_turned_ms_ago": int(ago_s * 1000)} if ago_s >= self._timing.patience_s else {}
         if ago_s < self._timing.live_s:
-            return json_answer(200, {"status": "live", **late, **self._remark})
-        return json_answer(503, {"status": f"the event loop has not turned for {ago_s:.0f} s", **late, **self._remark})
+            return json_answer(200, {"status": "live", **late, **self._clock_remark})
+        return json_answer(
+            503, {"status": f"the event loop has not turned for {ago_s:.0f} s", **late, **self._clock_remark}
+        )
 
-    async def _answer_for_the_loop(self, path: str) -> Answer:
+    async def _answer_from_loop(self, path: str) -> HttpAnswer:
         if path == "/metrics" and self._metrics is not None:
             return await self._answer_metrics(self._metrics)
         if path == "/health/started":
-            return self._health("started", await self._loop.ask(self._started, self._timing.patience_s))
+            return self._health_answer("started", await self._loop.call_there(self._started, self._timing.patience_s))
         if path == "/health/ready":
-            problem, degraded, copy_age_s = await self._loop.ask(
+            problem, degraded, copy_age_s = await self._loop.call_there(
                 lambda: (self._ready(), self._degraded(), self._copy_age_s()), self._timing.patience_s
             )
             amiss: dict[str, str | int] = {} if degraded is None else {"degraded": degraded}
             if copy_age_s is not None:
                 amiss["registry_copy_age_s"] = int(copy_age_s)
-            return self._health("ready", problem, {**amiss, **self._exposed})
+            return self._health_answer("ready", problem, {**amiss, **self._exposed})
         if path.startswith(INTERNAL_PATH):
             question, _, argument = path.removeprefix(INTERNAL_PATH).partition("/")
             if (answer := self._internal.get(question)) is not None:
-                said = await self._loop.run(lambda: answer(unquote(argument)), self._timing.patience_s)
-                return Answer(200, "application/octet-stream", said)
+                said = await self._loop.run_there(lambda: answer(unquote(argument)), self._timing.patience_s)
+                return HttpAnswer(200, "application/octet-stream", said)
         paths = ", ".join(PATHS if self._metrics is None else (*PATHS, "/metrics"))
         return json_answer(404, {"error": f"{path} is not here; there are {paths}"})
 
-    def _health(self, what: str, problem: str | None, more: "Mapping[str, str | int]" = MappingProxyType({})) -> Answer:
+    def _health_answer(
+        self, what: str, problem: str | None, more: "Mapping[str, str | int]" = MappingProxyType({})
+    ) -> HttpAnswer:
         code, text = (200, what) if problem is None else (503, problem)
-        return json_answer(code, {"status": text, **more, **self._remark})
+        return json_answer(code, {"status": text, **more, **self._clock_remark})
 
-    async def _answer_metrics(self, metrics: "Callable[[], Awaitable[bytes]]") -> Answer:
+    async def _answer_metrics(self, metrics: "Callable[[], Awaitable[bytes]]") -> HttpAnswer:
         try:
-            return Answer(200, METRICS_TYPE, await self._loop.run(metrics, self._timing.metrics_patience_s))
+            return HttpAnswer(200, METRICS_TYPE, await self._loop.run_there(metrics, self._timing.metrics_patience_s))
         except LoopBusy:
             raise
         except Exception:  # noqa: BLE001 - the outermost of this request, and it logs
@@ -205,40 +209,40 @@ class HttpFront:
             return json_answer(500, {"error": "cannot render the metrics; the log says why"})
 
 
-def tell_site(site: "Site | None", address: str, tls: "PortTls | None") -> None:
+def announce_site(site: "AsgiSite | None", address: str, tls: "PortTls | None") -> None:
     """Tell the site, if there is one, its address."""
     if site is not None:
-        site.begun(f"{'http' if tls is None else 'https'}://{address}/")
+        site.server_started(f"{'http' if tls is None else 'https'}://{address}/")
 
 
-def told_copy(age_s: float | None) -> str | None:
+def describe_copy(age_s: float | None) -> str | None:
     """Describe, for readiness, a copy of the registry that is so many seconds old; None if there is none."""
     if age_s is None:
         return None
     return f"the registry is away since before the start: it goes on with a copy that is {age_s:.0f} s old"
 
 
-def told_exposure(exposed: str | None) -> "dict[str, str | bool]":
+def exposure_fields(exposed: str | None) -> "dict[str, str | bool]":
     """Return the fields that readiness adds for a server that is open to everybody."""
     return {} if exposed is None else {"insecure": True, "insecure_because": exposed}
 
 
-async def listening_for_http(address: str) -> "list[socket.socket]":
+async def open_http_sockets(address: str) -> "list[socket.socket]":
     """Return sockets at all addresses of `host:port`; StartupError if they are not available."""
     host, port = address.rsplit(":", 1)
     try:
-        return await asyncio.to_thread(listening, host.strip("[]"), int(port))
+        return await asyncio.to_thread(open_sockets, host.strip("[]"), int(port))
     except OSError as error:
         raise StartupError(
             f"HTTP can't listen on {address}: {error.strerror}; stop what listens there, or choose another --http"
         ) from error
 
 
-NOT_ALLOWED = Answer(
+NOT_ALLOWED = HttpAnswer(
     401, _JSON, b'{"error": "access key and secret of a user are needed who may Get Cluster:metrics"}\n', "ternmq"
 )
 
 
-def json_answer(code: int, content: "Mapping[str, str | int]") -> Answer:
+def json_answer(code: int, content: "Mapping[str, str | int]") -> HttpAnswer:
     """Return an answer with a line of JSON."""
-    return Answer(code, _JSON, json.dumps(content).encode() + b"\n")
+    return HttpAnswer(code, _JSON, json.dumps(content).encode() + b"\n")

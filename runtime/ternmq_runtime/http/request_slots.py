@@ -24,25 +24,25 @@ class RequestSlots:
 
     def __init__(self, always: "frozenset[str]") -> None:
         self._always = always
-        self._site = _Kind(SITE_MAX)
-        self._others = _Kind(OTHERS_MAX)
+        self._site = _SlotCount(SITE_MAX)
+        self._others = _SlotCount(OTHERS_MAX)
 
-    def taken_by_site(self) -> "AbstractContextManager[None]":
+    def hold_site_slot(self) -> "AbstractContextManager[None]":
         """Hold a slot while the site answers a request. NoSlot."""
-        return self._site.taken()
+        return self._site.hold_slot()
 
-    def taken_by(self, path: str) -> "AbstractContextManager[None]":
+    def hold_slot(self, path: str) -> "AbstractContextManager[None]":
         """Hold a slot while a request of that path, which is not the site's, is answered. NoSlot."""
-        return nullcontext() if path in self._always else self._others.taken()
+        return nullcontext() if path in self._always else self._others.hold_slot()
 
 
-class _Kind:
+class _SlotCount:
     def __init__(self, count_max: int) -> None:
         self._count_max = count_max
         self._count = 0
 
     @contextmanager
-    def taken(self) -> "Iterator[None]":
+    def hold_slot(self) -> "Iterator[None]":
         if self._count >= self._count_max:
             raise NoSlot(
                 f"{self._count} requests like this one are being answered, the most that may be: try again soon"

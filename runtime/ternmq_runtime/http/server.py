@@ -21,16 +21,16 @@ import time
 from typing import TYPE_CHECKING
 
 from ternmq_rpc.tls.handshake_throttle import HandshakeThrottle
-from ternmq_runtime.http.connection import ANSWER_S, HttpConnection, Served
+from ternmq_runtime.http.connection import ANSWER_S, HttpConnection, HttpService
 from ternmq_runtime.http.request_slots import RequestSlots
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Sequence
 
     from ternmq_rpc.tls.opening import PortTls
-    from ternmq_runtime.http.answer import Answer
-    from ternmq_runtime.http.asgi import Site
-    from ternmq_runtime.http.basic import Asker
+    from ternmq_runtime.http.answer import HttpAnswer
+    from ternmq_runtime.http.asgi import AsgiSite
+    from ternmq_runtime.http.basic import HttpCaller
 
 _log = logging.getLogger(__name__)
 CONNECTIONS_MAX = 64
@@ -48,14 +48,14 @@ class HttpServer:
     def __init__(
         self,
         sockets: "Sequence[socket.socket]",
-        answer: "Callable[[str, str, Asker], Awaitable[Answer]]",
-        refused: "Callable[[int, str], Answer]",
+        answer: "Callable[[str, str, HttpCaller], Awaitable[HttpAnswer]]",
+        refused: "Callable[[int, str], HttpAnswer]",
         beside: "Callable[[], Coroutine[None, None, None]]",
         *,
         header_timeout_s: float,
         answer_s: float = ANSWER_S,
         tls: "PortTls | None" = None,
-        site: "Site | None" = None,
+        site: "AsgiSite | None" = None,
         always: "frozenset[str]" = frozenset(),
         connections_max: int = CONNECTIONS_MAX,
     ) -> None:
@@ -63,34 +63,36 @@ class HttpServer:
         self._beside = beside
         self._connections_max = connections_max
         handshakes = HandshakeThrottle() if tls is None else HandshakeThrottle(tls.handshakes_per_second)
-        self._served = Served(answer, refused, site, tls, header_timeout_s, answer_s, RequestSlots(always), handshakes)
+        self._served = HttpService(
+            answer, refused, site, tls, header_timeout_s, answer_s, RequestSlots(always), handshakes
+        )
         self._connections: dict[HttpConnection, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._clients: set[socket.socket] = set()
-        self._said_s = -_SAY_AGAIN_S
+        self._logged_s = -_SAY_AGAIN_S
         self._loop = asyncio.new_event_loop()
         self._over = asyncio.Event()
         # A daemon, so that a process that fails does not wait for it.
-        self._thread = threading.Thread(target=self._run, name="http", daemon=True)
+        self._thread = threading.Thread(target=self._run_loop, name="http", daemon=True)
 
-    def start(self) -> None:
+    def start_thread(self) -> None:
         self._thread.start()
 
-    def stop(self) -> None:
+    def stop_thread(self) -> None:
         """Close everything; blocks until it is closed."""
         with contextlib.suppress(RuntimeError):  # it has ended already
             self._loop.call_soon_threadsafe(self._over.set)
         self._thread.join()
 
-    def _run(self) -> None:
+    def _run_loop(self) -> None:
         with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
-            runner.run(self._serve())
+            runner.run(self._serve_connections())
 
-    async def _serve(self) -> None:
+    async def _serve_connections(self) -> None:
         beside = asyncio.create_task(self._beside())
         for sock in self._sockets:
             sock.setblocking(False)
-            self._loop.add_reader(sock, self._accept, sock)
+            self._loop.add_reader(sock, self._accept_connection, sock)
         await self._over.wait()
         for sock in self._sockets:
             self._loop.remove_reader(sock)
@@ -104,46 +106,46 @@ class HttpServer:
 
     # --- connections
 
-    def _accept(self, sock: socket.socket) -> None:
+    def _accept_connection(self, sock: socket.socket) -> None:
         try:
             client, _ = sock.accept()
         except (BlockingIOError, InterruptedError, ConnectionAbortedError):
             return
         except OSError as error:
-            self._say(error)
+            self._log_failure(error)
             self._loop.remove_reader(sock)
-            self._loop.call_later(_ACCEPT_AGAIN_S, self._accept_again, sock)
+            self._loop.call_later(_ACCEPT_AGAIN_S, self._resume_accepting, sock)
             return
-        self._begin(client)
+        self._start_connection(client)
 
-    def _accept_again(self, sock: socket.socket) -> None:
+    def _resume_accepting(self, sock: socket.socket) -> None:
         if not self._over.is_set():
-            self._loop.add_reader(sock, self._accept, sock)
+            self._loop.add_reader(sock, self._accept_connection, sock)
 
-    def _say(self, error: OSError) -> None:
+    def _log_failure(self, error: OSError) -> None:
         """Log the failure once a minute: while descriptors are short, each attempt fails."""
-        if time.monotonic() - self._said_s >= _SAY_AGAIN_S:
-            self._said_s = time.monotonic()
+        if time.monotonic() - self._logged_s >= _SAY_AGAIN_S:
+            self._logged_s = time.monotonic()
             _log.error("HTTP can't accept connections now: %s", error.strerror)
 
-    def _begin(self, client: socket.socket) -> None:
-        if len(self._connections) >= self._connections_max and not self._make_room():
+    def _start_connection(self, client: socket.socket) -> None:
+        if len(self._connections) >= self._connections_max and not self._close_longest_waiting():
             client.close()
             return
         client.setblocking(False)
         connection = HttpConnection(client, self._served)
-        self._connections[connection] = task = self._loop.create_task(connection.serve())
+        self._connections[connection] = task = self._loop.create_task(connection.serve_peer())
         self._tasks.add(task)
         self._clients.add(client)
-        task.add_done_callback(lambda _: self._ended(connection, client, task))
+        task.add_done_callback(lambda _: self._connection_ended(connection, client, task))
 
-    def _ended(self, connection: HttpConnection, client: socket.socket, task: "asyncio.Task[None]") -> None:
+    def _connection_ended(self, connection: HttpConnection, client: socket.socket, task: "asyncio.Task[None]") -> None:
         self._connections.pop(connection, None)
         self._tasks.discard(task)
         self._clients.discard(client)
         client.close()
 
-    def _make_room(self) -> bool:
+    def _close_longest_waiting(self) -> bool:
         waited_for = [connection for connection in self._connections if connection.waits_since_s is not None]
         if not waited_for:
             return False
@@ -152,7 +154,7 @@ class HttpServer:
         return True
 
 
-def listening(host: str, port: int) -> list[socket.socket]:
+def open_sockets(host: str, port: int) -> list[socket.socket]:
     """Open sockets on all addresses of the host; OSError if one is not available, except for address families that this
     machine lacks."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)

@@ -30,40 +30,40 @@ class WatchedLoop:
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._turned_s = time.monotonic()
-        self._asking: asyncio.Future[None] | None = None
+        self._probe: asyncio.Future[None] | None = None
 
-    async def watch(self) -> None:
+    async def watch_loop(self) -> None:
         """Probe the loop at intervals, for ever; only one probe is pending at a time."""
         while True:
-            await asyncio.wait({self._asked()})
+            await asyncio.wait({self._current_probe()})
             await asyncio.sleep(_ASK_EVERY_S)
 
     async def turned_ago_s(self, patience_s: float) -> float:
         """Return how long ago, in seconds, it turned last, after waiting up to `patience_s` for it to turn now."""
-        await asyncio.wait({self._asked()}, timeout=patience_s)
+        await asyncio.wait({self._current_probe()}, timeout=patience_s)
         return time.monotonic() - self._turned_s
 
-    def _asked(self) -> "asyncio.Future[None]":
-        if self._asking is None or self._asking.done():
-            self._asking = asyncio.ensure_future(self._ask_to_turn())
-        return self._asking
+    def _current_probe(self) -> "asyncio.Future[None]":
+        if self._probe is None or self._probe.done():
+            self._probe = asyncio.ensure_future(self._probe_turn())
+        return self._probe
 
-    async def _ask_to_turn(self) -> None:
+    async def _probe_turn(self) -> None:
         async def turn() -> None:
             self._turned_s = time.monotonic()
 
         with contextlib.suppress(LoopBusy):
-            await self._there(turn())
+            await self._run_on_loop(turn())
 
-    async def ask(self, question: "Callable[[], T]", patience_s: float) -> T:
+    async def call_there(self, question: "Callable[[], T]", patience_s: float) -> T:
         """Return the result of `question`, called on that loop; LoopBusy."""
 
         async def answered() -> T:
             return question()
 
-        return await self.run(answered, patience_s)
+        return await self.run_there(answered, patience_s)
 
-    async def run(self, work: "Callable[[], Awaitable[T]]", patience_s: float) -> T:
+    async def run_there(self, work: "Callable[[], Awaitable[T]]", patience_s: float) -> T:
         """Return the result of `work` on that loop, which is cancelled if it takes too long; LoopBusy."""
 
         async def done() -> T:
@@ -71,11 +71,11 @@ class WatchedLoop:
 
         try:
             async with asyncio.timeout(patience_s):
-                return await self._there(done())
+                return await self._run_on_loop(done())
         except TimeoutError as error:
             raise LoopBusy from error
 
-    async def _there(self, work: "Coroutine[None, None, T]") -> T:
+    async def _run_on_loop(self, work: "Coroutine[None, None, T]") -> T:
         if self._loop.is_closed():
             work.close()
             raise LoopBusy

@@ -18,7 +18,7 @@ DURATION_BOUNDS_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.
 
 def quantile_s(counts: "Sequence[int]", share: float = 0.99) -> float:
     """Return the bound below which that share of the counted durations lies; 0 without any. `counts` as in
-    `Durations`."""
+    `DurationHistogram`."""
     wanted = sum(counts) * share
     passed = 0
     for bound_s, count in zip(DURATION_BOUNDS_S, counts, strict=False):
@@ -28,7 +28,7 @@ def quantile_s(counts: "Sequence[int]", share: float = 0.99) -> float:
     return DURATION_BOUNDS_S[-1] if sum(counts) else 0.0
 
 
-class Durations:
+class DurationHistogram:
     """A histogram of seconds. `counts` has one more entry than there are bounds: the durations above the last one."""
 
     __slots__ = ("counts", "longest_s", "shortest_s", "since_ns", "total_s")
@@ -40,7 +40,7 @@ class Durations:
         self.longest_s = 0.0
         self.since_ns = time.time_ns()
 
-    def record(self, seconds: float) -> None:
+    def record_duration(self, seconds: float) -> None:
         self.counts[bisect_left(DURATION_BOUNDS_S, seconds)] += 1
         self.total_s += seconds
         if seconds < self.shortest_s:

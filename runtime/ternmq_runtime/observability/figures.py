@@ -8,7 +8,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from ternmq_runtime.observability.durations import Durations
+from ternmq_runtime.observability.durations import DurationHistogram
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
@@ -18,7 +18,7 @@ NAMES_MAX = 20_000
 OTHER = "other"
 
 
-class ByName:
+class NameCounts:
     """A count for each topic or group. Once there are 20,000 names, the others are counted together, as `other`."""
 
     __slots__ = ("_counts", "_rest", "_total")
@@ -27,7 +27,7 @@ class ByName:
         self._counts: dict[str, int] = {}
         self._rest = self._total = 0
 
-    def add(self, name: str, count: int = 1) -> None:
+    def add_count(self, name: str, count: int = 1) -> None:
         """Add to the count of a name. With 0, a name without a count gets none: it may be one that was forgotten."""
         if not count:
             return
@@ -40,24 +40,24 @@ class ByName:
             self._rest += count
         self._total += count
 
-    def forget(self, name: str) -> None:
+    def forget_name(self, name: str) -> None:
         """Forget a deleted topic or group; a new one of the same name begins with 0."""
         self._counts.pop(name, None)
 
-    def counts(self) -> dict[str, int]:
+    def copy_counts(self) -> dict[str, int]:
         """Return a copy of the counts; for any thread."""
         counts = self._counts.copy()
         if self._rest:
             counts[OTHER] = counts.get(OTHER, 0) + self._rest
         return counts
 
-    def total(self) -> int:
+    def total_count(self) -> int:
         """Return the sum of all names, including forgotten ones: it never falls."""
         return self._total
 
 
 @dataclass(frozen=True, slots=True)
-class Traffic:
+class TrafficFigures:
     """What the connections of a front hold together, in bytes, how often each limit was exceeded, and whether sends may
     be refused now because there are too many."""
 
@@ -79,29 +79,29 @@ class CertificateFigures:
 class FrontFigures:
     """What a front counts of its calls; codes are names of the protocol's codes. `traffic` is read from its server."""
 
-    def __init__(self, traffic: "Callable[[], Traffic]" = Traffic) -> None:
+    def __init__(self, traffic: "Callable[[], TrafficFigures]" = TrafficFigures) -> None:
         self.traffic = traffic
-        self.calls: dict[tuple[str, str], Durations] = {}
-        self.polls: dict[tuple[str, str], Durations] = {}
+        self.calls: dict[tuple[str, str], DurationHistogram] = {}
+        self.polls: dict[tuple[str, str], DurationHistogram] = {}
         self.bytes_in = 0
         self.bytes_out = 0
         self.polls_waiting = 0
         self.streams = 0
         self._clients: Counter[str] = Counter()
 
-    def called(self, method: str, code: str, seconds: float) -> None:
+    def record_call(self, method: str, code: str, seconds: float) -> None:
         """Record a call that has ended."""
-        _of(self.calls, method, code).record(seconds)
+        _histogram_of(self.calls, method, code).record_duration(seconds)
 
-    def polled(self, method: str, code: str, seconds: float) -> None:
+    def record_poll(self, method: str, code: str, seconds: float) -> None:
         """Record a call that may wait for messages and has ended; how much of the time was waiting is not known."""
-        _of(self.polls, method, code).record(seconds)
+        _histogram_of(self.polls, method, code).record_duration(seconds)
 
-    def stream_began(self, client_id: str) -> None:
+    def count_stream(self, client_id: str) -> None:
         self.streams += 1
         self._clients[client_id] += 1
 
-    def stream_ended(self, client_id: str) -> None:
+    def uncount_stream(self, client_id: str) -> None:
         self.streams -= 1
         self._clients[client_id] -= 1
         if not self._clients[client_id]:
@@ -113,10 +113,10 @@ class FrontFigures:
         return len(self._clients)
 
 
-def _of(durations: dict[tuple[str, str], Durations], method: str, code: str) -> Durations:
+def _histogram_of(durations: dict[tuple[str, str], DurationHistogram], method: str, code: str) -> DurationHistogram:
     found = durations.get((method, code))
     if found is None:
-        found = durations[method, code] = Durations()
+        found = durations[method, code] = DurationHistogram()
     return found
 
 
@@ -124,14 +124,14 @@ def _of(durations: dict[tuple[str, str], Durations], method: str, code: str) -> 
 class MessageCounts:
     """What a broker has counted of its messages since it was started, by topic."""
 
-    sent: ByName = field(default_factory=ByName)
-    delivered: ByName = field(default_factory=ByName)
-    acknowledged: ByName = field(default_factory=ByName)
+    sent: NameCounts = field(default_factory=NameCounts)
+    delivered: NameCounts = field(default_factory=NameCounts)
+    acknowledged: NameCounts = field(default_factory=NameCounts)
 
-    def forget(self, topic: str) -> None:
+    def forget_topic(self, topic: str) -> None:
         """Forget a deleted topic."""
         for counted in (self.sent, self.delivered, self.acknowledged):
-            counted.forget(topic)
+            counted.forget_name(topic)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,11 +159,11 @@ class BrokerFigures:
     disk_free_bytes: int
     disk_free_min_bytes: int
     disk_refuses: bool
-    syncs: Durations
+    syncs: DurationHistogram
 
 
 @dataclass(frozen=True, slots=True)
-class Lag:
+class GroupLag:
     """The lag of a group in a topic on this broker, retries included: messages that are not finished, and how many of
     these are in flight. In a queue that it never read, the messages count from where it would begin.
 
@@ -181,13 +181,13 @@ class Lag:
 class BrokerSource(Protocol):
     """Provides a broker's figures."""
 
-    def now(self) -> BrokerFigures:
+    def current_figures(self) -> BrokerFigures:
         """Return the figures of now; called in any thread."""
 
-    def lags(self) -> "AsyncIterator[Lag]":
+    def count_lags(self) -> "AsyncIterator[GroupLag]":
         """Return the lags; called at intervals on the loop, which may do other things between two of them."""
 
-    async def pending_timers(self) -> int:
+    async def count_timers(self) -> int:
         """Return how many timers are pending; called at intervals on the loop."""
 
 

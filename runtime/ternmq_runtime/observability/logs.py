@@ -10,9 +10,9 @@ import logging
 import sys
 from datetime import UTC, datetime
 
-from ternmq_common.log_levels import parsed_log_levels
-from ternmq_common.masking import masked
-from ternmq_common.printable import printable, printable_json, printable_lines
+from ternmq_common.log_levels import parse_log_levels
+from ternmq_common.masking import mask_secrets
+from ternmq_common.printable import escape_json, escape_line, escape_lines
 from ternmq_common.server_settings import LogFormat
 from ternmq_runtime.observability import log_control
 
@@ -27,9 +27,9 @@ def configure_logging(levels: str, log_format: LogFormat, process: str = "") -> 
         handler.setFormatter(JsonFormatter(process))
     else:
         handler.setFormatter(TextFormatter(_TEXT.replace("%(name)s", f"{process} %(name)s") if process else _TEXT))
-    parsed = parsed_log_levels(levels)
+    parsed = parse_log_levels(levels)
     logging.basicConfig(level=parsed.of_others.name, handlers=[handler], force=True)
-    log_control.apply(parsed)
+    log_control.apply_levels(parsed)
 
 
 class TextFormatter(logging.Formatter):
@@ -37,31 +37,31 @@ class TextFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         # Not `super().format`: it would use a traceback that another formatter left in the record, escaped or not.
-        record.message = _message(record)
+        record.message = _format_message(record)
         if self.usesTime():
             record.asctime = self.formatTime(record, self.datefmt)
-        lines = [printable(self.formatMessage(record))]
+        lines = [escape_line(self.formatMessage(record))]
         if record.exc_info:
-            lines.append(_indented(masked(self.formatException(record.exc_info))))
+            lines.append(_indent_lines(mask_secrets(self.formatException(record.exc_info))))
         if record.stack_info:
-            lines.append(_indented(masked(self.formatStack(record.stack_info))))
+            lines.append(_indent_lines(mask_secrets(self.formatStack(record.stack_info))))
         return "\n".join(lines)
 
 
-def _message(record: logging.LogRecord) -> str:
+def _format_message(record: logging.LogRecord) -> str:
     arguments = record.args
     if isinstance(arguments, tuple):
-        arguments = tuple(map(_counted, arguments))
+        arguments = tuple(map(_hide_bytes, arguments))
     text = str(record.msg)
-    return masked(text % arguments if arguments else text)
+    return mask_secrets(text % arguments if arguments else text)
 
 
-def _counted(argument: object) -> object:
+def _hide_bytes(argument: object) -> object:
     return f"<{len(argument)} bytes>" if isinstance(argument, bytes | bytearray | memoryview) else argument
 
 
-def _indented(text: str) -> str:
-    return "\n".join(f"  {line}" for line in printable_lines(text).split("\n"))
+def _indent_lines(text: str) -> str:
+    return "\n".join(f"  {line}" for line in escape_lines(text).split("\n"))
 
 
 class JsonFormatter(logging.Formatter):
@@ -78,8 +78,8 @@ class JsonFormatter(logging.Formatter):
             "level": record.levelname.lower(),
             **self._process,
             "logger": record.name,
-            "message": _message(record),
+            "message": _format_message(record),
         }
         if record.exc_info:
-            fields["error"] = masked(self.formatException(record.exc_info))
-        return printable_json(json.dumps(fields))
+            fields["error"] = mask_secrets(self.formatException(record.exc_info))
+        return escape_json(json.dumps(fields))

@@ -35,8 +35,8 @@ from opentelemetry.sdk.resources import Resource
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
 
-from ternmq_runtime.observability.durations import DURATION_BOUNDS_S, Durations
-from ternmq_runtime.observability.instruments import INSTRUMENTS, OF_NAMES, Instrument, Kind
+from ternmq_runtime.observability.durations import DURATION_BOUNDS_S, DurationHistogram
+from ternmq_runtime.observability.instruments import INSTRUMENTS, OF_NAMES, Instrument, InstrumentKind
 from ternmq_runtime.observability.samples import Samples
 
 if TYPE_CHECKING:
@@ -45,42 +45,42 @@ if TYPE_CHECKING:
 SCOPE = "ternmq"
 
 
-class Metrics:
-    """The metrics of one process. `take` returns the samples of now; it is called in the calling thread."""
+class OtelMetrics:
+    """The metrics of one process. `take_samples` returns the samples of now; it is called in the calling thread."""
 
     def __init__(
-        self, resource: Mapping[str, str], take: Callable[[], Samples], exporter: "MetricExporter | None" = None
+        self, resource: Mapping[str, str], take_samples: Callable[[], Samples], exporter: "MetricExporter | None" = None
     ) -> None:
-        self._latest = _Latest(take)
+        self._latest = _LatestSamples(take_samples)
         self._registry = CollectorRegistry()
         readers: list[MetricReader] = [_PrometheusReader(self._latest, self._registry)]
         self._exporting = None if exporter is None else _ExportingReader(self._latest, exporter)
         if self._exporting is not None:
             readers.append(self._exporting)
         self._provider = MeterProvider(readers, Resource.create(dict(resource)), shutdown_on_exit=False)
-        _observe(self._provider, self._latest)
+        _create_instruments(self._provider, self._latest)
         self._turn = threading.Lock()
 
-    def text(self) -> bytes:
+    def render_text(self) -> bytes:
         """Return everything in Prometheus's text format; for a thread, as it takes some milliseconds."""
         with self._turn:
-            self._latest.renew()
+            self._latest.renew_samples()
             return generate_latest(self._registry)
 
-    def export(self) -> None:
+    def export_metrics(self) -> None:
         """Export to the collector; for a thread, as it may wait for the network."""
         assert self._exporting is not None
         with self._turn:
-            self._latest.renew()
+            self._latest.renew_samples()
             self._exporting.collect()
-        self._exporting.send()
+        self._exporting.send_collected()
 
-    def close(self, timeout_ms: float) -> None:
+    def close_exporter(self, timeout_ms: float) -> None:
         """Close the exporter; for a thread."""
         self._provider.shutdown(timeout_ms)
 
 
-class _Latest:
+class _LatestSamples:
     """The samples of the collection in progress."""
 
     def __init__(self, take: Callable[[], Samples]) -> None:
@@ -88,29 +88,29 @@ class _Latest:
         self._since_ns = time.time_ns()
         self.samples: Samples = {}
 
-    def renew(self) -> None:
+    def renew_samples(self) -> None:
         self.samples = self._take()
 
-    def observations(self, instrument: Instrument) -> Iterable[Observation]:
+    def instrument_observations(self, instrument: Instrument) -> Iterable[Observation]:
         for value, attributes in self.samples.get(instrument, ()):
-            assert not isinstance(value, Durations)
+            assert not isinstance(value, DurationHistogram)
             yield Observation(value, attributes)
 
-    def completed(self, data: MetricsData) -> MetricsData:
+    def complete_data(self, data: MetricsData) -> MetricsData:
         """Add our histograms, and the metrics with names of topics and groups, to what was collected."""
         metrics = [
-            _histogram(instrument, [(value, attributes) for value, attributes in values])
+            _histogram_metric(instrument, [(value, attributes) for value, attributes in values])
             for instrument, values in self.samples.items()
-            if instrument.kind is Kind.DURATION
+            if instrument.kind is InstrumentKind.DURATION
         ]
-        metrics += [self._of_names(instrument) for instrument in self.samples if instrument in OF_NAMES]
+        metrics += [self._names_metric(instrument) for instrument in self.samples if instrument in OF_NAMES]
         # Into the existing scope: the exporter keeps one scope of a name.
         [resource] = data.resource_metrics
         [scope] = resource.scope_metrics
         scope = replace(scope, metrics=[*scope.metrics, *metrics])
         return MetricsData([replace(resource, scope_metrics=[scope])])
 
-    def _of_names(self, instrument: Instrument) -> Metric:
+    def _names_metric(self, instrument: Instrument) -> Metric:
         now_ns = time.time_ns()
         points = [
             NumberDataPoint(
@@ -119,24 +119,26 @@ class _Latest:
                 time_unix_nano=now_ns,
                 value=each.value,
             )
-            for each in self.observations(instrument)
+            for each in self.instrument_observations(instrument)
         ]
         data: Sum | Gauge = Gauge(points)
-        if instrument.kind is not Kind.GAUGE:
-            data = Sum(points, AggregationTemporality.CUMULATIVE, is_monotonic=instrument.kind is Kind.COUNTER)
+        if instrument.kind is not InstrumentKind.GAUGE:
+            data = Sum(
+                points, AggregationTemporality.CUMULATIVE, is_monotonic=instrument.kind is InstrumentKind.COUNTER
+            )
         return Metric(instrument.name, instrument.description, instrument.unit, data)
 
 
-def _observe(provider: MeterProvider, latest: _Latest) -> None:
+def _create_instruments(provider: MeterProvider, latest: _LatestSamples) -> None:
     meter = provider.get_meter(SCOPE)
-    makers: dict[Kind, Callable[..., object]] = {
-        Kind.COUNTER: meter.create_observable_counter,
-        Kind.LEVEL: meter.create_observable_up_down_counter,
-        Kind.GAUGE: meter.create_observable_gauge,
+    makers: dict[InstrumentKind, Callable[..., object]] = {
+        InstrumentKind.COUNTER: meter.create_observable_counter,
+        InstrumentKind.LEVEL: meter.create_observable_up_down_counter,
+        InstrumentKind.GAUGE: meter.create_observable_gauge,
     }
 
     def observer(instrument: Instrument) -> Callable[[CallbackOptions], Iterable[Observation]]:
-        return lambda _: latest.observations(instrument)
+        return lambda _: latest.instrument_observations(instrument)
 
     for instrument in INSTRUMENTS:
         if instrument.kind in makers and instrument not in OF_NAMES:
@@ -145,14 +147,14 @@ def _observe(provider: MeterProvider, latest: _Latest) -> None:
             )
 
 
-def _histogram(instrument: Instrument, values: "list[tuple[Any, Mapping[str, str]]]") -> Metric:
+def _histogram_metric(instrument: Instrument, values: "list[tuple[Any, Mapping[str, str]]]") -> Metric:
     now_ns = time.time_ns()
-    points = [_point(durations, attributes, now_ns) for durations, attributes in values]
+    points = [_histogram_point(durations, attributes, now_ns) for durations, attributes in values]
     data = Histogram(points, AggregationTemporality.CUMULATIVE)
     return Metric(instrument.name, instrument.description, instrument.unit, data)
 
 
-def _point(durations: Durations, attributes: Mapping[str, str], now_ns: int) -> HistogramDataPoint:
+def _histogram_point(durations: DurationHistogram, attributes: Mapping[str, str], now_ns: int) -> HistogramDataPoint:
     counts = durations.counts.copy()
     return HistogramDataPoint(
         attributes=attributes,
@@ -168,26 +170,26 @@ def _point(durations: Durations, attributes: Mapping[str, str], now_ns: int) -> 
 
 
 class _PrometheusReader(PrometheusMetricReader):
-    def __init__(self, latest: _Latest, registry: CollectorRegistry) -> None:
+    def __init__(self, latest: _LatestSamples, registry: CollectorRegistry) -> None:
         self._latest = latest
         super().__init__(scope_info_enabled=False, registry=registry)
 
     def _receive_metrics(self, metrics_data: MetricsData, timeout_millis: float = 10_000, **kwargs: Any) -> None:  # noqa: ANN401
-        super()._receive_metrics(self._latest.completed(metrics_data), timeout_millis, **kwargs)
+        super()._receive_metrics(self._latest.complete_data(metrics_data), timeout_millis, **kwargs)
 
 
 class _ExportingReader(PeriodicExportingMetricReader):
-    """An exporting reader without a thread of its own: `collect` keeps the data, and `send` exports it."""
+    """An exporting reader without a thread of its own: `collect` keeps the data, and `send_collected` exports it."""
 
-    def __init__(self, latest: _Latest, exporter: "MetricExporter") -> None:
+    def __init__(self, latest: _LatestSamples, exporter: "MetricExporter") -> None:
         self._latest = latest
         self._collected: MetricsData | None = None
         super().__init__(exporter, math.inf)
 
     def _receive_metrics(self, metrics_data: MetricsData, timeout_millis: float = 10_000, **kwargs: Any) -> None:  # noqa: ANN401
         del timeout_millis, kwargs
-        self._collected = self._latest.completed(metrics_data)
+        self._collected = self._latest.complete_data(metrics_data)
 
-    def send(self) -> None:
+    def send_collected(self) -> None:
         if self._collected is not None:
             super()._receive_metrics(self._collected)

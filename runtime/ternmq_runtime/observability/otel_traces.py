@@ -17,7 +17,7 @@ from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
 from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from ternmq_runtime.observability.tracing import Attribute, recorded
+from ternmq_runtime.observability.tracing import Attribute, is_recorded
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace.export import SpanExporter
@@ -36,17 +36,17 @@ class OtelSpan:
     def __init__(self, tracer: trace.Tracer, span: Span) -> None:
         self._tracer = tracer
         self._span = span
-        self.traceparent = _traceparent(span)
+        self.traceparent = _format_traceparent(span)
 
-    def child(self, name: str, attributes: Mapping[str, Attribute]) -> "OtelSpan":
+    def start_child(self, name: str, attributes: Mapping[str, Attribute]) -> "OtelSpan":
         parent = trace.set_span_in_context(self._span, Context())
         return OtelSpan(self._tracer, self._tracer.start_span(name, parent, attributes=dict(attributes)))
 
-    def failed(self, error: str) -> None:
+    def mark_failed(self, error: str) -> None:
         self._span.set_attribute("error.type", error)
         self._span.set_status(Status(StatusCode.ERROR, error))
 
-    def end(self) -> None:
+    def end_span(self) -> None:
         self._span.end()
 
 
@@ -59,20 +59,20 @@ class RemoteSpan:
         self._tracer = tracer
         self.traceparent = traceparent
 
-    def child(self, name: str, attributes: Mapping[str, Attribute]) -> OtelSpan:
+    def start_child(self, name: str, attributes: Mapping[str, Attribute]) -> OtelSpan:
         span = self._tracer.start_span(
-            name, _context(self.traceparent), kind=SpanKind.SERVER, attributes=dict(attributes)
+            name, _parent_context(self.traceparent), kind=SpanKind.SERVER, attributes=dict(attributes)
         )
         return OtelSpan(self._tracer, span)
 
-    def failed(self, error: str) -> None:
+    def mark_failed(self, error: str) -> None:
         """Do nothing: its process learns of the failure by the answer."""
 
-    def end(self) -> None:
+    def end_span(self) -> None:
         """Do nothing: its own process ends it."""
 
 
-class Traces:
+class OtelTraces:
     """Implements `tracing.Tracing`."""
 
     def __init__(self, resource: Mapping[str, str], exporter: "SpanExporter", ratio: float) -> None:
@@ -84,7 +84,7 @@ class Traces:
         self._provider.add_span_processor(BatchSpanProcessor(exporter, schedule_delay_millis=SCHEDULE_DELAY_MS))
         self._tracer = self._provider.get_tracer("ternmq")
 
-    def begin(
+    def begin_span(
         self,
         name: str,
         parent: str,
@@ -93,13 +93,13 @@ class Traces:
         links: Iterable[str] = (),
         began_ns: int | None = None,
     ) -> OtelSpan | None:
-        decided = recorded(parent)
-        if not (self._draws() if decided is None else decided):
+        decided = is_recorded(parent)
+        if not (self._should_record() if decided is None else decided):
             return None
-        linked = [Link(trace.get_current_span(_context(link)).get_span_context()) for link in links]
+        linked = [Link(trace.get_current_span(_parent_context(link)).get_span_context()) for link in links]
         span = self._tracer.start_span(
             name,
-            _context(parent),
+            _parent_context(parent),
             kind=SpanKind.SERVER,
             attributes=dict(attributes),
             links=[link for link in linked if link.context.is_valid][:LINKS_MAX],
@@ -107,27 +107,27 @@ class Traces:
         )
         return OtelSpan(self._tracer, span)
 
-    def remote(self, traceparent: str) -> RemoteSpan:
+    def remote_span(self, traceparent: str) -> RemoteSpan:
         return RemoteSpan(self._tracer, traceparent)
 
-    def _draws(self) -> bool:
+    def _should_record(self) -> bool:
         return self._ratio > 0 and random.random() < self._ratio  # noqa: S311 - nothing secret
 
-    def flush(self, timeout_ms: int) -> None:
+    def flush_spans(self, timeout_ms: int) -> None:
         """Export what waits; for a thread."""
         self._provider.force_flush(timeout_ms)
 
-    def close(self) -> None:
+    def close_exporter(self) -> None:
         """Close the exporter; for a thread."""
         self._provider.shutdown()
 
 
-def _context(traceparent: str) -> Context:
+def _parent_context(traceparent: str) -> Context:
     """Return the parent that the text names; no parent if it is malformed."""
     return _W3C.extract({_TRACEPARENT: traceparent}, Context())
 
 
-def _traceparent(span: Span) -> str:
+def _format_traceparent(span: Span) -> str:
     carrier: dict[str, str] = {}
     _W3C.inject(carrier, trace.set_span_in_context(span, Context()))
     return carrier.get(_TRACEPARENT, "")

@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ternmq_runtime.observability import instruments as its
-from ternmq_runtime.observability.durations import Durations
+from ternmq_runtime.observability.durations import DurationHistogram
 from ternmq_runtime.observability.figures import (
     BrokerFigures,
     BrokerSource,
     CertificateFigures,
     FollowerReadFigures,
     FrontFigures,
-    Lag,
+    GroupLag,
     LinkFigures,
     MemberFigures,
     MessageCounts,
@@ -26,14 +26,14 @@ from ternmq_runtime.observability.instruments import Instrument
 from ternmq_runtime.observability.series_limit import SeriesLimit
 
 Attributes = dict[str, str]
-Value = float | Durations
+Value = float | DurationHistogram
 Samples = dict[Instrument, list[tuple[Value, Attributes]]]
 _NO_ATTRIBUTES: Attributes = {}
 _BYTES_OF_PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 @dataclass(slots=True)
-class Sources:
+class FigureSources:
     """The parts of this process that have figures; each is read when samples are taken, in any thread."""
 
     limit: SeriesLimit
@@ -44,44 +44,44 @@ class Sources:
     member: Callable[[], MemberFigures] | None = None
     replica: Callable[[], ReplicaFigures] | None = None
     certificates: Callable[[], Iterable[CertificateFigures]] | None = None
-    lags: list[Lag] = field(default_factory=list)
+    lags: list[GroupLag] = field(default_factory=list)
     """Counted at intervals on the event loop, and kept."""
 
     timers: int | None = None
     began: float = field(default_factory=time.monotonic)
 
-    def take(self) -> Samples:
+    def take_samples(self) -> Samples:
         """Return the samples of now."""
         samples: Samples = {}
-        for instrument, value, attributes in self._all():
+        for instrument, value, attributes in self._all_samples():
             samples.setdefault(instrument, []).append((value, attributes))
         return samples
 
-    def _all(self) -> Iterator[tuple[Instrument, Value, Attributes]]:
-        yield from _of_process(self.began)
+    def _all_samples(self) -> Iterator[tuple[Instrument, Value, Attributes]]:
+        yield from _process_samples(self.began)
         for front in self.fronts:
-            yield from _of_front(front)
+            yield from _front_samples(front)
         if self.broker is not None:
-            figures, lags = self.broker.now(), self.limit.lags(self.lags)
-            yield from _of_broker(figures)
-            yield from _of_topics(figures.messages, self.limit)
-            yield from _of_groups(figures.dead_letters, lags, self.limit)
+            figures, lags = self.broker.current_figures(), self.limit.limit_lags(self.lags)
+            yield from _broker_samples(figures)
+            yield from _topic_samples(figures.messages, self.limit)
+            yield from _group_samples(figures.dead_letters, lags, self.limit)
         if self.timers is not None:
             yield its.TIMERS, self.timers, _NO_ATTRIBUTES
         for link in self.links() if self.links is not None else ():
-            yield from _of_link(link)
+            yield from _link_samples(link)
         for read in self.follower_reads() if self.follower_reads is not None else ():
             yield its.COLD_PULLS, read.by_followers, {its.BROKER: read.broker, its.ROLE: "follower"}
             yield its.COLD_PULLS, read.by_leader, {its.BROKER: read.broker, its.ROLE: "leader"}
         if self.member is not None:
-            yield from _of_member(self.member())
+            yield from _member_samples(self.member())
         if self.replica is not None:
-            yield from _of_replica(self.replica())
+            yield from _replica_samples(self.replica())
         for certificate in self.certificates() if self.certificates is not None else ():
             yield its.CERTIFICATE_EXPIRY, certificate.left_s, {its.CERTIFICATE: certificate.name}
 
 
-def _of_process(began: float) -> Iterator[tuple[Instrument, Value, Attributes]]:
+def _process_samples(began: float) -> Iterator[tuple[Instrument, Value, Attributes]]:
     usage = resource.getrusage(resource.RUSAGE_SELF)
     yield its.CPU_TIME, usage.ru_utime, {"cpu.mode": "user"}
     yield its.CPU_TIME, usage.ru_stime, {"cpu.mode": "system"}
@@ -93,7 +93,7 @@ def _of_process(began: float) -> Iterator[tuple[Instrument, Value, Attributes]]:
         yield its.FILES, len(os.listdir("/proc/self/fd")), _NO_ATTRIBUTES  # noqa: PTH208 - half the cost
 
 
-def _of_front(front: FrontFigures) -> Iterator[tuple[Instrument, Value, Attributes]]:
+def _front_samples(front: FrontFigures) -> Iterator[tuple[Instrument, Value, Attributes]]:
     for instrument, durations in ((its.CALL_DURATION, front.calls), (its.POLL_DURATION, front.polls)):
         for (method, code), taken in durations.copy().items():
             yield instrument, taken, {its.METHOD: method, its.CODE: code}
@@ -111,7 +111,7 @@ def _of_front(front: FrontFigures) -> Iterator[tuple[Instrument, Value, Attribut
         yield its.LIMITS_PASSED, times, {its.LIMIT: limit}
 
 
-def _of_broker(broker: BrokerFigures) -> Iterator[tuple[Instrument, Value, Attributes]]:
+def _broker_samples(broker: BrokerFigures) -> Iterator[tuple[Instrument, Value, Attributes]]:
     plain: dict[Instrument, Value] = {
         its.RETRIES: broker.retries,
         its.LOST: broker.lost,
@@ -137,15 +137,15 @@ def _of_broker(broker: BrokerFigures) -> Iterator[tuple[Instrument, Value, Attri
         yield instrument, value, _NO_ATTRIBUTES
 
 
-def _of_topics(messages: MessageCounts, limit: SeriesLimit) -> Iterator[tuple[Instrument, Value, Attributes]]:
+def _topic_samples(messages: MessageCounts, limit: SeriesLimit) -> Iterator[tuple[Instrument, Value, Attributes]]:
     by_topic = (its.SENT, messages.sent), (its.DELIVERED, messages.delivered), (its.ACKNOWLEDGED, messages.acknowledged)
     for instrument, counted in by_topic:
-        for topic, count in limit.counts(instrument.name, "topics", counted.counts()).items():
+        for topic, count in limit.limit_counts(instrument.name, "topics", counted.copy_counts()).items():
             yield instrument, count, {its.TOPIC: topic}
 
 
-def _of_groups(
-    dead_letters: dict[str, int], lags: list[Lag], limit: SeriesLimit
+def _group_samples(
+    dead_letters: dict[str, int], lags: list[GroupLag], limit: SeriesLimit
 ) -> Iterator[tuple[Instrument, Value, Attributes]]:
     for lag in lags:
         attributes = {its.GROUP: lag.group, its.TOPIC: lag.topic}
@@ -153,12 +153,12 @@ def _of_groups(
         yield its.IN_FLIGHT, lag.in_flight, attributes
         yield its.OLDEST_AGE, lag.oldest_age_ms / 1000, attributes
         yield its.LOST_UNREAD, lag.lost, attributes
-    told = limit.counts(its.DEAD_LETTERS.name, "groups with dead letters", dead_letters)
-    for group, count in limit.with_zeros(told, dead_letters, (lag.group for lag in lags)).items():
+    told = limit.limit_counts(its.DEAD_LETTERS.name, "groups with dead letters", dead_letters)
+    for group, count in limit.add_zeros(told, dead_letters, (lag.group for lag in lags)).items():
         yield its.DEAD_LETTERS, count, {its.GROUP: group}
 
 
-def _of_link(link: LinkFigures) -> Iterator[tuple[Instrument, Value, Attributes]]:
+def _link_samples(link: LinkFigures) -> Iterator[tuple[Instrument, Value, Attributes]]:
     attributes = {its.BROKER: link.broker}
     yield its.LINK_UP, int(link.up), attributes
     yield its.LINK_SET_ASIDE, int(link.set_aside), attributes
@@ -169,7 +169,7 @@ def _of_link(link: LinkFigures) -> Iterator[tuple[Instrument, Value, Attributes]
     yield its.LINK_FRAMES_IN, link.frames_in, attributes
 
 
-def _of_member(member: MemberFigures) -> Iterator[tuple[Instrument, Value, Attributes]]:
+def _member_samples(member: MemberFigures) -> Iterator[tuple[Instrument, Value, Attributes]]:
     yield its.REGISTRY_REACHABLE, int(member.registry_reachable), _NO_ATTRIBUTES
     yield its.REGISTRY_VERSION, member.registry_version, _NO_ATTRIBUTES
     yield its.REGISTRY_COPY_AGE, member.registry_copy_age_s or 0.0, _NO_ATTRIBUTES
@@ -181,7 +181,7 @@ def _of_member(member: MemberFigures) -> Iterator[tuple[Instrument, Value, Attri
         yield its.PROXIES, member.proxies, _NO_ATTRIBUTES
 
 
-def _of_replica(replica: ReplicaFigures) -> Iterator[tuple[Instrument, Value, Attributes]]:
+def _replica_samples(replica: ReplicaFigures) -> Iterator[tuple[Instrument, Value, Attributes]]:
     attributes = {its.BROKER: replica.shard}
     yield its.REPLICA_LEADING, int(replica.leads), attributes
     yield its.REPLICA_SERVING, int(replica.serves), attributes

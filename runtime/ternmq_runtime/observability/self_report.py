@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ternmq_common.masking import masked
-from ternmq_common.settings import rendered
+from ternmq_common.masking import mask_secrets
+from ternmq_common.settings import render_value
 
 if TYPE_CHECKING:
     from ternmq_common.server_settings import ProcessSettings
@@ -28,8 +28,8 @@ KINDS_MAX = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelfReport:
-    """A report. `resident_bytes` and `descriptors` are 0 where the system has no /proc; `tasks_by_kind` has the most
-    frequent coroutines of asyncio's tasks."""
+    """A report. `read_resident_bytes` and `descriptors` are 0 where the system has no /proc; `tasks_by_kind` has the
+    most frequent coroutines of asyncio's tasks."""
 
     pid: int
     python: str
@@ -42,46 +42,46 @@ class SelfReport:
     tasks_by_kind: dict[str, int]
 
 
-def self_report(settings: "ProcessSettings") -> SelfReport:
+def create_report(settings: "ProcessSettings") -> SelfReport:
     """Return the report of this process, at this moment; called on its event loop."""
-    tasks = Counter(_kind(task) for task in asyncio.all_tasks())
+    tasks = Counter(_coroutine_name(task) for task in asyncio.all_tasks())
     return SelfReport(
         pid=os.getpid(),
         python=platform.python_version(),
         platform=platform.platform(),
-        resident_bytes=resident_bytes(),
-        descriptors=_descriptors(),
-        settings=shown_settings(settings),
-        threads=_threads(),
+        resident_bytes=read_resident_bytes(),
+        descriptors=_count_descriptors(),
+        settings=masked_settings(settings),
+        threads=_format_threads(),
         tasks=tasks.total(),
         tasks_by_kind=dict(tasks.most_common(KINDS_MAX)),
     )
 
 
-def resident_bytes() -> int:
+def read_resident_bytes() -> int:
     """Return the resident memory; 0 where the system has no /proc. It does not read from a disk."""
     statm = Path("/proc/self/statm")
     pages = int(statm.read_text().split()[1]) if statm.exists() else 0
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
-def shown_settings(settings: "ProcessSettings") -> dict[str, str]:
+def masked_settings(settings: "ProcessSettings") -> dict[str, str]:
     """Return all settings as a person would write them, without secrets."""
     values = ((field.name, getattr(settings, field.name)) for field in dataclasses.fields(settings))
-    return {name: _without_secret(name, rendered(name, value)) for name, value in values}
+    return {name: _mask_secret(name, render_value(name, value)) for name, value in values}
 
 
-def _without_secret(name: str, text: str) -> str:
+def _mask_secret(name: str, text: str) -> str:
     """Mask secrets, also those that only the setting's name reveals."""
-    return masked(f"{name}={masked(text)}").removeprefix(f"{name}=")
+    return mask_secrets(f"{name}={mask_secrets(text)}").removeprefix(f"{name}=")
 
 
-def _descriptors() -> int:
+def _count_descriptors() -> int:
     folder = Path("/proc/self/fd")
     return sum(1 for _ in folder.iterdir()) if folder.exists() else 0
 
 
-def _threads() -> str:
+def _format_threads() -> str:
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     parts = []
     for ident, frame in sys._current_frames().items():  # noqa: SLF001 - the one way to see them
@@ -92,6 +92,6 @@ def _threads() -> str:
     return "\n\n".join(parts)[:THREADS_CHARACTERS_MAX]
 
 
-def _kind(task: "asyncio.Task[object]") -> str:
+def _coroutine_name(task: "asyncio.Task[object]") -> str:
     coroutine = task.get_coro()
     return str(getattr(coroutine, "__qualname__", type(coroutine).__qualname__))

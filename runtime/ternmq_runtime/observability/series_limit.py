@@ -11,7 +11,7 @@ import logging
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from ternmq_runtime.observability.figures import OTHER, Lag
+from ternmq_runtime.observability.figures import OTHER, GroupLag
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
-class _Series:
+class _CounterSeries:
     """The series of one counter: which names have one of their own, and what was reported of the others."""
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class _Series:
         self._left = 0
         """What stays in `other` of names that are not among the others any more."""
 
-    def told(self, counts: dict[str, int], most: int) -> dict[str, int]:
+    def report_counts(self, counts: dict[str, int], most: int) -> dict[str, int]:
         """Return the counts to report, with at most `most` names of their own."""
         for name in [name for name in self._own if name not in counts]:
             del self._own[name]
@@ -57,33 +57,33 @@ class SeriesLimit:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._said: set[str] = set()
-        self._series: dict[str, _Series] = {}
+        self._logged_kinds: set[str] = set()
+        self._series: dict[str, _CounterSeries] = {}
 
-    def counts(self, counter: str, kind: str, counts: dict[str, int]) -> dict[str, int]:
+    def limit_counts(self, counter: str, kind: str, counts: dict[str, int]) -> dict[str, int]:
         """Return the counts to report; each must only grow until its name goes away. `kind`: what the names are."""
         if len(counts) > self._most:
-            self._say(kind, len(counts))
-        return self._series.setdefault(counter, _Series()).told(counts, self._most)
+            self._log_limit(kind, len(counts))
+        return self._series.setdefault(counter, _CounterSeries()).report_counts(counts, self._most)
 
-    def with_zeros(self, told: dict[str, int], counts: dict[str, int], names: "Iterable[str]") -> dict[str, int]:
+    def add_zeros(self, reported: dict[str, int], counts: dict[str, int], names: "Iterable[str]") -> dict[str, int]:
         """Add to `told` a zero for each other name as far as there is room. So the first count of a name is an
-        increase, and not a new series. `counts`: the counts that `told` was taken from."""
+        increase, and not a new series. `limit_counts`: the counts that `told` was taken from."""
         for name in names:
-            if len(told) >= self._most:
+            if len(reported) >= self._most:
                 break
             if name not in counts:
-                told.setdefault(name, 0)
-        return told
+                reported.setdefault(name, 0)
+        return reported
 
-    def lags(self, lags: list[Lag]) -> list[Lag]:
+    def limit_lags(self, lags: list[GroupLag]) -> list[GroupLag]:
         """Return the lags to report: the largest, and the sum of the others."""
         if len(lags) <= self._most:
             return lags
-        self._say("pairs of topic and group", len(lags))
+        self._log_limit("pairs of topic and group", len(lags))
         ranked = sorted(lags, key=lambda lag: lag.messages, reverse=True)
         rest = ranked[self._most :]
-        together = Lag(
+        together = GroupLag(
             OTHER,
             OTHER,
             sum(lag.messages for lag in rest),
@@ -93,9 +93,9 @@ class SeriesLimit:
         )
         return [*ranked[: self._most], together]
 
-    def _say(self, kind: str, found: int) -> None:
-        if kind not in self._said:
-            self._said.add(kind)
+    def _log_limit(self, kind: str, found: int) -> None:
+        if kind not in self._logged_kinds:
+            self._logged_kinds.add(kind)
             _log.warning(
                 "there are %d %s: %d of them have metrics of their own, the others are reported together as %r "
                 "(metric_series_max)",

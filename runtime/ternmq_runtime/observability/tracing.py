@@ -1,7 +1,7 @@
 """The current span of a call, and child spans for parts of it; nothing here needs OpenTelemetry to be installed.
 
-A process that records no traces never sets the context, so `span` and `current_traceparent` cost it one look at the
-context. `otel_traces` creates the spans.
+A process that records no traces never sets the context, so `child_span` and `current_traceparent` cost it one look at
+the context. `otel_traces` creates the spans.
 """
 
 import re
@@ -19,7 +19,7 @@ _TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f](?P<sa
 _ODD = frozenset("13579bdf")
 
 
-def recorded(traceparent: str) -> bool | None:
+def is_recorded(traceparent: str) -> bool | None:
     """Return whether the trace of a W3C `traceparent` is recorded; None if the text is malformed."""
     match = _TRACEPARENT.fullmatch(traceparent)
     return None if match is None else match["sampled"] in _ODD
@@ -30,15 +30,15 @@ class ActiveSpan(Protocol):
 
     @property
     def traceparent(self) -> str: ...
-    def child(self, name: str, attributes: "Mapping[str, Attribute]") -> "ActiveSpan": ...
-    def failed(self, error: str) -> None: ...
-    def end(self) -> None: ...
+    def start_child(self, name: str, attributes: "Mapping[str, Attribute]") -> "ActiveSpan": ...
+    def mark_failed(self, error: str) -> None: ...
+    def end_span(self) -> None: ...
 
 
-class Tracing(Protocol):
+class SpanFactory(Protocol):
     """Creates the spans of a process that exports traces."""
 
-    def begin(
+    def begin_span(
         self,
         name: str,
         parent: str,
@@ -49,7 +49,7 @@ class Tracing(Protocol):
     ) -> ActiveSpan | None:
         """Begin the span of a client's call; None if it is not recorded. The parent, if not empty, decides that."""
 
-    def remote(self, traceparent: str) -> ActiveSpan:
+    def remote_span(self, traceparent: str) -> ActiveSpan:
         """Return the representation of a span of the calling process."""
 
 
@@ -63,20 +63,20 @@ def current_traceparent() -> str:
     return "" if active is None else active.traceparent
 
 
-def mark_failed(error: str) -> None:
+def mark_current_failed(error: str) -> None:
     """Mark the current call as failed."""
     active = _current.get()
     if active is not None:
-        active.failed(error)
+        active.mark_failed(error)
 
 
-def span(operation: str, destination: str) -> AbstractContextManager[object]:
+def child_span(operation: str, destination: str) -> AbstractContextManager[object]:
     """Create the span of a part of the current call, `append TOPIC`; does nothing if the call is not traced."""
     active = _current.get()
     if active is None:
         return NOTHING
     attributes = messaging_attributes(operation, destination)
-    return Within(active.child(f"{operation} {destination}", attributes))
+    return SpanContext(active.start_child(f"{operation} {destination}", attributes))
 
 
 def messaging_attributes(operation: str, destination: str) -> dict[str, Attribute]:
@@ -88,7 +88,7 @@ def messaging_attributes(operation: str, destination: str) -> dict[str, Attribut
     }
 
 
-class Within(AbstractContextManager[ActiveSpan]):
+class SpanContext(AbstractContextManager[ActiveSpan]):
     """Makes a span the current one, ends it, and marks it as failed by an exception."""
 
     __slots__ = ("_active", "_token")
@@ -105,5 +105,5 @@ class Within(AbstractContextManager[ActiveSpan]):
     ) -> None:
         _current.reset(self._token)
         if error is not None:
-            self._active.failed(type(error).__name__)
-        self._active.end()
+            self._active.mark_failed(type(error).__name__)
+        self._active.end_span()

@@ -7,16 +7,16 @@ its broker and one worker are, and what is missing is reported as degraded.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ternmq_runtime.workers.place import BROKER
+from ternmq_runtime.workers.worker_place import BROKER
 
 SILENT = "it does not answer"
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class ProcessHealth:
     """The health of one process: whether all is well, the reason if not, and what is degraded although it serves."""
 
-    well: bool
+    is_well: bool
     status: str
     degraded: str | None = None
 
@@ -24,19 +24,19 @@ class Said:
 Content = dict[str, str]
 
 
-def live(said: Mapping[str, Said | None], running: frozenset[str]) -> tuple[int, Content]:
+def combine_live(said: Mapping[str, ProcessHealth | None], running: frozenset[str]) -> tuple[int, Content]:
     """Combine liveness: 503 if a restart would help, since a process that runs does not turn. Dead processes are
     restarted anyway."""
     for name, each in said.items():
-        if name in running and (each is None or not each.well):
+        if name in running and (each is None or not each.is_well):
             return 503, {"status": f"{name}: {SILENT if each is None else each.status}"}
     return 200, {"status": "live"}
 
 
-def ready(said: Mapping[str, Said | None]) -> tuple[int, Content]:
+def combine_ready(said: Mapping[str, ProcessHealth | None]) -> tuple[int, Content]:
     """Combine readiness: whether messages can be sent and received now."""
     amiss = {
-        name: SILENT if each is None else each.status for name, each in said.items() if each is None or not each.well
+        name: SILENT if each is None else each.status for name, each in said.items() if each is None or not each.is_well
     }
     workers = [name for name in said if name != BROKER]
     if BROKER in amiss or amiss.keys() >= set(workers):

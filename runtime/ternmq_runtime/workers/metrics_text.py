@@ -10,23 +10,23 @@ LABEL = "worker"
 _HEADS = ("# HELP ", "# TYPE ")
 
 
-def joined(texts: Mapping[str, str]) -> str:
+def join_metrics(texts: Mapping[str, str]) -> str:
     """Join `texts`, the metrics of the processes by name; every sample gets the label `worker` with that name."""
     heads: dict[str, list[str]] = {}
     samples: dict[str, list[str]] = {}
     for name, text in texts.items():
         known = set(heads)
-        for family, line in _lines(text):
+        for family, line in _read_lines(text):
             if line.startswith("#"):
                 if family not in known:
                     heads.setdefault(family, []).append(line)
             else:
-                samples.setdefault(family, []).append(_labelled(line, name))
+                samples.setdefault(family, []).append(_add_label(line, name))
     families = dict.fromkeys([*heads, *samples])
     return "".join(f"{line}\n" for family in families for line in (*heads.get(family, ()), *samples.get(family, ())))
 
 
-def _lines(text: str) -> Iterator[tuple[str, str]]:
+def _read_lines(text: str) -> Iterator[tuple[str, str]]:
     """Yield each line with content, and its family."""
     family = ""
     for line in text.splitlines():
@@ -36,7 +36,7 @@ def _lines(text: str) -> Iterator[tuple[str, str]]:
             yield family, line
 
 
-def _labelled(sample: str, name: str) -> str:
+def _add_label(sample: str, name: str) -> str:
     """Add the label to the sample; names need no escapes."""
     end = min(place for place in (sample.find("{"), sample.find(" ")) if place >= 0)
     rest = sample[end:]

@@ -13,18 +13,18 @@ _DOUBLINGS_MAX = 10
 
 
 @dataclass(slots=True)
-class Restarts:
+class RestartBackoff:
     """The deaths in one place. `count` is all of them, `in_a_row` those since a process there was steady."""
 
     count: int = 0
     in_a_row: int = 0
     started_s: float = 0.0
 
-    def started(self, now_s: float) -> None:
+    def record_start(self, now_s: float) -> None:
         """Record that a process was started in this place."""
         self.started_s = now_s
 
-    def died(self, now_s: float) -> float:
+    def record_death(self, now_s: float) -> float:
         """Record that it has ended, or could not start; return how long to wait before the next start."""
         if now_s - self.started_s >= STEADY_S:
             self.in_a_row = 0
@@ -35,7 +35,7 @@ class Restarts:
         return min(LONGEST_S, FIRST_S * 2.0 ** min(self.in_a_row - 2, _DOUBLINGS_MAX))
 
     @property
-    def is_worth_saying(self) -> bool:
+    def is_worth_logging(self) -> bool:
         """Whether the last death should be logged: the first ones are, and then once that there are many."""
         return self.in_a_row <= _OFTEN
 

@@ -13,14 +13,14 @@ import msgspec
 
 from ternmq_runtime.http.front import INTERNAL_PATH
 from ternmq_runtime.observability import log_control
-from ternmq_runtime.observability.self_report import SelfReport, self_report
-from ternmq_runtime.workers.asking import NoAnswer, asked
+from ternmq_runtime.observability.self_report import SelfReport, create_report
+from ternmq_runtime.workers.local_requests import NoAnswer, request_locally
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from ternmq_common.server_settings import ProcessSettings
-    from ternmq_runtime.workers.place import Place
+    from ternmq_runtime.workers.worker_place import WorkerPlace
 
 Answers = dict[str, Callable[[str], Awaitable[bytes]]]
 """Functions by question; each gets the argument, on the process's event loop."""
@@ -34,28 +34,30 @@ _PATIENCE_S = 2.0
 _SEPARATOR = "\n"
 
 
-class Siblings:
+class SiblingProcesses:
     """The other processes of a worker's supervisor that have started; none without a `place`."""
 
-    def __init__(self, place: "Place | None" = None) -> None:
+    def __init__(self, place: "WorkerPlace | None" = None) -> None:
         self._place = place
 
-    async def ask(self, question: str, argument: str = "") -> dict[str, bytes | None]:
+    async def ask_all(self, question: str, argument: str = "") -> dict[str, bytes | None]:
         """Send a question to all; return the answers by process name, None for those that give none."""
-        answers = await self._all(f"{INTERNAL_PATH}{question}/{quote(argument, safe='')}")
+        answers = await self._request_all(f"{INTERNAL_PATH}{question}/{quote(argument, safe='')}")
         return {name: said[1] if said is not None and said[0] == 200 else None for name, said in answers.items()}
 
-    async def ready(self) -> dict[str, str | None]:
+    async def read_health(self) -> dict[str, str | None]:
         """Return what is wrong with each process, as a sentence; None where nothing is."""
-        answers = await self._all(READY)
-        return {name: "it does not answer" if said is None else _amiss(*said) for name, said in answers.items()}
+        answers = await self._request_all(READY)
+        return {
+            name: "it does not answer" if said is None else _describe_fault(*said) for name, said in answers.items()
+        }
 
-    async def _all(self, path: str) -> "dict[str, tuple[int, bytes] | None]":
-        places = await asyncio.to_thread(self._sockets)
-        answers = await asyncio.gather(*(_asked_or_none(socket, path) for socket in places.values()))
+    async def _request_all(self, path: str) -> "dict[str, tuple[int, bytes] | None]":
+        places = await asyncio.to_thread(self._find_sockets)
+        answers = await asyncio.gather(*(_request_or_none(socket, path) for socket in places.values()))
         return dict(zip(places, answers, strict=True))
 
-    def _sockets(self) -> "dict[str, Path]":
+    def _find_sockets(self) -> "dict[str, Path]":
         if self._place is None:
             return {}
         own = self._place.own_folder
@@ -63,39 +65,39 @@ class Siblings:
         return {folder.name: folder / "http" for folder in folders}
 
 
-async def _asked_or_none(socket: "Path", path: str) -> tuple[int, bytes] | None:
+async def _request_or_none(socket: "Path", path: str) -> tuple[int, bytes] | None:
     try:
-        return await asked(str(socket), path, _PATIENCE_S)
+        return await request_locally(str(socket), path, _PATIENCE_S)
     except NoAnswer:
         return None
 
 
-def _amiss(code: int, body: bytes) -> str | None:
+def _describe_fault(code: int, body: bytes) -> str | None:
     said = msgspec.json.decode(body, type=dict[str, str | bool])
     return str(said["status"]) if code != 200 else str(said["degraded"]) if "degraded" in said else None
 
 
-def usual_answers(settings: "ProcessSettings") -> Answers:
+def create_answers(settings: "ProcessSettings") -> Answers:
     """Return the answers that every process gives about itself."""
 
     async def log_levels(_: str) -> bytes:
-        return log_control.in_force().encode()
+        return log_control.current_levels().encode()
 
     async def change_log_levels(argument: str) -> bytes:
         levels, _, by = argument.partition(_SEPARATOR)
-        return log_control.change(levels, by=by).encode()
+        return log_control.change_levels(levels, by=by).encode()
 
     async def report(_: str) -> bytes:
-        return msgspec.json.encode(self_report(settings))
+        return msgspec.json.encode(create_report(settings))
 
     return {LOG_LEVELS: log_levels, CHANGE_LOG_LEVELS: change_log_levels, REPORT: report}
 
 
-def log_change(levels: str, *, by: str) -> str:
+def encode_log_change(levels: str, *, by: str) -> str:
     """Encode the argument of CHANGE_LOG_LEVELS."""
     return f"{levels}{_SEPARATOR}{by}"
 
 
-def told_report(answer: bytes) -> SelfReport:
+def decode_report(answer: bytes) -> SelfReport:
     """Decode an answer to REPORT."""
     return msgspec.json.decode(answer, type=SelfReport)

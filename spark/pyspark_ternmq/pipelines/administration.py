@@ -4,14 +4,14 @@ from typing import Self
 
 from pyspark_ternmq.options import OptionReader, connection_of
 from pyspark_ternmq.pipelines.connection import PipelineConnection
-from ternmq.connection import Method
+from ternmq.connection import RpcMethod
 from ternmq.offset_reader import OffsetReader
 from ternmq_protos.admin_v1 import admin_pb2
 
 SERVICE = "/ternmq.admin.v1.Admin/"
-_TOPIC = Method("DescribeTopic", admin_pb2.DescribeTopicRequest, admin_pb2.DescribeTopicResponse)
-_CREATE_TOPIC = Method("CreateTopic", admin_pb2.CreateTopicRequest, admin_pb2.CreateTopicResponse)
-_GROUP = Method("DescribeGroup", admin_pb2.DescribeGroupRequest, admin_pb2.DescribeGroupResponse)
+_TOPIC = RpcMethod("DescribeTopic", admin_pb2.DescribeTopicRequest, admin_pb2.DescribeTopicResponse)
+_CREATE_TOPIC = RpcMethod("CreateTopic", admin_pb2.CreateTopicRequest, admin_pb2.CreateTopicResponse)
+_GROUP = RpcMethod("DescribeGroup", admin_pb2.DescribeGroupRequest, admin_pb2.DescribeGroupResponse)
 
 
 class Administrator(OffsetReader):
@@ -25,12 +25,16 @@ class Administrator(OffsetReader):
 
     def topic(self, name: str) -> admin_pb2.DescribeTopicResponse:
         """`NotFound` if the group does not exist; this does not create it."""
-        return self._ask(self._access_point, _TOPIC, admin_pb2.DescribeTopicRequest(name=name), service=SERVICE)
+        return self._call_patiently(
+            self._access_point, _TOPIC, admin_pb2.DescribeTopicRequest(name=name), service=SERVICE
+        )
 
     def create_topic(self, topic: admin_pb2.Topic) -> None:
         """Nothing happens if it is there with the same settings."""
         request = admin_pb2.CreateTopicRequest(topic=topic)
-        self._ask(self._access_point, _CREATE_TOPIC, request, service=SERVICE)
+        self._call_patiently(self._access_point, _CREATE_TOPIC, request, service=SERVICE)
 
     def group(self, name: str) -> admin_pb2.DescribeGroupResponse:
-        return self._ask(self._access_point, _GROUP, admin_pb2.DescribeGroupRequest(name=name), service=SERVICE)
+        return self._call_patiently(
+            self._access_point, _GROUP, admin_pb2.DescribeGroupRequest(name=name), service=SERVICE
+        )

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from pyspark_ternmq.pipelines.connection import PipelineConnection
-    from ternmq.route import Queue
+    from ternmq.route import RouteQueue
 
 NAME = "backlog"
 STEP_ROWS = 50_000
@@ -114,7 +114,7 @@ class _BacklogMove:
 
     def __init__(self, spark: "SparkSession", options: BacklogOptions, plan: BacklogPlan, admin: Administrator) -> None:
         self._spark, self._options, self._plan, self._admin = spark, options, plan, admin
-        self._queues: dict[str, Queue] = {queue_name(queue): queue for queue in admin.queues(plan.topic)}
+        self._queues: dict[str, RouteQueue] = {queue_name(queue): queue for queue in admin.queues(plan.topic)}
         gone = plan.ends.keys() - self._queues.keys()
         if gone:
             raise BacklogRefused(f"queues of {plan.topic} are not in the route now: {', '.join(sorted(gone))}")

@@ -14,7 +14,7 @@ from typing import Any
 from pyspark_ternmq.pipelines.administration import Administrator
 from pyspark_ternmq.source.places import Offsets
 from pyspark_ternmq.source.topics import queue_name
-from ternmq.route import Queue
+from ternmq.route import RouteQueue
 from ternmq_common.names import group_of_derived
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
@@ -95,7 +95,7 @@ def check_idle(group: admin_pb2.DescribeGroupResponse, topic: str) -> None:
         )
 
 
-def beginning(admin: Administrator, consume_from: str, queue: Queue, first: int, end: int) -> int:
+def beginning(admin: Administrator, consume_from: str, queue: RouteQueue, first: int, end: int) -> int:
     """Where a group begins in a queue that it was never in, by its own setting."""
     if consume_from.isdigit():
         return admin.offset(queue, _EPOCH + timedelta(milliseconds=int(consume_from)))

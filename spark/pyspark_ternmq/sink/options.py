@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pyspark_ternmq.options import ConnectionOptions, OptionReader, WrongOption, connection_of, kafka_names
-from ternmq.outgoing import BATCH_MESSAGES_MAX
+from ternmq.send_batches import BATCH_MESSAGES_MAX
 from ternmq_common.errors import MessagingError
-from ternmq_common.names import checked_topic
+from ternmq_common.names import check_topic_name
 
 SINK_OPTIONS = (
     "topic",
@@ -79,7 +79,7 @@ def _read_topic(reader: OptionReader) -> str | None:
     name = reader.text("topic") or reader.text("path")
     if name is not None:
         try:
-            checked_topic(name)
+            check_topic_name(name)
         except MessagingError as error:
             raise WrongOption(f"option topic={name!r}: {error.message}") from None
     return name

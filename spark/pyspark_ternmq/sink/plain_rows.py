@@ -17,9 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_ternmq.sink.rows import Request, RowReader
-from ternmq.identity import hostname
+from ternmq.identity import host_name
 from ternmq.message import LIMITS
-from ternmq_common.wire import framed, varint
+from ternmq_common.wire import encode_field, encode_varint
 from ternmq_protos.pool import Timestamp
 from ternmq_protos.v2 import definition_pb2 as pb
 
@@ -30,9 +30,9 @@ _MESSAGES = b"\x0a"
 _TOPIC, _TOPIC_NAME, _PROPERTIES, _SYSTEM_PROPERTIES, _BODY = b"\x0a", b"\x12", b"\x12", b"\x1a", b"\x22"
 _NAME, _VALUE = b"\x0a", b"\x12"
 _TAG, _KEYS, _MESSAGE_ID, _BORN, _HOST, _QUEUE_ID = b"\x0a", b"\x12", b"\x1a", b"\x3a", b"\x42", b"\x68"
-_ENCODING_AND_TYPE = b"\x28" + varint(pb.IDENTITY) + b"\x30" + varint(pb.NORMAL)
+_ENCODING_AND_TYPE = b"\x28" + encode_varint(pb.IDENTITY) + b"\x30" + encode_varint(pb.NORMAL)
 
-# What ids, times and framing take of a request for each message, generously; as `ternmq.outgoing` counts.
+# What ids, times and framing take of a request for each message, generously; as `ternmq.send_batches` counts.
 _OVERHEAD_BYTES = 512
 _NANOS_PER_SECOND = 1_000_000_000
 _EMPTY = pa.scalar(b"", pa.binary())
@@ -136,9 +136,9 @@ class PlainColumns:
         """The serialized SendMessageRequest; `ids` are the message ids."""
         seconds, nanos = divmod(born_ns, _NANOS_PER_SECOND)
         born = Timestamp(seconds=seconds, nanos=nanos).SerializeToString()
-        same = _ENCODING_AND_TYPE + framed(_BORN, born) + framed(_HOST, hostname().encode())
+        same = _ENCODING_AND_TYPE + encode_field(_BORN, born) + encode_field(_HOST, host_name().encode())
         if queue_id:
-            same += _QUEUE_ID + varint(queue_id)
+            same += _QUEUE_ID + encode_varint(queue_id)
         system = _FieldPieces(len(self.body))
         if self.tag is not None:
             system.add_field(_TAG, self.tag)
@@ -147,7 +147,7 @@ class PlainColumns:
         system.add_field(_MESSAGE_ID, ids)
         system.add_constant(same)
         message = _FieldPieces(len(self.body))
-        message.add_constant(framed(_TOPIC, framed(_TOPIC_NAME, topic.encode())))
+        message.add_constant(encode_field(_TOPIC, encode_field(_TOPIC_NAME, topic.encode())))
         if self.properties is not None:
             message.add_encoded(self.properties.encoded, self.properties.sizes)
         message.add_nested(_SYSTEM_PROPERTIES, system)

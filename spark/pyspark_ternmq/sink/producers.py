@@ -16,7 +16,7 @@ from ternmq import ClientError, Producer, Unsupported
 from ternmq.connection import SEND_MESSAGE
 from ternmq.offset_reader import OffsetReader
 from ternmq.producer import DELIVERY_TIMEOUT_S
-from ternmq.route import queues_to_try
+from ternmq.route import choose_queues
 from ternmq.send_request import SendRequest
 from ternmq_protos.v2 import definition_pb2 as pb
 
@@ -38,12 +38,12 @@ class RequestProducer(Producer):
         """Send `count` messages of type NORMAL, once, to a queue of this topic; the places of those that were not
         stored, or of which that isn't known. ClientError if there is no route."""
         self._check_running()
-        with self._flight():
-            route = await self._route(topic, transactional=False)
-            [queue] = queues_to_try(route.checked_writable(), turn=next(self._sent), isolated=self._isolated, count=1)
+        with self._count_in_flight():
+            route = await self._fetch_route_of(topic, transactional=False)
+            [queue] = choose_queues(route.require_writable(), turn=next(self._sent), isolated=self._isolated, count=1)
             request = SendRequest(encode(queue_id=queue.queue_id, born_ns=time.time_ns()))
             try:
-                response = await self._call(queue.endpoints, SEND_MESSAGE, request)
+                response = await self._call_endpoint(queue.endpoints, SEND_MESSAGE, request)
             except ClientError:
                 return list(range(count))
         if response.status.code == pb.OK and len(response.entries) in {1, count}:

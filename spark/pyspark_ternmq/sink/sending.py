@@ -22,7 +22,7 @@ from pyspark_ternmq.sink.plain_rows import PlainRequest
 from pyspark_ternmq.sink.producers import RequestProducer
 from pyspark_ternmq.sink.rows import Request
 from ternmq import ClientError, SendManyError
-from ternmq.backoff import ExponentialBackoff, jittered
+from ternmq.backoff import ExponentialBackoff, add_jitter
 
 logger = logging.getLogger(__name__)
 
@@ -118,7 +118,7 @@ class Sender:
                 return
             request = request.part(list(failures))
             errors = list(failures.values())
-            final = next((place for place, error in enumerate(errors) if not error.retryable), None)
+            final = next((place for place, error in enumerate(errors) if not error.is_retryable), None)
             if final is not None:
                 await self._find_refused(request, final, errors[final])
                 return
@@ -127,7 +127,7 @@ class Sender:
             if attempt == 1:  # in the log of the executor: a wrong endpoint would else be silent for minutes
                 logger.warning("%s; repeated for up to %g s", errors[0], self._delivery_timeout_s)
             # Not for secrets: it only spreads the repetitions of many tasks.
-            await asyncio.sleep(jittered(BACKOFF.delay_s(attempt), random.random()))  # noqa: S311
+            await asyncio.sleep(add_jitter(BACKOFF.delay_s(attempt), random.random()))  # noqa: S311
 
     async def _send_once(self, request: Request) -> dict[int, ClientError]:
         """Send once; the messages that were not stored, by their places in the request, with the reason."""

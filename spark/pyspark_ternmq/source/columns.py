@@ -16,7 +16,7 @@ from google.protobuf.message import DecodeError
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from pyspark_ternmq.source.wire_fields import PADDING_BYTES, Bytes, Found, Ints, NotScannable, find_fields
-from ternmq.message_view import decoded_body
+from ternmq.message_view import decompress_body
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 
@@ -230,7 +230,7 @@ class _MessageColumns:
         for row in np.flatnonzero(self._system_fields.last(_ENCODING)[0] == _GZIP).tolist():
             stored = self._data[starts[row] : starts[row] + sizes[row]].tobytes()
             try:
-                unpacked[row] = decoded_body(stored), None
+                unpacked[row] = decompress_body(stored), None
             except zlib.error as error:
                 unpacked[row] = b"", f"the body says gzip and can't be read: {error}"
         return unpacked

@@ -14,7 +14,7 @@ from pyspark_ternmq.source.topics import Subscription, subscription_of
 from ternmq import ClientError, SqlFilter, TagFilter
 from ternmq.filters import Filter
 from ternmq_common.errors import MessagingError
-from ternmq_common.names import checked_group
+from ternmq_common.names import check_group_name
 
 BATCH_OPTIONS = (
     "subscribe",
@@ -138,7 +138,7 @@ def _read_group(reader: OptionReader) -> str | None:
     name = reader.text("group")
     if name is not None:
         try:
-            checked_group(name)
+            check_group_name(name)
         except MessagingError as error:
             raise WrongOption(f"option group: {error.message}") from None
     return name

@@ -14,11 +14,11 @@ from typing import Literal, TypeAlias, cast
 
 from pyspark_ternmq.options import OptionReader, WrongOption
 from ternmq.offset_reader import OffsetReader
-from ternmq.route import Queue
+from ternmq.route import RouteQueue
 
 Offsets: TypeAlias = dict[str, dict[str, int]]
 Place: TypeAlias = Literal["earliest", "latest"] | datetime
-QueuesByTopic: TypeAlias = Mapping[str, Mapping[str, Queue]]
+QueuesByTopic: TypeAlias = Mapping[str, Mapping[str, RouteQueue]]
 Identities: TypeAlias = Mapping[str, str]
 
 IDENTITIES = "@identities"
@@ -156,7 +156,7 @@ def _time_of(option: str, time_ms: int) -> datetime:
         raise WrongOption(f"option {option}: {time_ms} is no time in milliseconds since 1970") from None
 
 
-def whole_name(name: str, queues: Mapping[str, Queue]) -> str:
+def whole_name(name: str, queues: Mapping[str, RouteQueue]) -> str:
     """`broker-0/3` for `3`, of a topic whose queues are on one broker."""
     brokers = {queue.broker for queue in queues.values()}
     return f"{next(iter(brokers))}/{name}" if name.isdigit() and len(brokers) == 1 else name

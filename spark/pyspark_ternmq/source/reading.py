@@ -17,7 +17,7 @@ from pyspark_ternmq.source.splitting import QueueRange, RangePartition
 from ternmq import BadRequest, NotFound
 from ternmq.endpoints import Endpoints
 from ternmq.offset_reader import OffsetReader
-from ternmq.route import Queue
+from ternmq.route import RouteQueue
 from ternmq_protos.v2 import definition_pb2 as pb
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def _read_batches(reading: Reading, partition: RangePartition) -> "Iterator[Reco
     wanted = partition.wanted
     columns = ColumnBuilder(reading.schema, wanted.topic, wanted.queue)
     with opened(reading, bodies=not _OF_BODIES.isdisjoint(reading.columns)) as reader:
-        queue = Queue.from_proto(
+        queue = RouteQueue.from_proto(
             pb.MessageQueue.FromString(partition.queue), Endpoints.parse(reading.connection.endpoint)
         )
         expected, rows = wanted.start, 0
@@ -82,7 +82,7 @@ def _read_batches(reading: Reading, partition: RangePartition) -> "Iterator[Reco
 def _check_complete(
     reading: Reading,
     reader: OffsetReader,
-    queue: Queue,
+    queue: RouteQueue,
     wanted: QueueRange,
     expected: int,
     count: int,

@@ -9,9 +9,9 @@ from pyspark_ternmq.options import OptionReader, WrongOption
 from pyspark_ternmq.source.places import Identities, QueuesByTopic, whole_name
 from ternmq import NotFound, Unsupported
 from ternmq.offset_reader import OffsetReader
-from ternmq.route import Queue
+from ternmq.route import RouteQueue
 from ternmq_common.errors import MessagingError
-from ternmq_common.names import checked_topic, group_of_derived, is_system_topic
+from ternmq_common.names import check_topic_name, group_of_derived, is_system_topic
 from ternmq_protos.v2 import definition_pb2 as pb
 
 
@@ -39,7 +39,7 @@ class Subscription:
         found = queues_of(reader, topics)
         if self.assigned is None:
             return found
-        chosen: dict[str, dict[str, Queue]] = {}
+        chosen: dict[str, dict[str, RouteQueue]] = {}
         for topic, queues in found.items():
             names = [whole_name(name, queues) for name in self.assigned.get(topic, queues)]
             missing = [name for name in names if name not in queues]
@@ -92,11 +92,11 @@ def queues_of(reader: OffsetReader, topics: Iterable[str]) -> QueuesByTopic:
     return {topic: named(reader.queues(topic)) for topic in topics}
 
 
-def named(queues: Iterable[Queue]) -> dict[str, Queue]:
+def named(queues: Iterable[RouteQueue]) -> dict[str, RouteQueue]:
     return {queue_name(queue): queue for queue in queues}
 
 
-def queue_name(queue: Queue) -> str:
+def queue_name(queue: RouteQueue) -> str:
     """As offsets name it."""
     return f"{queue.broker}/{queue.queue_id}"
 
@@ -128,7 +128,7 @@ def subscription_of(reader: OptionReader) -> Subscription:
 def _checked_topics(option: str, topics: Iterable[str]) -> tuple[str, ...]:
     for topic in topics:
         try:
-            checked_topic(topic)
+            check_topic_name(topic)
         except MessagingError as error:
             raise WrongOption(f"option {option}: {error.message}") from None
     return tuple(topics)

@@ -68,11 +68,11 @@ def make_topics(stack: Stack, names: Sequence[str]) -> None:
     """Have these topics, of one queue each, in the registry of a server that was not started yet: all in one change,
     as thousands of calls take minutes."""
     stack.data_dir.mkdir(parents=True)
-    registry = Registry.sqlite(stack.data_dir / "registry.db")
+    registry = Registry.open_sqlite(stack.data_dir / "registry.db")
     made_ms = now_ms()
     topics = [
         Topic(name=name, type=MessageType.NORMAL, queues=1, created_ms=made_ms, created_version=number)
         for number, name in enumerate(names, start=1)
     ]
-    registry.take_over(topics, [])
+    registry.import_entries(topics, [])
     registry.close()

@@ -13,12 +13,12 @@ from typing import Any
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from grpc_tools import protoc
 
-from ternmq_rpc.grpc_http2.budgets import Budgets
-from ternmq_rpc.grpc_http2.messages import Status
+from ternmq_rpc.grpc_http2.budgets import ConnectionBudgets
+from ternmq_rpc.grpc_http2.messages import GrpcStatus
 from ternmq_rpc.grpc_stream.call_server import CallServer
 from ternmq_rpc.grpc_stream.served_call import CallRefused, ServedCall, ServedMethod
-from ternmq_rpc.grpc_stream.sockets import bound
-from ternmq_rpc.tls.contexts import server_context
+from ternmq_rpc.grpc_stream.sockets import bind_socket
+from ternmq_rpc.tls.contexts import create_server_context
 from ternmq_rpc.tls.files import TlsFiles
 from ternmq_rpc.tls.opening import PortTls
 
@@ -43,20 +43,20 @@ class TestService:
         served = {
             "EmptyCall": ServedMethod(self._empty),
             "UnaryCall": ServedMethod(self._unary),
-            "StreamingInputCall": ServedMethod(self._streaming_input, talks=True),
+            "StreamingInputCall": ServedMethod(self._streaming_input, is_conversation=True),
             "StreamingOutputCall": ServedMethod(self._streaming_output),
-            "FullDuplexCall": ServedMethod(self._full_duplex, talks=True),
-            "HalfDuplexCall": ServedMethod(self._half_duplex, talks=True),
+            "FullDuplexCall": ServedMethod(self._full_duplex, is_conversation=True),
+            "HalfDuplexCall": ServedMethod(self._half_duplex, is_conversation=True),
         }
         self.methods = {f"/grpc.testing.TestService/{name}": method for name, method in served.items()}
         self.methods[WAITING_PATH] = ServedMethod(_wait)
 
     async def _empty(self, call: ServedCall) -> None:
-        await call.read()
-        await call.finish(b"")
+        await call.read_message()
+        await call.finish_answer(b"")
 
     async def _unary(self, call: ServedCall) -> None:
-        request = self._parsed("SimpleRequest", await call.read())
+        request = self._parsed("SimpleRequest", await call.read_message())
         begin_with_metadata(call)
         _refuse_if_asked(request)
         answer = self._types["SimpleResponse"](payload=_payload(request.response_type, request.response_size))
@@ -64,18 +64,18 @@ class TestService:
 
     async def _streaming_input(self, call: ServedCall) -> None:
         size = 0
-        while (message := await call.read()) is not None:
+        while (message := await call.read_message()) is not None:
             size += len(self._parsed("StreamingInputCallRequest", message).payload.body)
         answer = self._types["StreamingInputCallResponse"](aggregated_payload_size=size)
-        await call.finish(answer.SerializeToString())
+        await call.finish_answer(answer.SerializeToString())
 
     async def _streaming_output(self, call: ServedCall) -> None:
-        await self._send(call, self._parsed("StreamingOutputCallRequest", await call.read()))
-        await call.end()
+        await self._send(call, self._parsed("StreamingOutputCallRequest", await call.read_message()))
+        await call.end_stream()
 
     async def _full_duplex(self, call: ServedCall) -> None:
         begin_with_metadata(call)
-        while (message := await call.read()) is not None:
+        while (message := await call.read_message()) is not None:
             request = self._parsed("StreamingOutputCallRequest", message)
             _refuse_if_asked(request)
             await self._send(call, request)
@@ -83,29 +83,29 @@ class TestService:
 
     async def _half_duplex(self, call: ServedCall) -> None:
         messages = []
-        while (message := await call.read()) is not None:
+        while (message := await call.read_message()) is not None:
             messages.append(message)
         for each in messages:
             await self._send(call, self._parsed("StreamingOutputCallRequest", each))
-        await call.end()
+        await call.end_stream()
 
     async def _send(self, call: ServedCall, request: Proto) -> None:
         for wanted in request.response_parameters:
             await asyncio.sleep(wanted.interval_us * _US)
             answer = self._types["StreamingOutputCallResponse"](payload=_payload(request.response_type, wanted.size))
-            call.write(answer.SerializeToString())
-            await call.drained()
+            call.write_messages(answer.SerializeToString())
+            await call.wait_drained()
 
     def _parsed(self, name: str, message: bytes | None) -> Proto:
         if message is None:
-            raise CallRefused(Status.INTERNAL, "a request is needed")
+            raise CallRefused(GrpcStatus.INTERNAL, "a request is needed")
         return self._types[name].FromString(message)
 
 
 async def _wait(call: ServedCall) -> None:
-    while await call.read() is not None:
+    while await call.read_message() is not None:
         pass
-    await call.finish(WAITING_ANSWER)
+    await call.finish_answer(WAITING_ANSWER)
 
 
 def begin_with_metadata(call: Any) -> None:  # noqa: ANN401 - see below
@@ -134,7 +134,7 @@ def _asked_for(call: ServedCall, name: str) -> Metadata:
 
 def _refuse_if_asked(request: Proto) -> None:
     if request.response_status.code:
-        raise CallRefused(Status(request.response_status.code), request.response_status.message)
+        raise CallRefused(GrpcStatus(request.response_status.code), request.response_status.message)
 
 
 def _payload(kind: int, size: int) -> dict[str, object]:
@@ -158,18 +158,18 @@ def _message_types(proto: Path) -> dict[str, Proto]:
 @asynccontextmanager
 async def serving(tls: PortTls | None = None) -> AsyncIterator[str]:
     """The address of a server with the service."""
-    budgets = Budgets(message_bytes_max=_MESSAGE_MAX)
+    budgets = ConnectionBudgets(message_bytes_max=_MESSAGE_MAX)
     server = CallServer(TestService().methods.get, headers=(INITIAL, TRAILING), budgets=budgets, tls=tls)
-    sock = bound("127.0.0.1:0")
-    await server.listen(sock)
+    sock = bind_socket("127.0.0.1:0")
+    await server.add_listener(sock)
     try:
         yield f"127.0.0.1:{sock.getsockname()[1]}"
     finally:
-        await server.stop(0)
+        await server.stop_serving(0)
 
 
 def tls_of(certificates: Path) -> PortTls:
     """TLS and nothing else, with the server's certificate of `ternmq tls dev-ca`."""
     cert, key = certificates / "server.pem", certificates / "server.key"
-    context = server_context(TlsFiles(prefix="tls", cert=cert, key=key, ca=None, ca_setting="tls_client_ca"))
-    return PortTls(lambda: context, plain_too=False)
+    context = create_server_context(TlsFiles(prefix="tls", cert=cert, key=key, ca=None, ca_setting="tls_client_ca"))
+    return PortTls(lambda: context, allow_plain=False)

@@ -36,7 +36,7 @@ class Checks:
     def look(self) -> None:
         """What must hold at any moment: one leader serves at most, and nothing is taken to be acknowledged, to be read
         or written beside the log, that not all who may lead next hold."""
-        serving = [each.name for each in self.machines if each.leader is not None and each.leader.serves]
+        serving = [each.name for each in self.machines if each.leader is not None and each.leader.is_serving]
         if len(serving) > 1:
             self._world.violated(f"{' and '.join(serving)} both serve")
         in_sync = self._registry.in_sync()
@@ -55,7 +55,7 @@ class Checks:
     def not_whole(self) -> str | None:
         """Why the shard is not whole yet, None if it is: all are live and in sync, have the same log, and every group
         has settled everything."""
-        entry = self._registry.own.look()[1][SHARD]
+        entry = self._registry.own.read_brokers()[1][SHARD]
         if not entry.live:
             return "it has no leader"
         if behind := [each.name for each in entry.replicas if not each.in_sync]:

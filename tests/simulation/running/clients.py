@@ -4,16 +4,16 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from ternmq_common.errors import MessagingError
-from ternmq_common.model import LiteAction, LiteSync, PopOrder, by_settled_topic
+from ternmq_common.model import LiteAction, LiteSync, PopOrder, group_by_settled_topic
 from ternmq_common.tag_filter import ALL
 from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.message_service.cluster.service import ClusterMessageService
-from ternmq_registry.directory import Directory
+from ternmq_registry.directory import RegistryDirectory
 from tests.simulation.running.producers import Producers
 from tests.simulation.running.topics import FIFO, GROUPS, LITE, LITE_NAMES, QUEUES
 
 if TYPE_CHECKING:
-    from ternmq_common.model import Delivery, QueueProgress
+    from ternmq_common.model import DeliveredMessage, QueueProgress
     from tests.simulation.running.checks import Checks
     from tests.simulation.running.ledger import Ledger
     from tests.simulation.running.plan import Plan
@@ -55,7 +55,7 @@ class Clients:
 
     async def _serve(self) -> None:
         registry = self._registry.reached_by(self.process)
-        directory = Directory(registry, seconds=self._world.loop.time)
+        directory = RegistryDirectory(registry, seconds=self._world.loop.time)
         await directory.start(60.0)
         self._service = ClusterMessageService(directory, proxy="proxy", seconds=self._world.loop.time)
         self._service.start()
@@ -95,7 +95,7 @@ class Clients:
                 self._world.note(f"{group}: {error.message}")
                 await asyncio.sleep(_AFTER_ERROR_S)
 
-    def _had(self, group: str, deliveries: "list[Delivery]") -> None:
+    def _had(self, group: str, deliveries: "list[DeliveredMessage]") -> None:
         ids = []
         for delivery in deliveries:
             message_id = definition_pb2.SystemProperties.FromString(delivery.message.system).message_id
@@ -107,10 +107,10 @@ class Clients:
         if GROUPS[group] == FIFO:
             self._ledger.check_order(group, ids)
 
-    async def _settle(self, group: str, deliveries: "list[Delivery]") -> None:
+    async def _settle(self, group: str, deliveries: "list[DeliveredMessage]") -> None:
         ids = [definition_pb2.SystemProperties.FromString(each.message.system).message_id for each in deliveries]
         self._ledger.begins_to_settle(group, ids)
-        for topic, some in by_settled_topic(GROUPS[group], deliveries).items():
+        for topic, some in group_by_settled_topic(GROUPS[group], deliveries).items():
             await self._service.acknowledge(group, topic, [each.handle for each in some])
 
     # --- an operator

@@ -11,8 +11,8 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from ternmq_broker.disk_room import DiskBytes
-from ternmq_broker.store.lock import StoreLock
-from ternmq_broker.store.reserve import Reserve
+from ternmq_broker.store.reserve import DiskReserve
+from ternmq_broker.store.store_lock import StoreLock
 
 if TYPE_CHECKING:
     import random
@@ -188,12 +188,12 @@ class _Lock(StoreLock):
     def __init__(self) -> None:
         """Of a process that has the machine for itself."""
 
-    def watched_by(self, live: "LiveFiles") -> None: ...
+    def watch_with(self, live: "LiveFiles") -> None: ...
 
     def release(self) -> None: ...
 
 
-class _Reserve(Reserve):
+class _Reserve(DiskReserve):
     """There is always room; a probe fails as appends do."""
 
     def __init__(self, disk: "SimulatedDisk") -> None:
@@ -205,13 +205,13 @@ class _Reserve(Reserve):
     def left_bytes(self) -> int:
         return 0
 
-    def make(self) -> None: ...
+    def fill_reserve(self) -> None: ...
 
-    def probe(self) -> None:
+    def probe_disk(self) -> None:
         self._disk.check(self._generation, "append")
 
-    def give(self, *, all_of_it: bool) -> bool:
-        del all_of_it
+    def give_slice(self, *, may_use_all: bool) -> bool:
+        del may_use_all
         return False
 
 
@@ -228,7 +228,7 @@ class _SyncWorker:
         self._work, self._done = work, done
         self._loop = asyncio.get_running_loop()
 
-    def ask(self) -> None:
+    def request_work(self) -> None:
         self._is_idle.clear()
         self._loop.call_later(self._disk.sync_s(), self._sync)
 
@@ -258,23 +258,23 @@ class SimulatedDisk:
 
     # --- StoreDisk
 
-    def lock(self) -> StoreLock:
+    def lock_store(self) -> StoreLock:
         return _Lock()
 
-    def folders(self, live: "LiveFiles | None" = None) -> SimulatedFolders:
+    def open_folders(self, live: "LiveFiles | None" = None) -> SimulatedFolders:
         del live
         return SimulatedFolders(self)
 
-    def space(self) -> DiskBytes:
+    def free_space(self) -> DiskBytes:
         return _FREE
 
-    def reserve(self) -> Reserve:
+    def open_reserve(self) -> DiskReserve:
         return _Reserve(self)
 
     def sync_worker(self) -> _SyncWorker:
         return _SyncWorker(self)
 
-    def seconds(self) -> float:
+    def monotonic_s(self) -> float:
         return self.loop.time()
 
     def wall_s(self) -> float:

@@ -160,9 +160,9 @@ class Disturbances:
 
     def _move(self, machine: "Machine") -> None:
         self._world.note(f"{machine.name} is to lead")
-        entry: BrokerEntry | None = self._registry.own.look()[1].get(SHARD)
+        entry: BrokerEntry | None = self._registry.own.read_brokers()[1].get(SHARD)
         replica = None if entry is None else next((e for e in entry.replicas if e.name == machine.name), None)
         if entry is None or replica is None or entry.store_id == replica.store_id:
             return
         if replica.live and replica.in_sync:
-            self._registry.own.ask_to_move(SHARD, machine.name)
+            self._registry.own.request_handover(SHARD, machine.name)

@@ -7,16 +7,16 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 from ternmq_broker.broker_settings import BrokerSettings
-from ternmq_broker.server.replication.files import ReplicaFiles
-from ternmq_broker.server.replication.membership import Membership
-from ternmq_broker.server.replication.replica import Replica
+from ternmq_broker.server.replication.membership import ShardMembership
+from ternmq_broker.server.replication.replica import ShardReplica
+from ternmq_broker.server.replication.replica_files import ReplicaFiles
 from ternmq_broker.server.storage_front import StorageFront
 from ternmq_common.errors import StartupError
-from ternmq_common.model import Group
+from ternmq_common.model import ConsumerGroup
 from ternmq_common.server_settings import BrokerServerSettings
-from ternmq_registry.directory import Directory
+from ternmq_registry.directory import RegistryDirectory
 from ternmq_registry.errors import RegistryUnavailable
-from ternmq_registry.shards import Joining
+from ternmq_registry.shards import JoiningReplica
 from tests.simulation.running.disk import SimulatedDisk
 from tests.simulation.running.world import SHARD, SimulatedClock
 
@@ -44,7 +44,7 @@ class Machine:
         self.store_id = f"{number:032x}"
         self.disk = SimulatedDisk(world.loop)
         self.process: ProcessLoop | None = None
-        self.replica: Replica | None = None
+        self.replica: ShardReplica | None = None
         self._files: ReplicaFiles | None = None
         self._ending: asyncio.Event | None = None
         self.speed = world.dice.uniform(1 - plan.drift, 1 + plan.drift)
@@ -64,7 +64,11 @@ class Machine:
     @property
     def store(self) -> "MessageStore | None":
         """What is open here."""
-        return None if self._files is None or (not self._files.is_open and self.leader is None) else self._files.store
+        return (
+            None
+            if self._files is None or (not self._files.is_open and self.leader is None)
+            else self._files.current_store
+        )
 
     # --- processes
 
@@ -123,15 +127,15 @@ class Machine:
         settings, clock = self._settings(), SimulatedClock(self._world)
         registry = self._registry.reached_by(process)
         front = StorageFront(self._address, bind=cast("Any", self._world.network.bind))
-        directory = Directory(registry, seconds=self.seconds)
+        directory = RegistryDirectory(registry, seconds=self.seconds)
         await directory.start(_REGISTRY_WAIT_S)
-        broker_settings = BrokerSettings.of(settings)
+        broker_settings = BrokerSettings.from_storage(settings)
         files = await asyncio.to_thread(ReplicaFiles, broker_settings, self.disk)
-        member = Joining(store_id=self.store_id, name=self.name, address=self._address, version="test")
-        membership = Membership(settings, directory, member, self.seconds)
-        entry = await membership.join()
+        member = JoiningReplica(store_id=self.store_id, name=self.name, address=self._address, version="test")
+        membership = ShardMembership(settings, directory, member, self.seconds)
+        entry = await membership.join_shard()
         over, ending = asyncio.Event(), asyncio.Event()
-        replica = Replica(
+        replica = ShardReplica(
             membership,
             files,
             broker_settings,
@@ -170,5 +174,5 @@ class Machine:
         )
 
 
-def _rules(directory: Directory, group: str) -> Group:
-    return directory.snapshot.groups.get(group) or Group(name=group)
+def _rules(directory: RegistryDirectory, group: str) -> ConsumerGroup:
+    return directory.snapshot.groups.get(group) or ConsumerGroup(name=group)

@@ -4,7 +4,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from ternmq_common.errors import MessagingError
-from ternmq_common.model import HalfMessage, NewMessage, QueueRef, Resolution, TimedMessage
+from ternmq_common.model import HalfMessage, NewMessage, QueueRef, TimedMessage, TransactionResolution
 from ternmq_common.names import lite_queue_topic
 from ternmq_common.tag_filter import tag_hash
 from ternmq_common.transaction_id import TransactionId
@@ -103,15 +103,17 @@ class Producers:
         begun = await self._service.begin_transaction(_queue_of(message), half)
         self._checks.held_by_all(message.message_id, "is a half message")
         await asyncio.sleep(dice.uniform(0, 0.1))
-        resolution = dice.choice((Resolution.COMMIT, Resolution.COMMIT, Resolution.ROLLBACK))
-        message.hidden = resolution is Resolution.ROLLBACK
-        transaction = TransactionId.parse(begun.transaction_id)
+        resolution = dice.choice(
+            (TransactionResolution.COMMIT, TransactionResolution.COMMIT, TransactionResolution.ROLLBACK)
+        )
+        message.hidden = resolution is TransactionResolution.ROLLBACK
+        transaction = TransactionId.parse_id(begun.transaction_id)
         try:
             await self._service.end_transaction(TRANSACTION, transaction, resolution)
         except BrokerUnavailable as error:
             # It may still be committed by who asks again: nobody does.
             raise MessagingError(error.code, error.message) from error
-        if resolution is Resolution.ROLLBACK:
+        if resolution is TransactionResolution.ROLLBACK:
             self._ledger.was_refused(message)
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import event
 
 from ternmq_registry.errors import RegistryUnavailable
-from ternmq_registry.opening import opened_engine
+from ternmq_registry.file_opening import open_engine
 from ternmq_registry.registry import Registry
 from tests.simulation.running.loop import Fault
 from tests.support.new_registry import put_new_registry
@@ -52,7 +52,7 @@ class SimulatedRegistry:
         self._world = world
         path = world.folder / "registry.db"
         put_new_registry(path)
-        self._engine = opened_engine(path)
+        self._engine = open_engine(path)
         self._engine.dispose()
         event.listen(self._engine, "connect", self._connected)
         self.own = Registry(self._engine)

@@ -101,7 +101,7 @@ class Run:
         leads: it must go by when it asked, and not serve beside that one.
         """
         registry, lease_s = self.registry, self.plan.lease_s
-        before = registry.own.look()[1][SHARD]
+        before = registry.own.read_brokers()[1][SHARD]
         cut_off = next(each for each in self.machines if each.store_id == before.store_id)
         self.world.note(f"{cut_off.name} renews its lease once more, and hears late; its followers' answers are held")
 
@@ -113,7 +113,7 @@ class Run:
         end_s = self.world.loop.time() + ELECTS_IN_LEASES * lease_s
         while self.world.violation is None and self.world.loop.time() < end_s:
             self._pass(_CHECK_S)
-            entry = registry.own.look()[1][SHARD]
+            entry = registry.own.read_brokers()[1][SHARD]
             if entry.live and entry.epoch != before.epoch:
                 self.world.note(f"{cut_off.name} hears what was held")
                 self.world.network.release()
@@ -134,7 +134,7 @@ class Run:
         registry, end_s = self.registry.own, self.world.loop.time() + _STARTS_IN_S
         while self.world.violation is None and self.world.loop.time() < end_s:
             self._pass(0.1)
-            entry = registry.look()[1].get(SHARD)
+            entry = registry.read_brokers()[1].get(SHARD)
             if entry is not None and len(entry.replicas) == self.plan.replicas:
                 create_all(registry)
                 self.clients.start()

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from ternmq_common.lite_group import LiteGroup
 from ternmq_common.message_type import MessageType
-from ternmq_common.model import Group, Topic
+from ternmq_common.model import ConsumerGroup, Topic
 from tests.simulation.running.world import SHARD
 
 if TYPE_CHECKING:
@@ -30,4 +30,4 @@ def create_all(registry: "Registry") -> None:
         registry.create_topic(Topic(name=name, type=kind, queues=1 if name == LITE else QUEUES, brokers=(SHARD,)))
     for group, topic in GROUPS.items():
         lite = LiteGroup(bind=LITE) if topic == LITE else None
-        registry.create_group(Group(name=group, fifo=topic in (FIFO, LITE), consume_from="earliest", lite=lite))
+        registry.create_group(ConsumerGroup(name=group, fifo=topic in (FIFO, LITE), consume_from="earliest", lite=lite))

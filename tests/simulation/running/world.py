@@ -5,7 +5,7 @@ import random
 from collections import deque
 from typing import TYPE_CHECKING
 
-from ternmq_common.clock import Clock
+from ternmq_common.clock import SystemClock
 from tests.simulation.running.loop import BEGIN_S, ProcessLoop, WorldLoop
 from tests.simulation.running.network import Network
 
@@ -55,7 +55,7 @@ class World:
         return int((_EPOCH_S + self.loop.time()) * 1000)
 
 
-class SimulatedClock(Clock):
+class SimulatedClock(SystemClock):
     """The clock of a process."""
 
     def __init__(self, world: World) -> None:
@@ -63,5 +63,5 @@ class SimulatedClock(Clock):
         self._world = world
 
     def now_ms(self) -> int:
-        """See `Clock`."""
+        """See `SystemClock`."""
         return self._world.now_ms()

@@ -8,7 +8,7 @@ import pytest
 from ternmq_broker.broker import Broker
 from ternmq_broker.broker_settings import BrokerSettings
 from ternmq_common.clock import MovableClock
-from ternmq_common.model import Group, NewMessage, PopOrder, QueueRef, Subscription
+from ternmq_common.model import ConsumerGroup, NewMessage, PopOrder, QueueRef, TopicSubscription
 from ternmq_common.server_settings import StorageSettings
 from ternmq_common.tag_filter import ALL
 from tests.support.message_service_conformance import message
@@ -23,13 +23,15 @@ class Running:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.clock = MovableClock()
-        self.groups: dict[str, Group] = {}
+        self.groups: dict[str, ConsumerGroup] = {}
         self.broker: Broker
 
     def start(self) -> None:
         settings = StorageSettings(data_dir=self.folder)
         self.broker = Broker.open(
-            BrokerSettings.of(settings), lambda name: self.groups.get(name) or Group(name=name), self.clock
+            BrokerSettings.from_storage(settings),
+            lambda name: self.groups.get(name) or ConsumerGroup(name=name),
+            self.clock,
         )
         self.broker.start()
 
@@ -46,10 +48,10 @@ class Running:
             self.broker.acknowledge(group, "orders", [delivery.handle])
 
     async def lags(self) -> dict[str, int]:
-        return {lag.group: lag.messages async for lag in self.broker.figures.lags()}
+        return {lag.group: lag.messages async for lag in self.broker.figures.count_lags()}
 
     async def subscribe(self, *groups: str, topic: str = "orders") -> None:
-        await self.broker.subscribed([Subscription(group, topic) for group in groups])
+        await self.broker.subscribed([TopicSubscription(group, topic) for group in groups])
 
 
 def new(body: bytes) -> NewMessage:

@@ -9,17 +9,17 @@ from typing import cast
 
 import pytest
 
-from ternmq_broker.disk_room import DiskErrors, DiskRoom, DiskShort
-from ternmq_broker.sending.appending import Appending
-from ternmq_broker.sending.flusher import Flusher
+from ternmq_broker.disk_room import DiskErrors, DiskShort, DiskSpaceWatch
+from ternmq_broker.sending.flusher import LogFlusher
+from ternmq_broker.sending.message_appender import MessageAppender
 from ternmq_broker.store.message_store import MessageStore
 from ternmq_common.clock import MovableClock
 from ternmq_common.errors import MessagingError
 from ternmq_common.model import NewMessage, QueueRef
-from ternmq_common.pollers import Pollers
+from ternmq_common.poll_queues import PollQueues
 from ternmq_common.server_settings import FlushMode
 from ternmq_protos.v2 import definition_pb2
-from ternmq_runtime.observability.figures import ByName
+from ternmq_runtime.observability.figures import NameCounts
 from tests.support.memory_disk import MemoryFolders
 
 pytestmark = pytest.mark.plain
@@ -36,7 +36,7 @@ class Room:
     looks = 0
     refuses = False
 
-    def look(self) -> None:
+    def check_disk(self) -> None:
         self.looks += 1
         self.refuses = True
 
@@ -53,11 +53,11 @@ class CountingStore(MessageStore):
         self.go_on.set()
         self.error: OSError | None = None
 
-    def sync(self) -> int:
+    def sync_log(self) -> int:
         self.go_on.wait(timeout=30)
         if self.error is not None:
             raise self.error
-        return super().sync()
+        return super().sync_log()
 
 
 class Sends:
@@ -66,19 +66,19 @@ class Sends:
     def __init__(self, mode: FlushMode) -> None:
         self.folders = MemoryFolders()
         self.store = CountingStore(self.folders)
-        self.flusher = Flusher(self.store, mode)
-        self.pollers = Pollers()
-        self.sent = ByName()
+        self.flusher = LogFlusher(self.store, mode)
+        self.pollers = PollQueues()
+        self.sent = NameCounts()
         self.told: Told = {}
         self.all_told = asyncio.Event()
         self.refuses: MessagingError | None = None
         room = Room()
-        self.appending = Appending(
+        self.appending = MessageAppender(
             self.store,
             self.flusher,
             self.pollers,
             MovableClock(),
-            DiskErrors(cast("DiskRoom", room)),
+            DiskErrors(cast("DiskSpaceWatch", room)),
             self.sent,
             self.check,
         )
@@ -132,11 +132,11 @@ async def test_requests_of_a_turn_are_one_write_and_each_has_its_own_offsets(mod
         assert made.told == {}
         assert await made.wait(3) == {"a0": 0, "b0": 0, "a2": 2}
         assert made.writes == 1
-        assert made.sent.counts() == {"a": 3, "b": 1}
+        assert made.sent.copy_counts() == {"a": 3, "b": 1}
         made.send("a", 0, "a3")
         assert (await made.wait(4))["a3"] == 3
     assert made.writes == 2
-    records = made.store.read(made.store.locate("a", 0, 0, 9, may_block=True), may_block=True)
+    records = made.store.read_records(made.store.locate_messages("a", 0, 0, 9, may_block=True), may_block=True)
     assert [record.queue_offset for record in records if record] == [0, 1, 2, 3]
 
 
@@ -160,16 +160,16 @@ async def test_a_topic_s_own_flush_mode_says_when_its_requests_are_answered() ->
 async def test_what_is_answered_before_a_sync_is_read_after_it() -> None:
     async with sends(FlushMode.SYNC) as made:
         made.appending.flush_of = lambda _: FlushMode.ASYNC
-        poll = asyncio.create_task(made.pollers.wait("group", "a", 20))
+        poll = asyncio.create_task(made.pollers.wait_for_messages("group", "a", 20))
         await asyncio.sleep(0)
         made.store.go_on.clear()
         made.send("a", 0, "a0")
         await made.wait(1)
-        assert made.flusher.readable_end < made.store.end
+        assert made.flusher.readable_end < made.store.log_end
         assert not poll.done()
         made.store.go_on.set()
         await poll
-        assert made.flusher.readable_end == made.store.end
+        assert made.flusher.readable_end == made.store.log_end
 
 
 async def test_a_disk_that_fails_is_told_to_those_who_come_after_also_of_a_topic_that_waits_for_none() -> None:
@@ -187,7 +187,7 @@ async def test_a_disk_that_fails_is_told_to_those_who_come_after_also_of_a_topic
 
 async def test_polls_are_woken_once_for_all_messages_of_a_topic() -> None:
     async with sends() as made:
-        polls = [asyncio.create_task(made.pollers.wait("group", "a", 20)) for _ in range(4)]
+        polls = [asyncio.create_task(made.pollers.wait_for_messages("group", "a", 20)) for _ in range(4)]
         await asyncio.sleep(0)
         made.send("a", 0, "a0", "a1")
         made.send("a", 1, "a2")
@@ -218,7 +218,7 @@ async def test_what_is_wrong_with_one_request_is_nothing_to_the_others() -> None
         told = await made.wait(3)
         assert isinstance(told.pop("no header has room for its topic"), struct.error)
         assert told == {"a0": 0, "a1": 1}
-    records = made.store.read(made.store.locate("a", 0, 0, 9, may_block=True), may_block=True)
+    records = made.store.read_records(made.store.locate_messages("a", 0, 0, 9, may_block=True), may_block=True)
     assert [record.queue_offset for record in records if record] == [0, 1]
 
 
@@ -242,7 +242,7 @@ async def test_what_is_refused_is_refused_to_all_and_nothing_is_stored() -> None
         made.send("a", 0, "one")
         made.send("a", 0, "two")
         assert await made.wait(2) == {"one": made.refuses, "two": made.refuses}
-    assert made.store.bounds("a", 0) == (0, 0)
+    assert made.store.queue_bounds("a", 0) == (0, 0)
 
 
 async def test_a_failed_sync_is_told_to_all_that_waited_for_it() -> None:
@@ -277,8 +277,8 @@ async def test_topics_that_wait_for_no_replica_are_answered_first_and_read_with_
         made.send("a", 0, "a0")
         assert await made.wait(1) == {"a0": 0}
         assert asked == [], "there are no replicas yet"
-        made.flusher.limit_moved(made.store.end)
-        poll = asyncio.create_task(made.pollers.wait("group", "alone", 20))
+        made.flusher.raise_limit(made.store.log_end)
+        poll = asyncio.create_task(made.pollers.wait_for_messages("group", "alone", 20))
         await asyncio.sleep(0)
         made.send("a", 0, "a1")
         made.send("alone", 0, "first", "second")
@@ -286,6 +286,6 @@ async def test_topics_that_wait_for_no_replica_are_answered_first_and_read_with_
         assert await made.wait(2) == {"a0": 0, "first": 0}
         assert set(asked) == {"a", "alone"}
         assert not poll.done()
-        made.flusher.limit_moved(made.store.end)
+        made.flusher.raise_limit(made.store.log_end)
         assert await made.wait(4) == {"a0": 0, "first": 0, "a1": 1, "a2": 2}
         assert await poll

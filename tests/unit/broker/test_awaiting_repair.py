@@ -5,10 +5,10 @@ import asyncio
 
 import pytest
 
-from ternmq_broker.cold_reads import NotRepaired, done_when_read, records_at
+from ternmq_broker.cold_reads import NotRepaired, records_at, run_when_read
 from ternmq_broker.store.damage import AwaitsRepair
 from ternmq_common.lite_group import LiteGroup
-from ternmq_common.model import Delivery, LiteAction, NewMessage, PopOrder, QueueRef
+from ternmq_common.model import DeliveredMessage, LiteAction, NewMessage, PopOrder, QueueRef
 from ternmq_common.names import lite_queue_topic
 from ternmq_common.tag_filter import ALL
 from ternmq_protos.v2 import definition_pb2 as pb
@@ -23,8 +23,8 @@ class Replicated(Shop):
         self.store.damage.may_be_repaired = True
 
     def look(self) -> None:
-        for log_offset, size in self.store.damage.reports():
-            self.store.repair.look_at(log_offset, size)
+        for log_offset, size in self.store.damage.open_reports():
+            self.store.repair.check_report(log_offset, size)
 
     def repair(self, offset: int) -> None:
         """What `damage` did is undone, as by a replica that has it whole."""
@@ -32,14 +32,14 @@ class Replicated(Shop):
         self.damage(offset)
         location = self.location(offset)
         data = self.store.log_bytes(location.log_offset, location.size, may_block=True)[1]
-        self.store.repair.write(location.log_offset, data)
+        self.store.repair.write_repair(location.log_offset, data)
 
     def give_up(self) -> None:
         self.look()
-        for begin, _ in self.store.damage.ranges:
-            self.store.damage.put_off(begin, 0.0, is_given_up=True)
+        for begin, _ in self.store.damage.damaged_ranges:
+            self.store.damage.postpone_repair(begin, 0.0, is_given_up=True)
 
-    def receive_of(self, group: str, queues: int) -> list[Delivery]:
+    def receive_of(self, group: str, queues: int) -> list[DeliveredMessage]:
         order = PopOrder(
             group=group, topic=TOPIC, queues=range(queues), filter=ALL, batch=8, invisible_ms=60_000, first_queue=0
         )
@@ -61,8 +61,8 @@ def test_a_group_gets_all_in_order_when_it_was_repaired(shop: Replicated, group:
         got += names(deliveries)
         shop.acknowledge(group, deliveries)
     assert got == ["a1"]
-    assert shop.consumption.committed(group, TOPIC, 0) == 1
-    assert shop.reader.lost == 0
+    assert shop.consumption.committed_offset(group, TOPIC, 0) == 1
+    assert shop.reader.lost_count == 0
     shop.repair(1)
     for _ in range(3):
         deliveries = shop.receive(group)
@@ -78,9 +78,9 @@ def test_when_nobody_has_it_whole_the_group_goes_on_as_without_replicas(shop: Re
     assert shop.receive(group) == []
     shop.give_up()
     assert names(shop.receive(group)) == ["b1", "c1"]
-    assert shop.reader.lost == 1
+    assert shop.reader.lost_count == 1
     location = shop.location(0)
-    shop.reader.repaired(location.log_offset, location.log_offset + location.size)
+    shop.reader.forget_repaired(location.log_offset, location.log_offset + location.size)
     assert shop.reader.degraded is None
 
 
@@ -93,11 +93,11 @@ def test_a_message_group_that_stopped_goes_on_when_its_message_was_repaired_afte
     shop.receive("fifo")
     shop.give_up()
     assert shop.receive("fifo") == []
-    assert shop.reader.lost == 1
+    assert shop.reader.lost_count == 1
     location = shop.location(1)
     shop.repair(1)
-    shop.consumption.repaired(location.log_offset, location.log_offset + location.size)
-    assert shop.reader.lost == 0
+    shop.consumption.resume_after_repair(location.log_offset, location.log_offset + location.size)
+    assert shop.reader.lost_count == 0
     assert names(shop.receive("fifo")) == ["a2", "a3"]
 
 
@@ -105,8 +105,8 @@ def test_a_message_group_that_stopped_goes_on_when_its_message_was_repaired_afte
 def test_other_queues_do_not_wait(shop: Replicated, group: str) -> None:
     shop.send("a1", "a2")
     system = pb.SystemProperties(message_id="other", message_group="z").SerializeToString()
-    shop.store.append(TOPIC, 1, [NewMessage(0, system, b"body", ("other",))], NOW_MS)
-    shop.store.sync()
+    shop.store.append_batch(TOPIC, 1, [NewMessage(0, system, b"body", ("other",))], NOW_MS)
+    shop.store.sync_log()
     shop.damage(0)
     assert names(shop.receive_of(group, queues=2)) == ["other"]
     shop.repair(0)
@@ -116,7 +116,7 @@ def test_other_queues_do_not_wait(shop: Replicated, group: str) -> None:
 def test_a_message_that_is_to_be_delivered_again_is_waited_for_too(shop: Replicated) -> None:
     shop.send("a1", "a2")
     first, _ = shop.receive("plain")
-    assert shop.consumption.release("plain", TOPIC, first.handle, now_ms=NOW_MS, counts=True)
+    assert shop.consumption.release_claim("plain", TOPIC, first.handle, now_ms=NOW_MS, counts=True)
     shop.damage(0)
     assert shop.receive("plain") == []
     shop.repair(0)
@@ -128,18 +128,18 @@ async def test_a_pull_waits_a_while_and_then_says_why(shop: Replicated) -> None:
     shop.damage(0)
 
     def pull() -> list[str]:
-        pulled = shop.reader.pull(QueueRef(TOPIC, "b", 0), 0, ALL, 8)
+        pulled = shop.reader.pull_messages(QueueRef(TOPIC, "b", 0), 0, ALL, 8)
         return [pb.SystemProperties.FromString(each.system).message_id for each in pulled.messages]
 
     with pytest.raises(NotRepaired) as refused:
-        await done_when_read(pull, patience_s=0.0)
+        await run_when_read(pull, patience_s=0.0)
     assert refused.value.code == pb.HA_NOT_AVAILABLE
-    pulling = asyncio.create_task(done_when_read(pull))
+    pulling = asyncio.create_task(run_when_read(pull))
     await asyncio.sleep(0)
     assert not pulling.done()
     shop.repair(0)
     assert await pulling == ["a1", "a2"]
-    assert shop.reader.pull(QUEUE, 0, ALL, 8).next_offset == 2
+    assert shop.reader.pull_messages(QUEUE, 0, ALL, 8).next_offset == 2
 
 
 async def test_records_of_timers_and_half_messages_are_waited_for(shop: Replicated) -> None:
@@ -147,7 +147,7 @@ async def test_records_of_timers_and_half_messages_are_waited_for(shop: Replicat
     locations = [shop.location(0), shop.location(1)]
     shop.damage(1)
     with pytest.raises(AwaitsRepair):
-        shop.store.read(locations, may_block=False)
+        shop.store.read_records(locations, may_block=False)
     reading = asyncio.create_task(records_at(shop.store, locations))
     await asyncio.sleep(0)
     shop.repair(1)
@@ -164,10 +164,10 @@ def test_a_lite_topic_waits_alone_and_is_received_from_when_it_was_repaired(
     topics = [lite_queue_topic(TOPIC, name) for name in ("one", "other")]
     for topic in topics:
         system = pb.SystemProperties(message_id=topic).SerializeToString()
-        shop.store.append(topic, 0, [NewMessage(0, system, b"body", (topic,))], NOW_MS)
-    shop.store.sync()
+        shop.store.append_batch(topic, 0, [NewMessage(0, system, b"body", (topic,))], NOW_MS)
+    shop.store.sync_log()
     lite = shop.consumption.lite
-    lite.sync("fifo", LiteGroup(TOPIC, wildcard=wildcard), "me", LiteAction.COMPLETE_ADD, topics, 0.0)
+    lite.sync_client("fifo", LiteGroup(TOPIC, wildcard=wildcard), "me", LiteAction.COMPLETE_ADD, topics, 0.0)
 
     def received() -> list[str]:
         order = PopOrder(
@@ -175,11 +175,11 @@ def test_a_lite_topic_waits_alone_and_is_received_from_when_it_was_repaired(
         )
         return names(shop.consumption.pop(order, NOW_MS).deliveries)
 
-    [place] = shop.store.locate(topics[0], 0, 0, 1, may_block=True)
+    [place] = shop.store.locate_messages(topics[0], 0, 0, 1, may_block=True)
     [segment] = shop.folders.commit_log.files.values()
     segment.content[place.log_offset + place.size - 1] ^= 1
     for topic in topics:
-        lite.mark("fifo", topic)
+        lite.mark_ready("fifo", topic)
     assert received() == [topics[1]]
     assert received() == []
     segment.content[place.log_offset + place.size - 1] ^= 1

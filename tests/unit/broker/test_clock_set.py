@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ternmq_common.clock import Clock
-from ternmq_common.model import Delivery, Group, NewMessage, PopOrder, QueueRef, SettleOutcome
+from ternmq_common.clock import SystemClock
+from ternmq_common.model import ConsumerGroup, DeliveredMessage, NewMessage, PopOrder, QueueRef, SettleOutcome
 from ternmq_common.server_settings import FlushMode, ServerSettings
 from ternmq_common.tag_filter import ALL
 from ternmq_protos.v2 import definition_pb2
@@ -33,9 +33,9 @@ def wall(monkeypatch: pytest.MonkeyPatch) -> Wall:
     return Wall(monkeypatch)
 
 
-async def opened(folder: Path, clock: Clock, *, fifo: bool = False) -> LocalMessageService:
+async def opened(folder: Path, clock: SystemClock, *, fifo: bool = False) -> LocalMessageService:
     settings = ServerSettings(data_dir=folder, flush=FlushMode.ASYNC)
-    return await LocalMessageService.open(settings, lambda name: Group(name=name, fifo=fifo), clock)
+    return await LocalMessageService.open(settings, lambda name: ConsumerGroup(name=name, fifo=fifo), clock)
 
 
 async def send(service: LocalMessageService, *message_ids: str) -> None:
@@ -48,19 +48,19 @@ async def send(service: LocalMessageService, *message_ids: str) -> None:
     )
 
 
-async def receive(service: LocalMessageService, *, invisible_ms: int) -> list[Delivery]:
+async def receive(service: LocalMessageService, *, invisible_ms: int) -> list[DeliveredMessage]:
     order = PopOrder(group=GROUP, topic=TOPIC, queues=range(1), filter=ALL, batch=8, invisible_ms=invisible_ms)
     return await service.pop(order, broker="broker-0", poll_s=POLL_S)
 
 
 @pytest.mark.parametrize("fifo", [False, True])
 async def test_claims_end_in_time_when_the_clock_is_set_back(tmp_path: Path, wall: Wall, *, fifo: bool) -> None:
-    clock = Clock()
+    clock = SystemClock()
     service = await opened(tmp_path, clock, fifo=fifo)
     await send(service, "m")
     await receive(service, invisible_ms=500)
     wall.set_by_ms -= HOUR_MS
-    clock.check()
+    clock.check_for_jump()
     (again,) = await receive(service, invisible_ms=500)
     assert again.attempt == 2
     await service.close()
@@ -68,7 +68,7 @@ async def test_claims_end_in_time_when_the_clock_is_set_back(tmp_path: Path, wal
 
 @pytest.mark.parametrize("fifo", [False, True])
 async def test_claims_go_on_when_the_clock_is_set_forward(tmp_path: Path, wall: Wall, *, fifo: bool) -> None:
-    clock = Clock()
+    clock = SystemClock()
     service = await opened(tmp_path, clock, fifo=fifo)
     await send(service, "m", "n")
     first, second = await receive(service, invisible_ms=60_000)
@@ -82,12 +82,12 @@ async def test_claims_go_on_when_the_clock_is_set_forward(tmp_path: Path, wall: 
 async def test_claims_end_in_time_when_the_clock_was_set_back_while_the_broker_was_down(
     tmp_path: Path, wall: Wall
 ) -> None:
-    service = await opened(tmp_path, Clock())
+    service = await opened(tmp_path, SystemClock())
     await send(service, "m")
     await receive(service, invisible_ms=500)
     await service.close()
     wall.set_by_ms -= HOUR_MS
-    service = await opened(tmp_path, Clock())
+    service = await opened(tmp_path, SystemClock())
     async with asyncio.timeout(POLL_S):
         (again,) = await receive(service, invisible_ms=500)
     assert again.attempt == 2

@@ -13,11 +13,19 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from ternmq_broker.consumption.consumption import Consumption
-from ternmq_broker.copies import copied
 from ternmq_broker.delivery.ordered_consumption import OrderedConsumption
+from ternmq_broker.message_copies import copy_message
 from ternmq_broker.store.message_store import MessageStore
 from ternmq_broker.store.progress_journal import ProgressJournal
-from ternmq_common.model import RETRY_QUEUE_ID, Delivery, Group, NewMessage, PopOrder, QueueRef, SettleOutcome
+from ternmq_common.model import (
+    RETRY_QUEUE_ID,
+    ConsumerGroup,
+    DeliveredMessage,
+    NewMessage,
+    PopOrder,
+    QueueRef,
+    SettleOutcome,
+)
 from ternmq_common.names import retry_topic
 from ternmq_common.tag_filter import ALL, TagFilter, tag_hash
 from ternmq_protos.v2 import definition_pb2 as pb
@@ -47,7 +55,7 @@ class Seen:
     ever: set[str] = field(default_factory=set)
     acknowledged: set[str] = field(default_factory=set)
     journalled: set[str] = field(default_factory=set)
-    held: list[Delivery] = field(default_factory=list)
+    held: list[DeliveredMessage] = field(default_factory=list)
 
 
 class ConsumptionMachine(RuleBasedStateMachine):
@@ -72,7 +80,7 @@ class ConsumptionMachine(RuleBasedStateMachine):
             self.journal,
             broker="b",
             readable_end=lambda: self.store.synced,
-            rules=lambda name: Group(name=name, fifo=name == FIFO, max_attempts=MANY),
+            rules=lambda name: ConsumerGroup(name=name, fifo=name == FIFO, max_attempts=MANY),
             now_ms=lambda: self.now,
         )
 
@@ -97,10 +105,10 @@ class ConsumptionMachine(RuleBasedStateMachine):
             )
             for each in messages
         ]
-        self.store.append(TOPIC, queue_id, incoming, self.now)
+        self.store.append_batch(TOPIC, queue_id, incoming, self.now)
         self.sent[queue_id] += messages
         if synced:
-            self.store.sync()
+            self.store.sync_log()
 
     @rule(milliseconds=st.integers(1, 30))
     def time_passes(self, milliseconds: int) -> None:
@@ -125,7 +133,7 @@ class ConsumptionMachine(RuleBasedStateMachine):
             came.add(properties.message_id)
             seen.held.append(delivery)
 
-    def check_order(self, delivery: Delivery, properties: pb.SystemProperties, settled: set[str]) -> None:
+    def check_order(self, delivery: DeliveredMessage, properties: pb.SystemProperties, settled: set[str]) -> None:
         before = self.sent[delivery.message.queue.queue_id][: delivery.message.queue_offset]
         lane = {each.message_id for each in before if each.lane == properties.message_group}
         assert lane <= settled, "nothing comes before its predecessor"
@@ -137,8 +145,8 @@ class ConsumptionMachine(RuleBasedStateMachine):
         seen = self.seen[group]
         self.acknowledge(group, seen.held.pop(data.draw(st.integers(0, len(seen.held) - 1))))
 
-    def acknowledge(self, group: str, delivery: Delivery) -> None:
-        if self.consumption.acknowledge(group, TOPIC, delivery.handle, self.now) is SettleOutcome.DONE:
+    def acknowledge(self, group: str, delivery: DeliveredMessage) -> None:
+        if self.consumption.acknowledge_message(group, TOPIC, delivery.handle, self.now) is SettleOutcome.DONE:
             message_id = pb.SystemProperties.FromString(delivery.message.system).message_id
             self.seen[group].ever.add(message_id)
             self.seen[group].acknowledged.add(message_id)
@@ -147,24 +155,24 @@ class ConsumptionMachine(RuleBasedStateMachine):
     def claims_end(self) -> None:
         """As `Redelivery` does it: to the retry queue at the first failure, then and in order in place."""
         for group in self.seen:
-            for queue_id, state in list(self.consumption.states(group, TOPIC).items()):
+            for queue_id, state in list(self.consumption.find_states(group, TOPIC).items()):
                 if isinstance(state, OrderedConsumption):
                     assert state.take_ended(self.now, MANY) == []
                     continue
                 for offset, attempts in state.take_ended(self.now):
                     if queue_id == RETRY_QUEUE_ID:
-                        state.show(offset)
+                        state.show_again(offset)
                     else:
                         self.retry(group, queue_id, offset, attempts)
-                self.consumption.changes(group, TOPIC, queue_id)
+                self.consumption.mark_changed(group, TOPIC, queue_id)
 
     def retry(self, group: str, queue_id: int, offset: int, attempts: int) -> None:
         record = self.consumption.reader.read_offsets(TOPIC, queue_id, [offset], ALL)[offset]
-        copy = self.store.append(retry_topic(group), 0, [copied(record)], self.now)
-        self.store.sync()
-        self.consumption.states(group, TOPIC)[queue_id].finish(offset)
-        self.consumption.retries(group, TOPIC).place(copy.first_offset, attempts)
-        self.consumption.changes(group, TOPIC, RETRY_QUEUE_ID)
+        copy = self.store.append_batch(retry_topic(group), 0, [copy_message(record)], self.now)
+        self.store.sync_log()
+        self.consumption.find_states(group, TOPIC)[queue_id].finish_offset(offset)
+        self.consumption.find_or_create_retries(group, TOPIC).place_copy(copy.first_offset, attempts)
+        self.consumption.mark_changed(group, TOPIC, RETRY_QUEUE_ID)
 
     # --- by offset
 
@@ -175,8 +183,8 @@ class ConsumptionMachine(RuleBasedStateMachine):
         tags=st.sampled_from(["*", "red", "red || blue"]),
     )
     def a_consumer_pulls(self, queue_id: int, offset: int, limit: int, tags: str) -> None:
-        passing = TagFilter.parse(tags)
-        pulled = self.consumption.reader.pull(QueueRef(TOPIC, "b", queue_id), offset, passing, limit)
+        passing = TagFilter.parse_expression(tags)
+        pulled = self.consumption.reader.pull_messages(QueueRef(TOPIC, "b", queue_id), offset, passing, limit)
         assert offset <= pulled.next_offset <= offset + limit
         there = list(enumerate(self.sent[queue_id]))[offset : pulled.next_offset]
         assert len(there) == pulled.next_offset - offset
@@ -191,19 +199,19 @@ class ConsumptionMachine(RuleBasedStateMachine):
 
     @rule(queue_id=st.sampled_from(QUEUES), data=st.data())
     def a_puller_commits(self, queue_id: int, data: st.DataObject) -> None:
-        offset = data.draw(st.integers(0, self.store.bounds(TOPIC, queue_id)[1]))
+        offset = data.draw(st.integers(0, self.store.queue_bounds(TOPIC, queue_id)[1]))
         self.consumption.set_committed(PULLING, TOPIC, queue_id, offset)
         self.committed.setdefault(queue_id, []).append(offset)
-        assert self.consumption.committed(PULLING, TOPIC, queue_id) == offset
+        assert self.consumption.committed_offset(PULLING, TOPIC, queue_id) == offset
 
     # --- remembering
 
     @rule()
     def the_journal_is_written(self) -> None:
-        self.store.sync()
-        self.journal.write(
+        self.store.sync_log()
+        self.journal.write_progress(
             [
-                (key, state.record(whole=self.journal.wants_snapshot(key)))
+                (key, state.record_changes(whole=self.journal.wants_snapshot(key)))
                 for key, state in self.consumption.take_changes()
             ],
             self.now,
@@ -230,10 +238,10 @@ class ConsumptionMachine(RuleBasedStateMachine):
         for seen in self.seen.values():
             seen.acknowledged = set(seen.journalled)
         for queue_id, messages in self.sent.items():
-            del messages[self.store.bounds(TOPIC, queue_id)[1] :]
+            del messages[self.store.queue_bounds(TOPIC, queue_id)[1] :]
         for queue_id, values in list(self.committed.items()):
-            committed = self.consumption.committed(PULLING, TOPIC, queue_id)
-            end = self.store.bounds(TOPIC, queue_id)[1]
+            committed = self.consumption.committed_offset(PULLING, TOPIC, queue_id)
+            end = self.store.queue_bounds(TOPIC, queue_id)[1]
             assert committed in [min(value, end) for value in values] or queue_id not in self.remembered
             if committed is None:
                 del self.committed[queue_id]
@@ -244,7 +252,7 @@ class ConsumptionMachine(RuleBasedStateMachine):
         """In the end everything can be had, whatever happened before."""
         if not hasattr(self, "store"):
             return
-        self.store.sync()
+        self.store.sync_log()
         left: defaultdict[str, set[str]] = defaultdict(set)
         for group, seen in self.seen.items():
             for _ in range(3 * self.count + 10):

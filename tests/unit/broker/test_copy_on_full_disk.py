@@ -8,8 +8,8 @@ import pytest
 
 from ternmq_broker.broker_settings import BrokerSettings
 from ternmq_broker.server.deletion_notes import DeletionNotes
-from ternmq_broker.server.replication.copy import Copy
-from ternmq_broker.server.replication.files import ReplicaFiles
+from ternmq_broker.server.replication.follower_copy import FollowerCopy
+from ternmq_broker.server.replication.replica_files import ReplicaFiles
 from ternmq_broker.store.files import DiskFolder
 from ternmq_common.server_settings import FlushMode, StorageSettings
 from tests.support.replica_pair import message
@@ -20,19 +20,19 @@ LOG_START = 2 << 20
 
 @pytest.fixture
 def settings(tmp_path: Path) -> BrokerSettings:
-    return BrokerSettings.of(StorageSettings(data_dir=tmp_path, segment_bytes=1 << 20, disk_free_min_bytes=1))
+    return BrokerSettings.from_storage(StorageSettings(data_dir=tmp_path, segment_bytes=1 << 20, disk_free_min_bytes=1))
 
 
 @pytest.fixture
 def files(settings: BrokerSettings) -> Iterator[ReplicaFiles]:
     """Four segments, of which all is acknowledged."""
     files = ReplicaFiles(settings)
-    store = files.store
+    store = files.current_store
     store.begin_epoch(1)()
     for number in range(40):
-        store.append("orders", 0, [message(str(number), bytes(100_000))], 1000)
-    store.sync()
-    store.spill_limit = store.end
+        store.append_batch("orders", 0, [message(str(number), bytes(100_000))], 1000)
+    store.sync_log()
+    store.spill_limit = store.log_end
     yield files
     files.close()
 
@@ -57,8 +57,8 @@ class FullDisk:
         return self._reserve.stat().st_size
 
 
-def running(files: ReplicaFiles, settings: BrokerSettings) -> Copy:
-    copy = Copy(files.opened, FlushMode.SYNC, DeletionNotes(settings.folder), lambda: None)
+def running(files: ReplicaFiles, settings: BrokerSettings) -> FollowerCopy:
+    copy = FollowerCopy(files.opened, FlushMode.SYNC, DeletionNotes(settings.folder), lambda: None)
     copy.start()
     return copy
 
@@ -68,9 +68,9 @@ async def test_what_the_leader_has_removed_goes_though_the_disk_is_full(
 ) -> None:
     copy = running(files, settings)
     FullDisk(monkeypatch, settings, reserve_left=0.2)
-    copy.heard(files.store.end, LOG_START)
+    copy.note_leader_state(files.current_store.log_end, LOG_START)
     async with asyncio.timeout(20):
-        await until(lambda: files.store.start > 1 << 20)
+        await until(lambda: files.current_store.log_start > 1 << 20)
     await copy.stop()
 
 
@@ -93,16 +93,16 @@ async def test_the_journal_gets_half_of_the_reserve_at_most(
 async def test_a_log_that_could_not_be_cut_off_is_open_as_it_was(
     files: ReplicaFiles, settings: BrokerSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    copy, end = running(files, settings), files.store.end
+    copy, end = running(files, settings), files.current_store.log_end
     await copy.stop()
-    began = files.store.epochs[0][1]
+    began = files.current_store.epoch_marks[0][1]
     with monkeypatch.context() as patch:
         FullDisk(patch, settings, reserve_left=0.0)
         with pytest.raises(OSError, match="No space"):
-            await asyncio.to_thread(files.cut, began)
+            await asyncio.to_thread(files.cut_log, began)
     assert files.is_open
-    assert files.store.end == end
-    assert await asyncio.to_thread(files.cut, began) is not None
+    assert files.current_store.log_end == end
+    assert await asyncio.to_thread(files.cut_log, began) is not None
     await copy.stop()  # a second time, which does nothing
 
 

@@ -5,15 +5,15 @@ import logging
 import pytest
 
 from ternmq_broker.background_loop import FailureLog
-from ternmq_broker.disk_room import DiskBytes, DiskRoom, automatic_mark
-from ternmq_broker.store.reserve import Reserve
+from ternmq_broker.disk_room import DiskBytes, DiskSpaceWatch, automatic_mark
+from ternmq_broker.store.reserve import DiskReserve
 from ternmq_common.limits import GIB, MIB
 from ternmq_protos.v2 import definition_pb2
 
 TOTAL = 1000 * GIB
 
 
-class CountedReserve(Reserve):
+class CountedReserve(DiskReserve):
     """Some slices in memory, of which two are left to those who make room."""
 
     def __init__(self, slices: int) -> None:
@@ -25,11 +25,11 @@ class CountedReserve(Reserve):
     def left_bytes(self) -> int:
         return 0
 
-    def make(self) -> None:
+    def fill_reserve(self) -> None:
         self.made += 1
 
-    def give(self, *, all_of_it: bool) -> bool:
-        if self.slices <= (0 if all_of_it else 2):
+    def give_slice(self, *, may_use_all: bool) -> bool:
+        if self.slices <= (0 if may_use_all else 2):
             return False
         self.slices -= 1
         return True
@@ -41,12 +41,14 @@ class Disk:
     def __init__(self, *, mark: int | None = 1600, slices: int = 4, follows: bool = False) -> None:
         self.free = TOTAL
         self.reserve = CountedReserve(slices)
-        self.room = DiskRoom(lambda: DiskBytes(self.free, TOTAL), self.reserve, free_min_bytes=mark, follows=follows)
+        self.room = DiskSpaceWatch(
+            lambda: DiskBytes(self.free, TOTAL), self.reserve, free_min_bytes=mark, follows=follows
+        )
 
     def has(self, free: int) -> bool:
         """Whether messages are taken when so much is free."""
         self.free = free
-        self.room.look()
+        self.room.check_disk()
         return not self.room.refuses
 
 
@@ -116,9 +118,9 @@ def test_a_sender_and_readiness_hear_why() -> None:
     disk = Disk()
     assert disk.room.problem is None
     disk.has(0)
-    assert disk.room.problem == disk.room.refusal().message
-    assert disk.room.refusal().code == definition_pb2.INTERNAL_SERVER_ERROR
-    assert disk.room.refusal().retryable
+    assert disk.room.problem == disk.room.create_refusal().message
+    assert disk.room.create_refusal().code == definition_pb2.INTERNAL_SERVER_ERROR
+    assert disk.room.create_refusal().is_retryable
 
 
 def test_the_reserve_is_made_again_when_twice_its_size_is_free() -> None:
@@ -143,26 +145,26 @@ class Step:
         return "done"
 
 
-@pytest.mark.parametrize(("all_of_it", "slices"), [(True, 4), (False, 2)])
-async def test_a_step_gets_slices_until_it_works(*, all_of_it: bool, slices: int) -> None:
+@pytest.mark.parametrize(("may_use_all", "slices"), [(True, 4), (False, 2)])
+async def test_a_step_gets_slices_until_it_works(*, may_use_all: bool, slices: int) -> None:
     disk = Disk()
-    assert await disk.room.with_reserve(Step(slices), all_of_it=all_of_it) == "done"
+    assert await disk.room.with_reserve(Step(slices), may_use_all=may_use_all) == "done"
     assert disk.reserve.slices == 4 - slices
     with pytest.raises(OSError, match="it fails"):
-        await disk.room.with_reserve(Step(1), all_of_it=all_of_it)
+        await disk.room.with_reserve(Step(1), may_use_all=may_use_all)
 
 
 async def test_a_step_that_fails_otherwise_gets_none() -> None:
     disk = Disk()
     with pytest.raises(OSError, match="it fails"):
-        await disk.room.with_reserve(Step(1, number=5), all_of_it=True)
+        await disk.room.with_reserve(Step(1, number=5), may_use_all=True)
     assert disk.reserve.slices == 4
 
 
 async def test_whoever_meets_the_end_of_the_disk_has_it_looked_at_at_once() -> None:
     disk = Disk()
     disk.free = 0
-    await disk.room.with_reserve(Step(1), all_of_it=True)
+    await disk.room.with_reserve(Step(1), may_use_all=True)
     assert disk.room.refuses
 
 
@@ -170,11 +172,11 @@ def test_a_full_disk_is_said_once_until_it_works_and_a_bug_each_time(caplog: pyt
     caplog.set_level(logging.INFO)
     failures = FailureLog("work is late")
     for number in (28, 28, 28, 5, 5):
-        failures.failed(OSError(number, "no", f"file {number}"), 1.0)
-    failures.worked()
-    failures.worked()
-    failures.failed(OSError(28, "no"), 1.0)
+        failures.log_failure(OSError(number, "no", f"file {number}"), 1.0)
+    failures.note_success()
+    failures.note_success()
+    failures.log_failure(OSError(28, "no"), 1.0)
     for _ in range(2):
-        failures.failed(ValueError("a bug"), 1.0)
+        failures.log_failure(ValueError("a bug"), 1.0)
     assert [record.exc_info is not None for record in caplog.records] == [False] * 4 + [True] * 2
     assert [record.levelname for record in caplog.records] == ["ERROR", "ERROR", "INFO", "ERROR", "ERROR", "ERROR"]

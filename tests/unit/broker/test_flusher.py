@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from ternmq_broker.sending.flusher import Flusher
+from ternmq_broker.sending.flusher import LogFlusher
 from ternmq_broker.store.message_store import MessageStore
 from ternmq_common.errors import MessagingError
 from ternmq_common.model import NewMessage
@@ -27,17 +27,17 @@ class SlowStore(MessageStore):
         self.error: OSError | None = None
         self.was_synced = threading.Event()
 
-    def sync(self) -> int:
+    def sync_log(self) -> int:
         self.go_on.wait(timeout=30)
         self.syncs += 1
         if self.error is not None:
             raise self.error
-        synced = super().sync()
+        synced = super().sync_log()
         self.was_synced.set()
         return synced
 
     def add(self) -> int:
-        return self.append("t", 0, [NewMessage(0, b"", b"body", ())], 1).log_end
+        return self.append_batch("t", 0, [NewMessage(0, b"", b"body", ())], 1).log_end
 
 
 async def all_began() -> None:
@@ -50,27 +50,27 @@ def nothing() -> None: ...
 
 async def test_one_sync_covers_everyone_who_came_while_the_last_one_ran() -> None:
     store = SlowStore()
-    flusher = Flusher(store, FlushMode.SYNC)
+    flusher = LogFlusher(store, FlushMode.SYNC)
     flusher.start()
-    first = asyncio.create_task(flusher.acknowledged(store.add(), nothing))
+    first = asyncio.create_task(flusher.wait_until_acknowledged(store.add(), nothing))
     await all_began()
-    others = [asyncio.create_task(flusher.acknowledged(store.add(), nothing)) for _ in range(50)]
+    others = [asyncio.create_task(flusher.wait_until_acknowledged(store.add(), nothing)) for _ in range(50)]
     await all_began()
     assert not first.done()
     assert flusher.readable_end == 0
     store.go_on.set()
     await asyncio.gather(first, *others)
     assert store.syncs <= 2
-    assert flusher.readable_end == store.end
+    assert flusher.readable_end == store.log_end
     await flusher.stop()
 
 
 async def test_what_is_to_follow_happens_even_when_the_sender_left() -> None:
     store = SlowStore()
-    flusher = Flusher(store, FlushMode.SYNC)
+    flusher = LogFlusher(store, FlushMode.SYNC)
     flusher.start()
     followed = asyncio.Event()
-    sender = asyncio.create_task(flusher.acknowledged(store.add(), followed.set))
+    sender = asyncio.create_task(flusher.wait_until_acknowledged(store.add(), followed.set))
     await all_began()
     sender.cancel()
     store.go_on.set()
@@ -81,22 +81,22 @@ async def test_what_is_to_follow_happens_even_when_the_sender_left() -> None:
 
 async def test_after_a_failed_sync_nothing_is_acknowledged() -> None:
     store = SlowStore()
-    flusher = Flusher(store, FlushMode.SYNC)
+    flusher = LogFlusher(store, FlushMode.SYNC)
     flusher.start()
     store.error = OSError(5, "Input/output error")
     store.go_on.set()
-    waiting = [flusher.acknowledged(store.add(), nothing) for _ in range(3)]
+    waiting = [flusher.wait_until_acknowledged(store.add(), nothing) for _ in range(3)]
     for outcome in await asyncio.gather(*waiting, return_exceptions=True):
         assert isinstance(outcome, MessagingError)
     assert flusher.failure is not None
     with pytest.raises(MessagingError, match="durable"):
-        await flusher.acknowledged(store.end, nothing)
+        await flusher.wait_until_acknowledged(store.log_end, nothing)
     await flusher.stop()
 
 
 async def test_a_bug_in_what_follows_does_not_hold_up_others() -> None:
     store = SlowStore()
-    flusher = Flusher(store, FlushMode.SYNC)
+    flusher = LogFlusher(store, FlushMode.SYNC)
     flusher.start()
     bugs: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: bugs.append(context["exception"]))
@@ -104,7 +104,9 @@ async def test_a_bug_in_what_follows_does_not_hold_up_others() -> None:
     def bug() -> None:
         raise ZeroDivisionError
 
-    waiting = [asyncio.create_task(flusher.acknowledged(store.add(), follow)) for follow in (bug, nothing, nothing)]
+    waiting = [
+        asyncio.create_task(flusher.wait_until_acknowledged(store.add(), follow)) for follow in (bug, nothing, nothing)
+    ]
     await all_began()
     store.go_on.set()
     await asyncio.gather(*waiting)
@@ -115,24 +117,24 @@ async def test_a_bug_in_what_follows_does_not_hold_up_others() -> None:
 async def test_in_async_mode_nobody_waits_and_the_sync_follows() -> None:
     store = SlowStore()
     store.go_on.set()
-    flusher = Flusher(store, FlushMode.ASYNC)
+    flusher = LogFlusher(store, FlushMode.ASYNC)
     flusher.start()
-    await flusher.acknowledged(store.add(), nothing)
-    assert flusher.readable_end == store.end > store.synced
+    await flusher.wait_until_acknowledged(store.add(), nothing)
+    assert flusher.readable_end == store.log_end > store.synced
     await flusher.stop()
-    assert store.synced == store.end
+    assert store.synced == store.log_end
 
 
 # --- with replicas
 
 
-def limited(mode: FlushMode) -> tuple[SlowStore, Flusher, list[str]]:
+def limited(mode: FlushMode) -> tuple[SlowStore, LogFlusher, list[str]]:
     """A flusher that waits for other replicas, who have nothing yet, and what was told."""
     store = SlowStore()
     store.go_on.set()
-    flusher = Flusher(store, mode)
+    flusher = LogFlusher(store, mode)
     assert not flusher.is_limited
-    flusher.limit_moved(0)
+    flusher.raise_limit(0)
     flusher.start()
     return store, flusher, []
 
@@ -148,21 +150,21 @@ async def test_what_other_replicas_do_not_have_is_neither_acknowledged_nor_reada
     for number, end in enumerate(ends):
         flusher.when_acknowledged(end, tell_of(told, f"sent {number}"))
         flusher.when_readable(end, partial(told.append, f"read {number}"))
-    waiting = asyncio.ensure_future(flusher.acknowledged(ends[1], nothing))
+    waiting = asyncio.ensure_future(flusher.wait_until_acknowledged(ends[1], nothing))
     await flusher_synced(flusher, store)
     assert (told, flusher.readable_end) == ([], 0)
-    flusher.limit_moved(ends[0])
+    flusher.raise_limit(ends[0])
     assert (told, flusher.readable_end) == (["sent 0", "read 0"], ends[0])
-    flusher.limit_moved(ends[1] + 100)
+    flusher.raise_limit(ends[1] + 100)
     assert told == ["sent 0", "read 0", "sent 1", "read 1"]
     assert flusher.readable_end == ends[1]
     await waiting
     await flusher.stop()
 
 
-async def flusher_synced(flusher: Flusher, store: SlowStore) -> None:
+async def flusher_synced(flusher: LogFlusher, store: SlowStore) -> None:
     done = asyncio.Event()
-    flusher.when_acknowledged(store.end, lambda _error: done.set(), alone=True)
+    flusher.when_acknowledged(store.log_end, lambda _error: done.set(), alone=True)
     await done.wait()
 
 
@@ -170,8 +172,8 @@ async def test_what_waits_for_this_disk_too_is_not_told_before_it() -> None:
     store, flusher, told = limited(FlushMode.SYNC)
     store.go_on.clear()
     flusher.when_acknowledged(store.add(), tell_of(told, "sent"))
-    flusher.when_acknowledged(store.end, tell_of(told, "alone"), alone=True)
-    flusher.limit_moved(store.end)
+    flusher.when_acknowledged(store.log_end, tell_of(told, "alone"), alone=True)
+    flusher.raise_limit(store.log_end)
     assert told == []
     store.go_on.set()
     await flusher_synced(flusher, store)
@@ -183,7 +185,7 @@ async def test_what_waits_for_this_disk_too_is_not_told_before_it() -> None:
 async def test_a_send_that_waits_for_no_replica_is_answered_and_not_read(mode: FlushMode) -> None:
     store, flusher, told = limited(mode)
     store.add()
-    flusher.when_acknowledged(store.end, tell_of(told, "alone"), alone=True)
+    flusher.when_acknowledged(store.log_end, tell_of(told, "alone"), alone=True)
     await flusher_synced(flusher, store)
     assert (told, flusher.readable_end) == (["alone"], 0)
     await flusher.stop()
@@ -192,13 +194,13 @@ async def test_a_send_that_waits_for_no_replica_is_answered_and_not_read(mode: F
 @pytest.mark.parametrize("mode", list(FlushMode))
 async def test_durable_means_on_this_disk_and_on_the_replicas(mode: FlushMode) -> None:
     store, flusher, _ = limited(mode)
-    waiting = asyncio.ensure_future(flusher.durable(store.add()))
+    waiting = asyncio.ensure_future(flusher.wait_until_durable(store.add()))
     await flusher_synced(flusher, store)
     async with asyncio.timeout(20):
         await asyncio.to_thread(store.was_synced.wait)
     await all_began()
     assert not waiting.done()
-    flusher.limit_moved(store.end)
+    flusher.raise_limit(store.log_end)
     await waiting
     await flusher.stop()
 
@@ -209,15 +211,15 @@ async def test_who_waits_for_replicas_when_the_broker_stops_is_refused(mode: Flu
     flusher.when_acknowledged(store.add(), tell_of(told, "sent"))
     await flusher.stop()
     assert told == ["sent refused"]
-    assert store.synced == store.end
+    assert store.synced == store.log_end
 
 
 async def test_a_failed_sync_refuses_who_waits_for_anything() -> None:
     store, flusher, told = limited(FlushMode.SYNC)
     store.error = OSError(5, "Input/output error")
     flusher.when_acknowledged(store.add(), tell_of(told, "sent"))
-    flusher.when_acknowledged(store.end, tell_of(told, "alone"), alone=True)
+    flusher.when_acknowledged(store.log_end, tell_of(told, "alone"), alone=True)
     with pytest.raises(MessagingError, match="durable"):
-        await flusher.durable(store.end)
+        await flusher.wait_until_durable(store.log_end)
     assert told == ["sent refused", "alone refused"]
     await flusher.stop()

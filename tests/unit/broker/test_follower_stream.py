@@ -11,12 +11,12 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from ternmq_broker.server.replication import wire
+from ternmq_broker.server.replication import replica_messages
 from ternmq_broker.server.replication.follower_stream import FollowerStream
-from ternmq_broker.server.replication.wire import Follow, Heartbeat, Held
+from ternmq_broker.server.replication.replica_messages import FollowRequest, HeldReport, LeaderHeartbeat
+from ternmq_broker.store.copy_start import JoinState
 from ternmq_broker.store.files import WouldBlock
-from ternmq_broker.store.joining import JoinState
-from ternmq_common.shard import form
+from ternmq_common.shard import shard_frames
 from ternmq_rpc.grpc_http2.messages import StreamBroken
 from ternmq_rpc.grpc_stream.served_call import CallRefused
 
@@ -33,13 +33,13 @@ BODIES = st.recursive(
 )
 KINDS = st.sampled_from(
     [
-        *(wire.FOLLOW.what, wire.READY.what, wire.HELD.what, "unknown"),
-        *(wire.UNTAKEN.what, wire.LOG_WANTED.what, wire.LOG_GIVEN.what),
+        *(replica_messages.FOLLOW.what, replica_messages.READY.what, replica_messages.HELD.what, "unknown"),
+        *(replica_messages.UNTAKEN.what, replica_messages.LOG_WANTED.what, replica_messages.LOG_GIVEN.what),
     ]
 )
 GARBAGE = st.one_of(
     st.binary(max_size=200),
-    st.builds(lambda what, body: form.frame([form.piece(what, 0, body)]), KINDS, BODIES),
+    st.builds(lambda what, body: shard_frames.join_pieces([shard_frames.encode_piece(what, 0, body)]), KINDS, BODIES),
 )
 
 
@@ -47,7 +47,7 @@ class Repair:
     """Gives what is asked for."""
 
     def given(self, position: int, size: int) -> bytes:
-        return bytes(min(size, max(0, Store.end - position)))
+        return bytes(min(size, max(0, Store.log_end - position)))
 
 
 class Store:
@@ -55,14 +55,14 @@ class Store:
 
     repair = Repair()
 
-    start, end, key = 100, 1000, KEY
-    epochs = [(1, 100), (3, 600)]  # noqa: RUF012 - never changed
+    log_start, log_end, key = 100, 1000, KEY
+    epoch_marks = [(1, 100), (3, 600)]  # noqa: RUF012 - never changed
 
     def join_state(self) -> JoinState:
         return STATE
 
     def log_bytes(self, position: int, size: int, *, may_block: bool) -> tuple[int, bytes]:
-        return 100, bytes(min(size, self.end - position))
+        return 100, bytes(min(size, self.log_end - position))
 
 
 class Leader:
@@ -77,30 +77,30 @@ class Leader:
         self.streams: list[FollowerStream] = []
         self.followed = asyncio.Event()
 
-    async def refusal_of(self, hello: Follow) -> str | None:
+    async def refusal_of(self, hello: FollowRequest) -> str | None:
         return None if hello.store_id == "known" else "it is no replica of this shard"
 
     def name_of(self, replica: str) -> str:
         return replica
 
-    def joined(self, stream: FollowerStream) -> None:
+    def add_follower(self, stream: FollowerStream) -> None:
         self.streams.append(stream)
         self.followed.set()
 
-    def left(self, stream: FollowerStream) -> None:
+    def remove_follower(self, stream: FollowerStream) -> None:
         self.streams.remove(stream)
 
-    def untaken(self, _: FollowerStream, position: int) -> None:
+    def report_untaken(self, _: FollowerStream, position: int) -> None:
         assert isinstance(position, int)
 
-    def answered(self, _: FollowerStream, held: Held) -> None:
+    def note_held(self, _: FollowerStream, held: HeldReport) -> None:
         self.holds.append(held.position)
 
     async def whole_journal(self, _: FollowerStream) -> list[bytes]:
         return []
 
-    def heartbeat(self) -> Heartbeat:
-        return Heartbeat(1.0, Store.start, Store.end, 0)
+    def create_heartbeat(self) -> LeaderHeartbeat:
+        return LeaderHeartbeat(1.0, Store.log_start, Store.log_end, 0)
 
 
 class Call:
@@ -110,23 +110,23 @@ class Call:
 
     def __init__(self, *frames: bytes) -> None:
         self._frames = list(frames)
-        self.written: list[form.Piece] = []
+        self.written: list[shard_frames.FramePiece] = []
 
-    async def read(self) -> bytes | None:
+    async def read_message(self) -> bytes | None:
         return self._frames.pop(0) if self._frames else None
 
     async def read_all(self) -> list[bytes]:
         await asyncio.sleep(0)
         return [self._frames.pop(0)] if self._frames else []
 
-    def write(self, *frames: bytes) -> None:
+    def write_messages(self, *frames: bytes) -> None:
         for frame in frames:
-            self.written += form.pieces(frame)
+            self.written += shard_frames.decode_frame(frame)
 
-    async def drained(self) -> None:
+    async def wait_drained(self) -> None:
         pass
 
-    async def end(self) -> None:
+    async def end_stream(self) -> None:
         pass
 
 
@@ -135,44 +135,44 @@ class Copying(Call):
 
     def __init__(self, *frames: bytes) -> None:
         super().__init__(*frames)
-        self.ends = [Store.start]
-        self.held = Store.start
+        self.ends = [Store.log_start]
+        self.held = Store.log_start
         self._has: asyncio.Event = asyncio.Event()
         self.has_all = asyncio.Event()
 
     async def read_all(self) -> list[bytes]:
         await self._has.wait()
         self._has.clear()
-        return [said(wire.HELD, Held(self.held, 1.0, 1.0, promises=True))]
+        return [said(replica_messages.HELD, HeldReport(self.held, 1.0, 1.0, promises=True))]
 
-    def write(self, *frames: bytes) -> None:
+    def write_messages(self, *frames: bytes) -> None:
         for frame in frames:
-            for piece in form.pieces(frame):
-                if piece.what == wire.LOG.what:
-                    log = wire.LOG.of(piece)
+            for piece in shard_frames.decode_frame(frame):
+                if piece.what == replica_messages.LOG.what:
+                    log = replica_messages.LOG.decode_note(piece)
                     self.held = self.ends[bisect(self.ends, log.position + len(log.data)) - 1]
                     self._has.set()
         if self.held == self.ends[-1]:
             self.has_all.set()
 
 
-def said(note: "form.Note[Any]", value: object) -> bytes:
-    return form.frame([note.piece(value)])
+def said(note: "shard_frames.NoteType[Any]", value: object) -> bytes:
+    return shard_frames.join_pieces([note.encode_note(value)])
 
 
-def follow(**fields: Any) -> bytes:  # noqa: ANN401 - fields of `Follow`
+def follow(**fields: Any) -> bytes:  # noqa: ANN401 - fields of `FollowRequest`
     usual = {"shard": "s", "store_id": "known", "epoch": 3, "key": KEY, "marks": [], "start": 0, "end": 0}
-    return said(wire.FOLLOW, Follow(**{**usual, **fields}))
+    return said(replica_messages.FOLLOW, FollowRequest(**{**usual, **fields}))
 
 
 async def served(*frames: bytes) -> tuple[Leader, Call]:
     leader, call = Leader(), Call(*frames)
-    await FollowerStream(cast("Any", leader), cast("Any", call)).serve()
+    await FollowerStream(cast("Any", leader), cast("Any", call)).serve_stream()
     return leader, call
 
 
-def agreed(call: Call) -> wire.Lead:
-    return wire.LEAD.of(call.written[0])
+def agreed(call: Call) -> replica_messages.LeadAnswer:
+    return replica_messages.LEAD.decode_note(call.written[0])
 
 
 @pytest.mark.parametrize(
@@ -186,7 +186,11 @@ def agreed(call: Call) -> wire.Lead:
 )
 async def test_a_log_goes_on_from_where_it_is_the_leader_s(marks: list[tuple[int, int]], end: int, common: int) -> None:
     hello = follow(marks=marks, start=100, end=end)
-    leader, call = await served(hello, said(wire.READY, common), said(wire.HELD, Held(common, 1.0, 1.0, promises=True)))
+    leader, call = await served(
+        hello,
+        said(replica_messages.READY, common),
+        said(replica_messages.HELD, HeldReport(common, 1.0, 1.0, promises=True)),
+    )
     assert (agreed(call).common, agreed(call).state) == (common, None)
     assert leader.holds == [common]
     assert leader.streams == []
@@ -194,13 +198,13 @@ async def test_a_log_goes_on_from_where_it_is_the_leader_s(marks: list[tuple[int
 
 @pytest.mark.parametrize("end", [0, 50])
 async def test_who_has_nothing_that_the_leader_still_has_begins_anew(end: int) -> None:
-    _, call = await served(follow(end=end, key=KEY), said(wire.READY, STATE.log_start))
+    _, call = await served(follow(end=end, key=KEY), said(replica_messages.READY, STATE.log_start))
     assert agreed(call).state == STATE
 
 
 async def test_a_stranger_hears_that_he_may_not_follow() -> None:
     leader, call = await served(follow(store_id="other"))
-    assert [piece.what for piece in call.written] == [wire.REFUSED.what]
+    assert [piece.what for piece in call.written] == [replica_messages.REFUSED.what]
     assert leader.streams == []
 
 
@@ -208,9 +212,13 @@ async def test_a_stranger_hears_that_he_may_not_follow() -> None:
     "frames",
     [
         [],
-        [follow(), said(wire.READY, 5)],
+        [follow(), said(replica_messages.READY, 5)],
         [follow(marks=[(3, 600), (1, 100)], start=100, end=900)],
-        [follow(), said(wire.READY, 100), said(wire.HELD, Held(101 + (1 << 40), 1.0, 1.0, promises=True))],
+        [
+            follow(),
+            said(replica_messages.READY, 100),
+            said(replica_messages.HELD, HeldReport(101 + (1 << 40), 1.0, 1.0, promises=True)),
+        ],
         [follow() + follow()],
     ],
 )
@@ -221,14 +229,14 @@ async def test_what_makes_no_sense_ends_the_stream(frames: list[bytes]) -> None:
 
 @given(frames=st.lists(GARBAGE, max_size=4), valid=st.integers(0, 2))
 def test_nothing_that_comes_does_more_than_end_its_stream(frames: list[bytes], valid: int) -> None:
-    begins = [follow(), said(wire.READY, STATE.log_start)][:valid]
+    begins = [follow(), said(replica_messages.READY, STATE.log_start)][:valid]
 
     async def serve() -> None:
         leader, call = Leader(), Call(*begins, *frames)
         with contextlib.suppress(CallRefused):
-            await FollowerStream(cast("Any", leader), cast("Any", call)).serve()
+            await FollowerStream(cast("Any", leader), cast("Any", call)).serve_stream()
         assert leader.streams == []
-        assert all(position <= Store.end for position in leader.holds)
+        assert all(position <= Store.log_end for position in leader.holds)
 
     asyncio.run(serve())
 
@@ -237,24 +245,24 @@ def test_nothing_that_comes_does_more_than_end_its_stream(frames: list[bytes], v
 @settings(max_examples=40, phases=[Phase.generate])  # each step towards a smaller example would be a wait for nothing
 def test_all_comes_though_it_is_cut_anywhere_and_nothing_follows(backlog: list[int], live: list[int]) -> None:
     async def serve() -> None:
-        call = Copying(follow(), said(wire.READY, STATE.log_start))
+        call = Copying(follow(), said(replica_messages.READY, STATE.log_start))
         leader = Leader()
-        leader.store.end = Store.start
+        leader.store.log_end = Store.log_start
 
         def append(size: int) -> None:
-            leader.store.end += size
-            call.ends.append(leader.store.end)
+            leader.store.log_end += size
+            call.ends.append(leader.store.log_end)
             call.has_all.clear()
 
         for size in backlog:
             append(size)
-        serving = asyncio.create_task(FollowerStream(cast("Any", leader), cast("Any", call)).serve())
+        serving = asyncio.create_task(FollowerStream(cast("Any", leader), cast("Any", call)).serve_stream())
         async with asyncio.timeout(20):
             await leader.followed.wait()
             [stream] = leader.streams
             for size in (0, *live):
                 append(size)
-                stream.wake()
+                stream.send_more()
                 await call.has_all.wait()
         serving.cancel()
         await asyncio.gather(serving, return_exceptions=True)
@@ -265,7 +273,7 @@ def test_all_comes_though_it_is_cut_anywhere_and_nothing_follows(backlog: list[i
 class BrokenCall(Call):
     """A stream that takes nothing any more."""
 
-    def write(self, *frames: bytes) -> None:
+    def write_messages(self, *frames: bytes) -> None:
         raise StreamBroken("the peer is gone")
 
 
@@ -282,9 +290,9 @@ def test_what_is_wrong_with_a_follower_is_not_met_by_whoever_wakes_all(call: Cal
     leader.store = store
     stream = FollowerStream(cast("Any", leader), cast("Any", call))
     stream._is_live = True
-    stream.sent = stream.held = Store.start
-    stream.wake()
-    assert (stream.sent, list(stream._on_the_way)) == (Store.start, []), "nothing was sent"
+    stream.sent = stream.held = Store.log_start
+    stream.send_more()
+    assert (stream.sent, list(stream._on_the_way)) == (Store.log_start, []), "nothing was sent"
     assert stream._woken.is_set(), "so that the task that writes meets it"
 
 
@@ -321,29 +329,29 @@ class Breaking(Copying):
 
     is_broken = False
 
-    def write(self, *frames: bytes) -> None:
+    def write_messages(self, *frames: bytes) -> None:
         if self.is_broken:
             raise StreamBroken("the follower is gone")
-        super().write(*frames)
+        super().write_messages(*frames)
 
 
 async def test_a_broken_stream_holds_up_no_other_and_counts_nothing_as_sent() -> None:
     """The simulation of running replicas found it: who follows behind it got nothing until the next message."""
-    call, leader = Breaking(follow(), said(wire.READY, STATE.log_start)), Leader()
-    call.ends.append(Store.end)
-    serving = asyncio.create_task(FollowerStream(cast("Any", leader), cast("Any", call)).serve())
+    call, leader = Breaking(follow(), said(replica_messages.READY, STATE.log_start)), Leader()
+    call.ends.append(Store.log_end)
+    serving = asyncio.create_task(FollowerStream(cast("Any", leader), cast("Any", call)).serve_stream())
     async with asyncio.timeout(20):
         await leader.followed.wait()
         [stream] = leader.streams
-        stream.wake()
+        stream.send_more()
         await call.has_all.wait()
         for _ in range(20):  # until the leader has heard that, and the stream is live
             await asyncio.sleep(0)
     sent = stream.sent
     call.is_broken = True
-    leader.store.end += 100
-    stream.wake()
-    assert stream.sent == sent == Store.end
+    leader.store.log_end += 100
+    stream.send_more()
+    assert stream.sent == sent == Store.log_end
     serving.cancel()
     await asyncio.gather(serving, return_exceptions=True)
 
@@ -351,12 +359,12 @@ async def test_a_broken_stream_holds_up_no_other_and_counts_nothing_as_sent() ->
 class Left(Call):
     """A stream that its follower ends when it hears from the registry that it leads."""
 
-    async def drained(self) -> None:
+    async def wait_drained(self) -> None:
         raise StreamBroken("the follower has no use for it any more")
 
 
 async def test_a_follower_that_knows_that_it_leads_before_its_leader_says_so_ends_nobody() -> None:
     """A leader that handed over ended its process then."""
     call = Left()
-    await FollowerStream(cast("Any", Leader()), cast("Any", call)).elected(4)
-    assert [piece.what for piece in call.written] == [wire.ELECTED.what]
+    await FollowerStream(cast("Any", Leader()), cast("Any", call)).send_elected(4)
+    assert [piece.what for piece in call.written] == [replica_messages.ELECTED.what]

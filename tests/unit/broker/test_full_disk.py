@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ternmq_broker import opening
+from ternmq_broker import store_opening
 from ternmq_broker.broker import Broker
 from ternmq_broker.broker_settings import BrokerSettings
 from ternmq_broker.disk_room import DiskBytes, DiskShort
@@ -16,13 +16,13 @@ from ternmq_common.clock import MovableClock
 from ternmq_common.errors import StartupError
 from ternmq_common.model import (
     RETRY_QUEUE_ID,
-    Group,
+    ConsumerGroup,
     HalfMessage,
     NewMessage,
     QueueRef,
-    Resolution,
     SettleOutcome,
     TimedMessage,
+    TransactionResolution,
 )
 from ternmq_common.names import dead_letter_topic
 from ternmq_common.server_settings import BrokerServerSettings, FlushMode, StorageSettings
@@ -42,16 +42,16 @@ def message(name: str) -> NewMessage:
 
 
 def settings(folder: Path) -> BrokerSettings:
-    return BrokerSettings.of(StorageSettings(data_dir=folder, flush=FlushMode.SYNC))
+    return BrokerSettings.from_storage(StorageSettings(data_dir=folder, flush=FlushMode.SYNC))
 
 
 def opened(folder: Path, clock: MovableClock) -> Broker:
-    return Broker.open(settings(folder), lambda name: Group(name=name, max_attempts=2), clock)
+    return Broker.open(settings(folder), lambda name: ConsumerGroup(name=name, max_attempts=2), clock)
 
 
 def has_no_room(broker: Broker) -> None:
     broker._room._look_at_disk = lambda: DiskBytes(0, 1 << 40)
-    broker._room.look()
+    broker._room.check_disk()
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ async def test_everything_new_is_refused_and_nothing_of_it_is_written(broker: Br
         with pytest.raises(DiskShort, match="disk_free_min_bytes") as caught:
             await refused
         assert caught.value.code == definition_pb2.INTERNAL_SERVER_ERROR
-    assert broker._store.end == 0
+    assert broker._store.log_end == 0
     assert broker.problem is not None
 
 
@@ -96,13 +96,13 @@ async def test_what_is_there_is_consumed_settled_retried_and_ended(broker: Broke
     (again,) = await broker.pop(order(batch=3), 5)
     assert again.handle.queue_id == RETRY_QUEUE_ID, "a copy was made"
     assert begun.transaction_id is not None
-    transaction = TransactionId.parse(begun.transaction_id)
-    await broker.end_transaction(TOPIC, transaction, Resolution.COMMIT, by_operator=False)
+    transaction = TransactionId.parse_id(begun.transaction_id)
+    await broker.end_transaction(TOPIC, transaction, TransactionResolution.COMMIT, by_operator=False)
     (committed,) = await broker.pop(order(batch=3), 5)
     assert (
         await broker.acknowledge(GROUP, TOPIC, [each.handle for each in (again, committed)]) == [SettleOutcome.DONE] * 2
     )
-    clock.advance(MINUTE_MS)
+    clock.advance_by(MINUTE_MS)
     (timed,) = await broker.pop(order(batch=3), 5)
     assert await broker.acknowledge(GROUP, TOPIC, [timed.handle]) == [SettleOutcome.DONE]
 
@@ -112,7 +112,7 @@ async def test_sends_work_again_when_there_is_room(broker: Broker) -> None:
     with pytest.raises(DiskShort):
         await broker.append(QUEUE, [message("a")])
     broker._room._look_at_disk = lambda: DiskBytes(1 << 39, 1 << 40)
-    broker._room.look()
+    broker._room.check_disk()
     await broker.append(QUEUE, [message("a")])
     assert broker.problem is None
 
@@ -122,10 +122,10 @@ async def test_a_broker_process_and_an_embedded_stack_are_not_ready_then(broker:
     server._not_started = None
     server._broker = broker
     embedded = LocalMessageService(broker)
-    assert (server._problem(), embedded.problem) == (None, None)
+    assert (server._problem_reason(), embedded.problem) == (None, None)
     has_no_room(broker)
-    assert server._problem() == embedded.problem == broker.problem
-    figures = broker.figures.now()
+    assert server._problem_reason() == embedded.problem == broker.problem
+    figures = broker.figures.current_figures()
     assert (figures.disk_refuses, figures.disk_free_bytes, figures.disk_free_min_bytes) == (True, 0, (1 << 40) // 20)
 
 
@@ -161,7 +161,7 @@ async def test_an_end_for_which_even_the_reserve_is_too_small_says_it_in_two_lin
     again = opened(tmp_path, clock)
     again.start()
     assert (await again.bounds(QUEUE)).maximum == 2
-    assert await again.figures.pending_timers() == 1
+    assert await again.figures.count_timers() == 1
     await again.close()
 
 
@@ -180,6 +180,6 @@ def test_a_start_on_a_full_disk_gives_the_reserve_back(tmp_path: Path, monkeypat
     folder.mkdir()
     reserve = folder / "reserve"
     reserve.write_bytes(bytes(2 << 20))
-    monkeypatch.setattr(opening, "disk_bytes", lambda _: DiskBytes((2 << 20) - reserve.stat().st_size, 64 << 20))
+    monkeypatch.setattr(store_opening, "disk_bytes", lambda _: DiskBytes((2 << 20) - reserve.stat().st_size, 64 << 20))
     LocalMessageService.make_room_to_start(tmp_path)
     assert reserve.stat().st_size == 1 << 20, "as much as a start needs, and no more"

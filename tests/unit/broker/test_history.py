@@ -2,9 +2,9 @@
 
 import pytest
 
-from ternmq_broker.history import BrokerHistory
+from ternmq_broker.broker_history import BrokerHistory
 from ternmq_common.model import HistoryOf
-from ternmq_runtime.observability.rings import SLOTS, STEP_MS, UNKNOWN
+from ternmq_runtime.observability.history_rings import SLOTS, STEP_MS, UNKNOWN
 from tests.unit.broker.conftest import QUEUES, Running
 
 
@@ -16,11 +16,11 @@ class Remembering:
         self.history = BrokerHistory(running.broker.figures, running.clock.now_ms)
 
     async def step(self) -> None:
-        await self.history.sample()
-        self._clock.advance(STEP_MS)
+        await self.history.record_sample()
+        self._clock.advance_by(STEP_MS)
 
     def last(self, of: HistoryOf, name: str = "") -> dict[str, float]:
-        found = self.history.history(of, name)
+        found = self.history.find_history(of, name)
         assert all(len(values) == SLOTS for values in found.series.values())
         return {each: values[-1] for each, values in found.series.items()}
 
@@ -52,19 +52,21 @@ async def test_a_topic_that_is_made_again_has_no_rate_below_zero(running: Runnin
     await running.send(b"message")
     await remembering.step()
     assert remembering.last(HistoryOf.TOPIC, "orders")["in"] > 0
-    assert running.broker.figures.now().messages.sent.total() == 51 * QUEUES, "of which loads are told"
+    assert running.broker.figures.current_figures().messages.sent.total_count() == 51 * QUEUES, (
+        "of which loads are told"
+    )
 
 
 async def test_the_lag_of_a_group_is_remembered_and_ends(running: Running) -> None:
     remembering = Remembering(running)
     await running.send(b"1", b"2")
     await running.take("g", batch=4)
-    running.clock.advance(5000)
+    running.clock.advance_by(5000)
     await remembering.step()
     lag = remembering.last(HistoryOf.GROUP, "g")
     assert lag["lag"] == 4
     assert lag["oldest"] >= 5
-    before = remembering.history.history(HistoryOf.GROUP, "g").series["lag"][:-1]
+    before = remembering.history.find_history(HistoryOf.GROUP, "g").series["lag"][:-1]
     assert set(before) == {UNKNOWN}
     await running.broker.forget_group("g")
     remembering.history.count_lags_now()

@@ -8,7 +8,7 @@ import pytest
 
 from ternmq_broker.key_searches import KeySearches
 from ternmq_broker.store.log.record import Record
-from ternmq_common.eager import begin
+from ternmq_common.eager import start_eagerly
 from ternmq_common.errors import MessagingError
 from ternmq_protos.v2 import definition_pb2
 
@@ -48,23 +48,23 @@ def searches(store: HeldStore, *, waiting_max: int = 2, wait_s: float = 60.0) ->
 
 async def test_beyond_the_places_and_those_that_wait_a_search_is_refused(store: HeldStore) -> None:
     limited = searches(store)
-    running = [asyncio.create_task(limited.find("t", f"k{number}", 1)) for number in range(3)]
+    running = [asyncio.create_task(limited.find_messages("t", f"k{number}", 1)) for number in range(3)]
     assert await store.began.get() == "k0"
     with pytest.raises(MessagingError, match="2 searches by key wait already") as refused:
-        await limited.find("t", "k3", 1)
+        await limited.find_messages("t", "k3", 1)
     assert refused.value.code == BUSY
     assert store.began.empty()
     store.release.set()
     assert await asyncio.gather(*running) == [[], [], []]
-    assert await limited.find("t", "k4", 1) == []
+    assert await limited.find_messages("t", "k4", 1) == []
 
 
 async def test_who_waits_for_a_place_waits_a_while_only(store: HeldStore) -> None:
     limited = searches(store, wait_s=0.01)
-    running = asyncio.create_task(limited.find("t", "k0", 1))
+    running = asyncio.create_task(limited.find_messages("t", "k0", 1))
     await store.began.get()
     with pytest.raises(MessagingError, match=r"no search by key ended for 0\.01 s") as refused:
-        await limited.find("t", "k1", 1)
+        await limited.find_messages("t", "k1", 1)
     assert refused.value.code == BUSY
     store.release.set()
     await running
@@ -72,11 +72,11 @@ async def test_who_waits_for_a_place_waits_a_while_only(store: HeldStore) -> Non
 
 async def test_a_search_that_nobody_wants_any_more_ends_and_leaves_its_place(store: HeldStore) -> None:
     limited = searches(store)
-    unwanted = asyncio.create_task(limited.find("t", "k0", 1))
+    unwanted = asyncio.create_task(limited.find_messages("t", "k0", 1))
     await store.began.get()
     unwanted.cancel()
     assert await store.ended.get() == "k0"
-    following = asyncio.create_task(limited.find("t", "k1", 1))
+    following = asyncio.create_task(limited.find_messages("t", "k1", 1))
     assert await store.began.get() == "k1"
     store.release.set()
     assert await following == []
@@ -87,9 +87,9 @@ async def test_a_call_that_has_no_task_yet_may_search_and_wait(store: HeldStore)
     found: list[list[Record]] = []
 
     async def search(key: str) -> None:
-        found.append(await limited.find("t", key, 1))
+        found.append(await limited.find_messages("t", key, 1))
 
-    tasks = [begin(search(key), name="search") for key in ("k0", "k1")]
+    tasks = [start_eagerly(search(key), name="search") for key in ("k0", "k1")]
     assert await store.began.get() == "k0"
     store.release.set()
     await asyncio.gather(*(task for task in tasks if task is not None))

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from ternmq_broker.delivery.deadlines import Deadlines
-from ternmq_broker.delivery.lite_subscriptions import Client, LiteSubscriptions
+from ternmq_broker.delivery.due_times import DueTimes
+from ternmq_broker.delivery.lite_subscriptions import LiteClientKey, LiteSubscriptions
 from ternmq_common.errors import MessagingError
 from ternmq_common.limits import LITE_QUOTA_SLACK, LITE_SUBSCRIPTIONS_MAX
 from ternmq_common.lite_group import LiteGroup
@@ -49,7 +49,7 @@ class SubscriptionMachine(RuleBasedStateMachine):
     def add(self, group: str, client: str, topics: list[str], *, whole: bool) -> None:
         self.now_s += 1
         action = LiteAction.COMPLETE_ADD if whole else LiteAction.PARTIAL_ADD
-        changes = self.subscriptions.sync(group, RULES[group], client, action, topics, self.now_s)
+        changes = self.subscriptions.sync_client(group, RULES[group], client, action, topics, self.now_s)
         self.said_s[group, client] = self.now_s
         mine = self.known[group].setdefault(client, set())
         if RULES[group].wildcard:
@@ -74,7 +74,9 @@ class SubscriptionMachine(RuleBasedStateMachine):
     @rule(group=groups, client=clients, topics=some_topics)
     def remove(self, group: str, client: str, topics: list[str]) -> None:
         self.now_s += 1
-        changes = self.subscriptions.sync(group, RULES[group], client, LiteAction.PARTIAL_REMOVE, topics, self.now_s)
+        changes = self.subscriptions.sync_client(
+            group, RULES[group], client, LiteAction.PARTIAL_REMOVE, topics, self.now_s
+        )
         mine = self.known[group].get(client)
         if mine is not None:
             self.said_s[group, client] = self.now_s
@@ -84,7 +86,7 @@ class SubscriptionMachine(RuleBasedStateMachine):
 
     @rule(group=groups, client=clients)
     def leave(self, group: str, client: str) -> None:
-        self.subscriptions.sync(group, RULES[group], client, LiteAction.COMPLETE_REMOVE, [], self.now_s)
+        self.subscriptions.sync_client(group, RULES[group], client, LiteAction.COMPLETE_REMOVE, [], self.now_s)
         self.known[group].pop(client, None)
         self.forget_what_nobody_wants(group)
 
@@ -94,7 +96,7 @@ class SubscriptionMachine(RuleBasedStateMachine):
         gone = [
             (group, client) for group in RULES for client in self.known[group] if self.said_s[group, client] < before_s
         ]
-        assert self.subscriptions.expire(before_s) == len(gone)
+        assert self.subscriptions.expire_clients(before_s) == len(gone)
         for group, client in gone:
             del self.known[group][client]
             self.forget_what_nobody_wants(group)
@@ -108,32 +110,32 @@ class SubscriptionMachine(RuleBasedStateMachine):
         named = self.subscriptions.groups_of(topic)
         assert set(named) == {group for group in RULES if self.subscribers(group, topic)}
         for group in named:
-            woken = self.subscriptions.mark(group, topic)
+            woken = self.subscriptions.mark_ready(group, topic)
             self.ready[group].add(topic)
             could_be = {client for client in self.subscribers(group, topic) if (group, client) in self.waiting}
             assert (woken is None) == (not could_be)
             if woken is not None:
-                assert woken == Client(group, PARENT, woken.client_id)
+                assert woken == LiteClientKey(group, PARENT, woken.client_id)
                 assert woken.client_id in could_be
                 self.waiting.discard((group, woken.client_id))
 
     @rule(group=groups, client=clients, limit=st.integers(0, 4))
     def poll(self, group: str, client: str, limit: int) -> None:
         wanted = {topic for topic in self.ready[group] if client in self.subscribers(group, topic)}
-        taken = [topic for topic, _ in zip(self.subscriptions.candidates(group, client), range(limit), strict=False)]
+        taken = [topic for topic, _ in zip(self.subscriptions.take_ready(group, client), range(limit), strict=False)]
         assert len(set(taken)) == len(taken)
         assert set(taken) <= wanted
         assert len(taken) in (min(limit, len(wanted)), limit)
         # One that was given and not looked at, as the poll was full then, is for the caller to mark again.
         for topic in wanted - set(taken):
-            self.subscriptions.mark(group, topic)
+            self.subscriptions.mark_ready(group, topic)
         self.ready[group] -= set(taken)
 
     @rule(topic=st.sampled_from(TOPICS))
     def drop(self, topic: str) -> None:
-        dropped = self.subscriptions.drop(topic)
+        dropped = self.subscriptions.drop_topic(topic)
         assert set(dropped) == {
-            Client(group, PARENT, client)
+            LiteClientKey(group, PARENT, client)
             for group in RULES
             if not RULES[group].wildcard
             for client in self.subscribers(group, topic)
@@ -157,7 +159,7 @@ class SubscriptionMachine(RuleBasedStateMachine):
 
     @invariant()
     def what_is_ready_is_offered_to_who_waits(self) -> None:
-        offered = self.subscriptions.left_waiting(10)
+        offered = self.subscriptions.clients_to_wake(10)
         for group in RULES:
             could_be = {
                 client
@@ -180,9 +182,9 @@ def test_a_broker_has_only_so_many_subscriptions() -> None:
     subscriptions = LiteSubscriptions(nobody)
     rules = LiteGroup(PARENT, quota=LITE_SUBSCRIPTIONS_MAX)
     topics = [lite_queue_topic(PARENT, str(number)) for number in range(LITE_SUBSCRIPTIONS_MAX)]
-    subscriptions.sync("g", rules, "x", LiteAction.COMPLETE_ADD, topics, 0.0)
+    subscriptions.sync_client("g", rules, "x", LiteAction.COMPLETE_ADD, topics, 0.0)
     with pytest.raises(MessagingError) as refused:
-        subscriptions.sync("g", rules, "y", LiteAction.PARTIAL_ADD, topics[:1], 0.0)
+        subscriptions.sync_client("g", rules, "y", LiteAction.PARTIAL_ADD, topics[:1], 0.0)
     assert refused.value.code == pb.LITE_SUBSCRIPTION_QUOTA_EXCEEDED
     assert subscriptions.count == LITE_SUBSCRIPTIONS_MAX
     assert subscriptions.clients_of("g") == ["x"]
@@ -192,17 +194,17 @@ def test_a_client_has_its_quota_and_some_more() -> None:
     subscriptions = LiteSubscriptions(nobody)
     rules = LiteGroup(PARENT, quota=1)
     topics = [lite_queue_topic(PARENT, str(number)) for number in range(2 + LITE_QUOTA_SLACK)]
-    subscriptions.sync("g", rules, "x", LiteAction.PARTIAL_ADD, topics[1:], 0.0)
+    subscriptions.sync_client("g", rules, "x", LiteAction.PARTIAL_ADD, topics[1:], 0.0)
     with pytest.raises(MessagingError) as refused:
-        subscriptions.sync("g", rules, "x", LiteAction.PARTIAL_ADD, topics[:1], 0.0)
+        subscriptions.sync_client("g", rules, "x", LiteAction.PARTIAL_ADD, topics[:1], 0.0)
     assert refused.value.code == pb.LITE_SUBSCRIPTION_QUOTA_EXCEEDED
-    subscriptions.sync("g", rules, "x", LiteAction.COMPLETE_ADD, topics[:-1], 0.0)
+    subscriptions.sync_client("g", rules, "x", LiteAction.COMPLETE_ADD, topics[:-1], 0.0)
 
 
 def test_a_group_that_was_made_anew_has_no_clients() -> None:
     subscriptions = LiteSubscriptions(nobody)
-    subscriptions.sync("g", LiteGroup(PARENT), "x", LiteAction.COMPLETE_ADD, TOPICS, 0.0)
-    subscriptions.sync("g", LiteGroup("others"), "y", LiteAction.COMPLETE_ADD, [], 0.0)
+    subscriptions.sync_client("g", LiteGroup(PARENT), "x", LiteAction.COMPLETE_ADD, TOPICS, 0.0)
+    subscriptions.sync_client("g", LiteGroup("others"), "y", LiteAction.COMPLETE_ADD, [], 0.0)
     assert subscriptions.clients_of("g") == ["y"]
     assert subscriptions.count == 0
 
@@ -210,21 +212,21 @@ def test_a_group_that_was_made_anew_has_no_clients() -> None:
 def test_what_is_ready_is_still_so_for_the_client_that_takes_an_exclusive_lite_topic() -> None:
     subscriptions = LiteSubscriptions(nobody)
     rules = LiteGroup(PARENT, exclusive=True)
-    subscriptions.sync("g", rules, "x", LiteAction.PARTIAL_ADD, TOPICS[:1], 0.0)
-    subscriptions.mark("g", TOPICS[0])
-    subscriptions.sync("g", rules, "y", LiteAction.PARTIAL_ADD, TOPICS[:1], 0.0)
-    assert list(subscriptions.candidates("g", "y")) == TOPICS[:1]
+    subscriptions.sync_client("g", rules, "x", LiteAction.PARTIAL_ADD, TOPICS[:1], 0.0)
+    subscriptions.mark_ready("g", TOPICS[0])
+    subscriptions.sync_client("g", rules, "y", LiteAction.PARTIAL_ADD, TOPICS[:1], 0.0)
+    assert list(subscriptions.take_ready("g", "y")) == TOPICS[:1]
     assert subscriptions.count == 1
 
 
 def test_deadlines_are_told_once_and_in_order() -> None:
-    deadlines = Deadlines()
+    deadlines = DueTimes()
     for due_ms, topic in ((30, "c"), (10, "a"), (20, "b"), (40, "a"), (5, "b")):
-        deadlines.plan(("g", topic), due_ms)
+        deadlines.plan_due(("g", topic), due_ms)
     assert deadlines.first_ms == 5
-    assert deadlines.take(4) == []
-    assert deadlines.take(10) == [("g", "b"), ("g", "a")]
+    assert deadlines.take_due(4) == []
+    assert deadlines.take_due(10) == [("g", "b"), ("g", "a")]
     assert deadlines.first_ms == 30
-    deadlines.plan(("g", "b"), 25)
-    assert deadlines.take(100) == [("g", "b"), ("g", "c")]
+    deadlines.plan_due(("g", "b"), 25)
+    assert deadlines.take_due(100) == [("g", "b"), ("g", "c")]
     assert deadlines.first_ms is None

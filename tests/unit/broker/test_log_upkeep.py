@@ -7,11 +7,11 @@ from functools import partial
 
 import pytest
 
-from ternmq_broker.log_upkeep import LogUpkeep, SourceAway, Sources
-from ternmq_broker.scrubbing import DAY_S, MAX_BYTES_PER_S, MIN_BYTES_PER_S, Scrubbing
-from ternmq_broker.server.replication.log_asking import LogAsking
+from ternmq_broker.log_upkeep import LogUpkeep, RepairSources, SourceAway
+from ternmq_broker.scrubbing import DAY_S, MAX_BYTES_PER_S, MIN_BYTES_PER_S, LogScrubber
+from ternmq_broker.server.replication.log_requests import LogRequests
 from ternmq_broker.store.message_store import MessageStore
-from ternmq_common.shard import form
+from ternmq_common.shard import shard_frames
 from tests.support.replica_pair import log_of
 from tests.support.rotting import Rotting
 from tests.support.until import until
@@ -31,7 +31,7 @@ class Other:
         self.asked += 1
         if self.is_away:
             raise SourceAway
-        return self.rotting.store.repair.given(position, min(size, 100))
+        return self.rotting.store.repair.read_for_replica(position, min(size, 100))
 
 
 class World:
@@ -53,14 +53,14 @@ class World:
         self.now_s = 0.0
         self.settled: list[tuple[int, int]] = []
         self.care = LogUpkeep(self.store, scrub_days=0, seconds=lambda: self.now_s)
-        self.care.sources = lambda: Sources([other.ask for other in self.others])
+        self.care.sources = lambda: RepairSources([other.ask for other in self.others])
         self.care.on_repaired = lambda begin, end: self.settled.append((begin, end))
 
     def rot(self, offset: int) -> tuple[int, int]:
         """Damage a message, here, and have a read report it."""
         place = self.rotting.location(offset)
         self.rotting.flip(place.log_offset + place.size - 1)
-        self.store.damage.report(place.log_offset, place.size)
+        self.store.damage.report_damage(place.log_offset, place.size)
         return place.log_offset, place.log_offset + place.size
 
     @property
@@ -133,7 +133,7 @@ async def test_a_replica_that_would_get_it_from_here_has_it_not() -> None:
     async def has_nothing(_position: int, _size: int) -> bytes:
         return b""
 
-    world.care.sources = lambda: Sources([has_nothing])
+    world.care.sources = lambda: RepairSources([has_nothing])
     async with cared_for(world):
         await becomes(lambda: world.settled == [(begin, end)])
     assert not world.store.damage.awaits_repair(begin)
@@ -144,7 +144,7 @@ async def test_without_replicas_damage_is_known_and_given_up_at_once() -> None:
     begin, end = world.rot(7)
     async with cared_for(world):
         await becomes(lambda: world.settled == [(begin, end)])
-    assert world.store.damage.ranges == [(begin, end)]
+    assert world.store.damage.damaged_ranges == [(begin, end)]
 
 
 async def test_a_long_stretch_is_repaired_from_two_replicas_that_have_parts_of_it() -> None:
@@ -152,8 +152,8 @@ async def test_a_long_stretch_is_repaired_from_two_replicas_that_have_parts_of_i
     base, file = max((base, world.rotting.file(base)) for base in list(world.rotting.whole)[:-1])
     following = base + len(world.rotting.whole[base])
     file.content[:] = bytes(len(file.content))
-    world.store.repair.check(base, 1 << 20)
-    assert world.store.damage.ranges == [(base, following)]
+    world.store.repair.check_piece(base, 1 << 20)
+    assert world.store.damage.damaged_ranges == [(base, following)]
     world.others[0].rotting.flip(following - 3)
     world.others[1].rotting.flip(base + 70)
     async with cared_for(world):
@@ -163,16 +163,16 @@ async def test_a_long_stretch_is_repaired_from_two_replicas_that_have_parts_of_i
 # --- what two ends of a stream ask each other
 
 
-def connected(one: MessageStore, other: MessageStore, answer_s: float = PATIENCE_S) -> tuple[LogAsking, LogAsking]:
+def connected(one: MessageStore, other: MessageStore, answer_s: float = PATIENCE_S) -> tuple[LogRequests, LogRequests]:
     """Two ends; what one writes the other takes."""
-    ends: list[LogAsking] = []
+    ends: list[LogRequests] = []
 
     def to(number: int, frame: bytes) -> None:
-        for piece in form.pieces(frame):
-            assert ends[number].take(piece)
+        for piece in shard_frames.decode_frame(frame):
+            assert ends[number].handle_piece(piece)
 
-    ends.append(LogAsking(lambda frame: to(1, frame), lambda: one, answer_s=answer_s))
-    ends.append(LogAsking(lambda frame: to(0, frame), lambda: other, answer_s=answer_s))
+    ends.append(LogRequests(lambda frame: to(1, frame), lambda: one, answer_s=answer_s))
+    ends.append(LogRequests(lambda frame: to(0, frame), lambda: other, answer_s=answer_s))
     return ends[0], ends[1]
 
 
@@ -181,26 +181,26 @@ async def test_each_end_of_a_stream_gives_the_other_what_it_has() -> None:
     ours, theirs = world.store, world.others[0].rotting.store
     one, other = connected(ours, theirs)
     first = world.rotting.whole[0]
-    assert await one.ask(100, 50) == first[100:150]
-    assert await other.ask(0, 1 << 30) == first
-    for nowhere in (ours.end, 1 << 40):
+    assert await one.request_log(100, 50) == first[100:150]
+    assert await other.request_log(0, 1 << 30) == first
+    for nowhere in (ours.log_end, 1 << 40):
         with pytest.raises(SourceAway):
-            await one.ask(nowhere, 10)
+            await one.request_log(nowhere, 10)
 
 
 async def test_who_is_gone_gives_nothing_and_nobody_waits_for_it() -> None:
     world = World(others=1)
-    silent = LogAsking(lambda _: None, lambda: world.store, answer_s=0.01)
+    silent = LogRequests(lambda _: None, lambda: world.store, answer_s=0.01)
     with pytest.raises(SourceAway):
-        await silent.ask(0, 10)
-    waiting = LogAsking(lambda _: None, lambda: world.store)
-    asking = asyncio.create_task(waiting.ask(0, 10))
+        await silent.request_log(0, 10)
+    waiting = LogRequests(lambda _: None, lambda: world.store)
+    asking = asyncio.create_task(waiting.request_log(0, 10))
     await asyncio.sleep(0)
     waiting.close()
     with pytest.raises(SourceAway):
         await asking
     with pytest.raises(SourceAway):
-        await waiting.ask(0, 10)
+        await waiting.request_log(0, 10)
 
 
 # --- the scrub
@@ -219,7 +219,7 @@ class Scrubbed:
         async def in_thread(work: Callable[[], object]) -> object:
             return work()
 
-        self.scrub = Scrubbing(
+        self.scrub = LogScrubber(
             self.rotting.store, days=self.days, in_thread=in_thread, may_read=lambda: True, now_s=lambda: self.now_s
         )
 
@@ -248,7 +248,7 @@ async def test_a_pass_goes_on_after_a_restart_and_is_not_made_twice() -> None:
     store = scrubbed.rotting.store
     position, began_s = store.repair.checked_end, scrubbed.now_s
     store.repair.save_scrub(position, began_s)
-    store.scrubbed = [position, began_s]
+    store.scrub_position = [position, began_s]
     scrubbed.begin()
     await scrubbed.pass_through()
     assert not store.damage.is_known
@@ -267,7 +267,7 @@ def test_a_scrub_takes_half_of_its_time_within_bounds(size: int, days: float, by
     scrubbed = Scrubbed(Rotting(), days)
 
     class Long:
-        start, checked_end = 0, size
+        log_start, checked_end = 0, size
 
     scrubbed.rotting.store.repair = Long()  # type: ignore[assignment]  # a log of that size
     assert scrubbed.scrub.bytes_per_s == bytes_per_s

@@ -2,12 +2,12 @@
 
 import pytest
 
-from ternmq_broker.consumption.losses import Losses
+from ternmq_broker.consumption.losses import LostMessages
 from ternmq_broker.delivery.queue_consumption import QueueConsumption
 from ternmq_broker.store.journal_marks import LostMark, PurgeMark
 from ternmq_broker.store.message_store import MessageStore
 from ternmq_common.lite_group import LiteGroup
-from ternmq_common.model import Group, PopOrder, QueueRef
+from ternmq_common.model import ConsumerGroup, PopOrder, QueueRef
 from ternmq_common.names import lite_queue_topic
 from ternmq_common.tag_filter import ALL
 from tests.support.memory_disk import MemoryFolders
@@ -33,7 +33,7 @@ async def take_one_of_each(running: Running, group: str = "g") -> None:
 
 async def expire(running: Running) -> None:
     """What is there goes by retention."""
-    running.clock.advance(30 * DAY_MS)
+    running.clock.advance_by(30 * DAY_MS)
     await running.broker._housekeeping.remove_expired()
 
 
@@ -45,7 +45,7 @@ async def restart(running: Running) -> None:
 async def lost(running: Running, group: str = "g") -> int:
     """As the rows of the group say, which is what the metric says too."""
     by_rows = sum(row.lost for row in await running.broker.progress(group))
-    [by_metric] = [lag.lost async for lag in running.broker.figures.lags() if lag.group == group]
+    [by_metric] = [lag.lost async for lag in running.broker.figures.count_lags() if lag.group == group]
     assert by_rows == by_metric
     return by_rows
 
@@ -54,7 +54,7 @@ async def lost(running: Running, group: str = "g") -> int:
 async def test_what_retention_takes_unread_is_counted_wherever_the_group_goes_on(
     running: Running, is_fifo: bool
 ) -> None:
-    running.groups["g"] = Group(name="g", fifo=is_fifo)
+    running.groups["g"] = ConsumerGroup(name="g", fifo=is_fifo)
     await running.send(*[b"-"] * 5)
     await take_one_of_each(running)
     assert await lost(running) == 0
@@ -106,7 +106,7 @@ async def test_a_purge_counts_and_is_known_as_one(running: Running) -> None:
 
 
 async def test_what_goes_with_a_topic_or_a_group_is_not_lost(running: Running) -> None:
-    running.groups["g"] = Group(name="g", consume_from="earliest")
+    running.groups["g"] = ConsumerGroup(name="g", consume_from="earliest")
     await running.send(*[b"-"] * 6)
     await take_one_of_each(running)
     await running.broker.purge(queue(running), 4, retries=False)
@@ -128,7 +128,7 @@ async def test_what_goes_with_a_topic_or_a_group_is_not_lost(running: Running) -
 
 async def test_a_lite_group_lost_what_went_from_its_lite_topics(running: Running) -> None:
     """While nothing of one is in flight, an offset stands for the group's state there."""
-    running.groups["g"] = Group(name="g", lite=LiteGroup("orders"))
+    running.groups["g"] = ConsumerGroup(name="g", lite=LiteGroup("orders"))
     for name in ("a", "b"):
         topic = lite_queue_topic("orders", name)
         await running.broker.append(QueueRef(topic, running.broker.name, 0), [message(b"1"), message(b"2")])
@@ -146,20 +146,20 @@ async def test_a_lite_group_lost_what_went_from_its_lite_topics(running: Running
 
 
 def test_what_the_journal_could_not_write_is_written_the_next_time() -> None:
-    losses = Losses(MessageStore(MemoryFolders(), segment_bytes=2000), [LostMark("g", "t", 0, 7)])
-    losses.add("g", "t", 0, 1)
-    losses.purged("t", 0, 5)
+    losses = LostMessages(MessageStore(MemoryFolders(), segment_bytes=2000), [LostMark("g", "t", 0, 7)])
+    losses.add_lost("g", "t", 0, 1)
+    losses.note_purge("t", 0, 5)
     taken = losses.take_changes()
     assert taken == [LostMark("g", "t", 0, 8), PurgeMark("t", 0, 5)]
-    losses.add("g", "t", 0, 1)
-    losses.changed_again(taken)
+    losses.add_lost("g", "t", 0, 1)
+    losses.restore_changes(taken)
     assert losses.take_changes() == [LostMark("g", "t", 0, 9), PurgeMark("t", 0, 5)]
     assert losses.take_changes() == []
 
 
 def test_lite_topics_count_together() -> None:
-    losses = Losses(MessageStore(MemoryFolders(), segment_bytes=2000), ())
+    losses = LostMessages(MessageStore(MemoryFolders(), segment_bytes=2000), ())
     for name in ("a", "b"):
-        losses.passed_over("g", lite_queue_topic("orders", name), 0, QueueConsumption(0), 3, origin=0)
-    assert losses.noted("g", "orders", 0) == 6
+        losses.note_passed_over("g", lite_queue_topic("orders", name), 0, QueueConsumption(0), 3, origin=0)
+    assert losses.noted_losses("g", "orders", 0) == 6
     assert losses.take_changes() == [LostMark("g", "orders", 0, 6)]

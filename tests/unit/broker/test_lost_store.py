@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from ternmq_broker.broker import Broker
-from ternmq_broker.disk_room import DiskBytes, DiskRoom, DiskShort
+from ternmq_broker.disk_room import DiskBytes, DiskShort, DiskSpaceWatch
 from ternmq_broker.replication.timing import ReplicationTiming
 from ternmq_broker.server.deletion_notes import DeletionNotes
-from ternmq_broker.server.replication.files import ReplicaFiles
-from ternmq_broker.server.replication.follower import Follower, _StoreLost
-from ternmq_broker.store.reserve import Reserve
+from ternmq_broker.server.replication.follower import ShardFollower, _StoreLost
+from ternmq_broker.server.replication.replica_files import ReplicaFiles
+from ternmq_broker.store.reserve import DiskReserve
 from ternmq_common.clock import MovableClock
-from ternmq_common.cluster import Deleted, Deletion
+from ternmq_common.cluster import DeletedKind, RegistryDeletion
 from ternmq_common.errors import StartupError
-from ternmq_common.model import Group, SettleOutcome, TimedMessage
+from ternmq_common.model import ConsumerGroup, SettleOutcome, TimedMessage
 from ternmq_protos.v2 import definition_pb2
 from tests.support.message_service_conformance import order
 from tests.support.removing import remove_folder
@@ -27,8 +27,8 @@ from tests.support.until import until
 from tests.unit.broker.test_full_disk import GROUP, QUEUE, TOPIC, message, opened, settings
 
 if TYPE_CHECKING:
-    from ternmq_broker.server.replication.membership import Membership
-    from ternmq_rpc.grpc_stream.stream import Stream
+    from ternmq_broker.server.replication.membership import ShardMembership
+    from ternmq_rpc.grpc_stream.stream import MessageStream
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
 async def test_sends_are_refused_as_on_a_full_disk_and_readiness_says_why(broker: Broker, tmp_path: Path) -> None:
     await broker.append(QUEUE, [message("a")])
     remove_folder(tmp_path / "data")
-    await broker._room.renew()
+    await broker._room.check_and_renew()
     with pytest.raises(DiskShort, match="gone") as caught:
         await broker.append(QUEUE, [message("b")])
     assert caught.value.code == definition_pb2.INTERNAL_SERVER_ERROR
@@ -50,7 +50,7 @@ async def test_sends_are_refused_as_on_a_full_disk_and_readiness_says_why(broker
     assert broker.problem is not None
     assert str(tmp_path / "data" / "store") in broker.problem
     assert broker.refuses_for_room, "a replica that has its files is to lead"
-    figures = broker.figures.now()
+    figures = broker.figures.current_figures()
     assert figures.disk_refuses
     assert 0 < figures.disk_used < 1, "what was seen last"
 
@@ -58,7 +58,7 @@ async def test_sends_are_refused_as_on_a_full_disk_and_readiness_says_why(broker
 async def test_what_is_stored_can_be_consumed(broker: Broker, tmp_path: Path) -> None:
     await broker.append(QUEUE, [message("a")])
     remove_folder(tmp_path / "data")
-    await broker._room.renew()
+    await broker._room.check_and_renew()
     (delivery,) = await broker.pop(order(), 5)
     assert await broker.acknowledge(GROUP, TOPIC, [delivery.handle]) == [SettleOutcome.DONE]
 
@@ -70,13 +70,13 @@ async def test_it_is_said_once_and_so_is_the_return(
     data, elsewhere = tmp_path / "data", tmp_path / "elsewhere"
     data.rename(elsewhere)
     for _ in range(3):
-        await broker._room.renew()
+        await broker._room.check_and_renew()
     (said,) = caplog.records
     assert said.levelno == logging.ERROR
     assert "ternmq store rescue" in said.getMessage()
     elsewhere.rename(data)
     for _ in range(3):
-        await broker._room.renew()
+        await broker._room.check_and_renew()
     assert [record.levelname for record in caplog.records] == ["ERROR", "WARNING"]
     assert "accepted again" in caplog.messages[1]
     await broker.append(QUEUE, [message("a")])
@@ -91,7 +91,7 @@ async def test_housekeeping_and_the_end_leave_what_is_there_as_it_is(tmp_path: P
     elsewhere = tmp_path / "elsewhere"
     (tmp_path / "data").rename(elsewhere)
     (tmp_path / "data").mkdir()
-    await broker._room.renew()
+    await broker._room.check_and_renew()
     before = contents(elsewhere)
     for loop in broker._housekeeping._loops:
         await loop._step()
@@ -111,10 +111,10 @@ async def test_a_file_beside_the_store_is_missed_too(broker: Broker, tmp_path: P
     registry = tmp_path / "registry.db"
     registry.write_bytes(b"")
     broker.watch_file(registry)
-    await broker._room.renew()
+    await broker._room.check_and_renew()
     assert broker.problem is None
     registry.unlink()
-    await broker._room.renew()
+    await broker._room.check_and_renew()
     assert f"{registry} is gone" in (broker.problem or "")
 
 
@@ -122,10 +122,10 @@ def test_a_disk_that_can_not_be_looked_at_is_as_one_that_is_gone() -> None:
     def fails() -> DiskBytes:
         raise OSError(5, "Input/output error", "/data")
 
-    room = DiskRoom(lambda: DiskBytes(10**12, 10**12), Reserve(Path("nowhere"), 1), free_min_bytes=1)
+    room = DiskSpaceWatch(lambda: DiskBytes(10**12, 10**12), DiskReserve(Path("nowhere"), 1), free_min_bytes=1)
     assert not room.refuses
     room._look_at_disk = fails
-    room.look()
+    room.check_disk()
     assert room.refuses
     assert "/data: Input/output error" in (room.problem or "")
 
@@ -134,9 +134,9 @@ def test_a_replica_does_not_make_a_store_again_that_is_gone(tmp_path: Path) -> N
     files = ReplicaFiles(settings(tmp_path / "data"))
     remove_folder(tmp_path / "data")
     with pytest.raises(StartupError, match="gone"):
-        files.reopen()
+        files.reopen_store()
     assert not (tmp_path / "data").exists()
-    files.opened.store.abandon()
+    files.opened.store.abandon_files()
     files.opened.journal.close()
     files.opened.lock.release()
 
@@ -145,10 +145,10 @@ def test_notes_of_deletions_do_not_make_a_data_directory_again(tmp_path: Path) -
     folder = tmp_path / "data"
     folder.mkdir()
     notes = DeletionNotes(folder)
-    notes.add(Deletion(1, Deleted.TOPIC, "a"))
+    notes.add_done(RegistryDeletion(1, DeletedKind.TOPIC, "a"))
     remove_folder(folder)
     with pytest.raises(FileNotFoundError):
-        notes.add(Deletion(2, Deleted.TOPIC, "b"))
+        notes.add_done(RegistryDeletion(2, DeletedKind.TOPIC, "b"))
     assert not folder.exists()
 
 
@@ -162,20 +162,20 @@ class Beats:
 async def test_a_follower_whose_store_is_gone_holds_nothing_for_a_leader(tmp_path: Path) -> None:
     files = ReplicaFiles(settings(tmp_path / "data"))
     membership = cast(
-        "Membership", SimpleNamespace(store_id="s", timing=ReplicationTiming(), settings=settings(tmp_path))
+        "ShardMembership", SimpleNamespace(store_id="s", timing=ReplicationTiming(), settings=settings(tmp_path))
     )
-    follower = Follower(membership, files, DeletionNotes(tmp_path))
+    follower = ShardFollower(membership, files, DeletionNotes(tmp_path))
     remove_folder(tmp_path / "data")
-    await files.opened.room.renew()
+    await files.opened.room.check_and_renew()
     assert files.opened.room.refuses, "so that it is not given the leadership"
     with pytest.raises(_StoreLost, match="gone"):
-        await follower._take_forever(cast("Stream", Beats()))
+        await follower._receive_forever(cast("MessageStream", Beats()))
     following = asyncio.create_task(follower._follow_forever())
     async with asyncio.timeout(10):
         await until(lambda: "data/store is gone" in (follower.problem or ""))
     following.cancel()
     await asyncio.gather(following, return_exceptions=True)
-    files.opened.store.abandon()
+    files.opened.store.abandon_files()
     files.opened.journal.close()
     files.opened.lock.release()
 
@@ -183,7 +183,7 @@ async def test_a_follower_whose_store_is_gone_holds_nothing_for_a_leader(tmp_pat
 async def test_a_journal_that_is_gone_at_a_start_is_said_and_everything_is_delivered_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    rules = Group(name=GROUP, consume_from="latest")
+    rules = ConsumerGroup(name=GROUP, consume_from="latest")
     for is_first in (True, False):
         broker = opened(tmp_path / "data", MovableClock())
         broker._consumption.rules = lambda _: rules

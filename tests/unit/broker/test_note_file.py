@@ -58,7 +58,7 @@ def test_a_file_of_an_earlier_version_is_read_and_written_anew(
 
 def test_a_file_of_a_newer_version_is_not_called_damaged(tmp_path: Path) -> None:
     path = tmp_path / "store-id"
-    path.write_bytes(checked_file.encoded("store-id", 2, {"whatever": 1}))
+    path.write_bytes(checked_file.encode_file("store-id", 2, {"whatever": 1}))
     with pytest.raises(StartupError, match=r"is of a newer TernMQ, start that version: .* has layout 2"):
         file_of(path).read()
 

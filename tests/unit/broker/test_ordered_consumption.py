@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from ternmq_broker.delivery.claims import Claim
-from ternmq_broker.delivery.ordered_consumption import Lane, OrderedConsumption
+from ternmq_broker.delivery.ordered_consumption import MessageGroupLane, OrderedConsumption
 from ternmq_common.model import SettleOutcome
 from tests.unit.broker.test_queue_consumption import Journal
 
@@ -52,7 +52,7 @@ class OrderedMachine(RuleBasedStateMachine):
         self.now = 1_000_000
         self.model = Model()
         self.journalled = Model()
-        self.journal.write(self.consumption.record(whole=True))
+        self.journal.write(self.consumption.record_changes(whole=True))
 
     # --- the model
 
@@ -83,7 +83,7 @@ class OrderedMachine(RuleBasedStateMachine):
         """Whoever has a message keeps the time that was left. What the journal knows was written by the clock before,
         so it is told at once here."""
         self.now += by_ms
-        self.consumption.rebase(by_ms)
+        self.consumption.rebase_claims(by_ms)
         for entry in self.model.entries.values():
             if entry.generation:
                 entry.deadline_ms += by_ms
@@ -99,7 +99,7 @@ class OrderedMachine(RuleBasedStateMachine):
     )
     def a_consumer_receives(self, batch: int, invisible_ms: int, attempt_id: str, filtered: bool) -> None:
         deadline = self.now + invisible_ms
-        for held in list(self.consumption.held_under(attempt_id)):
+        for held in list(self.consumption.lanes_of_attempt(attempt_id)):
             self._again(held, deadline, attempt_id)
         self._look_at_all(filtered)
         left = batch
@@ -114,15 +114,15 @@ class OrderedMachine(RuleBasedStateMachine):
             )
 
     def _look_at_all(self, filtered: bool) -> None:
-        while again := self.consumption.to_scan(2):
+        while again := self.consumption.offsets_to_scan(2):
             for offset in again:
-                self.consumption.admit(offset, self.groups[offset], self.now)
+                self.consumption.admit_message(offset, self.groups[offset], self.now)
         for offset in range(self.consumption.cursor, len(self.groups)):
             if filtered and offset % 3 == 0:
-                self.consumption.skip(offset)
+                self.consumption.skip_message(offset)
                 self.skipped.add(offset)
             else:
-                self.consumption.admit(offset, self.groups[offset], self.now)
+                self.consumption.admit_message(offset, self.groups[offset], self.now)
                 self.model.entries[offset] = Entry(self.groups[offset])
         self.model.cursor = max(self.model.cursor, len(self.groups))
         # What was claimed before a restart and has ended since was not told of while its lane was unknown.
@@ -130,7 +130,7 @@ class OrderedMachine(RuleBasedStateMachine):
             if entry.state == "unknown":
                 entry.state = "claimed" if self.now < entry.deadline_ms else "waiting"
 
-    def _take(self, lane: Lane, left: int, deadline: int, attempt_id: str) -> int:
+    def _take(self, lane: MessageGroupLane, left: int, deadline: int, attempt_id: str) -> int:
         assert self.is_open(lane.key)
         expected = sorted(offset for offset, entry in self.model.entries.items() if entry.group == lane.key)
         offsets = list(lane.waiting)[:left]
@@ -144,7 +144,7 @@ class OrderedMachine(RuleBasedStateMachine):
             )
         return len(offsets)
 
-    def _again(self, lane: Lane, deadline: int, attempt_id: str) -> None:
+    def _again(self, lane: MessageGroupLane, deadline: int, attempt_id: str) -> None:
         before = {
             offset: entry
             for offset, entry in self.model.entries.items()
@@ -187,10 +187,10 @@ class OrderedMachine(RuleBasedStateMachine):
     def a_copy_is_made_or_fails(self, data: st.DataObject, moved: bool) -> None:
         offset = data.draw(st.sampled_from(self.unfinished("moving")))
         if moved:
-            self.consumption.finish(offset)
+            self.consumption.finish_offset(offset)
             del self.model.entries[offset]
         else:
-            self.consumption.give_back(offset)
+            self.consumption.return_message(offset)
             self.model.entries[offset].state = "ended"
         self._settle_lanes()
 
@@ -205,7 +205,7 @@ class OrderedMachine(RuleBasedStateMachine):
     def a_consumer_gives_a_message_up(self, data: st.DataObject) -> None:
         offset = data.draw(st.sampled_from(self.unfinished("claimed")))
         entry = self.model.entries[offset]
-        assert self.consumption.held(offset, entry.generation) is not None
+        assert self.consumption.find_claim(offset, entry.generation) is not None
         self.consumption.set_aside(offset)
         entry.state, entry.generation, entry.deadline_ms = "moving", 0, 0
 
@@ -216,7 +216,7 @@ class OrderedMachine(RuleBasedStateMachine):
         lane = self.consumption.open_lane()
         if lane is not None:
             self.model.entries[lane.waiting[0]].state = "blocked"
-            self.consumption.block(lane)
+            self.consumption.block_lane(lane)
             assert self.consumption.open_lane() is not lane
             assert self.consumption.blocked_lanes == len(self.unfinished("blocked"))
 
@@ -224,7 +224,7 @@ class OrderedMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def an_operator_skips(self, data: st.DataObject) -> None:
         offset = data.draw(st.sampled_from(self.unfinished("waiting", "claimed", "blocked")))
-        self.consumption.finish(offset)
+        self.consumption.finish_offset(offset)
         del self.model.entries[offset]
         self._settle_lanes()
 
@@ -237,7 +237,7 @@ class OrderedMachine(RuleBasedStateMachine):
         entry = self.model.entries[offset]
         if not entry.generation:
             return
-        outcome = self.consumption.acknowledge(offset, entry.generation, entry.deadline_ms, self.now)
+        outcome = self.consumption.acknowledge_message(offset, entry.generation, entry.deadline_ms, self.now)
         assert outcome is (SettleOutcome.DONE if self.now < entry.deadline_ms else SettleOutcome.EXPIRED)
         if outcome is SettleOutcome.DONE:
             del self.model.entries[offset]
@@ -262,7 +262,7 @@ class OrderedMachine(RuleBasedStateMachine):
         offset = data.draw(st.sampled_from(self.unfinished("claimed")))
         entry = self.model.entries[offset]
         deadline = self.now + longer_ms
-        done = self.consumption.prolong(offset, entry.generation, now_ms=self.now, deadline_ms=deadline)
+        done = self.consumption.prolong_claim(offset, entry.generation, now_ms=self.now, deadline_ms=deadline)
         assert done == self.in_force(entry)
         if done:
             entry.deadline_ms = deadline
@@ -272,7 +272,7 @@ class OrderedMachine(RuleBasedStateMachine):
     def a_client_goes(self, data: st.DataObject, counts: bool) -> None:
         offset = data.draw(st.sampled_from(self.unfinished("claimed")))
         entry = self.model.entries[offset]
-        done = self.consumption.release(offset, entry.generation, now_ms=self.now, counts=counts)
+        done = self.consumption.release_message(offset, entry.generation, now_ms=self.now, counts=counts)
         assert done == self.in_force(entry)
         if done:
             entry.attempt -= not counts
@@ -283,8 +283,8 @@ class OrderedMachine(RuleBasedStateMachine):
 
     @rule(whole=st.booleans())
     def the_journal_is_written(self, whole: bool) -> None:
-        self.journal.write(self.consumption.record(whole=whole))
-        assert self.journal.snapshot() == self.consumption.snapshot()
+        self.journal.write(self.consumption.record_changes(whole=whole))
+        assert self.journal.snapshot() == self.consumption.take_snapshot()
         self.journalled = copy.deepcopy(self.model)
 
     @rule(clean=st.booleans())
@@ -292,8 +292,8 @@ class OrderedMachine(RuleBasedStateMachine):
         if clean:
             self.the_journal_is_written(whole=False)
         self.model = copy.deepcopy(self.journalled)
-        self.consumption = OrderedConsumption.restore(self.journal.snapshot(), end=len(self.groups))
-        self.journal.write(self.consumption.record(whole=True))
+        self.consumption = OrderedConsumption.restore_state(self.journal.snapshot(), end=len(self.groups))
+        self.journal.write(self.consumption.record_changes(whole=True))
         for entry in self.model.entries.values():
             entry.attempt_id = ""
             # Its lane is not known before it is looked at, nor whether it was released.
@@ -304,14 +304,14 @@ class OrderedMachine(RuleBasedStateMachine):
     @rule(offset=st.integers(0, 20))
     def an_operator_resets(self, offset: int) -> None:
         offset = min(offset, len(self.groups))
-        self.consumption.reset(offset)
+        self.consumption.reset_to(offset)
         self.model = Model(cursor=offset)
 
     @invariant()
     def everything_below_the_cursor_is_finished_or_known(self) -> None:
         assert self.consumption.cursor == self.model.cursor
         assert self.consumption.in_flight == len(self.model.entries)
-        assert self.consumption.committed == min(self.model.entries, default=self.model.cursor)
+        assert self.consumption.committed_offset == min(self.model.entries, default=self.model.cursor)
 
     @invariant()
     def handed_out_is_what_somebody_has_or_moves(self) -> None:
@@ -321,7 +321,7 @@ class OrderedMachine(RuleBasedStateMachine):
             if entry.state in ("claimed", "moving")
             or (entry.state == "unknown" and (entry.attempt or entry.generation) and not entry.told)
         ]
-        assert self.consumption.handed_out == len(expected)
+        assert self.consumption.handed_out_count == len(expected)
 
     @invariant()
     def the_next_deadline_is_never_too_late(self) -> None:
@@ -347,22 +347,22 @@ def hand_out_first(consumption: OrderedConsumption, deadline_ms: int) -> Claim:
 def test_a_message_that_is_being_moved_again_after_a_restart_is_with_nobody_else() -> None:
     """The journal remembers its first move as a claim that has ended."""
     before = OrderedConsumption(0)
-    before.admit(0, "a", now_ms=1000)
+    before.admit_message(0, "a", now_ms=1000)
     hand_out_first(before, 2000)
     before.set_aside(0)
-    after = OrderedConsumption.restore(before.snapshot(), end=1)
-    after.admit(0, "a", now_ms=1000)
+    after = OrderedConsumption.restore_state(before.take_snapshot(), end=1)
+    after.admit_message(0, "a", now_ms=1000)
     hand_out_first(after, 3000)
     after.set_aside(0)
     assert after.take_ended(1000, ATTEMPTS_MAX) == []
-    assert (after.handed_out, after.open_lane()) == (1, None)
-    after.finish(0)
-    assert (after.handed_out, after.in_flight) == (0, 0)
+    assert (after.handed_out_count, after.open_lane()) == (1, None)
+    after.finish_offset(0)
+    assert (after.handed_out_count, after.in_flight) == (0, 0)
 
 
 def test_a_message_is_exhausted_by_its_last_attempt_and_not_before() -> None:
     consumption = OrderedConsumption(0)
-    consumption.admit(0, "a", 0)
+    consumption.admit_message(0, "a", 0)
     exhausted: list[tuple[int, int]] = []
     for attempt in range(1, ATTEMPTS_MAX + 1):
         assert exhausted == []
@@ -375,11 +375,11 @@ def test_a_message_is_exhausted_by_its_last_attempt_and_not_before() -> None:
 
 def test_the_next_message_of_a_group_waits_until_the_one_before_is_settled() -> None:
     consumption = OrderedConsumption(0)
-    consumption.admit(0, "a", 0)
+    consumption.admit_message(0, "a", 0)
     claim = hand_out_first(consumption, 10)
-    consumption.admit(1, "a", 0)
+    consumption.admit_message(1, "a", 0)
     assert consumption.open_lane() is None
-    assert consumption.acknowledge(0, claim.generation, 10, 9) is SettleOutcome.DONE
+    assert consumption.acknowledge_message(0, claim.generation, 10, 9) is SettleOutcome.DONE
     following = consumption.open_lane()
     assert following is not None
     assert list(following.waiting) == [1]
@@ -387,10 +387,10 @@ def test_the_next_message_of_a_group_waits_until_the_one_before_is_settled() -> 
 
 def test_a_message_whose_lane_is_not_known_since_a_restart_can_be_given_up() -> None:
     before = OrderedConsumption(0)
-    before.admit(0, "a", now_ms=1000)
+    before.admit_message(0, "a", now_ms=1000)
     hand_out_first(before, 2000)
-    after = OrderedConsumption.restore(before.snapshot(), end=1)
+    after = OrderedConsumption.restore_state(before.take_snapshot(), end=1)
     after.set_aside(0)
-    assert (after.handed_out, after.in_flight) == (1, 1)
-    after.finish(0)
-    assert (after.handed_out, after.in_flight) == (0, 0)
+    assert (after.handed_out_count, after.in_flight) == (1, 1)
+    after.finish_offset(0)
+    assert (after.handed_out_count, after.in_flight) == (0, 0)

@@ -10,30 +10,30 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from ternmq_broker.delivery.queue_access import QUIET_SIGHTINGS, SIGHTING_INTERVAL_MS, Grant, QueueAccess, Wait
+from ternmq_broker.delivery.queue_lock import QUIET_SIGHTINGS, SIGHTING_INTERVAL_MS, QueueLock, ReadGrant, ReadWait
 
 HOLD_MS = 1000
 
 
-def granted(access: QueueAccess, client: str, offset: int, now_ms: int) -> Grant:
-    answer = access.request(client, offset, now_ms)
-    assert isinstance(answer, Grant)
+def granted(access: QueueLock, client: str, offset: int, now_ms: int) -> ReadGrant:
+    answer = access.request_read(client, offset, now_ms)
+    assert isinstance(answer, ReadGrant)
     return answer
 
 
-def waits(access: QueueAccess, client: str, now_ms: int) -> int:
+def waits(access: QueueLock, client: str, now_ms: int) -> int:
     """When the client, which is not granted a pull, is to ask again."""
-    answer = access.request(client, 0, now_ms)
-    assert isinstance(answer, Wait)
+    answer = access.request_read(client, 0, now_ms)
+    assert isinstance(answer, ReadWait)
     return answer.until_ms
 
 
-def owned(*, handed_to: int = 0, acknowledged: int = 0) -> QueueAccess:
+def owned(*, handed_to: int = 0, acknowledged: int = 0) -> QueueLock:
     """A queue that `a` owns since the time 0."""
-    access = QueueAccess(0, HOLD_MS)
+    access = QueueLock(0, HOLD_MS)
     grant = granted(access, "a", 0, 0)
-    assert handed_to == 0 or access.handed_out(grant, handed_to, 0)
-    assert access.acknowledge("a", acknowledged, 0)
+    assert handed_to == 0 or access.confirm_handed_out(grant, handed_to, 0)
+    assert access.commit_offset("a", acknowledged, 0)
     return access
 
 
@@ -41,7 +41,7 @@ def owned(*, handed_to: int = 0, acknowledged: int = 0) -> QueueAccess:
 
 
 def test_the_first_that_asks_owns_the_queue_and_starts_at_the_acknowledged_offset() -> None:
-    access = QueueAccess(5, HOLD_MS)
+    access = QueueLock(5, HOLD_MS)
     assert granted(access, "a", 9, 0).offset == 5
     assert access.owner == "a"
 
@@ -87,9 +87,9 @@ def test_handing_out_restarts_the_count(offset: int) -> None:
     access = owned(handed_to=10, acknowledged=10)
     waits(access, "b", 0)
     waits(access, "b", 100)
-    assert access.handed_out(granted(access, "a", offset, 150), offset + 2, 150)
+    assert access.confirm_handed_out(granted(access, "a", offset, 150), offset + 2, 150)
     if offset == 10:
-        assert access.acknowledge("a", 12, 160)
+        assert access.commit_offset("a", 12, 160)
     assert [waits(access, "b", now_ms) for now_ms in (200, 300)] == [300, 400]
     if offset == 10:
         assert granted(access, "b", 10, 400).offset == 12
@@ -98,10 +98,10 @@ def test_handing_out_restarts_the_count(offset: int) -> None:
 def test_moving_the_offset_restarts_the_count_and_repeating_it_does_not() -> None:
     access = owned(handed_to=10, acknowledged=10)
     waits(access, "b", 0)
-    assert access.acknowledge("a", 11, 10)
+    assert access.commit_offset("a", 11, 10)
     waits(access, "b", 100)
     waits(access, "b", 200)
-    assert access.acknowledge("a", 11, 250)
+    assert access.commit_offset("a", 11, 250)
     assert granted(access, "b", 10, 300).offset == 11
 
 
@@ -119,30 +119,30 @@ def test_what_was_read_for_an_owner_that_lost_the_queue_meanwhile_does_not_leave
     for now_ms in (0, 100):
         waits(access, "b", now_ms)
     grant = granted(access, "b", 0, 200)
-    assert not access.handed_out(polling, 3, 210)
+    assert not access.confirm_handed_out(polling, 3, 210)
     assert access.delivered is None
-    assert access.handed_out(grant, 3, 220)
+    assert access.confirm_handed_out(grant, 3, 220)
 
 
 def test_a_pull_of_an_earlier_ownership_of_the_same_client_is_over_too() -> None:
     access = owned()
     polling = granted(access, "a", 0, 0)
-    access.release("a")
-    assert not access.handed_out(polling, 3, 0)
-    assert access.handed_out(granted(access, "b", 0, 0), 5, 0)
-    assert access.acknowledge("b", 5, 0)
-    access.release("b")
+    access.release_client("a")
+    assert not access.confirm_handed_out(polling, 3, 0)
+    assert access.confirm_handed_out(granted(access, "b", 0, 0), 5, 0)
+    assert access.commit_offset("b", 5, 0)
+    access.release_client("b")
     assert granted(access, "a", 0, 0).offset == 5
-    assert not access.handed_out(polling, 3, 0)
+    assert not access.confirm_handed_out(polling, 3, 0)
 
 
 def test_the_last_owner_waits_by_the_same_rules() -> None:
     access = owned(handed_to=10, acknowledged=10)
     for now_ms in (0, 100):
         waits(access, "b", now_ms)
-    assert access.handed_out(granted(access, "b", 10, 200), 12, 200)
+    assert access.confirm_handed_out(granted(access, "b", 10, 200), 12, 200)
     assert waits(access, "a", 210) == 200 + HOLD_MS
-    assert access.acknowledge("b", 12, 300)
+    assert access.commit_offset("b", 12, 300)
     assert [waits(access, "a", now_ms) for now_ms in (300, 400)] == [400, 500]
     assert granted(access, "a", 10, 500).offset == 12
 
@@ -163,24 +163,24 @@ def test_pulls_and_commits_show_that_the_owner_is_there() -> None:
     access = owned(handed_to=10)
     granted(access, "a", 10, 400)
     assert waits(access, "b", 800) == 400 + HOLD_MS
-    assert access.acknowledge("a", 0, 900)
+    assert access.commit_offset("a", 0, 900)
     assert waits(access, "b", 1400) == 900 + HOLD_MS
-    assert access.handed_out(granted(access, "a", 10, 1000), 11, 1500)
+    assert access.confirm_handed_out(granted(access, "a", 10, 1000), 11, 1500)
     assert waits(access, "b", 1501) == 1500 + HOLD_MS
 
 
 def test_the_late_commit_of_a_deposed_owner_does_not_move_the_offset() -> None:
     access = owned(handed_to=10, acknowledged=4)
     granted(access, "b", 4, HOLD_MS)
-    assert not access.acknowledge("a", 10, HOLD_MS)
+    assert not access.commit_offset("a", 10, HOLD_MS)
     assert (access.owner, access.acknowledged) == ("b", 4)
 
 
 def test_anyone_may_commit_when_nobody_owns_the_queue() -> None:
     access = owned(handed_to=10)
-    access.release("a")
-    assert access.acknowledge("a", 8, 0)
-    assert access.acknowledge("b", 7, 0)
+    access.release_client("a")
+    assert access.commit_offset("a", 8, 0)
+    assert access.commit_offset("b", 7, 0)
     assert granted(access, "c", 0, 0).offset == 7
 
 
@@ -193,59 +193,59 @@ def test_an_owner_that_goes_back_still_has_what_it_was_handed_and_no_more(
     state: dict[str, int], back_to: int, ahead_to: int, wait_ms: int
 ) -> None:
     access = owned(**state)
-    assert access.acknowledge("a", back_to, 0)
+    assert access.commit_offset("a", back_to, 0)
     assert waits(access, "b", 0) == wait_ms
-    assert access.handed_out(granted(access, "a", back_to, 0), min(back_to + 3, ahead_to), 0)
-    assert access.acknowledge("a", ahead_to, 0)
+    assert access.confirm_handed_out(granted(access, "a", back_to, 0), min(back_to + 3, ahead_to), 0)
+    assert access.commit_offset("a", ahead_to, 0)
     assert waits(access, "b", 0) == wait_ms
 
 
 def test_a_released_queue_is_free_at_once_and_only_the_owner_can_release_it() -> None:
     access = owned(handed_to=10, acknowledged=4)
-    access.release("b")
+    access.release_client("b")
     assert access.owner == "a"
-    access.release("a")
+    access.release_client("a")
     assert access.next_check_ms(1) == 1
     assert granted(access, "b", 10, 1).offset == 4
 
 
 def test_an_operator_frees_the_queue_and_late_commits_do_not_undo_that() -> None:
     access = owned(handed_to=10, acknowledged=8)
-    access.reset(2)
-    access.reset(3)
+    access.reset_to(2)
+    access.reset_to(3)
     assert access.owner is None
-    assert not access.acknowledge("a", 10, 0)
+    assert not access.commit_offset("a", 10, 0)
     assert granted(access, "a", 10, 0).offset == 3
-    assert access.acknowledge("a", 4, 0)
-    access.release("a")
-    assert access.acknowledge("a", 5, 0)
+    assert access.commit_offset("a", 4, 0)
+    access.release_client("a")
+    assert access.commit_offset("a", 5, 0)
 
 
 def test_an_owner_whose_first_answer_got_lost_is_sent_to_the_same_place_again() -> None:
-    access = QueueAccess(10, HOLD_MS)
+    access = QueueLock(10, HOLD_MS)
     for _ in range(3):
         grant = granted(access, "b", 7, 0)
         assert grant.offset == 10
-        assert access.handed_out(grant, 12, 0)
-    assert not access.acknowledge("b", 7, 0)
+        assert access.confirm_handed_out(grant, 12, 0)
+    assert not access.commit_offset("b", 7, 0)
     assert access.acknowledged == 10
     assert granted(access, "b", 12, 0).offset == 12
     assert granted(access, "b", 7, 0).offset == 7
 
 
 def test_an_owner_that_asked_for_what_it_is_handed_next_reads_on() -> None:
-    access = QueueAccess(10, HOLD_MS)
+    access = QueueLock(10, HOLD_MS)
     assert granted(access, "b", 12, 0).offset == 10
     grant = granted(access, "b", 12, 0)
     assert grant.offset == 10
-    assert access.handed_out(grant, 12, 0)
+    assert access.confirm_handed_out(grant, 12, 0)
     assert granted(access, "b", 12, 0).offset == 12
 
 
 def test_an_acknowledgement_brings_the_next_check_forward() -> None:
     access = owned(handed_to=10)
     assert waits(access, "b", 10) == HOLD_MS
-    assert access.acknowledge("a", 10, 20)
+    assert access.commit_offset("a", 10, 20)
     assert access.next_check_ms(20) == 20
 
 
@@ -257,7 +257,7 @@ class Pull:
     """A pull that was granted; its messages have not left yet."""
 
     client: str
-    grant: Grant
+    grant: ReadGrant
     ownership: int
 
 
@@ -266,7 +266,7 @@ class AccessMachine(RuleBasedStateMachine):
 
     @initialize(acknowledged=st.integers(0, 10))
     def start(self, acknowledged: int) -> None:
-        self.access = QueueAccess(acknowledged, HOLD_MS)
+        self.access = QueueLock(acknowledged, HOLD_MS)
         self.now = 0
         self.owner: str | None = None
         self.ownership = 0
@@ -299,9 +299,9 @@ class AccessMachine(RuleBasedStateMachine):
     def a_client_pulls(self, client: str, offset: int) -> None:
         self.ask(client, offset)
 
-    def ask(self, client: str, offset: int) -> Grant | Wait:
-        answer = self.access.request(client, offset, self.now)
-        if isinstance(answer, Wait):
+    def ask(self, client: str, offset: int) -> ReadGrant | ReadWait:
+        answer = self.access.request_read(client, offset, self.now)
+        if isinstance(answer, ReadWait):
             assert self.is_alive()
             assert client != self.owner
             assert self.now < answer.until_ms <= self.seen + HOLD_MS
@@ -313,14 +313,14 @@ class AccessMachine(RuleBasedStateMachine):
         self.pulls.append(Pull(client, answer, self.ownership))
         return answer
 
-    def owner_goes_on(self, offset: int, grant: Grant) -> None:
+    def owner_goes_on(self, offset: int, grant: ReadGrant) -> None:
         self.seen = self.now
         is_repeated = offset == self.believed != max(self.handed, default=-2) + 1
         assert grant.offset == (self.acknowledged if is_repeated else offset)
         if not is_repeated:
             self.believed = None
 
-    def owner_changes(self, client: str, offset: int, grant: Grant) -> None:
+    def owner_changes(self, client: str, offset: int, grant: ReadGrant) -> None:
         if self.is_alive():
             assert not self.unfinished()
             assert self.now >= self.unchanged_since + (QUIET_SIGHTINGS - 1) * SIGHTING_INTERVAL_MS
@@ -337,7 +337,7 @@ class AccessMachine(RuleBasedStateMachine):
         pull = self.pulls.pop(data.draw(st.integers(0, len(self.pulls) - 1)))
         first, end = pull.grant.offset, pull.grant.offset + count
         is_current = self.owner == pull.client and self.ownership == pull.ownership
-        assert self.access.handed_out(pull.grant, end, self.now) == is_current
+        assert self.access.confirm_handed_out(pull.grant, end, self.now) == is_current
         if is_current:
             self.handed.update(range(first, end))
             self.seen = self.now
@@ -357,7 +357,7 @@ class AccessMachine(RuleBasedStateMachine):
     def commit(self, client: str, offset: int) -> None:
         allowed = client == self.owner or (self.owner is None and client != self.moved_away)
         allowed &= self.believed is None or offset >= self.acknowledged
-        assert self.access.acknowledge(client, offset, self.now) == allowed
+        assert self.access.commit_offset(client, offset, self.now) == allowed
         if allowed:
             if offset != self.acknowledged:
                 self.changed()
@@ -365,13 +365,13 @@ class AccessMachine(RuleBasedStateMachine):
 
     @rule(client=st.sampled_from("abc"))
     def a_client_leaves(self, client: str) -> None:
-        self.access.release(client)
+        self.access.release_client(client)
         if client == self.owner:
             self.owner = self.believed = None
 
     @rule(offset=st.integers(0, 15))
     def an_operator_resets(self, offset: int) -> None:
-        self.access.reset(offset)
+        self.access.reset_to(offset)
         self.moved_away = self.owner or self.moved_away
         self.owner = self.believed = None
         self.acknowledged = offset
@@ -382,7 +382,7 @@ class AccessMachine(RuleBasedStateMachine):
         waiting = min(set("abc") - {str(self.owner)})
         for _ in range(QUIET_SIGHTINGS):
             answer = self.ask(waiting, offset)
-            if isinstance(answer, Grant):
+            if isinstance(answer, ReadGrant):
                 break
             self.now = answer.until_ms
         assert self.owner == waiting
@@ -394,7 +394,7 @@ class AccessMachine(RuleBasedStateMachine):
         for _ in range(QUIET_SIGHTINGS):
             self.ask(owner, self.acknowledged)
             answer = self.ask(waiting, 0)
-            if isinstance(answer, Grant):
+            if isinstance(answer, ReadGrant):
                 return
             assert answer.until_ms <= self.now + SIGHTING_INTERVAL_MS
             self.now = answer.until_ms
@@ -417,11 +417,11 @@ TestAccessMachine = AccessMachine.TestCase
 class Member:
     """A client as clients are: it reads on where an answer ended, and commits how far it came."""
 
-    def __init__(self, name: str, access: QueueAccess) -> None:
+    def __init__(self, name: str, access: QueueLock) -> None:
         self.name = name
         self.access = access
         self.position = 0
-        self.polling: Grant | None = None
+        self.polling: ReadGrant | None = None
         self.received: list[int] = []
 
     def looks_up_the_offset(self, _now_ms: int) -> None:
@@ -430,22 +430,22 @@ class Member:
 
     def pulls(self, now_ms: int) -> None:
         if self.polling is None:
-            answer = self.access.request(self.name, self.position, now_ms)
-            self.polling = answer if isinstance(answer, Grant) else None
+            answer = self.access.request_read(self.name, self.position, now_ms)
+            self.polling = answer if isinstance(answer, ReadGrant) else None
 
     def is_answered(self, now_ms: int) -> None:
-        if self.polling is not None and self.access.handed_out(self.polling, self.polling.offset + 2, now_ms):
+        if self.polling is not None and self.access.confirm_handed_out(self.polling, self.polling.offset + 2, now_ms):
             self.position = self.polling.offset + 2
             self.received += range(self.polling.offset, self.position)
         self.polling = None
 
     def is_answered_in_vain(self, now_ms: int) -> None:
         if self.polling is not None:
-            self.access.handed_out(self.polling, self.polling.offset + 2, now_ms)
+            self.access.confirm_handed_out(self.polling, self.polling.offset + 2, now_ms)
         self.polling = None
 
     def commits(self, now_ms: int) -> None:
-        self.access.acknowledge(self.name, self.position, now_ms)
+        self.access.commit_offset(self.name, self.position, now_ms)
 
 
 ACTIONS: tuple[Callable[[Member, int], None], ...] = (
@@ -463,7 +463,7 @@ ACTIONS: tuple[Callable[[Member, int], None], ...] = (
 @given(seed=st.integers(0, 2**32))
 def test_no_message_reaches_two_live_members_and_none_is_passed_over(seed: int) -> None:
     # By a generator of its own, since ownership changes only in long histories.
-    rng, now_ms, access = random.Random(seed), 0, QueueAccess(0, hold_timeout_ms=10**9)
+    rng, now_ms, access = random.Random(seed), 0, QueueLock(0, hold_timeout_ms=10**9)
     members = [Member(name, access) for name in "abc"]
     for _ in range(1000):
         now_ms += rng.choice([0, 30, 100, 250])

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from ternmq_broker.delivery.claims import Claim, ClaimsSnapshot, Delta, runs_of
+from ternmq_broker.delivery.claims import Claim, ClaimsDelta, ClaimsSnapshot, to_holes
 from ternmq_broker.delivery.queue_consumption import QueueConsumption
 from ternmq_common.model import SettleOutcome
 
@@ -29,7 +29,7 @@ class Journal:
         self.cursor = self.generation = 0
         self.claims: dict[int, Claim] = {}
 
-    def write(self, record: ClaimsSnapshot | Delta) -> None:
+    def write(self, record: ClaimsSnapshot | ClaimsDelta) -> None:
         self.cursor, self.generation = record.cursor, record.generation
         if isinstance(record, ClaimsSnapshot):
             self.claims = {}
@@ -41,7 +41,7 @@ class Journal:
             self.claims.update(dict.fromkeys(range(hole.first, hole.first + hole.count), hole.claim))
 
     def snapshot(self) -> ClaimsSnapshot:
-        return ClaimsSnapshot(self.cursor, self.generation, runs_of(self.claims.items()))
+        return ClaimsSnapshot(self.cursor, self.generation, to_holes(self.claims.items()))
 
 
 class ConsumptionMachine(RuleBasedStateMachine):
@@ -76,7 +76,7 @@ class ConsumptionMachine(RuleBasedStateMachine):
     def the_clock_is_set(self, by_ms: int) -> None:
         """Whoever has a message keeps the time that was left."""
         self.now += by_ms
-        self.consumption.rebase(by_ms)
+        self.consumption.rebase_claims(by_ms)
         for held in self.held.values():
             if held.generation:
                 held.deadline_ms += by_ms
@@ -84,7 +84,7 @@ class ConsumptionMachine(RuleBasedStateMachine):
     @rule(batch=st.integers(1, 6), invisible_ms=st.integers(1, 60))
     def a_consumer_receives(self, batch: int, invisible_ms: int) -> None:
         expected = [(offset, self.held[offset].attempt + 1) for offset in self.ready()][:batch]
-        ready = self.consumption.ready(batch)
+        ready = self.consumption.ready_offsets(batch)
         assert ready == expected
         assert self.consumption.ready_count == len(self.ready())
         deadline = self.now + invisible_ms
@@ -119,11 +119,11 @@ class ConsumptionMachine(RuleBasedStateMachine):
     def what_has_ended_is_shown_or_moved_away(self, data: st.DataObject, moved: bool) -> None:
         offset = data.draw(st.sampled_from([offset for offset, held in self.held.items() if held.state == "ended"]))
         if moved:
-            self.consumption.finish(offset)
+            self.consumption.finish_offset(offset)
             del self.held[offset]
             self.finished.add(offset)
         else:
-            self.consumption.show(offset)
+            self.consumption.show_again(offset)
             self.held[offset].state = "ready"
 
     @rule(attempts=st.integers(0, 3))
@@ -132,7 +132,7 @@ class ConsumptionMachine(RuleBasedStateMachine):
         self.finished.update(set(range(offset)) - self.held.keys())
         self.delivered.update(range(offset + 1))
         self.end = offset + 1
-        self.consumption.place(offset, attempts)
+        self.consumption.place_copy(offset, attempts)
         self.held[offset] = Held(attempts, 0, 0, 0, state="ready")
 
     @precondition(lambda self: self.held)
@@ -140,7 +140,7 @@ class ConsumptionMachine(RuleBasedStateMachine):
     def the_holder_acknowledges(self, data: st.DataObject) -> None:
         offset = data.draw(st.sampled_from(sorted(self.held)))
         held = self.held[offset]
-        outcome = self.consumption.acknowledge(offset, held.generation, held.first_deadline_ms, self.now)
+        outcome = self.consumption.acknowledge_message(offset, held.generation, held.first_deadline_ms, self.now)
         if self.in_force(offset):
             assert outcome is SettleOutcome.DONE
             del self.held[offset]
@@ -156,7 +156,7 @@ class ConsumptionMachine(RuleBasedStateMachine):
         late = data.draw(st.booleans())
         # What the handle says, by the clock as it was when it was given out.
         deadline = self.now - self.consumption.rebased_ms(current - back, 0) + (-1 if late else 1)
-        outcome = self.consumption.acknowledge(offset, current - back, deadline, self.now)
+        outcome = self.consumption.acknowledge_message(offset, current - back, deadline, self.now)
         assert outcome is (SettleOutcome.EXPIRED if late else SettleOutcome.STALE)
 
     @precondition(lambda self: self.held)
@@ -178,7 +178,7 @@ class ConsumptionMachine(RuleBasedStateMachine):
         offset = data.draw(st.sampled_from(sorted(self.held)))
         held = self.held[offset]
         deadline = self.now + longer_ms
-        done = self.consumption.prolong(offset, held.generation, now_ms=self.now, deadline_ms=deadline)
+        done = self.consumption.prolong_claim(offset, held.generation, now_ms=self.now, deadline_ms=deadline)
         assert done == self.in_force(offset)
         if done:
             held.deadline_ms = deadline
@@ -190,7 +190,7 @@ class ConsumptionMachine(RuleBasedStateMachine):
     def a_client_goes_and_its_message_is_released(self, data: st.DataObject, counts: bool) -> None:
         offset = data.draw(st.sampled_from(sorted(self.held)))
         held = self.held[offset]
-        done = self.consumption.release(offset, held.generation, now_ms=self.now, counts=counts)
+        done = self.consumption.release_message(offset, held.generation, now_ms=self.now, counts=counts)
         assert done == self.in_force(offset)
         if done:
             held.attempt -= not counts
@@ -205,21 +205,21 @@ class ConsumptionMachine(RuleBasedStateMachine):
         held = self.held[offset]
         if held.state == "ended" or not held.generation:
             return
-        assert self.consumption.held(offset, held.generation) is not None
+        assert self.consumption.find_claim(offset, held.generation) is not None
         self.consumption.set_aside(offset)
-        assert self.consumption.held(offset, held.generation) is None
+        assert self.consumption.find_claim(offset, held.generation) is None
         held.state, held.generation, held.released = "ended", 0, False
 
     @rule(whole=st.booleans())
     def the_journal_is_written(self, whole: bool) -> None:
-        self.journal.write(self.consumption.record(whole=whole))
+        self.journal.write(self.consumption.record_changes(whole=whole))
 
     @rule()
     def the_process_restarts(self) -> None:
-        self.journal.write(self.consumption.record(whole=False))
-        assert self.journal.snapshot() == self.consumption.snapshot()
-        self.consumption = QueueConsumption.restore(self.journal.snapshot(), end=self.end)
-        self.journal.write(self.consumption.record(whole=True))
+        self.journal.write(self.consumption.record_changes(whole=False))
+        assert self.journal.snapshot() == self.consumption.take_snapshot()
+        self.consumption = QueueConsumption.restore_state(self.journal.snapshot(), end=self.end)
+        self.journal.write(self.consumption.record_changes(whole=True))
         for held in self.held.values():
             if held.state != "held":  # only its deadline is remembered; none for what had ended
                 held.deadline_ms = held.deadline_ms if held.generation else 0
@@ -228,7 +228,7 @@ class ConsumptionMachine(RuleBasedStateMachine):
     @rule(offset=st.integers(0, 20))
     def an_operator_resets(self, offset: int) -> None:
         offset = min(offset, self.end)
-        self.consumption.reset(offset)
+        self.consumption.reset_to(offset)
         self.held.clear()
         self.delivered = set(range(offset))
         self.finished = set(range(offset))
@@ -236,10 +236,10 @@ class ConsumptionMachine(RuleBasedStateMachine):
     @invariant()
     def everything_below_the_cursor_is_finished_or_in_flight(self) -> None:
         assert self.consumption.in_flight == len(self.held)
-        assert self.consumption.handed_out == len(self.held) - len(self.ready())
+        assert self.consumption.handed_out_count == len(self.held) - len(self.ready())
         unfinished = [offset for offset in range(self.consumption.cursor) if offset not in self.finished]
         assert unfinished == sorted(self.held)
-        assert self.consumption.committed == min(self.held, default=self.consumption.cursor)
+        assert self.consumption.committed_offset == min(self.held, default=self.consumption.cursor)
         assert all(self.consumption.is_finished(offset) == (offset in self.finished) for offset in self.delivered)
 
     @invariant()
@@ -258,7 +258,7 @@ def test_what_was_settled_before_its_time_is_not_remembered_until_then() -> None
     consumption = QueueConsumption(0)
     for offset in range(10_000):
         claim = consumption.hand_out([offset], attempt=1, deadline_ms=60_000)
-        assert consumption.acknowledge(offset, claim.generation, 60_000, 1) is SettleOutcome.DONE
+        assert consumption.acknowledge_message(offset, claim.generation, 60_000, 1) is SettleOutcome.DONE
     assert len(consumption._deadlines) < 100
     assert consumption.next_deadline_ms() is None
 
@@ -266,17 +266,17 @@ def test_what_was_settled_before_its_time_is_not_remembered_until_then() -> None
 def test_a_handle_from_before_the_clock_was_set_is_late_when_its_time_has_passed() -> None:
     consumption = QueueConsumption(0)
     before = consumption.hand_out([0], attempt=1, deadline_ms=10_060_000)
-    assert consumption.acknowledge(0, before.generation, 10_060_000, 10_000_000) is SettleOutcome.DONE
-    consumption.rebase(-3_600_000)
-    assert consumption.acknowledge(0, before.generation, 10_060_000, 6_459_999) is SettleOutcome.STALE
-    assert consumption.acknowledge(0, before.generation, 10_060_000, 6_460_000) is SettleOutcome.EXPIRED
+    assert consumption.acknowledge_message(0, before.generation, 10_060_000, 10_000_000) is SettleOutcome.DONE
+    consumption.rebase_claims(-3_600_000)
+    assert consumption.acknowledge_message(0, before.generation, 10_060_000, 6_459_999) is SettleOutcome.STALE
+    assert consumption.acknowledge_message(0, before.generation, 10_060_000, 6_460_000) is SettleOutcome.EXPIRED
     after = consumption.hand_out([1], attempt=1, deadline_ms=6_520_000)
-    assert consumption.acknowledge(1, after.generation, 6_520_000, 6_519_999) is SettleOutcome.DONE
-    assert consumption.acknowledge(1, after.generation, 6_520_000, 6_519_999) is SettleOutcome.STALE
+    assert consumption.acknowledge_message(1, after.generation, 6_520_000, 6_519_999) is SettleOutcome.DONE
+    assert consumption.acknowledge_message(1, after.generation, 6_520_000, 6_519_999) is SettleOutcome.STALE
 
 
 def test_a_receipt_handle_settles_until_its_deadline_and_not_at_it() -> None:
     consumption = QueueConsumption(0)
     claim = consumption.hand_out([0, 1], attempt=1, deadline_ms=60_000)
-    assert consumption.acknowledge(0, claim.generation, 60_000, 59_999) is SettleOutcome.DONE
-    assert consumption.acknowledge(1, claim.generation, 60_000, 60_000) is SettleOutcome.EXPIRED
+    assert consumption.acknowledge_message(0, claim.generation, 60_000, 59_999) is SettleOutcome.DONE
+    assert consumption.acknowledge_message(1, claim.generation, 60_000, 60_000) is SettleOutcome.EXPIRED

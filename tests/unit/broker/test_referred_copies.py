@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ternmq_common.clock import MovableClock
-from ternmq_common.model import Delivery, Group, NewMessage, PopOrder, QueueRef
+from ternmq_common.model import ConsumerGroup, DeliveredMessage, NewMessage, PopOrder, QueueRef
 from ternmq_common.names import retry_topic
 from ternmq_common.server_settings import ServerSettings
 from ternmq_common.tag_filter import ALL
@@ -43,18 +43,18 @@ class Stack:
             retention_ms=72 * HOUR_MS,
             test_clock=True,
         )
-        self.service = await LocalMessageService.open(settings, lambda name: Group(name=name), self.clock)
+        self.service = await LocalMessageService.open(settings, lambda name: ConsumerGroup(name=name), self.clock)
 
     @property
     def log_end(self) -> int:
-        return self.service._broker._store.end
+        return self.service._broker._store.log_end
 
-    async def receive(self, group: str, *, invisible_ms: int) -> list[Delivery]:
+    async def receive(self, group: str, *, invisible_ms: int) -> list[DeliveredMessage]:
         order = PopOrder(group=group, topic=TOPIC, queues=range(1), filter=ALL, batch=32, invisible_ms=invisible_ms)
         return await self.service.pop(order, broker=BROKER, poll_s=20)
 
-    async def receive_all(self, group: str, *, invisible_ms: int) -> list[Delivery]:
-        found: list[Delivery] = []
+    async def receive_all(self, group: str, *, invisible_ms: int) -> list[DeliveredMessage]:
+        found: list[DeliveredMessage] = []
         while len(found) < MESSAGES:
             found += await self.receive(group, invisible_ms=invisible_ms)
         return found
@@ -72,7 +72,7 @@ async def test_retries_of_several_groups_do_not_copy_the_bodies(stack: Stack) ->
     before = stack.log_end
     for group in GROUPS:
         await stack.receive_all(group, invisible_ms=1000)
-    stack.clock.advance(1001)
+    stack.clock.advance_by(1001)
     for group in GROUPS:
         again = await stack.receive_all(group, invisible_ms=60_000)
         assert {delivery.message.rest for delivery in again} == BODIES
@@ -80,7 +80,7 @@ async def test_retries_of_several_groups_do_not_copy_the_bodies(stack: Stack) ->
     assert stack.log_end - before < MESSAGES * BODY_BYTES / 4
     await stack.service.close()
     await stack.open()
-    stack.clock.advance(60_001)
+    stack.clock.advance_by(60_001)
     for group in GROUPS:
         third = await stack.receive_all(group, invisible_ms=60_000)
         assert {delivery.message.rest for delivery in third} == BODIES
@@ -92,7 +92,7 @@ async def test_retries_of_several_groups_do_not_copy_the_bodies(stack: Stack) ->
 async def test_a_body_that_retention_would_take_before_long_is_copied(stack: Stack) -> None:
     before = stack.log_end
     await stack.receive_all("billing", invisible_ms=37 * HOUR_MS)
-    stack.clock.advance(37 * HOUR_MS + 1)
+    stack.clock.advance_by(37 * HOUR_MS + 1)
     again = await stack.receive_all("billing", invisible_ms=1000)
     assert {delivery.message.rest for delivery in again} == BODIES
     assert stack.log_end - before > MESSAGES * BODY_BYTES
@@ -101,17 +101,17 @@ async def test_a_body_that_retention_would_take_before_long_is_copied(stack: Sta
 
 async def test_a_copy_whose_body_has_become_old_gets_one_of_its_own(stack: Stack) -> None:
     store = stack.service._broker._store
-    store.roll()
+    store.roll_segment()
     await stack.receive_all("billing", invisible_ms=1000)
-    stack.clock.advance(1001)
+    stack.clock.advance_by(1001)
     await stack.receive_all("billing", invisible_ms=37 * HOUR_MS)
-    store.roll()
-    stack.clock.advance(37 * HOUR_MS + 1)
+    store.roll_segment()
+    stack.clock.advance_by(37 * HOUR_MS + 1)
     await stack.receive_all("billing", invisible_ms=40 * HOUR_MS)
-    stack.clock.advance(36 * HOUR_MS)
+    stack.clock.advance_by(36 * HOUR_MS)
     await stack.service._broker._housekeeping.remove_expired()
-    assert store.start > 0, "the messages as they were sent are gone"
-    stack.clock.advance(4 * HOUR_MS + 1)
+    assert store.log_start > 0, "the messages as they were sent are gone"
+    stack.clock.advance_by(4 * HOUR_MS + 1)
     last = await stack.receive_all("billing", invisible_ms=1000)
     assert {delivery.message.rest for delivery in last} == BODIES
     assert stack.service._broker.degraded is None

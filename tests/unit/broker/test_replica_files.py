@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from ternmq_broker.opening import open_files
-from ternmq_broker.server.replication import files as module
-from ternmq_broker.server.replication.files import ReplicaFiles
+from ternmq_broker.server.replication import replica_files as module
+from ternmq_broker.server.replication.replica_files import ReplicaFiles
+from ternmq_broker.store_opening import open_files
 from ternmq_common.errors import StartupError
 from tests.unit.broker.test_full_disk import settings
 
@@ -37,7 +37,7 @@ def fails(times: int, why: BaseException | None, real: Opening) -> Opening:
 async def test_it_is_open_again_when_the_disk_works(replica: ReplicaFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "open_files", fails(3, OSError(errno.EFBIG, "File too large"), open_files))
     with pytest.raises(StartupError):
-        replica.reopen()
+        replica.reopen_store()
     assert not replica.is_open
     await replica.wait_until_open(lambda: False, again_s=0)
     assert replica.is_open

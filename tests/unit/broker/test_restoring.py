@@ -5,10 +5,10 @@ import logging
 import pytest
 
 from ternmq_broker.consumption.consumption import Consumption
-from ternmq_broker.copies import copied
+from ternmq_broker.message_copies import copy_message
 from ternmq_broker.store.message_store import MessageStore
 from ternmq_broker.store.progress_journal import ProgressJournal
-from ternmq_common.model import RETRY_QUEUE_ID, Delivery, Group, NewMessage, PopOrder, SettleOutcome
+from ternmq_common.model import RETRY_QUEUE_ID, ConsumerGroup, DeliveredMessage, NewMessage, PopOrder, SettleOutcome
 from ternmq_common.names import retry_topic
 from ternmq_common.tag_filter import ALL
 from ternmq_protos.v2 import definition_pb2 as pb
@@ -23,7 +23,7 @@ class Node:
     def __init__(self) -> None:
         self.folders, self.journal_folder = MemoryFolders(), MemoryFolder()
         self.count = 0
-        self.rules: dict[str, Group] = {}
+        self.rules: dict[str, ConsumerGroup] = {}
         self.open()
 
     def open(self) -> None:
@@ -34,7 +34,7 @@ class Node:
             self.journal,
             broker="b",
             readable_end=lambda: self.store.synced,
-            rules=lambda name: self.rules.get(name, Group(name=name)),
+            rules=lambda name: self.rules.get(name, ConsumerGroup(name=name)),
             now_ms=lambda: NOW_MS,
         )
 
@@ -44,11 +44,11 @@ class Node:
         incoming = [
             NewMessage(0, pb.SystemProperties(message_id=name).SerializeToString(), b"body", (name,)) for name in names
         ]
-        self.store.append(topic, 0, incoming, NOW_MS)
-        self.store.sync()
+        self.store.append_batch(topic, 0, incoming, NOW_MS)
+        self.store.sync_log()
         return names
 
-    def receive(self, group: str, topic: str, batch: int = 32) -> list[Delivery]:
+    def receive(self, group: str, topic: str, batch: int = 32) -> list[DeliveredMessage]:
         order = PopOrder(group=group, topic=topic, queues=range(1), filter=ALL, batch=batch, invisible_ms=60_000)
         return self.consumption.pop(order, NOW_MS).deliveries
 
@@ -56,23 +56,23 @@ class Node:
         """Receive and acknowledge."""
         deliveries = self.receive(group, topic, batch)
         for delivery in deliveries:
-            assert self.consumption.acknowledge(group, topic, delivery.handle, NOW_MS) is SettleOutcome.DONE
+            assert self.consumption.acknowledge_message(group, topic, delivery.handle, NOW_MS) is SettleOutcome.DONE
         return names(deliveries)
 
-    def fail(self, group: str, topic: str, delivery: Delivery) -> None:
+    def fail(self, group: str, topic: str, delivery: DeliveredMessage) -> None:
         """As `Redelivery` does it at the first failure."""
         (record,) = self.store.find_by_key(topic, names([delivery])[0], 1)
-        copy = self.store.append(retry_topic(group), 0, [copied(record)], NOW_MS)
-        self.store.sync()
-        self.consumption.states(group, topic)[0].finish(delivery.handle.queue_offset)
-        self.consumption.retries(group, topic).place(copy.first_offset, 1)
-        self.consumption.changes(group, topic, 0)
-        self.consumption.changes(group, topic, RETRY_QUEUE_ID)
+        copy = self.store.append_batch(retry_topic(group), 0, [copy_message(record)], NOW_MS)
+        self.store.sync_log()
+        self.consumption.find_states(group, topic)[0].finish_offset(delivery.handle.queue_offset)
+        self.consumption.find_or_create_retries(group, topic).place_copy(copy.first_offset, 1)
+        self.consumption.mark_changed(group, topic, 0)
+        self.consumption.mark_changed(group, topic, RETRY_QUEUE_ID)
 
     def remember(self) -> None:
         changes = self.consumption.take_changes()
-        self.journal.write(
-            [(key, state.record(whole=self.journal.wants_snapshot(key))) for key, state in changes], NOW_MS
+        self.journal.write_progress(
+            [(key, state.record_changes(whole=self.journal.wants_snapshot(key))) for key, state in changes], NOW_MS
         )
 
     def spoil_line(self, beginning: str) -> None:
@@ -82,7 +82,7 @@ class Node:
         content[at : at + len(beginning)] = b"?" * len(beginning)
 
 
-def names(deliveries: list[Delivery]) -> list[str]:
+def names(deliveries: list[DeliveredMessage]) -> list[str]:
     return [pb.SystemProperties.FromString(delivery.message.system).message_id for delivery in deliveries]
 
 
@@ -95,7 +95,7 @@ def node() -> Node:
 def test_a_group_whose_line_was_lost_gets_everything_again_and_others_nothing(node: Node, consume_from: str) -> None:
     """Issue 6: one bad line discarded the progress of all groups; and a group must not begin at the queue's end."""
     for group in ("lost", "other"):
-        node.rules[group] = Group(name=group, consume_from=consume_from)
+        node.rules[group] = ConsumerGroup(name=group, consume_from=consume_from)
         assert node.receive(group, "t") == []
     sent = node.send("t", 20)
     for group in ("lost", "other"):
@@ -111,7 +111,7 @@ def test_a_group_whose_line_was_lost_gets_everything_again_and_others_nothing(no
 
 
 def test_where_a_group_may_have_been_is_remembered_over_restarts(node: Node, caplog: pytest.LogCaptureFixture) -> None:
-    node.rules["late"] = Group(name="late", consume_from="latest")
+    node.rules["late"] = ConsumerGroup(name="late", consume_from="latest")
     sent = node.send("t", 3)
     node.consume("some", "t")
     node.remember()
@@ -120,7 +120,7 @@ def test_where_a_group_may_have_been_is_remembered_over_restarts(node: Node, cap
         node.open()
         node.consume("another", "t")
         node.remember()
-    assert node.consumption.committed("late", "t", 0) == 0, "a pull consumer goes there too"
+    assert node.consumption.committed_offset("late", "t", 0) == 0, "a pull consumer goes there too"
     assert node.consume("late", "t") == sent
     assert "group late begins with the first message of queue 0 of topic t" in caplog.text
     node.send("new", 2)
@@ -136,15 +136,15 @@ def test_copies_that_wait_are_delivered_again_in_their_topics_when_their_lines_w
         node.fail("g", topic, received[0])
         node.fail("g", topic, received[1])
         for delivery in received[2:]:
-            node.consumption.acknowledge("g", topic, delivery.handle, NOW_MS)
+            node.consumption.acknowledge_message("g", topic, delivery.handle, NOW_MS)
     node.remember()
     node.spoil_line(f'["g","t",{RETRY_QUEUE_ID}')
     node.open()
     assert "in %RETRY%g may or may not be finished" in caplog.text
     for topic, ids in sent.items():
-        state = node.consumption.retries("g", topic)
+        state = node.consumption.find_or_create_retries("g", topic)
         for offset, _ in state.take_ended(NOW_MS):
-            state.show(offset)
+            state.show_again(offset)
         assert node.consume("g", topic) == ids[:2]
     node.remember()
     node.open()
@@ -157,7 +157,7 @@ def test_progress_beyond_the_end_of_a_queue_is_said(node: Node, caplog: pytest.L
         node.consume(f"g{number:02}", "t")
     node.remember()
     (segment,) = node.folders.commit_log.files.values()
-    (location,) = node.store.locate("t", 0, 15, 1, may_block=True)
+    (location,) = node.store.locate_messages("t", 0, 15, 1, may_block=True)
     segment.truncate(location.log_offset)
     with caplog.at_level(logging.WARNING):
         node.open()
@@ -165,4 +165,4 @@ def test_progress_beyond_the_end_of_a_queue_is_said(node: Node, caplog: pytest.L
     assert said[0] == "group g00 was 5 messages beyond the present end of queue 0 of topic t: these messages are gone"
     assert len(said) == 11
     assert said[-1] == "the same is true of 12 queues, and 60 messages in all"
-    assert node.consumption.committed("g00", "t", 0) == 15
+    assert node.consumption.committed_offset("g00", "t", 0) == 15

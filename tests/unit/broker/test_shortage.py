@@ -1,14 +1,14 @@
 """When a leader whose disk has no room gives the leadership away, and to whom."""
 
-from ternmq_broker.replication.shortage import AFTER_FAILURE_S, PATIENCE_S, Shortage, SpaceAction
+from ternmq_broker.replication.space_shortage import AFTER_FAILURE_S, PATIENCE_S, SpaceAction, SpaceShortage
 
 
 class Leader:
     """One that refuses sends for lack of room, from 100 s on."""
 
     def __init__(self) -> None:
-        self.shortage = Shortage()
-        self.shortage.begin()
+        self.shortage = SpaceShortage()
+        self.shortage.begin_leadership()
         assert self.after(0.0, b=1) is None
 
     def after(self, seconds: float, *, is_short: bool = True, **with_room: int) -> SpaceAction | None:
@@ -45,8 +45,8 @@ def test_a_shortage_that_ends_in_between_begins_anew() -> None:
 def test_after_a_move_that_failed_none_is_tried_for_long() -> None:
     leader = Leader()
     assert leader.after(PATIENCE_S, b=1) == SpaceAction("b")
-    leader.shortage.failed(100.0 + 5.0)
-    leader.shortage.begin()
+    leader.shortage.note_failure(100.0 + 5.0)
+    leader.shortage.begin_leadership()
     assert leader.after(10.0, b=1) is None
     assert leader.after(5.0 + AFTER_FAILURE_S - 0.1, b=1) is None
     assert leader.after(5.0 + AFTER_FAILURE_S, b=1) == SpaceAction("b")
@@ -55,6 +55,6 @@ def test_after_a_move_that_failed_none_is_tried_for_long() -> None:
 def test_who_leads_again_after_a_move_that_worked_waits_no_longer_than_before() -> None:
     leader = Leader()
     assert leader.after(PATIENCE_S, b=1) == SpaceAction("b")
-    leader.shortage.begin()
+    leader.shortage.begin_leadership()
     assert leader.after(10.0, b=1) is None
     assert leader.after(10.0 + PATIENCE_S, b=1) == SpaceAction("b")

@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from ternmq_broker.log_upkeep import Sources
+from ternmq_broker.log_upkeep import RepairSources
 from ternmq_broker.store.timers.timer_jobs import FindJob, MergeJob
-from ternmq_common.clock import Clock, MovableClock
+from ternmq_common.clock import MovableClock, SystemClock
 from ternmq_common.errors import MessagingError
-from ternmq_common.model import Group, NewMessage, QueueRef, TimedMessage
+from ternmq_common.model import ConsumerGroup, NewMessage, QueueRef, TimedMessage
 from ternmq_common.recall_handle import RecallHandle
 from ternmq_common.server_settings import FlushMode, ServerSettings
 from ternmq_common.tag_filter import ALL
 from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.message_service.local import LocalMessageService
-from ternmq_runtime.clock_watch import JUMP_MS, ClockWatch, make_up_for
+from ternmq_runtime.clock_watch import JUMP_MS, ClockWatch, catch_up_clock
 
 QUEUE = QueueRef("orders", "broker-0", 0)
 HOUR_MS = 3_600_000
@@ -28,15 +28,15 @@ def message(number: int) -> NewMessage:
     return NewMessage(0, properties.SerializeToString(), b"", (f"m{number}",))
 
 
-async def opened(folder: Path, clock: Clock) -> LocalMessageService:
+async def opened(folder: Path, clock: SystemClock) -> LocalMessageService:
     settings = ServerSettings(data_dir=folder, flush=FlushMode.ASYNC)
-    return await LocalMessageService.open(settings, lambda name: Group(name=name), clock)
+    return await LocalMessageService.open(settings, lambda name: ConsumerGroup(name=name), clock)
 
 
 async def test_a_merge_does_not_hold_up_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each start and end leaves a small run behind, until there are enough for a merge, which never ends by itself."""
     is_merging = threading.Event()
-    merge = MergeJob.run
+    merge = MergeJob.run_job
 
     def run_for_ever(job: MergeJob) -> None:
         is_merging.set()
@@ -44,7 +44,7 @@ async def test_a_merge_does_not_hold_up_the_end(tmp_path: Path, monkeypatch: pyt
             threading.Event().wait(0.001)
         merge(job)
 
-    monkeypatch.setattr(MergeJob, "run", run_for_ever)
+    monkeypatch.setattr(MergeJob, "run_job", run_for_ever)
     clock = MovableClock()
     for number in range(16):
         service = await opened(tmp_path, clock)
@@ -56,7 +56,7 @@ async def test_a_merge_does_not_hold_up_the_end(tmp_path: Path, monkeypatch: pyt
         await service.close()
     monkeypatch.undo()
     service = await opened(tmp_path, clock)
-    clock.advance(2 * HOUR_MS)
+    clock.advance_by(2 * HOUR_MS)
     arrived = 0
     while arrived < 16:
         arrived = (await service.pull(QUEUE, arrived, ALL, batch=32, poll_s=20)).next_offset
@@ -71,22 +71,22 @@ async def test_a_timer_whose_record_is_damaged_waits_for_its_repair_and_holds_up
     broker = service._broker
     store = broker.store
     store.damage.may_be_repaired = True
-    broker.log_upkeep.sources = lambda: Sources(are_all=False)  # who may have it is away
+    broker.log_upkeep.sources = lambda: RepairSources(are_all=False)  # who may have it is away
     for number in range(2):
         await service.schedule(QUEUE, [TimedMessage(message(number), clock.now_ms() + HOUR_MS)])
-    await broker._flusher.durable(store.end)
+    await broker._flusher.wait_until_durable(store.log_end)
     [segment] = (tmp_path / "store" / "commitlog").iterdir()
-    whole = store.log_bytes(0, store.end, may_block=True)[1]
+    whole = store.log_bytes(0, store.log_end, may_block=True)[1]
     with segment.open("r+b") as file:
         file.seek(70)
         file.write(bytes([whole[70] ^ 1]))
-    store.repair.check(0, 1 << 20)
-    [(begin, end)] = store.damage.ranges
+    store.repair.check_piece(0, 1 << 20)
+    [(begin, end)] = store.damage.damaged_ranges
     assert begin == 0
-    clock.advance(2 * HOUR_MS)
+    clock.advance_by(2 * HOUR_MS)
     first = await service.pull(QUEUE, 0, ALL, batch=32, poll_s=20)
     assert [each.system for each in first.messages] == [message(1).system]
-    store.repair.write(begin, whole[begin:end])
+    store.repair.write_repair(begin, whole[begin:end])
     second = await service.pull(QUEUE, 1, ALL, batch=32, poll_s=20)
     assert [each.system for each in second.messages] == [message(0).system]
     await service.close()
@@ -103,16 +103,16 @@ class SettableClock:
 def test_a_clock_that_is_set_is_noticed_and_said(
     jump_ms: int, direction: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    wall, clock = SettableClock(), Clock()
+    wall, clock = SettableClock(), SystemClock()
     jumps: list[int | None] = []
     clock.on_jump(lambda: jumps.append(None))
     clock.on_set(jumps.append)
     watch = ClockWatch(clock, wall_ms=lambda: wall.now_ms)
-    watch.check()
+    watch.check_clock()
     assert not jumps
     wall.now_ms += jump_ms
     with caplog.at_level(logging.WARNING):
-        watch.check()
+        watch.check_clock()
     by_ms, last = jumps
     assert by_ms is not None
     assert abs(by_ms - jump_ms) < JUMP_MS
@@ -121,24 +121,24 @@ def test_a_clock_that_is_set_is_noticed_and_said(
 
 
 def test_a_clock_that_drifts_is_no_jump() -> None:
-    wall, clock, jumps = SettableClock(), Clock(), []
+    wall, clock, jumps = SettableClock(), SystemClock(), []
     clock.on_jump(lambda: jumps.append(1))
     watch = ClockWatch(clock, wall_ms=lambda: wall.now_ms)
     wall.now_ms += JUMP_MS // 2
-    watch.check()
+    watch.check_clock()
     assert not jumps
 
 
 def test_messages_from_the_future_are_made_up_for_or_said(caplog: pytest.LogCaptureFixture) -> None:
-    movable, clock = MovableClock(), Clock()
+    movable, clock = MovableClock(), SystemClock()
     future_ms = clock.now_ms() + HOUR_MS
-    make_up_for(movable, future_ms)
+    catch_up_clock(movable, future_ms)
     assert movable.now_ms() >= future_ms
     with caplog.at_level(logging.WARNING):
-        make_up_for(clock, future_ms)
+        catch_up_clock(clock, future_ms)
         assert "behind" in caplog.text
         caplog.clear()
-        make_up_for(clock, clock.now_ms())
+        catch_up_clock(clock, clock.now_ms())
         assert not caplog.text
 
 
@@ -147,14 +147,14 @@ class SlowFind:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.began, self.goes_on = threading.Event(), threading.Event()
-        find = FindJob.run
+        find = FindJob.run_job
 
         def run(job: FindJob) -> None:
             self.began.set()
             self.goes_on.wait(20)
             find(job)
 
-        monkeypatch.setattr(FindJob, "run", run)
+        monkeypatch.setattr(FindJob, "run_job", run)
 
 
 async def test_a_recall_whose_caller_leaves_goes_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,7 +167,7 @@ async def test_a_recall_whose_caller_leaves_goes_to_its_end(tmp_path: Path, monk
     recall.cancel()
     slow.goes_on.set()
     await service.recall(RecallHandle(QUEUE.topic, QUEUE.broker, due_ms, "another"))
-    clock.advance(HOUR_MS)
+    clock.advance_by(HOUR_MS)
     [came] = (await service.pull(QUEUE, 0, ALL, batch=9, poll_s=20)).messages
     assert definition_pb2.SystemProperties.FromString(came.system).message_id == "m2"
     await service.close()
@@ -182,7 +182,7 @@ async def test_a_recall_that_comes_too_late_while_it_looks_leaves_the_message(
     await service.schedule(QUEUE, [TimedMessage(message(1), due_ms)])
     recall = asyncio.create_task(service.recall(RecallHandle(QUEUE.topic, QUEUE.broker, due_ms, "m1")))
     await asyncio.to_thread(slow.began.wait)
-    clock.advance(HOUR_MS)
+    clock.advance_by(HOUR_MS)
     slow.goes_on.set()
     with pytest.raises(MessagingError):
         await recall

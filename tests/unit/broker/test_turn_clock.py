@@ -32,7 +32,7 @@ async def test_after_a_jump_the_clock_is_looked_at_again() -> None:
     clock = MovableClock()
     turn = TurnClock(clock)
     before_ms = turn.checked_ms()
-    clock.advance(60_000)
+    clock.advance_by(60_000)
     assert turn.checked_ms() >= before_ms + 60_000
 
 
@@ -43,9 +43,9 @@ async def test_a_jump_that_the_look_itself_notices_is_in_what_it_says() -> None:
 
     def check() -> None:
         if jump_ms := next(jumps, 0):
-            clock.advance(jump_ms)
+            clock.advance_by(jump_ms)
 
-    clock.watched_by(check)
+    clock.set_watcher(check)
     told_ms = turn.checked_ms()
     assert told_ms > MovableClock().now_ms() + 50_000
     assert turn.checked_ms() == told_ms

@@ -7,10 +7,10 @@ import pytest
 
 from ternmq_broker.consumption.consumption import Consumption
 from ternmq_broker.consumption.queue_reader import QueueReader
-from ternmq_broker.store.index.queue_index import Location
+from ternmq_broker.store.index.queue_index import MessageLocation
 from ternmq_broker.store.message_store import MessageStore
 from ternmq_broker.store.progress_journal import ProgressJournal
-from ternmq_common.model import Delivery, Group, NewMessage, PopOrder, QueueRef, SettleOutcome
+from ternmq_common.model import ConsumerGroup, DeliveredMessage, NewMessage, PopOrder, QueueRef, SettleOutcome
 from ternmq_common.tag_filter import ALL
 from ternmq_protos.v2 import definition_pb2 as pb
 from tests.support.memory_disk import MemoryFolder, MemoryFolders
@@ -37,13 +37,13 @@ class Shop:
             self.journal,
             broker="b",
             readable_end=lambda: min(self.limit, self.store.synced),
-            rules=lambda name: Group(name=name, fifo=name.startswith("fifo")),
+            rules=lambda name: ConsumerGroup(name=name, fifo=name.startswith("fifo")),
             now_ms=lambda: NOW_MS,
         )
 
     def restart(self) -> None:
         changes = self.consumption.take_changes()
-        self.journal.write([(key, state.record(whole=True)) for key, state in changes], NOW_MS)
+        self.journal.write_progress([(key, state.record_changes(whole=True)) for key, state in changes], NOW_MS)
         self.start()
 
     def send(self, *names: str) -> None:
@@ -54,11 +54,11 @@ class Shop:
             )
             for name in names
         ]
-        self.store.append(TOPIC, 0, incoming, NOW_MS)
-        self.store.sync()
+        self.store.append_batch(TOPIC, 0, incoming, NOW_MS)
+        self.store.sync_log()
 
-    def location(self, offset: int) -> Location:
-        (location,) = self.store.locate(TOPIC, 0, offset, 1, may_block=True)
+    def location(self, offset: int) -> MessageLocation:
+        (location,) = self.store.locate_messages(TOPIC, 0, offset, 1, may_block=True)
         return location
 
     def damage(self, offset: int) -> None:
@@ -66,20 +66,20 @@ class Shop:
         (segment,) = self.folders.commit_log.files.values()
         segment.content[location.log_offset + location.size - 1] ^= 1
 
-    def receive(self, group: str, batch: int = 8) -> list[Delivery]:
+    def receive(self, group: str, batch: int = 8) -> list[DeliveredMessage]:
         order = PopOrder(group=group, topic=TOPIC, queues=range(1), filter=ALL, batch=batch, invisible_ms=60_000)
         return self.consumption.pop(order, NOW_MS).deliveries
 
-    def acknowledge(self, group: str, deliveries: list[Delivery]) -> None:
+    def acknowledge(self, group: str, deliveries: list[DeliveredMessage]) -> None:
         for delivery in deliveries:
-            assert self.consumption.acknowledge(group, TOPIC, delivery.handle, NOW_MS) is SettleOutcome.DONE
+            assert self.consumption.acknowledge_message(group, TOPIC, delivery.handle, NOW_MS) is SettleOutcome.DONE
 
     @property
     def reader(self) -> QueueReader:
         return self.consumption.reader
 
 
-def names(deliveries: list[Delivery]) -> list[str]:
+def names(deliveries: list[DeliveredMessage]) -> list[str]:
     return [pb.SystemProperties.FromString(delivery.message.system).message_id for delivery in deliveries]
 
 
@@ -94,8 +94,8 @@ def test_a_damaged_message_is_said_and_counted_once(shop: Shop, caplog: pytest.L
     shop.damage(1)
     for group in ("one", "two"):
         assert names(shop.receive(group)) == ["a1", "c1"]
-    shop.consumption.reader.pull(QUEUE, 0, ALL, 8)
-    assert shop.reader.lost == 1
+    shop.consumption.reader.pull_messages(QUEUE, 0, ALL, 8)
+    assert shop.reader.lost_count == 1
     (said,) = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
     location = shop.location(1)
     for part in ("offset 1 ", "queue 0", TOPIC, f"log offset {location.log_offset}", f"{location.size} bytes"):
@@ -113,15 +113,15 @@ def test_no_message_is_delivered_in_place_of_another(
     shop.send("a1", "b1", "c1")
     nowhere = replace(shop.location(1), log_offset=1 << 40)
     points_to = nowhere if wrong is None else shop.location(wrong)
-    locate = shop.store.locate
+    locate = shop.store.locate_messages
 
-    def damaged(topic: str, queue_id: int, offset: int, count: int, *, may_block: bool) -> list[Location]:
+    def damaged(topic: str, queue_id: int, offset: int, count: int, *, may_block: bool) -> list[MessageLocation]:
         found = locate(topic, queue_id, offset, count, may_block=may_block)
         return [points_to if at == 1 else location for at, location in enumerate(found, offset)]
 
-    monkeypatch.setattr(shop.store, "locate", damaged)
+    monkeypatch.setattr(shop.store, "locate_messages", damaged)
     assert names(shop.receive(group)) == ["a1", "c1"]
-    assert shop.reader.lost == 1
+    assert shop.reader.lost_count == 1
 
 
 def test_a_message_group_stops_at_a_damaged_message_until_it_is_skipped(
@@ -142,14 +142,14 @@ def test_a_message_group_stops_at_a_damaged_message_until_it_is_skipped(
     assert len(said) == 1
     assert "`ternmq group offset skip fifo --topic orders --broker b --queue 0 --offset 2`" in said[0]
     assert "'a'" in said[0]
-    assert shop.consumption.committed("fifo", TOPIC, 0) == 2
-    assert not shop.consumption.skip("fifo", TOPIC, 0, 5), "the group is not there yet"
-    assert shop.consumption.skip("fifo", TOPIC, 0, 2)
-    assert shop.consumption.skip("fifo", TOPIC, 0, 2), "a repeated call gets the same answer"
+    assert shop.consumption.committed_offset("fifo", TOPIC, 0) == 2
+    assert not shop.consumption.skip_message("fifo", TOPIC, 0, 5), "the group is not there yet"
+    assert shop.consumption.skip_message("fifo", TOPIC, 0, 2)
+    assert shop.consumption.skip_message("fifo", TOPIC, 0, 2), "a repeated call gets the same answer"
     last = shop.receive("fifo")
     assert names(last) == ["a3"]
     shop.acknowledge("fifo", last)
-    assert shop.consumption.committed("fifo", TOPIC, 0) == 5
+    assert shop.consumption.committed_offset("fifo", TOPIC, 0) == 5
 
 
 def test_what_comes_before_a_damaged_message_is_handed_out_first(shop: Shop) -> None:
@@ -173,7 +173,7 @@ def test_a_fifo_group_steps_over_a_damaged_message_whose_group_nobody_knows(
     shop.damage(0)
     assert names(shop.receive("fifo")) == ["b1", "a2"]
     assert "group fifo skips the message at offset 0 of queue 0 of topic orders" in caplog.text
-    assert shop.consumption.committed("fifo", TOPIC, 0) == 1
+    assert shop.consumption.committed_offset("fifo", TOPIC, 0) == 1
 
 
 @pytest.mark.parametrize("known", range(5))
@@ -195,7 +195,7 @@ def test_a_new_leader_takes_nothing_for_gone_that_it_may_hand_out_only_later(sho
 def test_what_is_to_be_delivered_again_waits_until_it_may_be_read(shop: Shop) -> None:
     shop.send("a1", "a2")
     first, _ = shop.receive("plain")
-    assert shop.consumption.release("plain", TOPIC, first.handle, now_ms=NOW_MS, counts=True)
+    assert shop.consumption.release_claim("plain", TOPIC, first.handle, now_ms=NOW_MS, counts=True)
     shop.limit = shop.location(0).log_offset
     assert shop.receive("plain") == []
     shop.limit = shop.store.synced

@@ -17,17 +17,24 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from ternmq_broker.delivery.check_schedule import CheckRules
-from ternmq_broker.store.drafts import Draft
-from ternmq_broker.store.log.record import Origin, RecordKind
+from ternmq_broker.store.log.record import RecordKind, RecordOrigin
 from ternmq_broker.store.message_store import MessageStore
-from ternmq_broker.timers import Timers
-from ternmq_broker.transactions.orphans import Orphans
+from ternmq_broker.store.record_drafts import RecordDraft
+from ternmq_broker.timers import TimerDelivery
+from ternmq_broker.transactions.transaction_checks import TransactionChecks
 from ternmq_broker.transactions.transactions import Transactions
-from ternmq_common.clock import Clock
+from ternmq_common.clock import SystemClock
 from ternmq_common.errors import MessagingError
-from ternmq_common.model import HalfMessage, NewMessage, OrphanedTransaction, Resolution, TimedMessage, TransactionState
+from ternmq_common.model import (
+    HalfMessage,
+    NewMessage,
+    OrphanedTransaction,
+    TimedMessage,
+    TransactionResolution,
+    TransactionState,
+)
 from ternmq_common.names import DISCARD_TOPIC
-from ternmq_common.pollers import Pollers
+from ternmq_common.poll_queues import PollQueues
 from ternmq_common.recall_handle import RecallHandle
 from ternmq_common.transaction_id import TransactionId
 from ternmq_protos.v2 import definition_pb2 as pb
@@ -36,7 +43,7 @@ from tests.support.retention import remove_segments
 from tests.support.spilling import spill_all
 
 if TYPE_CHECKING:
-    from ternmq_broker.sending.flusher import Flusher
+    from ternmq_broker.sending.flusher import LogFlusher
 
 TOPIC, BROKER = "orders", "b"
 QUEUES = range(2)
@@ -44,7 +51,7 @@ FAR_MS = 10_000_000
 T = TypeVar("T")
 
 
-class SetClock(Clock):
+class SetClock(SystemClock):
     """Stands still until it is set."""
 
     def __init__(self) -> None:
@@ -64,18 +71,18 @@ class SyncingFlusher:
         self._store = store
         self.acknowledges = True
 
-    async def acknowledged(self, log_end: int, then: Callable[[], None]) -> None:
-        assert log_end <= self._store.end
+    async def wait_until_acknowledged(self, log_end: int, then: Callable[[], None]) -> None:
+        assert log_end <= self._store.log_end
         if self.acknowledges:
-            self._store.sync()
+            self._store.sync_log()
         then()
 
-    async def durable(self, log_end: int) -> None:
-        assert log_end <= self._store.end
-        self._store.sync()
+    async def wait_until_durable(self, log_end: int) -> None:
+        assert log_end <= self._store.log_end
+        self._store.sync_log()
 
     def when_readable(self, log_end: int, then: Callable[[], None]) -> None:
-        assert log_end <= self._store.end
+        assert log_end <= self._store.log_end
         then()
 
 
@@ -115,18 +122,18 @@ class WaitingMachine(RuleBasedStateMachine):
     def open(self) -> None:
         self.store = MessageStore(self.folders, segment_bytes=500)
         self.flusher = SyncingFlusher(self.store)
-        flusher = cast("Flusher", self.flusher)
-        self.service = Timers(self.store, flusher, Pollers(), self.clock)
+        flusher = cast("LogFlusher", self.flusher)
+        self.service = TimerDelivery(self.store, flusher, PollQueues(), self.clock)
         self.transactions = Transactions(
             self.store,
             flusher,
-            Pollers(),
+            PollQueues(),
             self.clock,
             broker=BROKER,
             rules=CheckRules(first_check_ms=60, interval_ms=100, checks_max=3, age_max_ms=FAR_MS),
             open_max=1000,
         )
-        self.transactions.restore()
+        self.transactions.restore_waiting()
 
     def run(self, step: Coroutine[None, None, T]) -> T:
         return self.loop.run_until_complete(step)
@@ -164,7 +171,7 @@ class WaitingMachine(RuleBasedStateMachine):
             message = self.new_message(due_ms=due_ms)
             timed.append(TimedMessage(message, due_ms))
             self.timers[message.message_id] = Timer(due_ms, acknowledged)
-        self.run(self.service.schedule(TOPIC, queue_id, timed))
+        self.run(self.service.store_timers(TOPIC, queue_id, timed))
 
     @precondition(lambda self: self.timers)
     @rule(data=st.data(), acknowledged=st.booleans())
@@ -175,10 +182,10 @@ class WaitingMachine(RuleBasedStateMachine):
         handle = RecallHandle(TOPIC, BROKER, timer.due_ms, message_id)
         if timer.due_ms <= self.clock.time_ms:
             with pytest.raises(MessagingError):
-                self.run(self.service.recall(handle))
+                self.run(self.service.recall_message(handle))
         elif message_id not in self.present().keys() | self.removed:  # else it came, and the clock was set back
             timer.doubtful = True
-            self.run(self.service.recall(handle))
+            self.run(self.service.recall_message(handle))
             timer.recalled |= acknowledged
 
     @rule(milliseconds=st.integers(1, 300) | st.integers(-200, 0) | st.integers(50_000, 200_000))
@@ -191,16 +198,16 @@ class WaitingMachine(RuleBasedStateMachine):
         while True:
             now_ms = self.clock.time_ms
             if self.service._index.wants_load(now_ms):
-                self.run(self.service._load(now_ms))
+                self.run(self.service._load_due(now_ms))
             due = self.service._index.take_due(now_ms, 3)
             if not due:
                 break
-            self.run(self.service._deliver(due))
+            self.run(self.service._deliver_messages(due))
         for message_id in (self.present() - before).keys() & self.timers.keys():
             assert self.timers[message_id].due_ms <= self.clock.time_ms, "nothing comes before its time"
             assert not self.timers[message_id].recalled, "what was recalled never comes"
         if synced:
-            self.store.sync()
+            self.store.sync_log()
 
     # --- transactions
 
@@ -208,24 +215,28 @@ class WaitingMachine(RuleBasedStateMachine):
     def one_begins(self, queue_id: int, acknowledged: bool) -> None:
         self.flusher.acknowledges = acknowledged
         message = self.new_message()
-        begun = self.run(self.transactions.begin(TOPIC, queue_id, HalfMessage(message, "sender")))
+        begun = self.run(self.transactions.begin_transaction(TOPIC, queue_id, HalfMessage(message, "sender")))
         if acknowledged:
-            transaction = TransactionId.parse(begun.transaction_id)
+            transaction = TransactionId.parse_id(begun.transaction_id)
             self.halves[message.message_id] = Half(transaction, self.store.last_stored_ms, {TransactionState.PENDING})
 
     @precondition(lambda self: self.halves)
     @rule(
         data=st.data(),
-        resolution=st.sampled_from(Resolution),
+        resolution=st.sampled_from(TransactionResolution),
         acknowledged=st.booleans(),
         by_operator=st.booleans(),
     )
-    def one_ends(self, data: st.DataObject, resolution: Resolution, acknowledged: bool, by_operator: bool) -> None:
+    def one_ends(
+        self, data: st.DataObject, resolution: TransactionResolution, acknowledged: bool, by_operator: bool
+    ) -> None:
         self.flusher.acknowledges = acknowledged
         half = self.halves[data.draw(st.sampled_from(sorted(self.halves)))]
         before = self.state(half)
-        asked = TransactionState.COMMITTED if resolution is Resolution.COMMIT else TransactionState.ROLLED_BACK
-        ends = self.transactions.end(TOPIC, half.transaction, resolution, by_operator=by_operator)
+        asked = (
+            TransactionState.COMMITTED if resolution is TransactionResolution.COMMIT else TransactionState.ROLLED_BACK
+        )
+        ends = self.transactions.end_transaction(TOPIC, half.transaction, resolution, by_operator=by_operator)
         if before in (TransactionState.PENDING, asked) or (before is TransactionState.DISCARDED and by_operator):
             self.run(ends)
             half.states = {asked} if acknowledged else half.states | {asked}
@@ -236,7 +247,7 @@ class WaitingMachine(RuleBasedStateMachine):
             assert self.state(half) is before
 
     def state(self, half: Half) -> TransactionState:
-        outcome = self.run(self.transactions.outcome(half.transaction))
+        outcome = self.run(self.transactions.find_outcome(half.transaction))
         assert outcome.state in half.states, f"{half.transaction} is {outcome.state}, not {half.states}"
         assert outcome.stored_ms == half.stored_ms
         return outcome.state
@@ -245,7 +256,7 @@ class WaitingMachine(RuleBasedStateMachine):
 
     @rule()
     def all_is_synced(self) -> None:
-        self.store.sync()
+        self.store.sync_log()
 
     @rule(checkpoint=st.booleans())
     def the_indexes_are_spilled(self, checkpoint: bool) -> None:
@@ -263,7 +274,7 @@ class WaitingMachine(RuleBasedStateMachine):
         count = data.draw(st.integers(1, len(self.store._log.segment_bases) - 1))
         start = self.store.segment_end(count)
         self.flusher.acknowledges = True
-        waiting = {half.message_id for half in self.transactions.halves.below(start)}
+        waiting = {half.message_id for half in self.transactions.halves.waiting_below(start)}
         self.run(self.service.relocate_below(start))
         self.run(self.transactions.discard_below(start))
         for message_id in waiting & self.halves.keys():
@@ -282,7 +293,7 @@ class WaitingMachine(RuleBasedStateMachine):
             self.halves = {key: half for key, half in self.halves.items() if half.transaction.log_offset >= start}
 
     def discards_were_removed(self) -> bool:
-        return self.store.bounds(DISCARD_TOPIC, 0)[0] > 0
+        return self.store.queue_bounds(DISCARD_TOPIC, 0)[0] > 0
 
     @rule()
     def restart(self) -> None:
@@ -303,10 +314,12 @@ class WaitingMachine(RuleBasedStateMachine):
         """The ids of all messages in the queues."""
         found: Counter[str] = Counter()
         for queue_id in QUEUES:
-            offset, end = self.store.bounds(TOPIC, queue_id)
+            offset, end = self.store.queue_bounds(TOPIC, queue_id)
             while offset < end:
-                locations = self.store.locate(TOPIC, queue_id, offset, 100, may_block=True)
-                records = [record for record in self.store.read(locations, may_block=True) if record is not None]
+                locations = self.store.locate_messages(TOPIC, queue_id, offset, 100, may_block=True)
+                records = [
+                    record for record in self.store.read_records(locations, may_block=True) if record is not None
+                ]
                 found.update(pb.SystemProperties.FromString(record.system).message_id for record in records)
                 offset += len(locations)
         return found
@@ -342,7 +355,7 @@ def test_half_messages_whose_records_are_lost_do_not_hold_up_retention() -> None
     machine.start()
     for _ in range(2):
         machine.one_begins(queue_id=0, acknowledged=True)
-        machine.store._log.roll()
+        machine.store._log.roll_segment()
     machine.messages_are_scheduled(waits_ms=[5], queue_id=0, acknowledged=True)
     for log_offset in list(machine.store.halves.waiting):
         file = machine.folders.commit_log.files[f"{log_offset:020d}"]
@@ -350,7 +363,7 @@ def test_half_messages_whose_records_are_lost_do_not_hold_up_retention() -> None
         if log_offset == 0:
             machine.the_indexes_are_spilled(checkpoint=True)
             machine.open()
-            assert [half.log_offset for half in machine.transactions.halves.in_order()] != [log_offset]
+            assert [half.log_offset for half in machine.transactions.halves.waiting_in_order()] != [log_offset]
             assert len(machine.transactions.halves.waiting) == 1
     machine.run(machine.transactions.discard_below(machine.store.segment_end(2)))
     remove_segments(machine.store, 2)
@@ -365,27 +378,27 @@ def test_a_discarded_half_message_says_when_it_was_stored_if_its_copy_or_the_log
     machine.start()
     machine.one_begins(queue_id=1, acknowledged=True)
     [half] = machine.halves.values()
-    machine.store._log.roll()
+    machine.store._log.roll_segment()
     machine.time_passes(50_000)
-    [waiting] = machine.store.halves.in_order()
-    record = machine.run(machine.transactions.read(waiting))
+    [waiting] = machine.store.halves.waiting_in_order()
+    record = machine.run(machine.transactions.read_half(waiting))
     if says_when:
-        machine.run(machine.transactions.discard(waiting))
+        machine.run(machine.transactions.discard_half(waiting))
     else:
         properties = {"REAL_TOPIC": TOPIC, "REAL_QID": "1", "TRAN_MSG": "0"}
         copied = record.rest + pb.Message(user_properties=properties).SerializeToString()
         message = NewMessage(0, record.system, copied, (waiting.message_id,))
-        origin = Origin(waiting.log_offset)
-        machine.store.append_drafts([Draft(RecordKind.MESSAGE, DISCARD_TOPIC, 0, message, origin=origin)], 1)
+        origin = RecordOrigin(waiting.log_offset)
+        machine.store.append_drafts([RecordDraft(RecordKind.MESSAGE, DISCARD_TOPIC, 0, message, origin=origin)], 1)
 
     def stored_ms() -> list[int | None]:
-        outcome = machine.run(machine.transactions.outcome(half.transaction))
+        outcome = machine.run(machine.transactions.find_outcome(half.transaction))
         assert outcome.message.rest == record.rest, "what is delivered has nothing of its copy"
-        listed = machine.run(machine.transactions.page(TransactionState.DISCARDED, topic=TOPIC, start="", limit=9))
+        listed = machine.run(machine.transactions.list_page(TransactionState.DISCARDED, topic=TOPIC, start="", limit=9))
         return [outcome.stored_ms, *(each.stored_ms for each in listed.transactions)]
 
     assert stored_ms() == [half.stored_ms, half.stored_ms]
-    machine.store._log.roll()
+    machine.store._log.roll_segment()
     spill_all(machine.store)
     remove_segments(machine.store, 1)
     assert stored_ms() == ([half.stored_ms] * 2 if says_when else [None, None])
@@ -398,17 +411,17 @@ def test_a_half_message_that_can_not_be_read_at_one_start_waits_again_after_the_
     machine.start()
     machine.one_begins(queue_id=0, acknowledged=True)
     machine.the_indexes_are_spilled(checkpoint=True)
-    [half] = machine.store.halves.in_order()
+    [half] = machine.store.halves.waiting_in_order()
     [name] = machine.folders.commit_log.files
     machine.folders.commit_log.files[name].content[60] ^= 1
     machine.open()
     assert not machine.transactions.halves.waiting
-    machine.store.append_drafts([Draft(RecordKind.MESSAGE, TOPIC, 0, machine.new_message())], 1)
-    machine.store.sync()
+    machine.store.append_drafts([RecordDraft(RecordKind.MESSAGE, TOPIC, 0, machine.new_message())], 1)
+    machine.store.sync_log()
     machine.the_indexes_are_spilled(checkpoint=True)
     machine.folders.commit_log.files[name].content[60] ^= 1
     machine.open()
-    assert [again.message_id for again in machine.transactions.halves.in_order()] == [half.message_id]
+    assert [again.message_id for again in machine.transactions.halves.waiting_in_order()] == [half.message_id]
     machine.loop.close()
 
 
@@ -417,23 +430,23 @@ def test_a_half_message_that_is_lost_does_not_keep_others_from_being_asked_about
     machine.start()
     for _ in range(3):
         machine.one_begins(queue_id=0, acknowledged=True)
-        machine.store._log.roll()
-    before, lost, behind = machine.store.halves.in_order()
+        machine.store._log.roll_segment()
+    before, lost, behind = machine.store.halves.waiting_in_order()
     file = machine.folders.commit_log.files[f"{lost.log_offset:020d}"]
     file.content[60] ^= 1
-    orphans = Orphans(machine.transactions, machine.store, machine.clock, broker=BROKER)
+    orphans = TransactionChecks(machine.transactions, machine.store, machine.clock, broker=BROKER)
     asked: list[str] = []
 
     async def ask(orphan: OrphanedTransaction) -> bool:
-        asked.append(TransactionId.parse(orphan.transaction_id).message_id)
+        asked.append(TransactionId.parse_id(orphan.transaction_id).message_id)
         return True
 
-    orphans.watch(ask)
+    orphans.set_watcher(ask)
     machine.clock.time_ms += 60
-    assert machine.run(orphans._look())
+    assert machine.run(orphans._check_due())
     assert asked == [before.message_id, behind.message_id]
     file.content[60] ^= 1
     for _ in range(2):
-        assert [half.checks for half in machine.transactions.halves.in_order()] == [1, 0, 1]
+        assert [half.checks for half in machine.transactions.halves.waiting_in_order()] == [1, 0, 1]
         machine.open()
     machine.loop.close()

@@ -15,7 +15,7 @@ from ternmq.endpoints import Endpoints
 from ternmq.pull import offset_file as offset_file_module
 from ternmq.pull.offset_file import OffsetFile
 from ternmq.pull.offsets import StartFrom
-from ternmq.route import Queue
+from ternmq.route import RouteQueue
 from ternmq_protos.v2 import definition_pb2 as pb
 from tests.unit.client.pull_support import CALM, GROUP, SUBSCRIPTIONS, numbered, queue, taken, taken_bodies
 from tests.unit.client.scripted_server import TOPIC, ScriptedServer
@@ -53,8 +53,8 @@ def written_to(path: Path) -> dict[str, object]:
     return content
 
 
-def route_queue(queue_id: int) -> Queue:
-    return Queue(TOPIC, queue_id, "broker-a", ENDPOINTS, pb.MessageQueue())
+def route_queue(queue_id: int) -> RouteQueue:
+    return RouteQueue(TOPIC, queue_id, "broker-a", ENDPOINTS, pb.MessageQueue())
 
 
 async def test_every_consumer_reads_all_queues(server: ScriptedServer, tmp_path: Path) -> None:
@@ -101,11 +101,11 @@ async def test_queues_that_the_route_does_not_name_any_more_are_given_up(server:
     async with consumer_of(server, path) as consumer:
         server.queues = 6
         await consumer._refresh_routes()
-        await consumer._assign()
+        await consumer._assign_queues()
         assert len(consumer.assignment()) == 6
         server.queues = 2
         await consumer._refresh_routes()
-        await consumer._assign()
+        await consumer._assign_queues()
         assert consumer.assignment() == [queue(0), queue(1)]
 
 
@@ -164,14 +164,14 @@ async def test_a_file_that_can_not_be_written_fails_the_commit_and_not_the_close
 
 async def test_what_the_file_says_of_other_groups_is_kept(path: Path) -> None:
     one = OffsetFile(path, "one")
-    await one.open()
-    await one.store(route_queue(0), 7)
+    await one.open_store()
+    await one.store_offset(route_queue(0), 7)
     two = OffsetFile(path, "two")
-    await two.open()
-    await two.store(route_queue(0), 9)
+    await two.open_store()
+    await two.store_offset(route_queue(0), 9)
     again = OffsetFile(path, "one")
-    await again.open()
-    assert (await again.load(route_queue(0)), await again.load(route_queue(1))) == (7, None)
+    await again.open_store()
+    assert (await again.load_offset(route_queue(0)), await again.load_offset(route_queue(1))) == (7, None)
 
 
 @pytest.fixture
@@ -184,14 +184,14 @@ def held_writes(monkeypatch: pytest.MonkeyPatch) -> tuple[threading.Semaphore, t
         assert go_on.acquire(timeout=60)
         written.append(text)
 
-    monkeypatch.setattr(offset_file_module, "_replace", replace)
+    monkeypatch.setattr(offset_file_module, "_replace_file", replace)
     return began, go_on, written
 
 
 async def begin_store(path: Path, began: threading.Semaphore) -> "tuple[OffsetFile, asyncio.Task[None]]":
     """A file with a store whose write has begun."""
     file = OffsetFile(path, GROUP)
-    first = asyncio.create_task(file.store(route_queue(0), 1))
+    first = asyncio.create_task(file.store_offset(route_queue(0), 1))
     await asyncio.to_thread(began.acquire)
     return file, first
 
@@ -201,7 +201,7 @@ async def test_stores_that_come_together_are_one_write(
 ) -> None:
     began, go_on, written = held_writes
     file, first = await begin_store(path, began)
-    others = [asyncio.create_task(file.store(route_queue(queue_id), 5)) for queue_id in range(100)]
+    others = [asyncio.create_task(file.store_offset(route_queue(queue_id), 5)) for queue_id in range(100)]
     go_on.release(2)
     await asyncio.gather(first, *others)
     assert len(written) == 2
@@ -214,7 +214,7 @@ async def test_a_cancelled_store_does_not_let_two_writes_run_at_a_time(
     began, go_on, written = held_writes
     file, first = await begin_store(path, began)
     first.cancel()
-    second = asyncio.create_task(file.store(route_queue(0), 2))
+    second = asyncio.create_task(file.store_offset(route_queue(0), 2))
     with pytest.raises(asyncio.CancelledError):
         await first
     assert not began.acquire(blocking=False)
@@ -225,7 +225,7 @@ async def test_a_cancelled_store_does_not_let_two_writes_run_at_a_time(
 
 async def test_a_write_that_fails_leaves_the_old_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = OffsetFile(path, GROUP)
-    await file.store(route_queue(0), 1)
+    await file.store_offset(route_queue(0), 1)
 
     def broken(_: int) -> None:
         raise OSError("scripted")
@@ -233,10 +233,10 @@ async def test_a_write_that_fails_leaves_the_old_file(path: Path, monkeypatch: p
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", broken)
         with pytest.raises(ternmq.OffsetFileError, match="scripted"):
-            await file.store(route_queue(0), 2)
+            await file.store_offset(route_queue(0), 2)
     after = OffsetFile(path, GROUP)
-    await after.open()
-    assert await after.load(route_queue(0)) == 1
-    await file.store(route_queue(1), 3)
-    await after.open()
-    assert await after.load(route_queue(0)) == 2
+    await after.open_store()
+    assert await after.load_offset(route_queue(0)) == 1
+    await file.store_offset(route_queue(1), 3)
+    await after.open_store()
+    assert await after.load_offset(route_queue(0)) == 2

@@ -7,10 +7,10 @@ import pytest
 from ternmq import BadRequest, Message, blocking
 from ternmq.offset_reader import OffsetReader
 from ternmq.testing import Stack
-from ternmq_common.cluster import Permission
+from ternmq_common.cluster import QueuePermission
 from ternmq_common.errors import MessagingError
 from ternmq_common.message_type import MessageType
-from ternmq_common.model import QueueRef, Route, Topic
+from ternmq_common.model import QueueRef, Topic, TopicRoute
 from ternmq_common.wire import without_body
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_proxy.processors.placement import Placement
@@ -60,9 +60,9 @@ def test_a_queue_that_no_call_can_name_is_no_queue() -> None:
 
 
 def test_the_broker_of_a_number_is_the_same_each_time_and_a_named_one_that_is_away_is_said() -> None:
-    topic = Topic(name="t", type=MessageType.NORMAL, queues=8, permission=Permission.READ_WRITE)
+    topic = Topic(name="t", type=MessageType.NORMAL, queues=8, permission=QueuePermission.READ_WRITE)
     names = ("a", "b", "c")
-    route, without_c = Route(topic, names, names, names, names), Route(topic, names, names, names[:2], names)
+    route, without_c = TopicRoute(topic, names, names, names, names), TopicRoute(topic, names, names, names[:2], names)
     placement = Placement()
     placed = [placement.queue_for(route, str(number)) for number in range(8)]
     assert placed == [placement.queue_for(route, str(number)) for number in range(8)]

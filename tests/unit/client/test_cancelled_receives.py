@@ -14,7 +14,7 @@ import pytest
 
 import ternmq
 from ternmq import Message, MessageView, Producer, PushConsumer, SimpleConsumer, Timing
-from ternmq.background import wait
+from ternmq.background import run_and_wait
 from ternmq_common.server_settings import ServerSettings
 from ternmq_protos.v2 import definition_pb2 as pb
 from tests.support.embedded import Embedded, RawClient
@@ -195,7 +195,7 @@ async def test_what_the_last_poll_of_a_queue_brings_is_consumed(server: Scripted
     loop = asyncio.get_running_loop()
     async with PushConsumer(server.endpoint, "g", SUBSCRIPTIONS, listener, timing=Timing(assignment_s=1e6)) as consumer:
         await server.asked("ReceiveMessage")
-        await consumer._assign()
+        await consumer._assign_queues()
         assert consumer._receiving == {}
         server.deliver(stored_message(1))
         assert await seen.get() == "id-1"
@@ -216,6 +216,6 @@ def test_a_result_that_an_interrupted_caller_does_not_get_is_unclaimed() -> None
         has_come.set()
 
     with pytest.raises(KeyboardInterrupt):
-        wait(work(), take)
+        run_and_wait(work(), take)
     assert has_come.wait(timeout=60)
     assert unclaimed == ["messages"]

@@ -74,8 +74,8 @@ async def test_a_session_that_broke_before_its_server_was_found_again_is_no_seco
     quiet = Timing(settings_s=1e6, heartbeat_s=1e6, route_refresh_s=1e6)
     async with Producer(server.endpoint, topics=[TOPIC], timing=quiet, on_connection=heard.put_nowait) as producer:
         [endpoints] = producer._sessions
-        producer._isolated.lost(endpoints, ConnectionFailed(str(endpoints), "scripted"), 0)
-        producer._isolated.found(endpoints, 1)
+        producer._isolated.note_lost(endpoints, ConnectionFailed(str(endpoints), "scripted"), 0)
+        producer._isolated.note_found(endpoints, 1)
         server.script("Telemetry", grpc.StatusCode.UNAVAILABLE)
         await producer._send_settings()
         await server.asked("Telemetry", 3)
@@ -91,11 +91,11 @@ async def test_a_call_that_began_before_its_server_was_found_again_is_no_second_
         isolated, broken = producer._isolated, ConnectionFailed(str(endpoints), "scripted")
 
         def call(*, meanwhile: bool) -> None:
-            with isolated.watch(endpoints):
+            with isolated.watch_call(endpoints):
                 if meanwhile:
-                    isolated.lost(endpoints, broken, 0)
-                    isolated.found(endpoints, 0)  # the answer to what was asked before the loss
-                    isolated.found(endpoints, 1)
+                    isolated.note_lost(endpoints, broken, 0)
+                    isolated.note_found(endpoints, 0)  # the answer to what was asked before the loss
+                    isolated.note_found(endpoints, 1)
                 raise broken
 
         for meanwhile in (True, False):
@@ -219,7 +219,7 @@ async def test_a_listener_that_hangs_makes_no_client_grow() -> None:
     tasks: list[asyncio.Task[None]] = []
     events = ConnectionEvents(hangs, spawn, waiting_max=5)
     for number in range(20):
-        events.tell(ConnectionEvent("c", str(number), LOST))
+        events.add_event(ConnectionEvent("c", str(number), LOST))
     assert [event.endpoint for event in events._waiting] == ["15", "16", "17", "18", "19"]
     [task] = tasks
     task.cancel()

@@ -8,9 +8,9 @@ import pytest
 
 import ternmq
 from ternmq import ConnectionEvent, ConnectionState, Credentials, CredentialsFile, Message, Producer, Timing
-from ternmq.credentials import Current, signature
+from ternmq.credentials import CurrentCredentials, sign_headers
 from ternmq.offset_reader import OffsetReader
-from ternmq_common.signing import Authorization
+from ternmq_common.signing import SignedAuthorization
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from tests.support.until import until
@@ -29,14 +29,16 @@ def written(file: Path, access_key: str, secret_key: str) -> Path:
     return file
 
 
-def signer(metadata: dict[str, str]) -> Authorization | None:
-    return Authorization.parse(metadata["authorization"])
+def signer(metadata: dict[str, str]) -> SignedAuthorization | None:
+    return SignedAuthorization.parse_header(metadata["authorization"])
 
 
 def test_a_date_is_in_utc_and_signed() -> None:
-    (date, when), (authorization, header), (token, text) = signature(Credentials("me", "hush", "once"), 1_700_000_000)
+    (date, when), (authorization, header), (token, text) = sign_headers(
+        Credentials("me", "hush", "once"), 1_700_000_000
+    )
     assert (date, when) == ("x-mq-date-time", "20231114T221320Z")
-    parsed = Authorization.parse(header)
+    parsed = SignedAuthorization.parse_header(header)
     assert (authorization, token, text) == ("authorization", "x-mq-session-token", "once")
     assert parsed is not None
     assert parsed.access_key == "me"
@@ -84,10 +86,10 @@ async def test_a_start_without_readable_credentials_fails_and_says_why(server: S
 
 def test_keys_stay_while_new_ones_cannot_be_read(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     file = written(tmp_path / "keys.toml", "me", "hush")
-    current = Current(CredentialsFile(file), read_again_s=0.0)
-    current.read()
+    current = CurrentCredentials(CredentialsFile(file), read_again_s=0.0)
+    current.read_source()
     file.write_text("secret_key = half-written")
-    current.read()
+    current.read_source()
     assert current.credentials == Credentials("me", "hush")
     assert "the old ones stay" in caplog.text
     assert "half-written" not in caplog.text
@@ -140,7 +142,7 @@ async def test_a_refused_client_does_not_start(server: ScriptedServer) -> None:
     server.script("QueryRoute", rpc.QueryRouteResponse(status=REFUSED))
     with pytest.raises(ternmq.Unauthorized, match="the signature is wrong") as refused:
         await Producer(server.endpoint, topics=[TOPIC], credentials=Credentials("me", "wrong")).start()
-    assert not refused.value.retryable
+    assert not refused.value.is_retryable
     assert len(server.requests["QueryRoute"]) == 1
 
 

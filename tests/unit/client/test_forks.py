@@ -74,8 +74,8 @@ def said(endpoint: str, program: str, **variables: str) -> list[str]:
 def test_a_child_has_a_loop_of_its_own(endpoint: str, way: str) -> None:
     """The parent's loop runs, as it does after the first call of any client, and was never connected."""
     program = f"""
-from ternmq.background import call
-call(print, "parent's loop", flush=True)
+from ternmq.background import call_on_loop
+call_on_loop(print, "parent's loop", flush=True)
 {way}(lambda: send("child"))
 send("parent")
 """
@@ -164,14 +164,14 @@ by_fork(child)
 def test_threads_that_begin_together_share_one_loop() -> None:
     program = """
 import threading
-from ternmq.background import THREAD_NAME, call
+from ternmq.background import THREAD_NAME, call_on_loop
 
 sys.setswitchinterval(1e-6)
 together = threading.Barrier(20)
 
 def begin():
     together.wait()
-    call(int)
+    call_on_loop(int)
 
 threads = [threading.Thread(target=begin) for _ in range(20)]
 for thread in threads: thread.start()

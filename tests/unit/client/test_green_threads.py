@@ -23,7 +23,7 @@ def patch(monkeypatch: pytest.MonkeyPatch, library: str, *names: str) -> None:
     """Have a library say that it replaced these modules."""
     asked = {"gevent.monkey": "is_module_patched", "eventlet.patcher": "is_monkey_patched"}[library]
     monkeypatch.setitem(sys.modules, library, SimpleNamespace(**{asked: lambda name: name in names}))
-    monkeypatch.setattr(background, "_background", background._Background())
+    monkeypatch.setattr(background, "_background", background._BackgroundLoop())
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_what_replaces_no_threads_is_no_hindrance(monkeypatch: pytest.MonkeyPatc
 def test_a_client_starts_no_process_to_say_what_it_is() -> None:
     program = (
         "import sys; sys.addaudithook(lambda event, _: print(event) if event == 'subprocess.Popen' else None);"
-        "from ternmq.identity import user_agent; print(user_agent().platform.count('-') >= 2)"
+        "from ternmq.identity import create_user_agent; print(create_user_agent().platform.count('-') >= 2)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "True\n"

@@ -11,16 +11,20 @@ LONG_S = 60.0
 
 async def test_nobody_waits_until_a_send_is_repeated() -> None:
     order = GroupOrder()
-    with order.turn("t", {"a"}) as first, order.turn("t", {"a"}) as second, order.turn("t", ()) as without:
-        assert await second.comes(timeout_s=0)
+    with (
+        order.create_turn("t", {"a"}) as first,
+        order.create_turn("t", {"a"}) as second,
+        order.create_turn("t", ()) as without,
+    ):
+        assert await second.wait_turn(timeout_s=0)
         for turn in (first, without, second):
-            turn.repeats()
-        assert await first.comes(timeout_s=0)
-        assert await without.comes(timeout_s=0)
-        assert not await second.comes(timeout_s=0)
-        with order.turn("t", {"b"}) as other, order.turn("other", {"a"}) as elsewhere:
-            assert await other.comes(timeout_s=0)
-            assert await elsewhere.comes(timeout_s=0)
+            turn.mark_repeating()
+        assert await first.wait_turn(timeout_s=0)
+        assert await without.wait_turn(timeout_s=0)
+        assert not await second.wait_turn(timeout_s=0)
+        with order.create_turn("t", {"b"}) as other, order.create_turn("other", {"a"}) as elsewhere:
+            assert await other.wait_turn(timeout_s=0)
+            assert await elsewhere.wait_turn(timeout_s=0)
 
 
 async def test_those_behind_go_one_by_one_and_then_together_but_never_before_each_other() -> None:
@@ -28,10 +32,10 @@ async def test_those_behind_go_one_by_one_and_then_together_but_never_before_eac
     ends = [asyncio.Event() for _ in range(6)]
 
     async def send(number: int, groups: set[str], *, again: bool) -> None:
-        with order.turn("t", groups) as turn:
+        with order.create_turn("t", groups) as turn:
             if again:
-                turn.repeats()
-            assert await turn.comes(timeout_s=LONG_S)
+                turn.mark_repeating()
+            assert await turn.wait_turn(timeout_s=LONG_S)
             went.append(number)
             await ends[number].wait()
         if number == 1:  # others were woken and don't run yet
@@ -58,12 +62,12 @@ async def test_those_behind_go_one_by_one_and_then_together_but_never_before_eac
 async def test_a_send_that_gives_up_lets_the_next_one_go() -> None:
     order = GroupOrder()
     with ExitStack() as others:
-        with order.turn("t", {"a"}) as first:
-            first.repeats()
-            assert await first.comes(timeout_s=0)
-            late, last = (others.enter_context(order.turn("t", {"a"})) for _ in range(2))
-            assert not await late.comes(timeout_s=0.001)
-            waiting = asyncio.create_task(last.comes(timeout_s=LONG_S))
+        with order.create_turn("t", {"a"}) as first:
+            first.mark_repeating()
+            assert await first.wait_turn(timeout_s=0)
+            late, last = (others.enter_context(order.create_turn("t", {"a"})) for _ in range(2))
+            assert not await late.wait_turn(timeout_s=0.001)
+            waiting = asyncio.create_task(last.wait_turn(timeout_s=LONG_S))
             await asyncio.sleep(0)
             assert not waiting.done()
         assert await waiting
@@ -72,15 +76,15 @@ async def test_a_send_that_gives_up_lets_the_next_one_go() -> None:
 
 async def test_nobody_passes_a_send_that_has_failed_and_pauses_before_it_is_repeated() -> None:
     order, first_done = GroupOrder(), ExitStack()
-    first = first_done.enter_context(order.turn("t", {"a"}))
-    with order.turn("t", {"a"}) as second:
+    first = first_done.enter_context(order.create_turn("t", {"a"}))
+    with order.create_turn("t", {"a"}) as second:
         for turn in (first, second):
-            assert await turn.comes(timeout_s=0)
+            assert await turn.wait_turn(timeout_s=0)
         for turn in (first, second):
-            turn.repeats()
-        assert await first.comes(timeout_s=0)
+            turn.mark_repeating()
+        assert await first.wait_turn(timeout_s=0)
         first_done.close()  # while the second one pauses
-        with order.turn("t", {"a"}) as third:
-            assert not await third.comes(timeout_s=0)
-        assert await second.comes(timeout_s=0)
+        with order.create_turn("t", {"a"}) as third:
+            assert not await third.wait_turn(timeout_s=0)
+        assert await second.wait_turn(timeout_s=0)
     assert not order._groups

@@ -151,7 +151,7 @@ def test_a_body_that_is_no_json_is_an_error_that_names_the_message(body: bytes, 
     with pytest.raises(ternmq.UndecodableBody, match=re.escape(f"the body of id-1 {said}")) as failed:
         view_of(body).json()
     assert (failed.value.message_id, failed.value.code) == ("id-1", pb.MESSAGE_CORRUPTED)
-    assert not failed.value.retryable
+    assert not failed.value.is_retryable
 
 
 @pytest.mark.parametrize(
@@ -252,7 +252,7 @@ import ternmq, ternmq.blocking, ternmq.json_body
 class Line:
     item: str
 body = ternmq.Message.json("orders", Line("a")).body
-assert ternmq.json_body.decoded(body, Line) == Line("a")
+assert ternmq.json_body.decode_body(body, Line) == Line("a")
 print("pydantic" in sys.modules)
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

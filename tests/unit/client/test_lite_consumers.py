@@ -144,7 +144,7 @@ async def test_an_older_word_is_never_the_last(server: ScriptedServer) -> None:
 
     async with simple(server, lite_topics=["a"]) as consumer:
         server.script("SyncLiteSubscription", slow)
-        await consumer._tell_all_again()
+        await consumer._schedule_full_sync()
         await server.asked("SyncLiteSubscription", 3)
         adding = asyncio.create_task(consumer.subscribe_lite("b"))
         await asyncio.sleep(0)
@@ -431,7 +431,7 @@ async def test_what_was_not_begun_of_a_lite_topic_that_is_left_goes_back(
         go_on.set()
         changes = await server.asked("ChangeInvisibleDuration", 6)
         await until(lambda: not consumption.messages)
-        assert consumption.free == consumption._lanes_max
+        assert consumption.free_messages == consumption._lanes_max
         server.deliver(stored_message(10, lite_topic="stays"))
         await until(lambda: len(acked(server)) == 4)
     back = {change.message_id: (round(change.invisible_duration.seconds, -2), change.suspend) for change in changes}

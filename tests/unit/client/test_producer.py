@@ -322,7 +322,7 @@ async def test_an_endpoint_that_fails_is_left_alone_until_its_heartbeat(server: 
             for _ in range(6):
                 await producer.send(Message(TOPIC, b"x"))
             assert len(other.requests["SendMessage"]) == 1
-            await producer._heartbeat()
+            await producer._send_heartbeats()
             for _ in range(2):
                 await producer.send(Message(TOPIC, b"x"))
             assert len(other.requests["SendMessage"]) == 2
@@ -343,7 +343,7 @@ def told_topics(server: ScriptedServer) -> list[str]:
 
 async def test_settings_name_no_more_topics_than_servers_take(server: ScriptedServer) -> None:
     producer = Producer(server.endpoint, topics=["named"])
-    producer._topics = PublishedTopics(["named"], told_max=3)
+    producer._topics = PublishedTopics(["named"], settings_max=3)
     async with producer:
         for topic in ("a", "b", "c", "d", "a"):
             await producer.send(Message(topic, b"body"))

@@ -5,9 +5,9 @@ from hypothesis import strategies as st
 
 from ternmq import MessageView
 from ternmq.endpoints import Endpoints
-from ternmq.pull.buffer import PullBuffer
-from ternmq.pull.queue import PullQueue
-from ternmq.route import Queue
+from ternmq.pull.pull_buffer import PullBuffer
+from ternmq.pull.pull_queue import PullQueue
+from ternmq.route import RouteQueue
 from ternmq_protos.v2 import definition_pb2 as pb
 from tests.unit.client.scripted_server import TOPIC, stored_message
 
@@ -35,9 +35,9 @@ def pull(buffer: PullBuffer, state: PullQueue, skipped: int) -> None:
     """As much as there is room for, behind some messages that a filter leaves out."""
     if not state._may_pull.is_set():
         return
-    first = state.pulled + skipped
-    views = [pulled_view(state.name.queue_id, offset) for offset in range(first, first + state.free)]
-    buffer.accept(state, views, first + len(views))
+    first = state.pulled_offset + skipped
+    views = [pulled_view(state.name.queue_id, offset) for offset in range(first, first + state.free_messages)]
+    buffer.accept_pull(state, views, first + len(views))
 
 
 @given(steps=STEPS, messages_max=st.integers(1, 20))
@@ -45,28 +45,30 @@ def test_every_queue_is_handed_out_in_order_and_handled_stays_behind(
     steps: list[tuple[str, int, int]], messages_max: int
 ) -> None:
     buffer = PullBuffer(messages_max=messages_max, bytes_max=1 << 20)
-    states = buffer.grant(Queue(TOPIC, number, "broker-a", ENDPOINTS, pb.MessageQueue()) for number in range(QUEUES))
+    states = buffer.grant_queues(
+        RouteQueue(TOPIC, number, "broker-a", ENDPOINTS, pb.MessageQueue()) for number in range(QUEUES)
+    )
     for state in states:
-        state.begin(0, committed=None)
+        state.begin_at(0, committed=None)
     handed_out, handled = [0] * QUEUES, [0] * QUEUES
     for kind, number, argument in steps:
         if kind == "pull":
             pull(buffer, states[number], argument)
         elif kind == "take":
-            for view in buffer.take(number):
+            for view in buffer.take_messages(number):
                 assert view.offset >= handed_out[view.queue_id]
                 handed_out[view.queue_id] = view.offset + 1
         elif kind == "step":
-            buffer.step()
-            handled = [state.position or 0 for state in states]
+            buffer.mark_handled()
+            handled = [state.next_offset or 0 for state in states]
         else:
-            buffer.pause(states[number], bool(argument))
+            buffer.set_paused(states[number], bool(argument))
         for state, known, handed in zip(states, handled, handed_out, strict=True):
-            assert state.handled is not None
-            assert state.position is not None
-            assert known <= state.handled <= state.position <= state.pulled
-            assert handed <= state.position
-            assert state.buffered <= max(1, messages_max // QUEUES)
-            assert not (state.paused and state.buffered)
-        assert set(buffer._ready) == {state for state in states if state.buffered}
+            assert state.handled_offset is not None
+            assert state.next_offset is not None
+            assert known <= state.handled_offset <= state.next_offset <= state.pulled_offset
+            assert handed <= state.next_offset
+            assert state.buffered_messages <= max(1, messages_max // QUEUES)
+            assert not (state.paused and state.buffered_messages)
+        assert set(buffer._ready) == {state for state in states if state.buffered_messages}
         assert buffer._some.is_set() == bool(buffer._ready)

@@ -226,7 +226,7 @@ async def test_a_forbidden_commit_gives_the_queue_up_and_is_not_raised(
         assert len(consumer.assignment()) == 1
         assert await consumer.poll(timeout=0) == []
         shared.script("QueryAssignment", shared.assigned(0, 1))
-        await consumer._assign()
+        await consumer._assign_queues()
         assert consumer.assignment() == [queue(0), queue(1)]
         [first, *_] = await taken(consumer, 1)
         assert (first.queue_id, first.offset) == (views[-1].queue_id, 0)

@@ -259,7 +259,7 @@ async def test_no_more_messages_are_buffered_than_allowed(single: ScriptedServer
         for start in range(20):
             [view] = await taken(consumer, 1)
             assert view.offset == start
-            assert consumer._buffer.queues[queue()].buffered <= 6
+            assert consumer._buffer.queues[queue()].buffered_messages <= 6
     assert max(request.batch_size for request in single.requests["PullMessage"]) == 6
 
 

@@ -210,7 +210,7 @@ async def test_queues_of_others_are_refused(server: ScriptedServer) -> None:
 
 async def test_a_queue_that_went_while_its_place_was_looked_for_is_not_moved(server: ScriptedServer) -> None:
     def find(request: rpc.QueryOffsetRequest) -> rpc.QueryOffsetResponse:
-        consumer._buffer.revoke([queue(0)])
+        consumer._buffer.revoke_queues([queue(0)])
         return server.model.query_offset(request)
 
     server.script("QueryAssignment", server.assigned(0))
@@ -219,4 +219,4 @@ async def test_a_queue_that_went_while_its_place_was_looked_for_is_not_moved(ser
         await server.asked("PullMessage")
         server.script("QueryOffset", find)
         await consumer.seek_to_end()
-        assert consumer._buffer.given_up[queue(0)].position == 0
+        assert consumer._buffer.given_up[queue(0)].next_offset == 0

@@ -7,7 +7,7 @@ import grpc
 import pytest
 
 from ternmq import MessageQueue, PullConsumer
-from ternmq.pull.rebalancing import AssignmentListener
+from ternmq.pull.queue_rebalancer import AssignmentListener
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from tests.unit.client.pull_support import (
@@ -51,10 +51,10 @@ async def test_the_server_says_which_queues_and_is_asked_again(server: ScriptedS
     server.script("QueryAssignment", server.assigned(0, 1), server.assigned(1, 2), server.assigned())
     async with consumer_of(server) as consumer:
         assert consumer.assignment() == queues(0, 1)
-        await consumer._assign()
+        await consumer._assign_queues()
         assert consumer.assignment() == queues(1, 2)
         requests = await server.asked("PullMessage", 3)
-        await consumer._assign()
+        await consumer._assign_queues()
         assert consumer.assignment() == []
     assert sorted(request.message_queue.id for request in requests) == [0, 1, 2]
     [request, *_] = server.requests["QueryAssignment"]
@@ -85,8 +85,8 @@ async def test_a_failed_question_changes_nothing(server: ScriptedServer) -> None
     refused = rpc.QueryAssignmentResponse(status=pb.Status(code=pb.TOPIC_NOT_FOUND))
     server.script("QueryAssignment", server.assigned(0), grpc.StatusCode.UNAVAILABLE, refused)
     async with consumer_of(server) as consumer:
-        await consumer._assign()
-        await consumer._assign()
+        await consumer._assign_queues()
+        await consumer._assign_queues()
         assert consumer.assignment() == queues(0)
         assert await consumer.position(queue(0)) == 0
 
@@ -96,7 +96,7 @@ async def test_a_consumer_that_gets_no_queues_waits_for_some(server: ScriptedSer
     server.script("QueryAssignment", grpc.StatusCode.UNAVAILABLE, server.assigned(0))
     async with consumer_of(server) as consumer:
         assert consumer.assignment() == []
-        await consumer._assign()
+        await consumer._assign_queues()
         assert len(await taken(consumer, 10)) == 10
 
 
@@ -105,7 +105,7 @@ async def test_what_is_buffered_of_a_queue_that_is_gone_is_not_handed_out(server
     server.script("QueryAssignment", server.assigned(0, 1), server.assigned(1))
     async with consumer_of(server) as consumer:
         await server.asked("PullMessage", 4)
-        await consumer._assign()
+        await consumer._assign_queues()
         assert {view.queue_id for view in await taken(consumer, 10)} == {1}
         assert await consumer.poll(timeout=0) == []
 
@@ -116,7 +116,7 @@ async def test_what_was_handled_of_a_queue_is_committed_when_it_goes(server: Scr
     async with consumer_of(server) as consumer:
         await taken(consumer, 3)
         await consumer.poll(1, timeout=0)
-        await consumer._assign()
+        await consumer._assign_queues()
         assert commits(server) == [(0, 3)]
 
 
@@ -126,7 +126,7 @@ async def test_what_is_worked_on_when_its_queue_goes_is_committed_by_the_next_st
     async with consumer_of(server) as consumer:
         await taken(consumer, 2)
         await taken(consumer, 2)
-        await consumer._assign()
+        await consumer._assign_queues()
         assert commits(server) == [(0, 2)]
         assert await consumer.poll(timeout=0) == []
         await server.asked("UpdateOffset", 2)
@@ -138,7 +138,7 @@ async def test_what_is_worked_on_when_its_queue_goes_is_committed_by_close(serve
     server.script("QueryAssignment", server.assigned(0), server.assigned())
     async with consumer_of(server) as consumer:
         await taken(consumer, 4)
-        await consumer._assign()
+        await consumer._assign_queues()
     assert commits(server) == [(0, 4)]
 
 
@@ -147,7 +147,7 @@ async def test_a_user_may_commit_what_he_has_of_a_queue_that_is_gone(server: Scr
     server.script("QueryAssignment", server.assigned(0), server.assigned())
     async with consumer_of(server, auto_commit=False) as consumer:
         views = await taken(consumer, 4)
-        await consumer._assign()
+        await consumer._assign_queues()
         await consumer.commit(views[1])
         await consumer.commit()
         assert consumer._buffer.given_up == {}
@@ -159,7 +159,7 @@ async def test_a_late_commit_does_not_set_back_the_member_that_has_the_queue_now
     server.script("QueryAssignment", server.assigned(0), server.assigned())
     async with consumer_of(server, auto_commit=False) as consumer:
         await taken(consumer, 4)
-        await consumer._assign()
+        await consumer._assign_queues()
         server.model.committed[GROUP, queue(0)] = 9
         await consumer.commit()
         assert consumer._buffer.given_up == {}
@@ -172,7 +172,7 @@ async def test_a_late_commit_that_is_forbidden_is_the_last(server: ScriptedServe
     server.script("UpdateOffset", rpc.UpdateOffsetResponse(status=pb.Status(code=pb.FORBIDDEN)))
     async with consumer_of(server, auto_commit=False) as consumer:
         await taken(consumer, 4)
-        await consumer._assign()
+        await consumer._assign_queues()
         await consumer.commit()
         await consumer.commit()
     assert commits(server) == [(0, 4)]
@@ -183,9 +183,9 @@ async def test_a_queue_that_comes_back_begins_at_what_the_group_committed(server
     server.script("QueryAssignment", server.assigned(0), server.assigned(), server.assigned(0))
     async with consumer_of(server, auto_commit=False) as consumer:
         await taken(consumer, 4)
-        await consumer._assign()
+        await consumer._assign_queues()
         server.model.committed[GROUP, queue(0)] = 2
-        await consumer._assign()
+        await consumer._assign_queues()
         assert [view.offset for view in await taken(consumer, 8)] == list(range(2, 10))
 
 
@@ -194,8 +194,8 @@ async def test_a_queue_that_comes_back_is_committed_by_what_is_handed_out_since(
     server.script("QueryAssignment", server.assigned(0), server.assigned(), server.assigned(0))
     async with consumer_of(server) as consumer:
         await taken(consumer, 4)
-        await consumer._assign()
-        await consumer._assign()
+        await consumer._assign_queues()
+        await consumer._assign_queues()
         assert [view.offset for view in await taken(consumer, 1)] == [0]
     assert commits(server) == [(0, 1)]
 
@@ -213,7 +213,7 @@ async def test_a_broker_that_moved_is_followed_without_a_break(server: ScriptedS
         await server.asked("PullMessage", 2)
         moved = pb.Assignment(message_queue=new.queue("broker-a", new.port, 0))
         server.script("QueryAssignment", rpc.QueryAssignmentResponse(status=OK, assignments=[moved]))
-        await reader._assign()
+        await reader._assign_queues()
         server.model.append(queue(0), b"last of the old place")
         assert [view.offset for view in await taken(reader, 1)] == [10]
         new.model.append(queue(0), b"first of the new one")
@@ -236,10 +236,10 @@ async def test_the_listener_is_told_and_may_commit_what_goes_and_seek_in_what_co
     consumer = consumer_of(server, auto_commit=False, on_assignment=listen)
     async with consumer:
         assert [view.offset for view in await taken(consumer, 5)] == [5, 6, 7, 8, 9]
-        await consumer._assign()
+        await consumer._assign_queues()
         assert commits(server) == [(0, 10)]
         assert [view.offset for view in await taken(consumer, 5)] == [5, 6, 7, 8, 9]
-        await consumer._assign()
+        await consumer._assign_queues()
     assert told == [(queues(0), []), (queues(1), queues(0))]
     assert pulls(server, queue_id=1)[0] == 5
 
@@ -284,7 +284,7 @@ async def test_members_that_share_read_everything_once(server: ScriptedServer) -
     async with consumer_of(server) as one:
         both = await taken(one, 6)
         await one.commit()
-        await one._assign()
+        await one._assign_queues()
         async with consumer_of(server) as two:
             of_zero = sum(view.queue_id == 0 for view in both)
             rest = [*await taken(one, 10 - of_zero), *await taken(two, 10 - (6 - of_zero))]

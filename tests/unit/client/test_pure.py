@@ -19,17 +19,17 @@ from hypothesis import strategies as st
 
 import ternmq
 from ternmq import Message, MessageView, SqlFilter, TagFilter
-from ternmq.backoff import CustomizedBackoff, ExponentialBackoff, backoff_of, jittered
+from ternmq.backoff import CustomizedBackoff, ExponentialBackoff, add_jitter, read_backoff
 from ternmq.endpoints import Endpoints
-from ternmq.errors import BadRequest, error_of
-from ternmq.filters import checked_subscriptions
-from ternmq.message_id import MessageIds, parse_message_id
+from ternmq.errors import BadRequest, create_error
+from ternmq.filters import check_subscriptions
+from ternmq.message_id import MessageIdGenerator, parse_message_id
 from ternmq.message_view import INFLATED_BYTES_MAX
-from ternmq.outgoing import BATCH_MESSAGES_MAX, batches_of
-from ternmq.route import Queue, queue_of_group, queues_to_try
+from ternmq.route import RouteQueue, choose_queues, queue_of_group
+from ternmq.send_batches import BATCH_MESSAGES_MAX, split_batches
 from ternmq.send_request import due_ms
-from ternmq.siphash import siphash24
-from ternmq_common.signing import Authorization, authorization_header
+from ternmq.siphash import hash_siphash24
+from ternmq_common.signing import SignedAuthorization, authorization_header
 from ternmq_protos.pool import Duration
 from ternmq_protos.v2 import definition_pb2 as pb
 from tests.unit.client.scripted_server import stored_message
@@ -37,7 +37,7 @@ from tests.unit.client.scripted_server import stored_message
 ENDPOINTS = [Endpoints.parse(f"10.0.0.{number}:8081") for number in range(4)]
 QUEUES = st.lists(
     st.builds(
-        lambda broker, queue_id: Queue("t", queue_id, f"broker-{broker}", ENDPOINTS[broker], pb.MessageQueue()),
+        lambda broker, queue_id: RouteQueue("t", queue_id, f"broker-{broker}", ENDPOINTS[broker], pb.MessageQueue()),
         st.integers(0, 3),
         st.integers(0, 7),
     ),
@@ -62,29 +62,29 @@ QUEUES = st.lists(
     ],
 )
 def test_siphash_agrees_with_the_reference(length: int, expected: str) -> None:
-    assert siphash24(bytes(range(length))).to_bytes(8, "little").hex() == expected
+    assert hash_siphash24(bytes(range(length))).to_bytes(8, "little").hex() == expected
 
 
 @given(group=st.text(min_size=1), count=st.integers(1, 64))
 def test_a_message_group_has_one_queue(group: str, count: int) -> None:
-    queues = [Queue("t", number, "b", ENDPOINTS[0], pb.MessageQueue()) for number in range(count)]
+    queues = [RouteQueue("t", number, "b", ENDPOINTS[0], pb.MessageQueue()) for number in range(count)]
     chosen = queue_of_group(queues, group)
     assert queue_of_group(list(queues), group) is chosen
     assert chosen in queues
 
 
 def test_the_hash_of_a_message_group_is_a_signed_number() -> None:
-    queues = [Queue("t", number, "b", ENDPOINTS[0], pb.MessageQueue()) for number in range(7)]
-    unsigned = siphash24(b"group-1")
+    queues = [RouteQueue("t", number, "b", ENDPOINTS[0], pb.MessageQueue()) for number in range(7)]
+    unsigned = hash_siphash24(b"group-1")
     assert unsigned >> 63 == 1  # else this proves nothing
     assert queue_of_group(queues, "group-1").queue_id == (unsigned - (1 << 64)) % 7
 
 
 @given(queues=QUEUES, turn=st.integers(0, 1000), count=st.integers(1, 6), isolated=st.sets(st.sampled_from(ENDPOINTS)))
 def test_attempts_go_to_healthy_and_different_brokers_first(
-    queues: list[Queue], turn: int, count: int, isolated: set[Endpoints]
+    queues: list[RouteQueue], turn: int, count: int, isolated: set[Endpoints]
 ) -> None:
-    chosen = queues_to_try(queues, turn=turn, isolated=isolated, count=count)
+    chosen = choose_queues(queues, turn=turn, isolated=isolated, count=count)
     brokers = {queue.broker for queue in queues}
     healthy = [queue for queue in queues if queue.endpoints not in isolated]
     assert len(chosen) == count
@@ -93,8 +93,8 @@ def test_attempts_go_to_healthy_and_different_brokers_first(
 
 
 @given(queues=QUEUES)
-def test_turns_visit_every_queue(queues: list[Queue]) -> None:
-    visited = [queues_to_try(queues, turn=turn, isolated=(), count=1)[0] for turn in range(len(queues))]
+def test_turns_visit_every_queue(queues: list[RouteQueue]) -> None:
+    visited = [choose_queues(queues, turn=turn, isolated=(), count=1)[0] for turn in range(len(queues))]
     assert visited == queues
 
 
@@ -105,7 +105,7 @@ def test_turns_visit_every_queue(queues: list[Queue]) -> None:
     count=st.integers(1, 100),
 )
 def test_message_ids_say_where_and_when_they_were_made(mac: int, first: int, now_s: int, count: int) -> None:
-    ids = MessageIds(mac=mac, first_sequence=first, now_s=lambda: now_s).next_ids(count)
+    ids = MessageIdGenerator(mac=mac, first_sequence=first, now_s=lambda: now_s).next_ids(count)
     parts = [parse_message_id(message_id) for message_id in ids]
     assert len(set(ids)) == count
     for number, (message_id, part) in enumerate(zip(ids, parts, strict=True)):
@@ -117,7 +117,7 @@ def test_message_ids_say_where_and_when_they_were_made(mac: int, first: int, now
 
 @given(counts=st.lists(st.integers(1, 50), max_size=20))
 def test_message_ids_never_repeat(counts: list[int]) -> None:
-    ids = MessageIds()
+    ids = MessageIdGenerator()
     made = [message_id for count in counts for message_id in ids.next_ids(count)]
     assert len(set(made)) == len(made)
 
@@ -133,7 +133,7 @@ def test_any_text_may_be_a_message_id(text: str) -> None:
 )
 def test_batches_keep_the_order_and_the_limits(sizes: list[tuple[str, int]], bytes_max: int) -> None:
     messages = [Message(topic, b"x" * size) for topic, size in sizes]
-    by_topic = batches_of(messages, bytes_max=bytes_max)
+    by_topic = split_batches(messages, bytes_max=bytes_max)
     for topic, batches in by_topic.items():
         places = [place for batch in batches for place in batch.places]
         assert places == [place for place, message in enumerate(messages) if message.topic == topic]
@@ -154,7 +154,7 @@ def test_delays_grow_up_to_their_limit(attempt: int) -> None:
 
 @given(delay_s=st.floats(0, 1000), fraction=st.floats(0, 1))
 def test_jitter_takes_half_at_most(delay_s: float, fraction: float) -> None:
-    assert delay_s / 2 <= jittered(delay_s, fraction) <= delay_s
+    assert delay_s / 2 <= add_jitter(delay_s, fraction) <= delay_s
 
 
 def test_a_back_off_of_zeros_is_not_believed() -> None:
@@ -163,9 +163,9 @@ def test_a_back_off_of_zeros_is_not_believed() -> None:
     told = pb.RetryPolicy(
         exponential_backoff=pb.ExponentialBackoff(initial=Duration(seconds=5), max=Duration(seconds=60), multiplier=2)
     )
-    assert backoff_of(zeros, default) is default
-    assert backoff_of(pb.RetryPolicy(), default) is default
-    assert backoff_of(told, default).delay_s(2) == 10
+    assert read_backoff(zeros, default) is default
+    assert read_backoff(pb.RetryPolicy(), default) is default
+    assert read_backoff(told, default).delay_s(2) == 10
 
 
 @pytest.mark.parametrize(
@@ -195,15 +195,15 @@ def test_endpoints_that_are_none_are_refused(text: str) -> None:
 
 @pytest.mark.parametrize("code", [code for code in pb.Code.values() if code not in {0, pb.OK, pb.MULTIPLE_RESULTS}])
 def test_every_code_has_a_family_that_agrees_about_retries(code: pb.Code) -> None:
-    error = error_of(code, "text")
+    error = create_error(code, "text")
     assert (error.code, error.message) == (code, "text")
-    assert error.retryable == (code == pb.TOO_MANY_REQUESTS or 50000 <= code < 50100 or 50400 <= code < 50500)
+    assert error.is_retryable == (code == pb.TOO_MANY_REQUESTS or 50000 <= code < 50100 or 50400 <= code < 50500)
     assert isinstance(error, ternmq.BadRequest) <= (code < 40100 or code == pb.PRECONDITION_FAILED)
 
 
 def test_a_code_that_nobody_knows_is_unsupported() -> None:
-    assert isinstance(error_of(99999, "text"), ternmq.Unsupported)  # type: ignore[arg-type]
-    assert str(error_of(99999, "text")) == "99999: text"  # type: ignore[arg-type]
+    assert isinstance(create_error(99999, "text"), ternmq.Unsupported)  # type: ignore[arg-type]
+    assert str(create_error(99999, "text")) == "99999: text"  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -282,7 +282,7 @@ def test_filters_must_ask_for_something(expression: str) -> None:
 
 def test_plain_strings_are_tag_filters() -> None:
     sql = SqlFilter("a > 1")
-    assert checked_subscriptions({"a": "x || y", "b": sql}) == {"a": TagFilter("x || y"), "b": sql}
+    assert check_subscriptions({"a": "x || y", "b": sql}) == {"a": TagFilter("x || y"), "b": sql}
 
 
 def view_of(message: pb.Message) -> MessageView:
@@ -381,7 +381,7 @@ def test_digests_are_checked_where_they_mean_something(kind: pb.DigestType, chec
 @given(key=st.text(alphabet="abcXYZ09", min_size=1), secret=st.text(min_size=1), date=st.text(alphabet="0123TZ"))
 def test_a_signature_proves_the_secret(key: str, secret: str, date: str) -> None:
     header = authorization_header(key, secret, date)
-    parsed = Authorization.parse(header)
+    parsed = SignedAuthorization.parse_header(header)
     assert parsed is not None
     assert parsed.access_key == key
     assert parsed.is_signed_with(secret, date)
@@ -393,14 +393,16 @@ def test_a_signature_proves_the_secret(key: str, secret: str, date: str) -> None
     "header", ["", "word", "word Credential", "word Credential=,Signature=AB", "word Credential=a"]
 )
 def test_headers_that_no_client_sends_are_refused(header: str) -> None:
-    assert Authorization.parse(header) is None
+    assert SignedAuthorization.parse_header(header) is None
 
 
 def test_credentials_may_have_a_suffix_and_signatures_any_case() -> None:
     header = authorization_header("key", "secret", "date")
-    parsed = Authorization.parse(header.replace("Credential=key", "Credential=key//Rocketmq").swapcase().swapcase())
+    parsed = SignedAuthorization.parse_header(
+        header.replace("Credential=key", "Credential=key//Rocketmq").swapcase().swapcase()
+    )
     assert parsed is not None
-    lower = Authorization(parsed.access_key, parsed.signature.lower())
+    lower = SignedAuthorization(parsed.access_key, parsed.signature.lower())
     assert (parsed.access_key, lower.is_signed_with("secret", "date")) == ("key", True)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 import ternmq
 from ternmq import ConsumeResult, MessageView, PushConsumer, RetryLater, Timing
-from ternmq.giving_back import ATTEMPTS
+from ternmq.message_returns import ATTEMPTS
 from ternmq_protos.pool import Duration
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
@@ -74,7 +74,7 @@ async def raises(view: MessageView) -> None:
 
 @pytest.mark.parametrize("listener", [fails, raises])
 async def test_failure_gives_back_with_the_back_off_of_the_attempt(
-    server: ScriptedServer, listener: ternmq.listening.Listener
+    server: ScriptedServer, listener: ternmq.listener_calls.Listener
 ) -> None:
     policy = pb.RetryPolicy(
         max_attempts=17, customized_backoff=pb.CustomizedBackoff(next=[Duration(seconds=1), Duration(seconds=5)])
@@ -423,9 +423,9 @@ async def test_polls_follow_the_assignment(server: ScriptedServer) -> None:
     server.script("QueryAssignment", server.assigned(0, 1), grpc.StatusCode.UNAVAILABLE, server.assigned(1, 2))
     async with PushConsumer(server.endpoint, "g", SUBSCRIPTIONS, fails, timing=Timing(assignment_s=1e6)) as consumer:
         await server.asked("ReceiveMessage", 2)
-        await consumer._assign()
+        await consumer._assign_queues()
         assert {queue.queue_id for queue in consumer._receiving} == {0, 1}
-        await consumer._assign()
+        await consumer._assign_queues()
         assert {queue.queue_id for queue in consumer._receiving} == {1, 2}
         requests = await server.asked("ReceiveMessage", 3)
     assert sorted(request.message_queue.id for request in requests) == [0, 1, 2]
@@ -433,7 +433,7 @@ async def test_polls_follow_the_assignment(server: ScriptedServer) -> None:
 
 @pytest.mark.parametrize(("listener", "code"), [(lambda _: None, pb.OK), (fails, pb.FAILED_TO_CONSUME_MESSAGE)])
 async def test_an_operator_can_verify_a_message(
-    server: ScriptedServer, listener: ternmq.listening.Listener, code: pb.Code
+    server: ScriptedServer, listener: ternmq.listener_calls.Listener, code: pb.Code
 ) -> None:
     command = rpc.VerifyMessageCommand(nonce="n", message=stored_message(1))
     async with PushConsumer(server.endpoint, "g", SUBSCRIPTIONS, listener):

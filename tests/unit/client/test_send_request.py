@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from ternmq import Message
 from ternmq.hooks import Sending
-from ternmq.identity import hostname
-from ternmq.send_request import send_request
+from ternmq.identity import host_name
+from ternmq.send_request import encode_request
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 
@@ -61,7 +61,7 @@ def by_protobuf(sending: Sending, *, queue_id: int, compress_from_bytes: int | N
             message_id=message_id,
             body_encoding=pb.GZIP if compressed else pb.IDENTITY,
             message_type=pb.TRANSACTION if sending.transactional else message.message_type,
-            born_host=hostname(),
+            born_host=host_name(),
             queue_id=queue_id,
             message_group=message.message_group,
             trace_context=sending.trace_context,
@@ -106,7 +106,7 @@ def test_it_is_the_request_of_protobuf(
     transactional: bool,
 ) -> None:
     sending = sending_of(*sent, trace_context=trace, recovery=recovery, transactional=transactional)
-    written = send_request(
+    written = encode_request(
         sending, queue_id=queue_id, born_ns=BORN_NS, compress_from_bytes=compress_from_bytes
     ).SerializeToString()
     expected = by_protobuf(sending, queue_id=queue_id, compress_from_bytes=compress_from_bytes)
@@ -129,4 +129,4 @@ def test_what_protobuf_refuses_is_refused(message: Message, error: type[Exceptio
     with pytest.raises(error):
         by_protobuf(sending, queue_id=0, compress_from_bytes=None)
     with pytest.raises(error):
-        send_request(sending, queue_id=0, born_ns=BORN_NS, compress_from_bytes=None)
+        encode_request(sending, queue_id=0, born_ns=BORN_NS, compress_from_bytes=None)

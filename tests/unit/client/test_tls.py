@@ -9,7 +9,7 @@ import ternmq
 from ternmq import Admin, ClientError, ConnectionFailed, Message, Producer, TlsFailed, TlsOptions, UnusableFile
 from ternmq.offset_reader import OffsetReader
 from ternmq.plain_calls import PlainCalls
-from ternmq.tls import advice, tls_options
+from ternmq.tls import advise_on_failure, tls_options
 from ternmq_protos.v2 import service_pb2 as rpc
 from tests.unit.client.authority import Authority
 from tests.unit.client.scripted_server import TOPIC, ScriptedServer
@@ -46,7 +46,7 @@ def _read(server: ScriptedServer, tls: TlsOptions | None) -> None:
 class _Calls(PlainCalls):
     def heartbeat(self) -> rpc.HeartbeatResponse:
         path = "/apache.rocketmq.v2.MessagingService/Heartbeat"
-        answer: rpc.HeartbeatResponse = self._answer(path, rpc.HeartbeatRequest(), rpc.HeartbeatResponse, 5.0)
+        answer: rpc.HeartbeatResponse = self._answer_call(path, rpc.HeartbeatRequest(), rpc.HeartbeatResponse, 5.0)
         return answer
 
 
@@ -67,7 +67,7 @@ async def test_an_authority_that_is_not_trusted_is_named_as_the_reason(authority
         failures = await asyncio.to_thread(refused, server, TlsOptions(ca=Authority().ca))
     assert {type(failure) for failure in failures} == {TlsFailed}
     assert all("of no authority that the client trusts: give the right one (ca)" in str(each) for each in failures)
-    assert not any(failure.retryable for failure in failures)
+    assert not any(failure.is_retryable for failure in failures)
 
 
 async def test_an_expired_certificate_is_named_as_the_reason(authority: Authority) -> None:
@@ -157,5 +157,5 @@ def test_a_key_shows_in_no_text() -> None:
 
 
 def test_what_is_not_about_tls_gets_no_advice() -> None:
-    assert advice("connection refused", uses_tls=True) == ("", True)
-    assert advice("Socket closed", uses_tls=False) == ("", True)
+    assert advise_on_failure("connection refused", uses_tls=True) == ("", True)
+    assert advise_on_failure("Socket closed", uses_tls=False) == ("", True)

@@ -171,10 +171,10 @@ async def test_more_checks_than_fit_are_left_to_the_servers_next_cycle(caplog: p
     check = Held()
     checks = TransactionChecks(check, end, client_id="c", checks_max=2)
     for number in (1, 2, 3):
-        checks.begin(ENDPOINTS, orphan(number).recover_orphaned_transaction_command)
+        checks.begin_check(ENDPOINTS, orphan(number).recover_orphaned_transaction_command)
     check.release.set()
     assert [await ends.get(), await ends.get()] == ["transaction-1", "transaction-2"]
-    await checks.finish(LONG_S)
+    await checks.finish_checks(LONG_S)
     assert ends.empty()
     assert "one more is dropped" in caplog.text
 

@@ -10,7 +10,7 @@ import pytest
 import ternmq.blocking
 from ternmq import Admin, Message, Producer, PullConsumer, PushConsumer, SimpleConsumer
 from ternmq.offset_reader import OffsetReader
-from ternmq_command.message.follower import Follower
+from ternmq_command.message.follower import TopicFollower
 from ternmq_common.server_settings import ServerSettings
 from ternmq_protos.v2 import definition_pb2 as pb
 from tests.support.embedded import Embedded
@@ -71,9 +71,9 @@ async def test_no_client_goes_by_it(web_proxy: WebProxy, stack: Embedded) -> Non
         await seen.wait()
     async with PullConsumer(stack.grpc, "pull", ALL):
         pass
-    async with Follower(
+    async with TopicFollower(
         stack.grpc, TOPIC, pb.FilterExpression(type=pb.TAG, expression="*"), long_poll=timedelta(seconds=1)
     ) as follower:
-        assert await follower._queues()
+        assert await follower._query_queues()
     assert (await asyncio.to_thread(read)).count(TOPIC) == 2
     assert web_proxy.came == 0

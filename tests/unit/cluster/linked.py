@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from ternmq_common.model import DroppedLite, OrphanedTransaction, QueueBounds, QueueRef
-from ternmq_common.shard import form
+from ternmq_common.shard import shard_frames
 from ternmq_common.shard.calls import CALLS, Values
 from ternmq_proxy.message_service.cluster.calls import OnLate
 from ternmq_proxy.message_service.cluster.link import BrokerLink
@@ -78,8 +78,8 @@ async def serve(stream: ScriptedStream) -> None:
     while (frame := await stream.frame()) is not None:
         for each in calls_in(frame):
             await stream.answer(each, BOUNDS)
-        if form.PING.what in said(frame):
-            await stream.say(form.PONG.piece(None))
+        if shard_frames.PING.what in said(frame):
+            await stream.say(shard_frames.PONG.encode_note(None))
 
 
 async def silent(stream: ScriptedStream) -> None:

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from ternmq_common.errors import MessagingError
-from ternmq_common.shard import form
+from ternmq_common.shard import shard_frames
 from ternmq_common.shard.calls import CALLS
-from ternmq_common.shard.form import NoFrame, Piece
+from ternmq_common.shard.shard_frames import FramePiece, InvalidFrame
 from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.message_service.cluster.calls import BrokerUnavailable, LateAnswer, LinkCalls
 
@@ -20,9 +20,11 @@ NEVER_S = 1e9
 ASKED = CALLS["pulling_members"]
 
 
-def answer(number: int) -> Piece:
+def answer(number: int) -> FramePiece:
     """Its number again, as text."""
-    (piece,) = form.pieces(form.frame([form.piece(form.ANSWER, number, [str(number)])]))
+    (piece,) = shard_frames.decode_frame(
+        shard_frames.join_pieces([shard_frames.encode_piece(shard_frames.ANSWER, number, [str(number)])])
+    )
     return piece
 
 
@@ -94,7 +96,7 @@ async def test_a_failure_goes_to_who_waits_and_to_nobody_else() -> None:
 async def test_an_answer_that_is_another_calls_is_no_frame() -> None:
     calls = LinkCalls("broker-0")
     future = calls.add(1, CALLS["bounds"], NEVER_S, None)
-    with pytest.raises(NoFrame, match=r"Expected `object`, got `array`"):
+    with pytest.raises(InvalidFrame, match=r"Expected `object`, got `array`"):
         calls.answered(answer(1))
     calls.lose("it sent what is no frame", sent_up_to=1)
     assert isinstance(future.exception(), BrokerUnavailable)

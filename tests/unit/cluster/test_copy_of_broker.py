@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from ternmq_broker.server.deletion_log import DeletionLog
-from ternmq_broker.server.registry_copy import fitting
+from ternmq_broker.server.registry_copy import check_copy_fits
 from ternmq_broker.server.store_identity import store_id
 from ternmq_common.cluster import BrokerEntry, RegistrySnapshot, ReplicaEntry
 from ternmq_common.message_type import MessageType
 from ternmq_common.model import Topic
 from ternmq_common.server_settings import BrokerServerSettings
 from ternmq_registry.copy_form import RegistryCopy, UnusableCopy
-from ternmq_registry.directory import Directory
+from ternmq_registry.directory import RegistryDirectory
 from ternmq_registry.errors import RegistryUnavailable
 from ternmq_registry.registry import Registry
 
@@ -35,7 +35,7 @@ def test_a_copy_is_for_the_store_and_the_address_that_it_names(tmp_path: Path) -
     settings = BrokerServerSettings(data_dir=tmp_path, broker_name="b")
     own = store_id(tmp_path, is_used=False)
     entry = BrokerEntry(name="b", address=ADDRESS, epoch=5, store_id=own)
-    fits = fitting(settings, ADDRESS)
+    fits = check_copy_fits(settings, ADDRESS)
     fits(copy_of(entry))
     for other, told in (
         (None, "it has no broker 'b'"),
@@ -50,7 +50,7 @@ def test_a_copy_is_for_the_store_and_the_address_that_it_names(tmp_path: Path) -
 
 
 def test_a_directory_without_a_store_has_no_copy_to_begin_with(tmp_path: Path) -> None:
-    fits = fitting(BrokerServerSettings(data_dir=tmp_path, broker_name="b"), ADDRESS)
+    fits = check_copy_fits(BrokerServerSettings(data_dir=tmp_path, broker_name="b"), ADDRESS)
     with pytest.raises(UnusableCopy, match="this data directory has none"):
         fits(copy_of(BrokerEntry(name="b", address=ADDRESS, epoch=5, store_id="f" * 32)))
     assert list(tmp_path.iterdir()) == []
@@ -59,8 +59,8 @@ def test_a_directory_without_a_store_has_no_copy_to_begin_with(tmp_path: Path) -
 def test_any_copy_tells_a_replica_to_wait(tmp_path: Path) -> None:
     replica = ReplicaEntry(name="r", store_id="f" * 32, address=ADDRESS, in_sync=True, live=True)
     shard = BrokerEntry(name="b", address="elsewhere:1", epoch=5, replicas=(replica,))
-    fitting(BrokerServerSettings(data_dir=tmp_path, broker_name="b"), ADDRESS)(copy_of(shard))
-    fitting(BrokerServerSettings(data_dir=tmp_path, broker_name="b", replicas=3), ADDRESS)(copy_of(None))
+    check_copy_fits(BrokerServerSettings(data_dir=tmp_path, broker_name="b"), ADDRESS)(copy_of(shard))
+    check_copy_fits(BrokerServerSettings(data_dir=tmp_path, broker_name="b", replicas=3), ADDRESS)(copy_of(None))
 
 
 class Store:
@@ -77,13 +77,13 @@ class Store:
 
 
 async def test_nothing_is_asked_of_the_registry_before_the_broker_is_registered(tmp_path: Path) -> None:
-    registry = Registry.sqlite(tmp_path / "registry.db")
-    registry.register("b", "s" * 32, ADDRESS, "1", LEASE_MS)
+    registry = Registry.open_sqlite(tmp_path / "registry.db")
+    registry.register_broker("b", "s" * 32, ADDRESS, "1", LEASE_MS)
     for name in ("gone", "stays"):
         registry.create_topic(Topic(name=name, type=MessageType.NORMAL, brokers=("b",)))
-    before = registry.snapshot()
+    before = registry.read_snapshot()
     deleted = registry.delete_topic("gone")
-    directory = Directory(registry, interval_s=None)
+    directory = RegistryDirectory(registry, interval_s=None)
     directory.start_from_copy(before, 1, RegistryUnavailable("it is dark"))
     broker = Store()
     deletion_log = DeletionLog(cast("Broker", broker), directory, tmp_path)
@@ -91,42 +91,42 @@ async def test_nothing_is_asked_of_the_registry_before_the_broker_is_registered(
     deletion_log.on_synced = synced.set
     await deletion_log.begin_from_copy(before.version)
     assert deletion_log.synced_up_to == before.version
-    await directory.refresh()  # the registry is back
+    await directory.refresh_snapshot()  # the registry is back
     assert directory.snapshot.version == deleted
     await deletion_log.catch_up()
     assert (broker.forgotten, deletion_log.synced_up_to, synced.is_set()) == ([], before.version, False)
-    registry.register("b", "s" * 32, ADDRESS, "1", LEASE_MS)
-    await directory.refresh()
-    await deletion_log.begin()
+    registry.register_broker("b", "s" * 32, ADDRESS, "1", LEASE_MS)
+    await directory.refresh_snapshot()
+    await deletion_log.begin_with_registry()
     assert broker.forgotten == ["gone"]
     assert deletion_log.synced_up_to == directory.snapshot.version
     assert synced.is_set()
-    assert registry.applied("b") == deleted
+    assert registry.applied_version("b") == deleted
     again = registry.delete_topic("stays")
-    await directory.refresh()
+    await directory.refresh_snapshot()
     await deletion_log.catch_up()
-    assert (broker.forgotten, registry.applied("b")) == (["gone", "stays"], again)
+    assert (broker.forgotten, registry.applied_version("b")) == (["gone", "stays"], again)
     registry.close()
 
 
 async def test_what_was_deleted_just_before_the_end_is_removed_once(tmp_path: Path) -> None:
-    registry = Registry.sqlite(tmp_path / "registry.db")
-    registry.register("b", "s" * 32, ADDRESS, "1", LEASE_MS)
+    registry = Registry.open_sqlite(tmp_path / "registry.db")
+    registry.register_broker("b", "s" * 32, ADDRESS, "1", LEASE_MS)
     registry.create_topic(Topic(name="gone", type=MessageType.NORMAL, brokers=("b",)))
-    before = registry.snapshot()
+    before = registry.read_snapshot()
     deleted = registry.delete_topic("gone")
-    directory = Directory(registry, interval_s=None)
+    directory = RegistryDirectory(registry, interval_s=None)
     await directory.start()
     broker = Store()
-    await DeletionLog(cast("Broker", broker), directory, tmp_path).topic("gone", deleted)
+    await DeletionLog(cast("Broker", broker), directory, tmp_path).delete_topic("gone", deleted)
     assert broker.forgotten == ["gone"]
     # The process dies, and its copy is of before.
-    directory = Directory(registry, interval_s=None)
+    directory = RegistryDirectory(registry, interval_s=None)
     directory.start_from_copy(before, 1, RegistryUnavailable("it is dark"))
     deletion_log = DeletionLog(cast("Broker", broker), directory, tmp_path)
     await deletion_log.begin_from_copy(before.version)
-    await deletion_log.topic("gone", deleted)
-    await directory.refresh()
-    await deletion_log.begin()
+    await deletion_log.delete_topic("gone", deleted)
+    await directory.refresh_snapshot()
+    await deletion_log.begin_with_registry()
     assert broker.forgotten == ["gone"]
     registry.close()

@@ -9,41 +9,41 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from ternmq_broker.server.replication.copy_reads import CopyReads, not_here
+from ternmq_broker.server.replication.copy_reads import CopyReads, not_readable_here
 from ternmq_broker.server.replication.read_connection import METHOD, ReadService
 from ternmq_broker.server.storage_front import METHOD as EXCHANGE
 from ternmq_broker.server.storage_front import StorageFront
 from ternmq_common.cluster import BrokerEntry, RegistrySnapshot, ReplicaEntry
 from ternmq_common.errors import MessagingError
 from ternmq_common.message_filter import MessageFilter
-from ternmq_common.model import Pulled, QueueBounds, QueueReaderId, QueueRef, StoredMessage
+from ternmq_common.model import PulledMessages, QueueBounds, QueueReaderId, QueueRef, StoredMessage
 from ternmq_common.output_room import AnswerRoom, OutputRoom
-from ternmq_common.shard import form
+from ternmq_common.shard import shard_frames
 from ternmq_common.shard.calls import CALLS
-from ternmq_common.shard.form import Greeting, ShardFailure
+from ternmq_common.shard.shard_frames import PeerGreeting, ShardFailure
 from ternmq_common.tag_filter import ALL, TagFilter
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_proxy.message_service.cluster.follower_reads import COLD_MESSAGES, FollowerReads, ReadLimits
 from ternmq_proxy.message_service.cluster.pulling import Pulling
 from ternmq_rpc.grpc_http2.messages import StreamBroken
-from ternmq_rpc.grpc_stream.client import connect
-from ternmq_rpc.tls.contexts import member_client, member_server
+from ternmq_rpc.grpc_stream.client import open_stream
+from ternmq_rpc.tls.contexts import member_client_context, member_server_context
 from ternmq_rpc.tls.opening import PortTls
 from tests.support.certificates import Certificates
 from tests.support.until import until
 
 if TYPE_CHECKING:
     from ternmq_proxy.message_service.cluster.repeats import Repeats
-    from ternmq_registry.directory import Directory
+    from ternmq_registry.directory import RegistryDirectory
 
 PATIENCE_S = 20.0
 QUEUE = QueueRef("orders", "broker-0", 0)
 END = 5000
-LEADERS = Pulled([], 7777)
+LEADERS = PulledMessages([], 7777)
 
 
-def pulled(offset: int, count: int = 1) -> Pulled:
-    return Pulled([StoredMessage(QUEUE, offset + each, 1, b"s", b"r") for each in range(count)], offset + count)
+def pulled(offset: int, count: int = 1) -> PulledMessages:
+    return PulledMessages([StoredMessage(QUEUE, offset + each, 1, b"s", b"r") for each in range(count)], offset + count)
 
 
 def replica_entry(name: str, address: str) -> ReplicaEntry:
@@ -51,16 +51,16 @@ def replica_entry(name: str, address: str) -> ReplicaEntry:
 
 
 class Copy:
-    """A follower's copy that answers as the test says; `asked` has what it was asked for."""
+    """A follower's copy that answers as the test says; `encode_call` has what it was asked for."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[int, str, int]] = []
-        self.answer: Callable[[int], Awaitable[Pulled]] = self.usual
+        self.answer: Callable[[int], Awaitable[PulledMessages]] = self.usual
 
-    async def usual(self, offset: int) -> Pulled:
+    async def usual(self, offset: int) -> PulledMessages:
         return pulled(offset)
 
-    async def pull(self, queue: QueueRef, offset: int, passing: MessageFilter, limit: int) -> Pulled:
+    async def pull_messages(self, queue: QueueRef, offset: int, passing: MessageFilter, limit: int) -> PulledMessages:
         assert queue.broker == QUEUE.broker
         self.asked.append((offset, passing.expression, limit))
         return await self.answer(offset)
@@ -115,12 +115,12 @@ class World:
         leader = replica_entry("a", "leader")
         return [leader, *(each.entry for each in self.replicas.values())]
 
-    async def at_leader(self, poll_s: float) -> Pulled:
+    async def at_leader(self, poll_s: float) -> PulledMessages:
         assert poll_s >= 0
         self.asked_leader += 1
         return LEADERS
 
-    async def pull(self, offset: int, queue: QueueRef = QUEUE) -> Pulled:
+    async def pull(self, offset: int, queue: QueueRef = QUEUE) -> PulledMessages:
         return await self.reads.pull(queue, offset, ALL, 32, self.at_leader, 1.0)
 
     async def connected(self, *names: str) -> None:
@@ -146,7 +146,7 @@ async def world() -> AsyncIterator[World]:
             replica.front.serve_reads(replica.service)
         directory = Known(RegistrySnapshot())
         clock = Clock()
-        reads = FollowerReads(cast("Directory", directory), proxy="p", seconds=lambda: clock.now_s)
+        reads = FollowerReads(cast("RegistryDirectory", directory), proxy="p", seconds=lambda: clock.now_s)
         stack.push_async_callback(reads.close)
         made = World(replicas, directory, reads, clock)
         reads.start()
@@ -203,21 +203,21 @@ async def test_only_as_many_ends_are_kept_as_there_is_room_for(world: World) -> 
 # --- who answers instead
 
 
-async def refused(_: int) -> Pulled:
-    raise not_here("a test says so")
+async def refused(_: int) -> PulledMessages:
+    raise not_readable_here("a test says so")
 
 
-async def broken(_: int) -> Pulled:
+async def broken(_: int) -> PulledMessages:
     raise RuntimeError("a defect")
 
 
-async def nothing(offset: int) -> Pulled:
-    return Pulled([], offset)
+async def nothing(offset: int) -> PulledMessages:
+    return PulledMessages([], offset)
 
 
 @pytest.mark.parametrize("answer", [refused, broken, nothing])
 async def test_the_leader_answers_where_a_follower_does_not_which_is_left_alone_for_a_while(
-    world: World, answer: Callable[[int], Awaitable[Pulled]]
+    world: World, answer: Callable[[int], Awaitable[PulledMessages]]
 ) -> None:
     failing, other = world.replicas["b"].copy, world.replicas["c"].copy
     failing.answer = answer
@@ -235,11 +235,13 @@ async def test_the_leader_answers_where_a_follower_does_not_which_is_left_alone_
 
 
 async def test_messages_that_a_filter_does_not_pass_are_an_answer(world: World) -> None:
-    async def filtered(offset: int) -> Pulled:
-        return Pulled([], offset + 32)
+    async def filtered(offset: int) -> PulledMessages:
+        return PulledMessages([], offset + 32)
 
     world.replicas["b"].copy.answer = filtered
-    assert await world.reads.pull(QUEUE, 10, TagFilter.parse("red"), 32, world.at_leader, 1.0) == Pulled([], 42)
+    assert await world.reads.pull(
+        QUEUE, 10, TagFilter.parse_expression("red"), 32, world.at_leader, 1.0
+    ) == PulledMessages([], 42)
     assert world.replicas["b"].copy.asked == [(10, "red", 32)]
 
 
@@ -247,7 +249,7 @@ def hang(world: World) -> tuple[asyncio.Event, asyncio.Event]:
     """Follower b answers no more; it says when a pull begins, and when it is given up."""
     began, ended = asyncio.Event(), asyncio.Event()
 
-    async def hangs(_: int) -> Pulled:
+    async def hangs(_: int) -> PulledMessages:
         began.set()
         try:
             await asyncio.Event().wait()
@@ -290,7 +292,7 @@ async def test_followers_that_are_lost_or_lead_are_replaced_by_the_leader(world:
     assert await world.pull(12) == pulled(12)
     world.change(world.entries[0], restarted, leader="c")
     assert await world.pull(13) == LEADERS
-    assert world.replicas["c"].service.counts.delivered.total() == 2
+    assert world.replicas["c"].service.counts.delivered.total_count() == 2
 
 
 async def test_another_replica_at_a_followers_address_is_not_asked(world: World) -> None:
@@ -303,10 +305,10 @@ async def test_another_replica_at_a_followers_address_is_not_asked(world: World)
 
 async def test_followers_and_proxies_know_each_other_by_certificates(tmp_path: Path) -> None:
     certificates = Certificates(tmp_path)
-    server = member_server(certificates.files("broker", verifies=True, prefix="cluster_tls"))
-    client = member_client(certificates.files("proxy", verifies=True, prefix="cluster_tls"))
-    replica = Replica("b", PortTls(lambda: server, plain_too=False))
-    directory = cast("Directory", Known(RegistrySnapshot()))
+    server = member_server_context(certificates.files("broker", verifies=True, prefix="cluster_tls"))
+    client = member_client_context(certificates.files("proxy", verifies=True, prefix="cluster_tls"))
+    replica = Replica("b", PortTls(lambda: server, allow_plain=False))
+    directory = cast("RegistryDirectory", Known(RegistrySnapshot()))
     async with AsyncExitStack() as stack, asyncio.timeout(PATIENCE_S):
         await replica.front.start()
         stack.push_async_callback(replica.front.stop, 0)
@@ -321,7 +323,7 @@ async def test_followers_and_proxies_know_each_other_by_certificates(tmp_path: P
         known, stranger = worlds
         await known.connected("b")
         assert await known.pull(10) == pulled(10)
-        await until(lambda: replica.front._server.passed.get("plain", 0) >= 1)
+        await until(lambda: replica.front._server.limit_counts.get("plain", 0) >= 1)
         assert await stranger.pull(10) == LEADERS
 
 
@@ -347,7 +349,7 @@ class Leader:
         batch: int,
         poll_s: float,
         reader: QueueReaderId | None,
-    ) -> Pulled:
+    ) -> PulledMessages:
         del queue, passing, batch, reader
         self.pulls.append((offset, poll_s))
         return pulled(offset, 2)
@@ -362,7 +364,7 @@ async def test_a_pull_of_a_group_that_locks_its_queues_is_the_leaders(world: Wor
     assert await pulling.pull(QUEUE, 10, ALL, batch=4, poll_s=0.5, reader=locked, room=room) == pulled(10, 2)
     assert (leader.pulls, world.counts()) == ([(10, 0.5)], (0, 0))
     if room is not None:
-        room.leave()
+        room.leave_room()
     assert await pulling.pull(QUEUE, 20, ALL, batch=4, poll_s=0.5, reader=plain, room=room) == pulled(20)
     assert (len(leader.pulls), world.counts()) == (1, (1, 0))
 
@@ -370,59 +372,61 @@ async def test_a_pull_of_a_group_that_locks_its_queues_is_the_leaders(world: Wor
 # --- a follower's stream
 
 
-async def said(address: str, *pieces: bytes, method: str = METHOD) -> list[form.Piece]:
+async def said(address: str, *pieces: bytes, method: str = METHOD) -> list[shard_frames.FramePiece]:
     """What a follower answers until it has ended its side."""
-    stream = await connect(address, method, timeout_s=PATIENCE_S)
-    stream.write(form.frame(pieces))
-    await stream.end()
-    answers: list[form.Piece] = []
-    while (data := await stream.read()) is not None:
-        answers += form.pieces(data)
+    stream = await open_stream(address, method, timeout_s=PATIENCE_S)
+    stream.write_messages(shard_frames.join_pieces(pieces))
+    await stream.end_stream()
+    answers: list[shard_frames.FramePiece] = []
+    while (data := await stream.read_message()) is not None:
+        answers += shard_frames.decode_frame(data)
     return answers
 
 
 async def test_a_follower_greets_pongs_and_refuses_all_but_pulls(world: World) -> None:
-    hello = form.HELLO.piece(Greeting("p", "test"))
-    bounds = CALLS["bounds"].asked(1, (QUEUE,))
-    pull = CALLS["pull"].asked(2, (QUEUE, 10, TagFilter.parse("red"), 8, 0.0, None))
-    unreadable = form.piece("pull", 3, "nothing")
-    version = form.VERSION.piece(9)
+    hello = shard_frames.HELLO.encode_note(PeerGreeting("p", "test"))
+    bounds = CALLS["bounds"].encode_call(1, (QUEUE,))
+    pull = CALLS["pull"].encode_call(2, (QUEUE, 10, TagFilter.parse_expression("red"), 8, 0.0, None))
+    unreadable = shard_frames.encode_piece("pull", 3, "nothing")
+    version = shard_frames.VERSION.encode_note(9)
     answers = await said(
-        world.replicas["b"].front.address, hello, form.PING.piece(None), version, bounds, pull, unreadable
+        world.replicas["b"].front.address, hello, shard_frames.PING.encode_note(None), version, bounds, pull, unreadable
     )
     by_what = {(each.what, each.number): each for each in answers}
-    assert form.WELCOME.of(by_what[form.WELCOME.what, 0]) == Greeting("broker-0/b", "test")
-    assert (form.PONG.what, 0) in by_what
-    failure: ShardFailure = form.FAILED.of(by_what[form.FAILED.what, 1])
+    assert shard_frames.WELCOME.decode_note(by_what[shard_frames.WELCOME.what, 0]) == PeerGreeting("broker-0/b", "test")
+    assert (shard_frames.PONG.what, 0) in by_what
+    failure: ShardFailure = shard_frames.FAILED.decode_note(by_what[shard_frames.FAILED.what, 1])
     assert failure.code == pb.HA_NOT_AVAILABLE
-    assert form.FAILED.of(by_what[form.FAILED.what, 3]).code == pb.BAD_REQUEST
-    assert CALLS["pull"].result(by_what[form.ANSWER, 2]) == pulled(10)
+    assert shard_frames.FAILED.decode_note(by_what[shard_frames.FAILED.what, 3]).code == pb.BAD_REQUEST
+    assert CALLS["pull"].decode_result(by_what[shard_frames.ANSWER, 2]) == pulled(10)
     assert len(answers) == 5
 
 
 async def test_who_looks_for_the_leader_is_not_welcome_at_a_follower(world: World) -> None:
     with pytest.raises(StreamBroken, match="does not lead"):
-        await said(world.replicas["b"].front.address, form.HELLO.piece(Greeting("p")), method=EXCHANGE)
+        await said(
+            world.replicas["b"].front.address, shard_frames.HELLO.encode_note(PeerGreeting("p")), method=EXCHANGE
+        )
 
 
 async def test_a_replica_that_does_not_follow_is_not_read(world: World) -> None:
     front = world.replicas["b"].front
     front.end_reads()
     with pytest.raises(StreamBroken, match="does not follow"):
-        await said(front.address, form.HELLO.piece(Greeting("p")))
+        await said(front.address, shard_frames.HELLO.encode_note(PeerGreeting("p")))
 
 
 async def test_frames_that_are_none_and_proxies_of_another_form_are_refused(world: World) -> None:
     address = world.replicas["b"].front.address
     with pytest.raises(StreamBroken, match="of form"):
-        await said(address, form.HELLO.piece(Greeting("p", form=99)))
-    stream = await connect(address, METHOD, timeout_s=PATIENCE_S)
-    stream.write(b"\xc1")
+        await said(address, shard_frames.HELLO.encode_note(PeerGreeting("p", form=99)))
+    stream = await open_stream(address, METHOD, timeout_s=PATIENCE_S)
+    stream.write_messages(b"\xc1")
     with pytest.raises(StreamBroken, match="no valid frame"):
-        await stream.read()
+        await stream.read_message()
 
 
 def test_an_error_that_sends_to_the_leader_says_why() -> None:
-    error = not_here("it is not in sync")
+    error = not_readable_here("it is not in sync")
     assert isinstance(error, MessagingError)
     assert "not in sync" in error.message

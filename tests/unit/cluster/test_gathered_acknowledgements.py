@@ -139,7 +139,7 @@ async def test_one_that_is_traced_goes_alone_and_gives_its_trace_to_no_other(
     traced.run(tracing._current.set, span)
     traced.run(acknowledgements.acknowledge, 0)
     # The end of this turn goes on in the context of this call.
-    traced.run(turn_end().work, lambda: None)
+    traced.run(turn_end().add_work, lambda: None)
     acknowledgements.acknowledge(1)
     acknowledgements.acknowledge(2)
     await acknowledgements.all()

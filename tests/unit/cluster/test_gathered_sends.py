@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ternmq_common.errors import MessagingError
-from ternmq_common.model import Appended, AppendOutcome, AppendRequests, NewMessage, QueueRef
+from ternmq_common.model import AppendedMessage, AppendOutcome, AppendRequests, NewMessage, QueueRef
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_proxy.message_service.cluster.calls import BrokerUnavailable, Heard, LateAnswer
 from ternmq_proxy.message_service.cluster.gathered_sends import GatheredSends
@@ -38,11 +38,11 @@ class Brokers:
     def send_worked(self, name: str) -> None:
         self.worked.append(name)
 
-    async def append(self, queue: QueueRef, messages: Sequence[NewMessage]) -> list[Appended]:
+    async def append(self, queue: QueueRef, messages: Sequence[NewMessage]) -> list[AppendedMessage]:
         self.alone.append(queue)
         if self.alone_fails is not None:
             raise self.alone_fails
-        return [Appended(each.message_id, 70 + number) for number, each in enumerate(messages)]
+        return [AppendedMessage(each.message_id, 70 + number) for number, each in enumerate(messages)]
 
 
 class Broker:

@@ -12,9 +12,9 @@ from msgspec import structs
 
 from ternmq_broker.broker import Broker
 from ternmq_broker.disk_room import DiskBytes
-from ternmq_broker.server.proxies import ConnectionLimits
+from ternmq_broker.server.proxy_connections import ConnectionLimits
 from ternmq_common.clock import MovableClock
-from ternmq_common.cluster import Permission
+from ternmq_common.cluster import QueuePermission
 from ternmq_common.errors import MessagingError
 from ternmq_common.message_filter import MessageFilter
 from ternmq_common.message_type import MessageType
@@ -27,9 +27,9 @@ from ternmq_common.model import (
     QueueReaderId,
     QueueRef,
     SettleOutcome,
-    Subscription,
     TimedMessage,
     Topic,
+    TopicSubscription,
     TransactionState,
 )
 from ternmq_common.sql_filter.expression import SqlFilter
@@ -38,8 +38,8 @@ from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.message_service.cluster.calls import BrokerRefused, BrokerUnavailable
 from ternmq_proxy.message_service.cluster.remote_broker import RemoteBroker
 from ternmq_proxy.message_service.cluster.service import ClusterMessageService
-from ternmq_registry.directory import Directory
-from ternmq_runtime.observability.figures import Lag
+from ternmq_registry.directory import RegistryDirectory
+from ternmq_runtime.observability.figures import GroupLag
 from tests.support.cluster import BrokerNode, InProcessCluster, reached
 from tests.support.message_service_conformance import body, body_of, message, order
 from tests.support.scripted_broker import Wire
@@ -59,7 +59,7 @@ class TwoByTwo:
     cluster: InProcessCluster
     one: ClusterMessageService
     other: ClusterMessageService
-    other_directory: Directory
+    other_directory: RegistryDirectory
     wire: Wire
     other_stack: AsyncExitStack
 
@@ -78,8 +78,8 @@ class TwoByTwo:
         return result
 
     async def know(self) -> None:
-        await self.cluster.proxy_directory.refresh()
-        await self.other_directory.refresh()
+        await self.cluster.proxy_directory.refresh_snapshot()
+        await self.other_directory.refresh_snapshot()
 
     async def make(self, topic: Topic = ORDERS) -> None:
         await self.changed(lambda: self.cluster.proxy_directory.registry.create_topic(topic))
@@ -149,7 +149,7 @@ async def test_messages_that_come_for_nobody_are_given_to_others_at_once(two: Tw
     await two.one.append(queue("broker-0"), [message(b"once")])
     two.wire.hold()
     polling = asyncio.create_task(two.one.pop(order(), broker="broker-0", poll_s=POLL_S))
-    await until(lambda: any(row.in_flight for row in two.first.broker._consumption.progress("g")))
+    await until(lambda: any(row.in_flight for row in two.first.broker._consumption.group_progress("g")))
     polling.cancel()
     with pytest.raises(asyncio.CancelledError):
         await polling
@@ -162,7 +162,7 @@ async def test_what_a_broker_could_not_write_goes_to_others_at_once(two: TwoByTw
     await two.one.append(queue("broker-0"), [message(bytes(1 << 20)) for _ in range(16)])
     two.wire.hold()
     polls = [asyncio.create_task(two.one.pop(order(batch=1), broker="broker-0", poll_s=POLL_S)) for _ in range(16)]
-    await until(lambda: sum(row.in_flight for row in two.first.broker._consumption.progress("g")) == 16)
+    await until(lambda: sum(row.in_flight for row in two.first.broker._consumption.group_progress("g")) == 16)
     for poll in polls:
         poll.cancel()
     two.wire.cut()
@@ -185,7 +185,7 @@ class Gate:
         self.check_serves()
 
 
-@pytest.mark.parametrize("passing", [ALL, SqlFilter.parse("a IS NULL")], ids=["tags", "sql"])
+@pytest.mark.parametrize("passing", [ALL, SqlFilter.parse_expression("a IS NULL")], ids=["tags", "sql"])
 async def test_a_poll_that_a_leader_refused_hears_when_it_serves_again(two: TwoByTwo, passing: MessageFilter) -> None:
     await two.make(replace(ORDERS, brokers=("broker-0",)))
     await two.one.append(queue("broker-0"), [message(b"there already")])
@@ -194,15 +194,15 @@ async def test_a_poll_that_a_leader_refused_hears_when_it_serves_again(two: TwoB
     polling = asyncio.create_task(two.one.pop(asked, broker="broker-0", poll_s=POLL_S))
     await until(lambda: gate.refused > 0 and two.one.polls.waiting == 1)
     two.first.broker.gate = None
-    two.first.proxies.served_again()
+    two.first.proxies.retry_refused()
     assert [body(each) for each in await polling] == [b"there already"]
 
 
 # --- what waits for a group
 
 
-async def lags(node: BrokerNode) -> list[Lag]:
-    return [lag async for lag in node.broker.figures.lags()]
+async def lags(node: BrokerNode) -> list[GroupLag]:
+    return [lag async for lag in node.broker.figures.count_lags()]
 
 
 async def test_progress_counts_brokers_that_a_group_never_came_to(two: TwoByTwo) -> None:
@@ -221,10 +221,10 @@ async def test_progress_counts_brokers_that_a_group_never_came_to(two: TwoByTwo)
 async def test_every_broker_counts_what_waits_for_who_subscribes_also_one_that_comes_back(two: TwoByTwo) -> None:
     for name in BOTH:
         await two.one.append(queue(name), [message(b"1"), message(b"2")])
-    new, known = Subscription("g", ORDERS.name), Subscription("h", ORDERS.name)
+    new, known = TopicSubscription("g", ORDERS.name), TopicSubscription("h", ORDERS.name)
     await two.one.notify_subscriptions([known], lambda: [known])
     await two.one.notify_subscriptions([new], lambda: [known, new])
-    expected = [Lag("g", ORDERS.name, 2, 0, ANY), Lag("h", ORDERS.name, 2, 0, ANY)]
+    expected = [GroupLag("g", ORDERS.name, 2, 0, ANY), GroupLag("h", ORDERS.name, 2, 0, ANY)]
     assert [await lags(two.first), await lags(two.second)] == [expected, expected]
     await two.second.stop()
     await reached(two.one, ["broker-0"])
@@ -267,7 +267,7 @@ async def test_a_send_to_a_broker_without_room_goes_to_another_and_producers_hea
     half = await two.one.begin_transaction(queue("broker-0"), HalfMessage(message(b"half"), "producer", None))
     assert timed.broker == "broker-1"
     assert half.transaction_id is not None
-    assert two.first.broker._store.end == 0
+    assert two.first.broker._store.log_end == 0
     assert two.stored() == [0, 1]
     has_no_room(two.second.broker)
     with pytest.raises(BrokerUnavailable, match="disk_free_min_bytes") as caught:
@@ -278,7 +278,7 @@ async def test_a_send_to_a_broker_without_room_goes_to_another_and_producers_hea
 
 def has_no_room(broker: Broker) -> None:
     broker._room._look_at_disk = lambda: DiskBytes(0, 1 << 40)
-    broker._room.look()
+    broker._room.check_disk()
 
 
 async def test_who_does_not_wait_for_a_send_hears_where_it_went(two: TwoByTwo) -> None:
@@ -387,7 +387,7 @@ async def test_a_broker_that_ends_answers_every_send_and_no_producer_sees_it(two
 async def test_a_broker_that_ends_answers_pulls_that_wait(two: TwoByTwo, lock_hold_ms: int) -> None:
     reader = QueueReaderId("g", "client", lock_hold_ms)
     pulling = asyncio.create_task(two.one.pull(queue("broker-0"), 0, ALL, batch=1, poll_s=POLL_S, reader=reader))
-    await until(lambda: two.first.broker._pollers.waiting == 1)
+    await until(lambda: two.first.broker._pollers.waiting_count == 1)
     async with asyncio.timeout(3):
         await two.first.stop()
         assert (await pulling).messages == []
@@ -471,7 +471,7 @@ async def test_the_sender_of_a_half_message_is_asked_wherever_it_is(two: TwoByTw
     two.one.watch_orphans(producers("one", "somebody"))
     two.other.watch_orphans(producers("other", "sender"))
     await two.one.begin_transaction(queue("broker-0"), HalfMessage(message(b"half"), "sender", None))
-    clock.advance(7_000)
+    clock.advance_by(7_000)
     heard = [await asked.get()]
     while heard[-1] != ("other", True):
         heard.append(await asked.get())
@@ -489,7 +489,7 @@ async def test_somebody_else_is_asked_where_the_sender_is_gone(two: TwoByTwo) ->
     assert isinstance(clock, MovableClock)
     two.other.watch_orphans(ask)
     await two.one.begin_transaction(queue("broker-1"), HalfMessage(message(b"half"), "gone", None))
-    clock.advance(7_000)
+    clock.advance_by(7_000)
     assert await asked.get() == (True, b"half")
     assert await asked.get() == (False, b"half")
 
@@ -543,7 +543,7 @@ async def test_a_draining_broker_gives_and_takes_nothing(two: TwoByTwo) -> None:
     route = two.one.route(two.cluster.proxy_directory.snapshot.topics["orders"])
     assert (route.writable, route.readable) == (("broker-1",), ("broker-0", "broker-1"))
     assert [body(each) for each in await two.one.pop(order(), broker="", poll_s=POLL_S)] == [b"left"]
-    await two.changed(lambda: registry.set_broker("broker-0", permission=Permission.NONE))
+    await two.changed(lambda: registry.set_broker("broker-0", permission=QueuePermission.NONE))
     route = two.one.route(two.cluster.proxy_directory.snapshot.topics["orders"])
     assert route.readable == ("broker-1",)
 

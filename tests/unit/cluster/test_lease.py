@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import delete
 
-from ternmq_broker.server.lease import Lease
+from ternmq_broker.server.lease import BrokerLease
 from ternmq_common.cluster import BrokerLoad
 from ternmq_registry.errors import RegistryUnavailable
 from ternmq_registry.registry import Registry
@@ -24,18 +24,18 @@ def no_load() -> BrokerLoad:
 
 @pytest.fixture
 async def registry(tmp_path: Path) -> AsyncIterator[Registry]:
-    registry = await asyncio.to_thread(Registry.sqlite, tmp_path / "registry.db")
+    registry = await asyncio.to_thread(Registry.open_sqlite, tmp_path / "registry.db")
     async with asyncio.timeout(PATIENCE_S):
         yield registry
     registry.close()
 
 
-def lease_of(registry: Registry, *, store_id: str = "store", address: str = "here:1") -> Lease:
-    return Lease(registry, name="broker-0", store_id=store_id, address=address, version="test", lease_ms=LEASE_MS)
+def lease_of(registry: Registry, *, store_id: str = "store", address: str = "here:1") -> BrokerLease:
+    return BrokerLease(registry, name="broker-0", store_id=store_id, address=address, version="test", lease_ms=LEASE_MS)
 
 
 async def epoch(registry: Registry) -> int:
-    _, brokers = await asyncio.to_thread(registry.look)
+    _, brokers = await asyncio.to_thread(registry.read_brokers)
     return brokers["broker-0"].epoch if "broker-0" in brokers else 0
 
 
@@ -52,7 +52,7 @@ async def test_a_load_that_can_not_be_told_does_not_end_the_heartbeat(
         return BrokerLoad(proxies=beats)
 
     lease = lease_of(registry)
-    await lease.take()
+    await lease.register_broker()
     lease.start(load)
     await until(lambda: beats > 3)
     assert lease.problem is None
@@ -64,7 +64,7 @@ async def test_a_lease_that_could_not_be_renewed_is_when_the_registry_is_back(
     registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failed = 0
-    heartbeat = registry.heartbeat
+    heartbeat = registry.record_heartbeat
 
     def out(*arguments: object) -> bool:
         nonlocal failed
@@ -72,13 +72,13 @@ async def test_a_lease_that_could_not_be_renewed_is_when_the_registry_is_back(
         raise RegistryUnavailable("a test")
 
     lease = lease_of(registry)
-    await lease.take()
+    await lease.register_broker()
     before = await epoch(registry)
-    monkeypatch.setattr(registry, "heartbeat", out)
+    monkeypatch.setattr(registry, "record_heartbeat", out)
     lease.start(no_load)
     await until(lambda: failed > 5)
     assert lease.problem is not None
-    monkeypatch.setattr(registry, "heartbeat", heartbeat)
+    monkeypatch.setattr(registry, "record_heartbeat", heartbeat)
     await until(lambda: lease.problem is None)
     assert await epoch(registry) == before
     await lease.give_up()
@@ -86,27 +86,27 @@ async def test_a_lease_that_could_not_be_renewed_is_when_the_registry_is_back(
 
 async def test_of_two_processes_with_one_store_the_earlier_one_ends(registry: Registry) -> None:
     earlier, later = lease_of(registry, address="here:1"), lease_of(registry, address="there:1")
-    await earlier.take()
-    await later.take()
+    await earlier.register_broker()
+    await later.register_broker()
     taken = await epoch(registry)
     earlier.start(no_load)
     await earlier.superseded.wait()
     assert await epoch(registry) == taken
     await earlier.give_up()
-    _, brokers = await asyncio.to_thread(registry.look)
+    _, brokers = await asyncio.to_thread(registry.read_brokers)
     assert brokers["broker-0"].address == "there:1"
     await later.give_up()
 
 
 async def test_a_broker_that_was_removed_ends(registry: Registry) -> None:
     lease = lease_of(registry)
-    await lease.take()
+    await lease.register_broker()
     await asyncio.to_thread(registry.remove_broker, "broker-0")
     lease.start(no_load)
     await lease.superseded.wait()
     await lease.give_up()
-    assert await asyncio.to_thread(registry.look) is not None
-    await lease.take(rejoin=True)
+    assert await asyncio.to_thread(registry.read_brokers) is not None
+    await lease.register_broker(rejoin=True)
     assert await epoch(registry) > 0
     await lease.give_up()
 
@@ -114,7 +114,7 @@ async def test_a_broker_that_was_removed_ends(registry: Registry) -> None:
 async def test_a_broker_that_the_registry_has_lost_registers_again(
     registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    register, loop = registry.register, asyncio.get_running_loop()
+    register, loop = registry.register_broker, asyncio.get_running_loop()
     registered = asyncio.Event()
 
     def told(*arguments: str, **more: object) -> int:
@@ -123,10 +123,10 @@ async def test_a_broker_that_the_registry_has_lost_registers_again(
         return epoch
 
     lease = lease_of(registry)
-    await lease.take()
+    await lease.register_broker()
     before = await epoch(registry)
     await asyncio.to_thread(lose, registry)
-    monkeypatch.setattr(registry, "register", told)
+    monkeypatch.setattr(registry, "register_broker", told)
     lease.start(no_load)
     await registered.wait()
     assert await epoch(registry) > before
@@ -137,14 +137,14 @@ async def test_a_broker_that_the_registry_has_lost_registers_again(
 def lose(registry: Registry) -> None:
     """As a database does that goes back to an older copy."""
     registry.remove_broker("broker-0")
-    with registry._database.writing() as connection:
+    with registry._database.write_transaction() as connection:
         connection.execute(delete(REMOVED_STORES))
 
 
 async def test_a_registration_whose_answer_was_lost_is_no_other_process(
     registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    register = registry.register
+    register = registry.register_broker
     lost = asyncio.Event()
     loop = asyncio.get_running_loop()
 
@@ -154,12 +154,12 @@ async def test_a_registration_whose_answer_was_lost_is_no_other_process(
         raise RegistryUnavailable("the answer was lost")
 
     lease = lease_of(registry)
-    await lease.take()
+    await lease.register_broker()
     await asyncio.to_thread(lose, registry)
-    monkeypatch.setattr(registry, "register", answer_lost)
+    monkeypatch.setattr(registry, "register_broker", answer_lost)
     lease.start(no_load)
     await lost.wait()
-    monkeypatch.setattr(registry, "register", register)
+    monkeypatch.setattr(registry, "register_broker", register)
     await until(lambda: lease.problem is not None)
     await until(lambda: lease.problem is None)
     assert not lease.superseded.is_set()
@@ -168,8 +168,8 @@ async def test_a_registration_whose_answer_was_lost_is_no_other_process(
 
 async def test_a_broker_that_ends_leaves_the_routes_at_once(registry: Registry) -> None:
     lease = lease_of(registry)
-    await lease.take()
+    await lease.register_broker()
     lease.start(no_load)
     await lease.give_up()
-    _, brokers = await asyncio.to_thread(registry.look)
+    _, brokers = await asyncio.to_thread(registry.read_brokers)
     assert not brokers["broker-0"].live

@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from ternmq_common.model import PullingMember
-from ternmq_common.shard import form
+from ternmq_common.shard import shard_frames
 from ternmq_common.shard.calls import CALLS
-from ternmq_common.shard.form import Greeting
+from ternmq_common.shard.shard_frames import PeerGreeting
 from ternmq_proxy.message_service.cluster.calls import BrokerUnavailable
 from ternmq_proxy.message_service.cluster.link import BrokerLink
 from ternmq_proxy.message_service.cluster.link_timing import LinkTiming
@@ -23,8 +23,8 @@ async def test_a_call_is_answered() -> None:
         await told.changes.get()
         assert await bounds(link) == BOUNDS
         greeting = said(broker.streams[0].frames[0])
-        assert form.HELLO.of(greeting["hello"]).name == "proxy"
-        assert form.VERSION.of(greeting["version"]) == 7
+        assert shard_frames.HELLO.decode_note(greeting["hello"]).name == "proxy"
+        assert shard_frames.VERSION.decode_note(greeting["version"]) == 7
 
 
 async def test_a_broker_that_does_not_welcome_is_not_asked() -> None:
@@ -61,8 +61,8 @@ async def test_a_stream_that_ends_before_the_welcome_is_made_again() -> None:
 async def test_a_broker_that_is_ending_welcomes_nobody() -> None:
     async def ending(stream: ScriptedStream) -> None:
         await stream.frame()
-        await stream.say(form.VERSION.piece(3), form.LEAVING.piece(None))
-        await stream.say(form.WELCOME.piece(Greeting("broker-0")))
+        await stream.say(shard_frames.VERSION.encode_note(3), shard_frames.LEAVING.encode_note(None))
+        await stream.say(shard_frames.WELCOME.encode_note(PeerGreeting("broker-0")))
         await stream.forever()
 
     async with linked(ending, serve) as (link, broker, told):
@@ -78,14 +78,14 @@ async def test_who_pulls_is_told_also_if_it_changes_while_the_broker_greets() ->
         frame = await stream.frame()
         assert frame is not None
         await greeted.wait()
-        await stream.say(form.WELCOME.piece(Greeting("broker-0")))
+        await stream.say(shard_frames.WELCOME.encode_note(PeerGreeting("broker-0")))
         while (frame := await stream.frame()) is not None:
             if (presence := said(frame).get("presence")) is not None:
-                told_members.put_nowait([member.client_id for member in form.PRESENCE.of(presence)])
+                told_members.put_nowait([member.client_id for member in shard_frames.PRESENCE.decode_note(presence)])
 
     async with linked(slow) as (link, broker, _):
         await until(lambda: bool(broker.streams and broker.streams[0].frames))
-        link.announce(form.PRESENCE.piece([PullingMember("g", "c")]))
+        link.announce(shard_frames.PRESENCE.encode_note([PullingMember("g", "c")]))
         greeted.set()
         assert await told_members.get() == ["c"]
 
@@ -128,7 +128,7 @@ async def test_a_broker_that_sends_no_frames_is_connected_anew() -> None:
 async def test_a_defect_in_taking_a_frame_is_logged_and_the_link_goes_on(caplog: pytest.LogCaptureFixture) -> None:
     async def word(stream: ScriptedStream) -> None:
         await stream.welcome()
-        await stream.say(form.READY.piece(form.Ready("g", "orders")))
+        await stream.say(shard_frames.READY.encode_note(shard_frames.ReadyNote("g", "orders")))
         await stream.forever()
 
     told = Told()
@@ -170,7 +170,7 @@ async def test_a_line_that_is_slow_is_not_a_broker_that_is_silent(out: int, back
             for each in calls_in(frame):
                 await stream.answer(each, ["x" * back])
             if "ping" in said(frame):
-                await stream.say(form.PONG.piece(None))
+                await stream.say(shard_frames.PONG.encode_note(None))
 
     told = Told()
     async with ScriptedBroker(echo) as broker, Wire() as wire, asyncio.timeout(PATIENCE_S):

@@ -6,8 +6,8 @@ from unittest.mock import ANY
 import pytest
 
 from ternmq_common.errors import MessagingError
-from ternmq_common.model import Delivery, OrphanedTransaction, QueueRef, StoredMessage
-from ternmq_common.shard import form
+from ternmq_common.model import DeliveredMessage, OrphanedTransaction, QueueRef, StoredMessage
+from ternmq_common.shard import shard_frames
 from ternmq_common.shard.calls import CALLS, Values
 from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.message_service.cluster.calls import BrokerUnavailable, LateAnswer
@@ -35,7 +35,7 @@ async def test_a_late_answer_is_taken_by_who_takes_late_ones() -> None:
         await stream.answer(asked, [])
         await stream.forever()
 
-    taken: asyncio.Queue[list[Delivery]] = asyncio.Queue()
+    taken: asyncio.Queue[list[DeliveredMessage]] = asyncio.Queue()
     async with linked(late, timing=LinkTiming(look_s=0.01)) as (link, _, told):
         await told.changes.get()
         with pytest.raises(LateAnswer) as caught:
@@ -52,7 +52,7 @@ async def test_a_cancellation_reaches_the_broker() -> None:
     async def listens(stream: ScriptedStream) -> None:
         await stream.welcome()
         while (frame := await stream.frame()) is not None:
-            cancelled = [-piece.number for piece in frame if piece.what == form.CANCEL.what]
+            cancelled = [-piece.number for piece in frame if piece.what == shard_frames.CANCEL.what]
             heard.put_nowait([*(each.number for each in calls_in(frame)), *cancelled])
 
     async with linked(listens) as (link, _, told):
@@ -121,7 +121,7 @@ async def test_a_broker_that_leaves_answers_what_was_asked_and_is_asked_no_more(
     async def leaves(stream: ScriptedStream) -> None:
         await stream.welcome()
         asked = await stream.call()
-        await stream.say(form.LEAVING.piece(None))
+        await stream.say(shard_frames.LEAVING.encode_note(None))
         while await stream.frame() is not None:
             pass
         ended.set()
@@ -146,11 +146,13 @@ async def test_an_answer_to_a_question_goes_to_the_stream_that_asked() -> None:
 
     async def asks(stream: ScriptedStream) -> None:
         await stream.welcome()
-        await stream.say(*(form.CHECK.piece(orphan(str(number)), number) for number in (1, 2)))
+        await stream.say(
+            *(shard_frames.TRANSACTION_CHECK.encode_note(orphan(str(number)), number) for number in (1, 2))
+        )
         while (frame := await stream.frame()) is not None:
             for piece in frame:
-                if piece.what == form.ASKED.what:
-                    answers.put_nowait((piece.number, form.ASKED.of(piece)))
+                if piece.what == shard_frames.CHECK_REPLY.what:
+                    answers.put_nowait((piece.number, shard_frames.CHECK_REPLY.decode_note(piece)))
 
     async with linked(asks):
         assert sorted([await answers.get(), await answers.get()]) == [(1, True), (2, False)]

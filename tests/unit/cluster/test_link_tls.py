@@ -12,7 +12,7 @@ from ternmq_broker.server.storage_front import METHOD
 from ternmq_proxy.message_service.cluster.link import BrokerLink
 from ternmq_rpc.grpc_stream.call_server import CallServer
 from ternmq_rpc.grpc_stream.served_call import ServedCall, ServedMethod
-from ternmq_rpc.tls.contexts import member_client, member_server
+from ternmq_rpc.tls.contexts import member_client_context, member_server_context
 from ternmq_rpc.tls.opening import PortTls
 from tests.support.certificates import Certificates
 from tests.support.until import until
@@ -37,11 +37,11 @@ async def broker(certificates: Certificates) -> AsyncIterator[tuple[CallServer, 
     heard: list[bytes] = []
 
     async def hear(call: ServedCall) -> None:
-        heard.append(await call.read() or b"")
+        heard.append(await call.read_message() or b"")
 
-    context = member_server(certificates.files("broker", verifies=True, prefix="cluster_tls"))
-    tls = PortTls(lambda: context, plain_too=False)
-    server = CallServer({METHOD: ServedMethod(hear, talks=True)}.get, tls=tls)
+    context = member_server_context(certificates.files("broker", verifies=True, prefix="cluster_tls"))
+    tls = PortTls(lambda: context, allow_plain=False)
+    server = CallServer({METHOD: ServedMethod(hear, is_conversation=True)}.get, tls=tls)
     async with served(server) as address, asyncio.timeout(20):
         yield server, heard, address
 
@@ -57,7 +57,7 @@ async def link(address: str, tls: "Callable[[], ssl.SSLContext] | None") -> Asyn
 
 
 async def test_a_proxy_with_a_certificate_of_the_ca_is_heard(certificates: Certificates) -> None:
-    context = member_client(certificates.files("proxy", verifies=True, prefix="cluster_tls"))
+    context = member_client_context(certificates.files("proxy", verifies=True, prefix="cluster_tls"))
     async with broker(certificates) as (_, heard, address), link(address, lambda: context):
         await until(lambda: bool(heard))
         assert b"proxy" in heard[0]
@@ -65,11 +65,11 @@ async def test_a_proxy_with_a_certificate_of_the_ca_is_heard(certificates: Certi
 
 async def test_a_proxy_of_another_ca_or_without_tls_is_not_heard(certificates: Certificates, tmp_path: Path) -> None:
     others = Certificates(tmp_path / "others")
-    stranger = member_client(others.files("proxy", verifies=True, prefix="cluster_tls"))
+    stranger = member_client_context(others.files("proxy", verifies=True, prefix="cluster_tls"))
     stranger.load_verify_locations(certificates.ca)  # it believes the broker, which does not believe it
     async with broker(certificates) as (server, heard, address):
         async with link(address, lambda: stranger):
-            await until(lambda: server.passed.get("tls", 0) >= 1)
+            await until(lambda: server.limit_counts.get("tls", 0) >= 1)
         async with link(address, None):
-            await until(lambda: server.passed.get("plain", 0) >= 1)
+            await until(lambda: server.limit_counts.get("plain", 0) >= 1)
         assert not heard

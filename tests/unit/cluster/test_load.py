@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ternmq_broker.server.load import Load
+from ternmq_broker.server.load_report import LoadReport
 from ternmq_common.limits import HOUR_MS
 from ternmq_common.model import QueueRef, TimedMessage
 from tests.support.cluster import InProcessCluster, running
@@ -13,16 +13,20 @@ from tests.support.message_service_conformance import TOPIC, message, order
 from tests.support.until import until
 
 
-def load_of(cluster: InProcessCluster) -> Load:
+def load_of(cluster: InProcessCluster) -> LoadReport:
     [node] = cluster.nodes
-    return Load(node.broker, node.proxies, node.directory)
+    return LoadReport(node.broker, node.proxies, node.directory)
 
 
 async def test_what_would_be_lost_with_a_broker_is_counted(tmp_path: Path) -> None:
     async with running(tmp_path, brokers=1) as cluster:
         broker = cluster.nodes[0].broker
         load = load_of(cluster)
-        assert (load.now().messages, load.now().unfinished, load.now().timers) == (None, None, None)
+        assert (load.current_load().messages, load.current_load().unfinished, load.current_load().timers) == (
+            None,
+            None,
+            None,
+        )
         queue = QueueRef(TOPIC.name, broker.name, 0)
         await broker.append(queue, [message(b"1"), message(b"2"), message(b"3")])
         await broker.append(QueueRef("%DLQ%g", broker.name, 0), [message(b"nobody's")])
@@ -30,8 +34,11 @@ async def test_what_would_be_lost_with_a_broker_is_counted(tmp_path: Path) -> No
         await broker.schedule(queue, [later, later])
         load.start()
         try:
-            await until(lambda: load.now().timers == 2)
-            assert (load.now().messages, load.now().unfinished) == (3, 0)  # no group has come for them
+            await until(lambda: load.current_load().timers == 2)
+            assert (load.current_load().messages, load.current_load().unfinished) == (
+                3,
+                0,
+            )  # no group has come for them
         finally:
             await load.stop()
 
@@ -41,12 +48,12 @@ async def test_at_the_end_all_is_counted_once_more(tmp_path: Path) -> None:
         broker = cluster.nodes[0].broker
         load = load_of(cluster)
         load.start()
-        await until(lambda: load.now().messages == 0)
+        await until(lambda: load.current_load().messages == 0)
         await broker.append(QueueRef(TOPIC.name, broker.name, 0), [message(b"1"), message(b"2")])
         [first] = await broker.pop(order(batch=1), 0.0)
-        assert (load.now().messages, load.now().unfinished) == (0, 0)
+        assert (load.current_load().messages, load.current_load().unfinished) == (0, 0)
         broker.acknowledge("g", TOPIC.name, [first.handle])
-        last = await load.last()
+        last = await load.final_load()
         assert (last.messages, last.unfinished, last.timers) == (2, 1, 0)
         assert (last.messages_in, last.messages_out) == (0.0, 0.0)
 
@@ -57,14 +64,14 @@ async def test_a_last_count_that_takes_too_long_leaves_what_was_known(
     async with running(tmp_path, brokers=1) as cluster:
         [node] = cluster.nodes
         broker = node.broker
-        load = Load(broker, node.proxies, node.directory, last_count_s=0.01)
+        load = LoadReport(broker, node.proxies, node.directory, last_count_s=0.01)
         load.start()
-        await until(lambda: load.now().messages == 0)
+        await until(lambda: load.current_load().messages == 0)
         await broker.append(QueueRef(TOPIC.name, broker.name, 0), [message(b"1")])
 
         async def never() -> int:
             await asyncio.Event().wait()
             raise AssertionError
 
-        monkeypatch.setattr(broker.figures, "pending_timers", never)
-        assert (await load.last()).messages == 0
+        monkeypatch.setattr(broker.figures, "count_timers", never)
+        assert (await load.final_load()).messages == 0

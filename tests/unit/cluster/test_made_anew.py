@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 
-from ternmq_broker.server.registry_sync import LEARNING_TIMING, LearningTiming
-from ternmq_common.cluster import Deletion, RegistrySnapshot
+from ternmq_broker.server.registry_sync import LEARNING_TIMING, SyncTiming
+from ternmq_common.cluster import RegistryDeletion, RegistrySnapshot
 from ternmq_common.errors import MessagingError
 from ternmq_common.message_type import MessageType
 from ternmq_common.model import (
-    Group,
+    ConsumerGroup,
     HalfMessage,
     QueueBounds,
     QueueReaderId,
@@ -42,27 +42,27 @@ from tests.unit.cluster.test_in_process import BOTH, MINUTE_MS, ORDERS, POLL_S, 
 pytestmark = pytest.mark.slow
 
 if TYPE_CHECKING:
-    from ternmq_common.shard.form import Piece
+    from ternmq_common.shard.shard_frames import FramePiece
 
 PATIENCE_S = 20.0
 LEASE_MS = 60_000
 
 
-def registry_sync(timing: LearningTiming) -> pytest.MarkDecorator:
+def registry_sync(timing: SyncTiming) -> pytest.MarkDecorator:
     """The brokers of this test learn with that patience."""
     return pytest.mark.parametrize("timing", [timing], ids=["timed"])
 
 
-impatient = registry_sync(LearningTiming(storing_patience_s=0.05, again_s=0.01))
+impatient = registry_sync(SyncTiming(storing_patience_s=0.05, again_s=0.01))
 
 
 @pytest.fixture
-def timing() -> LearningTiming:
+def timing() -> SyncTiming:
     return LEARNING_TIMING
 
 
 @pytest.fixture
-async def cluster(tmp_path: Path, timing: LearningTiming) -> AsyncIterator[InProcessCluster]:
+async def cluster(tmp_path: Path, timing: SyncTiming) -> AsyncIterator[InProcessCluster]:
     """Two brokers, which look at the registry only when they hear of a later version.
 
     A proxy repeats neither a send nor a retry whose answer is late, or whose link was lost: it may have been stored. So
@@ -92,7 +92,7 @@ def registry_of(cluster: InProcessCluster) -> Registry:
 
 async def make(cluster: InProcessCluster, topic: Topic = ORDERS) -> Topic:
     made, _ = await asyncio.to_thread(registry_of(cluster).create_topic, topic)
-    await cluster.proxy_directory.refresh()
+    await cluster.proxy_directory.refresh_snapshot()
     return made
 
 
@@ -102,13 +102,13 @@ async def make_anew(cluster: InProcessCluster, topic: Topic = ORDERS) -> Topic:
     return await make(cluster, topic)
 
 
-async def make_group(cluster: InProcessCluster) -> Group:
-    made, _ = await asyncio.to_thread(registry_of(cluster).create_group, Group(name="g"))
-    await cluster.proxy_directory.refresh()
+async def make_group(cluster: InProcessCluster) -> ConsumerGroup:
+    made, _ = await asyncio.to_thread(registry_of(cluster).create_group, ConsumerGroup(name="g"))
+    await cluster.proxy_directory.refresh_snapshot()
     return made
 
 
-async def make_group_anew(cluster: InProcessCluster) -> Group:
+async def make_group_anew(cluster: InProcessCluster) -> ConsumerGroup:
     """By a proxy from which no broker hears it."""
     await asyncio.to_thread(registry_of(cluster).delete_group, "g")
     return await make_group(cluster)
@@ -120,20 +120,20 @@ async def with_group(cluster: InProcessCluster, topic: Topic = ORDERS) -> Broker
     await make(cluster, topic)
     group = await make_group(cluster)
     assert await cluster.service.pop(order(), broker="broker-0", poll_s=0) == []
-    assert first.proxies.registry_sync.knows(group.created_version)
+    assert first.proxies.registry_sync.is_synced_to(group.created_version)
     return first
 
 
 async def asked_again(node: BrokerNode) -> None:
     """Return when the broker looks into the registry once more for what it does not know yet."""
-    looks, at_least = asyncio.Event(), node.directory.at_least
+    looks, at_least = asyncio.Event(), node.directory.wait_for_version
 
     async def look(version: int) -> None:
         looks.set()
         await at_least(version)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(node.directory, "at_least", look)
+        patch.setattr(node.directory, "wait_for_version", look)
         await looks.wait()
 
 
@@ -168,7 +168,7 @@ async def test_what_is_sent_to_a_topic_made_anew_is_kept_whatever_a_broker_misse
         for number in range(3):
             await cluster.service.append(queue("broker-0"), [message(b"%d" % number)])
         assert stored(cluster)[0] == 1
-    await until(lambda: first.proxies.registry_sync.knows(topic.created_version))
+    await until(lambda: first.proxies.registry_sync.is_synced_to(topic.created_version))
     await cluster.service.append(queue("broker-0"), [message(b"3")])
     assert await bodies(cluster) == [b"0", b"1", b"2", b"3"]
 
@@ -205,7 +205,7 @@ async def test_a_message_that_has_no_other_place_is_refused(cluster: InProcessCl
             await cluster.service.append(queue("broker-0"), [message(b"a", group="m")])
         assert caught.value.code == definition_pb2.HA_NOT_AVAILABLE
         assert stored(cluster) == [0, 0]
-    await until(lambda: first.proxies.registry_sync.knows(topic.created_version))
+    await until(lambda: first.proxies.registry_sync.is_synced_to(topic.created_version))
     await cluster.service.append(queue("broker-0"), [message(b"a", group="m")])
     assert stored(cluster) == [1, 0]
 
@@ -225,8 +225,8 @@ async def test_topics_that_are_known_go_on(cluster: InProcessCluster) -> None:
 async def test_a_broker_learns_of_topics_before_anybody_sends(cluster: InProcessCluster) -> None:
     first, _ = cluster.nodes
     topic = await make(cluster)
-    await first.directory.refresh()  # as it does every second
-    await until(lambda: first.proxies.registry_sync.knows(topic.created_version))
+    await first.directory.refresh_snapshot()  # as it does every second
+    await until(lambda: first.proxies.registry_sync.is_synced_to(topic.created_version))
     with cut_off(first):
         await cluster.service.append(queue("broker-0"), [message(b"x")])
         assert stored(cluster) == [1, 0]
@@ -235,18 +235,18 @@ async def test_a_broker_learns_of_topics_before_anybody_sends(cluster: InProcess
 # --- a registry that is slow
 
 
-@registry_sync(LearningTiming(patience_s=0.01))
+@registry_sync(SyncTiming(patience_s=0.01))
 async def test_a_send_waits_for_a_slow_registry_and_other_calls_do_not(
     cluster: InProcessCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, _ = cluster.nodes
-    deletions, answers = first.directory.registry.deletions, threading.Event()
+    deletions, answers = first.directory.registry.list_deletions, threading.Event()
 
-    def slow(after: int) -> list[Deletion]:
+    def slow(after: int) -> list[RegistryDeletion]:
         answers.wait(PATIENCE_S)
         return deletions(after)
 
-    monkeypatch.setattr(first.directory.registry, "deletions", slow)
+    monkeypatch.setattr(first.directory.registry, "list_deletions", slow)
     await make(cluster)
     await make_anew(cluster)
     sending = asyncio.ensure_future(cluster.service.append(queue("broker-0"), [message(b"new")]))
@@ -260,7 +260,7 @@ async def test_a_send_waits_for_a_slow_registry_and_other_calls_do_not(
 async def test_a_send_makes_a_broker_learn_also_if_no_frame_did(cluster: InProcessCluster) -> None:
     first, _ = cluster.nodes
     topic = await make(cluster)
-    assert await first.proxies.registry_sync.known_soon(topic.created_version)
+    assert await first.proxies.registry_sync.wait_to_store(topic.created_version)
 
 
 # --- groups
@@ -285,7 +285,7 @@ async def test_what_a_group_made_anew_did_is_kept_whatever_a_broker_missed(clust
     with cut_off(first):
         group = await make_group_anew(cluster)
         assert await give_up() == [b"broker-1"]
-    await until(lambda: first.proxies.registry_sync.knows(group.created_version))
+    await until(lambda: first.proxies.registry_sync.is_synced_to(group.created_version))
     assert await give_up() == [b"broker-0"]
     await first.stop()
     await first.start()
@@ -391,7 +391,7 @@ async def test_what_is_for_a_group_that_a_broker_may_confuse_is_refused(
         assert calls_to(first) == before + 1, "it is not asked again at once"
         assert first.broker.committed("g", there).result == 1
         assert (await service.pull(there, 0, ALL, batch=1, poll_s=0)).messages, "nobody's reads go on"
-    await until(lambda: first.proxies.registry_sync.knows(group.created_version))
+    await until(lambda: first.proxies.registry_sync.is_synced_to(group.created_version))
     await call(service, there)
     assert first.broker.committed("g", there).result in (None, 0)
 
@@ -408,7 +408,7 @@ async def test_handles_of_a_group_that_is_gone_settle_nothing_of_the_one_made_an
         assert await service.acknowledge("g", ORDERS.name, handles[:1]) == [SettleOutcome.DONE]
         assert await service.dead_letter("g", ORDERS.name, handles[1]) is SettleOutcome.DONE
         await service.release("g", ORDERS.name, handles[2:3], counts=True)
-    await until(lambda: first.proxies.registry_sync.knows(group.created_version))
+    await until(lambda: first.proxies.registry_sync.is_synced_to(group.created_version))
     assert await service.acknowledge("g", ORDERS.name, handles[:1]) == [SettleOutcome.STALE]
     assert await service.dead_letter("g", ORDERS.name, handles[1]) is SettleOutcome.STALE
     assert await service.prolong("g", ORDERS.name, handles[2:3], MINUTE_MS) == [False]
@@ -432,10 +432,10 @@ async def test_a_proxy_that_missed_a_deletion_takes_nothing_for_the_group(
 
     with monkeypatch.context() as cut:
         cut.setattr(cluster.proxy_directory, "refresh", nothing)
-        cut.setattr(cluster.proxy_directory, "at_least", nothing)
+        cut.setattr(cluster.proxy_directory, "wait_for_version", nothing)
         version = await asyncio.to_thread(registry_of(cluster).delete_group, "g")
-        await first.proxies.registry_sync.known_up_to(version)
-        await until(lambda: first.proxies.registry_sync.knows(version))
+        await first.proxies.registry_sync.wait_for_version(version)
+        await until(lambda: first.proxies.registry_sync.is_synced_to(version))
         with pytest.raises(MessagingError, match="group 'g' was deleted") as refused:
             await service.pop(order(), broker="broker-0", poll_s=0)
         assert refused.value.code == definition_pb2.CONSUMER_GROUP_NOT_FOUND
@@ -451,12 +451,12 @@ async def test_handles_of_a_group_made_anew_settle_after_a_restart(cluster: InPr
     with cut_off(first):
         group = await make_group_anew(cluster)
         assert await service.pop(order(), broker="broker-0", poll_s=0) == []
-    await until(lambda: first.proxies.registry_sync.knows(group.created_version))
+    await until(lambda: first.proxies.registry_sync.is_synced_to(group.created_version))
     (received,) = await service.pop(order(), broker="broker-0", poll_s=POLL_S)
     await first.stop()
     await first.start()
     await reached(service, BOTH)
-    assert first.proxies.registry_sync.knows(group.created_version)
+    assert first.proxies.registry_sync.is_synced_to(group.created_version)
     assert await service.acknowledge("g", ORDERS.name, [received.handle]) == [SettleOutcome.DONE]
     assert await service.committed("g", queue("broker-0")) == 1
 
@@ -469,7 +469,7 @@ class Refusing:
 
     def __init__(self, code: definition_pb2.Code) -> None:
         self._error = MessagingError(code, "not now")
-        self.calls: list[Piece] = []
+        self.calls: list[FramePiece] = []
 
     async def __call__(self, stream: ScriptedStream) -> None:
         await stream.welcome("broker-9")
@@ -483,10 +483,12 @@ class Refusing:
 async def beside(cluster: InProcessCluster, script: Refusing, topic: Topic) -> AsyncIterator[Topic]:
     """The topic is on broker-0 and on broker-9, which does what the script says."""
     async with ScriptedBroker(script) as broker:
-        await asyncio.to_thread(registry_of(cluster).register, "broker-9", "store 9", broker.address, "1.0", LEASE_MS)
+        await asyncio.to_thread(
+            registry_of(cluster).register_broker, "broker-9", "store 9", broker.address, "1.0", LEASE_MS
+        )
         yield await make(cluster, replace(topic, brokers=("broker-0", "broker-9")))
         await asyncio.to_thread(lambda: registry_of(cluster).remove_broker("broker-9", force=True))
-        await cluster.proxy_directory.refresh()
+        await cluster.proxy_directory.refresh_snapshot()
 
 
 @pytest.mark.parametrize("name", ["append", "schedule", "begin_transaction"])

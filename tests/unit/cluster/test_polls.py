@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
 from ternmq_common.cluster import BrokerEntry, RegistrySnapshot
 from ternmq_common.message_type import MessageType
-from ternmq_common.model import Delivery, PopOrder, Topic
+from ternmq_common.model import DeliveredMessage, PopOrder, Topic
 from ternmq_common.tag_filter import ALL
 from ternmq_proxy.message_service.cluster.calls import BrokerRefused, BrokerUnavailable, LateAnswer
 from ternmq_proxy.message_service.cluster.polls import Polls
@@ -20,33 +20,33 @@ from ternmq_proxy.message_service.cluster.receiving import ClusterReceiving
 
 if TYPE_CHECKING:
     from ternmq_proxy.message_service.cluster.links import Links
-    from ternmq_registry.directory import Directory
+    from ternmq_registry.directory import RegistryDirectory
 
 GROUP, TOPIC = "g", "orders"
 NAMES = ("broker-0", "broker-1", "broker-2")
 POLL_S = 1e6
-MESSAGE = cast("Delivery", object())
+MESSAGE = cast("DeliveredMessage", object())
 
 
 def order() -> PopOrder:
     return PopOrder(group=GROUP, topic=TOPIC, queues=range(1), filter=ALL, batch=1, invisible_ms=1000)
 
 
-def directory_of(*names: str) -> "Directory":
+def directory_of(*names: str) -> "RegistryDirectory":
     entries = {name: BrokerEntry(name=name, address="", epoch=1) for name in NAMES}
     topic = Topic(name=TOPIC, type=MessageType.NORMAL, brokers=names)
 
     class Known:
         snapshot = RegistrySnapshot(version=1, topics={TOPIC: topic}, brokers=entries)
 
-    return cast("Directory", Known())
+    return cast("RegistryDirectory", Known())
 
 
 @dataclass(eq=False)
 class Asked:
     """A pop on its way: to the broker, or with its answer on the way back."""
 
-    answer: "asyncio.Future[list[Delivery]]"
+    answer: "asyncio.Future[list[DeliveredMessage]]"
     watch: bool
 
 
@@ -62,13 +62,13 @@ class ModelBroker:
     is_behind: bool = False
     has_refused: bool = False
     asked: deque[Asked] = field(default_factory=deque)
-    said: "deque[tuple[Asked, list[Delivery] | None] | None]" = field(default_factory=deque)
+    said: "deque[tuple[Asked, list[DeliveredMessage] | None] | None]" = field(default_factory=deque)
 
     @property
     def shard(self) -> "ModelBroker":
         return self
 
-    async def pop(self, _: PopOrder, *, watch: bool) -> list[Delivery]:
+    async def pop(self, _: PopOrder, *, watch: bool) -> list[DeliveredMessage]:
         asked = Asked(asyncio.get_running_loop().create_future(), watch)
         self.asked.append(asked)
         return await asked.answer
@@ -125,7 +125,7 @@ class NoWakeIsLost(RuleBasedStateMachine):
         self.brokers = {name: ModelBroker(name) for name in NAMES}
         self.polls = Polls()
         self.receiving = ClusterReceiving(directory_of(*NAMES), cast("Links", ModelLinks(self.brokers)), self.polls)
-        self.tasks: list[asyncio.Task[list[Delivery]]] = []
+        self.tasks: list[asyncio.Task[list[DeliveredMessage]]] = []
 
     def teardown(self) -> None:
         try:

@@ -10,7 +10,7 @@ from msgspec import structs
 
 from ternmq_common.errors import MessagingError
 from ternmq_common.message_type import MessageType
-from ternmq_common.model import Delivery, Group, PopOrder, QueueRef, Topic
+from ternmq_common.model import ConsumerGroup, DeliveredMessage, PopOrder, QueueRef, Topic
 from ternmq_protos.v2 import definition_pb2
 from tests.support.cluster import InProcessCluster, running
 from tests.support.message_service_conformance import message, order
@@ -29,10 +29,10 @@ async def three(tmp_path: Path) -> AsyncIterator[InProcessCluster]:
 
 
 async def grouped(cluster: InProcessCluster, name: str, factor: int) -> None:
-    group = Group(name=name, priority_factor=factor)
+    group = ConsumerGroup(name=name, priority_factor=factor)
     cluster.groups[name] = group
     await asyncio.to_thread(cluster.proxy_directory.registry.create_group, group)
-    await cluster.proxy_directory.refresh()
+    await cluster.proxy_directory.refresh_snapshot()
 
 
 def by_priority(group: str = "strict", *, batch: int = 8, lowest_first: bool = False) -> PopOrder:
@@ -51,7 +51,7 @@ async def put(cluster: InProcessCluster, broker: str, priority: int, count: int 
     await cluster.service.append(queue, [message(b"%d" % number) for number in range(count)])
 
 
-def priorities(deliveries: list[Delivery]) -> list[int]:
+def priorities(deliveries: list[DeliveredMessage]) -> list[int]:
     return [delivery.handle.queue_id for delivery in deliveries]
 
 

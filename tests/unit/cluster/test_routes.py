@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ternmq_common.cluster import BrokerEntry, Permission, RegistrySnapshot
+from ternmq_common.cluster import BrokerEntry, QueuePermission, RegistrySnapshot
 from ternmq_common.message_type import MessageType
-from ternmq_common.model import Route, Topic
+from ternmq_common.model import Topic, TopicRoute
 from ternmq_proxy.message_service.cluster.routes import Routes
 
 if TYPE_CHECKING:
     from ternmq_proxy.message_service.cluster.links import Links
-    from ternmq_registry.directory import Directory
+    from ternmq_registry.directory import RegistryDirectory
 
 NAMES = ("a", "b", "c")
 TOPIC = Topic(name="orders", type=MessageType.NORMAL, brokers=NAMES)
@@ -40,9 +40,9 @@ class World:
         self.now = 0.0
         self.known = Known(*(entries or [entry(name) for name in NAMES]))
         self.reached = Reached(set(NAMES))
-        self.routes = Routes(cast("Directory", self.known), cast("Links", self.reached), lambda: self.now)
+        self.routes = Routes(cast("RegistryDirectory", self.known), cast("Links", self.reached), lambda: self.now)
 
-    def route(self, topic: Topic = TOPIC) -> Route:
+    def route(self, topic: Topic = TOPIC) -> TopicRoute:
         return self.routes.route(topic)
 
     def lose(self, *names: str) -> None:
@@ -51,37 +51,37 @@ class World:
 
 
 def entry(
-    name: str, permission: Permission = Permission.READ_WRITE, *, draining: bool = False, live: bool = True
+    name: str, permission: QueuePermission = QueuePermission.READ_WRITE, *, draining: bool = False, live: bool = True
 ) -> BrokerEntry:
     return BrokerEntry(name=name, address="", epoch=1, permission=permission, draining=draining, live=live)
 
 
 def test_all_brokers_that_are_well_take_and_give() -> None:
-    assert World().route() == Route(TOPIC, NAMES, NAMES, NAMES, NAMES)
+    assert World().route() == TopicRoute(TOPIC, NAMES, NAMES, NAMES, NAMES)
 
 
 def test_a_topic_is_where_it_was_placed() -> None:
     topic = replace(TOPIC, brokers=("b", "gone"))
-    assert World().route(topic) == Route(topic, ("b",), ("b",), ("b",), ("b",))
+    assert World().route(topic) == TopicRoute(topic, ("b",), ("b",), ("b",), ("b",))
 
 
 @pytest.mark.parametrize(
     ("permission", "readable", "writable"),
     [
-        (Permission.READ, NAMES, ()),
-        (Permission.WRITE, (), NAMES),
-        (Permission.NONE, (), ()),
+        (QueuePermission.READ, NAMES, ()),
+        (QueuePermission.WRITE, (), NAMES),
+        (QueuePermission.NONE, (), ()),
     ],
 )
 def test_the_topics_permission_holds_on_all_brokers(
-    permission: Permission, readable: tuple[str, ...], writable: tuple[str, ...]
+    permission: QueuePermission, readable: tuple[str, ...], writable: tuple[str, ...]
 ) -> None:
     route = World().route(replace(TOPIC, permission=permission))
     assert (route.readable, route.writable, route.ordered) == (readable, writable, writable)
 
 
 def test_each_brokers_permission_holds_there() -> None:
-    world = World(entry("a", Permission.READ), entry("b", Permission.WRITE), entry("c", draining=True))
+    world = World(entry("a", QueuePermission.READ), entry("b", QueuePermission.WRITE), entry("c", draining=True))
     route = world.route()
     assert (route.readable, route.writable, route.ordered) == (("a", "c"), ("b",), ("b",))
 
@@ -149,17 +149,17 @@ def test_a_route_is_worked_out_once_until_something_changes() -> None:
 @given(
     entries=st.lists(
         st.builds(
-            entry, st.sampled_from(NAMES), st.sampled_from(Permission), draining=st.booleans(), live=st.booleans()
+            entry, st.sampled_from(NAMES), st.sampled_from(QueuePermission), draining=st.booleans(), live=st.booleans()
         ),
         unique_by=lambda each: each.name,
         min_size=1,
     ),
-    permission=st.sampled_from(Permission),
+    permission=st.sampled_from(QueuePermission),
     reached=st.sets(st.sampled_from(NAMES)),
     failing=st.sets(st.sampled_from(NAMES)),
 )
 def test_nobody_is_used_for_what_he_may_not(
-    entries: list[BrokerEntry], permission: Permission, reached: set[str], failing: set[str]
+    entries: list[BrokerEntry], permission: QueuePermission, reached: set[str], failing: set[str]
 ) -> None:
     world = World(*entries)
     world.reached.names = reached

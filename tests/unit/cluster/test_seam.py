@@ -20,16 +20,16 @@ from ternmq_common.model import (
     LiteOffset,
     LiteSync,
     PopOrder,
-    Resolution,
-    Subscription,
     TimedMessage,
+    TopicSubscription,
+    TransactionResolution,
     TransactionState,
 )
 from ternmq_common.recall_handle import RecallHandle
 from ternmq_common.receipt_handle import ReceiptHandle
-from ternmq_common.shard import form
+from ternmq_common.shard import shard_frames
 from ternmq_common.shard.calls import CALLS, ShardCall
-from ternmq_common.shard.form import FORM, Greeting, Piece
+from ternmq_common.shard.shard_frames import FORM, FramePiece, PeerGreeting
 from ternmq_common.tag_filter import ALL
 from ternmq_common.transaction_id import TransactionId
 from ternmq_protos.v2 import definition_pb2
@@ -53,7 +53,7 @@ ARGUMENTS: dict[str, tuple[object, ...]] = {
     "schedule": (QUEUE, [TimedMessage(NEW[0], 0)]),
     "recall": (RecallHandle("orders", "broker-0", 1, "id"),),
     "begin_transaction": (QUEUE, HalfMessage(NEW[0], "producer")),
-    "end_transaction": ("orders", TRANSACTION, Resolution.COMMIT, False),
+    "end_transaction": ("orders", TRANSACTION, TransactionResolution.COMMIT, False),
     "transactions": (TransactionState.PENDING, "", "", 5),
     "transaction": (TRANSACTION,),
     "pop": (order(), False),
@@ -76,7 +76,7 @@ ARGUMENTS: dict[str, tuple[object, ...]] = {
     "drop_retries": ("g", "orders"),
     "purge": (QUEUE, 0, True),
     "progress": ("g", ["orders"]),
-    "subscribed": ([Subscription("g", "orders")],),
+    "subscribed": ([TopicSubscription("g", "orders")],),
     "find_by_key": ("orders", "key", 5),
     "standings": (QUEUE, 0, "id"),
     "content": ("orders",),
@@ -113,7 +113,7 @@ async def test_every_call_is_answered_by_the_broker(cluster: InProcessCluster) -
     for call in sorted(CALLS.values(), key=lambda call: call.name not in REFUSED):
         code, text = 0, ""
         try:
-            await call.done(getattr(broker.shard, call.name), ARGUMENTS[call.name])
+            await call.call_method(getattr(broker.shard, call.name), ARGUMENTS[call.name])
         except MessagingError as error:
             code, text = error.code, error.message
         assert (call.name, code, "can't read" in text) == (call.name, REFUSED.get(call.name, 0), False)
@@ -160,17 +160,17 @@ class Stranger:
 
     def __init__(self, channel: aio.Channel) -> None:
         self._stream = channel.stream_stream("/ternmq.storage.v1.Storage/Exchange")()
-        self._heard: dict[int, Piece] = {}
+        self._heard: dict[int, FramePiece] = {}
 
     async def say(self, frame: bytes) -> None:
         await self._stream.write(frame)
 
-    async def heard(self, number: int) -> Piece:
+    async def heard(self, number: int) -> FramePiece:
         """The answer to that call."""
         while number not in self._heard:
             data = await self._stream.read()
             assert data is not aio.EOF
-            self._heard |= {piece.number: piece for piece in form.pieces(data)}
+            self._heard |= {piece.number: piece for piece in shard_frames.decode_frame(data)}
         return self._heard[number]
 
     async def ended(self) -> str:
@@ -199,7 +199,7 @@ async def stranger(node: BrokerNode) -> AsyncIterator[Stranger]:
 
 
 def note(what: str, body: object) -> bytes:
-    return form.frame([form.piece(what, 1, body)])
+    return shard_frames.join_pieces([shard_frames.encode_piece(what, 1, body)])
 
 
 NO_NOTES = {
@@ -216,7 +216,7 @@ async def test_what_is_no_frame_ends_the_stream_with_one_line(
         caplog.clear()
         async with aio.insecure_channel(node.address) as channel:
             stranger = Stranger(channel)
-            await stranger.say(form.frame([form.HELLO.piece(Greeting("stranger"))]))
+            await stranger.say(shard_frames.join_pieces([shard_frames.HELLO.encode_note(PeerGreeting("stranger"))]))
             await stranger.say(data)
             assert f"no valid frame of form {FORM}" in await stranger.ended(), name
         (line,) = [record.message for record in caplog.records if record.levelname == "ERROR"]
@@ -224,15 +224,23 @@ async def test_what_is_no_frame_ends_the_stream_with_one_line(
 
 
 async def test_a_proxy_that_says_another_form_is_told_so(stranger: Stranger, caplog: pytest.LogCaptureFixture) -> None:
-    await stranger.say(form.frame([form.HELLO.piece(Greeting("later", "9.0", FORM + 1)), b"\x91\xa5other"]))
+    await stranger.say(
+        shard_frames.join_pieces(
+            [shard_frames.HELLO.encode_note(PeerGreeting("later", "9.0", FORM + 1)), b"\x91\xa5other"]
+        )
+    )
     why = f"frame of form {FORM}: it is of form {FORM + 1}; run proxies and brokers of one version"
     assert why in await stranger.ended()
     assert why in caplog.text
 
 
 async def test_notes_that_are_not_known_are_stepped_over(stranger: Stranger) -> None:
-    await stranger.say(form.frame([form.piece("later", 0, {"a": [1]}), CALLS["bounds"].asked(5, (QUEUE,))]))
-    assert (await stranger.heard(5)).what == form.ANSWER
+    await stranger.say(
+        shard_frames.join_pieces(
+            [shard_frames.encode_piece("later", 0, {"a": [1]}), CALLS["bounds"].encode_call(5, (QUEUE,))]
+        )
+    )
+    assert (await stranger.heard(5)).what == shard_frames.ANSWER
 
 
 UNREADABLE: list[tuple[str, object]] = [
@@ -250,20 +258,26 @@ UNREADABLE: list[tuple[str, object]] = [
 async def test_a_call_that_can_not_be_read_is_refused_alone(stranger: Stranger) -> None:
     for number, (name, arguments) in enumerate(UNREADABLE):
         unreadable, good = 10 + 2 * number, 11 + 2 * number
-        frame = form.frame([form.piece(name, unreadable, arguments), CALLS["bounds"].asked(good, (QUEUE,))])
+        frame = shard_frames.join_pieces(
+            [shard_frames.encode_piece(name, unreadable, arguments), CALLS["bounds"].encode_call(good, (QUEUE,))]
+        )
         await stranger.say(frame)
-        refused = form.FAILED.of(await stranger.heard(unreadable))
+        refused = shard_frames.FAILED.decode_note(await stranger.heard(unreadable))
         assert (arguments, refused.code) == (arguments, definition_pb2.BAD_REQUEST)
         assert f"the broker can't read the call: {name!r}: " in refused.message
-        assert (await stranger.heard(good)).what == form.ANSWER
+        assert (await stranger.heard(good)).what == shard_frames.ANSWER
 
 
 async def test_a_read_that_is_cancelled_before_it_began_ends(stranger: Stranger, cluster: InProcessCluster) -> None:
     node = cluster.nodes[0]
-    waits = CALLS["wait_for_more"].asked(4, (QUEUE, 0, 1000.0))
-    await stranger.say(form.frame([waits, form.CANCEL.piece(None, 4), form.CANCEL.piece(None, 5)]))
-    await stranger.say(form.frame([CALLS["bounds"].asked(6, (QUEUE,))]))
-    assert (await stranger.heard(6)).what == form.ANSWER
+    waits = CALLS["wait_for_more"].encode_call(4, (QUEUE, 0, 1000.0))
+    await stranger.say(
+        shard_frames.join_pieces(
+            [waits, shard_frames.CANCEL.encode_note(None, 4), shard_frames.CANCEL.encode_note(None, 5)]
+        )
+    )
+    await stranger.say(shard_frames.join_pieces([CALLS["bounds"].encode_call(6, (QUEUE,))]))
+    assert (await stranger.heard(6)).what == shard_frames.ANSWER
     assert not node.proxies._connections[-1]._tasks
 
 
@@ -273,7 +287,7 @@ async def test_a_read_that_is_cancelled_before_it_began_ends(stranger: Stranger,
 async def test_a_broker_that_says_another_form_is_not_asked() -> None:
     async def later(stream: ScriptedStream) -> None:
         await stream.frame()
-        await stream.say(form.WELCOME.piece(Greeting("broker-0", "9.0", FORM + 1)))
+        await stream.say(shard_frames.WELCOME.encode_note(PeerGreeting("broker-0", "9.0", FORM + 1)))
         await stream.forever()
 
     async with linked(later) as (link, broker, _):

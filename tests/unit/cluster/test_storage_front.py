@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ternmq_broker.server import connection
-from ternmq_broker.server.proxies import ConnectionLimits
+from ternmq_broker.server import proxy_connection
+from ternmq_broker.server.proxy_connections import ConnectionLimits
 from ternmq_broker.server.storage_front import METHOD, StorageFront
-from ternmq_common.shard import form
+from ternmq_common.shard import shard_frames
 from ternmq_common.shard.calls import CALLS
-from ternmq_common.shard.form import Greeting
+from ternmq_common.shard.shard_frames import PeerGreeting
 from ternmq_rpc.grpc_http2 import frames as h2
 from ternmq_rpc.grpc_http2.frames import ErrorCode
 from ternmq_rpc.grpc_http2.literal_headers import literal_block
-from ternmq_rpc.grpc_http2.messages import PREFIX, Status, StreamBroken
-from ternmq_rpc.grpc_stream.client import connect
-from ternmq_rpc.grpc_stream.stream import Stream
+from ternmq_rpc.grpc_http2.messages import PREFIX, GrpcStatus, StreamBroken
+from ternmq_rpc.grpc_stream.client import open_stream
+from ternmq_rpc.grpc_stream.stream import MessageStream
 from tests.support.cluster import BrokerNode, InProcessCluster, running
 from tests.support.message_service_conformance import bodies_and_attempts, message, order
 from tests.support.until import until
@@ -27,7 +27,7 @@ from tests.unit.cluster.test_in_process import POLL_S, queue
 from tests.unit.rpc.grpc_stream.peer import Peer, client
 
 if TYPE_CHECKING:
-    from ternmq_common.model import Appended, Delivery, QueueRef, TimedMessage
+    from ternmq_common.model import AppendedMessage, DeliveredMessage, QueueRef, TimedMessage
 
 PATIENCE_S = 20.0
 FIELDS = ((":method", "POST"), (":scheme", "http"), (":path", METHOD), ("content-type", "application/grpc"))
@@ -49,13 +49,13 @@ def node(cluster: InProcessCluster, caplog: pytest.LogCaptureFixture) -> BrokerN
 
 
 def hello(name: str) -> bytes:
-    return form.HELLO.piece(Greeting(name, "test"))
+    return shard_frames.HELLO.encode_note(PeerGreeting(name, "test"))
 
 
 def say(peer: Peer, *pieces: bytes, end_stream: bool = False) -> None:
-    data = form.frame(pieces)
+    data = shard_frames.join_pieces(pieces)
     flags = h2.END_STREAM if end_stream else 0
-    peer.say(h2.frame(h2.DATA, flags, 1, PREFIX.pack(0, len(data)) + data))
+    peer.say(h2.encode_frame(h2.DATA, flags, 1, PREFIX.pack(0, len(data)) + data))
 
 
 async def begin(peer: Peer) -> None:
@@ -65,10 +65,10 @@ async def begin(peer: Peer) -> None:
 
 
 def pop(number: int, batch: int) -> bytes:
-    return CALLS["pop"].asked(number, (order(batch=batch), False))
+    return CALLS["pop"].encode_call(number, (order(batch=batch), False))
 
 
-@pytest.mark.parametrize("answers_bytes_max", [connection.ANSWERS_BYTES_MAX, 100_000], ids=["heard", "not heard"])
+@pytest.mark.parametrize("answers_bytes_max", [proxy_connection.ANSWERS_BYTES_MAX, 100_000], ids=["heard", "not heard"])
 async def test_messages_on_their_way_to_a_proxy_that_is_lost_go_to_others(
     cluster: InProcessCluster, node: BrokerNode, answers_bytes_max: int
 ) -> None:
@@ -85,7 +85,7 @@ async def test_messages_on_their_way_to_a_proxy_that_is_lost_go_to_others(
         say(peer, pop(2, batch=2))
         await until(lambda: node.proxies._connections[-1].calls == 2)
         assert await cluster.service.pop(order(), broker="", poll_s=0) == []
-    received: list[Delivery] = []
+    received: list[DeliveredMessage] = []
     while len(received) < len(bodies):
         received += await cluster.service.pop(order(), broker="", poll_s=POLL_S)
     assert sorted(bodies_and_attempts(received)) == [(each, 1) for each in bodies]
@@ -96,25 +96,27 @@ async def test_what_a_proxy_asked_for_is_done_though_it_breaks_off_while_it_is_w
     node: BrokerNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waited_for, go_on, done = asyncio.Event(), asyncio.Event(), asyncio.Event()
-    finished = connection.ProxyConnection.finished
+    finished = proxy_connection.ProxyConnection.wait_until_answered
 
-    async def slow(queue: "QueueRef", messages: "list[TimedMessage]") -> "list[Appended]":
+    async def slow(queue: "QueueRef", messages: "list[TimedMessage]") -> "list[AppendedMessage]":
         del queue, messages
         await go_on.wait()
         done.set()
         return []
 
-    async def told(self: connection.ProxyConnection) -> None:
+    async def told(self: proxy_connection.ProxyConnection) -> None:
         waited_for.set()
         await finished(self)
 
     monkeypatch.setitem(node.proxies.answers.methods, "schedule", slow)
-    monkeypatch.setattr(connection.ProxyConnection, "finished", told)
-    stream = await connect(node.address, METHOD, timeout_s=PATIENCE_S)
-    stream.write(form.frame([hello("p"), CALLS["schedule"].asked(1, (queue(node.name), []))]))
-    await stream.end()
+    monkeypatch.setattr(proxy_connection.ProxyConnection, "wait_until_answered", told)
+    stream = await open_stream(node.address, METHOD, timeout_s=PATIENCE_S)
+    stream.write_messages(
+        shard_frames.join_pieces([hello("p"), CALLS["schedule"].encode_call(1, (queue(node.name), []))])
+    )
+    await stream.end_stream()
     await waited_for.wait()
-    stream.abort("a test")
+    stream.abort_stream("a test")
     await until(lambda: len(node.proxies) == 1)
     go_on.set()
     await done.wait()
@@ -128,12 +130,12 @@ async def test_the_log_says_why_a_proxys_stream_ended(node: BrokerNode, caplog: 
 
     async with client(node.address) as peer:
         await begin(peer)
-        say(peer, form.PING.piece(None), end_stream=True)
+        say(peer, shard_frames.PING.encode_note(None), end_stream=True)
         await says("proxy p is gone: it has ended its stream")
     async with client(node.address) as peer:
         await begin(peer)
         await peer.expect(h2.DATA)
-        peer.say(h2.rst_stream(1, ErrorCode.CANCEL))
+        peer.say(h2.reset_frame(1, ErrorCode.CANCEL))
         await says("broke the stream off: CANCEL")
     async with client(node.address) as peer:
         await begin(peer)
@@ -141,36 +143,36 @@ async def test_the_log_says_why_a_proxys_stream_ended(node: BrokerNode, caplog: 
     await says("closed the connection")
     async with client(node.address) as peer:
         await begin(peer)
-        peer.say(h2.frame(h2.DATA, 0, 1, PREFIX.pack(0, 1) + b"\xc1"))
+        peer.say(h2.encode_frame(h2.DATA, 0, 1, PREFIX.pack(0, 1) + b"\xc1"))
         await says("proxy p is gone: it sent an invalid frame")
 
 
-async def leaving(stream: Stream) -> None:
+async def leaving(stream: MessageStream) -> None:
     """Return when the broker has said that it ends."""
     while True:
         for data in await stream.read_all():
-            if any(piece.what == form.LEAVING.what for piece in form.pieces(data)):
+            if any(piece.what == shard_frames.LEAVING.what for piece in shard_frames.decode_frame(data)):
                 return
 
 
-async def all_read(stream: Stream) -> None:
+async def all_read(stream: MessageStream) -> None:
     """Return when the broker has ended the stream in order, whatever it said before, as versions of the registry."""
-    while await stream.read() is not None:
+    while await stream.read_message() is not None:
         pass
 
 
 async def test_a_broker_that_ends_lets_proxies_end_their_streams_and_then_ends_them(node: BrokerNode) -> None:
     front = StorageFront("127.0.0.1:0")
     await front.start(node.proxies)
-    stays, goes = [await connect(front.address, METHOD, timeout_s=PATIENCE_S) for _ in range(2)]
+    stays, goes = [await open_stream(front.address, METHOD, timeout_s=PATIENCE_S) for _ in range(2)]
     for stream in (stays, goes):
-        stream.write(form.frame([hello("p")]))
-        assert await stream.read()
+        stream.write_messages(shard_frames.join_pieces([hello("p")]))
+        assert await stream.read_message()
     stopping = asyncio.create_task(front.stop(0.3))
     await asyncio.gather(leaving(stays), leaving(goes))
-    await goes.end()
+    await goes.end_stream()
     await all_read(goes)
     with pytest.raises(StreamBroken, match="the server ends") as broken:
         await all_read(stays)
-    assert broken.value.status == Status.UNAVAILABLE
+    assert broken.value.status == GrpcStatus.UNAVAILABLE
     await stopping

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ternmq_common.errors import MessagingError
-from ternmq_common.model import Appended
+from ternmq_common.model import AppendedMessage
 from ternmq_common.shard.calls import CALLS, ShardCall, Values
 from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.message_service.cluster.calls import BrokerRefused, BrokerUnavailable, Heard, LateAnswer
@@ -18,7 +18,7 @@ from ternmq_proxy.message_service.cluster.repeats import Repeats, RepeatTiming
 if TYPE_CHECKING:
     from ternmq_proxy.message_service.cluster.links import Links
 
-STORED = [Appended("id", 7)]
+STORED = [AppendedMessage("id", 7)]
 OUTCOMES: Sequence[object] = (
     STORED,
     BrokerUnavailable("it was not reached", maybe_done=False),

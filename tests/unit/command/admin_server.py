@@ -258,7 +258,7 @@ def _as_kept(asked: admin_pb2.Group) -> admin_pb2.Group:
     group.CopyFrom(asked)
     group.max_attempts = asked.max_attempts or 17
     group.consume_from = asked.consume_from or "auto"
-    group.assignment = str(AssignmentStrategy.parse(asked.assignment))
+    group.assignment = str(AssignmentStrategy.parse_strategy(asked.assignment))
     group.priority_factor = asked.priority_factor if asked.HasField("priority_factor") else DEFAULT_PRIORITY_FACTOR
     if asked.HasField("lite"):
         group.lite.quota = asked.lite.quota or DEFAULT_LITE_QUOTA

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from ternmq_command.context import contexts
 from ternmq_command.main import cli
 from ternmq_command.terminal import confirmation
-from ternmq_command.terminal.intervals import Intervals
+from ternmq_command.terminal.poll_intervals import PollIntervals
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from tests.unit.client.scripted_server import OK, TOPIC, ScriptedServer
@@ -19,7 +19,7 @@ from tests.unit.command.admin_server import AdminServer
 
 Call = Callable[..., Result]
 Send = Callable[..., Awaitable[Result]]
-AT_ONCE = Intervals(draining_s=0, leader_s=0, registry_s=0.01)
+AT_ONCE = PollIntervals(draining_s=0, leader_s=0, registry_s=0.01)
 
 
 @pytest.fixture(autouse=True)
@@ -58,7 +58,7 @@ def call_server(call: Call, server: AdminServer) -> Call:
 @pytest.fixture
 def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     """A person is at standard input, so commands ask; `stdin` is what the person answers."""
-    monkeypatch.setattr(confirmation, "at_terminal", lambda: True)
+    monkeypatch.setattr(confirmation, "has_terminal", lambda: True)
 
 
 @pytest.fixture

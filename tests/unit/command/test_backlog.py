@@ -204,7 +204,7 @@ def test_ctrl_c_leaves_a_move_that_can_go_on(
 ) -> None:
     """The worst moment: a batch is stored, and its offset not yet."""
     fill(call_server, server, 90)
-    commit = MessagingClient.commit
+    commit = MessagingClient.commit_offset
 
     def interrupted(self: MessagingClient, group: str, queue: pb.MessageQueue, queue_offset: int) -> None:
         if queue_offset == 60:
@@ -212,7 +212,7 @@ def test_ctrl_c_leaves_a_move_that_can_go_on(
         commit(self, group, queue, queue_offset)
 
     with monkeypatch.context() as patch:
-        patch.setattr(MessagingClient, "commit", interrupted)
+        patch.setattr(MessagingClient, "commit_offset", interrupted)
         result = call_server(*MOVE, "--batch", "30")
     assert result.exit_code == 130
     assert "stopped with 30 messages moved; the same command continues there" in result.stderr

@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from ternmq_command.calls.server_time import moved_ahead
-from ternmq_command.server.clock import ahead_text
+from ternmq_command.calls.server_time import clock_advance
+from ternmq_command.server.clock import format_ahead
 from tests.unit.command.admin_server import AdminServer
 from tests.unit.command.conftest import Call
 
@@ -54,7 +54,7 @@ def test_the_servers_time_is_shown_in_both_zones(
     ],
 )
 def test_what_asking_takes_is_not_shown_as_a_difference(ahead: timedelta, text: str) -> None:
-    assert ahead_text(ahead) == text
+    assert format_ahead(ahead) == text
 
 
 def test_a_server_without_a_test_clock_says_how_to_get_one(call_server: Call, server: AdminServer) -> None:
@@ -101,10 +101,10 @@ def test_time_goes_forward_by_a_duration(call_server: Call, server: AdminServer,
 def test_only_a_clock_that_tests_move_counts_for_messages(server: AdminServer, test_clock: bool, hours: int) -> None:
     """A server whose clock is just wrong is treated as by every other client."""
     server.ahead, server.test_clock = timedelta(hours=5), test_clock
-    assert round(moved_ahead(server.endpoint) / timedelta(hours=1)) == hours
+    assert round(clock_advance(server.endpoint) / timedelta(hours=1)) == hours
 
 
 def test_the_time_is_not_that_of_the_asking(server: AdminServer) -> None:
     before = datetime.now(UTC)
-    ahead = moved_ahead(server.endpoint)
+    ahead = clock_advance(server.endpoint)
     assert abs(ahead) <= datetime.now(UTC) - before

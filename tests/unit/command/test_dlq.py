@@ -12,7 +12,7 @@ from click.testing import Result
 
 from ternmq_command.calls.admin import AdminClient
 from ternmq_command.calls.messaging import MessagingClient
-from ternmq_command.dlq.dead_letters import DeadLetters, Selection
+from ternmq_command.dlq.dead_letters import DeadLetters, LetterSelection
 from ternmq_command.message.topic_messages import FOUND_MAX
 from ternmq_protos.v2 import definition_pb2 as pb
 from tests.unit.command.admin_server import AdminServer
@@ -144,17 +144,17 @@ def test_letters_are_read_as_they_are_asked_for(server: AdminServer, reader: Dea
     for number in range(10, 200):
         put(server, number)
     with AdminClient(server.endpoint) as admin, MessagingClient(server.endpoint) as messaging:
-        stream = DeadLetters(admin, messaging, "billing").letters(Selection())
+        stream = DeadLetters(admin, messaging, "billing").read_letters(LetterSelection())
         for _ in range(32):
             next(stream)
         assert server.memory.calls["PullMessage"] == 1
         next(stream)
         assert server.memory.calls["PullMessage"] == 2
-    assert len(list(reader.letters(Selection()))) == 10, "it ends where the queue ended when it was opened"
+    assert len(list(reader.read_letters(LetterSelection()))) == 10, "it ends where the queue ended when it was opened"
 
 
 def test_offsets_of_a_range_are_known_without_reading_it(server: AdminServer, reader: DeadLetters) -> None:
-    assert reader.offsets(Selection()) == {"broker-0": range(10)}
+    assert reader.find_offsets(LetterSelection()) == {"broker-0": range(10)}
     assert server.memory.calls["PullMessage"] == 0
 
 

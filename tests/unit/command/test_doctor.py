@@ -14,7 +14,7 @@ from typing import NamedTuple
 import pytest
 
 from ternmq_command.server import checkup
-from ternmq_command.terminal.options import http_at
+from ternmq_command.terminal.options import http_address
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
 from tests.support.stack import Stack
@@ -70,9 +70,9 @@ def examined(call: Call, endpoint: str, http: str, *more: str) -> Examined:
 
 
 def test_the_http_port_is_looked_for_where_the_endpoint_is(call: Call) -> None:
-    assert http_at("mq.example.com:18081", None) == "mq.example.com:8082"
-    assert http_at("[::1]:8081", None) == "[::1]:8082"
-    assert http_at("mq.example.com:8081", "here:9082") == "here:9082"
+    assert http_address("mq.example.com:18081", None) == "mq.example.com:8082"
+    assert http_address("[::1]:8081", None) == "[::1]:8082"
+    assert http_address("mq.example.com:8081", "here:9082") == "here:9082"
     for command in ("doctor", "diag"):
         assert "by default port 8082 at the endpoint's host" in " ".join(call(command, "--help").stdout.split())
 
@@ -86,7 +86,7 @@ def test_a_doctor_without_an_http_address_asks_the_host_of_the_endpoint(
         asked.append(http)
         yield checkup.Finding("health", "ok", "ready", "")
 
-    monkeypatch.setattr(checkup, "of_health", of_health)
+    monkeypatch.setattr(checkup, "check_health", of_health)
     endpoint = f"localhost:{server.endpoint.rpartition(':')[2]}"
     call("doctor", "--endpoint", endpoint, "--no-round-trip", "--json")
     assert asked == ["localhost:8082"]
@@ -205,11 +205,11 @@ def test_a_disk_that_is_nearly_full_is_said(
 ) -> None:
     usage = type("usage", (), {"total": 2**40, "used": 0, "free": int(free * 2**40)})
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
-    assert [each.state for each in checkup.of_disk(tmp_path)] == [state]
+    assert [each.state for each in checkup.check_disk(tmp_path)] == [state]
 
 
 def test_a_folder_that_is_not_there_is_not_looked_at(tmp_path: Path) -> None:
-    assert not list(checkup.of_disk(tmp_path / "nothing"))
+    assert not list(checkup.check_disk(tmp_path / "nothing"))
 
 
 def test_a_database_that_does_not_answer_is_said_without_its_password(call: Call, nobody: str) -> None:

@@ -15,9 +15,9 @@ import pytest
 from click.testing import Result
 
 from ternmq_command.calls import web as web_calls
-from ternmq_command.calls.access import Access
-from ternmq_command.calls.web import authorization
-from ternmq_common.signing import Authorization
+from ternmq_command.calls.access import AccessOptions
+from ternmq_command.calls.web import authorization_headers
+from ternmq_common.signing import SignedAuthorization
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from tests.unit.client.authority import Authority
@@ -78,7 +78,7 @@ def web(secured: ssl.SSLContext | None = None) -> Iterator[tuple[str, list[str |
 
 
 def signers(server: AdminServer) -> set[str]:
-    parsed = map(Authorization.parse, server.authorizations)
+    parsed = map(SignedAuthorization.parse_header, server.authorizations)
     return {"" if each is None else each.access_key for each in parsed}
 
 
@@ -229,8 +229,8 @@ def test_http_is_asked_by_tls_too_and_with_the_keys(
 
 
 def test_keys_go_by_plain_http_to_this_machine_only(keys: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(web_calls, "access", lambda: Access([{"credentials_file": keys}]))
-    assert authorization("http://127.0.0.1:8082/metrics").keys() == {"Authorization"}
-    assert authorization("https://mq.example.com:8082/metrics").keys() == {"Authorization"}
-    assert authorization("http://mq.example.com:8082/metrics") == {}
-    assert authorization("http://10.0.0.7:8082/metrics") == {}
+    monkeypatch.setattr(web_calls, "current_access", lambda: AccessOptions([{"credentials_file": keys}]))
+    assert authorization_headers("http://127.0.0.1:8082/metrics").keys() == {"Authorization"}
+    assert authorization_headers("https://mq.example.com:8082/metrics").keys() == {"Authorization"}
+    assert authorization_headers("http://mq.example.com:8082/metrics") == {}
+    assert authorization_headers("http://10.0.0.7:8082/metrics") == {}

@@ -20,9 +20,9 @@ from ternmq_command.message.message_lines import (
     LineContent,
     message_batches,
     numbered_pages,
-    parsed_line,
+    parse_line,
 )
-from ternmq_command.terminal.output import json_text
+from ternmq_command.terminal.output import format_json
 from ternmq_common.dead_letters import DEAD_LETTER_PROPERTIES
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
@@ -57,14 +57,14 @@ def line_of(content: LineContent) -> str:
         lite_topic=content.lite_topic,
         properties=content.properties,
     )
-    return json_text(message_record(MessageView(wire, broker="b", endpoints=NOWHERE)))
+    return format_json(message_record(MessageView(wire, broker="b", endpoints=NOWHERE)))
 
 
 @given(CONTENTS)
 def test_a_line_that_is_written_is_read_as_what_it_was(content: LineContent) -> None:
     line = line_of(content)
     assert "\n" not in line
-    assert parsed_line(line.encode()) == content
+    assert parse_line(line.encode()) == content
 
 
 @given(st.lists(CONTENTS, max_size=5), st.integers(1, 50))

@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from ternmq_command.terminal.moments import exact_moment_of, moment_of, shown_consume_from
-from ternmq_command.terminal.output import STREAM_PAGE, age_text, print_stream
+from ternmq_command.terminal.output import STREAM_PAGE, format_age, print_stream
+from ternmq_command.terminal.time_parsing import format_consume_from, parse_exact_time, parse_time
 
 NOW = datetime(2026, 8, 1, 12, tzinfo=UTC)
 BERLIN = "CET-1CEST,M3.5.0,M10.5.0/3"
@@ -26,7 +26,7 @@ BERLIN = "CET-1CEST,M3.5.0,M10.5.0/3"
     ],
 )
 def test_a_time_is_iso_8601_or_how_long_ago(text: str, moment: datetime) -> None:
-    assert moment_of(text, now=NOW) == moment
+    assert parse_time(text, now=NOW) == moment
 
 
 def test_a_time_without_a_zone_is_local(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,8 +34,8 @@ def test_a_time_without_a_zone_is_local(monkeypatch: pytest.MonkeyPatch) -> None
     time.tzset()
     try:
         summer = timezone(timedelta(hours=2))
-        assert moment_of("2026-08-01T12:00", now=NOW) == datetime(2026, 8, 1, 12, tzinfo=summer)
-        assert moment_of("2026-08-01", now=NOW) == datetime(2026, 8, 1, tzinfo=summer)
+        assert parse_time("2026-08-01T12:00", now=NOW) == datetime(2026, 8, 1, 12, tzinfo=summer)
+        assert parse_time("2026-08-01", now=NOW) == datetime(2026, 8, 1, tzinfo=summer)
     finally:
         monkeypatch.undo()
         time.tzset()
@@ -46,22 +46,22 @@ def test_a_time_without_a_zone_is_local(monkeypatch: pytest.MonkeyPatch) -> None
 )
 def test_anything_else_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="a time"):
-        moment_of(text, now=NOW)
+        parse_time(text, now=NOW)
 
 
 @pytest.mark.parametrize("text", ["2026-08-01T10:30:00.250+02:00", " 20260801T083000.250Z "])
 def test_an_exact_time_is_iso_8601(text: str) -> None:
-    assert exact_moment_of(text) == datetime(2026, 8, 1, 8, 30, 0, 250_000, tzinfo=UTC)
+    assert parse_exact_time(text) == datetime(2026, 8, 1, 8, 30, 0, 250_000, tzinfo=UTC)
 
 
 @pytest.mark.parametrize("text", ["", "2h", "-2h", "soon", "12", "0001-01-01", "1969-12-31T00:00Z"])
 def test_an_exact_time_is_not_how_long_ago(text: str) -> None:
     with pytest.raises(ValueError, match="a time"):
-        exact_moment_of(text)
+        parse_exact_time(text)
 
 
 def test_what_can_not_be_shown_as_a_time_is_shown_as_it_is() -> None:
-    assert shown_consume_from("9" * 30) == "9" * 30
+    assert format_consume_from("9" * 30) == "9" * 30
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_what_can_not_be_shown_as_a_time_is_shown_as_it_is() -> None:
     [(0.04, "0.0s"), (0.4, "0.4s"), (12.9, "12s"), (60, "1m"), (303, "5m3s"), (11_533, "3h12m"), (86_430, "1d")],
 )
 def test_an_age_has_two_units_at_most(seconds: float, text: str) -> None:
-    assert age_text(seconds) == text
+    assert format_age(seconds) == text
 
 
 def test_a_stream_is_printed_while_it_is_read(capsys: pytest.CaptureFixture[str]) -> None:

@@ -83,4 +83,4 @@ def test_a_standard_input_that_is_closed_is_no_terminal(monkeypatch: pytest.Monk
     from ternmq_command.terminal import confirmation
 
     monkeypatch.setattr(sys, "stdin", None)
-    assert not confirmation.at_terminal()
+    assert not confirmation.has_terminal()

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 import ternmq_command
 from ternmq_command.demo.display import BarDisplay, LineDisplay
-from ternmq_command.exit_codes import leave
+from ternmq_command.exit_codes import exit_with_code
 from ternmq_command.terminal.failures import CommandFailure
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
@@ -133,7 +133,7 @@ def test_every_kind_of_failure_is_escaped(failure: click.ClickException, capsys:
         raise failure
 
     with pytest.raises(SystemExit):
-        leave(fail)
+        exit_with_code(fail)
     text = capsys.readouterr().err
     assert "evil" in text
     assert text.count("\n") == 1
@@ -146,7 +146,7 @@ def test_a_warning_of_the_library_is_escaped(capsys: pytest.CaptureFixture[str])
         logging.lastResort.handle(logging.LogRecord("ternmq", logging.WARNING, "", 1, "%s", (HOSTILE,), None))
 
     with pytest.raises(SystemExit):
-        leave(warn)
+        exit_with_code(warn)
     assert capsys.readouterr().err == f"{SHOWN}\n"
 
 
@@ -161,7 +161,7 @@ def test_a_name_that_is_no_utf8_is_shown_by_its_bytes(call: Call) -> None:
 def test_the_demo_says_what_brokers_said_escaped(
     display: type[LineDisplay] | type[BarDisplay], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    display(1).say(f"[bold]{HOSTILE}")
+    display(1).show_text(f"[bold]{HOSTILE}")
     text = capsys.readouterr().err
     assert f"[bold]{SHOWN}" in text.replace("\n", "")
     assert not acts(text)

@@ -27,7 +27,7 @@ def test_a_person_sees_it_now_and_then_and_how_it_ended(monkeypatch: pytest.Monk
     with ProgressLine("exported", "of orders", total=4000) as progress:
         for _ in range(4):
             clock[0] += 0.25
-            progress.add(1000)
+            progress.add_messages(1000)
     assert terminal.getvalue() == (
         "\rexported 2,000 of 4,000 messages, 4,000/s \rexported 4,000 of 4,000 messages, 4,000/s \n"
         "exported 4,000 messages of orders in 1.00 s\n"
@@ -39,7 +39,7 @@ def test_a_program_sees_the_end_alone(monkeypatch: pytest.MonkeyPatch, clock: li
     monkeypatch.setattr(sys, "stderr", written := Terminal() if is_quiet else io.StringIO())
     with ProgressLine("imported", "to orders", is_quiet=is_quiet) as progress:
         clock[0] += 10
-        progress.add(1)
+        progress.add_messages(1)
     assert written.getvalue() == "imported 1 message to orders in 10.00 s\n"
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ternmq.admin.brokers import Broker, BrokerLoad
 from ternmq.admin.topics import Topic
-from ternmq_command.cluster.plan import NoPlan, plan_of
+from ternmq_command.cluster.plan import NoPlan, plan_rebalance
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
 from tests.unit.command.admin_server import AdminServer
@@ -66,7 +66,7 @@ def test_after_a_plan_was_done_there_is_nothing_to_do(
 ) -> None:
     off &= {one.name for one in brokers}
     try:
-        plan = plan_of(brokers, topics, off=off, fifo=fifo)
+        plan = plan_rebalance(brokers, topics, off=off, fifo=fifo)
     except NoPlan:
         return
     takes = {one.name for one in brokers if one.live and not one.draining and "write" in one.permission} - off
@@ -79,7 +79,7 @@ def test_after_a_plan_was_done_there_is_nothing_to_do(
         broker(one.name, live=one.live, draining=one.draining or one.name in off, permission=one.permission)
         for one in brokers
     ]
-    assert plan_of(drained, after, off=off, fifo=fifo).is_nothing
+    assert plan_rebalance(drained, after, off=off, fifo=fifo).is_nothing
     for name, (before, planned) in plan.shares.items():
         assert before == sum(one.queues for one in topics if name in one.brokers)
         expected = 0 if name in off else sum(one.queues for one in after if name in one.brokers)
@@ -89,14 +89,14 @@ def test_after_a_plan_was_done_there_is_nothing_to_do(
 def test_a_fifo_topic_is_not_left_without_a_broker() -> None:
     ordered = [topic("ordered", "a", type_name="fifo")]
     with pytest.raises(NoPlan, match=r"ordered.*--fifo"):
-        plan_of([broker("a"), broker("b")], ordered, off=["a"], fifo=False)
-    plan = plan_of([broker("a"), broker("b")], ordered, off=["a"], fifo=True)
+        plan_rebalance([broker("a"), broker("b")], ordered, off=["a"], fifo=False)
+    plan = plan_rebalance([broker("a"), broker("b")], ordered, off=["a"], fifo=True)
     assert [(one.topic, one.added) for one in plan.widenings] == [("ordered", ("b",))]
 
 
 def test_the_last_broker_is_not_emptied() -> None:
     with pytest.raises(NoPlan, match="no live broker that accepts"):
-        plan_of([broker("a"), broker("b", live=False)], [], off=["a"], fifo=False)
+        plan_rebalance([broker("a"), broker("b", live=False)], [], off=["a"], fifo=False)
 
 
 @pytest.fixture

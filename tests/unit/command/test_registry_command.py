@@ -59,16 +59,16 @@ def test_a_migration_waits_for_its_database(
 ) -> None:
     postgres.stop()
     refused = threading.Event()
-    real_migrate = schema.migrate
+    real_migrate = schema.migrate_schema
 
-    def migrate(url: str, password_file: Path | None) -> schema.Migrated:
+    def migrate(url: str, password_file: Path | None) -> schema.MigrationResult:
         try:
             return real_migrate(url, password_file)
         except RegistryUnavailable:
             refused.set()
             raise
 
-    monkeypatch.setattr(schema, "migrate", migrate)
+    monkeypatch.setattr(schema, "migrate_schema", migrate)
 
     def start_when_refused() -> None:
         refused.wait(30)

@@ -8,19 +8,19 @@ from pathlib import Path
 import pytest
 
 from ternmq_broker.delivery.claims import ClaimsSnapshot
-from ternmq_broker.store.drafts import Draft
 from ternmq_broker.store.files import DiskFolders
-from ternmq_broker.store.lock import StoreLock
 from ternmq_broker.store.log.record import RecordKind
 from ternmq_broker.store.message_store import MessageStore
 from ternmq_broker.store.progress_journal import ProgressJournal
+from ternmq_broker.store.record_drafts import RecordDraft
+from ternmq_broker.store.store_lock import StoreLock
 from ternmq_common.message_type import MessageType
-from ternmq_common.model import RETRY_QUEUE_ID, Group, NewMessage, Topic
+from ternmq_common.model import RETRY_QUEUE_ID, ConsumerGroup, NewMessage, Topic
 from ternmq_common.names import lite_queue_topic
 from ternmq_common.quotas import Quota, QuotaKind
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_registry.registry import Registry
-from ternmq_registry.schema import migrate
+from ternmq_registry.schema import migrate_schema
 from tests.support.postgres import Postgres
 from tests.unit.command.conftest import Call
 
@@ -38,28 +38,28 @@ def data_dir(tmp_path: Path) -> Path:
     """A store with topics of all types, two deleted ones, and groups, and no registry."""
     folders = DiskFolders(tmp_path / "store")
     store = MessageStore(folders, segment_bytes=1 << 20)
-    store.append("orders", 0, [message()] * 3, STORED_MS)
-    store.append("orders", 4, [message()], STORED_MS)
-    store.append("chat", 1, [message(pb.FIFO)] * 2, STORED_MS)
-    store.append("all", 0, [message()], STORED_MS)
-    store.append("all", 1, [message(pb.FIFO)], STORED_MS)
-    store.append("alarms", 2, [message(pb.PRIORITY)], STORED_MS)
-    store.append("again", 9, [message(pb.FIFO)], STORED_MS)
-    store.append("gone", 0, [message()], STORED_MS)
-    store.append_drafts([Draft(RecordKind.TIMER, "gone", 0, message(pb.DELAY), due_ms=STORED_MS + 1)], STORED_MS)
+    store.append_batch("orders", 0, [message()] * 3, STORED_MS)
+    store.append_batch("orders", 4, [message()], STORED_MS)
+    store.append_batch("chat", 1, [message(pb.FIFO)] * 2, STORED_MS)
+    store.append_batch("all", 0, [message()], STORED_MS)
+    store.append_batch("all", 1, [message(pb.FIFO)], STORED_MS)
+    store.append_batch("alarms", 2, [message(pb.PRIORITY)], STORED_MS)
+    store.append_batch("again", 9, [message(pb.FIFO)], STORED_MS)
+    store.append_batch("gone", 0, [message()], STORED_MS)
+    store.append_drafts([RecordDraft(RecordKind.TIMER, "gone", 0, message(pb.DELAY), due_ms=STORED_MS + 1)], STORED_MS)
     for topic in ("again", "gone"):
         store.forget_topic(topic)()
-    store.append("again", 1, [message(pb.DELAY)], STORED_MS)
-    store.append("%RETRY%shop", 0, [message()], STORED_MS)
-    store.append("%DLQ%lost", 0, [message()], STORED_MS)
-    store.append(lite_queue_topic("talks", "%a$"), 0, [message(pb.LITE)] * 3, STORED_MS)
-    store.append(lite_queue_topic("talks", "b"), 0, [message(pb.LITE)], STORED_MS)
-    store.append(lite_queue_topic("games", "b"), 0, [message(pb.LITE)], STORED_MS)
-    store.append("TRANS_CHECK_MAX_TIME_TOPIC", 0, [message()], STORED_MS)
+    store.append_batch("again", 1, [message(pb.DELAY)], STORED_MS)
+    store.append_batch("%RETRY%shop", 0, [message()], STORED_MS)
+    store.append_batch("%DLQ%lost", 0, [message()], STORED_MS)
+    store.append_batch(lite_queue_topic("talks", "%a$"), 0, [message(pb.LITE)] * 3, STORED_MS)
+    store.append_batch(lite_queue_topic("talks", "b"), 0, [message(pb.LITE)], STORED_MS)
+    store.append_batch(lite_queue_topic("games", "b"), 0, [message(pb.LITE)], STORED_MS)
+    store.append_batch("TRANS_CHECK_MAX_TIME_TOPIC", 0, [message()], STORED_MS)
     store.append_drafts(
         [
-            Draft(RecordKind.TIMER, "reminders", 3, message(pb.DELAY), due_ms=STORED_MS + 1),
-            Draft(RecordKind.HALF_MESSAGE, "payments", 1, message(pb.TRANSACTION), sender="p"),
+            RecordDraft(RecordKind.TIMER, "reminders", 3, message(pb.DELAY), due_ms=STORED_MS + 1),
+            RecordDraft(RecordKind.HALF_MESSAGE, "payments", 1, message(pb.TRANSACTION), sender="p"),
         ],
         STORED_MS,
     )
@@ -69,7 +69,7 @@ def data_dir(tmp_path: Path) -> Path:
     keys += [("agents", lite_queue_topic("talks", name), 0) for name in ("%a$", "b", "no messages left")]
     keys += [("agents", lite_queue_topic("games", "b"), 0), ("players", lite_queue_topic("games", "b"), 0)]
     keys += [("agents", "orders", RETRY_QUEUE_ID)]
-    journal.write([(key, PROGRESS) for key in keys], STORED_MS)
+    journal.write_progress([(key, PROGRESS) for key in keys], STORED_MS)
     journal.close()
     return tmp_path
 
@@ -97,20 +97,20 @@ ALL_GROUPS = {
 ALL_BOUND = {"agents": "talks", "players": "games"}
 
 
-def known(data_dir: Path) -> tuple[dict[str, Topic], dict[str, Group]]:
-    registry = Registry.sqlite(data_dir / "registry.db")
+def known(data_dir: Path) -> tuple[dict[str, Topic], dict[str, ConsumerGroup]]:
+    registry = Registry.open_sqlite(data_dir / "registry.db")
     try:
-        snapshot = registry.snapshot()
+        snapshot = registry.read_snapshot()
     finally:
         registry.close()
     return dict(snapshot.topics), dict(snapshot.groups)
 
 
 def kinds(topics: dict[str, Topic]) -> dict[str, tuple[str, int]]:
-    return {name: (topic.kind.lower(), topic.queues) for name, topic in topics.items()}
+    return {name: (topic.type_name.lower(), topic.queues) for name, topic in topics.items()}
 
 
-def bound(groups: dict[str, Group]) -> dict[str, str]:
+def bound(groups: dict[str, ConsumerGroup]) -> dict[str, str]:
     return {name: group.lite.bind for name, group in groups.items() if group.lite is not None}
 
 
@@ -175,13 +175,13 @@ def test_a_person_is_asked(call: Call, data_dir: Path) -> None:
 
 
 def test_what_the_registry_knows_stays_and_gets_the_queues_that_it_lacks(call: Call, data_dir: Path) -> None:
-    registry = Registry.sqlite(data_dir / "registry.db")
+    registry = Registry.open_sqlite(data_dir / "registry.db")
     chat, _ = registry.create_topic(Topic(name="chat", type=MessageType.NORMAL, queues=16))
     orders, _ = registry.create_topic(Topic(name="orders", type=MessageType.DELAY, queues=2, created_ms=7))
     empty, _ = registry.create_topic(Topic(name="empty", type=MessageType.NORMAL))
     games, _ = registry.create_topic(Topic(name="games", type=MessageType.LITE, queues=3, lite_ttl_ms=900_000))
     talks, _ = registry.create_topic(Topic(name="talks", type=MessageType.NORMAL))
-    talk, _ = registry.create_group(Group(name="talk", max_attempts=3))
+    talk, _ = registry.create_group(ConsumerGroup(name="talk", max_attempts=3))
     registry.close()
     told = json.loads(call("registry", "rebuild", "--yes", "--data-dir", str(data_dir), "--json").stdout)
     assert {"chat", "empty", "games", "talk", "talks"}.isdisjoint(record["name"] for record in told["made"])
@@ -194,10 +194,10 @@ def test_what_the_registry_knows_stays_and_gets_the_queues_that_it_lacks(call: C
 
 
 def test_of_a_damaged_registry_is_taken_what_can_be_trusted(call: Call, data_dir: Path) -> None:
-    registry = Registry.sqlite(data_dir / "registry.db")
+    registry = Registry.open_sqlite(data_dir / "registry.db")
     for name in ("orders", "empty"):
         registry.create_topic(Topic(name=name, type=MessageType.NORMAL, queues=16))
-    registry.create_group(Group(name="talk", max_attempts=3))
+    registry.create_group(ConsumerGroup(name="talk", max_attempts=3))
     registry.put_quota(Quota(kind=QuotaKind.TOPIC, name="*", messages_in=5))
     registry.close()
     database = sqlite3.connect(data_dir / "registry.db")
@@ -239,7 +239,7 @@ def test_where_no_store_is_nothing_is_made(call: Call, tmp_path: Path) -> None:
 def url(postgres: Postgres) -> Iterator[str]:
     name = postgres.new_database()
     made = postgres.url_of(name)
-    migrate(made)
+    migrate_schema(made)
     yield made
     postgres.drop_database(name)
 
@@ -253,12 +253,12 @@ def rebuilt(call: Call, data_dir: Path, url: str, broker: str = "b1") -> list[st
 
 
 def test_a_clusters_registry_gets_what_each_broker_has(call: Call, data_dir: Path, url: str) -> None:
-    registry = Registry.postgres(url)
+    registry = Registry.open_postgres(url)
     for broker in ("b1", "b2"):
-        registry.register(broker, f"store of {broker}", "host:1", "1.0", LEASE_MS)
+        registry.register_broker(broker, f"store of {broker}", "host:1", "1.0", LEASE_MS)
     assert rebuilt(call, data_dir, url) == [*ALL_TOPICS, *ALL_GROUPS]
     assert rebuilt(call, data_dir, url, "b2") == [*ALL_TOPICS]  # as if it had the same topics
-    snapshot = registry.snapshot()
+    snapshot = registry.read_snapshot()
     assert kinds(dict(snapshot.topics)) == ALL_TOPICS
     assert {topic.brokers for topic in snapshot.topics.values()} == {("b1", "b2")}
     assert rebuilt(call, data_dir, url) == []
@@ -266,14 +266,14 @@ def test_a_clusters_registry_gets_what_each_broker_has(call: Call, data_dir: Pat
 
 
 def test_what_was_deleted_while_the_broker_was_away_is_not_made_again(call: Call, data_dir: Path, url: str) -> None:
-    registry = Registry.postgres(url)
-    registry.register("b1", "store", "host:1", "1.0", LEASE_MS)
+    registry = Registry.open_postgres(url)
+    registry.register_broker("b1", "store", "host:1", "1.0", LEASE_MS)
     registry.create_topic(Topic(name="orders", type=MessageType.NORMAL, brokers=("b1",)))
-    registry.create_group(Group(name="talk"))
+    registry.create_group(ConsumerGroup(name="talk"))
     registry.delete_topic("orders")
     registry.delete_group("talk")
     assert {"orders", "talk"}.isdisjoint(rebuilt(call, data_dir, url))
-    assert "orders" not in registry.snapshot().topics
+    assert "orders" not in registry.read_snapshot().topics
     registry.close()
 
 

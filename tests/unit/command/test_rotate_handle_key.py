@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ternmq_broker.store.lock import StoreLock
+from ternmq_broker.store.store_lock import StoreLock
 from ternmq_registry.registry import Registry
 from tests.unit.command.conftest import Call
 
@@ -15,13 +15,13 @@ from tests.unit.command.conftest import Call
 def data_dir(tmp_path: Path) -> Path:
     """As a server leaves it."""
     (tmp_path / "store").mkdir()
-    Registry.sqlite(tmp_path / "registry.db").close()
+    Registry.open_sqlite(tmp_path / "registry.db").close()
     return tmp_path
 
 
 def secrets(data_dir: Path) -> list[str]:
-    with closing(Registry.sqlite(data_dir / "registry.db")) as registry:
-        return [key.secret.hex() for key in registry.snapshot().handle_keys]
+    with closing(Registry.open_sqlite(data_dir / "registry.db")) as registry:
+        return [key.secret.hex() for key in registry.read_snapshot().handle_keys]
 
 
 def test_another_key_signs_and_none_is_printed(call: Call, data_dir: Path) -> None:

@@ -91,7 +91,7 @@ async def test_a_message_for_now_has_no_handle(send: Send, scripted: ScriptedSer
 async def test_a_delay_counts_from_the_time_that_tests_moved_the_server_to(
     send: Send, scripted: ScriptedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server_time, "moved_ahead", lambda _: 48 * HOUR)
+    monkeypatch.setattr(server_time, "clock_advance", lambda _: 48 * HOUR)
     began = datetime.now(UTC)
     await send("call back", "--delay", "2h")
     await send("call back", "--at", began.isoformat())

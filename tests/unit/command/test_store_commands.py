@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ternmq_broker.store.lock import StoreLock
+from ternmq_broker.store.store_lock import StoreLock
 from tests.support.disk_store import fill, flip_record, opened, state_of
 from tests.unit.command.conftest import Call
 
@@ -18,8 +18,8 @@ def data_dir(tmp_path: Path) -> Path:
 @pytest.fixture
 def damaged_at(data_dir: Path) -> int:
     store = opened(data_dir)
-    [location] = store.locate("orders", 1, 4, 1, may_block=True)
-    store.abandon()
+    [location] = store.locate_messages("orders", 1, 4, 1, may_block=True)
+    store.abandon_files()
     flip_record(data_dir, location.log_offset)
     return location.log_offset
 

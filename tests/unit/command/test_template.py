@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from ternmq.endpoints import Endpoints
 from ternmq.message_view import MessageView
 from ternmq_command.calls.library import message_record
-from ternmq_command.dlq.dead_letters import whole_record
+from ternmq_command.dlq.dead_letters import full_letter_record
 from ternmq_command.message.fields import BODIES, LETTER_FIELDS, MESSAGE_FIELDS, STORED_FIELDS
-from ternmq_command.message.message import whole_message
+from ternmq_command.message.message import full_message_record
 from ternmq_command.terminal.template import TEMPLATE_CHARACTERS_MAX, Template
 from ternmq_protos.v2 import definition_pb2 as pb
 from tests.unit.command.admin_server import AdminServer
@@ -33,7 +33,7 @@ RECORD = {
 
 
 def rendered(text: str, *, raw: bool = False, **changed: object) -> str:
-    return Template.parse(text, KNOWN).rendered({**RECORD, **changed}, raw=raw)
+    return Template.parse(text, KNOWN).render_line({**RECORD, **changed}, raw=raw)
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_every_message_has_a_body_and_its_base64() -> None:
     packed = base64.b64encode(b"\xff\x00").decode()
     binary = {name: value for name, value in RECORD.items() if name != "body"} | {"body_base64": packed}
     template = Template.parse("{body} {body_base64}", KNOWN)
-    assert template.rendered(binary) == f"base64:{packed} {packed}"
+    assert template.render_line(binary) == f"base64:{packed} {packed}"
     assert base64.b64decode(rendered("{body_base64}")).decode() == RECORD["body"]
 
 
@@ -95,15 +95,15 @@ def test_what_is_no_template_is_refused_with_what_is_allowed(text: str, problem:
 @given(st.text(st.sampled_from(string.printable + "{}\\")))
 def test_a_text_whose_braces_and_backslashes_are_doubled_is_itself(text: str) -> None:
     doubled = text.replace("\\", "\\\\").replace("{", "{{").replace("}", "}}")
-    assert Template.parse(doubled, KNOWN).rendered(RECORD) == text
+    assert Template.parse(doubled, KNOWN).render_line(RECORD) == text
 
 
 def test_the_fields_that_are_offered_are_those_of_json() -> None:
     view = MessageView(message("a"), broker="b", endpoints=NOWHERE)
     assert (*message_record(view), BODIES[1]) == MESSAGE_FIELDS
-    assert (*whole_message(view), BODIES[1]) == STORED_FIELDS
+    assert (*full_message_record(view), BODIES[1]) == STORED_FIELDS
     letter = MessageView(dead_letter(1), broker="b", endpoints=NOWHERE)
-    assert (*whole_record(letter, with_broker=True), BODIES[1]) == LETTER_FIELDS
+    assert (*full_letter_record(letter, with_broker=True), BODIES[1]) == LETTER_FIELDS
 
 
 @pytest.mark.parametrize("noun", ["topic", "group"])

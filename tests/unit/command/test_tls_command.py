@@ -10,9 +10,9 @@ from click.testing import CliRunner, Result
 
 from ternmq_command.main import cli
 from ternmq_common.server_settings import ClientAuth
-from ternmq_rpc.tls.contexts import member_client, member_server, server_context
+from ternmq_rpc.tls.contexts import create_server_context, member_client_context, member_server_context
 from ternmq_rpc.tls.files import TlsFiles
-from ternmq_rpc.tls.session import TlsFailed, TlsSession
+from ternmq_rpc.tls.session import TlsError, TlsSession
 
 NAMES = ("ca", "server", "client", "cluster-ca", "cluster")
 
@@ -30,11 +30,11 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def shaken(server: TlsSession, client: TlsSession) -> None:
     """Have both handshake with each other; TlsFailed."""
-    while not (server.shaken and client.shaken):
+    while not (server.is_established and client.is_established):
         for one, other in ((client, server), (server, client)):
-            if not one.shaken:
-                one.shake()
-            other.take(one.outgoing())
+            if not one.is_established:
+                one.continue_handshake()
+            other.receive_bytes(one.take_output())
 
 
 def test_all_files_are_there_and_private(made: Path) -> None:
@@ -50,15 +50,15 @@ def test_a_server_is_believed_for_each_host_and_a_client_by_its_ca(host: str, ma
     context = ssl.create_default_context(cafile=str(made / "ca.pem"))
     context.verify_flags |= ssl.VERIFY_X509_STRICT
     context.load_cert_chain(made / "client.pem", made / "client.key")
-    server = TlsSession(server_context(files, auth=ClientAuth.REQUIRED))
+    server = TlsSession(create_server_context(files, auth=ClientAuth.REQUIRED))
     shaken(server, TlsSession(context, server_name=host))
 
 
 def test_a_server_is_not_believed_for_another_host(made: Path) -> None:
     files = TlsFiles(prefix="tls", cert=made / "server.pem", key=made / "server.key")
     context = ssl.create_default_context(cafile=str(made / "ca.pem"))
-    with pytest.raises(TlsFailed, match="Hostname mismatch"):
-        shaken(TlsSession(server_context(files)), TlsSession(context, server_name="other.example.com"))
+    with pytest.raises(TlsError, match="Hostname mismatch"):
+        shaken(TlsSession(create_server_context(files)), TlsSession(context, server_name="other.example.com"))
 
 
 def members(made: Path, name: str, ca: str) -> TlsFiles:
@@ -67,9 +67,11 @@ def members(made: Path, name: str, ca: str) -> TlsFiles:
 
 def test_members_of_the_cluster_believe_each_other_and_no_client(made: Path) -> None:
     own, client = members(made, "cluster", "cluster-ca"), members(made, "client", "cluster-ca")
-    shaken(TlsSession(member_server(own)), TlsSession(member_client(own), server_name="localhost"))
-    with pytest.raises(TlsFailed, match="certificate is refused"):
-        shaken(TlsSession(member_server(own)), TlsSession(member_client(client), server_name="localhost"))
+    shaken(TlsSession(member_server_context(own)), TlsSession(member_client_context(own), server_name="localhost"))
+    with pytest.raises(TlsError, match="certificate is refused"):
+        shaken(
+            TlsSession(member_server_context(own)), TlsSession(member_client_context(client), server_name="localhost")
+        )
 
 
 def test_what_is_there_is_replaced_only_by_force(tmp_path: Path) -> None:

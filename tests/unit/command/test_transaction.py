@@ -173,7 +173,7 @@ def test_a_person_is_asked_before_a_transaction_is_ended(
 def test_pages_are_read_as_they_are_needed(server: AdminServer) -> None:
     server.transactions.page_size = 3
     with AdminClient(server.endpoint) as admin:
-        found = admin.transactions("pending")
+        found = admin.list_transactions("pending")
         assert [next(found).message_id, next(found).message_id] == ["id-1", "id-2"]
         assert len(server.transactions.lists) == 1
         assert len(list(found)) == 4

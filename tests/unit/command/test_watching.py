@@ -22,7 +22,7 @@ from ternmq.blocking import Producer, SimpleConsumer
 from ternmq_command.calls.admin import AdminClient
 from ternmq_command.exit_codes import INTERRUPTED
 from ternmq_command.main import COMMANDS, cli
-from ternmq_command.terminal.name_completion import kind_of
+from ternmq_command.terminal.name_completion import find_kind
 from tests.support.stack import Stack
 from tests.unit.command.admin_server import AdminServer
 from tests.unit.command.conftest import Call
@@ -314,7 +314,7 @@ def test_every_argument_of_a_topic_a_group_a_shard_or_a_replica_is_completed() -
                 continue
             for parameter in command.params:
                 is_name = isinstance(parameter, click.Argument) and parameter.name in kinds
-                if is_name and kind_of(parameter, command, name) is None and type(parameter.type).__name__ != "_Name":
+                if is_name and find_kind(parameter, command, name) is None and type(parameter.type).__name__ != "_Name":
                     missing.append((*path, parameter.name))
     assert missing == []
 

@@ -7,7 +7,7 @@ from contextvars import ContextVar
 
 import pytest
 
-from ternmq_common.eager import begin, in_task
+from ternmq_common.eager import ensure_task, start_eagerly
 
 NAME: ContextVar[str] = ContextVar("NAME", default="outside")
 
@@ -18,7 +18,7 @@ async def test_what_waits_for_nothing_is_done_without_a_task() -> None:
     async def work() -> None:
         done.append("all")
 
-    assert begin(work(), name="work") is None
+    assert start_eagerly(work(), name="work") is None
     assert done == ["all"]
 
 
@@ -30,7 +30,7 @@ async def test_what_waits_goes_on_in_a_task() -> None:
         await asyncio.sleep(0)
         return first + await asyncio.to_thread(lambda: 1)
 
-    task = begin(work(), name="work")
+    task = start_eagerly(work(), name="work")
     assert task is not None
     assert task.get_name() == "work"
     asked.set_result(1)
@@ -42,7 +42,7 @@ async def test_an_error_before_the_first_wait_is_raised_at_once() -> None:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        begin(work(), name="work")
+        start_eagerly(work(), name="work")
 
 
 @pytest.mark.parametrize("turns", [0, 1, 2])
@@ -58,7 +58,7 @@ async def test_a_cancelled_one_hears_it_where_it_waits(turns: int) -> None:
             heard.append(asked.cancelled())
             raise
 
-    task = begin(work(), name="work")
+    task = start_eagerly(work(), name="work")
     assert task is not None
     for _ in range(turns):
         await asyncio.sleep(0)
@@ -78,7 +78,7 @@ async def test_one_that_survives_its_cancellation_goes_on() -> None:
             await asyncio.sleep(0)
         return "went on"
 
-    task = begin(work(), name="work")
+    task = start_eagerly(work(), name="work")
     assert task is not None
     task.cancel()
     assert await task == "went on"
@@ -93,7 +93,7 @@ async def test_its_context_is_its_own() -> None:
         await asked
         return before, NAME.get()
 
-    task = begin(work(), name="work")
+    task = start_eagerly(work(), name="work")
     assert task is not None
     assert NAME.get() == "outside"
     asked.set_result(None)
@@ -102,7 +102,7 @@ async def test_its_context_is_its_own() -> None:
 
 async def test_what_needs_a_task_has_one() -> None:
     async def work() -> bool:
-        await in_task()
+        await ensure_task()
         try:
             async with asyncio.timeout(0):
                 await asyncio.get_running_loop().create_future()
@@ -110,7 +110,7 @@ async def test_what_needs_a_task_has_one() -> None:
             return True
         return False
 
-    task = begin(work(), name="work")
+    task = start_eagerly(work(), name="work")
     assert task is not None
     assert await task
 
@@ -128,7 +128,7 @@ async def test_what_was_cancelled_is_freed_without_the_garbage_collector() -> No
 
     held = Held()
     freed = weakref.ref(held)
-    task = begin(work(held), name="work")
+    task = start_eagerly(work(held), name="work")
     del held
     assert task is not None
     await asyncio.sleep(0)

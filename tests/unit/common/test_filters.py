@@ -3,7 +3,7 @@
 import pytest
 
 from ternmq_common.errors import ErrorCode, MessagingError
-from ternmq_common.filters import Filters
+from ternmq_common.filter_cache import FilterCache
 from ternmq_common.message_filter import FilterText
 from ternmq_common.tag_filter import ALL
 
@@ -13,12 +13,12 @@ def sql(text: str) -> FilterText:
 
 
 async def test_a_condition_is_compiled_once() -> None:
-    filters = Filters()
+    filters = FilterCache()
     assert await filters.find_filter(sql("a = 1")) is await filters.find_filter(sql("a = 1"))
 
 
 async def test_the_conditions_used_last_are_remembered() -> None:
-    filters = Filters(characters_max=2 * len("a = 1"))
+    filters = FilterCache(characters_max=2 * len("a = 1"))
     first, second = await filters.find_filter(sql("a = 1")), await filters.find_filter(sql("a = 2"))
     assert await filters.find_filter(sql("a = 1")) is first
     await filters.find_filter(sql("a = 3"))
@@ -28,7 +28,7 @@ async def test_the_conditions_used_last_are_remembered() -> None:
 
 
 async def test_what_is_no_condition_is_refused_each_time() -> None:
-    filters = Filters()
+    filters = FilterCache()
     for _ in range(2):
         with pytest.raises(MessagingError) as refused:
             await filters.find_filter(sql("a ="))
@@ -36,4 +36,4 @@ async def test_what_is_no_condition_is_refused_each_time() -> None:
 
 
 async def test_every_other_text_is_a_tag_expression() -> None:
-    assert await Filters().find_filter(FilterText("*")) is ALL
+    assert await FilterCache().find_filter(FilterText("*")) is ALL

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ternmq_common.errors import MessagingError
-from ternmq_common.lite_group import LITE_QUOTA_MAX, LiteGroup, parsed_lite_group, rebinding_problem
+from ternmq_common.lite_group import LITE_QUOTA_MAX, LiteGroup, find_rebinding_problem, parse_lite_group
 from ternmq_protos.v2 import definition_pb2 as pb
 
 NAMES = st.text("abcXYZ019_-%|", min_size=1, max_size=127)
@@ -16,14 +16,14 @@ GROUPS = st.builds(
 
 @given(group=GROUPS)
 def test_what_is_written_is_read_back(group: LiteGroup) -> None:
-    assert parsed_lite_group(str(group)) == group
+    assert parse_lite_group(str(group)) == group
 
 
 def test_what_is_as_by_default_is_not_written() -> None:
     assert str(LiteGroup("chats")) == "chats"
     everything = LiteGroup("chats", True, 7, True, True, True)
     assert str(everything) == "chats,model=exclusive,quota=7,wildcard,reset=taken+unsubscribed"
-    assert parsed_lite_group("") is None
+    assert parse_lite_group("") is None
 
 
 @pytest.mark.parametrize(
@@ -43,13 +43,13 @@ def test_what_is_as_by_default_is_not_written() -> None:
 )
 def test_a_text_that_is_none_is_a_bad_request(text: str) -> None:
     with pytest.raises(MessagingError, match="lite group ") as refused:
-        parsed_lite_group(text)
+        parse_lite_group(text)
     assert refused.value.code == pb.BAD_REQUEST
 
 
 def test_a_group_stays_bound_as_it_was_made() -> None:
     bound = LiteGroup("chats")
-    assert not rebinding_problem("g", bound, "chats")
-    assert not rebinding_problem("g", None, None)
+    assert not find_rebinding_problem("g", bound, "chats")
+    assert not find_rebinding_problem("g", None, None)
     for before, bind in ((bound, None), (bound, "games"), (bound, ""), (None, "chats"), (None, "")):
-        assert "and that can't change; " in rebinding_problem("g", before, bind)
+        assert "and that can't change; " in find_rebinding_problem("g", before, bind)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ternmq_common.masking import masked
+from ternmq_common.masking import mask_secrets
 
 SECRET = "s3cr3t/+x"
 AUTHORIZATION = f"MQv2-HMAC-SHA1 Credential={SECRET}/a, SignedHeaders=x-mq-date-time, Signature={SECRET}"
@@ -36,7 +36,7 @@ AUTHORIZATION = f"MQv2-HMAC-SHA1 Credential={SECRET}/a, SignedHeaders=x-mq-date-
     ],
 )
 def test_a_secret_is_masked_however_it_is_told(text: str) -> None:
-    shown = masked(text)
+    shown = mask_secrets(text)
     assert SECRET not in shown
     assert "***" in shown
 
@@ -55,13 +55,16 @@ def test_a_secret_is_masked_however_it_is_told(text: str) -> None:
     ],
 )
 def test_what_is_no_secret_stays(text: str) -> None:
-    assert masked(text) == text
+    assert mask_secrets(text) == text
 
 
 def test_who_asks_where_is_still_told() -> None:
-    assert masked("postgresql://ternmq:secret@db:5432/t is away") == "postgresql://ternmq:***@db:5432/t is away"
-    assert masked("h=1 password=secret dbname=t") == "h=1 password=*** dbname=t"
-    assert masked("Decoded (b'x-mq-session-token', b'abc'), 8 bytes") == "Decoded (b'x-mq-session-token', ***), 8 bytes"
+    assert mask_secrets("postgresql://ternmq:secret@db:5432/t is away") == "postgresql://ternmq:***@db:5432/t is away"
+    assert mask_secrets("h=1 password=secret dbname=t") == "h=1 password=*** dbname=t"
+    assert (
+        mask_secrets("Decoded (b'x-mq-session-token', b'abc'), 8 bytes")
+        == "Decoded (b'x-mq-session-token', ***), 8 bytes"
+    )
 
 
 PUNCTUATION = st.text(st.sampled_from("ab@:/'\"\\=, \n-&"), max_size=60)
@@ -69,7 +72,7 @@ PUNCTUATION = st.text(st.sampled_from("ab@:/'\"\\=, \n-&"), max_size=60)
 
 @given(PUNCTUATION, st.sampled_from(["password=", "x-mq-session-token: ", "http://user:"]), PUNCTUATION)
 def test_a_secret_is_masked_whatever_stands_around_it(before: str, name: str, after: str) -> None:
-    assert SECRET not in masked(f"{before} {name}{SECRET}@h {after}")
+    assert SECRET not in mask_secrets(f"{before} {name}{SECRET}@h {after}")
 
 
 @pytest.mark.parametrize(
@@ -83,7 +86,7 @@ def test_a_long_text_takes_time_in_proportion(piece: str) -> None:
         best_s = float("inf")
         for _ in range(5):
             began = time.process_time()
-            masked(text)
+            mask_secrets(text)
             best_s = min(best_s, time.process_time() - began)
         return best_s
 

@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ternmq_common.errors import MessagingError
-from ternmq_common.names import SYSTEM_TOPICS, checked_group, checked_topic
+from ternmq_common.names import SYSTEM_TOPICS, check_group_name, check_topic_name
 from ternmq_protos.v2 import definition_pb2 as pb
 
 LEGAL = string.ascii_letters + string.digits + "_-%|"
 KINDS = pytest.mark.parametrize(
     ("check", "longest", "code"),
-    [(checked_topic, 127, pb.ILLEGAL_TOPIC), (checked_group, 120, pb.ILLEGAL_CONSUMER_GROUP)],
+    [(check_topic_name, 127, pb.ILLEGAL_TOPIC), (check_group_name, 120, pb.ILLEGAL_CONSUMER_GROUP)],
     ids=["topic", "group"],
 )
 Check = Callable[[str], str]
@@ -53,10 +53,10 @@ def test_a_name_has_a_character_at_least(check: Check, longest: int, code: "pb.C
 
 @pytest.mark.parametrize("name", sorted(SYSTEM_TOPICS | {"rmq_sys_", "rmq_sys_x"}))
 def test_topics_of_the_broker_are_not_for_clients(name: str) -> None:
-    assert is_refused(checked_topic, name, pb.ILLEGAL_TOPIC)
-    assert not is_refused(checked_group, name, pb.ILLEGAL_CONSUMER_GROUP)
+    assert is_refused(check_topic_name, name, pb.ILLEGAL_TOPIC)
+    assert not is_refused(check_group_name, name, pb.ILLEGAL_CONSUMER_GROUP)
 
 
 def test_groups_of_the_broker_are_not_for_clients() -> None:
-    assert is_refused(checked_group, "CID_RMQ_SYS_x", pb.ILLEGAL_CONSUMER_GROUP)
-    assert not is_refused(checked_topic, "CID_RMQ_SYS_x", pb.ILLEGAL_TOPIC)
+    assert is_refused(check_group_name, "CID_RMQ_SYS_x", pb.ILLEGAL_CONSUMER_GROUP)
+    assert not is_refused(check_topic_name, "CID_RMQ_SYS_x", pb.ILLEGAL_TOPIC)

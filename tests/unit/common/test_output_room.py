@@ -19,7 +19,7 @@ class Peer:
 
     def reads(self, left: int = 0) -> None:
         self.unread = left
-        self.room.changed()
+        self.room.admit_waiting()
 
     def calls(self, count: int) -> list[AnswerRoom]:
         return [AnswerRoom(self.room) for _ in range(count)]
@@ -33,14 +33,14 @@ async def turns() -> None:
 
 async def test_there_are_so_many_places_and_no_more() -> None:
     calls = Peer().calls(PLACES_MAX + 2)
-    entering = [asyncio.create_task(call.enter()) for call in calls]
+    entering = [asyncio.create_task(call.enter_room()) for call in calls]
     await turns()
     assert [task.done() for task in entering] == [True] * PLACES_MAX + [False] * 2
-    calls[0].leave()
-    calls[0].leave()  # once more changes nothing
+    calls[0].leave_room()
+    calls[0].leave_room()  # once more changes nothing
     await turns()
     assert [task.done() for task in entering[PLACES_MAX:]] == [True, False]
-    calls[1].leave()
+    calls[1].leave_room()
     assert all(await asyncio.gather(*entering))
 
 
@@ -48,7 +48,7 @@ async def test_nobody_enters_before_the_peer_reads() -> None:
     peer = Peer()
     peer.unread = FULL
     (call,) = peer.calls(1)
-    entering = asyncio.create_task(call.enter())
+    entering = asyncio.create_task(call.enter_room())
     await turns()
     assert not entering.done()
     peer.reads(FULL - 1)
@@ -58,28 +58,28 @@ async def test_nobody_enters_before_the_peer_reads() -> None:
 async def test_who_holds_a_place_enters_again_whatever_is_unread() -> None:
     peer = Peer()
     (call,) = peer.calls(1)
-    assert await call.enter()
+    assert await call.enter_room()
     peer.unread = FULL
     assert call.is_open
-    assert await call.enter(0)
+    assert await call.enter_room(0)
 
 
 async def test_who_waits_for_too_long_is_told_so_and_leaves_nothing_behind() -> None:
     peer = Peer(patience_s=0.01)
     peer.unread = FULL
-    assert not any(await asyncio.gather(*(call.enter(0) for call in peer.calls(100))))
+    assert not any(await asyncio.gather(*(call.enter_room(0) for call in peer.calls(100))))
     assert not peer.room._waiting
     peer.reads()
-    assert all(await asyncio.gather(*(call.enter(0) for call in peer.calls(PLACES_MAX))))
+    assert all(await asyncio.gather(*(call.enter_room(0) for call in peer.calls(PLACES_MAX))))
 
 
 async def test_the_turn_of_one_that_is_cancelled_goes_to_the_next() -> None:
     peer = Peer()
     peer.unread = FULL
-    first, second = [asyncio.create_task(call.enter()) for call in peer.calls(2)]
+    first, second = [asyncio.create_task(call.enter_room()) for call in peer.calls(2)]
     await turns()
     peer.unread = 0
-    peer.room.changed()
+    peer.room.admit_waiting()
     first.cancel()
     assert await second
     await asyncio.gather(first, return_exceptions=True)
@@ -104,9 +104,9 @@ def test_whatever_happens_no_place_is_lost_or_given_twice(actions: list[tuple[st
         entering: dict[int, asyncio.Task[bool]] = {}
         for action, number in actions:
             if action == "enter" and (number not in entering or entering[number].done()):
-                entering[number] = asyncio.create_task(calls[number].enter())
+                entering[number] = asyncio.create_task(calls[number].enter_room())
             elif action == "leave" and (number not in entering or entering[number].done()):
-                calls[number].leave()
+                calls[number].leave_room()
             elif action == "cancel" and number in entering:
                 entering[number].cancel()
             elif action == "unread":
@@ -121,11 +121,11 @@ def test_whatever_happens_no_place_is_lost_or_given_twice(actions: list[tuple[st
         assert held == peer.room._taken
         assert not waiting or held == PLACES_MAX
         for call in calls:
-            call.leave()
+            call.leave_room()
             await turns()
         assert all(task.done() for task in entering.values())
         for call in calls:
-            call.leave()
+            call.leave_room()
         assert (peer.room._taken, peer.room._waiting or None) == (0, None)
         outcomes = await asyncio.gather(*entering.values(), return_exceptions=True)
         assert all(outcome is True or isinstance(outcome, asyncio.CancelledError) for outcome in outcomes)

@@ -6,12 +6,12 @@ from collections.abc import Callable
 import pytest
 
 from ternmq_common.errors import MessagingError
-from ternmq_common.pollers import Pollers
+from ternmq_common.poll_queues import PollQueues
 from ternmq_protos.v2 import definition_pb2
 
 
-def poll(pollers: Pollers, group: str = "g", seconds: float = 20) -> asyncio.Task[bool]:
-    return asyncio.create_task(pollers.wait(group, "t", seconds))
+def poll(pollers: PollQueues, group: str = "g", seconds: float = 20) -> asyncio.Task[bool]:
+    return asyncio.create_task(pollers.wait_for_messages(group, "t", seconds))
 
 
 async def woken(tasks: list[asyncio.Task[bool]]) -> int:
@@ -22,7 +22,7 @@ async def woken(tasks: list[asyncio.Task[bool]]) -> int:
 
 
 async def test_as_many_polls_of_each_group_are_woken_as_messages_came() -> None:
-    pollers = Pollers()
+    pollers = PollQueues()
     first, second = [poll(pollers, "g1") for _ in range(5)], [poll(pollers, "g2") for _ in range(2)]
     await asyncio.sleep(0)
     pollers.wake_topic("t", 3)
@@ -33,15 +33,15 @@ async def test_as_many_polls_of_each_group_are_woken_as_messages_came() -> None:
 
 
 async def test_a_poll_that_waits_on_keeps_its_place() -> None:
-    pollers = Pollers()
+    pollers = PollQueues()
     order = list[str]()
 
     async def wait(name: str, place: int) -> bool:
-        was_woken = await pollers.wait("g", "t", 20, place)
+        was_woken = await pollers.wait_for_messages("g", "t", 20, place)
         order.append(name)
         return was_woken
 
-    first, second = pollers.place(), pollers.place()
+    first, second = pollers.next_place(), pollers.next_place()
     others = [poll(pollers) for _ in range(2)]
     waiting = [asyncio.create_task(wait("second", second)), asyncio.create_task(wait("first", first))]
     await asyncio.sleep(0)
@@ -54,7 +54,7 @@ async def test_a_poll_that_waits_on_keeps_its_place() -> None:
 
 
 async def test_the_turn_of_a_poll_that_left_goes_to_the_next() -> None:
-    pollers = Pollers()
+    pollers = PollQueues()
     gone, stays = poll(pollers), poll(pollers)
     await asyncio.sleep(0)
     pollers.wake_group("g", "t", 1)
@@ -64,14 +64,14 @@ async def test_the_turn_of_a_poll_that_left_goes_to_the_next() -> None:
 
 
 async def test_time_ends_a_poll_and_leaves_nothing_behind() -> None:
-    pollers = Pollers()
+    pollers = PollQueues()
     assert not await poll(pollers, seconds=0.001)
     assert not pollers.has_waiting("g", "t")
     assert (pollers._lines, pollers._count) == ({}, 0)
 
 
 async def test_a_poll_that_is_woken_just_as_its_time_ends_takes_its_turn() -> None:
-    pollers = Pollers()
+    pollers = PollQueues()
     waiting = poll(pollers, seconds=0)
     await asyncio.sleep(0)
     pollers.wake_group("g", "t", 1)  # the end of its time is in the same turn of the loop
@@ -79,18 +79,18 @@ async def test_a_poll_that_is_woken_just_as_its_time_ends_takes_its_turn() -> No
 
 
 async def test_a_full_line_refuses_a_poll() -> None:
-    pollers = Pollers(line_max=2)
+    pollers = PollQueues(line_max=2)
     waiting = [poll(pollers) for _ in range(2)]
     await asyncio.sleep(0)
     with pytest.raises(MessagingError) as refused:
-        await pollers.wait("g", "t", 20)
+        await pollers.wait_for_messages("g", "t", 20)
     assert refused.value.code == definition_pb2.TOO_MANY_REQUESTS
     pollers.close()
     await asyncio.gather(*waiting)
 
 
 async def test_every_watcher_is_told_once() -> None:
-    pollers = Pollers()
+    pollers = PollQueues()
     told: list[tuple[str, str, str]] = []
 
     def first(group: str, topic: str) -> None:
@@ -99,9 +99,9 @@ async def test_every_watcher_is_told_once() -> None:
     def second(group: str, topic: str) -> None:
         told.append(("second", group, topic))
 
-    pollers.watch("g", "t", first)
-    pollers.watch("g", "t", second)
-    pollers.watch("other", "t", first)
+    pollers.add_watcher("g", "t", first)
+    pollers.add_watcher("g", "t", second)
+    pollers.add_watcher("other", "t", first)
     assert pollers.has_waiting("g", "t")
     pollers.wake_group("g", "t", 1)
     assert told == [("first", "g", "t"), ("second", "g", "t")]
@@ -113,22 +113,22 @@ async def test_every_watcher_is_told_once() -> None:
 
 
 async def test_a_watcher_that_is_gone_is_not_told() -> None:
-    pollers = Pollers()
+    pollers = PollQueues()
     told: list[str] = []
 
     def watcher(group: str, topic: str) -> None:
         told.append(group)
 
-    pollers.watch("g", "t", watcher)
-    pollers.watch("g", "other", watcher)
-    pollers.unwatch(watcher)
+    pollers.add_watcher("g", "t", watcher)
+    pollers.add_watcher("g", "other", watcher)
+    pollers.remove_watcher(watcher)
     pollers.wake_topic("t", 1)
     assert told == []
     assert pollers._watchers == {}
 
 
 async def test_waits_that_end_together_share_a_timer(monkeypatch: pytest.MonkeyPatch) -> None:
-    pollers = Pollers()
+    pollers = PollQueues()
     loop = asyncio.get_running_loop()
     timers: list[float] = []
     call_at = loop.call_at

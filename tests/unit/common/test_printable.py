@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 from ternmq_common.printable import (
     NAME_BYTES_MAX,
-    cut,
+    cut_text,
+    escape_json,
+    escape_line,
+    escape_lines,
+    find_name_problem,
     has_control,
-    listed,
-    printable,
-    printable_json,
-    printable_lines,
-    problem_of_name,
+    list_names,
 )
 
 TEXTS = st.text(st.characters(codec=None, exclude_categories=()))
@@ -45,37 +45,37 @@ def acts(character: str) -> bool:
     ],
 )
 def test_what_acts_on_a_terminal_is_shown(text: str, shown: str) -> None:
-    assert printable(text) == shown
+    assert escape_line(text) == shown
 
 
 @given(TEXTS)
 def test_a_line_stays_one_line_and_says_nothing_to_a_terminal(text: str) -> None:
-    assert not any(map(acts, printable(text)))
-    assert printable(printable(text)) == printable(text)
+    assert not any(map(acts, escape_line(text)))
+    assert escape_line(escape_line(text)) == escape_line(text)
 
 
 @given(TEXTS)
 def test_lines_keep_only_their_ends_and_tabs(text: str) -> None:
-    assert not any(map(acts, printable_lines(text).replace("\n", "").replace("\t", "")))
-    assert printable_lines(text).count("\n") == text.count("\n")
+    assert not any(map(acts, escape_lines(text).replace("\n", "").replace("\t", "")))
+    assert escape_lines(text).count("\n") == text.count("\n")
 
 
 @given(st.recursive(TEXTS, lambda inner: st.lists(inner) | st.dictionaries(TEXTS, inner)), st.booleans())
 def test_json_says_the_same_and_nothing_to_a_terminal(value: object, ensure_ascii: bool) -> None:
-    shown = printable_json(json.dumps(value, ensure_ascii=ensure_ascii))
+    shown = escape_json(json.dumps(value, ensure_ascii=ensure_ascii))
     assert not any(map(acts, shown))
     if not ensure_ascii or "\\ud" not in shown:  # surrogates that meet in an escaped text are one character
         assert json.loads(shown) == json.loads(json.dumps(value))
 
 
 def test_a_long_text_is_cut_and_says_how_long_it_was() -> None:
-    assert cut("abc", 3) == "abc"
-    assert cut("abcdef", 3) == "abc... (6 characters)"
+    assert cut_text("abc", 3) == "abc"
+    assert cut_text("abcdef", 3) == "abc... (6 characters)"
 
 
 def test_a_long_list_is_cut_and_says_how_long_it_was() -> None:
-    assert listed(["a", "b"], "clients") == "a, b"
-    assert listed(list("abcde"), "clients") == "a, b, c and 2 more (5 clients)"
+    assert list_names(["a", "b"], "clients") == "a, b"
+    assert list_names(list("abcde"), "clients") == "a, b, c and 2 more (5 clients)"
 
 
 def test_a_control_character_is_found_wherever_it_is() -> None:
@@ -86,9 +86,9 @@ def test_a_control_character_is_found_wherever_it_is() -> None:
 
 @pytest.mark.parametrize("name", ["a" * NAME_BYTES_MAX, "host@1@2@x", "日" * 85])
 def test_a_name_may_have_256_bytes(name: str) -> None:
-    assert problem_of_name(name) is None
+    assert find_name_problem(name) is None
 
 
 @pytest.mark.parametrize("name", ["a" * (NAME_BYTES_MAX + 1), "日" * 86, "a\nb", "\x1b[31m", "\x9b"])
 def test_a_name_that_is_longer_or_holds_a_control_character_is_none(name: str) -> None:
-    assert problem_of_name(name) is not None
+    assert find_name_problem(name) is not None

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from ternmq_common.errors import MessagingError
 from ternmq_common.handle_keys import HandleKey, HandleKeys
 from ternmq_common.recall_handle import RecallHandle
-from ternmq_common.transaction_id import TransactionId, check_given, named_by, transaction_handle
+from ternmq_common.transaction_id import TransactionId, check_handle, transaction_handle, transaction_of_handle
 from ternmq_protos.v2 import definition_pb2 as pb
 from tests.support.handle_keys import FIRST, KEYS, NEXT, flipped
 
@@ -28,7 +28,7 @@ FORGED = 10_000
 def code_of_recall(text: str, keys: HandleKeys = KEYS) -> int:
     """The code with which the recall handle is refused, OK if it is not."""
     try:
-        RecallHandle.decode(text, keys)
+        RecallHandle.decode_handle(text, keys)
     except MessagingError as refusal:
         return refusal.code
     return pb.OK
@@ -36,8 +36,8 @@ def code_of_recall(text: str, keys: HandleKeys = KEYS) -> int:
 
 def code_of_transaction(text: str, topic: str = "payments", keys: HandleKeys = KEYS) -> int:
     try:
-        named_by(text)
-        check_given(text, topic, keys)
+        transaction_of_handle(text)
+        check_handle(text, topic, keys)
     except MessagingError as refusal:
         return refusal.code
     return pb.OK
@@ -48,14 +48,14 @@ def code_of_transaction(text: str, topic: str = "payments", keys: HandleKeys = K
 
 @given(handle=RECALLS, padded=st.booleans())
 def test_a_recall_handle_is_read_as_it_was_written(handle: RecallHandle, *, padded: bool) -> None:
-    text = handle.encode(KEYS)
+    text = handle.encode_handle(KEYS)
     assert "=" not in text
-    assert RecallHandle.decode(text + "=" * (-len(text) % 4) * padded, KEYS) == handle
+    assert RecallHandle.decode_handle(text + "=" * (-len(text) % 4) * padded, KEYS) == handle
 
 
 @pytest.mark.parametrize("message_id", ["1", "22", "333", "a b", "ü"])
 def test_a_recall_handle_with_any_bit_flipped_is_refused(message_id: str) -> None:
-    for forged in flipped(RECALL._replace(message_id=message_id).encode(KEYS)):
+    for forged in flipped(RECALL._replace(message_id=message_id).encode_handle(KEYS)):
         assert code_of_recall(forged) == pb.BAD_REQUEST, forged
 
 
@@ -64,8 +64,8 @@ def test_the_tag_of_another_recall_handle_is_refused(handle: RecallHandle, other
     def data(text: str) -> bytes:
         return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
 
-    tag = data(other.encode(KEYS)).rpartition(b" ")[2]
-    mixed = data(handle.encode(KEYS)).rpartition(b" ")[0] + b" " + tag
+    tag = data(other.encode_handle(KEYS)).rpartition(b" ")[2]
+    mixed = data(handle.encode_handle(KEYS)).rpartition(b" ")[0] + b" " + tag
     forged = base64.urlsafe_b64encode(mixed).decode()
     assert code_of_recall(forged) == (pb.OK if handle == other else pb.BAD_REQUEST)
 
@@ -78,7 +78,7 @@ def test_any_other_text_is_no_recall_handle(text: str) -> None:
 def test_a_recall_handle_without_a_tag_is_refused() -> None:
     text = base64.urlsafe_b64encode(b"v1 reminders broker-0 1790000000000 id").decode()
     with pytest.raises(MessagingError, match=r"BAD_REQUEST: .* its version is 'v1'"):
-        RecallHandle.decode(text, KEYS)
+        RecallHandle.decode_handle(text, KEYS)
     assert code_of_recall(text.replace("v1", "v2")) == pb.BAD_REQUEST
 
 
@@ -89,12 +89,12 @@ def test_none_of_ten_thousand_forged_recall_handles_is_accepted() -> None:
         handle = RECALL._replace(message_id=f"message {number}")
         bound = f"v2 {handle.topic} {handle.broker} {handle.due_ms} {handle.message_id}"
         guessed = base64.urlsafe_b64encode(f"{bound} 01{rng.randbytes(9).hex()}".encode()).decode()
-        codes |= {code_of_recall(handle.encode(OTHERS)), code_of_recall(guessed)}
+        codes |= {code_of_recall(handle.encode_handle(OTHERS)), code_of_recall(guessed)}
     assert codes == {pb.BAD_REQUEST}
 
 
 def test_a_recall_handle_is_good_until_the_second_rotation() -> None:
-    text = RECALL.encode(KEYS)
+    text = RECALL.encode_handle(KEYS)
     assert code_of_recall(text, HandleKeys((FIRST, NEXT, THIRD))) == pb.OK
     assert code_of_recall(text, HandleKeys((NEXT, THIRD, FOURTH))) == pb.BAD_REQUEST
 
@@ -105,7 +105,7 @@ def test_a_recall_handle_is_good_until_the_second_rotation() -> None:
 @given(transaction=TRANSACTIONS, topic=NAMES)
 def test_a_transactions_handle_names_it(transaction: TransactionId, topic: str) -> None:
     handle = transaction_handle(str(transaction), topic, KEYS)
-    assert named_by(handle) == transaction
+    assert transaction_of_handle(handle) == transaction
     assert code_of_transaction(handle, topic) == pb.OK
 
 
@@ -145,7 +145,7 @@ def test_a_transactions_handle_is_good_until_the_second_rotation() -> None:
 
 def test_a_tag_of_one_kind_is_none_of_another() -> None:
     bound = b"the same bytes"
-    tag = KEYS.tag(b"ternmq recall", bound)
-    assert KEYS.is_tag(tag, b"ternmq recall", bound)
-    assert not KEYS.is_tag(tag, b"ternmq halves", bound)
-    assert not KEYS.is_tag(tag.upper() if tag != tag.upper() else f" {tag}", b"ternmq recall", bound)
+    tag = KEYS.sign_handle(b"ternmq recall", bound)
+    assert KEYS.is_valid_tag(tag, b"ternmq recall", bound)
+    assert not KEYS.is_valid_tag(tag, b"ternmq halves", bound)
+    assert not KEYS.is_valid_tag(tag.upper() if tag != tag.upper() else f" {tag}", b"ternmq recall", bound)

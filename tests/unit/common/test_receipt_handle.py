@@ -34,7 +34,7 @@ FORGED = 10_000
 def code_of(text: str, form: HandleForm) -> int:
     """The code with which the handle is refused, OK if it is not."""
     try:
-        form.decode(text)
+        form.decode_handle(text)
     except MessagingError as refusal:
         return refusal.code
     return pb.OK
@@ -46,9 +46,9 @@ def is_refused(text: str, form: HandleForm) -> bool:
 
 @given(handle=HANDLES, group=NAMES, topic=NAMES)
 def test_a_handle_is_read_as_it_was_written(handle: ReceiptHandle, group: str, topic: str) -> None:
-    text = handle_form(group, topic).encode(handle).decode()
+    text = handle_form(group, topic).encode_handle(handle).decode()
     assert text.isascii()
-    assert handle_form(group, topic).decode(text) == handle
+    assert handle_form(group, topic).decode_handle(text) == handle
 
 
 @given(handle=HANDLES, group=NAMES, topic=NAMES)
@@ -56,31 +56,31 @@ def test_the_handle_of_a_lite_topics_message_names_the_lite_topic(
     handle: ReceiptHandle, group: str, topic: str
 ) -> None:
     form = handle_form(group, lite_queue_topic(topic, "some-lite_1"))
-    text = form.encode(handle).decode()
+    text = form.encode_handle(handle).decode()
     assert lite_name_in(text) == "some-lite_1"
-    assert form.decode(text) == handle
+    assert form.decode_handle(text) == handle
     for other in ("some-lite_2", "lite_1", ""):
         assert is_refused(text, handle_form(group, lite_queue_topic(topic, other)))
         assert is_refused(text.replace("some-lite_1", other), form)
     assert is_refused(text, handle_form(group, topic))
     assert is_refused(text.removesuffix(".some-lite_1"), handle_form(group, topic))
-    assert lite_name_in(handle_form(group, topic).encode(handle).decode()) == ""
+    assert lite_name_in(handle_form(group, topic).encode_handle(handle).decode()) == ""
 
 
 @given(handles=st.lists(HANDLES, min_size=1, max_size=8), data=st.data())
 def test_one_form_reads_and_writes_those_of_several_brokers(handles: list[ReceiptHandle], data: st.DataObject) -> None:
     form = handle_form("group", "topic")
-    texts = [form.encode(handle).decode() for handle in handles]
+    texts = [form.encode_handle(handle).decode() for handle in handles]
     for number in data.draw(st.permutations(range(len(handles)))):
-        assert form.decode(texts[number]) == handles[number]
-        assert form.encode(handles[number]).decode() == texts[number]
+        assert form.decode_handle(texts[number]) == handles[number]
+        assert form.encode_handle(handles[number]).decode() == texts[number]
 
 
 @given(handle=HANDLES, group=NAMES, topic=NAMES, data=st.data())
 def test_a_handle_with_any_character_changed_is_refused(
     handle: ReceiptHandle, group: str, topic: str, data: st.DataObject
 ) -> None:
-    text = handle_form(group, topic).encode(handle).decode()
+    text = handle_form(group, topic).encode_handle(handle).decode()
     place = data.draw(st.integers(0, len(text) - 1))
     character = data.draw(st.characters().filter(lambda drawn: drawn != text[place]))
     assert is_refused(text[:place] + character + text[place + 1 :], handle_form(group, topic))
@@ -91,8 +91,8 @@ def test_a_handle_with_any_bit_flipped_is_refused(broker: str) -> None:
     # The broker of the form is that of the last handle, or another one.
     for known in (HANDLE, ReceiptHandle(broker, 0, 0, 0, 0)):
         form = handle_form("group", "topic")
-        text = form.encode(ReceiptHandle(broker, 3, 4711, 17, 1_790_000_000_000)).decode()
-        form.encode(known)
+        text = form.encode_handle(ReceiptHandle(broker, 3, 4711, 17, 1_790_000_000_000)).decode()
+        form.encode_handle(known)
         for forged in flipped(text):
             assert is_refused(forged, form), forged
 
@@ -101,7 +101,7 @@ def test_a_handle_with_any_bit_flipped_is_refused(broker: str) -> None:
 def test_a_handle_that_was_cut_or_made_longer_is_refused(
     handle: ReceiptHandle, group: str, topic: str, cut: int, more: str
 ) -> None:
-    text = handle_form(group, topic).encode(handle).decode()
+    text = handle_form(group, topic).encode_handle(handle).decode()
     assert is_refused(text[: max(0, len(text) - cut)], handle_form(group, topic))
     assert is_refused(text + more, handle_form(group, topic))
 
@@ -110,7 +110,7 @@ def test_a_handle_that_was_cut_or_made_longer_is_refused(
 def test_a_handle_of_another_group_or_topic_is_refused(
     handle: ReceiptHandle, group: str, topic: str, other: str
 ) -> None:
-    text = handle_form(group, topic).encode(handle).decode()
+    text = handle_form(group, topic).encode_handle(handle).decode()
     if other != group:
         assert is_refused(text, handle_form(other, topic))
     if other != topic:
@@ -120,8 +120,8 @@ def test_a_handle_of_another_group_or_topic_is_refused(
 @given(handle=HANDLES, broker=st.text(st.characters(codec="utf-8"), max_size=20))
 def test_a_handle_is_good_for_its_broker_only(handle: ReceiptHandle, broker: str) -> None:
     form = handle_form("group", "topic")
-    text = form.encode(handle)
-    other = form.encode(ReceiptHandle(broker, 0, 0, 0, 0))
+    text = form.encode_handle(handle)
+    other = form.encode_handle(ReceiptHandle(broker, 0, 0, 0, 0))
     assert (text[:49] + other[49:] == text) == (broker == handle.broker)
     if broker != handle.broker:
         assert is_refused((text[:49] + other[49:]).decode(), form)
@@ -134,7 +134,7 @@ def test_any_other_text_is_refused(text: str) -> None:
 
 def test_none_of_ten_thousand_forged_handles_is_accepted() -> None:
     rng, form = random.Random(17), handle_form("group", "topic")
-    text = form.encode(HANDLE).decode()
+    text = form.encode_handle(HANDLE).decode()
     alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
     strangers = [
         handle_form("another", "topic"),
@@ -144,7 +144,7 @@ def test_none_of_ten_thousand_forged_handles_is_accepted() -> None:
     codes = set()
     for number in range(FORGED):
         guess = ReceiptHandle("broker-0", 3, number, 17, 1_790_000_000_000)
-        by_stranger = strangers[number % 3].encode(guess).decode()
+        by_stranger = strangers[number % 3].encode_handle(guess).decode()
         random_tag = text[:35] + "".join(rng.choices(alphabet, k=14)) + text[49:]
         for forged in (by_stranger, random_tag, "2" + "".join(rng.choices(alphabet, k=48)) + text[49:]):
             codes.add(code_of(forged, form))
@@ -156,7 +156,7 @@ def test_a_handle_of_version_1_is_refused() -> None:
     check = zlib.crc32(b"broker-0group\ntopic\n", zlib.crc32(fields))
     text = "1" + base64.urlsafe_b64encode(fields + struct.pack("<I", check) + b"broker-0").rstrip(b"=").decode()
     with pytest.raises(MessagingError, match=r"INVALID_RECEIPT_HANDLE: .* of another version"):
-        handle_form("group", "topic").decode(text)
+        handle_form("group", "topic").decode_handle(text)
     assert is_refused("2" + text[1:], handle_form("group", "topic"))
 
 
@@ -166,12 +166,14 @@ def test_a_key_signs_when_all_know_it_and_is_accepted_until_the_next_rotation() 
         HandleForm("group", "topic", HandleKeys(keys))
         for keys in ((FIRST, NEXT), (FIRST, NEXT, third), (NEXT, third, fourth))
     ]
-    texts = [form.encode(HANDLE).decode() for form in forms]
+    texts = [form.encode_handle(HANDLE).decode() for form in forms]
     assert len(set(texts)) == 3
-    assert [forms[0].decode(text) for text in texts[:2]] == [HANDLE] * 2  # it knows the next key before that signs
-    assert [forms[1].decode(text) for text in texts] == [HANDLE] * 3
+    assert [forms[0].decode_handle(text) for text in texts[:2]] == [
+        HANDLE
+    ] * 2  # it knows the next key before that signs
+    assert [forms[1].decode_handle(text) for text in texts] == [HANDLE] * 3
     assert is_refused(texts[0], forms[2])
-    assert [forms[2].decode(text) for text in texts[1:]] == [HANDLE, HANDLE]
+    assert [forms[2].decode_handle(text) for text in texts[1:]] == [HANDLE, HANDLE]
     assert is_refused(texts[2], forms[0])
 
 

@@ -5,19 +5,19 @@ from pathlib import Path
 
 import pytest
 
-from ternmq_common.addresses import is_wildcard, parsed_address
+from ternmq_common.addresses import is_wildcard, parse_address
 from ternmq_common.server_settings import (
     RANGES,
     BrokerServerSettings,
+    ClientListener,
     FlushMode,
-    Listener,
     ProcessSettings,
     ProxySettings,
     ServerSettings,
-    parsed_listeners,
+    parse_listeners,
 )
 from ternmq_common.server_settings.listeners import LISTENERS_MAX
-from ternmq_common.settings import InvalidSetting, SettingsError, load, rendered, variable_name
+from ternmq_common.settings import InvalidSetting, SettingsError, load_settings, render_value, variable_name
 
 CLASSES: tuple[type[ProcessSettings], ...] = (ServerSettings, BrokerServerSettings, ProxySettings)
 
@@ -86,7 +86,7 @@ def test_names_of_replicas_are_as_those_of_brokers(name: str) -> None:
 
 def test_a_test_clock_is_one_process_s() -> None:
     with pytest.raises(SettingsError, match=r"workers = 2 \(from TERNMQ_WORKERS\): a test clock") as refused:
-        load(ServerSettings, file=None, environ={"TERNMQ_WORKERS": "2"}, flags={"test_clock": True})
+        load_settings(ServerSettings, file=None, environ={"TERNMQ_WORKERS": "2"}, flags={"test_clock": True})
     assert "\n" not in str(refused.value)
     assert ServerSettings(workers=1, test_clock=True).test_clock
 
@@ -124,7 +124,7 @@ def test_what_is_no_address_is_refused(address: str) -> None:
     [("localhost:0", ("localhost", 0)), ("[::1]:8081", ("::1", 8081)), ("0.0.0.0:65535", ("0.0.0.0", 65535))],
 )
 def test_addresses(text: str, expected: tuple[str, int]) -> None:
-    assert parsed_address(text) == expected
+    assert parse_address(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -138,9 +138,9 @@ def test_addresses(text: str, expected: tuple[str, int]) -> None:
     ],
 )
 def test_listeners(text: str, expected: list[tuple[str, str | None]]) -> None:
-    listeners = tuple(Listener(address, advertised) for address, advertised in expected)
-    assert parsed_listeners(text) == listeners
-    assert ProxySettings(grpc=text).listeners == listeners
+    listeners = tuple(ClientListener(address, advertised) for address, advertised in expected)
+    assert parse_listeners(text) == listeners
+    assert ProxySettings(grpc=text).grpc_listeners == listeners
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_listeners(text: str, expected: list[tuple[str, str | None]]) -> None:
 )
 def test_listeners_that_cannot_be_are_refused_in_one_line(text: str, problem: str) -> None:
     with pytest.raises(SettingsError, match=problem) as refused:
-        load(ServerSettings, file=None, environ={"TERNMQ_GRPC": text}, flags={})
+        load_settings(ServerSettings, file=None, environ={"TERNMQ_GRPC": text}, flags={})
     assert str(refused.value).startswith(f"grpc = {text} (from TERNMQ_GRPC): ")
     assert "\n" not in str(refused.value)
 
@@ -196,7 +196,7 @@ def test_a_body_fits_into_a_segment() -> None:
 
 def test_every_setting_can_be_a_variable() -> None:
     environ = {variable_name("retention_ms"): "3d", variable_name("segment_bytes"): "64MiB"}
-    settings = load(ServerSettings, file=None, environ=environ, flags={}).settings
+    settings = load_settings(ServerSettings, file=None, environ=environ, flags={}).settings
     assert (settings.retention_ms, settings.segment_bytes) == (3 * 86_400_000, 64 * 2**20)
 
 
@@ -216,14 +216,14 @@ def test_every_setting_can_be_a_variable() -> None:
     ],
 )
 def test_the_registrys_password_is_not_shown(url: str, shown: str) -> None:
-    assert rendered("registry", url) == shown
+    assert render_value("registry", url) == shown
 
 
 def test_the_registrys_password_is_in_no_error(tmp_path: Path) -> None:
     file = tmp_path / "ternmq.toml"
     file.write_text('registry = ["postgresql://ternmq:hush@db/ternmq"]')
     with pytest.raises(SettingsError, match=r"registry = .*\*\*\*@db.*text in quotes is needed") as refused:
-        load(ProxySettings, file=file, environ={}, flags={})
+        load_settings(ProxySettings, file=file, environ={}, flags={})
     assert "hush" not in str(refused.value)
 
 
@@ -242,11 +242,14 @@ def test_the_registrys_password_is_in_no_error(tmp_path: Path) -> None:
 )
 def test_levels_that_are_none_are_refused(text: str, problem: str) -> None:
     with pytest.raises(SettingsError) as refused:
-        load(ServerSettings, file=None, environ={"TERNMQ_LOG_LEVEL": text}, flags={})
+        load_settings(ServerSettings, file=None, environ={"TERNMQ_LOG_LEVEL": text}, flags={})
     assert str(refused.value).startswith(f"log_level = {text} (from TERNMQ_LOG_LEVEL): ")
     assert problem in str(refused.value)
 
 
 @pytest.mark.parametrize("text", ["DEBUG", "info,ternmq_proxy.catalog=debug", "ternmq_broker = debug , error"])
 def test_levels_that_are_some_are_taken(text: str) -> None:
-    assert load(ServerSettings, file=None, environ={"TERNMQ_LOG_LEVEL": text}, flags={}).settings.log_level == text
+    assert (
+        load_settings(ServerSettings, file=None, environ={"TERNMQ_LOG_LEVEL": text}, flags={}).settings.log_level
+        == text
+    )

@@ -13,12 +13,12 @@ from ternmq_common.settings import (
     OTHER_VARIABLES,
     InvalidSetting,
     SettingsError,
-    differing,
-    load,
-    rendered,
+    differing_fields,
+    load_settings,
+    render_value,
     variable_name,
 )
-from ternmq_common.units import parsed_duration, parsed_size, spelled_duration
+from ternmq_common.units import parse_duration, parse_size, spell_duration
 
 
 class Colour(enum.StrEnum):
@@ -45,7 +45,7 @@ class Sample:
 
 
 def from_variables(**texts: str) -> Sample:
-    return load(Sample, file=None, environ={variable_name(k): v for k, v in texts.items()}, flags={}).settings
+    return load_settings(Sample, file=None, environ={variable_name(k): v for k, v in texts.items()}, flags={}).settings
 
 
 def written(tmp_path: Path, text: str) -> Path:
@@ -62,7 +62,7 @@ def refusal(**texts: str) -> str:
 
 
 def test_without_anything_given_all_is_default() -> None:
-    loaded = load(Sample, file=None, environ={}, flags={"number": None})
+    loaded = load_settings(Sample, file=None, environ={}, flags={"number": None})
     assert loaded.settings == Sample()
     assert set(loaded.origins.values()) == {"default"}
 
@@ -72,7 +72,7 @@ def test_the_later_source_wins_and_is_named(
     tmp_path_factory: pytest.TempPathFactory, in_file: bool, in_environment: bool, in_flags: bool
 ) -> None:
     file = written(tmp_path_factory.mktemp("settings"), "number = 2\n") if in_file else None
-    loaded = load(
+    loaded = load_settings(
         Sample,
         file=file,
         environ={"TERNMQ_NUMBER": "3"} if in_environment else {},
@@ -91,7 +91,7 @@ def test_a_file_may_use_every_type(tmp_path: Path) -> None:
         'number = 7\nratio = 2\nswitch = true\nname = "n"\nfolder = "/a"\ncolour = "blue"\nlimit = 3\n'
         'buffer_bytes = "2KiB"\npoll_ms = "5s"\npause_s = "500ms"\n',
     )
-    assert load(Sample, file=file, environ={}, flags={}).settings == Sample(
+    assert load_settings(Sample, file=file, environ={}, flags={}).settings == Sample(
         number=7,
         ratio=2.0,
         switch=True,
@@ -112,27 +112,27 @@ def test_variables_are_converted_to_the_fields_types() -> None:
 
 
 def test_a_flag_may_have_a_name_of_its_own() -> None:
-    assert load(Sample, file=None, environ={}, flags={"poll_ms": "3s"}).origins["poll_ms"] == "--poll"
+    assert load_settings(Sample, file=None, environ={}, flags={"poll_ms": "3s"}).origins["poll_ms"] == "--poll"
 
 
 def test_an_unknown_variable_names_the_nearest() -> None:
     with pytest.raises(SettingsError, match=r"unknown variable TERNMQ_NUMBR; did you mean 'TERNMQ_NUMBER'\?"):
-        load(Sample, file=None, environ={"TERNMQ_NUMBR": "1"}, flags={})
+        load_settings(Sample, file=None, environ={"TERNMQ_NUMBR": "1"}, flags={})
 
 
 def test_an_unknown_key_of_the_file_names_the_nearest(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"unknown setting 'foldr' in .*settings.toml; did you mean 'folder'\?"):
-        load(Sample, file=written(tmp_path, 'foldr = "x"'), environ={}, flags={})
+        load_settings(Sample, file=written(tmp_path, 'foldr = "x"'), environ={}, flags={})
 
 
 def test_an_unknown_key_like_nothing_lists_what_is_known(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="known are buffer_bytes, colour, folder"):
-        load(Sample, file=written(tmp_path, "zzzzzzzz = 1"), environ={}, flags={})
+        load_settings(Sample, file=written(tmp_path, "zzzzzzzz = 1"), environ={}, flags={})
 
 
 def test_variables_of_the_command_and_of_others_are_no_settings() -> None:
     environ = dict.fromkeys(OTHER_VARIABLES, "x") | {"HOME": "/", "_TERNMQ_COMPLETE": "bash_source"}
-    assert load(Sample, file=None, environ=environ, flags={}).settings == Sample()
+    assert load_settings(Sample, file=None, environ=environ, flags={}).settings == Sample()
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_a_wrong_value_is_one_line_with_name_value_origin_and_what_is_allowed(
 )
 def test_a_wrong_type_in_the_file_is_refused(tmp_path: Path, line: str) -> None:
     with pytest.raises(SettingsError, match="needed"):
-        load(Sample, file=written(tmp_path, line), environ={}, flags={})
+        load_settings(Sample, file=written(tmp_path, line), environ={}, flags={})
 
 
 def test_what_the_class_refuses_is_told_with_its_origin() -> None:
@@ -171,29 +171,29 @@ def test_what_the_class_refuses_is_told_with_its_origin() -> None:
 
 def test_a_missing_file_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"can't read the settings file .*nowhere.toml: No such file"):
-        load(Sample, file=tmp_path / "nowhere.toml", environ={}, flags={})
+        load_settings(Sample, file=tmp_path / "nowhere.toml", environ={}, flags={})
 
 
 def test_a_file_that_is_not_toml_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"is not TOML: .*line 1"):
-        load(Sample, file=written(tmp_path, "number = = 2"), environ={}, flags={})
+        load_settings(Sample, file=written(tmp_path, "number = = 2"), environ={}, flags={})
 
 
 @given(st.integers(0, 2**50))
 def test_a_rendered_size_reads_back(size: int) -> None:
-    assert parsed_size(rendered("buffer_bytes", size)) == size
+    assert parse_size(render_value("buffer_bytes", size)) == size
 
 
 def test_a_duration_is_spelled_to_the_second() -> None:
     day, hour, minute = 86_400_000, 3_600_000, 60_000
-    assert spelled_duration(39 * day + 4 * hour + 12 * minute + 5_999) == "39d4h12m5s"
-    assert (spelled_duration(3 * day), spelled_duration(999), spelled_duration(minute + 1)) == ("3d", "0s", "1m")
+    assert spell_duration(39 * day + 4 * hour + 12 * minute + 5_999) == "39d4h12m5s"
+    assert (spell_duration(3 * day), spell_duration(999), spell_duration(minute + 1)) == ("3d", "0s", "1m")
 
 
 @given(st.integers(0, 10**12))
 def test_a_rendered_duration_reads_back(duration: int) -> None:
-    assert parsed_duration(rendered("poll_ms", duration), unit="ms") == duration
-    assert parsed_duration(rendered("pause_s", duration), unit="s") == duration
+    assert parse_duration(render_value("poll_ms", duration), unit="ms") == duration
+    assert parse_duration(render_value("pause_s", duration), unit="s") == duration
 
 
 @pytest.mark.parametrize(
@@ -201,13 +201,13 @@ def test_a_rendered_duration_reads_back(duration: int) -> None:
     [("1h30m", 5_400_000), ("500ms", 500), ("3d", 259_200_000), ("1.5s", 1500), ("250", 250), ("1 h", 3_600_000)],
 )
 def test_durations(text: str, expected_ms: int) -> None:
-    assert parsed_duration(text, unit="ms") == expected_ms
+    assert parse_duration(text, unit="ms") == expected_ms
 
 
 @pytest.mark.parametrize("text", ["", "h", "-1s", "1x", "1h-30m", "1h x", "\u0661s"])
 def test_what_is_no_duration_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="a duration like"):
-        parsed_duration(text, unit="ms")
+        parse_duration(text, unit="ms")
 
 
 @pytest.mark.parametrize(
@@ -215,19 +215,19 @@ def test_what_is_no_duration_is_refused(text: str) -> None:
     [("64MiB", 64 * 2**20), ("1gib", 2**30), ("10MB", 10**7), ("1.5 KiB", 1536), ("0", 0), ("7B", 7)],
 )
 def test_sizes(text: str, expected: int) -> None:
-    assert parsed_size(text) == expected
+    assert parse_size(text) == expected
 
 
 @pytest.mark.parametrize("text", ["", "MiB", "-1", "1 2", "1.5", "1XiB"])
 def test_what_is_no_size_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="needed"):
-        parsed_size(text)
+        parse_size(text)
 
 
 def test_what_differs_from_the_defaults_is_told_as_it_would_be_written() -> None:
-    assert differing(Sample()) == {}
+    assert differing_fields(Sample()) == {}
     settings = Sample(poll_ms=90_000, name="http://u:secret@h", limit=3, switch=False)
-    assert differing(settings) == {"poll_ms": "90s", "name": "http://u:***@h", "limit": "3"}
+    assert differing_fields(settings) == {"poll_ms": "90s", "name": "http://u:***@h", "limit": "3"}
 
 
 LINKS = {
@@ -248,10 +248,10 @@ LINKS = {
 
 
 def test_service_links_are_no_settings_and_are_told() -> None:
-    loaded = load(Sample, file=None, environ={**LINKS, "TERNMQ_NUMBER": "3"}, flags={})
+    loaded = load_settings(Sample, file=None, environ={**LINKS, "TERNMQ_NUMBER": "3"}, flags={})
     assert loaded.settings == Sample(number=3)
     assert loaded.ignored == tuple(sorted(LINKS))
-    assert load(Sample, file=None, environ={"TERNMQ_NUMBER": "3"}, flags={}).ignored == ()
+    assert load_settings(Sample, file=None, environ={"TERNMQ_NUMBER": "3"}, flags={}).ignored == ()
 
 
 @pytest.mark.parametrize(
@@ -273,22 +273,22 @@ def test_service_links_are_no_settings_and_are_told() -> None:
 )
 def test_what_only_begins_like_a_service_link_is_an_unknown_variable(name: str, value: str) -> None:
     with pytest.raises(SettingsError, match=f"unknown variable {name}"):
-        load(Sample, file=None, environ={**LINKS, name: value}, flags={})
+        load_settings(Sample, file=None, environ={**LINKS, name: value}, flags={})
 
 
 def test_variables_of_other_processes_are_told_and_those_of_nobody_are_errors(tmp_path: Path) -> None:
     known = ("number", "port", "elsewhere")
     given = {"TERNMQ_NUMBER": "3", "TERNMQ_ELSEWHERE": "x", **LINKS}
-    loaded = load(Sample, file=None, environ=given, flags={}, known_elsewhere=known)
+    loaded = load_settings(Sample, file=None, environ=given, flags={}, known_elsewhere=known)
     assert loaded.settings.number == 3
     assert loaded.others == ("TERNMQ_ELSEWHERE", "TERNMQ_PORT"), "a setting is one whatever its value looks like"
     assert "TERNMQ_PORT" not in loaded.ignored
     with pytest.raises(SettingsError, match="unknown variable TERNMQ_ELSEWHER"):
-        load(Sample, file=None, environ={"TERNMQ_ELSEWHER": "x"}, flags={}, known_elsewhere=known)
+        load_settings(Sample, file=None, environ={"TERNMQ_ELSEWHER": "x"}, flags={}, known_elsewhere=known)
     file = tmp_path / "ternmq.toml"
     file.write_text("elsewhere = 'x'\n")
     with pytest.raises(SettingsError, match="unknown setting 'elsewhere'"):
-        load(Sample, file=file, environ={}, flags={}, known_elsewhere=known)
+        load_settings(Sample, file=file, environ={}, flags={}, known_elsewhere=known)
 
 
 def test_a_setting_is_one_whatever_its_value_looks_like() -> None:
@@ -296,4 +296,4 @@ def test_a_setting_is_one_whatever_its_value_looks_like() -> None:
     class Ported:
         port: str = ""
 
-    assert load(Ported, file=None, environ=LINKS, flags={}).settings.port == "tcp://10.0.0.1:8081"
+    assert load_settings(Ported, file=None, environ=LINKS, flags={}).settings.port == "tcp://10.0.0.1:8081"

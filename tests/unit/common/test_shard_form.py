@@ -12,10 +12,17 @@ from msgspec import Struct, structs
 
 from ternmq_common.message_filter import MessageFilter
 from ternmq_common.model import OrphanedTransaction, PopOrder, PullingMember, QueueBounds, QueueReaderId, QueueRef
-from ternmq_common.shard import form
+from ternmq_common.shard import shard_frames
 from ternmq_common.shard.calls import CALLS, RULES, ShardCall
-from ternmq_common.shard.form import Greeting, NoFrame, Piece, Ready, ShardFailure, filter_text
 from ternmq_common.shard.shard import RemoteShard
+from ternmq_common.shard.shard_frames import (
+    FramePiece,
+    InvalidFrame,
+    PeerGreeting,
+    ReadyNote,
+    ShardFailure,
+    filter_text,
+)
 from ternmq_common.tag_filter import ALL
 from tests.support.of_kind import INT64, TEXT, of_kind
 
@@ -27,8 +34,8 @@ def hints_of(call: ShardCall) -> dict[str, Any]:
     return get_type_hints(getattr(RemoteShard, call.name), include_extras=True)
 
 
-def one(frame: bytes) -> Piece:
-    (piece,) = form.pieces(frame)
+def one(frame: bytes) -> FramePiece:
+    (piece,) = shard_frames.decode_frame(frame)
     return piece
 
 
@@ -55,38 +62,41 @@ def test_arguments_and_results_come_as_they_went(call: ShardCall, data: st.DataO
     (result_kind,) = get_args(hints.pop("return"))
     values = tuple(data.draw(of_kind(kind), label=name) for name, kind in hints.items())
     envelope = data.draw(st.tuples(INT64, INT64, st.integers(0, 2**32 - 1), TEXT))
-    piece = one(form.frame([call.asked(7, values, *envelope)]))
+    piece = one(shard_frames.join_pieces([call.encode_call(7, values, *envelope)]))
     assert (piece.what, piece.number) == (call.name, 7)
     assert (piece.topic_created_version, piece.group_created_version, piece.timeout_ms, piece.traceparent) == envelope
-    assert call.arguments(piece) == tuple(map(as_told, values))
+    assert call.decode_arguments(piece) == tuple(map(as_told, values))
     result = data.draw(of_kind(result_kind), label="result")
-    assert call.result(one(form.frame([form.piece(form.ANSWER, 7, result)]))) == result
+    assert (
+        call.decode_result(one(shard_frames.join_pieces([shard_frames.encode_piece(shard_frames.ANSWER, 7, result)])))
+        == result
+    )
 
 
-NOTES: list[tuple[form.Note[Any], object]] = [
-    (form.HELLO, Greeting),
-    (form.WELCOME, Greeting),
-    (form.PRESENCE, list[PullingMember]),
-    (form.ASKED, bool),
-    (form.VERSION, int),
-    (form.READY, Ready),
-    (form.CHECK, OrphanedTransaction),
-    (form.FAILED, ShardFailure),
+NOTES: list[tuple[shard_frames.NoteType[Any], object]] = [
+    (shard_frames.HELLO, PeerGreeting),
+    (shard_frames.WELCOME, PeerGreeting),
+    (shard_frames.PRESENCE, list[PullingMember]),
+    (shard_frames.CHECK_REPLY, bool),
+    (shard_frames.VERSION, int),
+    (shard_frames.READY, ReadyNote),
+    (shard_frames.TRANSACTION_CHECK, OrphanedTransaction),
+    (shard_frames.FAILED, ShardFailure),
 ]
 
 
 @pytest.mark.parametrize(("note", "kind"), NOTES, ids=[note.what for note, _ in NOTES])
 @given(data=st.data())
-def test_notes_come_as_they_went(note: form.Note[Any], kind: object, data: st.DataObject) -> None:
+def test_notes_come_as_they_went(note: shard_frames.NoteType[Any], kind: object, data: st.DataObject) -> None:
     value = data.draw(of_kind(kind))
-    piece = one(form.frame([note.piece(value, 5)]))
-    assert (piece.what, piece.number, note.of(piece)) == (note.what, 5, value)
+    piece = one(shard_frames.join_pieces([note.encode_note(value, 5)]))
+    assert (piece.what, piece.number, note.decode_note(piece)) == (note.what, 5, value)
 
 
 @given(count=st.integers(0, 40))
 def test_a_frame_has_its_pieces_in_their_order(count: int) -> None:
-    frame = form.frame([form.VERSION.piece(number) for number in range(count)])
-    assert [form.VERSION.of(piece) for piece in form.pieces(frame)] == list(range(count))
+    frame = shard_frames.join_pieces([shard_frames.VERSION.encode_note(number) for number in range(count)])
+    assert [shard_frames.VERSION.decode_note(piece) for piece in shard_frames.decode_frame(frame)] == list(range(count))
 
 
 # --- calls as they are made
@@ -95,10 +105,10 @@ def test_a_frame_has_its_pieces_in_their_order(count: int) -> None:
 def test_a_call_is_made_as_a_method_is() -> None:
     call = CALLS["pull"]
     whole = (QUEUE, 5, ALL, 3, 1.5, None)
-    assert call.values((QUEUE, 5), {"passing": ALL, "poll_s": 1.5, "batch": 3}) == whole
-    assert call.values(whole, {}) is whole
-    assert call.timeout_s(whole) == RULES["pull"].timeout_s + 1.5
-    assert call.done(lambda *args, **named: (args, named), whole) == (
+    assert call.bind_arguments((QUEUE, 5), {"passing": ALL, "poll_s": 1.5, "batch": 3}) == whole
+    assert call.bind_arguments(whole, {}) is whole
+    assert call.answer_timeout_s(whole) == RULES["pull"].timeout_s + 1.5
+    assert call.call_method(lambda *args, **named: (args, named), whole) == (
         (QUEUE, 5, ALL),
         {"batch": 3, "poll_s": 1.5, "reader": None},
     )
@@ -112,38 +122,42 @@ def test_a_call_that_is_not_made_so_is_refused_where_it_is_made(
     args: tuple[object, ...], named: dict[str, object], why: str
 ) -> None:
     with pytest.raises(TypeError, match=why):
-        CALLS["bounds"].values(args, named)
+        CALLS["bounds"].bind_arguments(args, named)
 
 
 def test_a_call_says_of_what_it_speaks() -> None:
     pull = CALLS["pull"]
-    assert pull.group((QUEUE, 5, ALL, 3, 1.5, QueueReaderId("g", "c"))) == "g"
-    assert pull.group((QUEUE, 5, ALL, 3, 1.5, None)) == ""
-    assert CALLS["append"].topic((QUEUE, [])) == "orders"
+    assert pull.required_group((QUEUE, 5, ALL, 3, 1.5, QueueReaderId("g", "c"))) == "g"
+    assert pull.required_group((QUEUE, 5, ALL, 3, 1.5, None)) == ""
+    assert CALLS["append"].required_topic((QUEUE, [])) == "orders"
     retry = CALLS["retry"]
-    assert (retry.topic(("g", "t", [])), retry.group(("g", "t", []))) == ("t", "g")
+    assert (retry.required_topic(("g", "t", [])), retry.required_group(("g", "t", []))) == ("t", "g")
 
 
 # --- peers of other versions
 
 
-def asked(name: str, *arguments: object) -> Piece:
-    return one(form.frame([form.piece(name, 1, arguments)]))
+def asked(name: str, *arguments: object) -> FramePiece:
+    return one(shard_frames.join_pieces([shard_frames.encode_piece(name, 1, arguments)]))
 
 
 def test_arguments_of_a_later_version_are_stepped_over_and_those_of_an_earlier_one_are_filled_in() -> None:
     call = CALLS["set_committed"]
     whole = ("g", QUEUE, 5, None)
-    assert call.arguments(asked("set_committed", "g", QUEUE, 5)) == whole
-    assert call.arguments(asked("set_committed", "g", QUEUE, 5, None, {"later": 1})) == whole
-    assert call.arguments(asked("set_committed", "g", ("orders", "broker-0", 3, "later"), 5)) == whole
+    assert call.decode_arguments(asked("set_committed", "g", QUEUE, 5)) == whole
+    assert call.decode_arguments(asked("set_committed", "g", QUEUE, 5, None, {"later": 1})) == whole
+    assert call.decode_arguments(asked("set_committed", "g", ("orders", "broker-0", 3, "later"), 5)) == whole
 
 
 def test_fields_of_a_later_version_are_stepped_over_and_those_of_an_earlier_one_are_filled_in() -> None:
-    bounds = one(form.frame([form.piece(form.ANSWER, 1, {"minimum": 1, "maximum": 2, "later": [None]})]))
-    assert CALLS["bounds"].result(bounds) == QueueBounds(1, 2)
-    stored = one(form.frame([form.piece(form.ANSWER, 1, [("id", 7)])]))
-    assert [each.broker for each in CALLS["append"].result(stored)] == [""]  # type: ignore[attr-defined]
+    bounds = one(
+        shard_frames.join_pieces(
+            [shard_frames.encode_piece(shard_frames.ANSWER, 1, {"minimum": 1, "maximum": 2, "later": [None]})]
+        )
+    )
+    assert CALLS["bounds"].decode_result(bounds) == QueueBounds(1, 2)
+    stored = one(shard_frames.join_pieces([shard_frames.encode_piece(shard_frames.ANSWER, 1, [("id", 7)])]))
+    assert [each.broker for each in CALLS["append"].decode_result(stored)] == [""]  # type: ignore[attr-defined]
 
 
 def test_a_piece_of_another_version_is_read_as_far_as_it_is_known() -> None:
@@ -174,14 +188,14 @@ def kinds_in(hints: tuple[Any, ...]) -> set[type]:
 # --- what is none
 
 
-def no_queue(queue_id: object) -> Piece:
+def no_queue(queue_id: object) -> FramePiece:
     return asked("bounds", ("orders", "broker-0", queue_id))
 
 
 @pytest.mark.parametrize("queue_id", [-1, 2**32, 2**64 - 1, 1.0, "1", None, True, [1]])
 def test_a_queue_id_is_a_uint32(queue_id: object) -> None:
-    with pytest.raises(NoFrame, match="bounds"):
-        CALLS["bounds"].arguments(no_queue(queue_id))
+    with pytest.raises(InvalidFrame, match="bounds"):
+        CALLS["bounds"].decode_arguments(no_queue(queue_id))
 
 
 @pytest.mark.parametrize(
@@ -211,8 +225,8 @@ def test_a_queue_id_is_a_uint32(queue_id: object) -> None:
     ],
 )
 def test_what_is_not_what_a_call_takes_is_none(name: str, arguments: tuple[object, ...]) -> None:
-    with pytest.raises(NoFrame, match=name):
-        CALLS[name].arguments(asked(name, *arguments))
+    with pytest.raises(InvalidFrame, match=name):
+        CALLS[name].decode_arguments(asked(name, *arguments))
 
 
 class Hostile(NamedTuple):
@@ -235,14 +249,14 @@ HOSTILE = [
     Hostile("four billion pieces", b"\xdd\xff\xff\xff\xff"),
     Hostile("four billion bytes", b"\x91\x93\xa6append\x01\xc6\xff\xff\xff\xff"),
     Hostile("a reserved byte", b"\xc1"),
-    Hostile("more behind it", form.frame([form.PING.piece(None)]) + b"\x00"),
+    Hostile("more behind it", shard_frames.join_pieces([shard_frames.PING.encode_note(None)]) + b"\x00"),
 ]
 
 
 @pytest.mark.parametrize("data", [each.data for each in HOSTILE], ids=[each.name for each in HOSTILE])
 def test_what_is_no_frame_is_none(data: bytes) -> None:
-    with pytest.raises(NoFrame):
-        form.pieces(data)
+    with pytest.raises(InvalidFrame):
+        shard_frames.decode_frame(data)
 
 
 @dataclass
@@ -256,7 +270,9 @@ def frames(draw: st.DrawFn) -> Asked:
     call = draw(st.sampled_from(list(CALLS.values())))
     hints = hints_of(call)
     del hints["return"]
-    return Asked(call, form.frame([call.asked(7, tuple(draw(of_kind(kind)) for kind in hints.values()))]))
+    return Asked(
+        call, shard_frames.join_pieces([call.encode_call(7, tuple(draw(of_kind(kind)) for kind in hints.values()))])
+    )
 
 
 @given(asked=frames(), data=st.data())
@@ -270,7 +286,7 @@ def test_a_frame_that_was_changed_is_another_or_none(asked: Asked, data: st.Data
         else:
             changed[place] = data.draw(st.integers(0, 255))
     try:
-        for piece in form.pieces(bytes(changed)):
-            asked.call.arguments(piece)
-    except NoFrame:
+        for piece in shard_frames.decode_frame(bytes(changed)):
+            asked.call.decode_arguments(piece)
+    except InvalidFrame:
         pass

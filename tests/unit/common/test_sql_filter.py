@@ -21,7 +21,7 @@ Texts = dict[str, str]
 
 def passes(expression: str, user: Texts | None = None, system: pb.SystemProperties | None = None) -> bool:
     rest = pb.Message(user_properties=user or {}, body=b"the body")
-    return SqlFilter.parse(expression).passes(
+    return SqlFilter.parse_expression(expression).passes_message(
         (system or pb.SystemProperties()).SerializeToString(), rest.SerializeToString()
     )
 
@@ -42,7 +42,7 @@ def fails(expression: str, user: Texts) -> bool:
 def refusal(expression: str) -> str:
     """What a consumer reads about an expression that can't be used."""
     with pytest.raises(MessagingError) as refused:
-        SqlFilter.parse(expression)
+        SqlFilter.parse_expression(expression)
     assert refused.value.code == pb.ILLEGAL_FILTER_EXPRESSION
     beginning = "the SQL92 expression can't be used: "
     assert refused.value.message.startswith(beginning)
@@ -587,16 +587,16 @@ def test_logic_has_three_values(left: str, right: str, both: bool | None, either
 )
 def test_only_tags_that_can_pass_get_past_the_index(expression: str, tags: set[str] | None) -> None:
     for tag in ("x", "y", "z", "other", ""):
-        assert SqlFilter.parse(expression).may_pass(tag_hash(tag)) == (tags is None or tag in tags)
+        assert SqlFilter.parse_expression(expression).may_pass(tag_hash(tag)) == (tags is None or tag in tags)
 
 
 def test_a_filter_is_a_message_filter_that_keeps_its_text() -> None:
     text = "a = 1 -- once"
-    one: MessageFilter = SqlFilter.parse(text)
+    one: MessageFilter = SqlFilter.parse_expression(text)
     assert one.expression == text
     assert not one.takes_all
-    assert one == SqlFilter.parse(text)
-    assert one != SqlFilter.parse("a = 1")
+    assert one == SqlFilter.parse_expression(text)
+    assert one != SqlFilter.parse_expression("a = 1")
 
 
 @pytest.mark.slow

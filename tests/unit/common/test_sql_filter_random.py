@@ -107,7 +107,7 @@ typists = st.integers(0, 1 << 32).map(lambda seed: Typist(random.Random(seed)))
 )
 def test_a_filter_passes_what_the_contract_says(tree: Tree, stored: list[tuple[Texts, Texts]], typist: Typist) -> None:
     forms = {True: tree, False: Not(tree), None: IsNull(tree, negated=False)}
-    filters = {value: SqlFilter.parse(typist.text(form)) for value, form in forms.items()}
+    filters = {value: SqlFilter.parse_expression(typist.text(form)) for value, form in forms.items()}
     for user, system in stored:
         texts = user | {name: text for name, text in system.items() if text}
         try:
@@ -117,7 +117,7 @@ def test_a_filter_passes_what_the_contract_says(tree: Tree, stored: list[tuple[T
         properties = pb.SystemProperties(tag=system.get("TAGS"), keys=[system.get("KEYS", "")])
         message = pb.Message(user_properties=user, body=b"x")
         parts = properties.SerializeToString(), message.SerializeToString()
-        assert {value for value, compiled in filters.items() if compiled.passes(*parts)} == expected
+        assert {value for value, compiled in filters.items() if compiled.passes_message(*parts)} == expected
         may_pass = filters[True].may_pass(tag_hash(system.get("TAGS", "")))
         assert may_pass or True not in expected
 
@@ -141,11 +141,11 @@ def test_a_broken_expression_is_compiled_or_refused_with_a_place(
 
 def compile_or_be_refused(text: str) -> None:
     try:
-        compiled = SqlFilter.parse(text)
+        compiled = SqlFilter.parse_expression(text)
     except MessagingError as error:
         refusal = error
     else:
-        compiled.passes(b"", b"")
+        compiled.passes_message(b"", b"")
         return
     assert refusal.code == pb.ILLEGAL_FILTER_EXPRESSION
     assert re.match(r"the SQL92 expression can't be used: (at character \d+: .|at its end: .|it is )", refusal.message)

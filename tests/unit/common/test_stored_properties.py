@@ -10,7 +10,7 @@ from ternmq_common.sql_filter.stored_properties import (
     system_properties,
     user_properties,
 )
-from ternmq_common.wire import framed, varint
+from ternmq_common.wire import encode_field, encode_varint
 from ternmq_protos.v2 import definition_pb2 as pb
 
 texts = st.sampled_from(["", "a", "b", "ä" * 70])
@@ -18,17 +18,17 @@ texts = st.sampled_from(["", "a", "b", "ä" * 70])
 
 def unknown(wire_type: int) -> bytes:
     """The tag of a field that `Message` doesn't have."""
-    return varint(99 << 3 | wire_type)
+    return encode_varint(99 << 3 | wire_type)
 
 
-keys = texts.map(lambda key: framed(b"\x0a", key.encode()))
-values = texts.map(lambda value: framed(b"\x12", value.encode()))
+keys = texts.map(lambda key: encode_field(b"\x0a", key.encode()))
+values = texts.map(lambda value: encode_field(b"\x12", value.encode()))
 # A key or a value may be missing, and come twice or in either order: the last counts.
-entries = st.lists(keys | values, max_size=3).map(lambda parts: framed(b"\x12", b"".join(parts)))
+entries = st.lists(keys | values, max_size=3).map(lambda parts: encode_field(b"\x12", b"".join(parts)))
 others = st.one_of(
-    st.binary(max_size=300).map(lambda body: framed(b"\x22", body)),
-    texts.map(lambda text: framed(unknown(2), text.encode())),
-    st.integers(0, 2**64 - 1).map(lambda number: unknown(0) + varint(number)),
+    st.binary(max_size=300).map(lambda body: encode_field(b"\x22", body)),
+    texts.map(lambda text: encode_field(unknown(2), text.encode())),
+    st.integers(0, 2**64 - 1).map(lambda number: unknown(0) + encode_varint(number)),
     st.binary(min_size=8, max_size=8).map(lambda content: unknown(1) + content),
     st.binary(min_size=4, max_size=4).map(lambda content: unknown(5) + content),
     entries.map(lambda content: unknown(3) + content + unknown(4)),

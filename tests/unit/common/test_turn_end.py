@@ -16,11 +16,11 @@ async def test_writes_come_after_all_work_also_after_work_that_work_brings() -> 
 
     def more() -> None:
         order.append("work")
-        end.write(lambda: order.append("write of work"))
-        end.work(lambda: order.append("more work"))
+        end.add_write(lambda: order.append("write of work"))
+        end.add_work(lambda: order.append("more work"))
 
-    end.write(lambda: order.append("write"))
-    end.work(more)
+    end.add_write(lambda: order.append("write"))
+    end.add_work(more)
     assert order == []
     await next_turn()
     assert order == ["work", "more work", "write", "write of work"]
@@ -31,9 +31,9 @@ async def test_what_fails_is_told_and_holds_up_nothing() -> None:
     told: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context["exception"]))
     end = turn_end()
-    end.work(lambda: order.append(str(1 / 0)))
-    end.work(lambda: order.append("work"))
-    end.write(lambda: order.append("write"))
+    end.add_work(lambda: order.append(str(1 / 0)))
+    end.add_work(lambda: order.append("work"))
+    end.add_write(lambda: order.append("write"))
     await next_turn()
     assert order == ["work", "write"]
     assert [type(error) for error in told] == [ZeroDivisionError]
@@ -42,6 +42,6 @@ async def test_what_fails_is_told_and_holds_up_nothing() -> None:
 async def test_the_next_turn_has_an_end_too() -> None:
     order: list[int] = []
     for number in range(3):
-        turn_end().work(lambda number=number: order.append(number))  # type: ignore[misc]
+        turn_end().add_work(lambda number=number: order.append(number))  # type: ignore[misc]
         await next_turn()
     assert order == [0, 1, 2]

@@ -68,7 +68,7 @@ def written(
     frames = wire.DeliveredFrames(topic=topic.SerializeToString(), store_host=deliveries[-1]["store_host"])  # type: ignore[arg-type]
     for delivery in deliveries:
         rests = {name: value for name, value in delivery.items() if name != "store_host"}
-        framed = frames.frame(rest=rest.SerializeToString(), system=properties.SerializeToString(), **rests)  # type: ignore[arg-type]
+        framed = frames.encode_message(rest=rest.SerializeToString(), system=properties.SerializeToString(), **rests)  # type: ignore[arg-type]
     return framed
 
 
@@ -119,11 +119,11 @@ def fields(data: bytes) -> list[tuple[int, bytes]]:
 def test_a_timestamp_is_written_as_protobuf_writes_it(milliseconds: int) -> None:
     expected = Timestamp()
     expected.FromMilliseconds(milliseconds)
-    assert Timestamp.FromString(wire.timestamp(milliseconds)) == expected
+    assert Timestamp.FromString(wire.encode_timestamp(milliseconds)) == expected
 
 
 @given(bits=st.integers(0, 63), data=st.data())
 def test_a_number_is_written_as_protobuf_writes_it(bits: int, data: st.DataObject) -> None:
     value = data.draw(st.integers((1 << bits) >> 1, (1 << bits) - 1))
     written = pb.SystemProperties(queue_offset=value).SerializeToString()
-    assert (written or b"\x70\x00") == b"\x70" + wire.varint(value)
+    assert (written or b"\x70\x00") == b"\x70" + wire.encode_varint(value)

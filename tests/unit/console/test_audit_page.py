@@ -4,14 +4,14 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
 
-from ternmq_console.pages.access.audit import CALLS_MAX, audit
-from ternmq_console.pages.base.asking import Asking
-from ternmq_console.pages.base.sessions import Sessions
+from ternmq_console.pages.access.audit import CALLS_MAX, show_audit
+from ternmq_console.pages.base.page_context import PageContext
+from ternmq_console.pages.base.sessions import SessionStore
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
-    from ternmq_runtime.http.basic import Asker
+    from ternmq_runtime.http.basic import HttpCaller
 
 NONE = "proxy-1 writes its audit log to its own log (logger ternmq_proxy.audit)"
 
@@ -23,19 +23,19 @@ class AnsweringDesk:
         self._answer = answer
         self.asked: list[admin_pb2.ListAuditEntriesRequest] = []
 
-    async def sign_in(self, asker: "Asker") -> None:
+    async def sign_in(self, asker: "HttpCaller") -> None:
         """Everybody may."""
 
-    async def call(self, name: str, request: Any, asker: "Asker") -> list[Any]:  # noqa: ANN401 - of the call's own type
+    async def call(self, name: str, request: Any, asker: "HttpCaller") -> list[Any]:  # noqa: ANN401 - of the call's own type
         del name, asker
         self.asked.append(request)
         return [self._answer]
 
 
 async def shown(desk: AnsweringDesk, query: bytes = b"") -> str:
-    _, session = Sessions().begin("root", "a-secret-of-a-test")
+    _, session = SessionStore().begin_session("root", "a-secret-of-a-test")
     scope = {"type": "http", "method": "GET", "path": "/console/audit", "query_string": query, "headers": []}
-    response = await audit(Request(scope), Asking(desk, session, "", []))
+    response = await show_audit(Request(scope), PageContext(desk, session, "", []))
     assert response.status_code == 200
     return bytes(response.body).decode()
 

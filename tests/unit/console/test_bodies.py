@@ -15,9 +15,18 @@ from hypothesis import strategies as st
 
 from ternmq_common.limits import KIB, MIB
 from ternmq_console.pages.base.rendering import HIDDEN
-from ternmq_console.pages.messages.bodies import FORMS, Body, hex_dump, marked, opened, pieces, shown_body, whole
-from ternmq_console.pages.messages.json_tree import DEPTH_MAX, NODES_MAX, Node, parsed
-from ternmq_console.pages.messages.places import BEGINNING, row_of
+from ternmq_console.pages.messages.bodies import (
+    FORMS,
+    MessageBody,
+    body_pieces,
+    hex_dump,
+    mark_up,
+    open_body,
+    show_body,
+    whole_body,
+)
+from ternmq_console.pages.messages.json_tree import DEPTH_MAX, NODES_MAX, JsonNode, parse_json
+from ternmq_console.pages.messages.message_rows import BEGINNING, build_row
 from ternmq_protos.v2 import definition_pb2 as pb
 
 _TAGS = re.compile(r'<b class="hidden-character">[^<>]*</b>')
@@ -27,11 +36,11 @@ def message(body: bytes, encoding: int = pb.IDENTITY) -> Any:  # noqa: ANN401 - 
     return pb.Message(body=body, system_properties={"body_encoding": encoding})
 
 
-def body_of(data: bytes) -> Body:
-    return opened(message(data))
+def body_of(data: bytes) -> MessageBody:
+    return open_body(message(data))
 
 
-def leaves(node: Node) -> list[str]:
+def leaves(node: JsonNode) -> list[str]:
     return [each for member in node.members for each in leaves(member)] if node.opens else [node.text]
 
 
@@ -45,7 +54,7 @@ def leaves(node: Node) -> list[str]:
 @example(data=b'"\xe2\x80\xae"', form="json")
 @example(data=b"\r\n\r", form="text")
 def test_any_body_is_shown_in_any_form(data: bytes, form: str) -> None:
-    shown = shown_body(body_of(data), form)
+    shown = show_body(body_of(data), form)
     assert shown.form in FORMS
     assert shown.length == len(data) or shown.form == "json"
     assert not set("<>\"'") & set(_TAGS.sub("", str(shown.markup)))
@@ -56,19 +65,19 @@ def test_any_body_is_shown_in_any_form(data: bytes, form: str) -> None:
 @given(data=st.binary(max_size=300), packed=st.booleans())
 def test_any_message_has_a_row_and_a_body(data: bytes, packed: bool) -> None:
     each = message(zlib.compress(data) if packed else data, pb.GZIP)
-    row = row_of(each, "topic", "broker")
+    row = build_row(each, "topic", "broker")
     assert len(row.beginning) <= BEGINNING
-    body = opened(each)
+    body = open_body(each)
     if packed:
-        assert (body.is_inflated, whole(each)) == (True, data)
-    assert b"".join(pieces(each, body)) == whole(each)
-    assert body.length == len(whole(each))
+        assert (body.is_inflated, whole_body(each)) == (True, data)
+    assert b"".join(body_pieces(each, body)) == whole_body(each)
+    assert body.length == len(whole_body(each))
 
 
 @given(st.text())
 def test_text_says_all_that_is_in_it(text: str) -> None:
     text = text.encode("utf-8", "replace").decode()
-    markup, done = marked(text)
+    markup, done = mark_up(text)
     assert done == len(text)
     kept = text.replace("\r\n", "\n")
     plain = unescape(_TAGS.sub("", str(markup)))
@@ -89,7 +98,7 @@ def test_what_is_json_is_a_tree_of_it(value: Any, indent: int | None, plain: boo
     text = json.dumps(value, indent=indent, ensure_ascii=plain)
     if any("\ud800" <= letter <= "\udfff" for letter in text):
         return
-    tree = parsed(text, is_cut=False)
+    tree = parse_json(text, is_cut=False)
     assert tree is not None
     assert tree.end == len(text)
     if isinstance(value, dict):
@@ -108,16 +117,16 @@ def test_what_is_no_json_is_no_tree(text: str) -> None:
     try:
         json.loads(text, parse_constant=refuse)
     except ValueError:
-        assert parsed(text, is_cut=False) is None
+        assert parse_json(text, is_cut=False) is None
     else:
-        assert parsed(text, is_cut=False) is not None
+        assert parse_json(text, is_cut=False) is not None
 
 
 @given(st.data())
 def test_the_beginning_of_json_is_a_tree(data: st.DataObject) -> None:
     text = json.dumps({"a": [1, -2.5e10, True, None, {'b"\\\u202e': "x\ny"}], "c": "", "d": [[], {}]})
     at = data.draw(st.integers(1, len(text)))
-    tree = parsed(text[:at], is_cut=True)
+    tree = parse_json(text[:at], is_cut=True)
     assert tree is not None
     assert tree.end <= at
 
@@ -127,7 +136,7 @@ def test_the_beginning_of_json_is_a_tree(data: st.DataObject) -> None:
 def test_json_of_any_depth_is_folded_to_a_few_levels(opens: str, is_closed: bool) -> None:
     closes = opens[::-1].translate(str.maketrans("[{", "]}", '":ab'))
     text = opens * 100_000 + ("1" + closes * 100_000 if is_closed else "")
-    tree = parsed(text, is_cut=not is_closed)
+    tree = parse_json(text, is_cut=not is_closed)
     assert tree is not None
     depth, node = 0, tree.root
     while node.opens:
@@ -138,7 +147,7 @@ def test_json_of_any_depth_is_folded_to_a_few_levels(opens: str, is_closed: bool
 
 def test_numbers_and_names_stay_as_they_were_sent() -> None:
     text = '{"a": 1.10, "a": 12345678901234567890123456789, "b": 1e999, "c": -0}'
-    tree = parsed(text, is_cut=False)
+    tree = parse_json(text, is_cut=False)
     assert tree is not None
     assert [(member.name, member.text) for member in tree.root.members] == [
         ('"a"', "1.10"), ('"a"', "12345678901234567890123456789"), ('"b"', "1e999"), ('"c"', "-0"),
@@ -147,7 +156,7 @@ def test_numbers_and_names_stay_as_they_were_sent() -> None:
 
 
 def test_a_tree_has_a_limit() -> None:
-    tree = parsed("[" + "1," * 20_000, is_cut=True)
+    tree = parse_json("[" + "1," * 20_000, is_cut=True)
     assert tree is not None
     assert len(tree.root.members) <= NODES_MAX
     assert tree.end < 3 * NODES_MAX
@@ -174,7 +183,7 @@ _LONG = {
 @pytest.mark.parametrize("data", _LONG.values(), ids=_LONG)
 def test_a_long_body_is_shown_by_its_beginning(data: bytes, form: str) -> None:
     body = body_of(data)
-    shown = shown_body(body, form)
+    shown = show_body(body, form)
     assert body.is_cut
     assert 0 < shown.length <= 64 * KIB
     assert len(shown.markup) <= 600 * KIB
@@ -186,7 +195,7 @@ def test_a_character_that_is_cut_is_no_fault() -> None:
     body = body_of("é".encode() * MIB + b"!")
     odd = body_of(b"a" + "é".encode() * MIB)
     for each in (body, odd):
-        shown = shown_body(each, "")
+        shown = show_body(each, "")
         assert (shown.form, "hidden" in shown.markup) == ("text", False)
 
 
@@ -197,23 +206,23 @@ def test_a_body_is_inflated_as_clients_do() -> None:
     data = b"hello " * 100_000
     for packed in (gzip.compress(data), zlib.compress(data)):
         each = message(packed, pb.GZIP)
-        body = opened(each)
+        body = open_body(each)
         assert (body.is_inflated, body.length, body.stored) == (True, len(data), len(packed))
-        assert whole(each) == data
-        assert row_of(each, "t", "b").beginning == ("hello " * 20)[:BEGINNING]
+        assert whole_body(each) == data
+        assert build_row(each, "t", "b").beginning == ("hello " * 20)[:BEGINNING]
 
 
 @pytest.mark.parametrize("packed", [b"no gzip", gzip.compress(b"x" * 1000, mtime=0)[:-9], b""])
 def test_what_can_not_be_inflated_is_shown_as_it_is_stored(packed: bytes) -> None:
-    body = opened(message(packed, pb.GZIP))
+    body = open_body(message(packed, pb.GZIP))
     assert (body.is_inflated, body.beginning) == (False, packed)
     assert "can't be inflated" in body.problem
 
 
 def test_a_bomb_is_not_inflated() -> None:
     bomb = message(gzip.compress(bytes(2 * MIB)), pb.GZIP)
-    assert "more than" in opened(bomb, MIB).problem
-    assert whole(bomb, MIB) == bomb.body
+    assert "more than" in open_body(bomb, MIB).problem
+    assert whole_body(bomb, MIB) == bomb.body
 
 
 def test_hex_has_offset_bytes_and_characters() -> None:

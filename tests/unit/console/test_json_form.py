@@ -11,7 +11,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ternmq_console.api.json_form import BadJson, from_json, is_map, is_text, of_text, to_json
+from ternmq_console.api.json_form import BadJson, from_json, is_map, is_text, text_to_json, to_json
 from ternmq_console.calls import CALLS
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
@@ -159,7 +159,7 @@ def test_bytes_are_base64_whole_or_are_refused(text: str) -> None:
 
 def test_a_query_says_true_and_false_in_one_way() -> None:
     force = cast("FieldDescriptor", admin_pb2.RemoveBrokerRequest.DESCRIPTOR.fields_by_name["force"])
-    assert [of_text(force, [text]) for text in ("true", "false")] == [True, False]
+    assert [text_to_json(force, [text]) for text in ("true", "false")] == [True, False]
     for texts in (["True"], ["1"], [""], ["true", "true"]):
         with pytest.raises(BadJson):
-            of_text(force, texts)
+            text_to_json(force, texts)

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ternmq_console.pages.base.asking import Asking
-from ternmq_console.pages.base.forms import BadForm, Form
-from ternmq_console.pages.base.sessions import Session
-from ternmq_console.pages.dead_letters.resending import chosen_of
-from ternmq_console.pages.messages.finding import _walked
-from ternmq_console.pages.messages.newest import QUEUES_MAX, Newest, offsets_of
-from ternmq_console.pages.messages.places import Place
-from ternmq_console.pages.messages.reading import Search
-from ternmq_console.pages.messages.tail import BEHIND_MAX, Follower
+from ternmq_console.pages.base.forms import BadForm, PageForm
+from ternmq_console.pages.base.page_context import PageContext
+from ternmq_console.pages.base.sessions import ConsoleSession
+from ternmq_console.pages.dead_letters.resending import read_chosen
+from ternmq_console.pages.messages.finding import _walk_queues
+from ternmq_console.pages.messages.message_rows import MessagePosition
+from ternmq_console.pages.messages.newest import QUEUES_MAX, NewestMessages, parse_position
+from ternmq_console.pages.messages.reading import MessageSearch
+from ternmq_console.pages.messages.tail import BEHIND_MAX, TailPoll
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.pool import Timestamp
 from ternmq_protos.v2 import admin_pb2 as published_pb2
@@ -116,8 +116,8 @@ def described(desk: Desk) -> list[Any]:
     ]
 
 
-def asking_at(desk: Desk) -> Asking:
-    return Asking(desk, Session("", "", 0.0, 0.0), "", ())
+def asking_at(desk: Desk) -> PageContext:
+    return PageContext(desk, ConsoleSession("", "", 0.0, 0.0), "", ())
 
 
 def time(ms: int | None) -> Timestamp | None:
@@ -128,9 +128,9 @@ def time(ms: int | None) -> Timestamp | None:
     return at
 
 
-def places(desk: Desk, since: int | None = None, before: int | None = None) -> set[Place]:
+def places(desk: Desk, since: int | None = None, before: int | None = None) -> set[MessagePosition]:
     return {
-        Place("t", broker, number, offset)
+        MessagePosition("t", broker, number, offset)
         for (broker, number), held in desk.queues.items()
         for offset, stored_ms in enumerate(held.stored_ms, held.first)
         if (since is None or stored_ms >= since) and (before is None or stored_ms < before)
@@ -142,11 +142,11 @@ _HELD = st.builds(Held, st.integers(0, 5), st.lists(st.integers(0, 20), max_size
 DESKS = st.builds(Desk, st.dictionaries(_KEYS, _HELD, min_size=1, max_size=5), st.integers(1, 5))
 
 
-async def pages(desk: Desk, search: Search, size: int) -> list[Any]:
+async def pages(desk: Desk, search: MessageSearch, size: int) -> list[Any]:
     rows, position = [], ""
     while True:
-        newest = await Newest.of(asking_at(desk), search, described(desk), position, size=size)
-        found = await newest.page()
+        newest = await NewestMessages.open_search(asking_at(desk), search, described(desk), position, size=size)
+        found = await newest.read_page()
         rows += found
         position = newest.following
         if not position:
@@ -156,7 +156,7 @@ async def pages(desk: Desk, search: Search, size: int) -> list[Any]:
 
 @given(desk=DESKS, size=st.integers(1, 7), since=st.none() | st.integers(0, 21), before=st.none() | st.integers(0, 21))
 def test_the_newest_come_once_each_and_in_order(desk: Desk, size: int, since: int | None, before: int | None) -> None:
-    rows = asyncio.run(pages(desk, Search(topic="t", since=time(since), before=time(before)), size))
+    rows = asyncio.run(pages(desk, MessageSearch(topic="t", since=time(since), before=time(before)), size))
     assert {row.place for row in rows} == places(desk, since, before)
     assert len(rows) == len(places(desk, since, before))
     assert [row.stored_ns for row in rows] == sorted((row.stored_ns for row in rows), reverse=True)
@@ -164,11 +164,13 @@ def test_the_newest_come_once_each_and_in_order(desk: Desk, size: int, since: in
 
 @given(desk=DESKS, since=st.none() | st.integers(0, 21), before=st.none() | st.integers(0, 21))
 def test_what_is_left_is_all_of_the_search(desk: Desk, since: int | None, before: int | None) -> None:
-    async def left() -> set[Place]:
-        search = Search(topic="t", since=time(since), before=time(before))
-        newest = await Newest.of(asking_at(desk), search, described(desk), "", size=1)
+    async def left() -> set[MessagePosition]:
+        search = MessageSearch(topic="t", since=time(since), before=time(before))
+        newest = await NewestMessages.open_search(asking_at(desk), search, described(desk), "", size=1)
         return {
-            Place("t", queue.broker, queue.number, offset) for queue, offsets in newest.left() for offset in offsets
+            MessagePosition("t", queue.broker, queue.number, offset)
+            for queue, offsets in newest.remaining_offsets()
+            for offset in offsets
         }
 
     assert asyncio.run(left()) == places(desk, since, before)
@@ -179,7 +181,7 @@ def test_a_walk_comes_to_all_brokers(desk: Desk) -> None:
     async def walked() -> list[Any]:
         rows, at = [], ""
         while True:
-            found = await _walked(asking_at(desk), Search(topic="t", tag="a"), at, described(desk))
+            found = await _walk_queues(asking_at(desk), MessageSearch(topic="t", tag="a"), at, described(desk))
             rows += found.rows
             at = found.following
             if not at:
@@ -194,25 +196,25 @@ def test_a_walk_comes_to_all_brokers(desk: Desk) -> None:
 def test_a_walk_from_nowhere_is_refused(at: str) -> None:
     desk = Desk({("a", 0): Held(0, [1, 2])})
     with pytest.raises(BadForm, match="is outdated"):
-        asyncio.run(_walked(asking_at(desk), Search(topic="t", tag="a"), at, described(desk)))
+        asyncio.run(_walk_queues(asking_at(desk), MessageSearch(topic="t", tag="a"), at, described(desk)))
 
 
 @given(desk=DESKS, more=st.lists(st.tuples(st.integers(0, 4), st.integers(1, 2 * BEHIND_MAX)), max_size=4))
 def test_a_live_page_shows_what_came_or_counts_it(desk: Desk, more: Sequence[tuple[int, int]]) -> None:
     async def follow() -> None:
-        follower = Follower(asking_at(desk), "t", "")
-        await follower.follow("")
+        follower = TailPoll(asking_at(desk), "t", "")
+        await follower.poll_topic("")
         assert follower.rows == []
         for number, count in more:
             held = list(desk.queues.values())[number % len(desk.queues)]
             held.stored_ms += [21] * count
             position = follower.position
-            follower = Follower(asking_at(desk), "t", "")
-            await follower.follow(position)
+            follower = TailPoll(asking_at(desk), "t", "")
+            await follower.poll_topic(position)
             assert len(follower.rows) == min(count, BEHIND_MAX)
             assert len(follower.rows) + follower.passed == count
         position = follower.position
-        await follower.follow(position)
+        await follower.poll_topic(position)
         assert follower.position == position
 
     asyncio.run(follow())
@@ -220,21 +222,21 @@ def test_a_live_page_shows_what_came_or_counts_it(desk: Desk, more: Sequence[tup
 
 def test_a_topic_that_was_made_anew_is_followed_from_its_beginning() -> None:
     desk = Desk({("a", 0): Held(0, [1, 2])})
-    follower = Follower(asking_at(desk), "t", "")
-    asyncio.run(follower.follow("99"))
+    follower = TailPoll(asking_at(desk), "t", "")
+    asyncio.run(follower.poll_topic("99"))
     assert (follower.position, follower.rows) == ("2", [])
 
 
 def test_too_many_queues_are_refused() -> None:
     desk = Desk({("a", number): Held(0, []) for number in range(QUEUES_MAX + 1)})
     with pytest.raises(BadForm, match="choose a broker"):
-        asyncio.run(Newest.of(asking_at(desk), Search(topic="t"), described(desk), "", size=25))
+        asyncio.run(NewestMessages.open_search(asking_at(desk), MessageSearch(topic="t"), described(desk), "", size=25))
 
 
 @given(st.text() | st.lists(st.integers()).map(lambda numbers: ".".join(map(str, numbers))), st.integers(1, 3))
 def test_a_position_is_numbers_or_is_refused(text: str, count: int) -> None:
     try:
-        offsets = offsets_of(text, count)
+        offsets = parse_position(text, count)
     except BadForm:
         return
     assert len(offsets) == count
@@ -242,8 +244,8 @@ def test_a_position_is_numbers_or_is_refused(text: str, count: int) -> None:
 
 
 def test_chosen_letters_are_named_by_broker_and_offset() -> None:
-    form = Form([("letter", "a/1"), ("letter", "b/c/2"), ("letter", "a/1"), ("letter", "a/3")])
+    form = PageForm([("letter", "a/1"), ("letter", "b/c/2"), ("letter", "a/1"), ("letter", "a/3")])
     assert form.texts("letter") == ["a/1", "b/c/2", "a/1", "a/3"]
     assert form.text("letter") == "a/3"
-    assert chosen_of(form) == {"a": [1, 3], "b/c": [2]}
+    assert read_chosen(form) == {"a": [1, 3], "b/c": [2]}
     assert form.texts("other") == []

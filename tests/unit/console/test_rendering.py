@@ -10,13 +10,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ternmq_console.pages.base.rendering import count, instant, moment, rendered, shown, size, span
+from ternmq_console.pages.base.rendering import (
+    escape_hidden,
+    format_count,
+    format_instant,
+    format_moment,
+    format_size,
+    format_span,
+    render_template,
+)
 from ternmq_protos.pool import Duration, Timestamp
 
 
 @given(st.text())
 def test_whatever_is_shown_is_no_markup(text: str) -> None:
-    inside = str(shown(text)).removeprefix("<bdi>").removesuffix("</bdi>")
+    inside = str(escape_hidden(text)).removeprefix("<bdi>").removesuffix("</bdi>")
     plain = inside.replace('<b class="hidden-character">', "").replace("</b>", "")
     assert not set("<>\"'") & set(plain)
     assert all(unicodedata.category(letter)[0] != "C" for letter in plain)
@@ -33,7 +41,7 @@ def test_whatever_is_shown_is_no_markup(text: str) -> None:
     ],
 )
 def test_what_can_not_be_seen_is_shown_by_its_number(text: str, told: str) -> None:
-    assert shown(text) == told
+    assert escape_hidden(text) == told
 
 
 @pytest.mark.parametrize(
@@ -44,7 +52,7 @@ def test_what_can_not_be_seen_is_shown_by_its_number(text: str, told: str) -> No
 def test_a_duration_has_its_two_largest_units(seconds: float, told: str) -> None:
     duration = Duration()
     duration.FromMilliseconds(int(seconds * 1000))
-    assert span(duration) == told
+    assert format_span(duration) == told
 
 
 @pytest.mark.parametrize(
@@ -54,24 +62,24 @@ def test_a_duration_has_its_two_largest_units(seconds: float, told: str) -> None
      (5000 << 40, "5,000.0 TiB")],
 )  # fmt: skip
 def test_a_size_is_in_the_largest_unit_of_which_there_is_one(number: int, told: str) -> None:
-    assert size(number) == told
+    assert format_size(number) == told
 
 
 def test_numbers_and_times_are_for_people() -> None:
-    assert count(1_234_567) == "1,234,567"
-    assert moment(Timestamp(seconds=1_795_674_500)) == (
+    assert format_count(1_234_567) == "1,234,567"
+    assert format_moment(Timestamp(seconds=1_795_674_500)) == (
         '<time datetime="2026-11-26T06:28:20Z">2026-11-26 06:28:20 UTC</time>'
     )
 
 
 def test_an_instant_is_to_the_millisecond() -> None:
     told = '<time datetime="2026-11-26T07:06:02.160Z">2026-11-26 07:06:02.160 UTC</time>'
-    assert instant(Timestamp(seconds=1_795_676_762, nanos=160_999_999)) == told
+    assert format_instant(Timestamp(seconds=1_795_676_762, nanos=160_999_999)) == told
 
 
 @given(st.integers(-(1 << 63), (1 << 63) - 1), st.integers(-(1 << 31), (1 << 31) - 1))
 def test_any_time_that_a_client_says_is_shown(seconds: int, nanos: int) -> None:
-    for form in (moment, instant):
+    for form in (format_moment, format_instant):
         assert form(Timestamp(seconds=seconds, nanos=nanos))
 
 
@@ -87,7 +95,7 @@ async def test_who_waits_goes_on_while_a_long_page_is_made() -> None:
 
     task = asyncio.create_task(others())
     navigation = [(f"/console/{number}", f"page {number}") for number in range(10_000)]
-    text = await rendered(
+    text = await render_template(
         "problem.html", "", title="t", text="x", user="", token="k", notice="", here="", navigation=navigation
     )
     task.cancel()

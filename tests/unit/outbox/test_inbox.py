@@ -53,7 +53,7 @@ def test_a_repeated_message_does_not_cost_the_transaction(engine: Engine) -> Non
 def test_databases_without_an_insert_for_it_take_a_savepoint(
     sqlite_engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(INBOX, "_insert_unless_there", lambda _: None)
+    monkeypatch.setattr(INBOX, "_insert_if_missing", lambda _: None)
     test_a_repeated_message_does_not_cost_the_transaction(sqlite_engine)
 
 

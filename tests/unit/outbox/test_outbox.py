@@ -12,8 +12,8 @@ from sqlalchemy.orm import DeclarativeBase, Session
 
 from ternmq import BadRequest, Message
 from ternmq.outbox import Inbox, Outbox
-from ternmq.outbox.rows import BatchLimits, Postponed, Refused, settle, take
-from ternmq.outbox.table import message_of, now_ms
+from ternmq.outbox.rows import BatchLimits, PostponedRow, RefusedRow, settle_rows, take_rows
+from ternmq.outbox.table import now_ms, read_message
 from tests.unit.outbox.conftest import METADATA, OUTBOX
 
 LIMITS = BatchLimits(rows=10, body_bytes=1000)
@@ -31,7 +31,7 @@ def add(engine: Engine, *messages: Message) -> list[str]:
 
 def bodies(engine: Engine, *, limits: BatchLimits = LIMITS, at_ms: int | None = None) -> list[bytes]:
     with engine.begin() as connection:
-        rows = take(connection, OUTBOX, limits, at_ms=at_ms or now_ms(), lock=engine.dialect.name == "postgresql")
+        rows = take_rows(connection, OUTBOX, limits, at_ms=at_ms or now_ms(), lock=engine.dialect.name == "postgresql")
         return [row.body for row in rows]
 
 
@@ -64,8 +64,8 @@ def test_what_is_rolled_back_is_never_there(engine: Engine) -> None:
 def test_a_message_is_read_as_it_was_added(engine: Engine, sent: Message) -> None:
     add(engine, sent)
     with engine.begin() as connection:
-        [row] = take(connection, OUTBOX, LIMITS, at_ms=now_ms(), lock=False)
-    assert message_of(row) == sent
+        [row] = take_rows(connection, OUTBOX, LIMITS, at_ms=now_ms(), lock=False)
+    assert read_message(row) == sent
 
 
 def test_a_message_of_a_lite_topic_is_refused(sqlite_engine: Engine) -> None:
@@ -83,7 +83,7 @@ def test_times_are_kept_as_times_and_a_delay_counts_from_the_adding(sqlite_engin
     )
     after_ms = now_ms()
     with sqlite_engine.begin() as connection:
-        at, delayed = (row.delivery_ms for row in take(connection, OUTBOX, LIMITS, at_ms=now_ms(), lock=False))
+        at, delayed = (row.delivery_ms for row in take_rows(connection, OUTBOX, LIMITS, at_ms=now_ms(), lock=False))
     assert at == due.timestamp() * 1000
     assert before_ms + 3_600_000 <= delayed <= after_ms + 3_600_000
 
@@ -132,7 +132,9 @@ def test_two_relays_never_have_one_row(postgres_engine: Engine) -> None:
     add(postgres_engine, *(message(b"%d" % number) for number in range(4)))
     two = BatchLimits(rows=2, body_bytes=1000)
     with postgres_engine.begin() as first, postgres_engine.begin() as second:
-        taken = [[row.body for row in take(one, OUTBOX, two, at_ms=now_ms(), lock=True)] for one in (first, second)]
+        taken = [
+            [row.body for row in take_rows(one, OUTBOX, two, at_ms=now_ms(), lock=True)] for one in (first, second)
+        ]
     assert taken == [[b"0", b"1"], [b"2", b"3"]]
 
 
@@ -140,10 +142,10 @@ def test_a_relay_leaves_what_comes_behind_the_row_of_another(postgres_engine: En
     add(postgres_engine, message(b"1", "g"), message(b"2", "g"), message(b"other", "h"), message(b"plain"))
     one_row = BatchLimits(rows=1, body_bytes=1000)
     with postgres_engine.begin() as first:
-        [held] = take(first, OUTBOX, one_row, at_ms=now_ms(), lock=True)
+        [held] = take_rows(first, OUTBOX, one_row, at_ms=now_ms(), lock=True)
         assert held.body == b"1"
         assert bodies(postgres_engine) == [b"other", b"plain"]
-        settle(first, OUTBOX, sent={held.id}, failed=[], at_ms=now_ms())
+        settle_rows(first, OUTBOX, sent={held.id}, failed=[], at_ms=now_ms())
     assert bodies(postgres_engine) == [b"2", b"other", b"plain"]
 
 
@@ -160,9 +162,9 @@ def test_a_failed_row_holds_up_its_message_group_and_nobody_else(engine: Engine,
     add(engine, message(b"1", "g"), message(b"2", "g"), message(b"other", "h"), message(b"plain"))
     first_row = row_ids(engine)[0]
     later_ms = now_ms() + 60_000
-    failed = Refused(first_row, "why\x00") if failure == "refused" else Postponed(first_row, later_ms)
+    failed = RefusedRow(first_row, "why\x00") if failure == "refused" else PostponedRow(first_row, later_ms)
     with engine.begin() as connection:
-        settle(connection, OUTBOX, sent=set(), failed=[failed], at_ms=now_ms())
+        settle_rows(connection, OUTBOX, sent=set(), failed=[failed], at_ms=now_ms())
     assert bodies(engine, limits=BatchLimits(rows=2, body_bytes=1000)) == [b"other", b"plain"]
     if failure == "refused":
         assert bodies(engine, at_ms=later_ms) == [b"other", b"plain"]
@@ -177,7 +179,7 @@ def test_sent_rows_are_kept_if_that_is_wanted_until_they_are_pruned(engine: Engi
     keeping = Outbox(MetaData(), keep_sent=True)
     hour_ago = now_ms() - 3_600_000
     with engine.begin() as connection:
-        settle(connection, keeping, sent=set(row_ids(engine)[:2]), failed=[], at_ms=hour_ago)
+        settle_rows(connection, keeping, sent=set(row_ids(engine)[:2]), failed=[], at_ms=hour_ago)
     assert bodies(engine) == [b"2"]
     assert len(row_ids(engine)) == 3
     with engine.begin() as connection:

@@ -43,7 +43,7 @@ SHARED = settings(max_examples=len(PLAIN) * settings().max_examples)
 
 
 def shares(strategy: str, queues: Sequence[QueueRef], members: Sequence[str]) -> Shares:
-    parsed = AssignmentStrategy.parse(strategy)
+    parsed = AssignmentStrategy.parse_strategy(strategy)
     return {member: assign(parsed, queues, members, member) for member in members}
 
 
@@ -124,7 +124,7 @@ def test_shares_are_those_of_the_formula(strategy: str, queues: list[QueueRef], 
     everyone = sorted(members)
     for index, member in enumerate(everyone):
         expected = REFERENCES[strategy](in_order(queues), everyone, index)
-        assert assign(AssignmentStrategy.parse(strategy), queues, members, member) == expected
+        assert assign(AssignmentStrategy.parse_strategy(strategy), queues, members, member) == expected
 
 
 @given(queues=topics(), members=GROUPS, rooms=st.sets(st.sampled_from(["east", "west", "north"]), min_size=1))
@@ -212,7 +212,7 @@ def test_the_order_and_repetition_of_what_is_listed_do_not_matter(
 @SHARED
 @given(strategy=st.sampled_from([*COMPLETE, *INCOMPLETE]), queues=topics(), members=st.lists(CLIENT_IDS))
 def test_a_client_that_is_no_member_gets_nothing(strategy: str, queues: list[QueueRef], members: list[str]) -> None:
-    assert assign(AssignmentStrategy.parse(strategy), queues, members, "stranger") == []
+    assert assign(AssignmentStrategy.parse_strategy(strategy), queues, members, "stranger") == []
 
 
 @SHARED
@@ -274,9 +274,9 @@ def test_a_fixed_queue_without_a_broker_is_that_one_of_every_broker_and_topic() 
     ],
 )
 def test_texts_have_one_canonical_form(text: str, canonical: str) -> None:
-    parsed = AssignmentStrategy.parse(text)
+    parsed = AssignmentStrategy.parse_strategy(text)
     assert str(parsed) == canonical
-    assert AssignmentStrategy.parse(canonical) == parsed
+    assert AssignmentStrategy.parse_strategy(canonical) == parsed
 
 
 @pytest.mark.parametrize(
@@ -315,7 +315,7 @@ def test_texts_have_one_canonical_form(text: str, canonical: str) -> None:
 )
 def test_any_other_text_is_refused_with_what_is_allowed(text: str, says: str) -> None:
     with pytest.raises(MessagingError) as refused:
-        AssignmentStrategy.parse(text)
+        AssignmentStrategy.parse_strategy(text)
     assert refused.value.code == definition_pb2.BAD_REQUEST
     assert says in refused.value.message
 
@@ -323,13 +323,13 @@ def test_any_other_text_is_refused_with_what_is_allowed(text: str, says: str) ->
 @given(text=st.text(max_size=20) | st.lists(st.sampled_from([*"0=,;:/@b", "by-config", "machine-room"])).map("".join))
 def test_a_text_is_refused_or_has_a_canonical_form(text: str) -> None:
     try:
-        parsed = AssignmentStrategy.parse(text)
+        parsed = AssignmentStrategy.parse_strategy(text)
     except MessagingError:
         return
-    assert AssignmentStrategy.parse(str(parsed)) == parsed
+    assert AssignmentStrategy.parse_strategy(str(parsed)) == parsed
 
 
 @given(member=st.text(min_size=1, max_size=5).filter(lambda text: text == text.strip() and ";" not in text))
 def test_a_client_id_may_have_any_character_but_a_semicolon(member: str) -> None:
-    strategy = AssignmentStrategy.parse(f"by-config:{member}=0")
+    strategy = AssignmentStrategy.parse_strategy(f"by-config:{member}=0")
     assert assign(strategy, [QueueRef("T", "b", 0)], [member], member) == [QueueRef("T", "b", 0)]

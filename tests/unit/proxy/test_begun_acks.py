@@ -31,7 +31,7 @@ LITE_QUEUE = lite_queue_topic(TOPIC, LITE)
 
 
 def handle(number: int, topic: str = TOPIC) -> str:
-    return handle_form(GROUP, topic).encode(ReceiptHandle("broker-0", 0, number, 1, 1)).decode()
+    return handle_form(GROUP, topic).encode_handle(ReceiptHandle("broker-0", 0, number, 1, 1)).decode()
 
 
 ENTRIES = st.builds(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ternmq_common.errors import MessagingError
 from ternmq_common.limits import MessageLimits, RequestLimits
 from ternmq_common.message_type import MessageType
-from ternmq_common.model import Appended, NewMessage, QueueRef, Route, Topic
+from ternmq_common.model import AppendedMessage, NewMessage, QueueRef, Topic, TopicRoute
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from ternmq_proxy.access.control import AccessControl
@@ -122,8 +122,8 @@ class Stored:
         self._error = error
         self.stored: list[tuple[QueueRef, list[NewMessage]]] = []
 
-    def route(self, topic: Topic) -> Route:
-        return Route.to_one(topic, "broker-0")
+    def route(self, topic: Topic) -> TopicRoute:
+        return TopicRoute.to_one_broker(topic, "broker-0")
 
     def append_nowait(self, queue: QueueRef, messages: Sequence[NewMessage], done: Any) -> None:  # noqa: ANN401
         if self._error is not None:
@@ -132,11 +132,11 @@ class Stored:
         self.stored.append((queue, list(messages)))
         done(7, None)
 
-    async def append(self, queue: QueueRef, messages: Sequence[NewMessage]) -> list[Appended]:
+    async def append(self, queue: QueueRef, messages: Sequence[NewMessage]) -> list[AppendedMessage]:
         if self._error is not None:
             raise self._error
         self.stored.append((queue, list(messages)))
-        return [Appended(message.message_id, 7 + number) for number, message in enumerate(messages)]
+        return [AppendedMessage(message.message_id, 7 + number) for number, message in enumerate(messages)]
 
 
 class Catalog:
@@ -147,7 +147,7 @@ class Catalog:
         return self.topics.get(name)
 
     async def accepted_by(self, name: str) -> "tuple[MessageType, ...]":
-        return self.topics[name].accepted if name in self.topics else ()
+        return self.topics[name].accepted_types if name in self.topics else ()
 
     async def topic(self, name: str, kind: int, *, may_create: bool = True, admit: object = None) -> Topic:
         del kind, admit

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from ternmq_common.cluster import Permission
+from ternmq_common.cluster import QueuePermission
 from ternmq_common.errors import MessagingError, code_name
 from ternmq_common.message_type import MessageType
-from ternmq_common.model import Group, Topic
+from ternmq_common.model import ConsumerGroup, Topic
 from ternmq_proxy.catalog import Catalog
-from ternmq_registry.directory import Directory
+from ternmq_registry.directory import RegistryDirectory
 from tests.support.two_proxies import Cluster
 
 
@@ -31,7 +31,7 @@ async def test_a_new_topic_is_on_all_brokers_that_are_there_and_take_messages(cl
         cluster.broker(name)
     cluster.stop_broker("away")
     cluster.registry.set_broker("draining", draining=True)
-    cluster.registry.set_broker("read-only", permission=Permission.READ)
+    cluster.registry.set_broker("read-only", permission=QueuePermission.READ)
     topic = await (await cluster.proxy()).catalog.topic("orders")
     assert (topic.brokers, topic.queues) == (("a", "b"), 2)
     assert (await cluster.proxy()).catalog.find_topic("orders") == topic
@@ -42,13 +42,13 @@ async def test_without_a_broker_no_topic_is_made(tmp_path: Path) -> None:
     catalog = (await empty.proxy()).catalog
     with pytest.raises(MessagingError, match="HA_NOT_AVAILABLE: no broker is there that takes messages"):
         await catalog.topic("orders")
-    assert empty.registry.topics() == []
+    assert empty.registry.list_topics() == []
     empty.close()
 
 
 async def test_the_one_broker_of_an_embedded_stack_needs_no_place(tmp_path: Path) -> None:
     embedded = Cluster(tmp_path)
-    directory = Directory(embedded.registry, interval_s=None)
+    directory = RegistryDirectory(embedded.registry, interval_s=None)
     await directory.start()
     catalog = Catalog(directory, auto_create=True, auto_create_per_minute=9, default_queues=2, embedded="broker-0")
     assert (await catalog.topic("orders")).brokers == ()
@@ -79,7 +79,7 @@ async def test_what_another_proxy_made_is_found_and_not_made_again(cluster: Clus
     made = await first.catalog.topic("orders")
     cluster.broker("c")
     assert await second.catalog.topic("orders") == made
-    group = (await first.catalog.create_group(Group(name="billing", fifo=True)))[0]
+    group = (await first.catalog.create_group(ConsumerGroup(name="billing", fifo=True)))[0]
     assert await second.catalog.group("billing") == group
     assert second.catalog.rules("billing").fifo
 
@@ -106,7 +106,7 @@ async def test_two_proxies_that_make_a_topic_at_once_have_the_same_one(cluster: 
     proxies = [await cluster.proxy() for _ in range(4)]
     made = await asyncio.gather(*(proxy.catalog.topic("orders") for proxy in proxies))
     assert len(set(made)) == 1
-    assert len(cluster.registry.topics()) == 1
+    assert len(cluster.registry.list_topics()) == 1
 
 
 async def test_what_another_proxy_made_is_found_at_once_by_who_just_missed_it(cluster: Cluster) -> None:
@@ -150,13 +150,13 @@ async def test_a_change_is_done_even_if_the_registry_goes_away_before_it_is_seen
     proxy = await cluster.proxy()
     create = proxy.registry.create_group
 
-    def last_words(group: Group) -> tuple[Group, bool]:
+    def last_words(group: ConsumerGroup) -> tuple[ConsumerGroup, bool]:
         proxy.registry.is_out = True
         return create(group)
 
     proxy.registry.create_group = last_words  # type: ignore[method-assign]
-    assert (await proxy.catalog.create_group(Group(name="billing")))[1]
-    assert [group.name for group in cluster.registry.groups()] == ["billing"]
+    assert (await proxy.catalog.create_group(ConsumerGroup(name="billing")))[1]
+    assert [group.name for group in cluster.registry.list_groups()] == ["billing"]
 
 
 @pytest.mark.parametrize("kind", ["topic", "group"])
@@ -165,7 +165,7 @@ async def test_what_was_made_and_not_seen_is_not_served(cluster: Cluster, kind: 
     proxy = await cluster.proxy()
     create, look_up = getattr(proxy.registry, f"create_{kind}"), getattr(proxy.catalog, kind)
 
-    def last_words(wanted: Topic | Group) -> object:
+    def last_words(wanted: Topic | ConsumerGroup) -> object:
         made = create(wanted)
         proxy.registry.is_out = True
         return made
@@ -173,7 +173,7 @@ async def test_what_was_made_and_not_seen_is_not_served(cluster: Cluster, kind: 
     setattr(proxy.registry, f"create_{kind}", last_words)
     with pytest.raises(MessagingError, match="HA_NOT_AVAILABLE: the registry can't be reached"):
         await look_up("orders")
-    (made,) = getattr(cluster.registry, f"{kind}s")()
+    (made,) = getattr(cluster.registry, f"list_{kind}s")()
     proxy.registry.is_out = False
     proxy.seconds.now_s += 1
     assert await look_up("orders") == made
@@ -193,7 +193,7 @@ async def test_topics_of_a_group_that_is_made_anew_in_the_same_millisecond_are_o
     proxy = await cluster.proxy()
     identities = set()
     for _ in range(2):
-        await proxy.catalog.create_group(Group(name="billing", created_ms=17))
+        await proxy.catalog.create_group(ConsumerGroup(name="billing", created_ms=17))
         [letters] = await proxy.catalog.existing_topics(["%DLQ%billing"])
         identities.add(letters.identity)
         await proxy.catalog.delete_group("billing")
@@ -204,7 +204,7 @@ async def test_a_deletion_has_the_registrys_version_and_happens_once(cluster: Cl
     cluster.topic("orders", "a")
     first, second = await cluster.proxy(), await cluster.proxy()
     version = await first.catalog.delete_topic("orders")
-    assert [(each.version, each.name) for each in cluster.registry.deletions(0)] == [(version, "orders")]
+    assert [(each.version, each.name) for each in cluster.registry.list_deletions(0)] == [(version, "orders")]
     with pytest.raises(MessagingError, match="TOPIC_NOT_FOUND"):
         await second.catalog.delete_topic("orders")
     with pytest.raises(MessagingError, match="CONSUMER_GROUP_NOT_FOUND"):

@@ -9,7 +9,7 @@ import pytest
 from ternmq_common.client_type import ClientType
 from ternmq_common.errors import MessagingError
 from ternmq_common.message_filter import FilterText
-from ternmq_common.model import Group
+from ternmq_common.model import ConsumerGroup
 from ternmq_common.retry_backoff import DEFAULT_BACKOFF
 from ternmq_proxy.access.needs import GROUP_SUB, TOPIC_PUB, TOPIC_SUB
 from ternmq_proxy.call import Call
@@ -61,7 +61,7 @@ async def test_a_producer_gets_the_largest_body_and_is_known_by_its_topics(servi
 
 
 async def test_a_consumer_gets_the_rules_of_its_group(stack: Stack, services: Services) -> None:
-    await stack.create_group(Group(name=GROUP, fifo=True, max_attempts=5))
+    await stack.create_group(ConsumerGroup(name=GROUP, fifo=True, max_attempts=5))
     rules = await configure_client(consumer(), CALL, services)
     assert isinstance(rules, ConsumerRules)
     assert (rules.fifo, rules.max_attempts, rules.retry_backoff) == (True, 5, DEFAULT_BACKOFF)
@@ -98,7 +98,7 @@ async def test_a_client_of_a_later_version_is_taken_as_a_consumer(services: Serv
 async def test_heartbeats_keep_clients_that_are_known_or_describe_themselves(stack: Stack, services: Services) -> None:
     assert not keep_alive_at_once(ClientType.PUSH_CONSUMER, GROUP, CALL, services)
     await keep_alive(ClientType.PUSH_CONSUMER, GROUP, CALL, services)
-    await stack.create_group(Group(name=GROUP))
+    await stack.create_group(ConsumerGroup(name=GROUP))
     assert not keep_alive_at_once(ClientType.CLIENT_TYPE_UNSPECIFIED, "", CALL, services)
     assert keep_alive_at_once(ClientType.PUSH_CONSUMER, GROUP, CALL, services)
     other = Call(client_id="other", peer=CALL.peer)

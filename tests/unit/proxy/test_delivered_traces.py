@@ -12,7 +12,7 @@ def handle(offset: int, *, generation: int = 1) -> ReceiptHandle:
 
 
 def text(one: ReceiptHandle, topic: str = "orders") -> str:
-    return HANDLES.of("billing", topic).encode(one).decode()
+    return HANDLES.of("billing", topic).encode_handle(one).decode()
 
 
 def test_a_message_is_known_by_any_handle_of_it() -> None:

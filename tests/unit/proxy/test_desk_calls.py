@@ -9,7 +9,7 @@ from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_proxy.fronts import operator_calls as desk_calls
 from ternmq_proxy.fronts.grpc.activities.status import OK
 from ternmq_proxy.fronts.grpc.calls import Unary
-from ternmq_runtime.http.basic import Asker
+from ternmq_runtime.http.basic import HttpCaller
 
 if TYPE_CHECKING:
     import pytest
@@ -21,7 +21,7 @@ CALLS = 25
 
 
 class NoAccessControl:
-    def signed_in(self, asker: Asker, name: str) -> None: ...
+    def signed_in(self, asker: HttpCaller, name: str) -> None: ...
 
     async def check(self, *of_call: object) -> None: ...
 
@@ -51,9 +51,9 @@ async def test_calls_at_once_have_turns_of_their_own(monkeypatch: "pytest.Monkey
     call = Unary(get_status, admin_pb2.GetStatusRequest, admin_pb2.GetStatusResponse)
     monkeypatch.setattr(desk_calls, "admin_calls", lambda: {"GetStatus": call})
     services = SimpleNamespace(access=NoAccessControl(), request_limits=RequestLimits())
-    figures = SimpleNamespace(called=lambda *_: None)
+    figures = SimpleNamespace(record_call=lambda *_: None)
     calls = desk_calls.DeskCalls(cast("Services", services), cast("FrontFigures", figures))
-    request, asker = admin_pb2.GetStatusRequest(), Asker("", "", "127.0.0.1")
+    request, asker = admin_pb2.GetStatusRequest(), HttpCaller("", "", "127.0.0.1")
     answers = await asyncio.gather(*(calls.call("GetStatus", request, asker) for _ in range(CALLS)))
     assert all(frame.status == OK for (frame,) in answers)
     assert len(set(carried_out)) == CALLS

@@ -19,28 +19,28 @@ RECALL = RecallHandle("reminders", "broker-0", 1, "id")
 async def test_what_one_proxy_gave_another_takes_also_around_a_rotation(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path)
     giver, taker = await cluster.proxy(), await cluster.proxy()
-    before = giver.handles.of("g", "t").encode(HANDLE).decode()
-    assert taker.handles.of("g", "t").decode(before) == HANDLE
+    before = giver.handles.of("g", "t").encode_handle(HANDLE).decode()
+    assert taker.handles.of("g", "t").decode_handle(before) == HANDLE
     cluster.registry.rotate_handle_keys()
     await giver.catalog.refresh()
-    after = giver.handles.of("g", "t").encode(HANDLE).decode()
+    after = giver.handles.of("g", "t").encode_handle(HANDLE).decode()
     assert after != before
     # It has not read the registry yet, and knows the key all the same.
-    assert taker.handles.of("g", "t").decode(after) == HANDLE
-    assert RecallHandle.decode(RECALL.encode(giver.handles.keys), taker.handles.keys) == RECALL
+    assert taker.handles.of("g", "t").decode_handle(after) == HANDLE
+    assert RecallHandle.decode_handle(RECALL.encode_handle(giver.handles.keys), taker.handles.keys) == RECALL
     await taker.catalog.refresh()
-    assert [taker.handles.of("g", "t").decode(each) for each in (before, after)] == [HANDLE, HANDLE]
+    assert [taker.handles.of("g", "t").decode_handle(each) for each in (before, after)] == [HANDLE, HANDLE]
     cluster.close()
 
 
 async def test_keys_that_were_all_given_up_end_what_was_given(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path)
     proxy = await cluster.proxy()
-    text = proxy.handles.of("g", "t").encode(HANDLE).decode()
+    text = proxy.handles.of("g", "t").encode_handle(HANDLE).decode()
     cluster.registry.rotate_handle_keys(all_at_once=True)
     await proxy.catalog.refresh()
     with pytest.raises(MessagingError, match="INVALID_RECEIPT_HANDLE"):
-        proxy.handles.of("g", "t").decode(text)
+        proxy.handles.of("g", "t").decode_handle(text)
     cluster.close()
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ternmq_common.clock import MovableClock
-from ternmq_common.model import Group
+from ternmq_common.model import ConsumerGroup
 from ternmq_common.server_settings import FlushMode, ServerSettings
 from ternmq_proxy.message_service.interface import MessageService
 from ternmq_proxy.message_service.local import LocalMessageService
@@ -23,11 +23,11 @@ class Stack:
     def __init__(self, settings: ServerSettings) -> None:
         self._settings = settings
         self._service: LocalMessageService | None = None
-        self.groups: dict[str, Group] = {}
+        self.groups: dict[str, ConsumerGroup] = {}
         self.clock = MovableClock()
 
-    def rules(self, group: str) -> Group:
-        return self.groups.get(group) or Group(name=group)
+    def rules(self, group: str) -> ConsumerGroup:
+        return self.groups.get(group) or ConsumerGroup(name=group)
 
     async def start(self) -> MessageService:
         self._service = await LocalMessageService.open(self._settings, self.rules, self.clock)

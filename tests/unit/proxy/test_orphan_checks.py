@@ -8,7 +8,7 @@ import pytest
 from ternmq_common.client_type import ClientType
 from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.model import OpenTransaction, OrphanedTransaction, QueueRef, StoredMessage, TransactionState
-from ternmq_common.transaction_id import TransactionId, named_by
+from ternmq_common.transaction_id import TransactionId, transaction_of_handle
 from ternmq_proxy.processors.client_commands import CheckTransaction, ClientCommand
 from ternmq_proxy.processors.client_settings import ClientSettings, NamedTopic
 from ternmq_proxy.processors.clients import ClientRegistry
@@ -55,7 +55,7 @@ class Stream:
         if self.broken:
             return False
         assert isinstance(command, CheckTransaction)
-        self.asked.append(str(named_by(command.transaction_id)))
+        self.asked.append(str(transaction_of_handle(command.transaction_id)))
         self.arrived.set()
         return True
 

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ternmq_common.cluster import Permission
+from ternmq_common.cluster import QueuePermission
 from ternmq_common.errors import MessagingError
 from ternmq_common.message_type import MessageType
-from ternmq_common.model import QueueRef, Route, Topic
+from ternmq_common.model import QueueRef, Topic, TopicRoute
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_proxy.processors.placement import (
     Placement,
@@ -31,9 +31,9 @@ QUEUES = st.integers(1, 32)
 GROUPS = [f"order-{number}" for number in range(600)]
 
 
-def route(*brokers: str, queues: int = 4) -> Route:
+def route(*brokers: str, queues: int = 4) -> TopicRoute:
     """To brokers that can be written and read."""
-    return Route(Topic(name="orders", type=MessageType.NORMAL, queues=queues, brokers=brokers), *[brokers] * 4)
+    return TopicRoute(Topic(name="orders", type=MessageType.NORMAL, queues=queues, brokers=brokers), *[brokers] * 4)
 
 
 @given(NAMES, QUEUES, st.data())
@@ -145,13 +145,13 @@ def test_a_priority_is_a_queue_and_those_above_share_the_last(priority: int, que
     assert queue_of_priority(topic, "a", priority).queue_id == min(priority, queues - 1)
 
 
-def permitting(permission: Permission) -> Route:
+def permitting(permission: QueuePermission) -> TopicRoute:
     whole = route("a", "b")
     return replace(whole, topic=replace(whole.topic, permission=permission))
 
 
-@pytest.mark.parametrize("permission", [Permission.READ, Permission.NONE])
-def test_a_topic_that_takes_no_messages_says_so(permission: Permission) -> None:
+@pytest.mark.parametrize("permission", [QueuePermission.READ, QueuePermission.NONE])
+def test_a_topic_that_takes_no_messages_says_so(permission: QueuePermission) -> None:
     where = replace(permitting(permission), writable=(), ordered=())
     with pytest.raises(MessagingError, match=f"FORBIDDEN: .* its permission is {permission}"):
         Placement().next_queue(where)
@@ -162,12 +162,12 @@ def test_a_topic_that_takes_no_messages_says_so(permission: Permission) -> None:
 def test_brokers_that_take_nothing_are_forbidden_and_those_that_are_away_may_be_back() -> None:
     assert unwritable(replace(route("a", "b"), writable=(), ordered=())).code == pb.FORBIDDEN
     away = unwritable(replace(route("a", "b"), writable=()))
-    assert (away.code, away.retryable) == (pb.HA_NOT_AVAILABLE, True)
+    assert (away.code, away.is_retryable) == (pb.HA_NOT_AVAILABLE, True)
     assert "a, b" in away.message
 
 
-@pytest.mark.parametrize("permission", [Permission.WRITE, Permission.NONE])
-def test_a_topic_that_can_not_be_read_says_so(permission: Permission) -> None:
+@pytest.mark.parametrize("permission", [QueuePermission.WRITE, QueuePermission.NONE])
+def test_a_topic_that_can_not_be_read_says_so(permission: QueuePermission) -> None:
     where = replace(permitting(permission), readable=())
     assert unreadable(where).code == pb.FORBIDDEN
     with pytest.raises(MessagingError, match=f"its permission is {permission}"):
@@ -175,6 +175,6 @@ def test_a_topic_that_can_not_be_read_says_so(permission: Permission) -> None:
 
 
 def test_what_can_be_read_when_its_brokers_are_back_may_be_asked_for_again() -> None:
-    where = replace(permitting(Permission.READ), readable=())
+    where = replace(permitting(QueuePermission.READ), readable=())
     check_readable(where.topic)
-    assert unreadable(where).retryable
+    assert unreadable(where).is_retryable

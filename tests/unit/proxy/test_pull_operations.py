@@ -89,7 +89,7 @@ async def test_a_group_goes_on_at_the_offset_that_was_committed(services: Servic
 
 
 async def test_offsets_are_found_by_policy(stack: Stack, services: Services) -> None:
-    stack.clock.advance(60_000)
+    stack.clock.advance_by(60_000)
     later_ms = stack.clock.now_ms()
     await stack.store(TOPIC, b"5", queue_id=1)
     assert await find_offset(QUEUE, OffsetPolicy.BEGINNING, None, CALL, services) == 0

@@ -10,7 +10,7 @@ from ternmq_common.errors import MessagingError
 from ternmq_common.lite_group import LiteGroup
 from ternmq_common.message_filter import ALL_TEXT, FilterText
 from ternmq_common.message_type import MessageType
-from ternmq_common.model import Group, LiteAction, LiteOffset
+from ternmq_common.model import ConsumerGroup, LiteAction, LiteOffset
 from ternmq_proxy.call import Call
 from ternmq_proxy.operations.lite_subscriptions import LitePosition, sync_lite_topics
 from ternmq_proxy.operations.receive import NOTHING_NEW, ReceivedMessages, ReceiveRequest, receive_messages
@@ -90,7 +90,7 @@ async def test_what_is_returned_later_waits_as_the_backoff_says_and_counts(stack
     await stack.store(TOPIC, b"a")
     await (await receive_messages(request(), CALL, services)).return_later()
     assert (await receive_messages(request(), CALL, services)).problem is NOTHING_NEW
-    stack.clock.advance(3_600_000)
+    stack.clock.advance_by(3_600_000)
     [again] = (await receive_messages(request(poll_s=5.0), CALL, services)).deliveries
     assert again.attempt == 2
 
@@ -98,7 +98,7 @@ async def test_what_is_returned_later_waits_as_the_backoff_says_and_counts(stack
 async def test_messages_that_are_renewed_are_held_for_the_client(stack: Stack, services: Services) -> None:
     await stack.store(TOPIC, b"a")
     await receive_messages(request(invisible_ms=0, auto_renew=True), CALL, services)
-    stack.clock.advance(3_600_000)
+    stack.clock.advance_by(3_600_000)
     await services.renewal.renew()
     assert (await receive_messages(request(), CALL, services)).problem is NOTHING_NEW
 
@@ -126,7 +126,7 @@ async def sync(services: Services, action: LiteAction | int, *names: str, begin:
 @pytest.fixture
 async def lite(stack: Stack) -> None:
     await stack.create_topic(LITE_TOPIC, kind=MessageType.LITE)
-    await stack.create_group(Group(name=LITE_GROUP, lite=LiteGroup(LITE_TOPIC)))
+    await stack.create_group(ConsumerGroup(name=LITE_GROUP, lite=LiteGroup(LITE_TOPIC)))
 
 
 @pytest.mark.usefixtures("lite")
@@ -143,5 +143,5 @@ async def test_subscriptions_of_lite_topics_are_checked(services: Services) -> N
 
 
 async def sync_of_a_group_that_is_not_lite(services: Services) -> None:
-    await services.catalog.create_group(Group(name=GROUP))
+    await services.catalog.create_group(ConsumerGroup(name=GROUP))
     await sync_lite_topics(GROUP, LITE_TOPIC, LiteAction.COMPLETE_ADD, (), CALL, services)

@@ -61,7 +61,7 @@ async def test_no_handle_is_a_bad_request(services: Services) -> None:
 async def test_a_handle_that_has_expired_says_so(stack: Stack, services: Services) -> None:
     await stack.store(TOPIC, b"a")
     [(handle, _)] = await stack.receive(GROUP, TOPIC)
-    stack.clock.advance(3_600_000)
+    stack.clock.advance_by(3_600_000)
     assert await acknowledge(GROUP, TOPIC, [(handle, "")], CALL, services) == [EXPIRED]
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from ternmq_common.server_settings import ProxySettings
 from ternmq_proxy.registry_joining import _make_user
-from ternmq_registry.directory import Directory
+from ternmq_registry.directory import RegistryDirectory
 from ternmq_registry.registry import Registry
 from ternmq_registry.secret_encryption import SecretEncryption
 
@@ -18,9 +18,9 @@ SETTINGS = ProxySettings(
 async def test_who_finds_that_another_process_made_the_first_user_knows_it_too(tmp_path: Path) -> None:
     """Between its reading of the registry and its look whether there is such a user."""
     registries = [
-        await asyncio.to_thread(Registry.sqlite, tmp_path / "registry.db", SECRET_ENCRYPTION) for _ in range(2)
+        await asyncio.to_thread(Registry.open_sqlite, tmp_path / "registry.db", SECRET_ENCRYPTION) for _ in range(2)
     ]
-    directories = [Directory(registry, interval_s=None) for registry in registries]
+    directories = [RegistryDirectory(registry, interval_s=None) for registry in registries]
     for directory in directories:
         await directory.start()
     for directory in directories:

@@ -11,7 +11,7 @@ from tests.support.hand_clock import Clock
 from tests.support.until import until
 
 if TYPE_CHECKING:
-    from ternmq_registry.directory import Directory
+    from ternmq_registry.directory import RegistryDirectory
 
 
 class Reads:
@@ -23,7 +23,7 @@ class Reads:
         self.may_end = asyncio.Event()
         self.may_end.set()
 
-    async def refresh(self) -> None:
+    async def refresh_snapshot(self) -> None:
         self.begun += 1
         await self.may_end.wait()
         if self.problem is not None:
@@ -35,7 +35,7 @@ class Pace:
 
     def __init__(self) -> None:
         self.seconds, self.reads = Clock(), Reads()
-        self.registry_reads = RegistryReads(cast("Directory", self.reads), self.seconds, sleep=self._sleep)
+        self.registry_reads = RegistryReads(cast("RegistryDirectory", self.reads), self.seconds, sleep=self._sleep)
 
     async def _sleep(self, seconds: float) -> None:
         await asyncio.sleep(0)

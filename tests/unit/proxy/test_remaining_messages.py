@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from ternmq_common.cluster import Backlog, UnfinishedWork
-from ternmq_common.model import Group, QueueProgress, QueueRef
+from ternmq_common.cluster import GroupBacklog, UnfinishedWork
+from ternmq_common.model import ConsumerGroup, QueueProgress, QueueRef
 from ternmq_proxy.fronts.grpc.activities.admin.remaining_messages import remaining_on
 from tests.support.two_proxies import Cluster, Proxy
 
@@ -22,7 +22,7 @@ async def proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
     proxy = await cluster.proxy()
     touched = {"new": [("b", 0)], "old": [(broker, number) for broker in ("a", "b") for number in (0, 1)]}
     for group in touched:
-        await proxy.catalog.create_group(Group(name=group))
+        await proxy.catalog.create_group(ConsumerGroup(name=group))
 
     async def progress(group: str, topics: list[str]) -> list[QueueProgress]:
         assert topics == []
@@ -39,12 +39,14 @@ async def proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
 
 
 async def test_queues_in_which_a_consuming_group_has_never_been_are_its_backlog(proxy: Proxy) -> None:
-    assert (await remaining_on("a", proxy.services)).backlogs == [Backlog("new", "orders", 20)]
-    assert (await remaining_on("b", proxy.services)).backlogs == [Backlog("new", "orders", 10)]
+    assert (await remaining_on("a", proxy.services)).backlogs == [GroupBacklog("new", "orders", 20)]
+    assert (await remaining_on("b", proxy.services)).backlogs == [GroupBacklog("new", "orders", 10)]
 
 
 async def test_what_only_the_broker_knows_is_told_too(proxy: Proxy) -> None:
-    proxy.brokers.remains = UnfinishedWork([Backlog("deleted", "orders", 2), Backlog("new", "orders", 3)], 4, 5)
+    proxy.brokers.remains = UnfinishedWork(
+        [GroupBacklog("deleted", "orders", 2), GroupBacklog("new", "orders", 3)], 4, 5
+    )
     assert await remaining_on("b", proxy.services) == UnfinishedWork(
-        [Backlog("deleted", "orders", 2), Backlog("new", "orders", 10)], 4, 5
+        [GroupBacklog("deleted", "orders", 2), GroupBacklog("new", "orders", 10)], 4, 5
     )

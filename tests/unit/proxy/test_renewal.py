@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from ternmq_common.limits import HOUR_MS, MINUTE_MS, SECOND_MS
-from ternmq_common.model import Delivery, Group, QueueRef, StoredMessage
+from ternmq_common.model import ConsumerGroup, DeliveredMessage, QueueRef, StoredMessage
 from ternmq_common.receipt_handle import ReceiptHandle
 from ternmq_proxy.processors.renewal import Renewal
 
@@ -56,14 +56,14 @@ def hidden() -> Hidden:
 
 @pytest.fixture
 def renewal(hidden: Hidden) -> Renewal:
-    made = Renewal(cast("MessageService", hidden), lambda: hidden.now_ms, lambda name: Group(name=name))
+    made = Renewal(cast("MessageService", hidden), lambda: hidden.now_ms, lambda name: ConsumerGroup(name=name))
     made.hold("c", "g", "t", [delivery(FIRST, 1), delivery(SECOND, 5)])
     return made
 
 
-def delivery(handle: ReceiptHandle, attempt: int) -> Delivery:
+def delivery(handle: ReceiptHandle, attempt: int) -> DeliveredMessage:
     stored = StoredMessage(QueueRef("t", handle.broker, handle.queue_id), handle.queue_offset, 0, b"", b"")
-    return Delivery(stored, handle, attempt)
+    return DeliveredMessage(stored, handle, attempt)
 
 
 async def run(hidden: Hidden, renewal: Renewal, *, until_ms: int) -> None:

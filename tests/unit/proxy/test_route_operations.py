@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from ternmq_common.cluster import Permission
+from ternmq_common.cluster import QueuePermission
 from ternmq_common.errors import MessagingError
 from ternmq_common.message_type import MessageType
-from ternmq_common.model import MIXED, Group, QueueRef
+from ternmq_common.model import MIXED, ConsumerGroup, QueueRef
 from ternmq_proxy.call import Call
 from ternmq_proxy.operations.routes import ALL_QUEUES, find_assignment, find_route
 from ternmq_proxy.services import Services
@@ -35,22 +35,26 @@ def services(stack: Stack) -> Services:
 
 async def test_a_route_says_what_is_where_and_what_the_topic_accepts(services: Services) -> None:
     route = await find_route(TOPIC, CALL, services)
-    assert (route.brokers, route.queues, route.accepted) == ([(BROKER, Permission.READ_WRITE)], 2, (MessageType.FIFO,))
+    assert (route.brokers, route.queues, route.accepted) == (
+        [(BROKER, QueuePermission.READ_WRITE)],
+        2,
+        (MessageType.FIFO,),
+    )
 
 
 async def test_a_topic_that_is_created_by_use_has_a_route_before(services: Services) -> None:
     route = await find_route("new", CALL, services)
-    assert (route.brokers, route.accepted) == ([(BROKER, Permission.READ_WRITE)], MIXED)
+    assert (route.brokers, route.accepted) == ([(BROKER, QueuePermission.READ_WRITE)], MIXED)
     assert not services.catalog.has_topic("new")
 
 
 async def test_members_get_all_queues_and_those_of_ordered_groups_each_one(stack: Stack, services: Services) -> None:
     assert await find_assignment("readers", TOPIC, CALL, services) == [
-        (QueueRef(TOPIC, BROKER, ALL_QUEUES), Permission.READ_WRITE)
+        (QueueRef(TOPIC, BROKER, ALL_QUEUES), QueuePermission.READ_WRITE)
     ]
-    await stack.create_group(Group(name="ordered", fifo=True))
+    await stack.create_group(ConsumerGroup(name="ordered", fifo=True))
     assert await find_assignment("ordered", TOPIC, CALL, services) == [
-        (QueueRef(TOPIC, BROKER, queue_id), Permission.READ_WRITE) for queue_id in range(2)
+        (QueueRef(TOPIC, BROKER, queue_id), QueuePermission.READ_WRITE) for queue_id in range(2)
     ]
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from ternmq_common.client_type import ClientType
-from ternmq_common.cluster import Permission
+from ternmq_common.cluster import QueuePermission
 from ternmq_common.errors import MessagingError
 from ternmq_common.message_type import MessageType
-from ternmq_common.model import Group, PullingMember
+from ternmq_common.model import ConsumerGroup, PullingMember
 from ternmq_common.recall_handle import RecallHandle
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
@@ -63,7 +63,7 @@ async def test_a_topic_that_is_not_there_has_the_route_that_its_first_message_wo
     cluster.registry.set_broker("b", draining=True)
     proxy = await cluster.proxy()
     assert await routed(proxy, "new") == on("a", "c")
-    assert [topic.name for topic in cluster.registry.topics()] == ["orders"]
+    assert [topic.name for topic in cluster.registry.list_topics()] == ["orders"]
     made = await proxy.catalog.topic("new", MessageType.DELAY)
     assert (made.type, made.brokers) == (MessageType.DELAY, ("a", "c"))
     assert await routed(await cluster.proxy(), "new") == on("a", "c")
@@ -87,25 +87,25 @@ async def test_a_route_has_the_queues_of_all_brokers_that_are_there(cluster: Clu
 
 
 async def test_each_queue_is_permitted_what_topic_and_broker_permit(cluster: Cluster) -> None:
-    cluster.registry.set_broker("a", permission=Permission.READ)
-    cluster.registry.set_broker("b", permission=Permission.WRITE)
+    cluster.registry.set_broker("a", permission=QueuePermission.READ)
+    cluster.registry.set_broker("b", permission=QueuePermission.WRITE)
     expected = [*on("a", permission="READ"), *on("b", permission="WRITE"), *on("c")]
     assert await routed(await cluster.proxy()) == expected
     cluster.registry.set_broker("c", draining=True)
-    cluster.registry.set_broker("b", permission=Permission.NONE)
+    cluster.registry.set_broker("b", permission=QueuePermission.NONE)
     assert await routed(await cluster.proxy()) == on("a", "c", permission="READ")
 
 
-@pytest.mark.parametrize(("permission", "shown"), [(Permission.READ, "READ"), (Permission.WRITE, "WRITE")])
+@pytest.mark.parametrize(("permission", "shown"), [(QueuePermission.READ, "READ"), (QueuePermission.WRITE, "WRITE")])
 async def test_a_topics_own_permission_holds_on_all_brokers(
-    cluster: Cluster, permission: Permission, shown: str
+    cluster: Cluster, permission: QueuePermission, shown: str
 ) -> None:
     cluster.topic("half", "a", "b", permission=permission)
     assert await routed(await cluster.proxy(), "half") == on("a", "b", permission=shown)
 
 
 async def test_no_queue_at_all_is_an_error_that_says_why(cluster: Cluster) -> None:
-    cluster.topic("closed", "a", permission=Permission.NONE)
+    cluster.topic("closed", "a", permission=QueuePermission.NONE)
     cluster.stop_broker("a")
     cluster.topic("away", "a")
     proxy = await cluster.proxy()
@@ -116,11 +116,11 @@ async def test_no_queue_at_all_is_an_error_that_says_why(cluster: Cluster) -> No
 
 
 async def test_consumers_are_sent_to_the_brokers_that_can_be_read(cluster: Cluster) -> None:
-    cluster.registry.set_broker("a", permission=Permission.WRITE)
+    cluster.registry.set_broker("a", permission=QueuePermission.WRITE)
     cluster.registry.set_broker("b", draining=True)
     proxy = await cluster.proxy()
     assert await assigned(proxy) == [("b", -1, "READ"), ("c", -1, "READ_WRITE")]
-    cluster.registry.create_group(Group(name="ordered", fifo=True))
+    cluster.registry.create_group(ConsumerGroup(name="ordered", fifo=True))
     await proxy.catalog.refresh()
     assert await assigned(proxy, "ordered") == [*on("b", permission="READ"), *on("c")]
 
@@ -156,7 +156,7 @@ async def test_a_timed_message_is_recalled_from_any_broker_of_its_topic(cluster:
     proxy.clock = AnyTime()
 
     async def recall(broker: str) -> None:
-        handle = RecallHandle("reminders", broker, 1000, f"on-{broker}").encode(proxy.handles.keys)
+        handle = RecallHandle("reminders", broker, 1000, f"on-{broker}").encode_handle(proxy.handles.keys)
         request = rpc.RecallMessageRequest(topic={"name": "reminders"}, recall_handle=handle)
         await recall_message(request, CALL, proxy.services)
 
@@ -171,6 +171,6 @@ async def test_a_message_of_a_topic_that_another_proxy_has_just_made_can_be_reca
     proxy = await cluster.proxy(auto_create=False)
     proxy.clock = AnyTime()
     cluster.topic("reminders", "a", type=pb.DELAY)
-    handle = RecallHandle("reminders", "a", 1000, "id").encode(proxy.handles.keys)
+    handle = RecallHandle("reminders", "a", 1000, "id").encode_handle(proxy.handles.keys)
     request = rpc.RecallMessageRequest(topic={"name": "reminders"}, recall_handle=handle)
     assert (await recall_message(request, CALL, proxy.services)).message_id == "id"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ternmq_common.errors import MessagingError
 from ternmq_common.limits import RequestLimits
-from ternmq_common.model import Appended, NewMessage, QueueRef
+from ternmq_common.model import AppendedMessage, NewMessage, QueueRef
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from ternmq_proxy.fronts.grpc.activities import send_batch as module
@@ -130,7 +130,7 @@ class PartlyStored(Stored):
         else:
             super().append_nowait(queue, messages, done)
 
-    async def append(self, queue: QueueRef, messages: Sequence[NewMessage]) -> list[Appended]:
+    async def append(self, queue: QueueRef, messages: Sequence[NewMessage]) -> list[AppendedMessage]:
         if queue.queue_id == self._refused:
             raise AWAY
         return await super().append(queue, messages)
@@ -156,9 +156,9 @@ def test_others_have_their_turns_while_a_long_request_is_read(monkeypatch: pytes
     steps = []
 
     class Turns:
-        async def next(self) -> None:
+        async def next_turn(self) -> None:
             steps.append(1)
 
-    monkeypatch.setattr(module, "Turns", Turns)
+    monkeypatch.setattr(module, "WorkTurns", Turns)
     assert is_taken(of_kind("normal", [ONE] * 1000, GROUPS))
     assert len(steps) >= 1000 // 16

@@ -9,7 +9,7 @@ import pytest
 
 from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.message_type import MessageType
-from ternmq_common.model import NewMessage, QueueRef, Resolution, StoredMessage, Topic
+from ternmq_common.model import NewMessage, QueueRef, StoredMessage, Topic, TransactionResolution
 from ternmq_common.server_settings import ServerSettings
 from ternmq_common.tag_filter import ALL
 from ternmq_proxy.access.control import AccessControl
@@ -106,7 +106,8 @@ async def test_a_half_message_appears_when_it_is_committed(services: Services) -
     await resolve_transaction("TRANSACTION", result.transaction_id, "id", None, CALL, services)
     assert await bodies(services, "TRANSACTION") == []
     for _ in range(2):
-        await resolve_transaction("TRANSACTION", result.transaction_id, "id", Resolution.COMMIT, CALL, services)
+        commit = TransactionResolution.COMMIT
+        await resolve_transaction("TRANSACTION", result.transaction_id, "id", commit, CALL, services)
     assert await bodies(services, "TRANSACTION") == [b"body"]
 
 

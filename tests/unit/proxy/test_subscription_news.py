@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ternmq_common.model import Group, Subscription
+from ternmq_common.model import ConsumerGroup, TopicSubscription
 from ternmq_proxy.processors.subscription_news import spread_news
 from tests.support.two_proxies import Cluster, Proxy
 
@@ -14,10 +14,12 @@ class Told:
     """What the brokers were told: the news, and all there is to tell."""
 
     def __init__(self) -> None:
-        self.news: list[list[Subscription]] = []
-        self.everything: list[Subscription] = []
+        self.news: list[list[TopicSubscription]] = []
+        self.everything: list[TopicSubscription] = []
 
-    async def __call__(self, news: Sequence[Subscription], everything: Callable[[], Sequence[Subscription]]) -> None:
+    async def __call__(
+        self, news: Sequence[TopicSubscription], everything: Callable[[], Sequence[TopicSubscription]]
+    ) -> None:
         self.news.append(list(news))
         self.everything = list(everything())
 
@@ -40,7 +42,7 @@ async def proxy(cluster: Cluster, told: Told, monkeypatch: pytest.MonkeyPatch) -
     """One that knows topic `orders` and group `g`."""
     cluster.topic("orders", "a")
     proxy = await cluster.proxy()
-    await proxy.catalog.create_group(Group(name="g"))
+    await proxy.catalog.create_group(ConsumerGroup(name="g"))
     monkeypatch.setattr(proxy.brokers, "notify_subscriptions", told, raising=False)
     return proxy
 
@@ -50,15 +52,15 @@ async def test_what_is_new_is_told_once_and_all_of_it_when_it_is_asked_for(proxy
     proxy.subscriptions.used("g", "two", "orders", "a")
     for _ in range(2):
         await spread_news(proxy.services)
-    assert told.news == [[Subscription("g", "orders")], []]
-    assert told.everything == [Subscription("g", "orders")]
+    assert told.news == [[TopicSubscription("g", "orders")], []]
+    assert told.everything == [TopicSubscription("g", "orders")]
     proxy.subscriptions.forget("one")
     proxy.subscriptions.forget("two")
     await spread_news(proxy.services)
     assert told.everything == []
     proxy.subscriptions.used("g", "one", "orders", "*")
     await spread_news(proxy.services)
-    assert told.news == [[Subscription("g", "orders")], [], [], [Subscription("g", "orders")]]
+    assert told.news == [[TopicSubscription("g", "orders")], [], [], [TopicSubscription("g", "orders")]]
 
 
 async def test_a_topic_or_group_that_is_not_there_yet_is_news_when_it_is(
@@ -68,12 +70,12 @@ async def test_a_topic_or_group_that_is_not_there_yet_is_news_when_it_is(
     proxy.subscriptions.used("later", "one", "orders", "*")
     proxy.subscriptions.used("g", "one", "%DLQ%g", "*")
     await spread_news(proxy.services)
-    assert told.news == [[Subscription("g", "%DLQ%g")]]
-    assert told.everything == [Subscription("g", "%DLQ%g")]
+    assert told.news == [[TopicSubscription("g", "%DLQ%g")]]
+    assert told.everything == [TopicSubscription("g", "%DLQ%g")]
     cluster.topic("later", "a")
-    await proxy.catalog.create_group(Group(name="later"))
+    await proxy.catalog.create_group(ConsumerGroup(name="later"))
     await spread_news(proxy.services)
-    assert told.news[1:] == [[Subscription("g", "later"), Subscription("later", "orders")]]
+    assert told.news[1:] == [[TopicSubscription("g", "later"), TopicSubscription("later", "orders")]]
 
 
 async def test_what_ended_before_it_was_told_is_no_news(proxy: Proxy, told: Told) -> None:

@@ -29,12 +29,12 @@ class Transport:
         self.began = asyncio.Event()
         self.broken = False
 
-    def write(self, *messages: bytes) -> None:
+    def write_messages(self, *messages: bytes) -> None:
         if self.broken:
             raise StreamBroken("the client is gone")
         self.written += map(rpc.TelemetryCommand.FromString, messages)
 
-    async def drained(self) -> None:
+    async def wait_drained(self) -> None:
         self.began.set()
         await self.open.wait()
         if self.broken:

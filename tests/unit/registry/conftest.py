@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from ternmq_registry.checksums import is_checked, seal
+from ternmq_registry.checksums import is_checked, seal_changes
 from ternmq_registry.registry import Registry
-from ternmq_registry.schema import migrate
+from ternmq_registry.schema import migrate_schema
 from tests.support.postgres import Postgres
 
 MIGRATED = "migrated"
@@ -21,7 +21,7 @@ Sql = Callable[[str], None]
 @pytest.fixture(scope="session")
 def postgres(postgres: Postgres) -> Postgres:
     postgres.execute(f"CREATE DATABASE {MIGRATED}")
-    migrate(postgres.url_of(MIGRATED))
+    migrate_schema(postgres.url_of(MIGRATED))
     return postgres
 
 
@@ -54,7 +54,7 @@ def open_registry(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Op
     opened: list[Registry] = []
 
     def another() -> Registry:
-        opened.append(Registry.sqlite(tmp_path / "registry.db") if url is None else Registry.postgres(url))
+        opened.append(Registry.open_sqlite(tmp_path / "registry.db") if url is None else Registry.open_postgres(url))
         return opened[-1]
 
     yield another
@@ -72,9 +72,9 @@ def sql(registry: Registry) -> Sql:
     """Does what no call of the registry can, such as letting time pass in the database; checksums follow."""
 
     def run(statement: str) -> None:
-        with registry._database.writing() as connection:
+        with registry._database.write_transaction() as connection:
             connection.execute(text(statement))
             if is_checked(connection):
-                seal(connection, since=0)
+                seal_changes(connection, since=0)
 
     return run

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from ternmq_common.cluster import BrokerEntry, BrokerLoad, Permission
+from ternmq_common.cluster import BrokerEntry, BrokerLoad, QueuePermission
 from ternmq_common.errors import MessagingError, StartupError
 from ternmq_common.message_type import MessageType
 from ternmq_common.model import Topic
@@ -20,16 +20,16 @@ LOAD = BrokerLoad(messages_in=1.5, messages_out=2.5, proxies=3, transactions=5, 
 
 
 def registered(registry: Registry, name: str = "b1", store_id: str = "store", address: str = "host:1") -> int:
-    return registry.register(name, store_id, address, "1.0", LEASE_MS)
+    return registry.register_broker(name, store_id, address, "1.0", LEASE_MS)
 
 
 def offered(registry: Registry, store_id: str = "another", *, is_empty: bool, instead_of: str = "") -> int:
     """By a process that would be b1."""
-    return registry.register("b1", store_id, "host:2", "1.0", LEASE_MS, is_empty=is_empty, instead_of=instead_of)
+    return registry.register_broker("b1", store_id, "host:2", "1.0", LEASE_MS, is_empty=is_empty, instead_of=instead_of)
 
 
 def broker(registry: Registry, name: str = "b1") -> BrokerEntry:
-    return registry.look()[1][name]
+    return registry.read_brokers()[1][name]
 
 
 def test_a_broker_that_registers_is_live_at_its_address(registry: Registry) -> None:
@@ -46,20 +46,20 @@ def test_a_broker_that_registers_is_live_at_its_address(registry: Registry) -> N
     )
     assert found.started_ms > 1_700_000_000_000
     assert found.lease_end_ms - found.started_ms >= LEASE_MS
-    assert registry.snapshot().brokers == {"b1": found}
+    assert registry.read_snapshot().brokers == {"b1": found}
 
 
 def test_a_lease_that_runs_out_ends_by_the_databases_clock(registry: Registry, sql: Sql) -> None:
     epoch = registered(registry)
     sql(LEASE_RUNS_OUT)
     assert not broker(registry).live
-    assert registry.heartbeat("b1", epoch, LOAD, LEASE_MS)  # late is better than never
+    assert registry.record_heartbeat("b1", epoch, LOAD, LEASE_MS)  # late is better than never
     assert broker(registry).live
 
 
 def test_a_heartbeat_brings_the_load(registry: Registry) -> None:
     epoch = registered(registry)
-    assert registry.heartbeat("b1", epoch, LOAD, LEASE_MS)
+    assert registry.record_heartbeat("b1", epoch, LOAD, LEASE_MS)
     assert broker(registry).load == LOAD
 
 
@@ -72,17 +72,17 @@ def test_a_load_of_another_version_is_read_as_far_as_it_is_known(registry: Regis
 def test_what_a_process_says_at_its_end_is_known_afterwards(registry: Registry) -> None:
     first = registered(registry)
     last = BrokerLoad(messages=7, unfinished=5, timers=3, transactions=2)
-    registry.deregister("b1", first)
-    registry.tell_load("b1", first, last)
+    registry.deregister_broker("b1", first)
+    registry.report_load("b1", first, last)
     assert (broker(registry).load, broker(registry).live) == (last, False)
     registered(registry)
-    registry.tell_load("b1", first, last)
+    registry.report_load("b1", first, last)
     assert broker(registry).load == BrokerLoad()  # of a process that is not the broker any more nobody listens
 
 
 def test_a_clean_stop_ends_the_lease_now(registry: Registry) -> None:
     epoch = registered(registry)
-    registry.deregister("b1", epoch)
+    registry.deregister_broker("b1", epoch)
     assert not broker(registry).live
     assert registered(registry) > epoch
 
@@ -91,11 +91,11 @@ def test_the_same_store_takes_over_at_once_and_the_other_process_is_fenced(regis
     first = registered(registry)
     second = registered(registry, address="host:2")
     assert second > first
-    assert not registry.heartbeat("b1", first, LOAD, LEASE_MS)
-    registry.deregister("b1", first)
+    assert not registry.record_heartbeat("b1", first, LOAD, LEASE_MS)
+    registry.deregister_broker("b1", first)
     assert broker(registry).live
     assert (broker(registry).address, broker(registry).load) == ("host:2", BrokerLoad())
-    assert registry.heartbeat("b1", second, LOAD, LEASE_MS)
+    assert registry.record_heartbeat("b1", second, LOAD, LEASE_MS)
 
 
 @pytest.mark.parametrize("instead_of", ["", "store"])
@@ -104,7 +104,7 @@ def test_another_store_cannot_have_the_name_of_a_live_broker(registry: Registry,
     with pytest.raises(StartupError, match="broker 'b1' is running at host:1, with another store"):
         offered(registry, is_empty=True, instead_of=instead_of)
     assert broker(registry).address == "host:1"
-    assert registry.heartbeat("b1", epoch, LOAD, LEASE_MS)
+    assert registry.record_heartbeat("b1", epoch, LOAD, LEASE_MS)
 
 
 @pytest.mark.parametrize("instead_of", ["", "a third"])
@@ -115,7 +115,7 @@ def test_an_empty_store_has_no_brokers_name_by_itself(registry: Registry, sql: S
         StartupError, match=r"'b1' has store store, .* an empty one, another: .* once with --accept-empty-store store"
     ):
         offered(registry, is_empty=True, instead_of=instead_of)
-    assert registry.heartbeat("b1", epoch, LOAD, LEASE_MS)  # nothing was changed
+    assert registry.record_heartbeat("b1", epoch, LOAD, LEASE_MS)  # nothing was changed
 
 
 def test_an_empty_store_takes_the_place_of_one_that_an_operator_gives_up(registry: Registry, sql: Sql) -> None:
@@ -124,7 +124,7 @@ def test_an_empty_store_takes_the_place_of_one_that_an_operator_gives_up(registr
     accepted = offered(registry, is_empty=True, instead_of="store")
     assert accepted > epoch
     assert broker(registry).store_id == "another"
-    assert not registry.heartbeat("b1", epoch, LOAD, LEASE_MS)
+    assert not registry.record_heartbeat("b1", epoch, LOAD, LEASE_MS)
     # What was said of the first loss says nothing of another one.
     assert offered(registry, is_empty=False, instead_of="store") > accepted
     sql(LEASE_RUNS_OUT)
@@ -167,13 +167,13 @@ def test_of_two_stores_that_want_a_name_at_once_one_gets_it(open_registry: Open)
 
 def test_what_operators_say_outlives_a_restart_of_the_broker(registry: Registry) -> None:
     registered(registry)
-    registry.set_broker("b1", permission=Permission.READ)
+    registry.set_broker("b1", permission=QueuePermission.READ)
     registry.set_broker("b1", draining=True)
     registered(registry)
     found = broker(registry)
-    assert (found.permission, found.draining) == (Permission.READ, True)
-    registry.set_broker("b1", permission=Permission.READ_WRITE, draining=False)
-    assert broker(registry) == replace(found, permission=Permission.READ_WRITE, draining=False)
+    assert (found.permission, found.draining) == (QueuePermission.READ, True)
+    registry.set_broker("b1", permission=QueuePermission.READ_WRITE, draining=False)
+    assert broker(registry) == replace(found, permission=QueuePermission.READ_WRITE, draining=False)
 
 
 def test_who_is_unknown_cannot_be_changed_or_removed(registry: Registry) -> None:
@@ -186,19 +186,21 @@ def test_who_is_unknown_cannot_be_changed_or_removed(registry: Registry) -> None
     with pytest.raises(MessagingError, match="nothing to change") as refused:
         registry.set_broker("b9")
     assert refused.value.code == pb.BAD_REQUEST
-    assert not registry.heartbeat("b9", 1, LOAD, LEASE_MS)
+    assert not registry.record_heartbeat("b9", 1, LOAD, LEASE_MS)
 
 
 def test_a_broker_that_is_removed_is_on_no_topic_and_fenced(registry: Registry) -> None:
     first, _ = registered(registry), registered(registry, "b2", "store 2")
     topic, _ = registry.create_topic(Topic(name="orders", type=MessageType.NORMAL, brokers=("b1", "b2")))
     registry.remove_broker("b1")
-    assert registry.look()[1].keys() == {"b2"}
-    assert registry.topics() == [replace(topic, brokers=("b2",))]
-    assert not registry.heartbeat("b1", first, LOAD, LEASE_MS)
+    assert registry.read_brokers()[1].keys() == {"b2"}
+    assert registry.list_topics() == [replace(topic, brokers=("b2",))]
+    assert not registry.record_heartbeat("b1", first, LOAD, LEASE_MS)
     again = registered(registry, store_id="store 3")
     assert again > first
-    assert not registry.heartbeat("b1", first, LOAD, LEASE_MS)  # what was removed stays fenced when the name returns
+    assert not registry.record_heartbeat(
+        "b1", first, LOAD, LEASE_MS
+    )  # what was removed stays fenced when the name returns
 
 
 @pytest.mark.parametrize("name", ["b1", "b2"])
@@ -207,9 +209,9 @@ def test_a_store_that_was_removed_does_not_come_back_by_itself(registry: Registr
     registry.remove_broker("b1")
     with pytest.raises(StartupError, match=r"was that of broker 'b1', which was removed.*--rejoin"):
         registered(registry, name)
-    assert registry.look()[1] == {}
-    epoch = registry.register(name, "store", "host:1", "1.0", LEASE_MS, rejoin=True)
-    assert registry.heartbeat(name, epoch, LOAD, LEASE_MS)
+    assert registry.read_brokers()[1] == {}
+    epoch = registry.register_broker(name, "store", "host:1", "1.0", LEASE_MS, rejoin=True)
+    assert registry.record_heartbeat(name, epoch, LOAD, LEASE_MS)
     assert registered(registry, name) > epoch  # it belongs to the cluster again
 
 
@@ -220,19 +222,19 @@ def test_a_broker_that_rejoins_is_on_its_topics_again(registry: Registry, name: 
     for topic in ("kept", "deleted", "anew", "moved"):
         registry.create_topic(Topic(name=topic, type=MessageType.NORMAL, brokers=("b1", "b2")))
     registry.create_topic(Topic(name="alone", type=MessageType.NORMAL, brokers=("b1",)))
-    registry.update_topic(replace(registry.snapshot().topics["moved"], brokers=("b2",)))
+    registry.update_topic(replace(registry.read_snapshot().topics["moved"], brokers=("b2",)))
     registry.remove_broker("b1", force=True)
     for topic in ("deleted", "anew"):
         registry.delete_topic(topic)
     registry.create_topic(Topic(name="anew", type=MessageType.NORMAL, brokers=("b2",)))
-    known = registry.snapshot()
-    assert registry.topics_gone("store b1") == ["anew", "deleted"]
-    assert registry.topics_gone("store b2") == []
-    registry.register(name, "store b1", "host:1", "1.0", LEASE_MS, rejoin=True)
-    assert {topic.name: topic.brokers for topic in registry.snapshot(known).topics.values()} == {
+    known = registry.read_snapshot()
+    assert registry.list_deleted_topics("store b1") == ["anew", "deleted"]
+    assert registry.list_deleted_topics("store b2") == []
+    registry.register_broker(name, "store b1", "host:1", "1.0", LEASE_MS, rejoin=True)
+    assert {topic.name: topic.brokers for topic in registry.read_snapshot(known).topics.values()} == {
         "kept": tuple(sorted((name, "b2"))), "alone": (name,), "anew": ("b2",), "moved": ("b2",)
     }  # fmt: skip
-    assert registry.topics_gone("store b1") == []
+    assert registry.list_deleted_topics("store b1") == []
 
 
 def test_who_has_the_name_meanwhile_keeps_its_own_topics(registry: Registry) -> None:
@@ -241,10 +243,10 @@ def test_who_has_the_name_meanwhile_keeps_its_own_topics(registry: Registry) -> 
     registry.remove_broker("b1", force=True)
     registered(registry, store_id="another")
     with pytest.raises(StartupError, match="is running at host:1, with another store"):
-        registry.register("b1", "store", "host:2", "1.0", LEASE_MS, rejoin=True)
-    assert registry.topics_gone("store") == []
-    registry.register("b2", "store", "host:2", "1.0", LEASE_MS, rejoin=True)
-    assert registry.topics()[0].brokers == ("b2",)
+        registry.register_broker("b1", "store", "host:2", "1.0", LEASE_MS, rejoin=True)
+    assert registry.list_deleted_topics("store") == []
+    registry.register_broker("b2", "store", "host:2", "1.0", LEASE_MS, rejoin=True)
+    assert registry.list_topics()[0].brokers == ("b2",)
 
 
 def test_a_store_that_an_older_version_removed_rejoins_without_topics(registry: Registry, sql: Sql) -> None:
@@ -252,9 +254,9 @@ def test_a_store_that_an_older_version_removed_rejoins_without_topics(registry: 
     registry.create_topic(Topic(name="orders", type=MessageType.NORMAL, brokers=("b1",)))
     registry.remove_broker("b1", force=True)
     sql("UPDATE removed_stores SET topics = NULL")
-    assert registry.topics_gone("store") == []
-    registry.register("b1", "store", "host:1", "1.0", LEASE_MS, rejoin=True)
-    assert registry.topics()[0].brokers == ()
+    assert registry.list_deleted_topics("store") == []
+    registry.register_broker("b1", "store", "host:1", "1.0", LEASE_MS, rejoin=True)
+    assert registry.list_topics()[0].brokers == ()
 
 
 def test_the_only_broker_of_a_topic_is_not_removed_unless_by_force(registry: Registry) -> None:
@@ -268,5 +270,5 @@ def test_the_only_broker_of_a_topic_is_not_removed_unless_by_force(registry: Reg
     assert refused.value.code == pb.BAD_REQUEST
     assert broker(registry).live
     registry.remove_broker("b1", force=True)
-    assert registry.look()[1] == {}
-    assert {topic.brokers for topic in registry.topics()} == {()}
+    assert registry.read_brokers()[1] == {}
+    assert {topic.brokers for topic in registry.list_topics()} == {()}

@@ -11,7 +11,7 @@ from sqlalchemy import text
 from ternmq_common.cluster import RegistrySnapshot
 from ternmq_common.errors import StartupError
 from ternmq_common.message_type import MessageType
-from ternmq_common.model import Group, Topic
+from ternmq_common.model import ConsumerGroup, Topic
 from ternmq_registry.errors import RegistryDamaged, RegistryFileDamaged
 from ternmq_registry.registry import Registry
 
@@ -19,18 +19,18 @@ pytestmark = pytest.mark.slow
 
 HEADER_BYTES = 100
 STEP_BYTES = 256
-GROUP = Group(name="billing", fifo=True, max_attempts=5, created_ms=1_795_310_547_155)
+GROUP = ConsumerGroup(name="billing", fifo=True, max_attempts=5, created_ms=1_795_310_547_155)
 
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     """A registry with topics and groups of which some were deleted."""
-    registry = Registry.sqlite(tmp_path / "registry.db")
+    registry = Registry.open_sqlite(tmp_path / "registry.db")
     for number in range(12):
         registry.create_topic(
             Topic(name=f"topic-{number}", type=MessageType.FIFO if number % 2 else MessageType.NORMAL, queues=8)
         )
-        registry.create_group(Group(name=f"group-{number}", fifo=number % 2 > 0, created_ms=1_795_310_547_155))
+        registry.create_group(ConsumerGroup(name=f"group-{number}", fifo=number % 2 > 0, created_ms=1_795_310_547_155))
     registry.delete_topic("topic-3")
     registry.delete_group("group-4")
     registry.close()
@@ -38,10 +38,10 @@ def file(tmp_path: Path) -> Path:
 
 
 def content(path: Path) -> RegistrySnapshot:
-    registry = Registry.sqlite(path)
+    registry = Registry.open_sqlite(path)
     try:
-        assert registry.deletions(0) == []
-        return registry.snapshot()
+        assert registry.list_deletions(0) == []
+        return registry.read_snapshot()
     finally:
         registry.close()
 
@@ -90,24 +90,24 @@ def test_what_nobody_wrote_through_the_registry_is_refused_with_the_place(
     before = file.read_bytes()
     advice = rf": restore it from a copy, or create another with `ternmq registry rebuild --data-dir {file.parent}`"
     with pytest.raises(RegistryFileDamaged, match=rf"the registry {file} is damaged \(.*{finding}.*\){advice}"):
-        Registry.sqlite(file)
+        Registry.open_sqlite(file)
     assert file.read_bytes() == before
 
 
 def test_a_change_does_not_vouch_for_what_is_damaged(file: Path) -> None:
-    registry = Registry.sqlite(file)
-    with registry._database.writing() as connection:
+    registry = Registry.open_sqlite(file)
+    with registry._database.write_transaction() as connection:
         connection.execute(text("DELETE FROM topics WHERE name = 'topic-1'"))
     with pytest.raises(RegistryDamaged, match="rows are missing"):
         registry.create_group(GROUP)
     registry.close()
     with pytest.raises(RegistryFileDamaged):
-        Registry.sqlite(file)
+        Registry.open_sqlite(file)
 
 
 def test_what_is_committed_is_in_the_file_itself(file: Path) -> None:
     """A write-ahead log would lose its end, without a word, with one byte of it."""
-    registry = Registry.sqlite(file)
+    registry = Registry.open_sqlite(file)
     made, _ = registry.create_group(GROUP)
     copy = file.with_name("copy.db")
     copy.write_bytes(file.read_bytes())
@@ -123,5 +123,5 @@ def test_an_empty_file_is_a_new_registry(tmp_path: Path) -> None:
 
 def test_what_can_be_written_by_nobody_is_not_called_damaged(tmp_path: Path) -> None:
     with pytest.raises(StartupError, match=r"can't be opened: unable to open database file; check the file") as refused:
-        Registry.sqlite(tmp_path / "nowhere" / "registry.db")
+        Registry.open_sqlite(tmp_path / "nowhere" / "registry.db")
     assert not isinstance(refused.value, RegistryFileDamaged)

@@ -11,10 +11,10 @@ from sqlalchemy import text
 
 from ternmq_common.cluster import BrokerEntry, BrokerLoad, RegistrySnapshot
 from ternmq_common.errors import StartupError
-from ternmq_common.model import Group
-from ternmq_registry.checksums import seal
-from ternmq_registry.database import Database, sqlite_engine
-from ternmq_registry.directory import Directory, connected_registry
+from ternmq_common.model import ConsumerGroup
+from ternmq_registry.checksums import seal_changes
+from ternmq_registry.database import RegistryDatabase, create_sqlite_engine
+from ternmq_registry.directory import RegistryDirectory, connect_registry
 from ternmq_registry.errors import RegistryUnavailable
 from ternmq_registry.registry import Registry
 from tests.support.hand_clock import Clock
@@ -28,7 +28,7 @@ class Shaky(Registry):
     """A registry that is out when the test says so, and counts how often it is asked."""
 
     def __init__(self, path: Path) -> None:
-        self._database = Database(sqlite_engine(path))
+        self._database = RegistryDatabase(create_sqlite_engine(path))
         self.attempts = self.snapshots = 0
         self.is_out = False
         self.asked = threading.Event()
@@ -36,15 +36,15 @@ class Shaky(Registry):
         self.may_answer.set()
         self.while_asked: Callable[[], None] = lambda: None
 
-    def look(self) -> tuple[int, dict[str, BrokerEntry]]:
+    def read_brokers(self) -> tuple[int, dict[str, BrokerEntry]]:
         self._attempt()
-        return super().look()
+        return super().read_brokers()
 
-    def snapshot(self, known: RegistrySnapshot | None = None) -> RegistrySnapshot:
+    def read_snapshot(self, known: RegistrySnapshot | None = None) -> RegistrySnapshot:
         if known is None:  # else it follows a look
             self._attempt()
         self.snapshots += 1
-        return super().snapshot(known)
+        return super().read_snapshot(known)
 
     def _attempt(self) -> None:
         self.attempts += 1
@@ -56,7 +56,7 @@ class Shaky(Registry):
             raise RegistryUnavailable("the cable is cut")
 
     def let_leases_end(self) -> None:
-        with self._database.writing() as connection:
+        with self._database.write_transaction() as connection:
             connection.execute(text("UPDATE brokers SET lease_end_ms = 1"))
 
     async def is_asked(self) -> None:
@@ -66,7 +66,7 @@ class Shaky(Registry):
 
 @pytest.fixture
 def registry(tmp_path: Path) -> Iterator[Shaky]:
-    Registry.sqlite(tmp_path / "registry.db").close()
+    Registry.open_sqlite(tmp_path / "registry.db").close()
     opened = Shaky(tmp_path / "registry.db")
     yield opened
     opened.may_answer.set()
@@ -79,62 +79,62 @@ def seconds() -> Clock:
 
 
 @pytest.fixture
-async def directory(registry: Shaky, seconds: Clock) -> AsyncIterator[Directory]:
+async def directory(registry: Shaky, seconds: Clock) -> AsyncIterator[RegistryDirectory]:
     """One that reads when it is told to."""
-    made = Directory(registry, interval_s=None, grace_s=GRACE_S, seconds=seconds)
+    made = RegistryDirectory(registry, interval_s=None, grace_s=GRACE_S, seconds=seconds)
     await made.start()
     yield made
     await made.stop()
 
 
 def registered(registry: Registry, name: str = "b1") -> int:
-    return registry.register(name, f"store of {name}", "host:1", "1.0", LEASE_MS)
+    return registry.register_broker(name, f"store of {name}", "host:1", "1.0", LEASE_MS)
 
 
-def live(directory: Directory) -> set[str]:
+def live(directory: RegistryDirectory) -> set[str]:
     return {name for name, broker in directory.snapshot.brokers.items() if broker.live}
 
 
-async def failed_refresh(directory: Directory) -> None:
+async def failed_refresh(directory: RegistryDirectory) -> None:
     with pytest.raises(RegistryUnavailable, match="the cable is cut"):
-        await directory.refresh()
+        await directory.refresh_snapshot()
 
 
-async def test_a_start_knows_what_there_is(directory: Directory, registry: Shaky) -> None:
-    assert directory.snapshot == registry.snapshot()
+async def test_a_start_knows_what_there_is(directory: RegistryDirectory, registry: Shaky) -> None:
+    assert directory.snapshot == registry.read_snapshot()
     assert (directory.registry, directory.problem) == (registry, None)
 
 
-async def test_everything_is_read_only_when_the_version_changed(directory: Directory, registry: Shaky) -> None:
+async def test_everything_is_read_only_when_the_version_changed(directory: RegistryDirectory, registry: Shaky) -> None:
     before = registry.snapshots
-    await directory.refresh()
+    await directory.refresh_snapshot()
     assert registry.snapshots == before
-    registry.create_group(Group(name="billing"))
-    await directory.refresh()
+    registry.create_group(ConsumerGroup(name="billing"))
+    await directory.refresh_snapshot()
     assert registry.snapshots == before + 1
-    assert directory.snapshot == registry.snapshot()
+    assert directory.snapshot == registry.read_snapshot()
 
 
-async def test_loads_are_read_without_the_version(directory: Directory, registry: Shaky) -> None:
+async def test_loads_are_read_without_the_version(directory: RegistryDirectory, registry: Shaky) -> None:
     epoch = registered(registry)
-    await directory.refresh()
-    registry.heartbeat("b1", epoch, BrokerLoad(transactions=9), LEASE_MS)
-    await directory.refresh()
+    await directory.refresh_snapshot()
+    registry.record_heartbeat("b1", epoch, BrokerLoad(transactions=9), LEASE_MS)
+    await directory.refresh_snapshot()
     assert directory.snapshot.brokers["b1"].load.transactions == 9
 
 
 async def test_a_running_directory_sees_changes_by_itself(registry: Shaky) -> None:
-    directory = Directory(registry, interval_s=0.01)
+    directory = RegistryDirectory(registry, interval_s=0.01)
     seen = asyncio.Event()
     directory.on_change(lambda snapshot: seen.set() if "billing" in snapshot.groups else None)
     await directory.start()
-    registry.create_group(Group(name="billing"))
+    registry.create_group(ConsumerGroup(name="billing"))
     await asyncio.wait_for(seen.wait(), 10)
     await directory.stop()
 
 
 async def test_a_running_directory_outlives_an_outage(registry: Shaky) -> None:
-    directory = Directory(registry, interval_s=0.01)
+    directory = RegistryDirectory(registry, interval_s=0.01)
     await directory.start()
     registry.is_out = True
     for _ in range(3):  # the last of them begins after a failure
@@ -143,7 +143,7 @@ async def test_a_running_directory_outlives_an_outage(registry: Shaky) -> None:
     assert directory.problem == "the cable is cut"
     seen = asyncio.Event()
     directory.on_change(lambda _: seen.set())
-    registry.create_group(Group(name="billing"))
+    registry.create_group(ConsumerGroup(name="billing"))
     registry.is_out = False
     await asyncio.wait_for(seen.wait(), 10)
     await directory.stop()
@@ -152,7 +152,7 @@ async def test_a_running_directory_outlives_an_outage(registry: Shaky) -> None:
 async def test_a_running_directory_outlives_a_callback_that_fails(
     registry: Shaky, caplog: pytest.LogCaptureFixture
 ) -> None:
-    directory = Directory(registry, interval_s=0.01)
+    directory = RegistryDirectory(registry, interval_s=0.01)
     await directory.start()
     seen = asyncio.Event()
 
@@ -164,50 +164,50 @@ async def test_a_running_directory_outlives_a_callback_that_fails(
     failed = asyncio.Event()
     directory.on_change(lambda _: failed.set())
     directory.on_change(fails_first)
-    registry.create_group(Group(name="billing"))
+    registry.create_group(ConsumerGroup(name="billing"))
     await asyncio.wait_for(failed.wait(), 10)
-    registry.create_group(Group(name="letters"))
+    registry.create_group(ConsumerGroup(name="letters"))
     await asyncio.wait_for(seen.wait(), 10)
     await directory.stop()
     assert "a bug in a callback" in caplog.text
 
 
-async def test_only_changes_are_told(directory: Directory, registry: Shaky) -> None:
+async def test_only_changes_are_told(directory: RegistryDirectory, registry: Shaky) -> None:
     told: list[RegistrySnapshot] = []
     directory.on_change(told.append)
     epoch = registered(registry)
-    await directory.refresh()
-    await directory.refresh()
-    registry.heartbeat("b1", epoch, BrokerLoad(transactions=9), LEASE_MS)
-    await directory.refresh()
+    await directory.refresh_snapshot()
+    await directory.refresh_snapshot()
+    registry.record_heartbeat("b1", epoch, BrokerLoad(transactions=9), LEASE_MS)
+    await directory.refresh_snapshot()
     assert [snapshot.brokers["b1"].live for snapshot in told] == [True]
     registry.let_leases_end()  # which raises no version
-    await directory.refresh()
-    await directory.refresh()
+    await directory.refresh_snapshot()
+    await directory.refresh_snapshot()
     assert [snapshot.brokers["b1"].live for snapshot in told] == [True, False]
-    registry.heartbeat("b1", epoch, BrokerLoad(), LEASE_MS)
-    await directory.refresh()
+    registry.record_heartbeat("b1", epoch, BrokerLoad(), LEASE_MS)
+    await directory.refresh_snapshot()
     assert [snapshot.brokers["b1"].live for snapshot in told] == [True, False, True]
     assert told[-1] is directory.snapshot
 
 
-async def test_while_the_registry_is_out_nothing_changes(directory: Directory, registry: Shaky) -> None:
+async def test_while_the_registry_is_out_nothing_changes(directory: RegistryDirectory, registry: Shaky) -> None:
     registered(registry)
-    await directory.refresh()
+    await directory.refresh_snapshot()
     before = directory.snapshot
     registry.is_out = True
     registry.let_leases_end()
     await failed_refresh(directory)
-    await directory.at_least(2**60)
+    await directory.wait_for_version(2**60)
     assert directory.snapshot is before
     assert directory.problem == "the cable is cut"
     registry.is_out = False
-    await directory.refresh()
+    await directory.refresh_snapshot()
     assert directory.problem is None
 
 
 async def test_an_outage_is_logged_once(
-    directory: Directory, registry: Shaky, caplog: pytest.LogCaptureFixture
+    directory: RegistryDirectory, registry: Shaky, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "ternmq_registry")
     registry.is_out = True
@@ -215,18 +215,18 @@ async def test_an_outage_is_logged_once(
         await failed_refresh(directory)
     registry.is_out = False
     for _ in range(3):
-        await directory.refresh()
+        await directory.refresh_snapshot()
     assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
 
 
 async def test_after_an_outage_brokers_have_one_lease_to_come_back(
-    directory: Directory, registry: Shaky, seconds: Clock
+    directory: RegistryDirectory, registry: Shaky, seconds: Clock
 ) -> None:
     registered(registry, "was away before")
     registry.let_leases_end()
     epoch = registered(registry, "comes back")
     registered(registry, "stays away")
-    await directory.refresh()
+    await directory.refresh_snapshot()
     registry.is_out = True
     await failed_refresh(directory)
     registry.let_leases_end()
@@ -234,136 +234,144 @@ async def test_after_an_outage_brokers_have_one_lease_to_come_back(
     told: list[RegistrySnapshot] = []
     directory.on_change(told.append)
     seconds.now_s += 3600
-    await directory.refresh()
+    await directory.refresh_snapshot()
     assert live(directory) == {"comes back", "stays away"}
     assert told == []
-    registry.heartbeat("comes back", epoch, BrokerLoad(), LEASE_MS)
+    registry.record_heartbeat("comes back", epoch, BrokerLoad(), LEASE_MS)
     seconds.now_s += GRACE_S - 1
-    await directory.refresh()
+    await directory.refresh_snapshot()
     assert live(directory) == {"comes back", "stays away"}
     seconds.now_s += 1
-    await directory.refresh()
+    await directory.refresh_snapshot()
     assert live(directory) == {"comes back"}
 
 
-async def test_who_came_back_after_an_outage_and_stops_is_gone_at_once(directory: Directory, registry: Shaky) -> None:
+async def test_who_came_back_after_an_outage_and_stops_is_gone_at_once(
+    directory: RegistryDirectory, registry: Shaky
+) -> None:
     epoch = registered(registry)
-    await directory.refresh()
+    await directory.refresh_snapshot()
     registry.is_out = True
     await failed_refresh(directory)
     registry.is_out = False
-    await directory.refresh()
-    registry.deregister("b1", epoch)
-    await directory.refresh()
+    await directory.refresh_snapshot()
+    registry.deregister_broker("b1", epoch)
+    await directory.refresh_snapshot()
     assert live(directory) == set()
 
 
-async def test_who_was_removed_during_an_outage_of_ours_is_gone(directory: Directory, registry: Shaky) -> None:
+async def test_who_was_removed_during_an_outage_of_ours_is_gone(directory: RegistryDirectory, registry: Shaky) -> None:
     registered(registry)
-    await directory.refresh()
+    await directory.refresh_snapshot()
     registry.is_out = True
     await failed_refresh(directory)
     registry.remove_broker("b1")
     registry.is_out = False
-    await directory.refresh()
+    await directory.refresh_snapshot()
     assert directory.snapshot.brokers == {}
 
 
 async def test_after_an_outage_everything_is_read_as_the_last_changes_may_be_lost(
-    directory: Directory, registry: Shaky
+    directory: RegistryDirectory, registry: Shaky
 ) -> None:
-    registry.create_group(Group(name="billing", max_attempts=3))
-    await directory.refresh()
+    registry.create_group(ConsumerGroup(name="billing", max_attempts=3))
+    await directory.refresh_snapshot()
     registry.is_out = True
     await failed_refresh(directory)
-    with registry._database.writing() as connection:  # a change that nobody made after the version that we know
+    with (
+        registry._database.write_transaction() as connection
+    ):  # a change that nobody made after the version that we know
         connection.execute(text("UPDATE consumer_groups SET max_attempts = 7"))
-        seal(connection, since=0)
+        seal_changes(connection, since=0)
     registry.is_out = False
-    await directory.refresh()
+    await directory.refresh_snapshot()
     assert directory.snapshot.groups["billing"].max_attempts == 7
 
 
-async def test_a_slow_answer_counts_as_an_outage(directory: Directory, registry: Shaky, seconds: Clock) -> None:
+async def test_a_slow_answer_counts_as_an_outage(directory: RegistryDirectory, registry: Shaky, seconds: Clock) -> None:
     registered(registry)
-    await directory.refresh()
+    await directory.refresh_snapshot()
     registry.let_leases_end()
 
     def long_pause() -> None:
         seconds.now_s += 5
 
     registry.while_asked = long_pause
-    await directory.refresh()
+    await directory.refresh_snapshot()
     assert live(directory) == {"b1"}
 
 
-async def test_what_is_known_is_not_asked_for(directory: Directory, registry: Shaky) -> None:
+async def test_what_is_known_is_not_asked_for(directory: RegistryDirectory, registry: Shaky) -> None:
     before = registry.attempts
-    await directory.at_least(directory.snapshot.version)
+    await directory.wait_for_version(directory.snapshot.version)
     assert registry.attempts == before
 
 
-async def test_a_newer_version_is_read_by_one_attempt_for_all(directory: Directory, registry: Shaky) -> None:
-    registry.create_group(Group(name="billing"))
+async def test_a_newer_version_is_read_by_one_attempt_for_all(directory: RegistryDirectory, registry: Shaky) -> None:
+    registry.create_group(ConsumerGroup(name="billing"))
     before = registry.attempts
-    await asyncio.gather(*(directory.at_least(2) for _ in range(20)))
+    await asyncio.gather(*(directory.wait_for_version(2) for _ in range(20)))
     assert registry.attempts == before + 1
     assert "billing" in directory.snapshot.groups
 
 
-async def test_who_asks_while_an_attempt_runs_shares_it_if_it_is_enough(directory: Directory, registry: Shaky) -> None:
-    registry.create_group(Group(name="billing"))
+async def test_who_asks_while_an_attempt_runs_shares_it_if_it_is_enough(
+    directory: RegistryDirectory, registry: Shaky
+) -> None:
+    registry.create_group(ConsumerGroup(name="billing"))
     before = registry.attempts
     registry.may_answer.clear()
     registry.asked.clear()
-    first = asyncio.create_task(directory.at_least(2))
+    first = asyncio.create_task(directory.wait_for_version(2))
     await registry.is_asked()
-    others = [asyncio.create_task(directory.at_least(2)) for _ in range(20)]
+    others = [asyncio.create_task(directory.wait_for_version(2)) for _ in range(20)]
     registry.may_answer.set()
     await asyncio.gather(first, *others)
     assert registry.attempts == before + 1
 
 
-async def test_a_version_that_nobody_has_is_asked_for_once(directory: Directory, registry: Shaky) -> None:
+async def test_a_version_that_nobody_has_is_asked_for_once(directory: RegistryDirectory, registry: Shaky) -> None:
     before = registry.attempts
-    await directory.at_least(2**60)
+    await directory.wait_for_version(2**60)
     assert registry.attempts <= before + 2
 
 
-async def test_a_refresh_sees_everything_from_before_it(directory: Directory, registry: Shaky) -> None:
+async def test_a_refresh_sees_everything_from_before_it(directory: RegistryDirectory, registry: Shaky) -> None:
     registry.may_answer.clear()
     registry.asked.clear()
     attempts = registry.attempts
-    early = asyncio.create_task(directory.refresh())
+    early = asyncio.create_task(directory.refresh_snapshot())
     await registry.is_asked()
     # The early one may have read already; these need one that begins now, and share it.
-    late = [asyncio.create_task(directory.refresh()) for _ in range(20)]
+    late = [asyncio.create_task(directory.refresh_snapshot()) for _ in range(20)]
     registry.may_answer.set()
     await asyncio.gather(early, *late)
     assert registry.attempts == attempts + 2
 
 
 async def test_a_failure_is_shared_and_the_next_attempt_is_a_second_later(
-    directory: Directory, registry: Shaky, seconds: Clock
+    directory: RegistryDirectory, registry: Shaky, seconds: Clock
 ) -> None:
     registry.is_out = True
     before = registry.attempts
-    await asyncio.gather(*(directory.at_least(2**60) for _ in range(20)))
+    await asyncio.gather(*(directory.wait_for_version(2**60) for _ in range(20)))
     for _ in range(20):
-        await directory.at_least(2**60)
+        await directory.wait_for_version(2**60)
     assert registry.attempts == before + 1
     seconds.now_s += 1
-    await directory.at_least(2**60)
+    await directory.wait_for_version(2**60)
     assert registry.attempts == before + 2
 
 
-async def test_a_caller_that_leaves_takes_nothing_from_the_others(directory: Directory, registry: Shaky) -> None:
-    registry.create_group(Group(name="billing"))
+async def test_a_caller_that_leaves_takes_nothing_from_the_others(
+    directory: RegistryDirectory, registry: Shaky
+) -> None:
+    registry.create_group(ConsumerGroup(name="billing"))
     registry.may_answer.clear()
     registry.asked.clear()
-    leaves = asyncio.create_task(directory.refresh())
+    leaves = asyncio.create_task(directory.refresh_snapshot())
     await registry.is_asked()
-    stays = asyncio.create_task(directory.at_least(2))
+    stays = asyncio.create_task(directory.wait_for_version(2))
     await asyncio.wait([stays], timeout=0)
     leaves.cancel()
     registry.may_answer.set()
@@ -374,10 +382,10 @@ async def test_a_caller_that_leaves_takes_nothing_from_the_others(directory: Dir
 async def test_a_start_waits_for_the_registry_and_gives_up(registry: Shaky) -> None:
     registry.is_out = True
     with pytest.raises(StartupError, match="the registry can't be reached: the cable is cut; check --registry"):
-        await Directory(registry, interval_s=None).start()
+        await RegistryDirectory(registry, interval_s=None).start()
     with pytest.raises(StartupError, match="the cable is cut"):
-        await Directory(registry, interval_s=None, retry_interval_s=0.01).start(wait_s=0.05)
-    directory = Directory(registry, interval_s=None, retry_interval_s=0.01)
+        await RegistryDirectory(registry, interval_s=None, retry_interval_s=0.01).start(wait_s=0.05)
+    directory = RegistryDirectory(registry, interval_s=None, retry_interval_s=0.01)
     registry.asked.clear()
     starting = asyncio.create_task(directory.start(wait_s=60))
     await registry.is_asked()
@@ -390,29 +398,29 @@ async def test_a_cluster_waits_for_its_database(postgres: Postgres, url: str) ->
     postgres.kill()
     try:
         with pytest.raises(StartupError, match=r"the registry can't be reached: .*; check --registry"):
-            await connected_registry(url, wait_s=0.05, retry_interval_s=0.01)
-        waiting = asyncio.create_task(connected_registry(url, wait_s=60, retry_interval_s=0.01))
+            await connect_registry(url, wait_s=0.05, retry_interval_s=0.01)
+        waiting = asyncio.create_task(connect_registry(url, wait_s=60, retry_interval_s=0.01))
     finally:
         await asyncio.to_thread(postgres.start)
     registry = await waiting
-    assert registry.look() == (1, {})
+    assert registry.read_brokers() == (1, {})
     registry.close()
 
 
 async def test_an_outage_of_postgresql_is_survived(postgres: Postgres, url: str) -> None:
-    registry = await connected_registry(url, wait_s=0)
-    directory = Directory(registry, interval_s=None)
+    registry = await connect_registry(url, wait_s=0)
+    directory = RegistryDirectory(registry, interval_s=None)
     registered(registry)
     await directory.start()
     postgres.kill()
     try:
         with pytest.raises(RegistryUnavailable):
-            await directory.refresh()
+            await directory.refresh_snapshot()
         assert live(directory) == {"b1"}
     finally:
         await asyncio.to_thread(postgres.start)
-    registry.create_group(Group(name="billing"))
-    await directory.refresh()
+    registry.create_group(ConsumerGroup(name="billing"))
+    await directory.refresh_snapshot()
     assert (directory.problem, set(directory.snapshot.groups), live(directory)) == (None, {"billing"}, {"b1"})
     await directory.stop()
     registry.close()

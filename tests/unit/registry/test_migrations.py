@@ -20,12 +20,12 @@ from ternmq_common.cluster import ReplicationMode
 from ternmq_common.errors import StartupError
 from ternmq_common.lite_group import LiteGroup
 from ternmq_common.message_type import MessageType
-from ternmq_common.model import Group, Topic
+from ternmq_common.model import ConsumerGroup, Topic
 from ternmq_common.retry_backoff import parse_backoff
 from ternmq_registry import migrations
-from ternmq_registry.checksums import is_checked, seal
+from ternmq_registry.checksums import is_checked, seal_changes
 from ternmq_registry.registry import Registry
-from ternmq_registry.schema import Migrated, migrate, schema_version
+from ternmq_registry.schema import MigrationResult, migrate_schema, schema_version
 from ternmq_registry.tables import METADATA
 
 BROKER = (
@@ -38,8 +38,8 @@ SECOND_GROUP = (
     "INSERT INTO consumer_groups (name, fifo, max_attempts, created_ms, retry_backoff, consume_from, assignment, "
     "queue_lock_hold_ms) VALUES ('report', false, 7, 19, 'customized:1s', 'earliest', 'consistent-hash', 30000)"
 )
-BILLING = Group(name="billing", fifo=True, max_attempts=5, created_ms=18)
-REPORT = Group(
+BILLING = ConsumerGroup(name="billing", fifo=True, max_attempts=5, created_ms=18)
+REPORT = ConsumerGroup(
     name="report",
     max_attempts=7,
     created_ms=19,
@@ -69,9 +69,9 @@ def steps(connection: Connection) -> Config:
 
 def opened(url: str) -> Registry:
     if url.startswith("sqlite:"):
-        return Registry.sqlite(Path(url.removeprefix("sqlite:///")))
-    migrate(url)
-    return Registry.postgres(url)
+        return Registry.open_sqlite(Path(url.removeprefix("sqlite:///")))
+    migrate_schema(url)
+    return Registry.open_postgres(url)
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -98,19 +98,19 @@ def any_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     ],
 )
 def test_an_older_registry_is_upgraded_with_its_rows(
-    any_url: str, revision: str, rows: list[str], groups: list[Group]
+    any_url: str, revision: str, rows: list[str], groups: list[ConsumerGroup]
 ) -> None:
     with connected(any_url) as connection:
         command.upgrade(steps(connection), revision)
         for row in [TOPIC, *rows]:
             connection.execute(text(row))
         if revision >= "0006" and is_checked(connection):
-            seal(connection, since=0)
+            seal_changes(connection, since=0)
     for _ in range(2):  # the second time nothing is left to do
         registry = opened(any_url)
-        assert registry.topics() == [Topic(name="orders", type=MessageType.FIFO, queues=3, created_ms=17)]
-        assert registry.groups() == groups
-        assert registry.snapshot().version == 1
+        assert registry.list_topics() == [Topic(name="orders", type=MessageType.FIFO, queues=3, created_ms=17)]
+        assert registry.list_groups() == groups
+        assert registry.read_snapshot().version == 1
         registry.close()
 
 
@@ -120,22 +120,22 @@ def test_what_an_older_registry_has_was_made_nobody_knows_when(any_url: str) -> 
         connection.execute(text(TOPIC))
         connection.execute(text(FIRST_GROUP))
     registry = opened(any_url)
-    (older,) = registry.topics()
+    (older,) = registry.list_topics()
     registry.update_topic(replace(older, queues=5))
-    assert registry.topics()[0].identity == older.identity
+    assert registry.list_topics()[0].identity == older.identity
     registry.update_group(replace(BILLING, max_attempts=6))
     newer, _ = registry.create_topic(Topic(name="new", type=MessageType.NORMAL))
-    assert {topic.name: topic.created_version for topic in registry.topics()} == {
+    assert {topic.name: topic.created_version for topic in registry.list_topics()} == {
         "orders": 0,
         "new": newer.created_version,
     }
-    assert newer.created_version == registry.snapshot().version
+    assert newer.created_version == registry.read_snapshot().version
     group, _ = registry.create_group(REPORT)
-    assert {group.name: group.created_version for group in registry.groups()} == {
+    assert {group.name: group.created_version for group in registry.list_groups()} == {
         "billing": 0,
         "report": group.created_version,
     }
-    assert group.created_version == registry.snapshot().version
+    assert group.created_version == registry.read_snapshot().version
     registry.close()
 
 
@@ -145,13 +145,13 @@ def opened_with(url: str, schema: str, row: str) -> Registry:
         command.upgrade(steps(connection), schema)
         connection.execute(text(row))
         if is_checked(connection):
-            seal(connection, since=0)
+            seal_changes(connection, since=0)
     return opened(url)
 
 
 def test_a_broker_of_an_older_registry_has_no_replicas(any_url: str) -> None:
     registry = opened_with(any_url, "0010", BROKER)
-    found = registry.look()[1]["b1"]
+    found = registry.read_brokers()[1]["b1"]
     assert (found.store_id, found.replicas, found.replicas_wanted, found.min_insync) == ("store", (), 1, 1)
     assert (found.replication, found.move_to) == (ReplicationMode.SYNC, "")
     registry.close()
@@ -160,7 +160,7 @@ def test_a_broker_of_an_older_registry_has_no_replicas(any_url: str) -> None:
 def test_a_proxy_of_an_older_registry_shares_quotas_and_has_told_nothing(any_url: str) -> None:
     row = "INSERT INTO proxies (name, lease_end_ms, demand, uses) VALUES ('old', 9000000000000, '{}', '{}')"
     registry = opened_with(any_url, "0014", row)
-    assert registry.proxies() == []
+    assert registry.list_proxies() == []
     assert registry.exchange_demand("new", {}, {}, 60_000) == {"old": {}, "new": {}}
     registry.close()
 
@@ -187,7 +187,7 @@ def test_the_tables_are_those_that_the_newest_step_leaves(any_url: str) -> None:
 
 def test_columns_have_the_order_and_defaults_that_the_newest_step_leaves(tmp_path: Path) -> None:
     path = tmp_path / "registry.db"
-    Registry.sqlite(path).close()
+    Registry.open_sqlite(path).close()
     with connected(f"sqlite:///{path}") as upgraded, connected(f"sqlite:///{tmp_path / 'new.db'}") as new:
         METADATA.create_all(new)
         for table in METADATA.tables:
@@ -197,15 +197,15 @@ def test_columns_have_the_order_and_defaults_that_the_newest_step_leaves(tmp_pat
 
 def test_a_clusters_registry_is_not_migrated_by_opening_it(empty_url: str) -> None:
     with pytest.raises(StartupError, match=r"has no tables yet, .* is needed: run `ternmq registry migrate`"):
-        Registry.postgres(empty_url)
+        Registry.open_postgres(empty_url)
     with connected(empty_url) as connection:
         command.upgrade(steps(connection), "0003")
     with pytest.raises(StartupError, match=r"has the older schema 0003, .* is needed: run `ternmq registry migrate`"):
-        Registry.postgres(empty_url)
+        Registry.open_postgres(empty_url)
     assert schema_version(empty_url) == "0003"
-    assert migrate(empty_url) == Migrated("0003", migrations.NEWEST)
-    assert migrate(empty_url) == Migrated(migrations.NEWEST, migrations.NEWEST)
-    Registry.postgres(empty_url).close()
+    assert migrate_schema(empty_url) == MigrationResult("0003", migrations.NEWEST)
+    assert migrate_schema(empty_url) == MigrationResult(migrations.NEWEST, migrations.NEWEST)
+    Registry.open_postgres(empty_url).close()
 
 
 def test_a_registry_of_a_newer_version_is_left_alone(any_url: str) -> None:
@@ -220,15 +220,15 @@ def test_a_newer_registry_is_not_opened_by_a_process_of_a_cluster(url: str) -> N
     with connected(url) as connection:
         connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
     with pytest.raises(StartupError, match="schema 9999 is of a newer TernMQ"):
-        Registry.postgres(url)
+        Registry.open_postgres(url)
 
 
 def test_of_migrations_at_once_one_does_it_and_the_others_wait(empty_url: str) -> None:
     barrier = threading.Barrier(3)
 
-    def wait_and_migrate(_: int) -> Migrated:
+    def wait_and_migrate(_: int) -> MigrationResult:
         barrier.wait()
-        return migrate(empty_url)
+        return migrate_schema(empty_url)
 
     with ThreadPoolExecutor(3) as threads:
         done = list(threads.map(wait_and_migrate, range(3)))
@@ -240,7 +240,7 @@ def test_a_migration_that_fails_changes_nothing(empty_url: str) -> None:
         command.upgrade(steps(connection), "0003")
         connection.execute(text("CREATE TABLE deletions (id integer)"))  # what the next step is to make
     with pytest.raises(ProgrammingError, match="already exists"):
-        migrate(empty_url)
+        migrate_schema(empty_url)
     assert schema_version(empty_url) == "0003"
     with connected(empty_url) as connection:
         assert not inspect(connection).has_table("registry_version")

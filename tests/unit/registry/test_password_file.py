@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ternmq_common.model import Group
+from ternmq_common.model import ConsumerGroup
 from ternmq_registry.errors import RegistryUnavailable
 from ternmq_registry.password_file import PASSWORD_BYTES_MAX
 from ternmq_registry.registry import Registry
@@ -26,7 +26,7 @@ def guarded_url(postgres: Postgres, url: str) -> Iterator[str]:
 
 def refusal(url: str, file: Path) -> str:
     with pytest.raises(RegistryUnavailable) as refused:
-        Registry.postgres(url, password_file=file)
+        Registry.open_postgres(url, password_file=file)
     assert "secret" not in repr(refused.value)
     return refused.value.reason
 
@@ -34,17 +34,17 @@ def refusal(url: str, file: Path) -> str:
 def test_another_password_needs_no_restart(guarded_url: str, postgres: Postgres, tmp_path: Path) -> None:
     file = tmp_path / "password"
     file.write_text(f"{FIRST}\n")
-    with closing(Registry.postgres(guarded_url, password_file=file)) as registry:
-        registry.create_group(Group(name="before"))
+    with closing(Registry.open_postgres(guarded_url, password_file=file)) as registry:
+        registry.create_group(ConsumerGroup(name="before"))
         postgres.guard(SECOND)
-        assert registry.snapshot().groups.keys() == {"before"}  # by a connection that is open
+        assert registry.read_snapshot().groups.keys() == {"before"}  # by a connection that is open
         assert postgres.cut_guarded() > 0
         with pytest.raises(RegistryUnavailable, match="password authentication failed") as refused:
-            registry.look()
+            registry.read_brokers()
         assert "secret" not in refused.value.message
         file.write_text(SECOND)
-        registry.create_group(Group(name="after"))
-        assert registry.snapshot().groups.keys() == {"before", "after"}
+        registry.create_group(ConsumerGroup(name="after"))
+        assert registry.read_snapshot().groups.keys() == {"before", "after"}
         shown = repr(vars(registry))
         assert FIRST not in shown
         assert SECOND not in shown

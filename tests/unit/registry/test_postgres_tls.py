@@ -7,10 +7,10 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from ternmq_common.model import Group
+from ternmq_common.model import ConsumerGroup
 from ternmq_registry.errors import RegistryUnavailable
 from ternmq_registry.registry import Registry
-from ternmq_registry.schema import migrate
+from ternmq_registry.schema import migrate_schema
 from tests.support.certificates import Certificates
 from tests.support.postgres import Postgres
 
@@ -29,7 +29,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 @pytest.fixture(scope="module")
 def postgres(certificates: Certificates, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
     with Postgres(tmp_path_factory.mktemp("postgres"), certificate=certificates.issue("database")) as server:
-        migrate(verifying(server, certificates.ca))
+        migrate_schema(verifying(server, certificates.ca))
         yield server
 
 
@@ -40,14 +40,14 @@ def verifying(postgres: Postgres, ca: Path) -> str:
 def refusal(url: str) -> str:
     """What a registry with that URL says when it is opened."""
     with pytest.raises(RegistryUnavailable) as refused:
-        Registry.postgres(url)
+        Registry.open_postgres(url)
     return refused.value.message
 
 
 def test_a_server_of_the_right_ca_is_used_and_by_tls_alone(postgres: Postgres, certificates: Certificates) -> None:
-    with closing(Registry.postgres(verifying(postgres, certificates.ca))) as registry:
-        registry.create_group(Group(name="billing"))
-        assert "billing" in registry.snapshot().groups
+    with closing(Registry.open_postgres(verifying(postgres, certificates.ca))) as registry:
+        registry.create_group(ConsumerGroup(name="billing"))
+        assert "billing" in registry.read_snapshot().groups
         with psycopg.connect(postgres.url) as connection:
             secured, plain = connection.execute(OF_OTHERS).fetchone() or (0, 0)
     assert (secured > 0, plain) == (True, 0)

@@ -20,26 +20,26 @@ DEMAND = {"user:alice": {"messages_in": 5.5}}
 
 def told(registry: Registry) -> list[ProxyEntry]:
     """Without their leases."""
-    return [replace(each, lease_end_ms=0) for each in registry.proxies()]
+    return [replace(each, lease_end_ms=0) for each in registry.list_proxies()]
 
 
 def test_proxies_are_known_by_what_they_told_last(registry: Registry) -> None:
-    version = registry.snapshot().version
-    assert registry.proxies() == []
-    registry.tell_proxy(OTHER, LEASE_MS)
-    registry.tell_proxy(replace(ONE, load=ProxyLoad(), version="0.9"), LEASE_MS)
-    registry.tell_proxy(ONE, LEASE_MS)
+    version = registry.read_snapshot().version
+    assert registry.list_proxies() == []
+    registry.report_proxy(OTHER, LEASE_MS)
+    registry.report_proxy(replace(ONE, load=ProxyLoad(), version="0.9"), LEASE_MS)
+    registry.report_proxy(ONE, LEASE_MS)
     assert told(registry) == [ONE, OTHER]
-    registry.leave_proxies(ONE.name)
+    registry.remove_proxy(ONE.name)
     assert told(registry) == [OTHER]
-    assert registry.snapshot().version == version
+    assert registry.read_snapshot().version == version
 
 
 def test_a_proxy_is_gone_when_its_lease_has_ended(registry: Registry, sql: Sql) -> None:
-    registry.tell_proxy(ONE, LEASE_MS)
+    registry.report_proxy(ONE, LEASE_MS)
     sql("UPDATE proxies SET lease_end_ms = 1")
-    assert registry.proxies() == []
-    registry.tell_proxy(OTHER, LEASE_MS)
+    assert registry.list_proxies() == []
+    registry.report_proxy(OTHER, LEASE_MS)
     sql(f"UPDATE proxies SET lease_end_ms = lease_end_ms + {10 * LEASE_MS}")
     assert told(registry) == [OTHER]  # the other's row is gone, too
 
@@ -47,18 +47,18 @@ def test_a_proxy_is_gone_when_its_lease_has_ended(registry: Registry, sql: Sql) 
 def test_telling_leaves_demand_as_it_is_and_shortens_no_lease(registry: Registry) -> None:
     use = {"refused": 0, "connections": 1, "share": {}, "rate": {}}
     registry.exchange_demand(ONE.name, DEMAND, {"user:alice": use}, 10 * LEASE_MS)  # type: ignore[dict-item]
-    registry.tell_proxy(replace(ONE, load=ProxyLoad()), LEASE_MS)
-    first = registry.proxies()[0].lease_end_ms
-    registry.tell_proxy(ONE, LEASE_MS)
-    assert registry.proxies()[0].lease_end_ms == first
+    registry.report_proxy(replace(ONE, load=ProxyLoad()), LEASE_MS)
+    first = registry.list_proxies()[0].lease_end_ms
+    registry.report_proxy(ONE, LEASE_MS)
+    assert registry.list_proxies()[0].lease_end_ms == first
     assert registry.exchange_demand(OTHER.name, {}, {}, LEASE_MS) == {ONE.name: DEMAND, OTHER.name: {}}
     assert registry.uses_elsewhere(OTHER.name) == [{"user:alice": use}]
-    registry.tell_proxy(ONE, 20 * LEASE_MS)
-    assert registry.proxies()[0].lease_end_ms > first
+    registry.report_proxy(ONE, 20 * LEASE_MS)
+    assert registry.list_proxies()[0].lease_end_ms > first
 
 
 def test_an_exchange_leaves_what_was_told_and_who_only_told_wants_nothing(registry: Registry) -> None:
-    registry.tell_proxy(ONE, LEASE_MS)
+    registry.report_proxy(ONE, LEASE_MS)
     assert registry.exchange_demand(OTHER.name, DEMAND, {}, LEASE_MS) == {ONE.name: {}, OTHER.name: DEMAND}
     assert registry.uses_elsewhere(OTHER.name) == []  # it has not said yet
     registry.exchange_demand(ONE.name, DEMAND, {}, LEASE_MS)
@@ -66,17 +66,17 @@ def test_an_exchange_leaves_what_was_told_and_who_only_told_wants_nothing(regist
 
 
 def test_a_proxy_of_an_older_version_is_not_among_them(registry: Registry) -> None:
-    with registry._database.writing() as connection:
+    with registry._database.write_transaction() as connection:
         values = {"lease_end_ms": DATABASE_NOW_MS + LEASE_MS, "demand": "{}"}
         connection.execute(insert(PROXIES).values(name="old", **values))
-    registry.tell_proxy(ONE, LEASE_MS)
+    registry.report_proxy(ONE, LEASE_MS)
     assert told(registry) == [ONE]
 
 
 def test_what_a_newer_version_says_of_its_load_is_passed_over(registry: Registry, sql: Sql) -> None:
-    registry.tell_proxy(ONE, LEASE_MS)
+    registry.report_proxy(ONE, LEASE_MS)
     sql("""UPDATE proxies SET load = '{"clients": 7, "moods": 3}'""")
-    assert [each.load for each in registry.proxies()] == [ProxyLoad(clients=7)]
+    assert [each.load for each in registry.list_proxies()] == [ProxyLoad(clients=7)]
 
 
 def test_after_an_outage_all_tell_at_once_and_nobody_waits_for_each_other(open_registry: Open, sql: Sql) -> None:
@@ -86,10 +86,10 @@ def test_after_an_outage_all_tell_at_once_and_nobody_waits_for_each_other(open_r
 
     def come_back(place: int) -> None:
         barrier.wait()
-        registries[place].tell_proxy(replace(ONE, name=names[place]), LEASE_MS)
+        registries[place].report_proxy(replace(ONE, name=names[place]), LEASE_MS)
 
     with ThreadPoolExecutor(len(names)) as threads:
         for _ in range(10):
             list(threads.map(come_back, range(len(names))))
-            assert [each.name for each in registries[0].proxies()] == names
+            assert [each.name for each in registries[0].list_proxies()] == names
             sql("UPDATE proxies SET lease_end_ms = 1")

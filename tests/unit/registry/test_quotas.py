@@ -22,39 +22,39 @@ def test_a_quota_is_there_until_it_is_deleted(registry: Registry) -> None:
     assert registry.put_quota(EVERY_CLIENT)
     assert registry.put_quota(BILLING)
     others = {(QuotaKind.CLIENT, "*"): EVERY_CLIENT, (QuotaKind.GROUP, "billing"): BILLING}
-    assert registry.snapshot().quotas.quotas == {KEY: ALICE, **others}
+    assert registry.read_snapshot().quotas.quotas == {KEY: ALICE, **others}
     changed = replace(ALICE, messages_in=None, topics_per_hour=3)
     assert not registry.put_quota(changed)
-    assert registry.snapshot().quotas.quotas[KEY] == changed
+    assert registry.read_snapshot().quotas.quotas[KEY] == changed
     assert registry.delete_quota(*KEY)
     assert not registry.delete_quota(*KEY)
-    assert registry.snapshot().quotas.quotas == others
+    assert registry.read_snapshot().quotas.quotas == others
 
 
 def test_a_snapshot_keeps_the_very_quotas_while_they_do_not_change(registry: Registry) -> None:
     registry.put_quota(ALICE)
-    first = registry.snapshot()
+    first = registry.read_snapshot()
     registry.create_topic(Topic(name="orders", type=MessageType.NORMAL, queues=1, created_ms=1))
-    second = registry.snapshot(first)
+    second = registry.read_snapshot(first)
     assert second.version > first.version
     assert second.quotas is first.quotas
     registry.put_quota(replace(ALICE, messages_in=11))
-    third = registry.snapshot(second)
+    third = registry.read_snapshot(second)
     assert third.quotas.quotas[KEY].messages_in == 11
     registry.delete_quota(*KEY)
-    assert not registry.snapshot(third).quotas.quotas
+    assert not registry.read_snapshot(third).quotas.quotas
 
 
 def test_proxies_hear_of_each_other_while_they_live(registry: Registry) -> None:
-    version = registry.snapshot().version
+    version = registry.read_snapshot().version
     assert registry.exchange_demand("a", {"user:alice": {"messages_in": 5.5}}, {}, 60_000).keys() == {"a"}
     heard = registry.exchange_demand("b", {}, {}, 60_000)
     assert heard == {"a": {"user:alice": {"messages_in": 5.5}}, "b": {}}
     registry.exchange_demand("a", {}, {}, -1)
     assert registry.exchange_demand("b", {}, {}, 60_000).keys() == {"b"}
-    registry.leave_proxies("b")
+    registry.remove_proxy("b")
     assert registry.exchange_demand("c", {}, {}, 60_000).keys() == {"c"}
-    assert registry.snapshot().version == version
+    assert registry.read_snapshot().version == version
 
 
 def test_what_the_other_living_proxies_give_out_can_be_asked(registry: Registry) -> None:
@@ -67,7 +67,7 @@ def test_what_the_other_living_proxies_give_out_can_be_asked(registry: Registry)
 
 
 def test_a_proxy_of_an_older_version_gives_out_what_nobody_knows(registry: Registry) -> None:
-    with registry._database.writing() as connection:
+    with registry._database.write_transaction() as connection:
         values = {"lease_end_ms": DATABASE_NOW_MS + 60_000, "demand": '{"user:alice": {"messages_in": 1}}'}
         connection.execute(insert(PROXIES).values(name="old", **values))
     assert registry.exchange_demand("new", {}, {}, 60_000)["old"] == {"user:alice": {"messages_in": 1}}

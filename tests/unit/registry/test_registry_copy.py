@@ -10,23 +10,30 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ternmq_common.access.actions import Action
-from ternmq_common.access.resources import Resource
-from ternmq_common.access.users import AccessSnapshot, Policy
-from ternmq_common.checked_form import decoded_body, encoded_body
-from ternmq_common.cluster import BrokerEntry, BrokerLoad, Permission, RegistrySnapshot, ReplicaEntry, ReplicationMode
+from ternmq_common.access.actions import AccessAction
+from ternmq_common.access.resources import AccessResource
+from ternmq_common.access.users import AccessPolicy, AccessSnapshot
+from ternmq_common.checked_form import decode_file_body, encode_file_body
+from ternmq_common.cluster import (
+    BrokerEntry,
+    BrokerLoad,
+    QueuePermission,
+    RegistrySnapshot,
+    ReplicaEntry,
+    ReplicationMode,
+)
 from ternmq_common.errors import StartupError
 from ternmq_common.lite_group import LiteGroup
 from ternmq_common.message_type import MessageType
-from ternmq_common.model import Group, Topic
+from ternmq_common.model import ConsumerGroup, Topic
 from ternmq_common.quotas import Quota, QuotaKind
 from ternmq_common.retry_backoff import parse_backoff
 from ternmq_registry import copy_form, migrations
 from ternmq_registry.copy_file import CopyFile
-from ternmq_registry.copy_form import RegistryCopy, UnusableCopy, decoded_copy, encoded_copy
-from ternmq_registry.copy_keeping import CopyKeeper, of_brokers
+from ternmq_registry.copy_form import RegistryCopy, UnusableCopy, decode_copy, encode_copy
+from ternmq_registry.copy_keeper import CopyKeeper, reduce_for_broker
 from ternmq_registry.database import registry_identity
-from ternmq_registry.directory import Directory
+from ternmq_registry.directory import RegistryDirectory
 from ternmq_registry.errors import RegistryUnavailable
 from ternmq_registry.registry import Registry
 from ternmq_registry.secret_encryption import SecretEncryption
@@ -39,7 +46,7 @@ BROKERS = {
         name="b",
         address="10.0.0.1:10911",
         epoch=7,
-        permission=Permission.READ,
+        permission=QueuePermission.READ,
         draining=True,
         live=False,
         version="1.2",
@@ -60,33 +67,40 @@ COPY = RegistryCopy(
     synced_up_to=6,
     snapshot=RegistrySnapshot(version=8, topics={"t": Topic(name="t", type=MessageType.FIFO)}, brokers=BROKERS),
 )
-DATA = encoded_copy(COPY)
+DATA = encode_copy(COPY)
 
 
 def read_back(data: bytes, secret_encryption: SecretEncryption | None = None) -> RegistryCopy:
-    return decoded_copy("registry-copy", data, registry=REGISTRY, holder=HOLDER, secret_encryption=secret_encryption)
+    return decode_copy("registry-copy", data, registry=REGISTRY, holder=HOLDER, secret_encryption=secret_encryption)
 
 
 @pytest.fixture
 def registry(tmp_path: Path) -> Registry:
     """One that has something of everything."""
-    made = Registry.sqlite(tmp_path / "registry.db", SecretEncryption([KEY]))
-    made.create_topic(Topic(name="t", type=MessageType.DELAY, queues=3, created_ms=4, permission=Permission.READ))
+    made = Registry.open_sqlite(tmp_path / "registry.db", SecretEncryption([KEY]))
+    made.create_topic(Topic(name="t", type=MessageType.DELAY, queues=3, created_ms=4, permission=QueuePermission.READ))
     made.create_topic(Topic(name="async", type=MessageType.NORMAL, replication=ReplicationMode.ASYNC))
-    made.create_group(Group(name="g", fifo=True, max_attempts=3, retry_backoff=parse_backoff("customized:1s,2s")))
+    made.create_group(
+        ConsumerGroup(name="g", fifo=True, max_attempts=3, retry_backoff=parse_backoff("customized:1s,2s"))
+    )
     made.create_topic(Topic(name="chats", type=MessageType.LITE, lite_ttl_ms=900_000))
-    made.create_group(Group(name="agents", lite=LiteGroup("chats", quota=7, resets_when_taken=True)))
-    made.create_group(Group(name="plain"))
+    made.create_group(ConsumerGroup(name="agents", lite=LiteGroup("chats", quota=7, resets_when_taken=True)))
+    made.create_group(ConsumerGroup(name="plain"))
     made.create_user("alice", SECRET, is_super=True, now_ms=3)
-    policy = Policy(Resource.parse("Topic:t"), Action.parse("Pub"), allows=False, sources=(ip_network("10.0.0.0/8"),))
+    policy = AccessPolicy(
+        AccessResource.parse_resource("Topic:t"),
+        AccessAction.parse_actions("Pub"),
+        allows=False,
+        sources=(ip_network("10.0.0.0/8"),),
+    )
     made.put_policy("alice", policy)
     made.put_quota(Quota(kind=QuotaKind.TOPIC, name="t", messages_in=5, in_flight=2))
     return made
 
 
 def test_a_copy_says_all_that_the_registry_has(registry: Registry) -> None:
-    snapshot = registry.snapshot()
-    data = encoded_copy(replace(COPY, snapshot=replace(snapshot, brokers=BROKERS)))
+    snapshot = registry.read_snapshot()
+    data = encode_copy(replace(COPY, snapshot=replace(snapshot, brokers=BROKERS)))
     found = read_back(data, SecretEncryption([KEY])).snapshot
     assert found.brokers == {"b": replace(BROKERS["b"], load=BrokerLoad())}
     assert replace(found, brokers=snapshot.brokers) == snapshot
@@ -97,7 +111,7 @@ def test_a_copy_says_all_that_the_registry_has(registry: Registry) -> None:
 
 
 def test_a_secret_is_as_sealed_as_in_the_registry_and_nobodys_without_the_key(registry: Registry) -> None:
-    data = encoded_copy(replace(COPY, snapshot=registry.snapshot()))
+    data = encode_copy(replace(COPY, snapshot=registry.read_snapshot()))
     assert SECRET.encode() not in data
     for secret_encryption in (None, SecretEncryption([bytes(32)])):
         assert read_back(data, secret_encryption).snapshot.access.users["alice"].secrets == ()
@@ -106,24 +120,26 @@ def test_a_secret_is_as_sealed_as_in_the_registry_and_nobodys_without_the_key(re
 
 def test_what_is_deleted_or_changed_of_users_is_so_in_the_next_copy(registry: Registry) -> None:
     registry.create_user("bob", SECRET, is_super=False, now_ms=3)
-    known = registry.snapshot()
+    known = registry.read_snapshot()
     assert known.access.sealed.keys() == {"alice", "bob"}
     registry.delete_user("bob")
     registry.update_user("alice", is_super=True, is_enabled=True)
-    known = registry.snapshot(known)
+    known = registry.read_snapshot(known)
     assert known.access.sealed.keys() == {"alice"}
-    registry.put_policy("alice", Policy(Resource.parse("Topic:u"), Action.parse("Sub")))
-    assert registry.snapshot(known).access.sealed["alice"] != known.access.sealed["alice"]
+    registry.put_policy(
+        "alice", AccessPolicy(AccessResource.parse_resource("Topic:u"), AccessAction.parse_actions("Sub"))
+    )
+    assert registry.read_snapshot(known).access.sealed["alice"] != known.access.sealed["alice"]
     registry.close()
 
 
 def test_a_broker_keeps_nothing_of_users_keys_and_quotas(registry: Registry) -> None:
-    snapshot = registry.snapshot()
-    kept = of_brokers(snapshot)
+    snapshot = registry.read_snapshot()
+    kept = reduce_for_broker(snapshot)
     assert (kept.topics, kept.groups, kept.version) == (snapshot.topics, snapshot.groups, snapshot.version)
     assert (kept.access, kept.handle_keys, kept.quotas.quotas) == (AccessSnapshot(), (), {})
     without_secret_encryption = Registry(registry._database._engine)
-    assert without_secret_encryption.snapshot().access.sealed == {}
+    assert without_secret_encryption.read_snapshot().access.sealed == {}
     registry.close()
 
 
@@ -144,7 +160,7 @@ def test_a_copy_that_is_cut_off_or_longer_is_noticed(end: int, more: bytes) -> N
 
 @given(st.binary(max_size=200))
 def test_whatever_a_file_has_is_a_copy_or_refused(body: bytes) -> None:
-    for data in (body, encoded_body(copy_form.WHAT, copy_form.FORMAT, body)):
+    for data in (body, encode_file_body(copy_form.WHAT, copy_form.FORMAT, body)):
         with pytest.raises(UnusableCopy):
             read_back(data)
 
@@ -163,18 +179,18 @@ def test_whatever_a_file_has_is_a_copy_or_refused(body: bytes) -> None:
 )
 def test_what_is_whole_and_of_somebody_else_is_refused(spoil: "object", told: str) -> None:
     assert callable(spoil)
-    body = decoded_body("x", copy_form.WHAT, copy_form.FORMAT, DATA)
+    body = decode_file_body("x", copy_form.WHAT, copy_form.FORMAT, DATA)
     spoilt = spoil(body)
     assert spoilt != body
     with pytest.raises(UnusableCopy, match=told):
-        read_back(encoded_body(copy_form.WHAT, copy_form.FORMAT, spoilt))
+        read_back(encode_file_body(copy_form.WHAT, copy_form.FORMAT, spoilt))
 
 
 def test_a_copy_of_a_newer_format_or_of_another_kind_is_refused() -> None:
-    body = decoded_body("x", copy_form.WHAT, copy_form.FORMAT, DATA)
+    body = decode_file_body("x", copy_form.WHAT, copy_form.FORMAT, DATA)
     for data, told in (
-        (encoded_body(copy_form.WHAT, copy_form.FORMAT + 1, body), "has layout 2"),
-        (encoded_body("store-id", copy_form.FORMAT, body), "it is a store-id"),
+        (encode_file_body(copy_form.WHAT, copy_form.FORMAT + 1, body), "has layout 2"),
+        (encode_file_body("store-id", copy_form.FORMAT, body), "it is a store-id"),
     ):
         with pytest.raises(UnusableCopy, match=told):
             read_back(data)
@@ -254,25 +270,25 @@ class Away(Registry):
 
 
 def away(tmp_path: Path) -> Away:
-    registry = Away.sqlite(tmp_path / "registry.db")
-    registry.create_group(Group(name="new"))
+    registry = Away.open_sqlite(tmp_path / "registry.db")
+    registry.create_group(ConsumerGroup(name="new"))
     return registry
 
 
 async def test_a_directory_begins_with_a_copy_and_goes_on_with_the_registry(tmp_path: Path) -> None:
     registry = away(tmp_path)
-    directory = Directory(registry, interval_s=None)
+    directory = RegistryDirectory(registry, interval_s=None)
     directory.start_from_copy(COPY.snapshot, COPY.read_ms, RegistryUnavailable("it is dark"))
     assert directory.snapshot is COPY.snapshot
     assert directory.problem == "it is dark"
     assert directory.copy_age_s is not None
     assert directory.copy_age_s > 1e6
-    waiting = asyncio.create_task(directory.reached())
+    waiting = asyncio.create_task(directory.wait_until_reached())
     with pytest.raises(RegistryUnavailable, match="the cable is cut"):
-        await directory.refresh()
+        await directory.refresh_snapshot()
     assert (directory.snapshot.version, waiting.done()) == (8, False)
     registry.error = None
-    await directory.refresh()
+    await directory.refresh_snapshot()
     await waiting
     assert [directory.problem, directory.copy_age_s] == [None, None]
     assert directory.snapshot.groups.keys() == {"new"}
@@ -282,12 +298,12 @@ async def test_a_directory_begins_with_a_copy_and_goes_on_with_the_registry(tmp_
 async def test_a_registry_of_another_schema_is_refused_when_it_is_back(tmp_path: Path) -> None:
     registry = away(tmp_path)
     registry.error = StartupError("its schema 0013 is of a newer TernMQ")
-    directory = Directory(registry, interval_s=None)
+    directory = RegistryDirectory(registry, interval_s=None)
     directory.start_from_copy(COPY.snapshot, COPY.read_ms, RegistryUnavailable("it is dark"))
     with pytest.raises(RegistryUnavailable, match="0013"):
-        await directory.refresh()
+        await directory.refresh_snapshot()
     with pytest.raises(StartupError, match="0013"):
-        await directory.reached()
+        await directory.wait_until_reached()
     assert directory.snapshot is COPY.snapshot
     registry.close()
 
@@ -303,52 +319,52 @@ async def written(file: CopyFile, group: str) -> RegistryCopy:
 
 
 async def test_a_keeper_writes_what_changes_and_the_last_at_its_end(tmp_path: Path) -> None:
-    registry = Registry.sqlite(tmp_path / "registry.db")
+    registry = Registry.open_sqlite(tmp_path / "registry.db")
     file = file_in(tmp_path)
-    directory = Directory(registry, interval_s=None)
+    directory = RegistryDirectory(registry, interval_s=None)
     await directory.start()
     synced = 1
     keeper = CopyKeeper(directory, file, synced_up_to=lambda: synced, stamp_s=60, pause_s=0)
     keeper.start()
     for name in ("first", "second"):
-        registry.create_group(Group(name=name))
-        await directory.refresh()
+        registry.create_group(ConsumerGroup(name=name))
+        await directory.refresh_snapshot()
         copy = await written(file, name)
         assert (copy.registry, copy.holder, copy.synced_up_to) == (REGISTRY, HOLDER, 1)
         assert copy.read_ms == directory.read_ms
     synced = 2
-    registry.create_group(Group(name="last"))
-    await directory.refresh()
+    registry.create_group(ConsumerGroup(name="last"))
+    await directory.refresh_snapshot()
     await keeper.stop()
     assert (await written(file, "last")).synced_up_to == 2
     registry.close()
 
 
 async def test_the_age_is_told_although_nothing_changes(tmp_path: Path) -> None:
-    registry = Registry.sqlite(tmp_path / "registry.db")
-    registry.create_group(Group(name="g"))
+    registry = Registry.open_sqlite(tmp_path / "registry.db")
+    registry.create_group(ConsumerGroup(name="g"))
     file = file_in(tmp_path)
-    directory = Directory(registry, interval_s=None)
+    directory = RegistryDirectory(registry, interval_s=None)
     await directory.start()
     keeper = CopyKeeper(directory, file, stamp_s=0.001, pause_s=0)
     keeper.start()
     before = (await written(file, "g")).read_ms
     async with asyncio.timeout(20):
         while (await written(file, "g")).read_ms == before:
-            await directory.refresh()
+            await directory.refresh_snapshot()
     await keeper.stop()
     registry.close()
 
 
 async def test_a_copy_that_cannot_be_written_is_said_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    registry = Registry.sqlite(tmp_path / "registry.db")
+    registry = Registry.open_sqlite(tmp_path / "registry.db")
     (tmp_path / "made").touch()  # where a folder should be
-    directory = Directory(registry, interval_s=None)
+    directory = RegistryDirectory(registry, interval_s=None)
     await directory.start()
     keeper = CopyKeeper(directory, file_in(tmp_path))
     for number in range(3):
-        registry.create_group(Group(name=f"g{number}"))
-        await directory.refresh()
-        await keeper._write()
+        registry.create_group(ConsumerGroup(name=f"g{number}"))
+        await directory.refresh_snapshot()
+        await keeper._write_copy()
     assert [record.levelname for record in caplog.records if "can't be written" in record.message] == ["WARNING"]
     registry.close()

@@ -7,42 +7,42 @@ from pathlib import Path
 
 import pytest
 
-from ternmq_common.cluster import Permission, RegistrySnapshot
+from ternmq_common.cluster import QueuePermission, RegistrySnapshot
 from ternmq_common.errors import StartupError
 from ternmq_common.lite_group import LiteGroup
 from ternmq_common.message_type import MessageType
-from ternmq_common.model import Group, Topic
+from ternmq_common.model import ConsumerGroup, Topic
 from ternmq_common.quotas import Quota, QuotaKind
 from ternmq_common.retry_backoff import parse_backoff
 from ternmq_registry.registry import Registry
-from ternmq_registry.salvage import Salvaged, replace_damaged, salvaged, sidecars
+from ternmq_registry.salvage import SalvagedRegistry, find_sidecars, replace_damaged, salvage_registry
 
 pytestmark = pytest.mark.slow
 
 STEP_BYTES = 1021
 LONG = "-" * 80
 """In the names, so that the topics need several pages."""
-GROUP = Group(name="billing", fifo=True, max_attempts=5, retry_backoff=parse_backoff("exponential:1s,10m,2"))
+GROUP = ConsumerGroup(name="billing", fifo=True, max_attempts=5, retry_backoff=parse_backoff("exponential:1s,10m,2"))
 
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    registry = Registry.sqlite(tmp_path / "registry.db")
+    registry = Registry.open_sqlite(tmp_path / "registry.db")
     for number in range(60):
         registry.create_topic(
-            Topic(name=f"topic-{number}{LONG}", type=MessageType.FIFO, queues=8, permission=Permission.READ)
+            Topic(name=f"topic-{number}{LONG}", type=MessageType.FIFO, queues=8, permission=QueuePermission.READ)
         )
     registry.create_group(GROUP)
     registry.create_topic(Topic(name="chats", type=MessageType.LITE, lite_ttl_ms=900_000))
-    registry.create_group(Group(name="agents", lite=LiteGroup("chats", wildcard=True)))
+    registry.create_group(ConsumerGroup(name="agents", lite=LiteGroup("chats", wildcard=True)))
     registry.close()
     return tmp_path / "registry.db"
 
 
 @pytest.fixture
 def written(file: Path) -> RegistrySnapshot:
-    registry = Registry.sqlite(file)
-    snapshot = registry.snapshot()
+    registry = Registry.open_sqlite(file)
+    snapshot = registry.read_snapshot()
     registry.close()
     return snapshot
 
@@ -57,22 +57,22 @@ def change(file: Path, statement: str) -> None:
 def test_of_a_whole_file_everything_is_read_and_of_none_nothing(
     file: Path, written: RegistrySnapshot, tmp_path: Path
 ) -> None:
-    assert salvaged(file) == Salvaged(dict(written.topics), dict(written.groups))
-    assert salvaged(tmp_path / "nowhere.db") == Salvaged()
+    assert salvage_registry(file) == SalvagedRegistry(dict(written.topics), dict(written.groups))
+    assert salvage_registry(tmp_path / "nowhere.db") == SalvagedRegistry()
 
 
 def test_a_damaged_header_costs_nothing(file: Path, written: RegistrySnapshot) -> None:
     whole = file.read_bytes()
     for place in (0, 15, 16, 18, 19, 20, 21, 23, 47, 52, 64):
         file.write_bytes(whole[:place] + bytes([whole[place] ^ 0x55]) + whole[place + 1 :])
-        found = salvaged(file)
+        found = salvage_registry(file)
         assert found.damage is not None, place
         assert (found.topics, found.groups, found.unreadable) == (written.topics, written.groups, []), place
 
 
 def test_a_row_that_was_changed_is_named_and_not_taken(file: Path, written: RegistrySnapshot) -> None:
     change(file, "UPDATE topics SET queues = 9 WHERE name LIKE 'topic-7-%'")
-    found = salvaged(file)
+    found = salvage_registry(file)
     assert found.damage == f"row 'topic-7{LONG}' of table topics has a wrong checksum"
     assert found.unreadable == [f"topics 'topic-7{LONG}'"]
     assert found.topics == {name: topic for name, topic in written.topics.items() if name != f"topic-7{LONG}"}
@@ -83,7 +83,7 @@ def test_a_page_of_zeros_hides_its_own_rows_only(file: Path, written: RegistrySn
     whole = file.read_bytes()
     page = whole.index(f"topic-30{LONG}FIFO".encode()) // 4096 * 4096
     file.write_bytes(whole[:page] + bytes(4096) + whole[page + 4096 :])
-    found = salvaged(file)
+    found = salvage_registry(file)
     assert 0 < len(found.topics) < len(written.topics)
     assert found.topics.items() <= written.topics.items()
     assert found.groups == written.groups
@@ -95,7 +95,7 @@ def test_whatever_byte_is_flipped_what_is_taken_is_as_it_was_written(file: Path,
         damaged = bytearray(whole)
         damaged[place] ^= rng.randrange(1, 256)
         file.write_bytes(damaged)
-        found = salvaged(file)
+        found = salvage_registry(file)
         assert found.topics.items() <= written.topics.items(), place
         assert found.groups.items() <= written.groups.items(), place
         assert found.damage is not None or (found.topics, found.groups) == (written.topics, written.groups), place
@@ -104,33 +104,33 @@ def test_whatever_byte_is_flipped_what_is_taken_is_as_it_was_written(file: Path,
 
 def test_quotas_are_told_apart_by_kind_and_name_and_the_others_are_taken(tmp_path: Path) -> None:
     file = tmp_path / "registry.db"
-    registry = Registry.sqlite(file)
+    registry = Registry.open_sqlite(file)
     quotas = [Quota(kind=kind, name="*", messages_in=5, burst_ms=2000) for kind in (QuotaKind.TOPIC, QuotaKind.USER)]
     for quota in quotas:
         registry.put_quota(quota)
     registry.put_quota(Quota(kind=QuotaKind.CLIENT, name="*", connections=5))
     registry.close()
     change(file, "UPDATE quotas SET connections = 6 WHERE kind = 'client'")
-    found = salvaged(file)
+    found = salvage_registry(file)
     assert found.unreadable == ["quotas 'client:*'"]
     assert found.quotas == quotas
     replace_damaged(file, [], [], quotas=found.quotas)
-    registry = Registry.sqlite(file)
-    assert [*registry.snapshot().quotas.quotas.values()] == quotas
+    registry = Registry.open_sqlite(file)
+    assert [*registry.read_snapshot().quotas.quotas.values()] == quotas
     registry.close()
 
 
 @pytest.mark.parametrize("content", [b"", b"no database", bytes(5000)])
 def test_of_a_file_that_is_none_nothing_is_taken(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "registry.db").write_bytes(content)
-    found = salvaged(tmp_path / "registry.db")
+    found = salvage_registry(tmp_path / "registry.db")
     assert (found.topics, found.groups, found.damage is None) == ({}, {}, not content)
 
 
 def test_a_registry_of_a_newer_version_is_not_called_damaged(file: Path) -> None:
     change(file, "UPDATE alembic_version SET version_num = '9999'")
     with pytest.raises(StartupError, match="is of a newer TernMQ"):
-        salvaged(file)
+        salvage_registry(file)
 
 
 def test_a_damaged_registry_is_kept_beside_the_one_that_replaces_it(file: Path) -> None:
@@ -147,10 +147,10 @@ def test_a_damaged_registry_is_kept_beside_the_one_that_replaces_it(file: Path) 
         assert aside == file.with_name(f"registry.db.damaged-{number}")
         assert aside.read_bytes() == damaged
         assert aside.with_name(f"{aside.name}-journal").read_bytes() == b"its journal"
-        assert sidecars(file) == []
-        registry = Registry.sqlite(file)
-        assert registry.topics() == [topic, older]
-        assert registry.groups() == [group]
+        assert find_sidecars(file) == []
+        registry = Registry.open_sqlite(file)
+        assert registry.list_topics() == [topic, older]
+        assert registry.list_groups() == [group]
         anew, _ = registry.create_topic(Topic(name="new", type=MessageType.NORMAL))
         assert anew.created_version > in_a_year
         registry.close()

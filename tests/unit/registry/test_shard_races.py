@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Engine, text
 
 from ternmq_common.cluster import BrokerLoad
 from ternmq_common.errors import MessagingError, StartupError
-from ternmq_registry.database import postgres_engine
+from ternmq_registry.database import create_postgres_engine
 from ternmq_registry.registry import Registry
 from tests.unit.registry.conftest import Open, Sql
 from tests.unit.registry.test_shards import (
@@ -125,7 +125,7 @@ class _Between:
 
 @pytest.fixture
 def engine(url: str) -> Iterator[Engine]:
-    made = postgres_engine(url)
+    made = create_postgres_engine(url)
     yield made
     made.dispose()
 
@@ -138,7 +138,7 @@ def between(engine: Engine) -> Iterator[_Between]:
 
 @pytest.fixture
 def clustered(url: str) -> Iterator[Registry]:
-    registry = Registry.postgres(url)
+    registry = Registry.open_postgres(url)
     yield registry
     registry.close()
 
@@ -159,14 +159,14 @@ def test_a_heartbeat_that_commits_while_another_wants_to_lead_wins(
 ) -> None:
     epoch = replicated(clustered)
     ends(engine, LEADERS_LEASE_RUNS_OUT)
-    before = clustered.snapshot().version
+    before = clustered.read_snapshot().version
     between.does(LEADER_LIVES)
     candidate = pool.submit(led, clustered, "b", epoch)
     between.until_waiting(1)
     between.commits()
     assert candidate.result() is None
     assert (shard(clustered).store_id, shard(clustered).live) == ("store-a", True)
-    assert clustered.snapshot().version == before
+    assert clustered.read_snapshot().version == before
     assert in_sync(clustered) == {"a", "b", "c"}
 
 
@@ -190,7 +190,7 @@ def test_a_heartbeat_that_comes_while_another_leads_is_refused(
     between.does("UPDATE replicas SET position = 5 WHERE name = 'c'")  # the candidate has the broker's row then
     candidate = pool.submit(led, clustered, "b", epoch)
     between.until_waiting(1)
-    heartbeat = pool.submit(clustered.heartbeat, "b1", epoch, BrokerLoad(), LEASE_MS)
+    heartbeat = pool.submit(clustered.record_heartbeat, "b1", epoch, BrokerLoad(), LEASE_MS)
     between.until_waiting(2)
     between.commits()
     assert candidate.result() is not None

@@ -10,7 +10,7 @@ from ternmq_common.message_type import MessageType
 from ternmq_common.model import Topic
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_registry.registry import Registry
-from ternmq_registry.shards import Joining
+from ternmq_registry.shards import JoiningReplica
 from tests.unit.registry.conftest import Open, Sql
 
 LEASE_MS = 60_000
@@ -21,14 +21,14 @@ LEASE_RUNS_OUT = "UPDATE replicas SET lease_end_ms = 0 WHERE name = '{}'"
 def joined(
     registry: Registry, name: str, store_id: str = "", *, replicas: int = 3, rejoin: bool = False
 ) -> BrokerEntry:
-    replica = Joining(store_id=store_id or f"store-{name}", name=name, address=f"host-{name}:1", version="1.0")
+    replica = JoiningReplica(store_id=store_id or f"store-{name}", name=name, address=f"host-{name}:1", version="1.0")
     return registry.join_shard(
         "b1", replica, LEASE_MS, replicas=replicas, min_insync=0, replication=ReplicationMode.SYNC, rejoin=rejoin
     )
 
 
 def led(registry: Registry, name: str, epoch: int = 0, *, min_insync: int = 0, keeps_move: bool = True) -> int | None:
-    return registry.lead(
+    return registry.take_leadership(
         "b1",
         f"store-{name}",
         epoch,
@@ -40,7 +40,7 @@ def led(registry: Registry, name: str, epoch: int = 0, *, min_insync: int = 0, k
 
 
 def shard(registry: Registry) -> BrokerEntry:
-    return registry.look()[1]["b1"]
+    return registry.read_brokers()[1]["b1"]
 
 
 def replica(registry: Registry, name: str) -> ReplicaEntry:
@@ -66,11 +66,11 @@ def replicated(registry: Registry, names: str = "abc", synced: str = "abc", *, m
 
 
 def refused(code: int, registry: Registry, call: str, *arguments: str) -> str:
-    before = registry.snapshot()
+    before = registry.read_snapshot()
     with pytest.raises(MessagingError) as error:
         getattr(registry, call)(*arguments)
     assert error.value.code == code
-    assert registry.snapshot() == before
+    assert registry.read_snapshot() == before
     return str(error.value)
 
 
@@ -91,13 +91,13 @@ def test_who_comes_first_makes_the_shard_and_may_lead_it(registry: Registry) -> 
     assert made.lease_end_ms == 0  # nobody leads yet
     assert (made.store_id, made.live, made.replicas_wanted, made.min_insync) == ("store-a", False, 3, 2)
     assert made == shard(registry)
-    assert registry.snapshot().brokers == {"b1": made}
+    assert registry.read_snapshot().brokers == {"b1": made}
     epoch = led(registry, "a")
     found = shard(registry)
     assert (found.epoch, found.live, found.address, found.version) == (epoch, True, "host-a:1", "1.0")
     assert found.epoch > made.epoch
-    assert registry.heartbeat("b1", found.epoch, BrokerLoad(), LEASE_MS)
-    assert not registry.heartbeat("b1", made.epoch, BrokerLoad(), LEASE_MS)
+    assert registry.record_heartbeat("b1", found.epoch, BrokerLoad(), LEASE_MS)
+    assert not registry.record_heartbeat("b1", made.epoch, BrokerLoad(), LEASE_MS)
 
 
 def test_others_join_behind_the_leader_and_have_to_be_made_in_sync(registry: Registry) -> None:
@@ -110,10 +110,10 @@ def test_others_join_behind_the_leader_and_have_to_be_made_in_sync(registry: Reg
 
 
 def test_every_change_but_leases_and_positions_raises_the_version(registry: Registry, sql: Sql) -> None:
-    versions = [registry.snapshot().version]
+    versions = [registry.read_snapshot().version]
 
     def raised() -> bool:
-        versions.append(registry.snapshot().version)
+        versions.append(registry.read_snapshot().version)
         return versions[-1] > versions[-2]
 
     joined(registry, "a")
@@ -125,7 +125,7 @@ def test_every_change_but_leases_and_positions_raises_the_version(registry: Regi
     assert raised()
     assert registry.set_in_sync("b1", epoch, stores("a"), stores("ab"))
     assert raised()
-    registry.ask_to_move("b1", "b")
+    registry.request_handover("b1", "b")
     assert raised()
     registry.add_replica("b1")
     assert raised()
@@ -133,7 +133,7 @@ def test_every_change_but_leases_and_positions_raises_the_version(registry: Regi
     assert raised()
     assert registry.set_in_sync("b1", epoch, stores("ab"), stores("ab"))
     assert registry.heartbeat_replica("b1", "store-b", 7, LEASE_MS) is not None
-    assert registry.heartbeat("b1", epoch, BrokerLoad(), LEASE_MS)
+    assert registry.record_heartbeat("b1", epoch, BrokerLoad(), LEASE_MS)
     registry.leave_shard("b1", "store-b")
     assert led(registry, "b", epoch) is None  # nothing is changed by who may not
     sql(LEADERS_LEASE_RUNS_OUT)
@@ -152,7 +152,7 @@ def test_a_replica_follows_when_the_leaders_lease_has_run_out(registry: Registry
     assert following > epoch
     found = shard(registry)
     assert (found.store_id, found.address, found.epoch, found.live) == ("store-b", "host-b:1", following, True)
-    assert not registry.heartbeat("b1", epoch, BrokerLoad(), LEASE_MS)
+    assert not registry.record_heartbeat("b1", epoch, BrokerLoad(), LEASE_MS)
     assert in_sync(registry) == {"b", "c"}
     sql(LEADERS_LEASE_RUNS_OUT)
     assert led(registry, "a", following) is None  # it is not in sync any more
@@ -162,7 +162,7 @@ def test_a_replica_follows_when_the_leaders_lease_has_run_out(registry: Registry
 def test_a_heartbeat_that_is_late_is_better_than_an_election(registry: Registry, sql: Sql) -> None:
     epoch = replicated(registry)
     sql(LEADERS_LEASE_RUNS_OUT)
-    assert registry.heartbeat("b1", epoch, BrokerLoad(), LEASE_MS)
+    assert registry.record_heartbeat("b1", epoch, BrokerLoad(), LEASE_MS)
     assert led(registry, "b", epoch) is None
     assert shard(registry).store_id == "store-a"
 
@@ -183,13 +183,13 @@ def test_the_leader_of_record_leads_again_at_once_and_fences_itself(registry: Re
     again = led(registry, "a", epoch=0)
     assert again is not None
     assert again > epoch
-    assert not registry.heartbeat("b1", epoch, BrokerLoad(), LEASE_MS)
+    assert not registry.record_heartbeat("b1", epoch, BrokerLoad(), LEASE_MS)
     assert in_sync(registry) == {"a", "b"}
 
 
 def test_settings_of_the_shard_are_those_of_its_leader(registry: Registry) -> None:
     replicated(registry)
-    assert registry.lead("b1", "store-a", 0, LEASE_MS, min_insync=3, replication=ReplicationMode.ASYNC)
+    assert registry.take_leadership("b1", "store-a", 0, LEASE_MS, min_insync=3, replication=ReplicationMode.ASYNC)
     assert (shard(registry).min_insync, shard(registry).replication) == (3, ReplicationMode.ASYNC)
     joined(registry, "b")
     assert (shard(registry).min_insync, shard(registry).replication) == (3, ReplicationMode.ASYNC)
@@ -197,7 +197,7 @@ def test_settings_of_the_shard_are_those_of_its_leader(registry: Registry) -> No
 
 def test_who_is_no_replica_does_not_lead(registry: Registry) -> None:
     assert led(registry, "a") is None
-    registry.register("b1", "store-a", "host:1", "1.0", LEASE_MS)
+    registry.register_broker("b1", "store-a", "host:1", "1.0", LEASE_MS)
     assert led(registry, "a") is None
     assert registry.heartbeat_replica("b1", "store-a", 0, LEASE_MS) is None
     assert registry.hand_over("b1", shard(registry).epoch, "store-a", LEASE_MS) is None
@@ -208,7 +208,7 @@ def test_a_replica_tells_its_position_and_hears_which_deletions_are_done(registr
     replicated(registry)
     topic, _ = registry.create_topic(Topic(name="orders", type=MessageType.NORMAL, brokers=("b1",)))
     deleted = registry.delete_topic(topic.name)
-    registry.set_applied("b1", deleted)
+    registry.set_applied_version("b1", deleted)
     sql(LEASE_RUNS_OUT.format("b"))
     assert not replica(registry, "b").live
     assert registry.heartbeat_replica("b1", "store-b", 4711, LEASE_MS) == deleted
@@ -223,9 +223,9 @@ def test_a_change_of_the_set_that_comes_late_changes_nothing(registry: Registry)
     the leader would acknowledge what `c` has not, and `c` could lead next. The simulation of running replicas found
     it."""
     epoch = replicated(registry, synced="ab")
-    seen, _ = registry.look()
+    seen, _ = registry.read_brokers()
     assert registry.set_in_sync("b1", epoch, stores("ab"), stores("abc"), version=seen)
-    now, _ = registry.look()
+    now, _ = registry.read_brokers()
     assert registry.set_in_sync("b1", epoch, stores("abc"), stores("ab"), version=now)
     assert not registry.set_in_sync("b1", epoch, stores("ab"), stores("abc"), version=seen)
     assert in_sync(registry) == {"a", "b"}
@@ -246,12 +246,12 @@ def test_the_set_is_changed_by_the_leader_that_knows_it_only(registry: Registry,
 def test_who_is_asked_for_while_another_one_begins_to_lead_is_to_lead_after_it(registry: Registry) -> None:
     epoch = replicated(registry, synced="abc")
     following = registry.hand_over("b1", epoch, "store-b", LEASE_MS)
-    registry.ask_to_move("b1", "c")
+    registry.request_handover("b1", "c")
     assert led(registry, "b", following or 0)
     assert shard(registry).move_to == "store-c"
     assert led(registry, "b", keeps_move=False)  # it has tried
     assert shard(registry).move_to == ""
-    registry.ask_to_move("b1", "c")
+    registry.request_handover("b1", "c")
     assert registry.hand_over("b1", shard(registry).epoch, "store-c", LEASE_MS)
     assert led(registry, "c")
     assert shard(registry).move_to == ""
@@ -262,25 +262,25 @@ def test_leadership_is_handed_over_without_waiting_and_nobody_leaves(registry: R
     assert registry.hand_over("b1", epoch, "store-c", LEASE_MS) is None  # not in sync
     assert registry.hand_over("b1", epoch, "store-a", LEASE_MS) is None
     assert registry.hand_over("b1", epoch - 1, "store-b", LEASE_MS) is None
-    registry.ask_to_move("b1", "b")
+    registry.request_handover("b1", "b")
     assert shard(registry).move_to == "store-b"
     following = registry.hand_over("b1", epoch, "store-b", LEASE_MS)
     found = shard(registry)
     assert (found.store_id, found.epoch, found.live, found.move_to) == ("store-b", following, True, "")
     assert in_sync(registry) == {"a", "b"}
-    assert not registry.heartbeat("b1", epoch, BrokerLoad(), LEASE_MS)
+    assert not registry.record_heartbeat("b1", epoch, BrokerLoad(), LEASE_MS)
     assert led(registry, "a", following or 0) is None
     assert led(registry, "b")
 
 
 def test_who_is_asked_to_lead_can(registry: Registry, sql: Sql) -> None:
     replicated(registry, synced="ab")
-    assert "leads already" in refused(pb.BAD_REQUEST, registry, "ask_to_move", "b1", "a")
-    assert "is not in sync" in refused(pb.BAD_REQUEST, registry, "ask_to_move", "b1", "c")
-    assert "has no replica 'd'; it has a, b, c" in refused(pb.NOT_FOUND, registry, "ask_to_move", "b1", "d")
-    assert "there is no broker 'b2'" in refused(pb.NOT_FOUND, registry, "ask_to_move", "b2", "a")
+    assert "leads already" in refused(pb.BAD_REQUEST, registry, "request_handover", "b1", "a")
+    assert "is not in sync" in refused(pb.BAD_REQUEST, registry, "request_handover", "b1", "c")
+    assert "has no replica 'd'; it has a, b, c" in refused(pb.NOT_FOUND, registry, "request_handover", "b1", "d")
+    assert "there is no broker 'b2'" in refused(pb.NOT_FOUND, registry, "request_handover", "b2", "a")
     sql(LEASE_RUNS_OUT.format("b"))
-    assert "is not running" in refused(pb.BAD_REQUEST, registry, "ask_to_move", "b1", "b")
+    assert "is not running" in refused(pb.BAD_REQUEST, registry, "request_handover", "b1", "b")
 
 
 def test_an_unclean_election_says_what_is_known_to_be_lost(registry: Registry, sql: Sql) -> None:
@@ -296,7 +296,7 @@ def test_an_unclean_election_says_what_is_known_to_be_lost(registry: Registry, s
     assert (found.store_id, found.epoch, found.live) == ("store-c", elected.epoch, False)
     assert in_sync(registry) == {"c"}
     assert led(registry, "b", elected.epoch) is None
-    assert not registry.heartbeat("b1", epoch, BrokerLoad(), LEASE_MS)
+    assert not registry.record_heartbeat("b1", epoch, BrokerLoad(), LEASE_MS)
     assert led(registry, "c")
 
 
@@ -324,7 +324,7 @@ def test_a_shard_takes_no_more_replicas_than_are_wanted(registry: Registry) -> N
 
 def test_a_replica_that_is_removed_does_not_come_back_by_itself(registry: Registry) -> None:
     replicated(registry)
-    registry.ask_to_move("b1", "c")
+    registry.request_handover("b1", "c")
     assert "give leadership to another one first" in refused(pb.BAD_REQUEST, registry, "remove_replica", "b1", "a")
     registry.remove_replica("b1", "c")
     found = shard(registry)
@@ -358,9 +358,9 @@ def test_of_a_shard_that_lost_its_followers_one_broker_is_left(registry: Registr
     registry.remove_replica("b1", "c")
     found = shard(registry)
     assert (found.min_insync, found.replicas_wanted) == (1, 1)
-    epoch = registry.register("b1", "store-a", "host:9", "1.0", LEASE_MS)
+    epoch = registry.register_broker("b1", "store-a", "host:9", "1.0", LEASE_MS)
     assert shard(registry).replicas == ()
-    assert registry.heartbeat("b1", epoch, BrokerLoad(), LEASE_MS)
+    assert registry.record_heartbeat("b1", epoch, BrokerLoad(), LEASE_MS)
 
 
 def test_a_replica_does_not_register_as_a_broker_without_others(registry: Registry, sql: Sql) -> None:
@@ -368,11 +368,11 @@ def test_a_replica_does_not_register_as_a_broker_without_others(registry: Regist
     sql(LEADERS_LEASE_RUNS_OUT)
     for store in ("store-a", "another"):
         with pytest.raises(StartupError, match=r"has replicas \(a, b, c\): start it with --replicas 3"):
-            registry.register("b1", store, "host:9", "1.0", LEASE_MS)
+            registry.register_broker("b1", store, "host:9", "1.0", LEASE_MS)
 
 
 def test_a_broker_becomes_a_shard_by_its_own_store_only(registry: Registry, sql: Sql) -> None:
-    epoch = registry.register("b1", "store-a", "host:1", "1.0", LEASE_MS)
+    epoch = registry.register_broker("b1", "store-a", "host:1", "1.0", LEASE_MS)
     sql(LEADERS_LEASE_RUNS_OUT)
     with pytest.raises(StartupError, match=r"'b1' at host:1 has no replicas.*restart it with --replicas 3 first"):
         joined(registry, "b")
@@ -389,7 +389,7 @@ def test_a_replica_that_comes_back_is_as_it_was(registry: Registry, sql: Sql) ->
     replicated(registry, synced="ab")
     registry.heartbeat_replica("b1", "store-b", 77, LEASE_MS)
     sql(LEASE_RUNS_OUT.format("b"))
-    back = Joining(store_id="store-b", name="b2", address="host-9:1", version="2.0")
+    back = JoiningReplica(store_id="store-b", name="b2", address="host-9:1", version="2.0")
     registry.join_shard("b1", back, LEASE_MS, replicas=2, min_insync=2, replication=ReplicationMode.ASYNC)
     found = replica(registry, "b2")
     assert (found.address, found.version, found.in_sync, found.live, found.position) == (
@@ -423,7 +423,9 @@ def test_a_leader_with_a_new_disk_is_none_any_more(registry: Registry, sql: Sql)
         joined(registry, "a", "new")  # the leader's lease counts too
     sql(LEADERS_LEASE_RUNS_OUT)
     joined(registry, "a", "new")
-    assert not registry.heartbeat("b1", epoch, BrokerLoad(), LEASE_MS)  # the process of before, had it been asleep
+    assert not registry.record_heartbeat(
+        "b1", epoch, BrokerLoad(), LEASE_MS
+    )  # the process of before, had it been asleep
     assert led(registry, "a", epoch) is None
     assert led(registry, "b", shard(registry).epoch)
     assert in_sync(registry) == {"b", "c"}
@@ -445,7 +447,7 @@ def test_the_only_one_in_sync_is_not_replaced(registry: Registry, sql: Sql) -> N
 def test_a_broker_that_is_removed_takes_its_replicas_along(registry: Registry) -> None:
     replicated(registry)
     registry.remove_broker("b1")
-    assert registry.look()[1] == {}
+    assert registry.read_brokers()[1] == {}
     for name in "abc":
         assert registry.heartbeat_replica("b1", f"store-{name}", 0, LEASE_MS) is None
         with pytest.raises(StartupError, match="was that of broker 'b1', which was removed"):
@@ -459,18 +461,18 @@ def test_a_shard_that_rejoins_is_on_its_topics_again(registry: Registry) -> None
     registry.create_topic(Topic(name="orders", type=MessageType.NORMAL, brokers=("b1",)))
     registry.remove_broker("b1", force=True)
     joined(registry, "b", rejoin=True)
-    assert registry.topics()[0].brokers == ("b1",)
+    assert registry.list_topics()[0].brokers == ("b1",)
     registry.update_topic(Topic(name="orders", type=MessageType.NORMAL))
     joined(registry, "a", rejoin=True)
-    assert registry.topics()[0].brokers == ()  # the shard was back already
+    assert registry.list_topics()[0].brokers == ()  # the shard was back already
 
 
 def test_brokers_and_shards_stand_side_by_side(open_registry: Open) -> None:
     registry, other = open_registry(), open_registry()
     replicated(registry)
-    registry.register("b0", "store", "host:1", "1.0", LEASE_MS)
-    registry.register("b2", "store-2", "host:2", "1.0", LEASE_MS)
-    found = other.snapshot().brokers
+    registry.register_broker("b0", "store", "host:1", "1.0", LEASE_MS)
+    registry.register_broker("b2", "store-2", "host:2", "1.0", LEASE_MS)
+    found = other.read_snapshot().brokers
     assert {name: len(each.replicas) for name, each in found.items()} == {"b0": 0, "b1": 3, "b2": 0}
 
 
@@ -478,8 +480,8 @@ def test_a_topic_has_a_replication_of_its_own(open_registry: Open) -> None:
     registry = open_registry()
     plain, _ = registry.create_topic(Topic(name="plain", type=MessageType.NORMAL))
     fast, _ = registry.create_topic(Topic(name="fast", type=MessageType.NORMAL, replication=ReplicationMode.ASYNC))
-    assert open_registry().snapshot().topics == {"plain": plain, "fast": fast}
+    assert open_registry().read_snapshot().topics == {"plain": plain, "fast": fast}
     registry.update_topic(replace(plain, replication=ReplicationMode.SYNC))
     registry.update_topic(replace(fast, replication=None))
-    found = open_registry().snapshot().topics
+    found = open_registry().read_snapshot().topics
     assert (found["plain"].replication, found["fast"].replication) == (ReplicationMode.SYNC, None)

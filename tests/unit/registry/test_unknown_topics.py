@@ -2,7 +2,7 @@
 
 from ternmq_common.message_type import MessageType
 from ternmq_common.model import HeldTopic, Topic
-from ternmq_registry.unknown_topics import is_users, unknown_topics, warning_of
+from ternmq_registry.unknown_topics import is_user_topic, unknown_topics, warning_of
 
 ORDERS = Topic(name="orders", type=MessageType.NORMAL, queues=8)
 
@@ -27,7 +27,7 @@ def test_queues_of_lite_topics_are_told_as_their_topic() -> None:
 
 
 def test_messages_of_lite_topics_are_among_those_that_would_be_lost_with_a_broker() -> None:
-    assert [is_users(name) for name in ("orders", "%LMQ%$chats$a", "%RETRY%g", "%DLQ%g", "rmq_sys_trace")] == [
+    assert [is_user_topic(name) for name in ("orders", "%LMQ%$chats$a", "%RETRY%g", "%DLQ%g", "rmq_sys_trace")] == [
         True,
         True,
         False,

@@ -27,9 +27,9 @@ def test_a_path_is_claimed_until_it_is_released(tmp_path: Path) -> None:
     with pytest.raises(StartupError, match="in use by another stack"):
         PathClaim(tmp_path)
     other = PathClaim(tmp_path / "other")
-    claim.release()
-    PathClaim(tmp_path).release()
-    other.release()
+    claim.release_path()
+    PathClaim(tmp_path).release_path()
+    other.release_path()
 
 
 def test_the_process_that_has_it_is_named_also_where_the_folder_is_gone(tmp_path: Path) -> None:
@@ -42,7 +42,7 @@ def test_the_process_that_has_it_is_named_also_where_the_folder_is_gone(tmp_path
         with pytest.raises(StartupError, match=f"gone, and in use by another stack .process {process.pid}.*rescue"):
             PathClaim(path)
         process.communicate()
-    PathClaim(path).release()  # the kernel dropped it with the process
+    PathClaim(path).release_path()  # the kernel dropped it with the process
 
 
 def test_a_link_and_what_it_leads_to_are_one_path(tmp_path: Path) -> None:
@@ -52,17 +52,17 @@ def test_a_link_and_what_it_leads_to_are_one_path(tmp_path: Path) -> None:
     for path in (tmp_path / "disk", tmp_path / "data"):
         with pytest.raises(StartupError, match="in use"):
             PathClaim(path)
-    claim.release()
+    claim.release_path()
 
 
 def test_a_user_who_takes_names_keeps_nobody_from_starting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     squatter = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    (name,) = path_claim._names(tmp_path)
+    (name,) = path_claim._socket_names(tmp_path)
     squatter.bind(name)
-    PathClaim(tmp_path).release()  # it does not even listen
+    PathClaim(tmp_path).release_path()  # it does not even listen
     squatter.listen(1)
     monkeypatch.setattr(os, "geteuid", lambda: 12345)
-    PathClaim(tmp_path, trusted=12346).release()
+    PathClaim(tmp_path, trusted=12346).release_path()
     squatter.close()
 
 
@@ -71,4 +71,4 @@ def test_any_number_of_starts_is_refused(tmp_path: Path) -> None:
     for _ in range(5):
         with pytest.raises(StartupError, match="in use"):
             PathClaim(tmp_path)
-    claim.release()
+    claim.release_path()

@@ -13,30 +13,30 @@ from prometheus_client.parser import text_string_to_metric_families
 from ternmq_common.errors import StartupError
 from ternmq_common.server_settings import ProxySettings, ServerSettings
 from ternmq_runtime.workers import health
-from ternmq_runtime.workers.child import Child, Killed, ending
-from ternmq_runtime.workers.health import Said
-from ternmq_runtime.workers.keeper import Keeper
-from ternmq_runtime.workers.metrics_text import joined
-from ternmq_runtime.workers.place import Place, heard, told
-from ternmq_runtime.workers.restarts import FIRST_S, LONGEST_S, STEADY_S, Restarts
+from ternmq_runtime.workers.child_process import ChildProcess, ProcessKilled, describe_exit
+from ternmq_runtime.workers.health import ProcessHealth
+from ternmq_runtime.workers.metrics_text import join_metrics
+from ternmq_runtime.workers.process_keeper import ProcessKeeper
+from ternmq_runtime.workers.restarts import FIRST_S, LONGEST_S, STEADY_S, RestartBackoff
+from ternmq_runtime.workers.worker_place import WorkerPlace, decode_place, encode_place
 from tests.support.until import until
 
-WELL, ILL = Said(well=True, status="ready"), Said(well=False, status="the disk is full")
+WELL, ILL = ProcessHealth(is_well=True, status="ready"), ProcessHealth(is_well=False, status="the disk is full")
 
 # --- when somebody is started again
 
 
 def test_who_dies_for_the_first_time_is_started_again_at_once() -> None:
-    places = Restarts()
-    places.started(0.0)
-    assert places.died(1.0) == 0.0
-    assert places.is_worth_saying
+    places = RestartBackoff()
+    places.record_start(0.0)
+    assert places.record_death(1.0) == 0.0
+    assert places.is_worth_logging
     assert not places.is_often
 
 
 def test_the_wait_grows_with_each_death_up_to_a_limit() -> None:
-    places = Restarts()
-    waits = [places.died(0.1) for _ in range(40)]
+    places = RestartBackoff()
+    waits = [places.record_death(0.1) for _ in range(40)]
     assert waits == sorted(waits)
     assert waits[:4] == [0.0, 0.5, 1.0, 2.0]
     assert waits[-1] == LONGEST_S
@@ -44,49 +44,49 @@ def test_the_wait_grows_with_each_death_up_to_a_limit() -> None:
 
 
 def test_many_deaths_are_told_once() -> None:
-    places = Restarts()
-    told_of = [(places.died(0.1), places.is_worth_saying, places.is_often)[1:] for _ in range(6)]
+    places = RestartBackoff()
+    told_of = [(places.record_death(0.1), places.is_worth_logging, places.is_often)[1:] for _ in range(6)]
     assert told_of == [(True, False), (True, False), (True, True), (False, True), (False, True), (False, True)]
 
 
 def test_who_has_lasted_is_taken_for_well() -> None:
-    places = Restarts()
+    places = RestartBackoff()
     for _ in range(5):
-        places.died(0.1)
-    places.started(100.0)
-    assert places.died(100.0 + STEADY_S) == 0.0
+        places.record_death(0.1)
+    places.record_start(100.0)
+    assert places.record_death(100.0 + STEADY_S) == 0.0
     assert places.count == 6
-    places.started(100.0 + STEADY_S)
-    assert places.died(100.0 + STEADY_S) == FIRST_S
+    places.record_start(100.0 + STEADY_S)
+    assert places.record_death(100.0 + STEADY_S) == FIRST_S
 
 
 # --- health
 
 
 def test_a_server_is_ready_while_its_broker_and_one_worker_are() -> None:
-    assert health.ready({"broker": WELL, "worker-0": WELL, "worker-1": WELL}) == (200, {"status": "ready"})
-    code, content = health.ready({"broker": WELL, "worker-0": None, "worker-1": WELL})
+    assert health.combine_ready({"broker": WELL, "worker-0": WELL, "worker-1": WELL}) == (200, {"status": "ready"})
+    code, content = health.combine_ready({"broker": WELL, "worker-0": None, "worker-1": WELL})
     assert (code, content) == (200, {"status": "ready", "degraded": "worker-0: it does not answer"})
-    assert health.ready({"broker": WELL, "worker-0": None, "worker-1": ILL})[0] == 503
-    assert health.ready({"broker": ILL, "worker-0": WELL}) == (503, {"status": "broker: the disk is full"})
-    assert health.ready({"broker": None, "worker-0": WELL})[0] == 503
+    assert health.combine_ready({"broker": WELL, "worker-0": None, "worker-1": ILL})[0] == 503
+    assert health.combine_ready({"broker": ILL, "worker-0": WELL}) == (503, {"status": "broker: the disk is full"})
+    assert health.combine_ready({"broker": None, "worker-0": WELL})[0] == 503
 
 
 def test_proxies_of_a_cluster_have_no_broker_here() -> None:
-    assert health.ready({"worker-0": WELL, "worker-1": ILL})[0] == 200
-    assert health.ready({"worker-0": ILL, "worker-1": ILL}) == (503, {"status": "worker-0: the disk is full"})
+    assert health.combine_ready({"worker-0": WELL, "worker-1": ILL})[0] == 200
+    assert health.combine_ready({"worker-0": ILL, "worker-1": ILL}) == (503, {"status": "worker-0: the disk is full"})
 
 
 def test_what_is_amiss_at_one_is_told_beside() -> None:
-    said = {"broker": Said(well=True, status="ready", degraded="a record is damaged"), "worker-0": WELL}
-    assert health.ready(said)[1]["degraded"] == "broker: a record is damaged"
+    said = {"broker": ProcessHealth(is_well=True, status="ready", degraded="a record is damaged"), "worker-0": WELL}
+    assert health.combine_ready(said)[1]["degraded"] == "broker: a record is damaged"
 
 
 def test_a_process_that_hangs_is_not_live_and_one_that_died_is_started_again() -> None:
     said = {"broker": WELL, "worker-0": None}
-    assert health.live(said, frozenset({"broker"})) == (200, {"status": "live"})
-    assert health.live(said, frozenset(said)) == (503, {"status": "worker-0: it does not answer"})
-    assert health.live({"worker-0": ILL}, frozenset({"worker-0"}))[0] == 503
+    assert health.combine_live(said, frozenset({"broker"})) == (200, {"status": "live"})
+    assert health.combine_live(said, frozenset(said)) == (503, {"status": "worker-0: it does not answer"})
+    assert health.combine_live({"worker-0": ILL}, frozenset({"worker-0"}))[0] == 503
 
 
 # --- metrics
@@ -95,7 +95,7 @@ SENT = "# HELP sent_total Messages\n# TYPE sent_total counter\n"
 
 
 def test_each_family_is_there_once_and_each_series_says_whose_it_is() -> None:
-    text = joined(
+    text = join_metrics(
         {
             "worker-0": f'{SENT}sent_total{{topic="a b"}} 1.0\nsent_total{{topic="c"}} 2.0\n',
             "worker-1": f'# TYPE up gauge\nup 1.0\n{SENT}sent_total{{topic="a b"}} 3.0\n',
@@ -112,11 +112,11 @@ def test_each_family_is_there_once_and_each_series_says_whose_it_is() -> None:
 
 
 def test_nobody_s_metrics_are_an_empty_text() -> None:
-    assert joined({}) == ""
+    assert join_metrics({}) == ""
 
 
 def test_a_label_s_value_may_hold_what_is_syntax_elsewhere() -> None:
-    (family,) = text_string_to_metric_families(joined({"worker-0": '# TYPE a gauge\na{b="} # {x"} 1\na{} 2\n'}))
+    (family,) = text_string_to_metric_families(join_metrics({"worker-0": '# TYPE a gauge\na{b="} # {x"} 1\na{} 2\n'}))
     first = {"worker": "worker-0", "b": "} # {x"}
     assert [sample.labels for sample in family.samples] == [first, {"worker": "worker-0"}]
 
@@ -132,8 +132,8 @@ def test_a_label_s_value_may_hold_what_is_syntax_elsewhere() -> None:
     ],
 )
 def test_a_process_hears_what_it_was_told(settings: ServerSettings | ProxySettings) -> None:
-    place = Place(name="worker-1", member="broker-0-1", folder=Path("/tmp/x"), is_restart=True)
-    assert heard(told(place, settings), type(settings)) == (place, settings)
+    place = WorkerPlace(name="worker-1", member="broker-0-1", folder=Path("/tmp/x"), is_restart=True)
+    assert decode_place(encode_place(place, settings), type(settings)) == (place, settings)
 
 
 # --- processes
@@ -165,46 +165,46 @@ def starts(folder: Path) -> int:
 
 
 @pytest.fixture
-async def keepers() -> AsyncIterator[list[Keeper]]:
-    kept: list[Keeper] = []
+async def keepers() -> AsyncIterator[list[ProcessKeeper]]:
+    kept: list[ProcessKeeper] = []
     yield kept
     for keeper in kept:
-        await keeper.end(5.0)
+        await keeper.end_process(5.0)
 
 
-def kept(folder: Path, command: tuple[str, ...], lost: list[str] | None = None) -> Keeper:
-    place = Place(name="worker-0", member="w", folder=folder)
-    return Keeper(place, ServerSettings(), command, lost=None if lost is None else lost.append)
+def kept(folder: Path, command: tuple[str, ...], lost: list[str] | None = None) -> ProcessKeeper:
+    place = WorkerPlace(name="worker-0", member="w", folder=folder)
+    return ProcessKeeper(place, ServerSettings(), command, lost=None if lost is None else lost.append)
 
 
-async def test_who_is_killed_is_followed_by_another(folder: Path, keepers: list[Keeper]) -> None:
+async def test_who_is_killed_is_followed_by_another(folder: Path, keepers: list[ProcessKeeper]) -> None:
     keeper = kept(folder, program(folder, SERVES))
     keepers.append(keeper)
-    await keeper.start()
+    await keeper.start_process()
     assert keeper.serves
-    keeper._child._signal(signal.SIGKILL)
+    keeper._child._send_signal(signal.SIGKILL)
     await until(lambda: keeper.restarts.count == 1)
     await until(lambda: keeper.serves)
     assert starts(folder) == 2
 
 
-async def test_one_that_can_not_begin_again_is_told_of_once(folder: Path, keepers: list[Keeper]) -> None:
+async def test_one_that_can_not_begin_again_is_told_of_once(folder: Path, keepers: list[ProcessKeeper]) -> None:
     fails = "print('ready' if place.read_text() == '1' else 'failed the disk is gone', flush=True)"
     lost: list[str] = []
     keeper = kept(folder, program(folder, fails), lost)
     keepers.append(keeper)
-    await keeper.start()
+    await keeper.start_process()
     await until(lambda: bool(lost))
     assert lost == ["worker-0 can't be started again: the disk is gone"]
     assert starts(folder) == 2
 
 
-async def test_a_worker_that_can_not_begin_again_is_tried_again(folder: Path, keepers: list[Keeper]) -> None:
+async def test_a_worker_that_can_not_begin_again_is_tried_again(folder: Path, keepers: list[ProcessKeeper]) -> None:
     fails_once = f"if place.read_text() == '2': print('failed for now', flush=True); sys.exit(1)\n{SERVES}"
     keeper = kept(folder, program(folder, fails_once))
     keepers.append(keeper)
-    await keeper.start()
-    keeper._child._signal(signal.SIGKILL)
+    await keeper.start_process()
+    keeper._child._send_signal(signal.SIGKILL)
     await until(lambda: keeper.restarts.count == 2 and keeper.serves)
     assert starts(folder) == 3
 
@@ -214,31 +214,31 @@ async def test_a_worker_that_can_not_begin_again_is_tried_again(folder: Path, ke
     [
         ("print('failed no room', flush=True)", StartupError, "^no room$"),
         ("sys.exit(3)", StartupError, "ended with exit code 3 before it served"),
-        ("signal.raise_signal(signal.SIGKILL)", Killed, "was ended by SIGKILL before it served"),
+        ("signal.raise_signal(signal.SIGKILL)", ProcessKilled, "was ended by SIGKILL before it served"),
     ],
 )
 async def test_why_a_process_did_not_begin_is_told(
     folder: Path, more: str, error: type[StartupError], text: str
 ) -> None:
-    child = Child("worker-0", *program(folder, more))
+    child = ChildProcess("worker-0", *program(folder, more))
     with pytest.raises(StartupError, match=text) as raised:
-        await child.start(b"line\n")
+        await child.start_serving(b"line\n")
     assert type(raised.value) is error
-    await child.ended()
+    await child.wait_ended()
 
 
 async def test_who_does_not_end_in_time_is_ended(folder: Path) -> None:
     stays = f"signal.signal(signal.SIGTERM, signal.SIG_IGN)\n{SERVES}"
-    child = Child("worker-0", *program(folder, stays))
-    await child.start(b"line\n")
-    await child.end(0.0)
-    assert await child.ended() == -signal.SIGKILL
+    child = ChildProcess("worker-0", *program(folder, stays))
+    await child.start_serving(b"line\n")
+    await child.end_process(0.0)
+    assert await child.wait_ended() == -signal.SIGKILL
 
 
 async def test_who_ends_is_not_started_again(folder: Path) -> None:
     keeper = kept(folder, program(folder, SERVES))
-    await keeper.start()
-    await keeper.end(5.0)
+    await keeper.start_process()
+    await keeper.end_process(5.0)
     await asyncio.sleep(0)
     assert not keeper.serves
     assert starts(folder) == 1
@@ -251,6 +251,6 @@ def test_who_is_told_nothing_ends() -> None:
 
 
 def test_endings_are_told_in_words() -> None:
-    assert ending(2) == "ended with exit code 2"
-    assert ending(-9) == "was ended by SIGKILL"
-    assert ending(-200) == "was ended by signal 200"
+    assert describe_exit(2) == "ended with exit code 2"
+    assert describe_exit(-9) == "was ended by SIGKILL"
+    assert describe_exit(-200) == "was ended by signal 200"

@@ -12,7 +12,7 @@ from pyspark.sql.types import StructField, StructType
 
 from pyspark_ternmq.schema import HEADERS, KAFKA_SCHEMA, SCHEMA
 from pyspark_ternmq.source.columns import ColumnBuilder
-from ternmq_common.wire import varint
+from ternmq_common.wire import encode_varint
 from ternmq_protos.pool import Timestamp
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
@@ -185,7 +185,7 @@ def test_a_message_that_is_no_protobuf_is_an_error_and_never_another_message(
 
 def batch_of_encoded(encoded: list[bytes]) -> pa.RecordBatch:
     columns = ColumnBuilder(SCHEMA, "orders", "broker-a/7")
-    columns.add_responses([b"\x12" + varint(len(one)) + one for one in encoded])
+    columns.add_responses([b"\x12" + encode_varint(len(one)) + one for one in encoded])
     return columns.build_batch()
 
 

@@ -4,22 +4,22 @@ import signal
 
 import pytest
 
-from ternmq_command.demo.stopping import Stopping
+from ternmq_command.demo.signal_listener import SignalListener
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_is_raised_at_the_next_check(number: signal.Signals) -> None:
-    with Stopping() as stopping:
-        stopping.listen()
-        stopping.check()
+    with SignalListener() as stopping:
+        stopping.start_listening()
+        stopping.check_signals()
         signal.raise_signal(number)
         with pytest.raises(KeyboardInterrupt):
-            stopping.check()
+            stopping.check_signals()
 
 
 def test_a_second_signal_is_raised_at_once() -> None:
-    with Stopping() as stopping:
-        stopping.listen()
+    with SignalListener() as stopping:
+        stopping.start_listening()
         signal.raise_signal(signal.SIGTERM)
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
@@ -27,7 +27,7 @@ def test_a_second_signal_is_raised_at_once() -> None:
 
 def test_the_handlers_of_before_come_back() -> None:
     before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
-    with Stopping() as stopping:
-        stopping.listen()
+    with SignalListener() as stopping:
+        stopping.start_listening()
         assert signal.getsignal(signal.SIGINT) != before[0]
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before

@@ -24,9 +24,9 @@ from pyspark_ternmq.pipelines.lake.job import is_too_much
 from pyspark_ternmq.pipelines.lake.options import MALFORMED_MIN
 from ternmq.errors import TransportError
 from ternmq_command.main import cli
-from ternmq_command.pipeline import running as pipeline_running
+from ternmq_command.pipeline import session as pipeline_running
 from ternmq_command.pipeline.options import SparkOptions
-from ternmq_command.terminal.failures import Unreachable
+from ternmq_command.terminal.failures import ServerUnreachable
 
 LAKE = ("pipeline", "lake", "--topics", "orders, payments", "--out", "folder")
 AVRO = '{"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}'
@@ -327,7 +327,7 @@ def test_a_server_that_is_away_is_one_line(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(lake, "run", run)
     result = ternmq(*LAKE)
-    assert result.exit_code == Unreachable.exit_code
+    assert result.exit_code == ServerUnreachable.exit_code
     assert result.stderr.startswith("ternmq: can't reach a broker at h:1 (refused)")
 
 

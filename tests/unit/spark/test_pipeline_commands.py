@@ -21,8 +21,8 @@ from pyspark_ternmq.pipelines.snapshots.finding import WrongSource
 from pyspark_ternmq.pipelines.snapshots.snapshot import TableSettings
 from ternmq.errors import ConnectionFailed, NotFound
 from ternmq_command.main import cli
-from ternmq_command.pipeline import running as pipeline_running
-from ternmq_command.terminal.failures import Unreachable, WrongUsage
+from ternmq_command.pipeline import session as pipeline_running
+from ternmq_command.terminal.failures import ServerUnreachable, WrongUsage
 from ternmq_protos.v2 import definition_pb2 as pb
 
 HOUR = datetime(2026, 8, 1, 12, tzinfo=UTC)
@@ -223,7 +223,7 @@ def test_errors_with_a_name_are_failures_of_one_line(runs: Callable[..., Asked],
     assert result.exit_code == code
     assert result.stderr.count("\n") == 1
     assert result.stderr.startswith("ternmq: ")
-    if code == Unreachable.exit_code:
+    if code == ServerUnreachable.exit_code:
         assert result.stderr.count("h:1") == 1
 
 

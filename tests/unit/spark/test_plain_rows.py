@@ -12,7 +12,7 @@ from pyspark_ternmq.sink.ids import DerivedIds
 from pyspark_ternmq.sink.plain_rows import PlainRequest, plain_requests
 from pyspark_ternmq.sink.rows import Request, RowReader
 from ternmq.hooks import Sending
-from ternmq.send_request import send_request
+from ternmq.send_request import encode_request
 
 BORN_NS = 1_700_000_000_123_456_789
 PLAIN = st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E, exclude_characters="|"), min_size=1, max_size=200)
@@ -37,7 +37,7 @@ def found(batch: pa.RecordBatch, first_row: int = 0, **how: Any) -> list[PlainRe
 
 def encoded_otherwise(request: Request, queue_id: int) -> bytes:
     sending = Sending("client", request.topic, request.messages, request.message_ids)
-    return send_request(sending, queue_id=queue_id, born_ns=BORN_NS, compress_from_bytes=None).SerializeToString()
+    return encode_request(sending, queue_id=queue_id, born_ns=BORN_NS, compress_from_bytes=None).SerializeToString()
 
 
 @given(

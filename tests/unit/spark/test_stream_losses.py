@@ -49,7 +49,7 @@ def ranges(reader: TopicStreamReader, start: Kept, end: Kept) -> list[tuple[int,
 
 def purge(stack: Stack, topic: str) -> None:
     with AdminClient(stack.endpoint) as admin:
-        admin.ask(topics.purge(topic))
+        admin.send_call(topics.purge_topic(topic))
 
 
 def metrics(reader: TopicStreamReader) -> Kept:

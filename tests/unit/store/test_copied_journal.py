@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ternmq_broker.delivery.claims import Claim, ClaimsSnapshot, Delta, Hole
+from ternmq_broker.delivery.claims import Claim, ClaimHole, ClaimsDelta, ClaimsSnapshot
 from ternmq_broker.store.progress_journal import BadLines, ProgressJournal
 from tests.support.memory_disk import MemoryFolder
 
@@ -14,16 +14,16 @@ KEYS = [("g", "t", 0), ("g", "t", 1), ("h", "t", 0), ("h", "u", 0)]
 
 
 def snapshot(cursor: int) -> ClaimsSnapshot:
-    return ClaimsSnapshot(cursor, 1, [Hole(max(0, cursor - 1), 1, Claim(1, 1, 5))])
+    return ClaimsSnapshot(cursor, 1, [ClaimHole(max(0, cursor - 1), 1, Claim(1, 1, 5))])
 
 
-def delta(cursor: int) -> Delta:
-    return Delta(cursor, 1, [], [])
+def delta(cursor: int) -> ClaimsDelta:
+    return ClaimsDelta(cursor, 1, [], [])
 
 
 def write(journal: ProgressJournal, number: int, cursor: int) -> None:
     key = KEYS[number]
-    journal.write([(key, snapshot(cursor) if journal.wants_snapshot(key) else delta(cursor))], cursor)
+    journal.write_progress([(key, snapshot(cursor) if journal.wants_snapshot(key) else delta(cursor))], cursor)
 
 
 STEPS = st.lists(
@@ -40,16 +40,16 @@ def test_a_copy_says_what_its_leader_says(steps: list[tuple[str, int]], data: st
     leader, folder = journal(MemoryFolder()), MemoryFolder()
     copy = journal(folder)
     waiting: list[list[bytes]] = []
-    leader.written = waiting.append
+    leader.on_written = waiting.append
     for cursor, (step, number) in enumerate([*steps, ("send", 0)], start=1):
         if step == "write":
             write(leader, number, cursor)
         elif step.startswith("drop"):
             group, topic, _ = KEYS[number]
-            leader.drop(group, None if step == "drop" else topic)
+            leader.drop_group(group, None if step == "drop" else topic)
         elif step == "send":
             for lines in waiting:
-                copy.take_lines(lines)
+                copy.append_copied(lines)
             waiting.clear()
         elif step == "replace":
             copy.replace_all(leader.live_lines())
@@ -61,7 +61,7 @@ def test_a_copy_says_what_its_leader_says(steps: list[tuple[str, int]], data: st
             copy = journal(folder)
     assert copy.live_lines() == leader.live_lines()
     assert {key: copy.wants_snapshot(key) for key in KEYS} == {key: leader.wants_snapshot(key) for key in KEYS}
-    assert copy.snapshots() == ProgressJournal(folder).snapshots() == leader.snapshots()
+    assert copy.queue_snapshots() == ProgressJournal(folder).queue_snapshots() == leader.queue_snapshots()
 
 
 def test_what_is_no_line_refuses_all() -> None:
@@ -80,14 +80,14 @@ def test_what_is_no_line_refuses_all() -> None:
         [first, second, second],
         [other, b"\n"],
     ):
-        for take in (copy.take_lines, copy.replace_all):
+        for take in (copy.append_copied, copy.replace_all):
             with pytest.raises(BadLines):
                 take(lines)
     assert bytes(folder.files["journal"].content) == before
-    assert not copy.snapshots()
-    copy.take_lines([first, other])
-    copy.take_lines([second])
-    assert copy.snapshots() == leader.snapshots()
+    assert not copy.queue_snapshots()
+    copy.append_copied([first, other])
+    copy.append_copied([second])
+    assert copy.queue_snapshots() == leader.queue_snapshots()
 
 
 def test_a_copy_that_was_damaged_is_whole_when_all_was_replaced() -> None:

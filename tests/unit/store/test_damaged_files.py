@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from ternmq_broker.store import checked_file, store_format
 from ternmq_broker.store.checked_file import DamagedFile, NewerFormat
-from ternmq_broker.store.drafts import NO_MESSAGE, Draft
 from ternmq_broker.store.log.log_recovery import CommitLogCorrupted
-from ternmq_broker.store.log.record import Origin, RecordKind
+from ternmq_broker.store.log.record import RecordKind, RecordOrigin
 from ternmq_broker.store.message_store import MessageStore
+from ternmq_broker.store.record_drafts import NO_MESSAGE, RecordDraft
 from ternmq_common.model import NewMessage
 from ternmq_protos.v2 import definition_pb2
 from tests.support.memory_disk import MemoryFolder, MemoryFolders
@@ -40,17 +40,17 @@ class Contents:
 def contents(store: MessageStore) -> Contents:
     found = Contents(halves=set(store.halves.waiting))
     for key in (("orders", 0), ("orders", 1), ("deleted", 0)):
-        first, end = store.bounds(*key)
+        first, end = store.queue_bounds(*key)
         bodies: list[bytes | None] = [None] * first
         while len(bodies) < end:
-            locations = store.locate(*key, len(bodies), 100, may_block=True)
+            locations = store.locate_messages(*key, len(bodies), 100, may_block=True)
             assert locations
-            for record in store.read(locations, may_block=True):
+            for record in store.read_records(locations, may_block=True):
                 is_it = record is not None and (record.topic, record.queue_id) == key
                 bodies.append(record.rest if record is not None and is_it else None)
         found.queues[key] = bodies
-    job = store.timers.prepare_scan(store.end, limit=1000)
-    job.run()
+    job = store.timers.prepare_scan(store.log_end, limit=1000)
+    job.run_job()
     found.timers = {
         entry.log_offset
         for entry in store.timers.finish_scan(job)[0]
@@ -64,25 +64,28 @@ def filled(*, closed: bool) -> MemoryFolders:
     folders = MemoryFolders()
     store = MessageStore(folders, segment_bytes=SEGMENT_BYTES)
     timers = [
-        store.append_drafts([Draft(RecordKind.TIMER, "timed", 0, incoming(f"t{n}"), due_ms=10**12)], 1) for n in (1, 2)
+        store.append_drafts([RecordDraft(RecordKind.TIMER, "timed", 0, incoming(f"t{n}"), due_ms=10**12)], 1)
+        for n in (1, 2)
     ]
-    store.append("deleted", 0, [incoming("gone")], 1)
-    store.append_drafts([Draft(RecordKind.TIMER, "deleted", 0, incoming("never"), due_ms=2)], 1)
+    store.append_batch("deleted", 0, [incoming("gone")], 1)
+    store.append_drafts([RecordDraft(RecordKind.TIMER, "deleted", 0, incoming("never"), due_ms=2)], 1)
     store.forget_topic("deleted")()
-    halves = [store.append_drafts([Draft(RecordKind.HALF_MESSAGE, "paid", 0, incoming(f"h{n}"))], 1) for n in (1, 2)]
+    halves = [
+        store.append_drafts([RecordDraft(RecordKind.HALF_MESSAGE, "paid", 0, incoming(f"h{n}"))], 1) for n in (1, 2)
+    ]
     for number in range(MESSAGES):
-        store.append("orders", number % 2, [incoming(f"m{number}")], 10 + number)
+        store.append_batch("orders", number % 2, [incoming(f"m{number}")], 10 + number)
         if number % 5 == 4:
-            store.sync()
+            store.sync_log()
         if number == MESSAGES // 2:
             spill_all(store)
             store.save_checkpoint()
-    settled = Origin(timers[1][0].log_offset, 10**12), Origin(halves[1][0].log_offset)
-    store.append_drafts([Draft(RecordKind.TOMBSTONE, "timed", 0, NO_MESSAGE, origin=settled[0])], 100)
+    settled = RecordOrigin(timers[1][0].log_offset, 10**12), RecordOrigin(halves[1][0].log_offset)
+    store.append_drafts([RecordDraft(RecordKind.TOMBSTONE, "timed", 0, NO_MESSAGE, origin=settled[0])], 100)
     store.append_drafts(
-        [Draft(RecordKind.OPERATION, "paid", 0, NewMessage(0, b"", b"rollback", ()), origin=settled[1])], 100
+        [RecordDraft(RecordKind.OPERATION, "paid", 0, NewMessage(0, b"", b"rollback", ()), origin=settled[1])], 100
     )
-    store.sync()
+    store.sync_log()
     store.mark_durable()
     if closed:
         store.close()
@@ -181,7 +184,7 @@ def test_the_format_heals_from_its_copy_and_a_store_without_either_is_refused() 
 
 def test_a_store_of_a_newer_layout_is_refused() -> None:
     folders = filled(closed=True)
-    checked_file.write(folders.root, "format", "format", store_format.LAYOUT + 1, {"anything": "else"})
+    checked_file.write_checked(folders.root, "format", "format", store_format.LAYOUT + 1, {"anything": "else"})
     with pytest.raises(NewerFormat, match="layout 3, and this program knows layouts up to 2"):
         MessageStore(folders, segment_bytes=SEGMENT_BYTES)
 

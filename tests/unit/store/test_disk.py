@@ -11,10 +11,10 @@ from ternmq_broker.broker_settings import BrokerSettings
 from ternmq_broker.store import side_files
 from ternmq_broker.store.files import DiskFile, DiskFolder, DiskFolders
 from ternmq_broker.store.message_store import MessageStore
-from ternmq_broker.store.set_aside import SetAside
-from ternmq_common.clock import Clock
+from ternmq_broker.store.set_aside import SetAsideFolder
+from ternmq_common.clock import SystemClock
 from ternmq_common.errors import StartupError
-from ternmq_common.model import Group, NewMessage
+from ternmq_common.model import ConsumerGroup, NewMessage
 from ternmq_common.server_settings import FlushMode, StorageSettings
 from ternmq_protos.v2 import definition_pb2
 from tests.support.retention import remove_segments
@@ -23,8 +23,8 @@ from tests.support.spilling import spill_all
 SEGMENT_BYTES = 4000
 
 
-def rules(name: str) -> Group:
-    return Group(name=name)
+def rules(name: str) -> ConsumerGroup:
+    return ConsumerGroup(name=name)
 
 
 def incoming(number: int) -> NewMessage:
@@ -33,7 +33,7 @@ def incoming(number: int) -> NewMessage:
 
 
 def settings(folder: Path, *, accept_corruption: bool = False) -> BrokerSettings:
-    usual = BrokerSettings.of(StorageSettings(data_dir=folder, flush=FlushMode.SYNC))
+    usual = BrokerSettings.from_storage(StorageSettings(data_dir=folder, flush=FlushMode.SYNC))
     return replace(usual, folder=folder, segment_bytes=SEGMENT_BYTES, accept_corruption=accept_corruption)
 
 
@@ -41,15 +41,15 @@ def filled(folder: Path, count: int, queues: int = 2) -> MessageStore:
     """A store with messages at one a millisecond, from 1 on."""
     store = MessageStore(DiskFolders(folder), segment_bytes=SEGMENT_BYTES)
     for number in range(count):
-        store.append("orders", number % queues, [incoming(number)], number + 1)
-    store.sync()
+        store.append_batch("orders", number % queues, [incoming(number)], number + 1)
+    store.sync_log()
     return store
 
 
 def test_a_second_store_on_the_same_folder_is_refused(tmp_path: Path) -> None:
-    Broker.open(settings(tmp_path), rules, Clock())
+    Broker.open(settings(tmp_path), rules, SystemClock())
     with pytest.raises(StartupError, match="in use by another stack"):
-        Broker.open(settings(tmp_path), rules, Clock())
+        Broker.open(settings(tmp_path), rules, SystemClock())
 
 
 def test_damage_below_what_was_durable_stops_the_start_and_says_where(tmp_path: Path) -> None:
@@ -61,8 +61,8 @@ def test_damage_below_what_was_durable_stops_the_start_and_says_where(tmp_path: 
     content[1000] ^= 0xFF
     segment.write_bytes(content)
     with pytest.raises(StartupError, match=r"damaged at log offset \d+ .*--accept-corruption"):
-        Broker.open(settings(tmp_path), rules, Clock())
-    Broker.open(settings(tmp_path, accept_corruption=True), rules, Clock())
+        Broker.open(settings(tmp_path), rules, SystemClock())
+    Broker.open(settings(tmp_path, accept_corruption=True), rules, SystemClock())
 
 
 def test_retention_removes_whole_old_segments_and_keeps_offsets_over_a_restart(tmp_path: Path) -> None:
@@ -71,25 +71,25 @@ def test_retention_removes_whole_old_segments_and_keeps_offsets_over_a_restart(t
     count = store.expired_segments(before_ms=200)
     assert count > 0
     remove_segments(store, count)
-    first, end = store.bounds("orders", 0)
+    first, end = store.queue_bounds("orders", 0)
     assert 0 < first < 100
     assert end == 150
-    assert store.locate("orders", 0, first - 1, 1, may_block=True) == []
+    assert store.locate_messages("orders", 0, first - 1, 1, may_block=True) == []
     store.close()
     again = MessageStore(DiskFolders(tmp_path), segment_bytes=SEGMENT_BYTES)
-    assert again.bounds("orders", 0) == (first, end)
+    assert again.queue_bounds("orders", 0) == (first, end)
     assert len(list((tmp_path / "commitlog").iterdir())) == len(list((tmp_path / "index").glob("0*")))
 
 
 def test_a_queue_that_retention_emptied_goes_on_at_its_offset(tmp_path: Path) -> None:
     store = filled(tmp_path, 50, queues=1)
-    store.roll()
+    store.roll_segment()
     spill_all(store)
     remove_segments(store, store.expired_segments(before_ms=1000))
-    assert store.bounds("orders", 0) == (50, 50)
+    assert store.queue_bounds("orders", 0) == (50, 50)
     store.close()
     again = MessageStore(DiskFolders(tmp_path), segment_bytes=SEGMENT_BYTES)
-    assert again.append("orders", 0, [incoming(50)], 2000).first_offset == 50
+    assert again.append_batch("orders", 0, [incoming(50)], 2000).first_offset == 50
 
 
 def test_a_deleted_topic_stays_deleted_over_a_restart(tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ def test_a_deleted_topic_stays_deleted_over_a_restart(tmp_path: Path) -> None:
     store.forget_topic("orders")()
     store.close()
     again = MessageStore(DiskFolders(tmp_path), segment_bytes=SEGMENT_BYTES)
-    assert again.bounds("orders", 0) == (10, 10)
+    assert again.queue_bounds("orders", 0) == (10, 10)
 
 
 @pytest.mark.parametrize("spilled", [False, True])
@@ -108,15 +108,15 @@ def test_messages_are_found_by_key_id_and_time(tmp_path: Path, *, spilled: bool)
     assert [record.rest for record in store.find_by_key("orders", "k1", 2)] == [b"88" * 50, b"85" * 50]
     assert [record.rest for record in store.find_by_key("orders", "id-7", 10)] == [b"7" * 50]
     assert store.find_by_key("payments", "id-7", 10) == []
-    assert store.offset_at("orders", 1, 42) == 20
-    assert store.offset_at("orders", 1, 1000) == 45
+    assert store.find_offset_at("orders", 1, 42) == 20
+    assert store.find_offset_at("orders", 1, 1000) == 45
 
 
 def test_timestamps_never_go_back_over_a_restart(tmp_path: Path) -> None:
     filled(tmp_path, 10, queues=1).close()
     again = MessageStore(DiskFolders(tmp_path), segment_bytes=SEGMENT_BYTES)
-    again.append("orders", 0, [incoming(10)], now_ms=1)
-    (record,) = again.read(again.locate("orders", 0, 10, 1, may_block=True), may_block=True)
+    again.append_batch("orders", 0, [incoming(10)], now_ms=1)
+    (record,) = again.read_records(again.locate_messages("orders", 0, 10, 1, may_block=True), may_block=True)
     assert record is not None
     assert record.stored_ms == 10
 
@@ -213,30 +213,30 @@ def test_room_that_was_reserved_is_given_back(tmp_path: Path) -> None:
 def test_a_crash_leaves_reserved_room_that_is_no_message(tmp_path: Path) -> None:
     store = filled(tmp_path, 30)
     log = tmp_path / "commitlog"
-    assert sum(file.stat().st_size for file in log.iterdir()) > store.end
-    end, segments = store.end, len(list(log.iterdir()))
+    assert sum(file.stat().st_size for file in log.iterdir()) > store.log_end
+    end, segments = store.log_end, len(list(log.iterdir()))
     assert segments > 1
     again = MessageStore(DiskFolders(tmp_path), segment_bytes=SEGMENT_BYTES)  # the first was never closed
-    assert (again.end, again.recovered, again.bounds("orders", 0)) == (end, 30, (0, 15))
-    assert again.append("orders", 0, [incoming(30)], 31).first_offset == 15
+    assert (again.log_end, again.replayed_records, again.queue_bounds("orders", 0)) == (end, 30, (0, 15))
+    assert again.append_batch("orders", 0, [incoming(30)], 31).first_offset == 15
 
 
 def test_zeros_that_a_crash_left_in_an_older_segment_are_given_back(tmp_path: Path) -> None:
     store = filled(tmp_path, 3)
-    store.roll()
-    store.append("orders", 0, [incoming(3)], 4)  # and no sync that would seal the segment before
+    store.roll_segment()
+    store.append_batch("orders", 0, [incoming(3)], 4)  # and no sync that would seal the segment before
     first, second = sorted((tmp_path / "commitlog").iterdir())
     assert first.stat().st_size > int(second.name)
     again = MessageStore(DiskFolders(tmp_path), segment_bytes=SEGMENT_BYTES)
     assert first.stat().st_size == int(second.name)
-    assert again.end == again.synced == store.end
+    assert again.log_end == again.synced == store.log_end
 
 
 def test_a_segment_is_sealed_by_the_first_sync_after_it_ended(tmp_path: Path) -> None:
     store = filled(tmp_path, 3)
-    store.roll()
-    store.append("orders", 0, [incoming(3)], 4)
-    store.sync()
+    store.roll_segment()
+    store.append_batch("orders", 0, [incoming(3)], 4)
+    store.sync_log()
     first, second = sorted((tmp_path / "commitlog").iterdir())
     assert first.stat().st_size == int(second.name)
 
@@ -245,10 +245,12 @@ def test_an_abandoned_store_promises_nothing_that_was_not_synced(tmp_path: Path)
     store = filled(tmp_path, 10)
     store.save_checkpoint()
     durable = store.synced
-    store.append("orders", 0, [incoming(10)], 11)
-    store.abandon()
-    checkpoint = side_files.SideFiles(SetAside(DiskFolder(tmp_path)), accept_damage=False, plain=False)
-    content = checkpoint.derived(DiskFolder(tmp_path), "checkpoint")
+    store.append_batch("orders", 0, [incoming(10)], 11)
+    store.abandon_files()
+    checkpoint = side_files.SideFileReader(
+        SetAsideFolder(DiskFolder(tmp_path)), accept_damage=False, may_be_plain=False
+    )
+    content = checkpoint.read_derived(DiskFolder(tmp_path), "checkpoint")
     assert isinstance(content, dict)
     assert content["durable"] == durable
     assert not list((tmp_path / "index").glob("0*"))

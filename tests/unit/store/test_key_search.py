@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from ternmq_broker.store.drafts import Draft
 from ternmq_broker.store.files import DiskFolders
 from ternmq_broker.store.log.record import RecordKind
 from ternmq_broker.store.message_store import MessageStore
+from ternmq_broker.store.record_drafts import RecordDraft
 from ternmq_common.model import NewMessage
 from ternmq_common.names import lite_queue_topic
 from ternmq_protos.v2 import definition_pb2
@@ -30,8 +30,8 @@ def send(store: MessageStore, numbers: range) -> None:
         keys = [f"k{number % 3}", f"own-{number}"]
         system = definition_pb2.SystemProperties(message_id=f"id-{number}", keys=keys).SerializeToString()
         for topic in ("orders", LITE[number % 2]):
-            store.append(topic, 0, [NewMessage(0, system, b"%d" % number, (f"id-{number}", *keys))], number + 1)
-    store.sync()
+            store.append_batch(topic, 0, [NewMessage(0, system, b"%d" % number, (f"id-{number}", *keys))], number + 1)
+    store.sync_log()
 
 
 def numbers(store: MessageStore, topic: str, key: str, limit: int = 1000) -> list[int]:
@@ -60,9 +60,9 @@ def test_a_store_of_a_version_before_is_searched_and_goes_on(tmp_path: Path) -> 
     store.close()
     again = opened(tmp_path)
     make_old(again, tmp_path)
-    again.abandon()
+    again.abandon_files()
     old = opened(tmp_path)
-    assert old.recovered == 0, "the old blocks were taken"
+    assert old.replayed_records == 0, "the old blocks were taken"
     check(old, 200)
     send(old, range(200, 300))
     check(old, 300)
@@ -88,7 +88,7 @@ def test_keys_that_rot_are_said_once_and_what_they_led_to_is_found_in_the_log(
     store = opened(tmp_path)
     if of_version_before:
         make_old(store, tmp_path)
-        store.abandon()
+        store.abandon_files()
         store = opened(tmp_path)
     rot_ends(tmp_path, 600)
     with caplog.at_level(logging.WARNING):
@@ -97,7 +97,7 @@ def test_keys_that_rot_are_said_once_and_what_they_led_to_is_found_in_the_log(
     assert said
     assert len(said) == len(set(said))
     assert all("searches read the commit log" in each for each in said)
-    store.abandon()
+    store.abandon_files()
     check(opened(tmp_path), 50)  # a start makes the damaged part anew
 
 
@@ -105,9 +105,9 @@ def test_a_message_that_waits_for_its_time_is_not_found_where_keys_rot(tmp_path:
     store = opened(tmp_path)
     system = definition_pb2.SystemProperties(message_id="late", keys=["k"]).SerializeToString()
     message = NewMessage(0, system, b"1", ("late", "k"))
-    store.append_drafts([Draft(RecordKind.TIMER, "orders", 0, message, due_ms=1 << 40)], 1)
-    store.append("orders", 0, [message], 2)
-    store.sync()
+    store.append_drafts([RecordDraft(RecordKind.TIMER, "orders", 0, message, due_ms=1 << 40)], 1)
+    store.append_batch("orders", 0, [message], 2)
+    store.sync_log()
     spill_all(store)
     rot_ends(tmp_path, 8)
     assert numbers(store, "orders", "k") == [1]
@@ -121,19 +121,19 @@ def test_what_retention_removes_during_a_search_is_passed_over(tmp_path: Path) -
         nonlocal steps
         steps += 1
         if steps == 2:
-            store.roll()
+            store.roll_segment()
             spill_all(store)
             remove_segments(store, store.expired_segments(before_ms=1 << 40))
 
     assert [int(record.rest) for record in store.find_by_key("orders", "own-0", 10, pause)] == []
-    assert store.start > 0
+    assert store.log_start > 0
 
 
 def test_a_message_with_the_same_key_twice_is_found_once(tmp_path: Path) -> None:
     store = opened(tmp_path)
     system = definition_pb2.SystemProperties(message_id="same", keys=["same"]).SerializeToString()
-    store.append("orders", 0, [NewMessage(0, system, b"1", ("same", "same"))], 1)
-    store.sync()
+    store.append_batch("orders", 0, [NewMessage(0, system, b"1", ("same", "same"))], 1)
+    store.sync_log()
     assert numbers(store, "orders", "same") == [1]
     spill_all(store)
     assert numbers(store, "orders", "same") == [1]

@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ternmq_broker.store.index import key_table
-from ternmq_broker.store.index.key_table import DamagedKeys, KeysInLogOrder, SortedKeys, no_pause
+from ternmq_broker.store.index.key_table import DamagedKeys, KeysInLogOrder, SortedKeys, do_not_pause
 from tests.support.memory_disk import MemoryFile
 
 AT = 24
@@ -25,7 +25,7 @@ def keys_of(hashes: list[int]) -> "tuple[array[int], array[int]]":
 
 def written(hashes: "array[int]", positions: "array[int]") -> tuple[MemoryFile, SortedKeys]:
     table = b"".join(key_table.encode_sorted(hashes, positions))
-    assert len(table) == key_table.sorted_bytes(len(hashes))
+    assert len(table) == key_table.sorted_table_bytes(len(hashes))
     return MemoryFile(bytes(AT) + table), SortedKeys(AT, len(hashes), table)
 
 
@@ -46,7 +46,7 @@ def test_every_key_is_found_newest_first_and_no_other(hashes: list[int], absent:
     keys = keys_of(hashes)
     file, table = written(*keys)
     for wanted in {*hashes, absent}:
-        assert list(table.positions(file, wanted)) == places(*keys, wanted)
+        assert list(table.find_positions(file, wanted)) == places(*keys, wanted)
 
 
 @given(hashes=many_hashes)
@@ -68,7 +68,7 @@ def test_a_flipped_bit_is_said_or_does_no_harm(hashes: list[int], data: st.DataO
     content[at] ^= 1 << data.draw(st.integers(0, 7))
     for wanted in set(hashes):
         try:
-            found = list(table.positions(MemoryFile(bytes(content)), wanted))
+            found = list(table.find_positions(MemoryFile(bytes(content)), wanted))
         except DamagedKeys:
             continue
         assert found == places(*keys, wanted)
@@ -81,7 +81,7 @@ def test_a_table_that_is_cut_off_is_said(hashes: list[int], data: st.DataObject)
     cut = MemoryFile(file.read(0, file.size - data.draw(st.integers(1, file.size))))
     for wanted in set(hashes):
         try:
-            found = list(table.positions(cut, wanted))
+            found = list(table.find_positions(cut, wanted))
         except DamagedKeys:
             continue
         assert found == places(*keys, wanted)
@@ -90,14 +90,14 @@ def test_a_table_that_is_cut_off_is_said(hashes: list[int], data: st.DataObject)
 @given(hashes=many_hashes, wanted=st.sets(HASHES, min_size=1, max_size=3))
 def test_keys_in_the_order_of_the_log_are_found_too(hashes: list[int], wanted: set[int]) -> None:
     keys, positions = keys_of(hashes)
-    data = key_table.little_endian(keys) + key_table.little_endian(positions)
+    data = key_table.to_little_endian(keys) + key_table.to_little_endian(positions)
     table = KeysInLogOrder(AT, len(hashes), crc32(data))
     found = [positions[at] for at in range(len(keys) - 1, -1, -1) if keys[at] in wanted]
-    assert list(table.positions(MemoryFile(bytes(AT) + data), wanted, no_pause)) == found
+    assert list(table.find_positions(MemoryFile(bytes(AT) + data), wanted, do_not_pause)) == found
     if data:
         damaged = MemoryFile(bytes(AT) + data[:-1] + bytes([data[-1] ^ 1]))
         with pytest.raises(DamagedKeys):
-            list(table.positions(damaged, wanted, no_pause))
+            list(table.find_positions(damaged, wanted, do_not_pause))
 
 
 @pytest.mark.parametrize("hashes", [range(0, 1 << 32, 400_009), [1 << 31] * 9000, range(5000, 0, -1)])

@@ -8,9 +8,9 @@ import pytest
 from ternmq_broker.delivery.claims import ClaimsSnapshot
 from ternmq_broker.store.files import DiskFolder, DiskFolders
 from ternmq_broker.store.live_files import LiveFiles
-from ternmq_broker.store.lock import StoreLock
 from ternmq_broker.store.message_store import MessageStore
 from ternmq_broker.store.progress_journal import ProgressJournal
+from ternmq_broker.store.store_lock import StoreLock
 from tests.support.disk_store import SEGMENT_BYTES, incoming
 from tests.support.retention import remove_segments
 from tests.support.spilling import spill_all
@@ -26,21 +26,21 @@ class Opened:
         self.live = LiveFiles()
         folders = DiskFolders(folder, self.live)
         self.lock = StoreLock(folder)
-        self.lock.watched_by(self.live)
+        self.lock.watch_with(self.live)
         self.store = MessageStore(folders, segment_bytes=SEGMENT_BYTES)
         self.journal = ProgressJournal(folders.consumption, compact_from_bytes=100)
 
     def append(self, count: int = 10) -> None:
         for number in range(count):
-            self.store.append("orders", 0, [incoming(f"m{number}")], number)
-        self.store.sync()
+            self.store.append_batch("orders", 0, [incoming(f"m{number}")], number)
+        self.store.sync_log()
 
     def problem(self) -> str | None:
         """What one of many looks finds."""
-        return next(filter(None, (self.live.look() for _ in range(LOOKS))), None)
+        return next(filter(None, (self.live.find_missing() for _ in range(LOOKS))), None)
 
     def close(self) -> None:
-        self.store.abandon()
+        self.store.abandon_files()
         self.journal.close()
         self.lock.release()
 
@@ -56,9 +56,11 @@ def test_nothing_that_a_store_does_is_taken_for_a_loss(opened: Opened) -> None:
         spill_all(opened.store)
         opened.store.save_checkpoint()
         opened.store.forget_topic(f"t{turn}")()
-        opened.journal.write([(("g", "orders", 0), ClaimsSnapshot(turn, 1, []))] * 9, turn)  # which compacts it
+        opened.journal.write_progress(
+            [(("g", "orders", 0), ClaimsSnapshot(turn, 1, []))] * 9, turn
+        )  # which compacts it
         assert opened.problem() is None
-    remove_segments(opened.store, opened.store.segments - 1)
+    remove_segments(opened.store, opened.store.segment_count - 1)
     assert opened.problem() is None
     opened.close()
     assert opened.problem() is None
@@ -96,9 +98,9 @@ def test_what_is_written_is_looked_at_each_time(opened: Opened, tmp_path: Path) 
     for path in (max((tmp_path / "store" / "commitlog").iterdir()), tmp_path / "store" / "consumption" / "journal"):
         aside = path.with_name("aside")
         path.rename(aside)
-        assert str(path) in (opened.live.look() or "")
+        assert str(path) in (opened.live.find_missing() or "")
         aside.rename(path)
-        assert opened.live.look() is None
+        assert opened.live.find_missing() is None
     opened.close()
 
 
@@ -106,7 +108,7 @@ def test_a_segment_that_was_removed_is_missed_until_retention_forgets_it(opened:
     opened.append(60)
     (tmp_path / "store" / "commitlog" / f"{0:020d}").unlink()
     assert opened.problem() is not None
-    assert opened.live.look() is not None, "and now each look is at it"
+    assert opened.live.find_missing() is not None, "and now each look is at it"
     remove_segments(opened.store, 1)
     assert opened.problem() is None
     opened.close()
@@ -115,9 +117,9 @@ def test_a_segment_that_was_removed_is_missed_until_retention_forgets_it(opened:
 def test_a_folder_that_is_moved_is_missed_until_it_is_back(opened: Opened, tmp_path: Path) -> None:
     folder, elsewhere = tmp_path / "store", tmp_path / "elsewhere"
     folder.rename(elsewhere)
-    assert "gone" in (opened.live.look() or "")
+    assert "gone" in (opened.live.find_missing() or "")
     folder.mkdir()
-    assert "replaced" in (opened.live.look() or "")
+    assert "replaced" in (opened.live.find_missing() or "")
     folder.rmdir()
     elsewhere.rename(folder)
     assert opened.problem() is None
@@ -132,7 +134,7 @@ def test_nothing_is_written_to_what_has_taken_the_place_of_a_folder(opened: Open
     opened.append(60)
     spill_all(opened.store)
     opened.store.save_checkpoint()
-    opened.journal.write([(("g", "orders", 0), ClaimsSnapshot(1, 1, []))] * 9, 1)
+    opened.journal.write_progress([(("g", "orders", 0), ClaimsSnapshot(1, 1, []))] * 9, 1)
     opened.close()
     assert [path for path in folder.rglob("*") if path.is_file()] == []
     assert len(list((elsewhere / "commitlog").iterdir())) > 1
@@ -147,7 +149,7 @@ def test_of_small_files_that_nothing_can_derive_the_latest_stays_open(tmp_path: 
     assert open_names(tmp_path) == ["format"]
     folder.remove("format")
     assert open_names(tmp_path) == []
-    assert live.look() is None
+    assert live.find_missing() is None
 
 
 def open_names(folder: Path) -> list[str]:

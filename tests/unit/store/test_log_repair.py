@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ternmq_broker.store.copy_start import begin_copy
 from ternmq_broker.store.damage import AwaitsRepair
-from ternmq_broker.store.index.queue_index import Location
-from ternmq_broker.store.joining import begin_copy
-from ternmq_broker.store.truncating import truncated
+from ternmq_broker.store.index.queue_index import MessageLocation
+from ternmq_broker.store.log_truncation import truncate_store
 from tests.support.replica_pair import content, log_of, opened, spill
 from tests.support.rotting import Rotting, check_all
 
@@ -27,7 +27,7 @@ def test_whatever_bits_flip_is_found_and_nothing_else_and_repaired_to_the_byte(
     flips: list[tuple[float, int]], piece_bytes: int
 ) -> None:
     rotting = Rotting()
-    places = {int(share * rotting.store.end): bit for share, bit in flips}
+    places = {int(share * rotting.store.log_end): bit for share, bit in flips}
     for place, bit in places.items():
         rotting.flip(place, bit)
     found = rotting.scrub(piece_bytes)
@@ -46,7 +46,7 @@ def test_a_power_cut_in_the_middle_of_a_repair_leaves_what_was_or_what_is_to_be(
 ) -> None:
     rotting = Rotting()
     spill(rotting.store)
-    place = flip % rotting.store.end
+    place = flip % rotting.store.log_end
     rotting.flip(place)
     [(begin, end)] = rotting.scrub()
     shares = iter([*kept, *[1.0] * 1000])
@@ -72,11 +72,11 @@ def test_a_power_cut_in_the_middle_of_a_repair_leaves_what_was_or_what_is_to_be(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(file, "sync", cut_and_sync)
         patch.setattr(root, "remove", cut_and_remove)
-        rotting.store.repair.write(begin, rotting.truth(begin, end))
+        rotting.store.repair.write_repair(begin, rotting.truth(begin, end))
     again = rotting.reopen((crashed or [rotting.leader.folders])[0])
     assert "overwriting" not in rotting.leader.folders.root.files
     check_all(again)
-    assert again.damage.ranges == []
+    assert again.damage.damaged_ranges == []
     assert log_of(again) == rotting.whole
 
 
@@ -85,17 +85,17 @@ def test_a_reader_waits_for_a_repair_only_while_another_replica_may_have_it() ->
     store, place = rotting.store, rotting.location(7)
     rotting.flip(place.log_offset + place.size - 1)
     with pytest.raises(AwaitsRepair):
-        store.read([place], may_block=False)
-    assert store.read([place], may_block=True) == [None]
-    [(log_offset, size)] = store.damage.reports()
-    store.repair.look_at(log_offset, size)
-    assert store.damage.ranges == [(place.log_offset, place.log_offset + place.size)]
+        store.read_records([place], may_block=False)
+    assert store.read_records([place], may_block=True) == [None]
+    [(log_offset, size)] = store.damage.open_reports()
+    store.repair.check_report(log_offset, size)
+    assert store.damage.damaged_ranges == [(place.log_offset, place.log_offset + place.size)]
     with pytest.raises(AwaitsRepair):
-        store.read([place], may_block=False)
-    store.damage.put_off(place.log_offset, 1e9, is_given_up=True)
-    assert store.read([place], may_block=False) == [None]
+        store.read_records([place], may_block=False)
+    store.damage.postpone_repair(place.log_offset, 1e9, is_given_up=True)
+    assert store.read_records([place], may_block=False) == [None]
     rotting.mend_all()
-    [record] = store.read([place], may_block=False)
+    [record] = store.read_records([place], may_block=False)
     assert record is not None
     assert record.queue_offset == 7
 
@@ -106,16 +106,18 @@ def test_without_replicas_nobody_waits_and_the_damage_is_known(caplog: pytest.Lo
     store.damage.may_be_repaired = False
     rotting.flip(place.log_offset)
     for _ in range(3):
-        assert store.read([place], may_block=False) == [None]
-    for log_offset, size in store.damage.reports():
-        store.repair.look_at(log_offset, size)
-    assert store.damage.ranges == [(place.log_offset, place.log_offset + place.size)]
+        assert store.read_records([place], may_block=False) == [None]
+    for log_offset, size in store.damage.open_reports():
+        store.repair.check_report(log_offset, size)
+    assert store.damage.damaged_ranges == [(place.log_offset, place.log_offset + place.size)]
     [said] = [record.getMessage() for record in caplog.records if "is damaged from" in record.getMessage()]
     base = max(each for each in rotting.whole if each <= place.log_offset)
     assert f"log offset {place.log_offset} " in said
     assert f"byte {place.log_offset - base} of its file {base:020d}" in said
-    assert store.damage.degraded == f"{place.size} bytes of the commit log are damaged, in 1 place from log offset " + (
-        str(place.log_offset) + " on"
+    assert (
+        store.damage.degraded_reason
+        == f"{place.size} bytes of the commit log are damaged, in 1 place from log offset "
+        + (str(place.log_offset) + " on")
     )
 
 
@@ -123,13 +125,13 @@ def test_without_replicas_nobody_waits_and_the_damage_is_known(caplog: pytest.Lo
 def test_a_place_where_the_index_is_wrong_is_no_damage_of_the_log(shift: int) -> None:
     rotting = Rotting()
     store, place = rotting.store, rotting.location(7)
-    nowhere = Location(place.log_offset + shift, place.size, 0)
+    nowhere = MessageLocation(place.log_offset + shift, place.size, 0)
     with pytest.raises(AwaitsRepair):
-        store.read([nowhere], may_block=False)
-    for log_offset, size in store.damage.reports():
-        store.repair.look_at(log_offset, size)
+        store.read_records([nowhere], may_block=False)
+    for log_offset, size in store.damage.open_reports():
+        store.repair.check_report(log_offset, size)
     assert not store.damage.is_known
-    assert store.read([nowhere], may_block=False) == [None]
+    assert store.read_records([nowhere], may_block=False) == [None]
 
 
 @pytest.mark.plain
@@ -147,13 +149,13 @@ def test_a_place_that_the_disk_refuses_to_read_is_damaged(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(file, "read", refusing)
     with pytest.raises(AwaitsRepair):
-        store.read([place], may_block=False)
-    [(log_offset, size)] = store.damage.reports()
-    store.repair.look_at(log_offset, size)
-    assert store.damage.ranges == [(place.log_offset, place.log_offset + place.size)]
+        store.read_records([place], may_block=False)
+    [(log_offset, size)] = store.damage.open_reports()
+    store.repair.check_report(log_offset, size)
+    assert store.damage.damaged_ranges == [(place.log_offset, place.log_offset + place.size)]
     store.damage.may_be_repaired = False
     with pytest.raises(OSError, match="Input/output"):
-        store.read([place], may_block=False)
+        store.read_records([place], may_block=False)
 
 
 def test_bytes_that_are_not_the_record_are_not_taken() -> None:
@@ -162,7 +164,7 @@ def test_bytes_that_are_not_the_record_are_not_taken() -> None:
     rotting.flip(place.log_offset + place.size - 1)
     [(begin, end)] = rotting.scrub()
     right = rotting.truth(begin, end)
-    assert store.repair.fitting(begin, right) == len(right)
+    assert store.repair.count_fitting(begin, right) == len(right)
     for wrong in (
         b"",
         right[:-1],
@@ -171,7 +173,7 @@ def test_bytes_that_are_not_the_record_are_not_taken() -> None:
         other.truth(begin, end),  # the log of another store
         rotting.truth(end, end + len(right)),
     ):
-        assert store.repair.fitting(begin, wrong) == 0
+        assert store.repair.count_fitting(begin, wrong) == 0
 
 
 def test_damage_is_known_to_the_next_start_until_it_is_repaired() -> None:
@@ -180,11 +182,11 @@ def test_damage_is_known_to_the_next_start_until_it_is_repaired() -> None:
     place = rotting.location(3)
     rotting.flip(place.log_offset + place.size - 1)
     found = rotting.scrub()
-    rotting.store.repair.save()
+    rotting.store.repair.save_damage()
     again = rotting.reopen(copy.deepcopy(rotting.leader.folders))
-    assert again.damage.ranges == found
+    assert again.damage.damaged_ranges == found
     rotting.mend_all()
-    again.repair.save()
+    again.repair.save_damage()
     again = rotting.reopen(copy.deepcopy(rotting.leader.folders))
     assert not again.damage.is_known
 
@@ -196,12 +198,12 @@ def test_damage_of_what_was_cut_off_is_not_that_of_what_comes_in_its_place() -> 
     for each in (kept, place):
         rotting.flip(each.log_offset + each.size - 1)
     rotting.scrub()
-    rotting.store.repair.save()
+    rotting.store.repair.save_damage()
     rotting.flip(kept.log_offset + kept.size - 1)  # a start may read it
     folders = copy.deepcopy(rotting.leader.folders)
-    truncated(folders, place.log_offset)
+    truncate_store(folders, place.log_offset)
     again = rotting.reopen(folders)
-    assert again.damage.ranges == [(kept.log_offset, kept.log_offset + kept.size)]
+    assert again.damage.damaged_ranges == [(kept.log_offset, kept.log_offset + kept.size)]
     assert again.repair.is_unsaved
 
 
@@ -210,7 +212,7 @@ def test_a_log_that_begins_as_a_copy_has_no_damage() -> None:
     spill(rotting.store)
     rotting.flip(rotting.location(3).log_offset + 70)
     assert rotting.scrub()
-    rotting.store.repair.save()
+    rotting.store.repair.save_damage()
     folders = rotting.leader.folders
     begin_copy(folders, rotting.store.join_state())
     assert not opened(folders).damage.is_known
@@ -224,7 +226,7 @@ def test_damage_in_segments_that_retention_removes_is_forgotten() -> None:
     removal = rotting.store.prepare_removal(1)
     removal.write()
     rotting.store.finish_removal(removal)
-    rotting.store.repair.save()
+    rotting.store.repair.save_damage()
     assert not rotting.store.damage.is_known
 
 

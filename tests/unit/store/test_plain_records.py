@@ -3,10 +3,10 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ternmq_broker.store.drafts import Draft
-from ternmq_broker.store.index.queue_index import Location  # noqa: TC001 - for an annotation of a local
-from ternmq_broker.store.log.record import Origin, RecordKind
+from ternmq_broker.store.index.queue_index import MessageLocation  # noqa: TC001 - for an annotation of a local
+from ternmq_broker.store.log.record import RecordKind, RecordOrigin
 from ternmq_broker.store.message_store import MessageStore
+from ternmq_broker.store.record_drafts import RecordDraft
 from ternmq_broker.store.replaying.replay import ReplaySizes
 from ternmq_common.model import NewMessage
 from ternmq_protos.v2 import definition_pb2
@@ -35,21 +35,23 @@ def stored(folders: MemoryFolders, steps: list[Step]) -> None:
             NewMessage(number, each.SerializeToString(), b"rest", (each.message_id, *each.keys)) for each in systems
         ]
         if of_timer:
-            drafts = [Draft(RecordKind.MESSAGE, topic, queue_id, each, origin=Origin(0)) for each in incoming]
+            drafts = [
+                RecordDraft(RecordKind.MESSAGE, topic, queue_id, each, origin=RecordOrigin(0)) for each in incoming
+            ]
             store.append_drafts(drafts, number)
         else:
-            store.append(topic, queue_id, incoming, number)
-        store.sync()
+            store.append_batch(topic, queue_id, incoming, number)
+        store.sync_log()
 
 
 def found(store: MessageStore, keys: set[str]) -> dict[object, object]:
     contents: dict[object, object] = {}
     for topic in ("orders", "payments", "größe"):
         for queue_id in range(3):
-            first, end = store.bounds(topic, queue_id)
-            located: list[Location] = []
+            first, end = store.queue_bounds(topic, queue_id)
+            located: list[MessageLocation] = []
             while first + len(located) < end:
-                located += store.locate(topic, queue_id, first + len(located), 100, may_block=True)
+                located += store.locate_messages(topic, queue_id, first + len(located), 100, may_block=True)
             contents[topic, queue_id] = (first, located)
         for key in keys:
             contents[topic, key] = {record.queue_offset for record in store.find_by_key(topic, key, 1000)}
@@ -69,4 +71,4 @@ def test_an_index_that_is_made_anew_is_as_before(steps: list[Step], window: int,
     sizes = ReplaySizes(spill_entries=spill, read_bytes=window)
     again = MessageStore(folders, segment_bytes=1500, replay_sizes=sizes)
     assert found(again, keys) == expected
-    assert again.recovered == sum(len(systems) for _, systems, _ in steps)
+    assert again.replayed_records == sum(len(systems) for _, systems, _ in steps)

@@ -11,14 +11,14 @@ from ternmq_broker.store.log.record import (
     BadContent,
     BadRecord,
     NewerRecord,
-    Origin,
     Record,
     RecordKind,
-    Reference,
-    decode,
+    RecordOrigin,
+    RestReference,
     decode_head,
-    encode,
-    unplaced,
+    decode_record,
+    encode_record,
+    to_unplaced,
 )
 
 U64 = st.integers(0, 2**64 - 1)
@@ -37,25 +37,25 @@ ANY_RECORD = partial(
 RECORDS = ANY_RECORD(
     kind=st.sampled_from(RecordKind),
     rest=st.binary(max_size=60),
-    origin=st.none() | st.builds(Origin, U64, U64),
+    origin=st.none() | st.builds(RecordOrigin, U64, U64),
     sender=TEXT,
 ) | ANY_RECORD(
     kind=st.just(RecordKind.MESSAGE),
     rest=st.just(b""),
-    reference=st.builds(Reference, U64, U32),
+    reference=st.builds(RestReference, U64, U32),
 )
 PLAIN = Record(RecordKind.MESSAGE, "topic", 1, 2, 3, 4, b"sys", b"rest")
 KEY = 0x1234ABCD
 
 
 def encoded(record: Record, log_offset: int = 1000, key: int = KEY) -> bytes:
-    return b"".join(encode(unplaced(record), log_offset, 900, key))
+    return b"".join(encode_record(to_unplaced(record), log_offset, 900, key))
 
 
 @given(RECORDS, U64, U64, U32)
 def test_a_record_is_read_as_it_was_written(record: Record, log_offset: int, durable_to: int, key: int) -> None:
-    data = b"".join(encode(unplaced(record), log_offset, durable_to, key))
-    assert decode(data, log_offset, key) == record
+    data = b"".join(encode_record(to_unplaced(record), log_offset, durable_to, key))
+    assert decode_record(data, log_offset, key) == record
     head = decode_head(data, log_offset, key)
     assert (head.size, head.durable_to, head.stored_ms) == (len(data), durable_to, record.stored_ms)
 
@@ -66,33 +66,33 @@ def test_a_changed_byte_is_noticed(record: Record, data: st.DataObject) -> None:
     position = data.draw(st.integers(0, len(changed) - 1))
     changed[position] ^= data.draw(st.integers(1, 255))
     with pytest.raises(BadRecord):
-        decode(bytes(changed), 1000, KEY)
+        decode_record(bytes(changed), 1000, KEY)
 
 
 @given(RECORDS, st.data())
 def test_a_record_that_is_cut_off_is_none(record: Record, data: st.DataObject) -> None:
     whole = encoded(record)
     with pytest.raises(BadRecord):
-        decode(whole[: data.draw(st.integers(0, len(whole) - 1))], 1000, KEY)
+        decode_record(whole[: data.draw(st.integers(0, len(whole) - 1))], 1000, KEY)
 
 
 @given(RECORDS, U64.filter(lambda place: place != 1000))
 def test_bytes_that_were_written_for_another_place_are_no_record(record: Record, log_offset: int) -> None:
     with pytest.raises(BadRecord, match="was written at log offset 1000"):
-        decode(encoded(record), log_offset, KEY)
+        decode_record(encoded(record), log_offset, KEY)
 
 
 @given(RECORDS, U32.filter(lambda key: key != KEY))
 def test_a_record_of_another_log_is_none(record: Record, key: int) -> None:
     with pytest.raises(BadRecord, match="checksum does not fit"):
-        decode(encoded(record), 1000, key)
+        decode_record(encoded(record), 1000, key)
 
 
 def test_damage_behind_the_header_leaves_the_size_known() -> None:
     data = bytearray(encoded(PLAIN))
     data[-1] ^= 1
     with pytest.raises(BadContent) as error:
-        decode(bytes(data), 1000, KEY)
+        decode_record(bytes(data), 1000, KEY)
     assert error.value.size == len(data)
 
 
@@ -100,7 +100,7 @@ def test_a_layout_that_is_not_known_is_told_from_damage() -> None:
     data = bytearray(encoded(PLAIN))
     data[2] = 3
     with pytest.raises(NewerRecord, match="layout 3"):
-        decode(bytes(data), 1000, KEY)
+        decode_record(bytes(data), 1000, KEY)
 
 
 def test_a_plain_message_costs_its_header_and_its_own_bytes() -> None:

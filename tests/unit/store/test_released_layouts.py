@@ -8,8 +8,8 @@ import pytest
 
 from ternmq_broker.store import store_format
 from ternmq_broker.store.files import DiskFile, DiskFolder, DiskFolders
-from ternmq_broker.store.lock import StoreLock
 from ternmq_broker.store.message_store import MessageStore
+from ternmq_broker.store.store_lock import StoreLock
 from ternmq_common.model import PopOrder, TransactionState
 from ternmq_common.tag_filter import ALL
 from ternmq_proxy.message_service.local import LocalMessageService
@@ -57,7 +57,7 @@ async def check(folder: Path, name: str) -> None:
     page = await service.transactions(TransactionState.PENDING, topic="", start="", limit=10)
     assert [waiting.message_id for waiting in page.transactions] == ["waiting"]
     broker = service._broker
-    assert await broker.figures.pending_timers() == 2, "the one that is far ahead, and that of a topic that was deleted"
+    assert await broker.figures.count_timers() == 2, "the one that is far ahead, and that of a topic that was deleted"
     order = PopOrder(group=GROUP, topic=TOPIC, queues=range(1), filter=ALL, batch=32, invisible_ms=1000)
     delivered = await service.pop(order, broker=BROKER, poll_s=0)
     first = 0 if name.endswith("killed") else ACKNOWLEDGED
@@ -79,7 +79,7 @@ def test_each_layout_up_to_todays_is_kept() -> None:
 async def test_a_store_of_a_version_before_is_read_and_brought_up_to_date(name: str, tmp_path: Path) -> None:
     folder = unpacked(name, tmp_path)
     await check(folder, name)
-    assert store_format.read(DiskFolder(folder / "store"), DiskFolder(folder / "store" / "commitlog"))
+    assert store_format.read_format(DiskFolder(folder / "store"), DiskFolder(folder / "store" / "commitlog"))
     service = await opened(folder, now_ms=written_ms(name))
     assert (await service.bounds(queue(0))).maximum == MESSAGES // 2 + 1
     assert (await bodies(service, TOPIC, 0))[-1] == message("later").rest
@@ -119,7 +119,7 @@ async def test_who_dies_while_a_store_is_brought_up_to_date_does_it_again(
 
                     patch.setattr(kind, method, dying)
             try:
-                MessageStore(DiskFolders(folder / "store"), segment_bytes=1 << 20).abandon()
+                MessageStore(DiskFolders(folder / "store"), segment_bytes=1 << 20).abandon_files()
                 done = True
             except Died:
                 pass

@@ -4,9 +4,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from ternmq_broker.store.log.record import Origin, RecordKind
+from ternmq_broker.store.log.record import RecordKind, RecordOrigin
+from ternmq_broker.store.log_truncation import truncate_store
 from ternmq_broker.store.message_store import MessageStore
-from ternmq_broker.store.truncating import truncated
 from tests.support.replica_pair import Follower, Leader, content, log_of, opened, spill, timers
 
 TOPICS = ["orders", "payments", "gone"]
@@ -16,7 +16,7 @@ KEYS = ["", "k1", "k2"]
 def remove_below(store: MessageStore, log_start: int) -> None:
     """As retention does it, as far as that may be."""
     spill(store)
-    if count := store.removable_below(log_start):
+    if count := store.count_removable(log_start):
         removal = store.prepare_removal(count)
         removal.write()
         store.finish_removal(removal)
@@ -35,9 +35,9 @@ class ReplicaMachine(RuleBasedStateMachine):
         for number in range(before):
             self.leader.append("orders", 0, 2, b"before", "")
             self.leader.store.forget_topic("orders")() if number else None
-        self.leader.store.sync()
+        self.leader.store.sync_log()
         self.leader.store.is_replicated = True
-        self.acknowledged = self.leader.store.end
+        self.acknowledged = self.leader.store.log_end
         self.epoch = 1
         self.version = 0
         self.leader.store.begin_epoch(1)()
@@ -54,7 +54,7 @@ class ReplicaMachine(RuleBasedStateMachine):
         both = min(leader.synced, follower.synced) if in_sync else leader.synced
         self.acknowledged = max(self.acknowledged, both)
         leader.vouch_limit = leader.spill_limit = self.acknowledged
-        follower.spill_limit = max(follower.spill_limit, min(self.acknowledged, follower.end))
+        follower.spill_limit = max(follower.spill_limit, min(self.acknowledged, follower.log_end))
 
     # --- the leader
 
@@ -82,11 +82,11 @@ class ReplicaMachine(RuleBasedStateMachine):
         if waiting:
             half = data.draw(st.sampled_from(waiting))
             kind = data.draw(st.sampled_from([RecordKind.MESSAGE, RecordKind.OPERATION]))
-            self.leader.draft(kind, topic, origin=Origin(half))
+            self.leader.draft(kind, topic, origin=RecordOrigin(half))
         if self.timers:
             place, due_ms = self.timers.pop(data.draw(st.integers(0, len(self.timers) - 1)))
             kind = data.draw(st.sampled_from([RecordKind.MESSAGE, RecordKind.TOMBSTONE]))
-            self.leader.draft(kind, topic, origin=Origin(place, due_ms))
+            self.leader.draft(kind, topic, origin=RecordOrigin(place, due_ms))
 
     @rule(topic=st.sampled_from(TOPICS))
     def forget(self, topic: str) -> None:
@@ -100,11 +100,13 @@ class ReplicaMachine(RuleBasedStateMachine):
 
     @rule(topic=st.sampled_from(TOPICS), queue_id=st.integers(0, 1), back=st.integers(0, 4))
     def purge(self, topic: str, queue_id: int, back: int) -> None:
-        self.leader.store.purge(topic, queue_id, max(0, self.leader.store.bounds(topic, queue_id)[1] - back))()
+        self.leader.store.purge_queue(
+            topic, queue_id, max(0, self.leader.store.queue_bounds(topic, queue_id)[1] - back)
+        )()
 
     @rule()
     def sync(self) -> None:
-        self.leader.store.sync()
+        self.leader.store.sync_log()
         self.limit()
 
     @rule()
@@ -113,18 +115,18 @@ class ReplicaMachine(RuleBasedStateMachine):
 
     @rule()
     def roll(self) -> None:
-        self.leader.store.roll()
+        self.leader.store.roll_segment()
 
     @rule(count=st.integers(1, 2))
     def retain(self, count: int) -> None:
         """Retention, of what no timer or half message waits in any more."""
         store = self.leader.store
         spill(store)
-        count = min(count, store.removable_below(store.end))
+        count = min(count, store.count_removable(store.log_end))
         if count and all(place >= store.segment_end(count) for place in store.halves.waiting):
             remove_below(store, store.segment_end(count))
-            self.timers = [timer for timer in self.timers if timer[0] >= store.start]
-            if self.follower.store.end < store.start:
+            self.timers = [timer for timer in self.timers if timer[0] >= store.log_start]
+            if self.follower.store.log_end < store.log_start:
                 self.follower.begin(store.join_state())
 
     @rule()
@@ -144,9 +146,9 @@ class ReplicaMachine(RuleBasedStateMachine):
     @rule()
     def follower_syncs(self) -> None:
         store = self.follower.store
-        store.sync()
-        if store.synced >= self.acknowledged and self.leader.store.end == store.end:
-            store.caught_up()()
+        store.sync_log()
+        if store.synced >= self.acknowledged and self.leader.store.log_end == store.log_end:
+            store.end_catching_up()()
         self.limit()
 
     @rule()
@@ -155,7 +157,7 @@ class ReplicaMachine(RuleBasedStateMachine):
 
     @rule()
     def follower_retains(self) -> None:
-        remove_below(self.follower.store, self.leader.store.start)
+        remove_below(self.follower.store, self.leader.store.log_start)
 
     @rule()
     def follower_restarts(self) -> None:
@@ -167,35 +169,35 @@ class ReplicaMachine(RuleBasedStateMachine):
     def follower_loses_power(self, data: st.DataObject, noise: bytes) -> None:
         safe = self.follower.store.synced
         self.follower.reopen(self.follower.folders.crash(lambda count: data.draw(st.integers(0, count)), noise))
-        assert self.follower.store.end >= safe
-        if self.follower.store.end < self.leader.store.start:  # what it lost is gone at the leader
+        assert self.follower.store.log_end >= safe
+        if self.follower.store.log_end < self.leader.store.log_start:  # what it lost is gone at the leader
             self.follower.begin(self.leader.store.join_state())
         self.limit()
 
-    @precondition(lambda self: self.follower.store.end > self.acknowledged)
+    @precondition(lambda self: self.follower.store.log_end > self.acknowledged)
     @rule(data=st.data())
     def follower_is_cut_back(self, data: st.DataObject) -> None:
         """As when another leader has less; here the same one goes on."""
         store = self.follower.store
-        ends = [store.start, *self._ends(store.start)]
-        allowed = [end for end in ends if self.acknowledged <= end <= store.end]
+        ends = [store.log_start, *self._ends(store.log_start)]
+        allowed = [end for end in ends if self.acknowledged <= end <= store.log_end]
         if not allowed:
             return
         end = data.draw(st.sampled_from(allowed))
-        store.sync()
+        store.sync_log()
         store.close()
-        was = self.follower.store.end
-        kept = truncated(self.follower.folders, end)
+        was = self.follower.store.log_end
+        kept = truncate_store(self.follower.folders, end)
         assert (kept is None) == (end == was)
         self.follower.reopen(self.follower.folders)
-        assert self.follower.store.end == end
+        assert self.follower.store.log_end == end
         self.limit()
 
     def _ends(self, start: int) -> list[int]:
         """Where records of the leader end that the follower may have."""
         ends, position = [], start
-        position = max(position, self.leader.store.start)
-        while position < self.leader.store.end:
+        position = max(position, self.leader.store.log_start)
+        while position < self.leader.store.log_end:
             position += self.leader.store._log.head_at(position).size
             ends.append(position)
         return ends
@@ -210,7 +212,7 @@ class ReplicaMachine(RuleBasedStateMachine):
         if reopened:
             new.store.close()
             new.reopen(new.folders)
-        common = new.store.end
+        common = new.store.log_end
         if power:
             folders = self.leader.folders.crash(lambda count: data.draw(st.integers(0, count)), noise)
         else:
@@ -218,16 +220,16 @@ class ReplicaMachine(RuleBasedStateMachine):
             folders = self.leader.folders
         opened(folders).close()  # what a start makes of it may be looked at before it is known where to cut
         self.epoch += 1
-        new.noted.update(new.store.give_deletions())
+        new.noted.update(new.store.pending_deletions())
         new.store.begin_epoch(self.epoch)()
-        truncated(folders, common)
+        truncate_store(folders, common)
         named, clock = self.leader.named, self.leader.clock
         self.leader.folders, self.leader.store = new.folders, new.store
         self.leader.named, self.leader.clock = named, clock
         self.leader.store.spill_limit = self.acknowledged
         self.follower = Follower()
         self.follower.reopen(folders)
-        assert self.follower.store.end <= common
+        assert self.follower.store.log_end <= common
         self.halves = sorted(new.store.halves.waiting)
         waiting = timers(new.store)
         self.timers = [timer for timer in self.timers if timer[0] in waiting]
@@ -242,16 +244,16 @@ class ReplicaMachine(RuleBasedStateMachine):
         # A follower's last segment ends when the leader's next one has a byte, and can go only then.
         self.leader.append("payments", 0, 1, b"", "")
         follower.take_all(leader)
-        start = max(leader.start, follower.store.start)
+        start = max(leader.log_start, follower.store.log_start)
         assert b"".join(log_of(follower.store, start).values()) == b"".join(log_of(leader, start).values())
-        leader.sync()
-        follower.store.sync()
-        follower.store.caught_up()()
+        leader.sync_log()
+        follower.store.sync_log()
+        follower.store.end_catching_up()()
         self.limit()
-        remove_below(leader, follower.store.start)  # of which another leader has removed more
-        remove_below(follower.store, leader.start)
+        remove_below(leader, follower.store.log_start)  # of which another leader has removed more
+        remove_below(follower.store, leader.log_start)
         check_same(follower.store, leader)
-        if leader.start < follower.store.start:
+        if leader.log_start < follower.store.log_start:
             return
         for topic in TOPICS:
             for key in [*KEYS[1:], "m1", "m2", "m3"]:
@@ -273,11 +275,11 @@ class ReplicaMachine(RuleBasedStateMachine):
 def check_same(follower: MessageStore, leader: MessageStore) -> None:
     """All that can be had of both is the same; but a follower that led before may have removed a segment that is part
     of a longer one at the leader, which is kept there until all of it is old."""
-    if leader.start >= follower.start:
+    if leader.log_start >= follower.log_start:
         assert content(follower) == content(leader)
         return
-    for queue in follower.queues():
-        (first, end), (first_there, end_there) = follower.bounds(*queue), leader.bounds(*queue)
+    for queue in follower.used_queues():
+        (first, end), (first_there, end_there) = follower.queue_bounds(*queue), leader.queue_bounds(*queue)
         assert first_there <= first
         assert end_there == end
 

@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ternmq_broker.store.copying import BadCopy
-from ternmq_broker.store.joining import UnfinishedCopy, begin_copy, wiped
+from ternmq_broker.store.copy_start import UnfinishedCopy, begin_copy, wipe_store
 from ternmq_broker.store.log.commit_log import NO_LIMIT, CommitLog, name_of_segment
 from ternmq_broker.store.log.log_recovery import CommitLogCorrupted
 from ternmq_broker.store.log.record import BadRecord, RecordKind
 from ternmq_broker.store.log.record_layouts import RecordLayouts
+from ternmq_broker.store.log_copy import BadCopy
+from ternmq_broker.store.log_truncation import truncate_store
 from ternmq_broker.store.message_store import MessageStore
-from ternmq_broker.store.truncating import truncated
-from ternmq_common.cluster import Deleted, Deletion
+from ternmq_common.cluster import DeletedKind, RegistryDeletion
 from tests.support.faulty_disk import FaultyFolders
 from tests.support.memory_disk import MemoryFile, MemoryFolder, MemoryFolders
 from tests.support.replica_pair import SEGMENT_BYTES, Follower, Leader, content, log_of, message, opened, spill
@@ -33,7 +33,7 @@ def filled(batches: int = 12) -> Leader:
         leader.append("orders", number % 2, 2, b"x" * 90, "k")
     leader.draft(RecordKind.TIMER, "orders", due_ms=70)
     leader.draft(RecordKind.HALF_MESSAGE, "orders")
-    leader.store.sync()
+    leader.store.sync_log()
     return leader
 
 
@@ -49,16 +49,16 @@ def following(leader: Leader) -> Follower:
 def test_records_vouch_for_no_more_than_all_replicas_have() -> None:
     leader = Leader()
     leader.append("orders", 0, 3, b"", "")
-    end = leader.store.sync()
+    end = leader.store.sync_log()
     leader.store.vouch_limit = 70
     told: list[int] = []
-    leader.store.appended = lambda: told.append(leader.store.end)
+    leader.store.on_append = lambda: told.append(leader.store.log_end)
     leader.append("orders", 0, 1, b"", "")
-    assert told == [leader.store.end]
+    assert told == [leader.store.log_end]
     assert leader.store._log.head_at(end).durable_to == 70
     leader.store.vouch_limit = NO_LIMIT
-    before = leader.store.end
-    leader.store.sync()
+    before = leader.store.log_end
+    leader.store.sync_log()
     leader.append("orders", 0, 1, b"", "")
     assert leader.store._log.head_at(before).durable_to == before
 
@@ -70,23 +70,23 @@ def test_nothing_beside_the_log_speaks_of_what_is_not_acknowledged() -> None:
     leader.store.close()
     assert leader.folders.root.content("durable") == b""
     again = opened(leader.folders)
-    assert again.recovered > 0
+    assert again.replayed_records > 0
     assert again.spill_limit == acknowledged
-    assert again._derived.covered_most <= acknowledged
-    assert not again.removable_below(acknowledged - 1)
-    assert again.removable_below(NO_LIMIT) == 1
+    assert again._derived.highest_covered <= acknowledged
+    assert not again.count_removable(acknowledged - 1)
+    assert again.count_removable(NO_LIMIT) == 1
     assert again.expired_segments(1 << 40) == 1
 
 
 def test_a_store_without_replicas_writes_no_operations_and_no_files() -> None:
     folders = MemoryFolders()
     store = MessageStore(folders, segment_bytes=SEGMENT_BYTES)
-    store.append("orders", 0, [message("m")], 1)
-    end = store.end
+    store.append_batch("orders", 0, [message("m")], 1)
+    end = store.log_end
     store.forget_topic("orders", 7)()
     store.forget_group("g", 8)
-    store.purge("orders", 0, 1)()
-    assert store.end == end
+    store.purge_queue("orders", 0, 1)()
+    assert store.log_end == end
     store.close()
     assert sorted(folders.root.files) == ["checkpoint", "durable", "forgotten", "format", "format.copy"]
     assert b"epochs" not in (folders.root.content("checkpoint") or b"")
@@ -115,9 +115,9 @@ def test_a_byte_that_changed_on_the_way_is_refused_and_nowhere_in_the_log(at: fl
     place = int(at * len(data))
     garbled = data[:place] + bytes([data[place] ^ mask]) + data[place + 1 :]
     with pytest.raises(BadCopy):
-        follower.store.take_copied(base, garbled)
-    assert follower.store.end == 0
-    follower.store.abandon()
+        follower.store.append_copied(base, garbled)
+    assert follower.store.log_end == 0
+    follower.store.abandon_files()
     follower.reopen(follower.folders)
     follower.take_all(leader.store)
     assert content(follower.store) == content(leader.store)
@@ -136,18 +136,18 @@ def test_bytes_of_another_place_another_log_or_another_segment_are_refused() -> 
         (base, data + data),
     ):
         with pytest.raises(BadCopy):
-            follower.store.take_copied(wrong_base, wrong)
+            follower.store.append_copied(wrong_base, wrong)
         follower.reopen(follower.folders)
     follower.take_all(leader.store)
     with pytest.raises(BadCopy):
-        follower.store.take_copied(base, data)
+        follower.store.append_copied(base, data)
 
 
 def test_an_epoch_that_has_passed_is_refused() -> None:
     leader = filled(1)
     follower = following(leader)
     follower.take_all(leader.store)
-    follower.store._operations.marks.append((9, follower.store.end - 1))
+    follower.store._operations.epoch_marks.append((9, follower.store.log_end - 1))
     leader.store.begin_epoch(2)()
     with pytest.raises(BadCopy, match="epoch 2 after epoch 9"):
         follower.take_all(leader.store)
@@ -161,7 +161,7 @@ def test_a_full_disk_takes_nothing_and_the_store_goes_on() -> None:
     disk.faults.full = ("log/",)
     base, data = leader.store.log_bytes(0, 1 << 20, may_block=True)
     with pytest.raises(OSError, match="No space"):
-        follower.store.take_copied(base, data)
+        follower.store.append_copied(base, data)
     disk.faults.full = ()
     follower.take_all(leader.store)
     assert content(follower.store) == content(leader.store)
@@ -170,7 +170,7 @@ def test_a_full_disk_takes_nothing_and_the_store_goes_on() -> None:
 def test_damage_that_the_leader_stepped_over_is_copied_as_it_is() -> None:
     leader = filled()
     ends = [0]
-    while ends[-1] < leader.store.end:
+    while ends[-1] < leader.store.log_end:
         ends.append(ends[-1] + leader.store._log.head_at(ends[-1]).size)
     victim = next(end for end in ends[3:] if end not in leader.store._log.segment_bases)
     leader.store.close()
@@ -184,9 +184,9 @@ def test_damage_that_the_leader_stepped_over_is_copied_as_it_is() -> None:
     follower = following(leader)
     for _ in range(200):
         follower.take(leader.store, 47)
-        follower.store.sync()
-        follower.store.caught_up()()
-        follower.store.spill_limit = follower.store.end
+        follower.store.sync_log()
+        follower.store.end_catching_up()()
+        follower.store.spill_limit = follower.store.log_end
         spill(follower.store)
         follower.store.close()
         follower.reopen(follower.folders)
@@ -208,29 +208,29 @@ def test_deletions_are_given_when_they_are_acknowledged_until_they_are_noted() -
     follower = following(leader)
     follower.take_all(leader.store)
     assert not follower.noted
-    both = [Deletion(5, Deleted.TOPIC, "orders"), Deletion(6, Deleted.GROUP, "g")]
-    assert follower.store.give_deletions() == both
-    follower.store.sync()
-    follower.store.spill_limit = follower.store.end
+    both = [RegistryDeletion(5, DeletedKind.TOPIC, "orders"), RegistryDeletion(6, DeletedKind.GROUP, "g")]
+    assert follower.store.pending_deletions() == both
+    follower.store.sync_log()
+    follower.store.spill_limit = follower.store.log_end
     follower.store.close()  # nobody has noted anything
     follower.reopen(follower.folders)
-    assert follower.store.recovered == 0
+    assert follower.store.replayed_records == 0
     leader.append("orders", 0, 1, b"", "")
     follower.take_all(leader.store)
     assert follower.noted == set(both)
     leader.append("orders", 0, 1, b"", "")
     follower.take_all(leader.store)
-    assert not follower.store.give_deletions()
+    assert not follower.store.pending_deletions()
 
 
 def test_messages_behind_a_deletion_are_there_though_only_a_replay_does_it() -> None:
     leader = filled(3)
     leader.store.forget_topic("orders", 5)
     leader.append("orders", 0, 2, b"later", "")
-    leader.store.purge("orders", 0, leader.store.bounds("orders", 0)[1] - 1)
+    leader.store.purge_queue("orders", 0, leader.store.queue_bounds("orders", 0)[1] - 1)
     leader.append("orders", 0, 1, b"last", "")
     expected = content(leader.store)
-    leader.store.sync()
+    leader.store.sync_log()
     job = leader.store.prepare_spill(entries_min=1)
     while job:
         job.write()
@@ -245,7 +245,7 @@ def test_messages_behind_a_deletion_are_there_though_only_a_replay_does_it() -> 
 def test_epoch_marks_are_found_again_in_the_log(how: str, *, checkpoint: bool) -> None:
     leader = filled()
     leader.store.begin_epoch(4)()
-    epochs = leader.store.epochs
+    epochs = leader.store.epoch_marks
     assert [epoch for epoch, _ in epochs] == [1, 4]
     leader.store.close()
     root = leader.folders.root
@@ -256,19 +256,19 @@ def test_epoch_marks_are_found_again_in_the_log(how: str, *, checkpoint: bool) -
     if not checkpoint:
         root.remove("checkpoint")
     again = opened(leader.folders)
-    assert again.epochs == epochs
+    assert again.epoch_marks == epochs
     again.close()
-    assert opened(leader.folders).epochs == epochs
+    assert opened(leader.folders).epoch_marks == epochs
 
 
 @pytest.mark.plain
 def test_a_mark_that_was_never_durable_is_forgotten() -> None:
     leader = filled(2)
     finish = leader.store.begin_epoch(2)
-    leader.store.sync = lambda: 0  # type: ignore[method-assign]  # the file is written, and the log is not
+    leader.store.sync_log = lambda: 0  # type: ignore[method-assign]  # the file is written, and the log is not
     finish()
     survivor = opened(leader.folders.crash(lambda _: 0, b""))
-    assert [epoch for epoch, _ in survivor.epochs] == [1]
+    assert [epoch for epoch, _ in survivor.epoch_marks] == [1]
 
 
 # --- power cuts
@@ -289,10 +289,10 @@ def test_a_replica_that_was_behind_takes_no_torn_tail_for_damage() -> None:
     follower = following(leader)
     again = opened(pages_lost(leader, follower))
     assert again.torn_bytes
-    assert again.end == min(base for base in leader.store._log.segment_bases if base)
+    assert again.log_end == min(base for base in leader.store._log.segment_bases if base)
     follower.reopen(follower.folders)
     in_sync = following(leader)
-    in_sync.store.caught_up()()
+    in_sync.store.end_catching_up()()
     with pytest.raises(CommitLogCorrupted):
         opened(pages_lost(leader, in_sync))
 
@@ -301,8 +301,8 @@ def test_what_it_knows_itself_to_be_durable_is_damage() -> None:
     leader = filled()
     follower = following(leader)
     follower.take_all(leader.store)
-    follower.store.sync()
-    follower.store.spill_limit = follower.store.end
+    follower.store.sync_log()
+    follower.store.spill_limit = follower.store.log_end
     follower.store.mark_durable()
     with pytest.raises(CommitLogCorrupted):
         opened(pages_lost(leader, follower))
@@ -315,7 +315,7 @@ def test_who_begins_an_epoch_believes_its_log_again() -> None:
     assert follower.store.is_catching_up
     follower.store.begin_epoch(8)()
     assert not opened(follower.folders).is_catching_up
-    assert follower.store.synced == follower.store.end
+    assert follower.store.synced == follower.store.log_end
 
 
 # --- beginning as a copy
@@ -370,7 +370,7 @@ def test_a_copy_that_was_not_begun_to_its_end_can_not_be_opened_and_is_begun_aga
         was.store.close()
         disk = dying(was.folders, steps)
         try:
-            wiped(disk)
+            wipe_store(disk)
             begin_copy(disk, state)
             disk = disk.crash(lambda _: 0, b"")
         except Died:
@@ -380,7 +380,7 @@ def test_a_copy_that_was_not_begun_to_its_end_can_not_be_opened_and_is_begun_aga
                 opened(disk)
             except UnfinishedCopy:
                 refused += 1
-            wiped(disk)
+            wipe_store(disk)
             begin_copy(disk, state)
         follower = Follower()
         follower.reopen(disk)
@@ -401,7 +401,7 @@ def test_deletions_of_before_there_were_replicas_are_known_when_the_copy_has_com
     leader.draft(RecordKind.TIMER, "gone", due_ms=9)
     leader.store.forget_topic("gone")()
     leader.append("gone", 0, 1, b"again", "")
-    leader.store.purge("orders", 0, 7)()
+    leader.store.purge_queue("orders", 0, 7)()
     leader.store.is_replicated = True
     leader.store.begin_epoch(1)()
     follower = following(leader)
@@ -409,8 +409,8 @@ def test_deletions_of_before_there_were_replicas_are_known_when_the_copy_has_com
         follower.store.close()
         follower.reopen(follower.folders)
     assert content(follower.store) == content(leader.store)
-    follower.store.sync()
-    follower.store.spill_limit = follower.store.end
+    follower.store.sync_log()
+    follower.store.spill_limit = follower.store.log_end
     follower.store.close()
     follower.reopen(follower.folders)
     assert content(follower.store) == content(leader.store)
@@ -427,20 +427,20 @@ def test_a_cut_that_was_interrupted_leaves_a_store_that_opens_and_can_be_cut_aga
     for steps in itertools.count():
         disk = dying(leader.folders.crash(lambda count: count, b""), steps)
         try:
-            truncated(disk, end)
+            truncate_store(disk, end)
         except Died:
             for share in (0, 1):
                 survivor = disk.crash(partial(mul, share), b"")
                 again = opened(survivor)
-                assert again.end >= end
-                if again.end == leader.store.end:
+                assert again.log_end >= end
+                if again.log_end == leader.store.log_end:
                     assert content(again) == whole
-                again.abandon()
-                truncated(survivor, end)
-                assert opened(survivor).end == end
+                again.abandon_files()
+                truncate_store(survivor, end)
+                assert opened(survivor).log_end == end
         else:
-            assert list(disk.set_aside.files) == [f"commitlog-{end:020d}-{leader.store.end:020d}"]
-            assert opened(disk.crash(lambda _: 0, b"")).end == end
+            assert list(disk.set_aside.files) == [f"commitlog-{end:020d}-{leader.store.log_end:020d}"]
+            assert opened(disk.crash(lambda _: 0, b"")).log_end == end
             break
     assert steps > 10
 
@@ -449,24 +449,24 @@ def test_a_cut_store_goes_on_with_another_leader() -> None:
     one = filled(6)
     two = following(one)
     two.take_all(one.store)
-    common = one.store.end
+    common = one.store.log_end
     one.store.spill_limit = two.store.spill_limit = common
-    one.store.purge("orders", 0, 3)()
+    one.store.purge_queue("orders", 0, 3)()
     one.store.forget_topic("orders", 4)()
     one.append("orders", 1, 4, b"never acknowledged", "")
     one.store.close()
     two.store.begin_epoch(2)()
-    two.store.append("orders", 0, [message("other")], 99)
-    two.store.sync()
-    name = truncated(one.folders, common)
+    two.store.append_batch("orders", 0, [message("other")], 99)
+    two.store.sync_log()
+    name = truncate_store(one.folders, common)
     assert name is not None
     assert name.startswith(f"commitlog-{common:020d}-")
-    assert truncated(one.folders, common) is None
+    assert truncate_store(one.folders, common) is None
     back = Follower()
     back.reopen(one.folders)
     back.take_all(two.store)
     assert content(back.store) == content(two.store)
-    assert not back.store.give_deletions()
+    assert not back.store.pending_deletions()
 
 
 # --- the log
@@ -481,10 +481,10 @@ def begun_at(base: int, folder: MemoryFolder) -> CommitLog:
 def test_an_empty_log_may_begin_anywhere_and_goes_on_there() -> None:
     folder = MemoryFolder()
     log = begun_at(5000, folder)
-    assert (log.start, log.end, log.synced) == (5000, 5000, 5000)
+    assert (log.log_start, log.log_end, log.synced) == (5000, 5000, 5000)
     log.append_copied(5000, b"abc")
     log.append_copied(5003, b"def")
-    assert log.sync() == 5006
+    assert log.sync_segments() == 5006
     assert sorted(folder.files) == [f"{base:020d}" for base in (5000, 5003)]
     assert log.bytes_at(5001, 10) == (5000, b"bc")
     assert log.bytes_at(5003, 2) == (5003, b"de")
@@ -495,7 +495,7 @@ def test_an_empty_log_may_begin_anywhere_and_goes_on_there() -> None:
         log.append_copied(5000, b"x")
     with pytest.raises(BadRecord):
         log.append_copied(4000, b"x")
-    log.roll()
+    log.roll_segment()
     log.append_copied(5003, b"g")  # the leader that is now never rolled there
     assert log.segment_bases == [5000, 5003]
 

@@ -5,56 +5,56 @@ from pathlib import Path
 
 import pytest
 
-from ternmq_broker.store.reserve import MIB, SLICES, Reserve, reserve_bytes
+from ternmq_broker.store.reserve import MIB, SLICES, DiskReserve, reserve_bytes
 
 SIZE = 64 << 10
 SLICE = SIZE // SLICES
 
 
 @pytest.fixture
-def reserve(tmp_path: Path) -> Reserve:
-    made = Reserve(tmp_path, SIZE)
-    made.make()
+def reserve(tmp_path: Path) -> DiskReserve:
+    made = DiskReserve(tmp_path, SIZE)
+    made.fill_reserve()
     return made
 
 
-def test_the_room_is_taken_from_the_disk_and_is_no_hole(reserve: Reserve, tmp_path: Path) -> None:
+def test_the_room_is_taken_from_the_disk_and_is_no_hole(reserve: DiskReserve, tmp_path: Path) -> None:
     assert reserve.left_bytes == SIZE
     assert (tmp_path / "reserve").stat().st_blocks * 512 >= SIZE
 
 
-def test_the_last_half_is_for_who_makes_room(reserve: Reserve) -> None:
+def test_the_last_half_is_for_who_makes_room(reserve: DiskReserve) -> None:
     slices = 0
-    while reserve.give(all_of_it=False):
+    while reserve.give_slice(may_use_all=False):
         slices += 1
         assert reserve.left_bytes == SIZE - slices * SLICE
     assert slices == SLICES // 2
-    while reserve.give(all_of_it=True):
+    while reserve.give_slice(may_use_all=True):
         slices += 1
     assert (slices, reserve.left_bytes) == (SLICES, 0)
 
 
-def test_what_is_missing_is_made_again(reserve: Reserve, tmp_path: Path) -> None:
-    reserve.give(all_of_it=True)
-    reserve.make()
+def test_what_is_missing_is_made_again(reserve: DiskReserve, tmp_path: Path) -> None:
+    reserve.give_slice(may_use_all=True)
+    reserve.fill_reserve()
     assert reserve.left_bytes == SIZE
     (tmp_path / "reserve").unlink()
-    assert not reserve.give(all_of_it=True)
-    reserve.make()
+    assert not reserve.give_slice(may_use_all=True)
+    reserve.fill_reserve()
     assert reserve.left_bytes == SIZE
 
 
 def test_if_the_disk_has_less_after_all_nothing_is_taken(
-    reserve: Reserve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    reserve: DiskReserve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reserve.give(all_of_it=True)
+    reserve.give_slice(may_use_all=True)
 
     def full(fd: int, at: int, size: int) -> None:
         (tmp_path / "reserve").write_bytes(bytes(at + size // 2))
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "posix_fallocate", full)
-    reserve.make()
+    reserve.fill_reserve()
     assert reserve.left_bytes == SIZE - SLICE
 
 

@@ -3,9 +3,9 @@
 from pathlib import Path
 from zlib import crc32
 
-from ternmq_broker.store.derived import keys_of
+from ternmq_broker.store.copy_start import begin_copy
+from ternmq_broker.store.derived_indexes import keys_of
 from ternmq_broker.store.files import DiskFolders
-from ternmq_broker.store.joining import begin_copy
 from ternmq_broker.store.message_store import MessageStore
 from ternmq_common.model import NewMessage
 from tests.support import independent_reader
@@ -57,21 +57,21 @@ async def test_a_reader_that_knows_the_document_only_finds_everything(tmp_path: 
 def test_a_reader_that_knows_the_document_only_finds_what_replicas_do(tmp_path: Path) -> None:
     leader = MessageStore(DiskFolders(tmp_path / "leader"), segment_bytes=1 << 20)
     leader.is_replicated = True
-    mark = leader.end
+    mark = leader.log_end
     leader.begin_epoch(7)()
-    leader.append("orders", 2, [NewMessage(0, b"", b"body", ()) for _ in range(3)], 5)
-    leader.sync()
-    leader.vouch_limit = leader.end - 1
-    leader.purge("orders", 2, 1)()
+    leader.append_batch("orders", 2, [NewMessage(0, b"", b"body", ()) for _ in range(3)], 5)
+    leader.sync_log()
+    leader.vouch_limit = leader.log_end - 1
+    leader.purge_queue("orders", 2, 1)()
     leader.forget_topic("orders", 12)()
     leader.forget_group("buyers", 13)
     state = leader.join_state()
     begin_copy(DiskFolders(tmp_path / "copy"), state)
     copy = MessageStore(DiskFolders(tmp_path / "copy"), segment_bytes=1 << 20, spill_limit=0)
     copy.is_replicated = True
-    copy.take_copied(*leader.log_bytes(0, 1 << 20, may_block=True))
-    copy.sync()
-    copy.spill_limit = copy.end
+    copy.append_copied(*leader.log_bytes(0, 1 << 20, may_block=True))
+    copy.sync_log()
+    copy.spill_limit = copy.log_end
     copy.close()
     leader.close()
     for name in ("leader", "copy"):

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from ternmq_broker.store.drafts import Draft
 from ternmq_broker.store.files import DiskFolders
-from ternmq_broker.store.index.log_index import SpillJob
+from ternmq_broker.store.index.log_index import BlockSpill
 from ternmq_broker.store.log.log_recovery import CommitLogCorrupted
-from ternmq_broker.store.log.record import Origin, RecordKind
+from ternmq_broker.store.log.record import RecordKind, RecordOrigin
 from ternmq_broker.store.message_store import MessageStore
+from ternmq_broker.store.record_drafts import RecordDraft
 from ternmq_broker.store.replaying import stretches
 from ternmq_broker.store.replaying.replay import REPLAY_SIZES, ReplaySizes
 from ternmq_common.model import NewMessage
@@ -34,13 +34,15 @@ def incoming(number: int) -> NewMessage:
 def fill(folder: Path) -> None:
     store = MessageStore(DiskFolders(folder), segment_bytes=SEGMENT_BYTES)
     for number in range(MESSAGES):
-        store.append(*QUEUES[number * number % 3], [incoming(number)], number)
+        store.append_batch(*QUEUES[number * number % 3], [incoming(number)], number)
         if number % 500 == 250:  # what is not plain
-            store.append_drafts([Draft(RecordKind.MESSAGE, "orders", 0, incoming(number), origin=Origin(0))], number)
-            store.append_drafts([Draft(RecordKind.HALF_MESSAGE, "paid", 0, incoming(number))], number)
-            store.sync()
-    store.sync()
-    store.abandon()
+            store.append_drafts(
+                [RecordDraft(RecordKind.MESSAGE, "orders", 0, incoming(number), origin=RecordOrigin(0))], number
+            )
+            store.append_drafts([RecordDraft(RecordKind.HALF_MESSAGE, "paid", 0, incoming(number))], number)
+            store.sync_log()
+    store.sync_log()
+    store.abandon_files()
 
 
 def opened(folder: Path, sizes: ReplaySizes = REPLAY_SIZES, *, accept_corruption: bool = False) -> MessageStore:
@@ -51,17 +53,17 @@ def opened(folder: Path, sizes: ReplaySizes = REPLAY_SIZES, *, accept_corruption
 
 def contents(folder: Path, sizes: ReplaySizes = REPLAY_SIZES) -> dict[object, object]:
     store = opened(folder, sizes)
-    found: dict[object, object] = {"recovered": store.recovered, "halves": set(store.halves.waiting)}
+    found: dict[object, object] = {"recovered": store.replayed_records, "halves": set(store.halves.waiting)}
     for topic, queue_id in QUEUES:
-        first, end = store.bounds(topic, queue_id)
+        first, end = store.queue_bounds(topic, queue_id)
         bodies: list[bytes | None] = []
         while first + len(bodies) < end:
-            located = store.locate(topic, queue_id, first + len(bodies), 1000, may_block=True)
-            bodies += [record.rest if record else None for record in store.read(located, may_block=True)]
+            located = store.locate_messages(topic, queue_id, first + len(bodies), 1000, may_block=True)
+            bodies += [record.rest if record else None for record in store.read_records(located, may_block=True)]
         found[topic, queue_id] = (first, bodies)
         found[topic, "keys"] = [record.queue_offset for record in store.find_by_key(topic, "k3", 10_000)]
     found["stored_ms"] = store.last_stored_ms
-    store.abandon()
+    store.abandon_files()
     return found
 
 
@@ -80,14 +82,14 @@ def test_several_processes_make_the_same_index(folder: Path, monkeypatch: pytest
     alone = contents(folder)
     forget_index(folder)
     taken = []
-    take = stretches.Stretches.at
+    take = stretches.StretchReaders.stretch_at
 
-    def told(self: stretches.Stretches, log_offset: int) -> object:
+    def told(self: stretches.StretchReaders, log_offset: int) -> object:
         found = take(self, log_offset)
         taken.append(found[0])
         return found
 
-    monkeypatch.setattr(stretches.Stretches, "at", told)
+    monkeypatch.setattr(stretches.StretchReaders, "stretch_at", told)
     assert contents(folder, SEVERAL) == alone
     assert sum(stretch.records for stretch in taken if stretch) > MESSAGES / 2
 
@@ -103,11 +105,11 @@ def test_damage_is_met_where_it_is(folder: Path) -> None:
     store = opened(folder, SEVERAL, accept_corruption=True)
     lost = 0
     for topic, queue_id in QUEUES:
-        end = store.bounds(topic, queue_id)[1]
-        located = [store.locate(topic, queue_id, offset, 1, may_block=True)[0] for offset in range(end)]
-        lost += sum(record is None for record in store.read(located, may_block=True))
+        end = store.queue_bounds(topic, queue_id)[1]
+        located = [store.locate_messages(topic, queue_id, offset, 1, may_block=True)[0] for offset in range(end)]
+        lost += sum(record is None for record in store.read_records(located, may_block=True))
     assert lost == 1
-    store.abandon()
+    store.abandon_files()
 
 
 def test_processes_that_die_are_done_without(
@@ -123,9 +125,9 @@ def test_processes_that_die_are_done_without(
 
 def test_what_was_made_anew_is_not_made_again_by_the_next_start(folder: Path) -> None:
     store = opened(folder, SPILLING)
-    assert store.recovered > MESSAGES
-    store.abandon()
-    assert opened(folder, SPILLING).recovered == 0
+    assert store.replayed_records > MESSAGES
+    store.abandon_files()
+    assert opened(folder, SPILLING).replayed_records == 0
 
 
 def test_a_disk_that_takes_nothing_does_not_keep_a_store_from_opening(
@@ -138,6 +140,6 @@ def test_a_disk_that_takes_nothing_does_not_keep_a_store_from_opening(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch, caplog.at_level(logging.WARNING):
-        patch.setattr(SpillJob, "write", full)
+        patch.setattr(BlockSpill, "write_block", full)
         assert contents(folder, SPILLING) == expected
     assert caplog.text.count("can't be moved to disk") == 1

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ternmq_broker.store.timers.timer_jobs import Interrupted
+from ternmq_broker.store.timers.timer_jobs import MergeInterrupted
 from ternmq_broker.store.timers.timer_run import BadRun
 from tests.support.timer_log import GhostFolder, TimerLog, drained, load, merge, opened, small_index, spill, tell
 
@@ -57,7 +57,7 @@ class Broker:
     def spill(self, log_to: int | None = None) -> None:
         self.log.safe = self.log.end if log_to is None else log_to
         spill(self.index, self.log.safe)
-        self.checkpoint = self.index.checkpoint()
+        self.checkpoint = self.index.checkpoint_content()
 
     def lose_power(self, log_end: int) -> None:
         self.folder = self.folder.crash(lambda _: 0, b"")
@@ -77,7 +77,7 @@ def test_many_timers_of_the_same_millisecond_come_in_chunks_and_in_the_order_of_
     taken: list[TimerEntry] = []
     while broker.index.wants_load(broker.now_ms):
         job = broker.index.prepare_load(broker.now_ms)
-        job.run()
+        job.run_job()
         broker.index.finish_load(job)
         some = broker.index.take_due(broker.now_ms, 100)
         assert len(some) <= 8
@@ -109,7 +109,7 @@ def test_a_heap_that_was_held_and_given_back_often_stays_small() -> None:
     load(broker.index, broker.now_ms)
     added = broker.add(1000)
     for _ in range(100):
-        broker.index.give_back(broker.index.hold(added))
+        broker.index.return_timers(broker.index.hold_timers(added))
     assert len(broker.index._near._heap) <= 9
     broker.now_ms += 2000
     assert broker.deliver() == added
@@ -140,7 +140,7 @@ def test_a_timer_that_was_given_back_is_pending_after_later_ones_were_delivered(
     load(broker.index, broker.now_ms)
     assert broker.index.take_due(broker.now_ms, 2) == [first, second]
     broker.settle(second)
-    broker.index.give_back([first])
+    broker.index.return_timers([first])
     broker.spill()
     broker.restart()
     assert broker.deliver() == [first]
@@ -154,7 +154,7 @@ def test_timers_that_push_others_out_while_more_are_loaded_do_not_leave_a_gap() 
     broker.settle(*broker.index.take_due(broker.now_ms, 9))
     job = broker.index.prepare_load(broker.now_ms)
     early = broker.add(*range(-20, 0))
-    job.run()
+    job.run_job()
     broker.index.finish_load(job)
     broker.now_ms += 1000
     assert broker.deliver() == [*early, *added[3:]]
@@ -174,7 +174,7 @@ def test_what_was_left_out_of_the_runs_stays_settled_without_a_checkpoint() -> N
     broker.spill()  # here less is known to be settled
     broker.checkpoint = None
     broker.restart()
-    assert broker.index.covered == broker.log.end
+    assert broker.index.covered_offset == broker.log.end
     assert sorted(drained(broker.index, FAR_MS)) == sorted(far)
 
 
@@ -220,10 +220,10 @@ def test_what_was_left_out_of_merged_runs_stays_settled_without_a_checkpoint() -
         far += broker.add(3_600_000)
         broker.spill()
     assert merge(broker.index)
-    assert [run.tier for run in broker.index._disk.runs.chain] == [1, 1]
+    assert [run.tier for run in broker.index._disk.runs.run_chain] == [1, 1]
     broker.checkpoint = None
     broker.restart()
-    assert broker.index.covered == broker.log.end
+    assert broker.index.covered_offset == broker.log.end
     assert drained(broker.index, FAR_MS) == far
 
 
@@ -252,7 +252,7 @@ def test_runs_that_speak_of_more_than_the_log_has_are_left_out_and_do_not_come_b
     broker.log.records = broker.log.records[:1]  # an accepted corruption
     broker.folder = broker.folder.copy()
     broker.index = opened(small_index(broker.folder), broker.log, broker.checkpoint)
-    assert broker.index.covered == 0
+    assert broker.index.covered_offset == 0
     after = [before[0], *broker.add(1, 2, 3)]
     broker.folder = broker.folder.crash(lambda count: count, b"")
     broker.index = opened(small_index(broker.folder), broker.log)
@@ -315,13 +315,13 @@ def test_a_recall_is_remembered_through_merges_and_then_leaves_the_disk() -> Non
     merging = broker.index.prepare_merge()
     assert merging
     assert [run.tombstones for run in merging.runs] == [1, 1]
-    merging.run()
+    merging.run_job()
     broker.index.finish_merge(merging)
     broker.restart()
     load(broker.index, FAR_MS)
     assert broker.index.take_due(FAR_MS, 10) == []
     assert merge(broker.index)
-    assert [run.entries for run in broker.index._disk.runs.chain] == [0]
+    assert [run.entries for run in broker.index._disk.runs.run_chain] == [0]
 
 
 def test_delivered_timers_leave_the_disk() -> None:
@@ -355,7 +355,7 @@ def test_a_run_with_nothing_pending_is_emptied_and_the_newer_file_of_a_stretch_c
     assert len(broker.folder.names()) == 2
     broker.restart()
     assert len(broker.folder.names()) == 1
-    assert [run.entries for run in broker.index._disk.runs.chain] == [0]
+    assert [run.entries for run in broker.index._disk.runs.run_chain] == [0]
 
 
 def test_files_that_a_job_reads_are_closed_and_removed_when_it_is_finished() -> None:
@@ -368,7 +368,7 @@ def test_files_that_a_job_reads_are_closed_and_removed_when_it_is_finished() -> 
     assert merge(broker.index)
     broker.add(3_600_000)
     broker.spill()
-    job.run()
+    job.run_job()
     broker.index.finish_load(job)
     broker.now_ms += 1000
     assert broker.deliver() == added
@@ -389,7 +389,7 @@ def test_a_power_cut_at_any_point_of_a_merge_leaves_all_timers(cut_at: int, data
     if cut_at == 0:
         job.folder.create(str(job.name)).append([b"what a merge writes first"])
     if cut_at > 0:
-        job.run()
+        job.run_job()
     if cut_at > 1:
         broker.index.finish_merge(job)
     if cut_at > 2:
@@ -397,7 +397,7 @@ def test_a_power_cut_at_any_point_of_a_merge_leaves_all_timers(cut_at: int, data
         broker.spill()
     broker.folder = broker.folder.crash(lambda count: data.draw(st.integers(0, count)), b"noise")
     broker.index = opened(small_index(broker.folder), broker.log, broker.checkpoint)
-    assert broker.index.covered == broker.log.end  # without reading the log again
+    assert broker.index.covered_offset == broker.log.end  # without reading the log again
     assert sorted(drained(broker.index, FAR_MS)) == sorted(added)
 
 
@@ -409,12 +409,12 @@ def test_a_job_that_reads_a_damaged_block_says_so_and_a_restart_makes_the_run_an
     file.content[0] ^= 1
     job = broker.index.prepare_load(broker.now_ms)
     with pytest.raises(BadRun):
-        job.run()
-    broker.index.release(job)
+        job.run_job()
+    broker.index.release_job(job)
     assert broker.index.wants_load(broker.now_ms)
     again = small_index(broker.folder)
-    assert [str(bad) for bad in again.load(broker.checkpoint, log_start=0, log_end=broker.log.end)]
-    assert again.covered == 0
+    assert [str(bad) for bad in again.load_runs(broker.checkpoint, log_start=0, log_end=broker.log.end)]
+    assert again.covered_offset == 0
     for record in broker.log.records:
         tell(again, record)
     assert drained(again, FAR_MS) == added
@@ -440,16 +440,16 @@ def test_a_spill_or_a_merge_on_a_full_disk_can_be_tried_again() -> None:
     spilling = broker.index.prepare_spill(broker.log.end)
     assert spilling
     with pytest.raises(OSError, match="No space"):
-        spilling.write()
-    broker.index.release(spilling)
+        spilling.write_run()
+    broker.index.release_job(spilling)
     folder.full = False
     broker.spill()
     folder.full = True
     merging = broker.index.prepare_merge()
     assert merging
     with pytest.raises(OSError, match="No space"):
-        merging.run()
-    broker.index.release(merging)
+        merging.run_job()
+    broker.index.release_job(merging)
     folder.full = False
     assert merge(broker.index)
     broker.restart()
@@ -475,10 +475,10 @@ def test_a_merge_that_is_interrupted_leaves_nothing_behind() -> None:
     names = broker.folder.names()
     job = broker.index.prepare_merge()
     assert job
-    job.interrupt()
-    with pytest.raises(Interrupted):
-        job.run()
-    broker.index.release(job)
+    job.interrupt_merge()
+    with pytest.raises(MergeInterrupted):
+        job.run_job()
+    broker.index.release_job(job)
     assert broker.folder.names() == names
     assert merge(broker.index)
     assert drained(broker.index, FAR_MS) == added
@@ -491,7 +491,7 @@ def test_a_spill_of_nothing_writes_no_file_and_still_covers_the_log() -> None:
     assert broker.folder.names() == []
     assert broker.index.prepare_spill(100) is None
     broker.restart()
-    assert broker.index.covered == 100
+    assert broker.index.covered_offset == 100
 
 
 @pytest.mark.parametrize("checkpoint", [None, {}, {"covered": 5}, {"covered": "5", "runs_to": 5, "zones": {}}])
@@ -510,20 +510,20 @@ def test_a_checkpoint_that_is_missing_or_strange_costs_time_only(checkpoint: "Ma
 def test_a_recall_finds_a_timer_in_memory_and_on_disk_until_it_is_taken() -> None:
     broker = Broker()
     (entry,) = broker.add(1000)
-    assert broker.index.find(entry.due_ms, entry.id_hash) == [entry]
-    assert broker.index.find(entry.due_ms, entry.id_hash + 1) == []
+    assert broker.index.find_in_memory(entry.due_ms, entry.id_hash) == [entry]
+    assert broker.index.find_in_memory(entry.due_ms, entry.id_hash + 1) == []
     broker.spill()
-    assert broker.index.find(entry.due_ms, entry.id_hash) == []
+    assert broker.index.find_in_memory(entry.due_ms, entry.id_hash) == []
     load(broker.index, broker.now_ms)
     broker.now_ms += 1000
     job = broker.index.prepare_find(entry.due_ms, entry.id_hash)
     assert broker.index.take_due(broker.now_ms, 1) == [entry]
-    job.run()
+    job.run_job()
     assert broker.index.finish_find(job) == []
-    broker.index.give_back([entry])
+    broker.index.return_timers([entry])
     job = broker.index.prepare_find(entry.due_ms, entry.id_hash)
-    job.run()
-    assert broker.index.hold(broker.index.finish_find(job)) == [entry]
+    job.run_job()
+    assert broker.index.hold_timers(broker.index.finish_find(job)) == [entry]
     assert broker.index.take_due(broker.now_ms, 1) == []
     broker.settle(entry)
     assert broker.deliver() == []
@@ -535,13 +535,13 @@ def test_a_timer_that_is_held_while_the_log_is_scanned_comes_at_the_end_if_it_is
     load(broker.index, broker.now_ms)
     assert broker.index.take_due(broker.now_ms, 1) == [held]
     job = broker.index.prepare_scan(broker.log.end, limit=10)
-    job.run()
+    job.run_job()
     found, key = broker.index.finish_scan(job)
     assert found == [other]
     assert key
-    broker.index.give_back([held])
+    broker.index.return_timers([held])
     job = broker.index.prepare_scan(broker.log.end, start=key, limit=10)
-    job.run()
+    job.run_job()
     assert broker.index.finish_scan(job) == ([held], None)
 
 
@@ -551,9 +551,9 @@ def test_a_timer_that_is_settled_while_it_is_passed_over_is_not_found_by_a_scan(
     load(broker.index, broker.now_ms)
     held = broker.index.take_due(broker.now_ms, 1)
     job = broker.index.prepare_scan(broker.log.end, limit=10)
-    job.run()
+    job.run_job()
     assert broker.index.finish_scan(job)[0] == []
     broker.settle(*held)
     job = broker.index.prepare_scan(broker.log.end, start=(1 << 64, 0), limit=10)
-    job.run()
+    job.run_job()
     assert broker.index.finish_scan(job) == ([], None)

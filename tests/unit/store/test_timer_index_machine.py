@@ -106,7 +106,7 @@ class IndexMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def give_back(self, data: st.DataObject) -> None:
         back = data.draw(st.lists(st.sampled_from(list(self.held.values())), unique=True))
-        self.index.give_back(back)
+        self.index.return_timers(back)
         for entry in back:
             del self.held[entry.log_offset]
 
@@ -123,7 +123,7 @@ class IndexMachine(RuleBasedStateMachine):
     def begin_load(self, run: bool) -> None:
         self.loading = self.index.prepare_load(self.now_ms)
         if run:
-            self.loading.run()
+            self.loading.run_job()
             self.index.finish_load(self.loading)
             self.loading = None
 
@@ -131,7 +131,7 @@ class IndexMachine(RuleBasedStateMachine):
     @rule()
     def finish_load(self) -> None:
         assert self.loading
-        self.loading.run()
+        self.loading.run_job()
         self.index.finish_load(self.loading)
         self.loading = None
 
@@ -153,7 +153,7 @@ class IndexMachine(RuleBasedStateMachine):
     def finish_find(self, hold: bool) -> None:
         assert self.finding
         job, self.finding = self.finding, None
-        job.run()
+        job.run_job()
         found = self.index.finish_find(job)
         expected = [
             entry
@@ -164,8 +164,8 @@ class IndexMachine(RuleBasedStateMachine):
         ]
         assert sorted(found) == sorted(expected)
         if hold:
-            assert self.index.hold(found) == found
-            assert self.index.hold(found) == []
+            assert self.index.hold_timers(found) == found
+            assert self.index.hold_timers(found) == []
             self.held.update((entry.log_offset, entry) for entry in found)
 
     @precondition(lambda self: self.merging is None)
@@ -178,7 +178,7 @@ class IndexMachine(RuleBasedStateMachine):
     def run_merge(self) -> None:
         assert self.merging
         if self.merging.merged is None:
-            self.merging.run()
+            self.merging.run_job()
 
     @precondition(lambda self: self.merging)
     @rule()
@@ -215,11 +215,11 @@ class IndexMachine(RuleBasedStateMachine):
     @rule(save=st.booleans())
     def finish_spill(self, save: bool) -> None:
         assert self.spilling
-        self.spilling.write()
+        self.spilling.write_run()
         self.index.finish_spill(self.spilling)
         self.spilling = None
         if save:
-            self.checkpoints.append(json.loads(json.dumps(self.index.checkpoint())))
+            self.checkpoints.append(json.loads(json.dumps(self.index.checkpoint_content())))
 
     @rule(data=st.data(), save=st.booleans())
     def spill_at_once(self, data: st.DataObject, save: bool) -> None:
@@ -240,10 +240,10 @@ class IndexMachine(RuleBasedStateMachine):
         for _ in range(len(self.pending) + 10):
             self.scanning = self.index.prepare_scan(below, start=key, limit=data.draw(st.integers(1, 5)))
             self._meddle(data)
-            self.scanning.run()
+            self.scanning.run_job()
             found, key = self.index.finish_scan(self.scanning)
             assert all(entry.log_offset < below and entry.log_offset in self.pending for entry in found)
-            for entry in self.index.hold(found):
+            for entry in self.index.hold_timers(found):
                 copied.add(entry.log_offset)
                 self._tell(self.log.append(entry.size, due_ms=entry.due_ms, id_hash=entry.id_hash, settles=entry))
             if key is None:

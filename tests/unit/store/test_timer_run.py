@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ternmq_broker.store.timers.settled_watermarks import SettledWatermarks
-from ternmq_broker.store.timers.timer_merge import merged, without_settled
-from ternmq_broker.store.timers.timer_run import BadRun, RunName, TimerRun, id_hash, tombstone
+from ternmq_broker.store.timers.timer_merge import drop_settled, merge_sources
+from ternmq_broker.store.timers.timer_run import BadRun, RunName, TimerRun, id_hash, make_tombstone
 from ternmq_broker.store.timers.timer_run_writer import RunWriter
 from tests.support.memory_disk import MemoryFile, MemoryFolder
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ternmq_broker.store.timers.settled_watermarks import Watermark
-    from ternmq_broker.store.timers.timer_run import Row
+    from ternmq_broker.store.timers.timer_run import RunRow
 
 U32, U64 = st.integers(0, (1 << 32) - 1), st.integers(0, (1 << 64) - 1)
 KEYS = st.tuples(st.integers(0, 6) | U64, st.integers(0, 6) | U64)
@@ -27,23 +27,23 @@ ROWS = st.dictionaries(KEYS, st.tuples(U32, U32), max_size=30).map(
 )
 ZONES = st.lists(st.tuples(U64, U64), max_size=3)
 NAME = RunName(100, 200, 7)
-SOME_ROWS: "list[Row]" = [(due_ms, 100 + due_ms, 9, due_ms % 3) for due_ms in range(10)]
+SOME_ROWS: "list[RunRow]" = [(due_ms, 100 + due_ms, 9, due_ms % 3) for due_ms in range(10)]
 
 
 def written(
-    rows: "Sequence[Row]", *, block_entries: int = 3, watermarks: "Sequence[Watermark]" = (), log_start: int = 0
+    rows: "Sequence[RunRow]", *, block_entries: int = 3, watermarks: "Sequence[Watermark]" = (), log_start: int = 0
 ) -> tuple[MemoryFile, TimerRun]:
     folder = MemoryFolder()
     with RunWriter(folder, NAME, tier=2, block_entries=block_entries) as writer:
-        writer.add(rows)
-        run = writer.finish(watermarks, log_start=log_start)
+        writer.add_rows(rows)
+        run = writer.finish_run(watermarks, log_start=log_start)
     return folder.files[str(NAME)], run
 
 
 def write_some_rows(folder: MemoryFolder) -> None:
     with RunWriter(folder, NAME, tier=0) as writer:
-        writer.add(SOME_ROWS)
-        writer.finish([], log_start=0)
+        writer.add_rows(SOME_ROWS)
+        writer.finish_run([], log_start=0)
 
 
 def read_again(file: MemoryFile) -> TimerRun:
@@ -52,13 +52,13 @@ def read_again(file: MemoryFile) -> TimerRun:
     return run
 
 
-def listed(run: TimerRun, start: tuple[int, int] = (0, 0), end: tuple[int, int] = (1 << 64, 0)) -> "list[Row]":
-    return [row for rows in run.pieces(start, end) for row in rows]
+def listed(run: TimerRun, start: tuple[int, int] = (0, 0), end: tuple[int, int] = (1 << 64, 0)) -> "list[RunRow]":
+    return [row for rows in run.read_pieces(start, end) for row in rows]
 
 
 @given(rows=ROWS, block_entries=st.integers(1, 5), watermarks=ZONES, log_start=U64, start=KEYS, end=KEYS)
 def test_what_was_written_is_read(
-    rows: "list[Row]",
+    rows: "list[RunRow]",
     block_entries: int,
     watermarks: "list[Watermark]",
     log_start: int,
@@ -75,21 +75,21 @@ def test_what_was_written_is_read(
         assert found.tombstones == sum(row[2] == 0 for row in rows)
         assert found.relies_on_log_to == max([200, *(log_to for log_to, _ in watermarks)])
         for due_ms in {start[0], *(row[0] for row in rows)}:
-            at_once = [row for some in found.due_at(due_ms) for row in some]
+            at_once = [row for some in found.read_due_at(due_ms) for row in some]
             assert at_once == [row for row in rows if row[0] == due_ms]
             assert found.may_hold(due_ms) or not at_once
 
 
 @given(rows=ROWS, data=st.data())
-def test_it_does_not_matter_how_a_run_comes_to_the_writer(rows: "list[Row]", data: st.DataObject) -> None:
+def test_it_does_not_matter_how_a_run_comes_to_the_writer(rows: "list[RunRow]", data: st.DataObject) -> None:
     folder = MemoryFolder()
     with RunWriter(folder, NAME, tier=2, block_entries=3) as writer:
         left = rows
         while left:
             count = data.draw(st.integers(1, len(left)))
-            writer.add(left[:count])
+            writer.add_rows(left[:count])
             left = left[count:]
-        writer.finish([], log_start=0)
+        writer.finish_run([], log_start=0)
     assert folder.files[str(NAME)].content == written(rows)[0].content
 
 
@@ -115,7 +115,7 @@ def test_the_bytes_of_a_run_are_as_specified() -> None:
 
 @given(rows=ROWS, watermarks=ZONES, data=st.data())
 def test_a_run_that_is_cut_off_or_garbled_is_refused(
-    rows: "list[Row]", watermarks: "list[Watermark]", data: st.DataObject
+    rows: "list[RunRow]", watermarks: "list[Watermark]", data: st.DataObject
 ) -> None:
     file, _ = written(rows, watermarks=watermarks)
     at = data.draw(st.integers(0, file.size - 1))
@@ -138,12 +138,12 @@ def test_a_run_under_another_name_is_refused() -> None:
 def test_a_block_that_is_damaged_later_is_found_when_it_is_read() -> None:
     file, run = written(SOME_ROWS)
     file.content[3 * 24] ^= 1
-    pieces = run.pieces((0, 0), (100, 0))
+    pieces = run.read_pieces((0, 0), (100, 0))
     assert next(pieces) == SOME_ROWS[:3]
     with pytest.raises(BadRun):
         next(pieces)
     with pytest.raises(BadRun):
-        list(run.due_at(4))
+        list(run.read_due_at(4))
 
 
 class FullFolder(MemoryFolder):
@@ -164,12 +164,12 @@ def test_a_run_that_has_no_room_leaves_nothing_behind() -> None:
 @given(log_from=U64, log_to=U64, serial=st.integers(0, 10**10 - 1))
 def test_a_name_says_what_a_run_covers(log_from: int, log_to: int, serial: int) -> None:
     name = RunName(log_from, log_to, serial)
-    assert RunName.parse(str(name)) == name
+    assert RunName.parse_name(str(name)) == name
 
 
 @pytest.mark.parametrize("name", ["", "00000000000000000000", f"{NAME}.new", "checkpoint"])
 def test_other_files_have_no_such_name(name: str) -> None:
-    assert RunName.parse(name) is None
+    assert RunName.parse_name(name) is None
 
 
 def test_the_hash_of_an_id_stays_the_same() -> None:
@@ -190,9 +190,9 @@ def test_zones_know_all_that_was_said_and_keep_few(watermarks: "list[Watermark]"
 
 
 @given(parts=st.lists(ROWS, max_size=5), piece=st.integers(1, 4), slice_rows=st.integers(1, 12))
-def test_a_merge_gives_all_in_order_in_small_slices(parts: "list[list[Row]]", piece: int, slice_rows: int) -> None:
+def test_a_merge_gives_all_in_order_in_small_slices(parts: "list[list[RunRow]]", piece: int, slice_rows: int) -> None:
     sources = [iter([rows[at : at + piece] for at in range(0, len(rows), piece)]) for rows in parts]
-    slices = list(merged(sources, slice_rows=slice_rows))
+    slices = list(merge_sources(sources, slice_rows=slice_rows))
     assert [row for rows in slices for row in rows] == sorted(row for rows in parts for row in rows)
     assert all(0 < len(rows) <= slice_rows + len(parts) for rows in slices)
     for rows, following in pairwise(slices):
@@ -201,7 +201,7 @@ def test_a_merge_gives_all_in_order_in_small_slices(parts: "list[list[Row]]", pi
 
 def test_a_mark_takes_its_timer_away_and_stays_for_older_runs() -> None:
     timer, other = (5, 50, 9, 1), (5, 60, 9, 1)
-    rows = sorted([timer, other, tombstone(5, 50), tombstone(5, 20)])
-    assert without_settled(rows) == [other]
-    assert without_settled(rows, keep_tombstones_below=40) == [tombstone(5, 20), other]
-    assert without_settled(rows, keep_tombstones_below=40, log_start=30) == [other]
+    rows = sorted([timer, other, make_tombstone(5, 50), make_tombstone(5, 20)])
+    assert drop_settled(rows) == [other]
+    assert drop_settled(rows, keep_tombstones_below=40) == [make_tombstone(5, 20), other]
+    assert drop_settled(rows, keep_tombstones_below=40, log_start=30) == [other]

@@ -13,16 +13,16 @@ import pytest
 
 from ternmq_broker.delivery.claims import ClaimsSnapshot
 from ternmq_broker.store import overlay
-from ternmq_broker.store.drafts import Draft
 from ternmq_broker.store.files import DiskFolders
-from ternmq_broker.store.lock import StoreLock
 from ternmq_broker.store.log.record import RecordKind
 from ternmq_broker.store.message_store import MessageStore
 from ternmq_broker.store.progress_journal import ProgressJournal
+from ternmq_broker.store.record_drafts import RecordDraft
+from ternmq_broker.store.store_lock import StoreLock
 from ternmq_broker.store_tools import backup as backup_module
-from ternmq_broker.store_tools.backup import backed_up
-from ternmq_broker.store_tools.restore import restored
-from ternmq_broker.store_tools.verification import verified
+from ternmq_broker.store_tools.backup import back_up_store
+from ternmq_broker.store_tools.restore import restore_backup
+from ternmq_broker.store_tools.verification import verify_store
 from ternmq_common.errors import StartupError
 from tests.support.disk_store import (
     FAR_MS,
@@ -57,15 +57,15 @@ def data_dir(tmp_path: Path) -> Path:
 def test_a_backup_of_a_store_at_rest_is_all_of_it(data_dir: Path, tmp_path: Path, *, only_copies: bool) -> None:
     (data_dir / "store-id").write_text("abc\n")
     before = state_of(data_dir)
-    made = backed_up(data_dir, tmp_path / "backup", only_copies=only_copies)
+    made = back_up_store(data_dir, tmp_path / "backup", only_copies=only_copies)
     assert state_of(data_dir).keys() >= before.keys()
     assert {name: data for name, data in state_of(data_dir).items() if "registry" not in name} == {
         name: data for name, data in before.items() if "registry" not in name
     }
-    again = restored(tmp_path / "backup", tmp_path / "new")
+    again = restore_backup(tmp_path / "backup", tmp_path / "new")
     assert again == made
     assert contents(tmp_path / "new") == contents(data_dir)
-    assert verified(tmp_path / "new").findings.kept == []
+    assert verify_store(tmp_path / "new").findings.kept_findings == []
     assert (tmp_path / "new" / "store-id").read_text() == "abc\n"
     with closing(sqlite3.connect(tmp_path / "new" / "registry.db")) as registry:
         assert registry.execute("SELECT name FROM topics").fetchall() == [("orders",)]
@@ -78,7 +78,7 @@ def test_room_that_a_crash_left_reserved_is_not_copied(data_dir: Path, tmp_path:
     last = segment_of(data_dir, 1 << 62)
     data = last.read_bytes()
     last.write_bytes(data + b"TM\x02torn" + bytes(1 << 20))
-    backed_up(data_dir, tmp_path / "backup")
+    back_up_store(data_dir, tmp_path / "backup")
     assert segment_of(tmp_path / "backup" / "data", 1 << 62).read_bytes() == data + b"TM\x02torn"
 
 
@@ -94,32 +94,32 @@ class Live:
 
     def send(self, count: int = 10) -> None:
         for _ in range(count):
-            self.store.append("orders", self.sent % 2, [incoming(f"n{self.sent}")], 1000 + self.sent)
+            self.store.append_batch("orders", self.sent % 2, [incoming(f"n{self.sent}")], 1000 + self.sent)
             self.sent += 1
-        self.store.sync()
+        self.store.sync_log()
 
     def spill(self) -> None:
         self.send()
-        self.store.append_drafts([Draft(RecordKind.TIMER, "timed", 0, incoming("late"), due_ms=FAR_MS + 7)], 1)
-        self.store.sync()
+        self.store.append_drafts([RecordDraft(RecordKind.TIMER, "timed", 0, incoming("late"), due_ms=FAR_MS + 7)], 1)
+        self.store.sync_log()
         spill(self.store)
 
     def retain(self) -> None:
         """Retention takes all but the last two segments; timers and half messages there are given up here."""
         self.send()
         spill(self.store)
-        remove_segments(self.store, self.store.segments - 2)
+        remove_segments(self.store, self.store.segment_count - 2)
 
     def compact(self) -> None:
-        self.journal.write([(("billing", "orders", 0), ClaimsSnapshot(20, 2, []))], 1)
-        self.journal._compact()
+        self.journal.write_progress([(("billing", "orders", 0), ClaimsSnapshot(20, 2, []))], 1)
+        self.journal._compact_file()
 
     def delete_topic(self) -> None:
         self.send()
         self.store.forget_topic("orders")()
 
     def close(self) -> None:
-        self.store.abandon()
+        self.store.abandon_files()
         self.journal.close()
         self.lock.release()
 
@@ -133,8 +133,8 @@ def live(data_dir: Path) -> Iterator[Live]:
 
 
 STEPS = [
-    *((backup_module._Backup, name, 1) for name in ("_copy_earlier", "_copy_log", "_copy_registry", "_copy_later")),
-    *((backup_module._Backup, name, count) for name in ("_copy", "_link_or_copy") for count in (1, 3)),
+    *((backup_module._BackupRun, name, 1) for name in ("_copy_earlier", "_copy_log", "_copy_registry", "_copy_later")),
+    *((backup_module._BackupRun, name, count) for name in ("_copy", "_link_or_copy") for count in (1, 3)),
     *((overlay, "_opened", count) for count in range(1, 8)),
 ]
 """Whose step it is, and before which call of it something happens; the files are opened folder by folder."""
@@ -165,12 +165,12 @@ def test_whatever_happens_meanwhile_the_backup_is_sound(
 
     with monkeypatch.context() as patch:
         patch.setattr(owner, step, disturbed)
-        made = backed_up(data_dir, tmp_path / "backup")
+        made = back_up_store(data_dir, tmp_path / "backup")
     assert left <= 0, "the store changed in the midst of it"
     assert made.is_running
-    restored(tmp_path / "backup", tmp_path / "new")
-    found = verified(tmp_path / "new")
-    assert found.findings.kept == []
+    restore_backup(tmp_path / "backup", tmp_path / "new")
+    found = verify_store(tmp_path / "new")
+    assert found.findings.kept_findings == []
     now = contents(tmp_path / "new")
     for queue in (("orders", 0), ("orders", 1)):
         there = now.queues[queue]
@@ -179,14 +179,14 @@ def test_whatever_happens_meanwhile_the_backup_is_sound(
             assert body == was or (body is None and change in (Live.retain, Live.delete_topic))
     store = opened(tmp_path / "new")
     for queue_id in (0, 1):
-        assert store.append("orders", queue_id, [incoming("after")], 9999).first_offset == len(
+        assert store.append_batch("orders", queue_id, [incoming("after")], 9999).first_offset == len(
             now.queues["orders", queue_id]
         )
     store.close()
     shutil.rmtree(tmp_path / "new" / "store" / "timers")
     for path in (tmp_path / "new" / "store" / "index").glob("0*"):
         path.unlink()
-    assert verified(tmp_path / "new").findings.kept == [], "also when all that is derived is made anew"
+    assert verify_store(tmp_path / "new").findings.kept_findings == [], "also when all that is derived is made anew"
     opened(tmp_path / "new").close()
 
 
@@ -195,9 +195,9 @@ def contents_of(live: Live) -> dict[tuple[str, int], list[bytes]]:
     bodies: dict[tuple[str, int], list[bytes]] = {}
     for queue in (("orders", 0), ("orders", 1)):
         bodies[queue] = []
-        while len(bodies[queue]) < live.store.bounds(*queue)[1]:
-            locations = live.store.locate(*queue, len(bodies[queue]), 100, may_block=True)
-            bodies[queue] += [record.rest for record in live.store.read(locations, may_block=True) if record]
+        while len(bodies[queue]) < live.store.queue_bounds(*queue)[1]:
+            locations = live.store.locate_messages(*queue, len(bodies[queue]), 100, may_block=True)
+            bodies[queue] += [record.rest for record in live.store.read_records(locations, may_block=True) if record]
     return bodies
 
 
@@ -223,15 +223,15 @@ def test_a_backup_that_was_interrupted_anywhere_is_none(
 
                 patch.setattr(backup_module, name, dying)
             try:
-                backed_up(data_dir, target)
+                back_up_store(data_dir, target)
                 done = True
             except Died:
                 with pytest.raises(StartupError, match="is no whole backup"):
-                    restored(target, tmp_path / "new")
+                    restore_backup(target, tmp_path / "new")
                 with pytest.raises(StartupError, match="is not empty"):
-                    backed_up(data_dir, target)
+                    back_up_store(data_dir, target)
     assert number > 20
-    restored(target, tmp_path / "new")
+    restore_backup(target, tmp_path / "new")
 
 
 class Died(BaseException):
@@ -255,42 +255,42 @@ def test_a_killed_backup_is_refused(data_dir: Path, tmp_path: Path) -> None:
     assert done.returncode == -signal.SIGKILL
     assert (target / "data" / "store" / "commitlog").is_dir()
     with pytest.raises(StartupError, match="is no whole backup"):
-        restored(target, tmp_path / "new")
+        restore_backup(target, tmp_path / "new")
     assert not (tmp_path / "new").exists()
 
 
 def test_a_damaged_backup_is_refused_and_nothing_appears(data_dir: Path, tmp_path: Path) -> None:
-    backed_up(data_dir, tmp_path / "backup", only_copies=True)
+    back_up_store(data_dir, tmp_path / "backup", only_copies=True)
     for path in (*files_of(tmp_path / "backup" / "data"), tmp_path / "backup" / "backup.json"):
         flip(path, path.stat().st_size // 2)
         with pytest.raises(StartupError, match="damaged"):
-            restored(tmp_path / "backup", tmp_path / "new")
+            restore_backup(tmp_path / "backup", tmp_path / "new")
         flip(path, path.stat().st_size // 2)
     (tmp_path / "backup" / "data" / "store" / "format").unlink()
     with pytest.raises(StartupError, match="format is missing"):
-        restored(tmp_path / "backup", tmp_path / "new")
+        restore_backup(tmp_path / "backup", tmp_path / "new")
     assert [path.name for path in tmp_path.glob("new*")] == []
 
 
 def test_nothing_is_written_over(data_dir: Path, tmp_path: Path) -> None:
-    backed_up(data_dir, tmp_path / "backup")
+    back_up_store(data_dir, tmp_path / "backup")
     with pytest.raises(StartupError, match="is not empty"):
-        backed_up(data_dir, tmp_path / "backup")
+        back_up_store(data_dir, tmp_path / "backup")
     with pytest.raises(StartupError, match="is not empty"):
-        restored(tmp_path / "backup", data_dir)
+        restore_backup(tmp_path / "backup", data_dir)
     (tmp_path / "new.partial").mkdir()
     with pytest.raises(StartupError, match="interrupted; remove it"):
-        restored(tmp_path / "backup", tmp_path / "new")
+        restore_backup(tmp_path / "backup", tmp_path / "new")
     (tmp_path / "new.partial").rmdir()
     (tmp_path / "new").mkdir()
-    restored(tmp_path / "backup", tmp_path / "new")
+    restore_backup(tmp_path / "backup", tmp_path / "new")
     assert contents(tmp_path / "new") == contents(data_dir)
 
 
 def test_a_manifest_names_nothing_outside(data_dir: Path, tmp_path: Path) -> None:
-    made = backed_up(data_dir, tmp_path / "backup")
+    made = back_up_store(data_dir, tmp_path / "backup")
     (tmp_path / "backup" / "backup.json").unlink()
     made.files["../outside"] = (0, "")
-    made.write(tmp_path / "backup")
+    made.write_manifest(tmp_path / "backup")
     with pytest.raises(StartupError, match="outside of it"):
-        restored(tmp_path / "backup", tmp_path / "new")
+        restore_backup(tmp_path / "backup", tmp_path / "new")

@@ -73,7 +73,7 @@ def test_an_overlay_is_as_a_folder_would_be(
         expected.close()
     assert over.content("none") is None
     assert state_of(tmp_path / "below") == below
-    over.let_go()
+    over.close_on_disk()
 
 
 def test_what_a_broker_changes_meanwhile_is_not_seen(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_what_a_broker_changes_meanwhile_is_not_seen(tmp_path: Path) -> None:
     (tmp_path / "new").write_bytes(b"new")
     assert over.names() == ["gone", "grown"]
     assert (over.content("grown"), over.content("gone")) == (b"before", b"gone")
-    over.let_go()
+    over.close_on_disk()
 
 
 @pytest.mark.parametrize(("vanishing", "succeeds"), [(3, True), (1000, False)])
@@ -93,7 +93,7 @@ def test_a_file_that_vanishes_between_list_and_opening(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, vanishing: int, succeeds: bool
 ) -> None:
     (tmp_path / "stays").write_bytes(b"x")
-    whole: Callable[[Path], list[str]] = overlay._names
+    whole: Callable[[Path], list[str]] = overlay._file_names
     looks = 0
 
     def names(path: Path) -> list[str]:
@@ -101,9 +101,9 @@ def test_a_file_that_vanishes_between_list_and_opening(
         looks += 1
         return [*whole(path), *(["vanished"] if looks < vanishing else [])]
 
-    monkeypatch.setattr(overlay, "_names", names)
+    monkeypatch.setattr(overlay, "_file_names", names)
     if succeeds:
-        OverlayFolder(tmp_path).let_go()
+        OverlayFolder(tmp_path).close_on_disk()
         assert looks == vanishing
     else:
         with pytest.raises(FileNotFoundError, match="are created and removed too fast"):

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from ternmq_broker.delivery.claims import ClaimsSnapshot
 from ternmq_broker.store.files import DiskFile, DiskFolder, DiskFolders
 from ternmq_broker.store.index.index_block import BlockContent
-from ternmq_broker.store.lock import StoreLock
 from ternmq_broker.store.progress_journal import ProgressJournal
-from ternmq_broker.store_tools.repair import planned, repaired
-from ternmq_broker.store_tools.verification import verified
+from ternmq_broker.store.store_lock import StoreLock
+from ternmq_broker.store_tools.repair import plan_repair, repair_store
+from ternmq_broker.store_tools.verification import verify_store
 from ternmq_common.errors import StartupError
 from tests.support.disk_store import (
     Contents,
@@ -63,13 +63,13 @@ def test_a_repair_after_a_flipped_byte(
         paths = files_of(data_dir)
         path = paths[file % len(paths)]
         flip(path, int(at * path.stat().st_size), mask)
-        before = verified(data_dir)
+        before = verify_store(data_dir)
         if before.newer_from is not None:
             return
-        done = repaired(data_dir)
-        assert done.after.findings.is_sound, done.after.findings.kept
+        done = repair_store(data_dir)
+        assert done.after.findings.is_sound, done.after.findings.kept_findings
         assert done.before.findings.is_sound or done.done
-        again = verified(data_dir)
+        again = verify_store(data_dir)
         assert again.findings.is_sound
         now = contents(data_dir)
         damaged = len(before.damage)
@@ -89,15 +89,15 @@ def test_damaged_records_are_set_aside_and_their_offsets_are_not_given_again(
     store_at: Path, expected: Contents
 ) -> None:
     store = opened(store_at)
-    places = [store.locate("orders", 0, offset, 1, may_block=True)[0] for offset in (3, 19)]
-    store.abandon()
+    places = [store.locate_messages("orders", 0, offset, 1, may_block=True)[0] for offset in (3, 19)]
+    store.abandon_files()
     damaged = []
     for place in places:
         flip_record(store_at, place.log_offset)
         path = segment_of(store_at, place.log_offset)
         at = place.log_offset - int(path.name)
         damaged.append(path.read_bytes()[at : at + place.size])
-    done = repaired(store_at)
+    done = repair_store(store_at)
     assert done.after.findings.is_sound
     assert done.after.accepted == [(place.log_offset, place.log_offset + place.size) for place in places]
     kept = sorted((store_at / "store" / "set-aside").glob("commitlog-*"))
@@ -113,23 +113,23 @@ def other_tag(content: BlockContent) -> None:
 
 def test_the_offset_of_a_lost_last_message_stays_taken(store_at: Path) -> None:
     store = opened(store_at)
-    [place] = store.locate("orders", 1, 19, 1, may_block=True)
-    store.abandon()
+    [place] = store.locate_messages("orders", 1, 19, 1, may_block=True)
+    store.abandon_files()
     flip_record(store_at, place.log_offset)
     rewritten_block(store_at, other_tag)
-    assert repaired(store_at).after.findings.is_sound
+    assert repair_store(store_at).after.findings.is_sound
     store = opened(store_at)
-    assert store.append("orders", 1, [incoming("next")], 300).first_offset == 20
+    assert store.append_batch("orders", 1, [incoming("next")], 300).first_offset == 20
     store.close()
-    assert verified(store_at).findings.is_sound
+    assert verify_store(store_at).findings.is_sound
 
 
 def test_the_key_of_the_log_is_found_out(store_at: Path, expected: Contents) -> None:
     before = (store_at / "store" / "format").read_bytes()
     for name in ("format", "format.copy"):
         flip(store_at / "store" / name, 30)
-    assert not verified(store_at).findings.is_sound
-    assert repaired(store_at).after.findings.kept == []
+    assert not verify_store(store_at).findings.is_sound
+    assert repair_store(store_at).after.findings.kept_findings == []
     assert (store_at / "store" / "format").read_bytes() == before
     assert contents(store_at) == expected
 
@@ -137,27 +137,27 @@ def test_the_key_of_the_log_is_found_out(store_at: Path, expected: Contents) -> 
 def test_floors_are_told_by_progress_and_deletions(tmp_path: Path) -> None:
     data_dir = fill(tmp_path / "data")
     store = opened(data_dir)
-    remove_segments(store, store.segments - 1)
+    remove_segments(store, store.segment_count - 1)
     store.close()
     journal = ProgressJournal(DiskFolders(data_dir / "store").consumption)
-    journal.write([(("billing", "orders", 0), ClaimsSnapshot(20, 1, []))], 1)
+    journal.write_progress([(("billing", "orders", 0), ClaimsSnapshot(20, 1, []))], 1)
     journal.close()
     whole = contents(data_dir)
     flip(data_dir / "store" / "index" / "floors", 40)
-    assert repaired(data_dir).after.findings.is_sound
+    assert repair_store(data_dir).after.findings.is_sound
     now = contents(data_dir)
     assert len(now.queues["orders", 0]) == len(whole.queues["orders", 0]) == 20
 
 
 def test_a_deleted_topic_stays_deleted_without_floors(store_at: Path, expected: Contents) -> None:
     flip(store_at / "store" / "index" / "floors", 40)
-    done = repaired(store_at)
+    done = repair_store(store_at)
     assert done.after.findings.is_sound
     assert contents(store_at).queues["deleted", 0] == expected.queues["deleted", 0] == [None]
     store = opened(store_at)
-    assert store.bounds("deleted", 0) == (1, 1)
+    assert store.queue_bounds("deleted", 0) == (1, 1)
     assert store.is_complete("deleted", 0)
-    store.abandon()
+    store.abandon_files()
 
 
 def test_records_of_a_newer_layout_are_cut_only_when_asked(store_at: Path, expected: Contents) -> None:
@@ -166,12 +166,12 @@ def test_records_of_a_newer_layout_are_cut_only_when_asked(store_at: Path, expec
     data[2] = 3
     last.write_bytes(data[: data.find(b"TM\x02", 3)])
     before = state_of(store_at)
-    assert "refuse" in planned(verified(store_at), cut_newer=False)[0]
+    assert "refuse" in plan_repair(verify_store(store_at), cut_newer=False)[0]
     with pytest.raises(StartupError, match="--cut-newer"):
-        repaired(store_at)
+        repair_store(store_at)
     after = {name: data for name, data in state_of(store_at).items() if "/process" not in name and "/lock/" not in name}
     assert after == before
-    done = repaired(store_at, cut_newer=True)
+    done = repair_store(store_at, cut_newer=True)
     assert done.after.findings.is_sound
     [kept] = (store_at / "store" / "set-aside").glob("commitlog-*")
     assert kept.read_bytes()[:3] == b"TM\x03"
@@ -180,20 +180,20 @@ def test_records_of_a_newer_layout_are_cut_only_when_asked(store_at: Path, expec
 
 def test_a_group_beyond_the_end_is_moved_back(store_at: Path) -> None:
     journal = ProgressJournal(DiskFolders(store_at / "store").consumption)
-    journal.write([(("billing", "orders", 0), ClaimsSnapshot(1000, 1, []))], 1)
+    journal.write_progress([(("billing", "orders", 0), ClaimsSnapshot(1000, 1, []))], 1)
     journal.close()
-    assert repaired(store_at).after.findings.is_sound
+    assert repair_store(store_at).after.findings.is_sound
     assert contents(store_at).progress["billing", "orders", 0] == 20
 
 
 def test_a_store_that_a_broker_has_is_left_alone(store_at: Path) -> None:
     with StoreLock(store_at / "store"), pytest.raises(StartupError, match="in use by another stack"):
-        repaired(store_at)
+        repair_store(store_at)
 
 
 def test_a_sound_store_stays_as_it_is(store_at: Path) -> None:
     before = state_of(store_at)
-    assert repaired(store_at).done == []
+    assert repair_store(store_at).done == []
     after = {name: data for name, data in state_of(store_at).items() if "/process" not in name and "/lock/" not in name}
     assert after == before
 
@@ -212,8 +212,8 @@ def test_who_dies_in_a_repair_repairs_again(
     whole: Path, expected: Contents, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = opened(whole)
-    [place] = store.locate("orders", 0, 3, 1, may_block=True)
-    store.abandon()
+    [place] = store.locate_messages("orders", 0, 3, 1, may_block=True)
+    store.abandon_files()
     number, done = 0, False
     while not done:
         number += 1
@@ -237,11 +237,11 @@ def test_who_dies_in_a_repair_repairs_again(
 
                 patch.setattr(kind, operation, dying)
             try:
-                repaired(data_dir)
+                repair_store(data_dir)
                 done = True
             except Died:
                 pass
-        assert repaired(data_dir).after.findings.is_sound
+        assert repair_store(data_dir).after.findings.is_sound
         now = contents(data_dir)
         assert lost(now, expected) == 1, number
         assert (now.timers, now.halves, now.progress) == (expected.timers, expected.halves, expected.progress)

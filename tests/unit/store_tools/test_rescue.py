@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ternmq_broker.store_tools.rescue import rescued
+from ternmq_broker.store_tools.rescue import rescue_files
 from ternmq_common.errors import StartupError
 
 LOG = f"store/commitlog/{0:020d}"
@@ -25,7 +25,7 @@ class Proc:
         (self.fd / str(number)).symlink_to(file)
 
     def rescued(self, target: str = "saved") -> dict[str, bytes]:
-        rescued(7, self.folder / target, proc=self.folder / "proc")
+        rescue_files(7, self.folder / target, proc=self.folder / "proc")
         saved = self.folder / target
         return {str(path.relative_to(saved)): path.read_bytes() for path in saved.rglob("*") if path.is_file()}
 
@@ -72,5 +72,5 @@ def test_a_process_without_a_store_and_one_that_is_not_there(proc: Proc) -> None
     with pytest.raises(StartupError, match="has no store open"):
         proc.rescued()
     with pytest.raises(StartupError, match="no process 8"):
-        rescued(8, proc.folder / "saved", proc=proc.folder / "proc")
+        rescue_files(8, proc.folder / "saved", proc=proc.folder / "proc")
     assert not (proc.folder / "saved").exists()

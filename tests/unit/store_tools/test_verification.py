@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from ternmq_broker.delivery.claims import ClaimsSnapshot
 from ternmq_broker.store.files import DiskFolders
 from ternmq_broker.store.index.index_block import BlockContent
-from ternmq_broker.store.lock import StoreLock
 from ternmq_broker.store.message_store import MessageStore
 from ternmq_broker.store.progress_journal import ProgressJournal
+from ternmq_broker.store.store_lock import StoreLock
 from ternmq_broker.store.timers.timer_run import RunName, TimerRun
 from ternmq_broker.store.timers.timer_run_writer import RunWriter
 from ternmq_broker.store_tools.findings import StorePart
-from ternmq_broker.store_tools.verification import Verified, verified
+from ternmq_broker.store_tools.verification import VerificationResult, verify_store
 from ternmq_common.errors import StartupError
 from ternmq_common.names import lite_queue_topic
 from tests.support.disk_store import (
@@ -37,16 +37,16 @@ from tests.support.log_order_blocks import make_old
 SEGMENT_OF_A_BROKER = 1 << 20
 
 
-def reasons(found: Verified) -> list[str]:
-    return [finding.reason for finding in found.findings.kept if finding.is_problem]
+def reasons(found: VerificationResult) -> list[str]:
+    return [finding.reason for finding in found.findings.kept_findings if finding.is_problem]
 
 
 @pytest.mark.parametrize("closed", [True, False])
 def test_a_store_that_nothing_happened_to_is_sound_and_stays_as_it_was(tmp_path: Path, *, closed: bool) -> None:
     data_dir = fill(tmp_path / "data", closed=closed)
     before = state_of(data_dir)
-    found = verified(data_dir)
-    assert found.findings.kept == []
+    found = verify_store(data_dir)
+    assert found.findings.kept_findings == []
     assert (found.messages, found.pending_timers, found.waiting_halves, found.journal_lines) == (42, 2, 1, 3)
     assert found.records == 42 + 3 + 2 + 2
     assert (found.index_rows == 42) is closed
@@ -57,12 +57,12 @@ def test_index_blocks_of_a_version_before_are_held_against_the_log_too(store_at:
     folder = store_at / "store"
     store = MessageStore(DiskFolders(folder), segment_bytes=SEGMENT_OF_A_BROKER)
     make_old(store, folder)
-    store.abandon()
-    found = verified(store_at)
-    assert found.findings.kept == []
+    store.abandon_files()
+    found = verify_store(store_at)
+    assert found.findings.kept_findings == []
     assert found.index_rows == 42
     flip(folder / "index" / f"{0:020d}", -20)
-    assert not verified(store_at).findings.is_sound
+    assert not verify_store(store_at).findings.is_sound
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -76,18 +76,18 @@ def test_a_flipped_byte_is_found_or_did_not_matter(
         paths = files_of(data_dir)
         path = paths[file % len(paths)]
         flip(path, int(at * path.stat().st_size), mask)
-        assert not verified(data_dir).findings.is_sound or contents(data_dir) == contents(whole), path
+        assert not verify_store(data_dir).findings.is_sound or contents(data_dir) == contents(whole), path
     finally:
         shutil.rmtree(data_dir)
 
 
 def test_a_damaged_record_is_named_by_the_index(store_at: Path) -> None:
     store = opened(store_at)
-    [location] = store.locate("orders", 1, 4, 1, may_block=True)
-    store.abandon()
+    [location] = store.locate_messages("orders", 1, 4, 1, may_block=True)
+    store.abandon_files()
     flip_record(store_at, location.log_offset)
-    found = verified(store_at)
-    [finding] = [each for each in found.findings.kept if each.is_problem]
+    found = verify_store(store_at)
+    [finding] = [each for each in found.findings.kept_findings if each.is_problem]
     assert (finding.part, finding.log_offset, finding.size) == (StorePart.LOG, location.log_offset, location.size)
     assert [str(message) for message in finding.messages] == ["orders queue 1 offset 4"]
     assert found.damage == [(location.log_offset, location.log_offset + location.size)]
@@ -95,10 +95,10 @@ def test_a_damaged_record_is_named_by_the_index(store_at: Path) -> None:
 
 def test_a_message_whose_shared_bytes_are_damaged_is_told(store_at: Path) -> None:
     store = opened(store_at)
-    [location] = store.locate("orders", 0, 0, 1, may_block=True)
-    store.abandon()
+    [location] = store.locate_messages("orders", 0, 0, 1, may_block=True)
+    store.abandon_files()
     flip(store_at / "store" / "commitlog" / f"{0:020d}", location.log_offset + location.size - 1)
-    told = [each for each in verified(store_at).findings.kept if "the rest of this record" in each.reason]
+    told = [each for each in verify_store(store_at).findings.kept_findings if "the rest of this record" in each.reason]
     assert [str(message) for finding in told for message in finding.messages] == ["copies queue 0 offset 0"]
 
 
@@ -141,43 +141,43 @@ def test_an_index_that_is_whole_and_wrong_is_found(
     store_at: Path, change: Callable[[BlockContent], None], reason: str
 ) -> None:
     rewritten_block(store_at, change)
-    found = verified(store_at)
-    assert {finding.part for finding in found.findings.kept} == {StorePart.INDEX}
+    found = verify_store(store_at)
+    assert {finding.part for finding in found.findings.kept_findings} == {StorePart.INDEX}
     assert any(each.startswith(reason) for each in reasons(found)), reasons(found)
 
 
 def test_a_timer_that_the_timer_index_does_not_know_is_found(store_at: Path) -> None:
     timers = DiskFolders(store_at / "store").timers
-    [name] = [name for name in map(RunName.parse, timers.names()) if name and name.log_from == 0]
+    [name] = [name for name in map(RunName.parse_name, timers.names()) if name and name.log_from == 0]
     run = TimerRun(name, timers.open(str(name)))
-    rows = [row for piece in run.pieces((0, 0), (1 << 64, 0)) for row in piece]
+    rows = [row for piece in run.read_pieces((0, 0), (1 << 64, 0)) for row in piece]
     watermarks, log_start = run.watermarks, run.log_start
     run.close()
     timers.remove(str(name))
     with RunWriter(timers, name, tier=0) as writer:
-        writer.add(rows[1:])
-        writer.finish(watermarks, log_start=log_start).close()
-    assert reasons(verified(store_at)) == ["2 timers are pending by the log, and 1 by the timer index"]
+        writer.add_rows(rows[1:])
+        writer.finish_run(watermarks, log_start=log_start).close()
+    assert reasons(verify_store(store_at)) == ["2 timers are pending by the log, and 1 by the timer index"]
     with RunWriter(timers, name._replace(serial=name.serial + 1000), tier=0) as writer:
-        writer.add([(rows[0][0] + 1, *rows[0][1:3], rows[0][3] ^ 1), *rows[1:]])
-        writer.finish(watermarks, log_start=log_start).close()
-    assert "the run has another due time or size for this timer" in reasons(verified(store_at))
+        writer.add_rows([(rows[0][0] + 1, *rows[0][1:3], rows[0][3] ^ 1), *rows[1:]])
+        writer.finish_run(watermarks, log_start=log_start).close()
+    assert "the run has another due time or size for this timer" in reasons(verify_store(store_at))
 
 
 def test_a_group_beyond_the_end_of_its_queue_is_found(store_at: Path) -> None:
     journal = ProgressJournal(DiskFolders(store_at / "store").consumption)
-    journal.write([(("billing", "orders", 0), ClaimsSnapshot(1000, 1, []))], 1)
+    journal.write_progress([(("billing", "orders", 0), ClaimsSnapshot(1000, 1, []))], 1)
     journal.close()
-    assert reasons(verified(store_at)) == ["is at offset 1000 of queue 0 of topic orders, which ends at 20"]
+    assert reasons(verify_store(store_at)) == ["is at offset 1000 of queue 0 of topic orders, which ends at 20"]
 
 
 def test_a_torn_tail_is_harmless(tmp_path: Path) -> None:
     data_dir = fill(tmp_path / "data", closed=False)
     last = segment_of(data_dir, 1 << 62)
     last.write_bytes(last.read_bytes() + b"TM\x02torn")
-    found = verified(data_dir)
+    found = verify_store(data_dir)
     assert found.findings.is_sound
-    assert [finding.harmless for finding in found.findings.kept] == [True]
+    assert [finding.harmless for finding in found.findings.kept_findings] == [True]
     assert found.torn_bytes == 7
 
 
@@ -186,46 +186,46 @@ def test_a_store_that_a_broker_writes_to_is_sound_at_every_moment(tmp_path: Path
     fill(data_dir)
     with StoreLock(data_dir / "store"):
         store = MessageStore(DiskFolders(data_dir / "store"), segment_bytes=SEGMENT_OF_A_BROKER)
-        store.append("orders", 0, [incoming("more")], 200)
-        found = verified(data_dir)
-        assert (found.is_running, found.findings.kept, found.messages) == (True, [], 43)
+        store.append_batch("orders", 0, [incoming("more")], 200)
+        found = verify_store(data_dir)
+        assert (found.is_running, found.findings.kept_findings, found.messages) == (True, [], 43)
         last = segment_of(data_dir, 1 << 62)
-        assert last.stat().st_size > store.end - int(last.name), "room is reserved"
+        assert last.stat().st_size > store.log_end - int(last.name), "room is reserved"
         torn = last.read_bytes()
-        end = store.end - int(last.name)
+        end = store.log_end - int(last.name)
         last.write_bytes(torn[:end] + b"TM\x02\x01" + torn[end + 4 :])
-        assert verified(data_dir).findings.is_sound, "a record that is being written"
-        store.abandon()
+        assert verify_store(data_dir).findings.is_sound, "a record that is being written"
+        store.abandon_files()
 
 
 def test_what_is_no_store_is_said_in_a_line(tmp_path: Path) -> None:
     with pytest.raises(StartupError, match="there is no store in"):
-        verified(tmp_path)
+        verify_store(tmp_path)
 
 
 def test_the_folder_of_the_store_will_do(whole: Path) -> None:
-    assert verified(whole / "store").records == verified(whole).records
+    assert verify_store(whole / "store").records == verify_store(whole).records
 
 
 @pytest.mark.parametrize("together", [True, False], ids=["in one block", "in two"])
 def test_a_lite_topic_that_was_dropped_and_came_again_is_sound(tmp_path: Path, *, together: bool) -> None:
     topic = lite_queue_topic("chats", "a")
     store = opened(tmp_path / "data")
-    store.append(topic, 0, [incoming("old")] * 3, 1)
-    store.append("orders", 0, [incoming("other")], 1)
+    store.append_batch(topic, 0, [incoming("old")] * 3, 1)
+    store.append_batch("orders", 0, [incoming("other")], 1)
     if not together:
-        store.sync()
+        store.sync_log()
         spill = store.prepare_spill(entries_min=1)
         assert spill is not None
         spill.write()
         store.finish_spill(spill)
-    store.drop_lite(topic)
-    store.append(topic, 0, [incoming("new")] * 2, 2)
+    store.drop_lite_topic(topic)
+    store.append_batch(topic, 0, [incoming("new")] * 2, 2)
     store.close()
-    found = verified(tmp_path / "data")
-    assert found.findings.kept == []
+    found = verify_store(tmp_path / "data")
+    assert found.findings.kept_findings == []
     assert (found.messages, found.index_rows) == (6, 6)
     again = opened(tmp_path / "data")
-    first, end = again.bounds(topic, 0)
+    first, end = again.queue_bounds(topic, 0)
     assert (end - first, first > 3) == (2, True)
     again.close()

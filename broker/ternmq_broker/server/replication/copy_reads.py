@@ -11,7 +11,7 @@ Closing  each read is one step on the loop, and the files are closed or cut off 
 import asyncio
 from typing import TYPE_CHECKING
 
-from ternmq_broker.cold_reads import done_when_read
+from ternmq_broker.cold_reads import run_when_read
 from ternmq_broker.consumption.queue_reader import QueueReader
 from ternmq_broker.store.damage import AwaitsRepair
 from ternmq_common.errors import ErrorCode, MessagingError
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
     from ternmq_broker.store.message_store import MessageStore
     from ternmq_common.message_filter import MessageFilter
-    from ternmq_common.model import Pulled, QueueRef
+    from ternmq_common.model import PulledMessages, QueueRef
 
 # Fewer than the threads of the default executor on the smallest machine: the copy and its lease need some too.
 READS_MAX = 4
 WAITING_MAX = 256
 
 
-def not_here(why: str) -> MessagingError:
+def not_readable_here(why: str) -> MessagingError:
     """The error that sends a proxy to the leader."""
     return MessagingError(ErrorCode.HA_NOT_AVAILABLE, f"this replica gives no messages now: {why}")
 
@@ -52,34 +52,38 @@ class CopyReads:
         self._reader = QueueReader(store, readable_end)
         self._log_start = log_start
         self._turns = asyncio.Semaphore(READS_MAX)
-        self._asked = 0
+        self._read_count = 0
         self._is_closed = False
 
     def close(self) -> None:
         """Refuse all later reads."""
         self._is_closed = True
 
-    async def pull(self, queue: "QueueRef", offset: int, passing: "MessageFilter", limit: int) -> "Pulled":
+    async def pull_messages(
+        self, queue: "QueueRef", offset: int, passing: "MessageFilter", limit: int
+    ) -> "PulledMessages":
         """Answer a pull as a leader does that does not wait; HA_NOT_AVAILABLE if it can't be read here."""
-        if self._asked >= self._waiting_max:
-            raise not_here("too many reads wait")
-        self._asked += 1
+        if self._read_count >= self._waiting_max:
+            raise not_readable_here("too many reads wait")
+        self._read_count += 1
         try:
             async with self._turns:
-                return await done_when_read(lambda: self._read(queue, offset, passing, min(limit, PULL_BATCH_MAX)))
+                return await run_when_read(
+                    lambda: self._read_messages(queue, offset, passing, min(limit, PULL_BATCH_MAX))
+                )
         finally:
-            self._asked -= 1
+            self._read_count -= 1
 
-    def _read(self, queue: "QueueRef", offset: int, passing: "MessageFilter", limit: int) -> "Pulled":
+    def _read_messages(self, queue: "QueueRef", offset: int, passing: "MessageFilter", limit: int) -> "PulledMessages":
         if self._is_closed:
-            raise not_here("its files are being opened again, or it becomes the leader")
-        first = self._reader.locate(queue.topic, queue.queue_id, offset, 1)
+            raise not_readable_here("its files are being opened again, or it becomes the leader")
+        first = self._reader.locate_messages(queue.topic, queue.queue_id, offset, 1)
         if first and first[0].log_offset < self._log_start():
-            raise not_here("retention has removed these messages")
+            raise not_readable_here("retention has removed these messages")
         try:
-            pulled = self._reader.pull(queue, offset, passing, limit)
+            pulled = self._reader.pull_messages(queue, offset, passing, limit)
         except AwaitsRepair as damaged:
-            raise not_here("a message is damaged here") from damaged
-        if self._reader.lost_of(queue.topic, queue.queue_id, range(offset, pulled.next_offset)):
-            raise not_here("a message is damaged here")
+            raise not_readable_here("a message is damaged here") from damaged
+        if self._reader.lost_offsets(queue.topic, queue.queue_id, range(offset, pulled.next_offset)):
+            raise not_readable_here("a message is damaged here")
         return pulled

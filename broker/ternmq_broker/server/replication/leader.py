@@ -12,10 +12,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ternmq_broker.background_loop import BackgroundLoop
-from ternmq_broker.log_upkeep import Sources
-from ternmq_broker.replication.leading import EVERYTHING, InSyncChange, Leading
+from ternmq_broker.log_upkeep import RepairSources
+from ternmq_broker.replication.leader_state import NO_LOG_LIMIT, InSyncChange, LeaderState
 from ternmq_broker.server.replication.follower_stream import FollowerStream
-from ternmq_broker.server.replication.wire import Follow, Heartbeat, Held
+from ternmq_broker.server.replication.replica_messages import FollowRequest, HeldReport, LeaderHeartbeat
 from ternmq_common.cluster import ReplicationMode
 from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.server_settings import FlushMode
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from ternmq_broker.broker import Broker
-    from ternmq_broker.replication.shortage import Shortage
+    from ternmq_broker.replication.space_shortage import SpaceShortage
     from ternmq_broker.replication.timing import ReplicationTiming
-    from ternmq_broker.server.replication.membership import Membership
+    from ternmq_broker.server.replication.membership import ShardMembership
     from ternmq_common.cluster import BrokerEntry, BrokerLoad
     from ternmq_rpc.grpc_stream.served_call import ServedCall
 
@@ -53,16 +53,16 @@ class ReplicatingLeader:
 
     def __init__(
         self,
-        membership: "Membership",
+        membership: "ShardMembership",
         broker: "Broker",
         entry: "BrokerEntry",
         *,
         leased_at_s: float,
         acknowledged: int,
-        shortage: "Shortage",
+        shortage: "SpaceShortage",
         seconds: "Callable[[], float]" = time.monotonic,
     ) -> None:
-        """`entry` is the shard as the registry had it when this replica became its leader.
+        """`last_entry` is the shard as the registry had it when this replica became its leader.
 
         `shortage` is kept over all leaderships of this replica.
         """
@@ -76,75 +76,75 @@ class ReplicatingLeader:
         self.catch_up_bytes_per_s = membership.settings.catch_up_bytes_per_second
         self._flushes = membership.settings.flush is FlushMode.SYNC
         self._seconds = seconds
-        self._leading = Leading(
+        self._leading = LeaderState(
             membership.store_id,
             {replica.store_id for replica in entry.replicas if replica.in_sync},
             min_insync=entry.min_insync,
             timing=self._timing,
             now_s=seconds(),
             leased_at_s=leased_at_s,
-            start=self.store.end,
+            start=self.store.log_end,
             acknowledged=acknowledged,
             waits_for_replicas=self._mode is ReplicationMode.SYNC,
         )
         self._followers: dict[str, FollowerStream] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._ticks = BackgroundLoop(
-            self._tick, name="replication", what="a step of replication failed", every_s=_TICK_S
+            self._do_periodic_work, name="replication", what="a step of replication failed", every_s=_TICK_S
         )
         self._next_beat_s = self._again_s = 0.0
         self._renewed_s = leased_at_s
         self._was_serving = True
-        self._said_untaken = "", 0
+        self._logged_untaken = "", 0
         self._wakes_followers = False
         self._shortage = shortage
-        self.moves_for_room = False
+        self.moves_for_shortage = False
         self.deposed = asyncio.Event()
         self.move_to = ""
-        self.asked_to_move = asyncio.Event()
+        self.move_requested = asyncio.Event()
         self.on_served_again: Callable[[], None] = lambda: None
 
     # --- life
 
-    async def begin(self) -> None:
+    async def begin_epoch(self) -> None:
         """Begin the leader's part of the log; for a broker that has not started yet."""
         store = self.store
         store.vouch_limit = self._leading.acknowledged
-        store.damage.may_be_repaired = bool(self._others)
-        self._broker.log_upkeep.sources = self.sources
+        store.damage.may_be_repaired = bool(self._other_replicas)
+        self._broker.log_upkeep.sources = self.repair_sources
         await asyncio.to_thread(store.begin_epoch(self.epoch))
         self._turn_end = turn_end()
-        store.appended = self._appended
-        self._moved()
+        store.on_append = self._plan_wake
+        self._update_acknowledged()
 
     def start(self, load: "Callable[[], BrokerLoad]") -> None:
         """Renew the lease and serve followers from now on; the broker has started."""
         self._ticks.start()
-        self._spawn(self._renew_forever(load), "heartbeat")
-        self._broker.wake_when_readable(self.store.end)
+        self._start_task(self._renew_forever(load), "heartbeat")
+        self._broker.wake_when_readable(self.store.log_end)
 
     async def stop(self) -> None:
         """Stop leading. Nothing is acknowledged from here on that was not before."""
-        self.store.appended = None
+        self.store.on_append = None
         await self._ticks.stop()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for follower in list(self._followers.values()):
-            follower.end("its leader leads no more")
+            follower.end_stream("its leader leads no more")
 
-    def _spawn(self, work: "Coroutine[None, None, None]", name: str) -> None:
+    def _start_task(self, work: "Coroutine[None, None, None]", name: str) -> None:
         task: asyncio.Task[None] = asyncio.create_task(work, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     # --- followers
 
-    async def serve(self, call: "ServedCall") -> None:
+    async def serve_follower(self, call: "ServedCall") -> None:
         """Serve the stream of a follower."""
-        await FollowerStream(self, call).serve()
+        await FollowerStream(self, call).serve_stream()
 
-    async def refusal_of(self, hello: Follow) -> str | None:
+    async def refusal_of(self, hello: FollowRequest) -> str | None:
         """Why the replica of that hello may not follow; None if it may."""
         if hello.shard != self._membership.shard:
             return f"this is shard {self._membership.shard}, not {hello.shard}"
@@ -158,99 +158,99 @@ class ReplicatingLeader:
 
     def name_of(self, replica: str) -> str:
         """The name of the replica with that store in the registry."""
-        return self._membership.named([replica])
+        return self._membership.names_of([replica])
 
-    def joined(self, follower: FollowerStream) -> None:
+    def add_follower(self, follower: FollowerStream) -> None:
         before = self._followers.get(follower.replica)
         if before is not None:
-            before.end("it has connected again")
+            before.end_stream("it has connected again")
         self._followers[follower.replica] = follower
         follower.heard_s = self._seconds()
-        self._leading.connected(follower.replica, follower.held, self._seconds())
-        self._moved()
+        self._leading.add_follower(follower.replica, follower.held, self._seconds())
+        self._update_acknowledged()
 
-    def left(self, follower: FollowerStream) -> None:
-        self._broker.unfollow_journal(follower.journaled)
+    def remove_follower(self, follower: FollowerStream) -> None:
+        self._broker.unfollow_journal(follower.send_journal)
         if self._followers.get(follower.replica) is follower:
             del self._followers[follower.replica]
-            self._leading.gone(follower.replica, self._seconds())
-            _log.info("replica %s stopped following: %s", follower.name, follower.why)
+            self._leading.note_disconnect(follower.replica, self._seconds())
+            _log.info("replica %s stopped following: %s", follower.name, follower.end_reason)
 
-    def answered(self, follower: FollowerStream, held: Held) -> None:
+    def note_held(self, follower: FollowerStream, held: HeldReport) -> None:
         """Note what a follower holds."""
         if self._followers.get(follower.replica) is not follower:
             return
         now_s, position = self._seconds(), held.position
         follower.heard_s = now_s
-        answered = partial(self._leading.answered, follower.replica, position)
-        answered(asked_s=min(held.had_all_s, now_s), end_then=position, promises=False)
-        answered(asked_s=min(held.heard_s, now_s), end_then=EVERYTHING, promises=held.promises)
-        self._leading.said_damaged(follower.replica, now_s, is_damaged=held.is_damaged)
-        self._moved()
+        answered = partial(self._leading.note_answer, follower.replica, position)
+        answered(requested_s=min(held.had_all_s, now_s), end_then=position, promises=False)
+        answered(requested_s=min(held.heard_s, now_s), end_then=NO_LOG_LIMIT, promises=held.promises)
+        self._leading.note_damage(follower.replica, now_s, is_damaged=held.is_damaged)
+        self._update_acknowledged()
 
-    def untaken(self, follower: FollowerStream, position: int) -> None:
+    def report_untaken(self, follower: FollowerStream, position: int) -> None:
         """Report damage: a follower could not take the log from that position on."""
         if not follower.held <= position <= follower.sent:
             return
-        if self._said_untaken != (follower.replica, position):
-            self._said_untaken = follower.replica, position
+        if self._logged_untaken != (follower.replica, position):
+            self._logged_untaken = follower.replica, position
             _log.warning("replica %s can't take the log from log offset %d on", follower.name, position)
-        self.store.damage.report(position, 0)
+        self.store.damage.report_damage(position, 0)
 
-    def sources(self) -> Sources:
+    def repair_sources(self) -> RepairSources:
         """Where to ask for damaged parts of this log: in-sync followers first, which have all of it."""
         followers = sorted(self._followers.values(), key=lambda each: each.replica not in self._leading.in_sync)
         asks = [follower.ask_for_log for follower in followers]
-        return Sources(asks, are_all=self._others <= self._followers.keys())
+        return RepairSources(asks, are_all=self._other_replicas <= self._followers.keys())
 
     @property
-    def _others(self) -> frozenset[str]:
+    def _other_replicas(self) -> frozenset[str]:
         """All other replicas of the shard, as far as is known."""
-        membership, entry = self._membership, self._membership.entry
+        membership, entry = self._membership, self._membership.last_entry
         ids = () if entry is None else (each.store_id for each in entry.replicas)
         return frozenset(ids) - {membership.store_id}
 
     async def whole_journal(self, follower: FollowerStream) -> list[bytes]:
         """All lines of the journal; later lines are sent to the follower by themselves."""
-        return await self._broker.follow_journal(follower.journaled)
+        return await self._broker.follow_journal(follower.send_journal)
 
-    def heartbeat(self) -> Heartbeat:
+    def create_heartbeat(self) -> LeaderHeartbeat:
         """The heartbeat that goes along with everything that the leader sends."""
-        self._look()
+        self._note_own_log()
         store = self.store
-        return Heartbeat(self._seconds(), store.start, store.end, self._leading.acknowledged)
+        return LeaderHeartbeat(self._seconds(), store.log_start, store.log_end, self._leading.acknowledged)
 
     # --- progress
 
-    def _appended(self) -> None:
+    def _plan_wake(self) -> None:
         """Plan to wake the followers at the end of this turn: the log has grown, and the disk syncs meanwhile."""
         if not self._wakes_followers and self._followers:
             self._wakes_followers = True
-            self._turn_end.work(self._wake_followers)
+            self._turn_end.add_work(self._wake_followers)
 
     def _wake_followers(self) -> None:
         self._wakes_followers = False
         for follower in self._followers.values():
-            follower.wake()
+            follower.send_more()
 
-    def _look(self) -> None:
-        end = self.store.end
-        self._leading.own(end, self.store.synced if self._flushes else end)
+    def _note_own_log(self) -> None:
+        end = self.store.log_end
+        self._leading.note_own_log(end, self.store.synced if self._flushes else end)
 
-    def _moved(self) -> None:
+    def _update_acknowledged(self) -> None:
         """Pass on to store and broker what is acknowledged now."""
-        self._look()
+        self._note_own_log()
         store, acknowledged = self.store, self._leading.acknowledged
         store.vouch_limit = acknowledged
         store.spill_limit = max(store.spill_limit, acknowledged)
-        self._broker.others_hold(self._leading.others_hold)
+        self._broker.limit_readable(self._leading.held_by_others)
 
     # --- for the broker
 
     def check_serves(self) -> None:
         """Raise NotServing while another replica may be the leader."""
         if not self._leading.may_serve(self._seconds()):
-            self._serves_not()
+            self._note_not_serving()
             raise NotServing(
                 ErrorCode.HA_NOT_AVAILABLE,
                 f"broker {self._membership.shard} can't prolong its lease, and does nothing until it can",
@@ -261,7 +261,7 @@ class ReplicatingLeader:
         self.check_serves()
         if self.is_async(topic):
             return
-        refusal = self._leading.refusal(self._seconds())
+        refusal = self._leading.refusal_reason(self._seconds())
         if refusal is not None:
             raise TooFewReplicas(
                 ErrorCode.HA_NOT_AVAILABLE, f"broker {self._membership.shard} accepts no messages now: {refusal}"
@@ -282,23 +282,23 @@ class ReplicatingLeader:
     def has_all(self, replica: str) -> bool:
         """Whether the replica is in sync and holds the log to its end."""
         follower = self._followers.get(replica)
-        return follower is not None and follower.held >= self.store.end and replica in self._leading.in_sync
+        return follower is not None and follower.held >= self.store.log_end and replica in self._leading.in_sync
 
     # --- figures, in any thread
 
     @property
-    def problem(self) -> str | None:
+    def refusal_reason(self) -> str | None:
         """Why sends that must be held by enough replicas are refused; None if they are not."""
-        refusal = self._leading.refusal(self._seconds())
+        refusal = self._leading.refusal_reason(self._seconds())
         return None if refusal is None else f"this replica leads its shard, and accepts no messages: {refusal}"
 
     @property
-    def acknowledged(self) -> int:
+    def acknowledged_end(self) -> int:
         """The log offset up to which the log is acknowledged."""
         return self._leading.acknowledged
 
     @property
-    def serves(self) -> bool:
+    def is_serving(self) -> bool:
         """Whether no other replica can be the leader now."""
         return self._leading.may_serve(self._seconds())
 
@@ -312,7 +312,7 @@ class ReplicatingLeader:
 
         For a replica that is not connected, by its last report to the registry.
         """
-        entry, end, followers = self._membership.entry, self.store.end, self._followers.copy()
+        entry, end, followers = self._membership.last_entry, self.store.log_end, self._followers.copy()
         others = (
             [] if entry is None else [each for each in entry.replicas if each.store_id != self._membership.store_id]
         )
@@ -321,47 +321,47 @@ class ReplicatingLeader:
         }
         return {name: max(0, end - position) for name, position in held.items()}
 
-    async def tell_elected(self, replica: str, epoch: int) -> None:
+    async def notify_elected(self, replica: str, epoch: int) -> None:
         """Notify that follower that the registry has elected it."""
         if replica in self._followers:
-            await self._followers[replica].elected(epoch)
+            await self._followers[replica].send_elected(epoch)
 
     # --- periodic work
 
-    async def _tick(self) -> None:
+    async def _do_periodic_work(self) -> None:
         now_s = self._seconds()
         if self._broker.disk_failure is not None:
-            self.depose(str(self._broker.disk_failure))
-        self._moved()
+            self.end_leadership(str(self._broker.disk_failure))
+        self._update_acknowledged()
         if now_s >= self._next_beat_s:
             self._next_beat_s = now_s + self._timing.lease_s / _BEATS_PER_LEASE
             for follower in list(self._followers.values()):
-                follower.beat()
+                follower.send_heartbeat()
                 if now_s - follower.heard_s > 2 * self._timing.lease_s:
-                    follower.end("it is silent")
+                    follower.end_stream("it is silent")
         if not self._leading.may_serve(now_s):
-            self._serves_not()
+            self._note_not_serving()
         elif not self._was_serving:
             self._was_serving = True
             _log.info("this replica serves again")
             self.on_served_again()
-        self.store.damage.may_be_repaired = bool(self._others)
-        self._look_for_better(now_s)
-        if now_s >= self._again_s and (change := self._leading.change(now_s)) is not None:
+        self.store.damage.may_be_repaired = bool(self._other_replicas)
+        self._ask_for_better_leader(now_s)
+        if now_s >= self._again_s and (change := self._leading.next_change(now_s)) is not None:
             # An added replica counts from here on: a sync that ends soon must not acknowledge what it lacks.
-            self._moved()
-            self._spawn(self._change(change), "in-sync set")
+            self._update_acknowledged()
+            self._start_task(self._change_in_sync(change), "in-sync set")
 
-    def _serves_not(self) -> None:
+    def _note_not_serving(self) -> None:
         """Note that this replica does not serve, so that refused callers are notified when it serves again."""
         if self._was_serving:
             self._was_serving = False
             _log.warning("the lease ran out, and not every in-sync replica lets this one lead: it delivers nothing")
 
-    def _look_for_better(self, now_s: float) -> None:
+    def _ask_for_better_leader(self, now_s: float) -> None:
         """Ask for a handover if this disk is full, or its log stays damaged, and another replica is better off."""
         # Without the registry no other replica could lead, nor this one again.
-        if self.asked_to_move.is_set() or self.lease_age_s > self._timing.lease_s / 2:
+        if self.move_requested.is_set() or self.lease_age_s > self._timing.lease_s / 2:
             return
         in_sync = self._leading.in_sync
         with_room = {
@@ -388,27 +388,27 @@ class ReplicatingLeader:
                 "this log is damaged and can't be repaired, and replica %s knows of no damage: it shall lead", name
             )
         self.move_to = action.target
-        self.moves_for_room = True
-        self.asked_to_move.set()
+        self.moves_for_shortage = True
+        self.move_requested.set()
 
-    async def _change(self, change: InSyncChange) -> None:
+    async def _change_in_sync(self, change: InSyncChange) -> None:
         membership = self._membership
         try:
             actual = await membership.set_in_sync(self.epoch, change.expected, change.wanted)
         except Exception as error:  # noqa: BLE001 - the outermost of this task, and it logs
             self._again_s = self._seconds() + _AGAIN_S
-            self._leading.changed(None)
+            self._leading.finish_change(None)
             if isinstance(error, RegistryUnavailable):
                 _log.warning("the in-sync set can't be changed now: %s", error.message)
             else:
                 _log.exception("the in-sync set can't be changed now")
             return
         if actual is None:
-            self.depose("the registry has another epoch")
+            self.end_leadership("the registry has another epoch")
             return
-        self._leading.changed(actual)
-        _log.info("in sync are %s", membership.named(actual))
-        self._moved()
+        self._leading.finish_change(actual)
+        _log.info("in sync are %s", membership.names_of(actual))
+        self._update_acknowledged()
 
     async def _renew_forever(self, load: "Callable[[], BrokerLoad]") -> None:
         membership, beat_s = self._membership, self._timing.lease_s / 3
@@ -417,25 +417,25 @@ class ReplicatingLeader:
             await asyncio.sleep(beat_s if is_renewed else beat_s / 4)
             asked_s = self._seconds()
             try:
-                entry = await membership.renew(self.epoch, load(), self.store.synced)
+                entry = await membership.renew_leader(self.epoch, load(), self.store.synced)
             except Exception as error:  # noqa: BLE001 - the outermost of this task, and it logs
                 if is_renewed:
                     _log.warning("the lease can't be renewed: %s", error)
                 is_renewed = False
                 continue
             if entry is None:
-                self.depose("the registry has another leader")
+                self.end_leadership("the registry has another leader")
                 return
             if not is_renewed:
                 _log.info("the lease is renewed again")
             is_renewed = True
-            self._leading.renewed(asked_s)
+            self._leading.note_renewal(asked_s)
             self._renewed_s = asked_s
             if entry.move_to and entry.move_to != membership.store_id:
                 self.move_to = entry.move_to
-                self.asked_to_move.set()
+                self.move_requested.set()
 
-    def depose(self, why: str) -> None:
+    def end_leadership(self, why: str) -> None:
         """End this leadership: another replica leads, or this one can't."""
         if not self.deposed.is_set():
             _log.warning("lost leadership of shard %s: %s", self._membership.shard, why)

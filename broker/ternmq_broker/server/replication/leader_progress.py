@@ -5,7 +5,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ternmq_broker.server.replication.wire import Heartbeat
+    from ternmq_broker.server.replication.replica_messages import LeaderHeartbeat
 
 _HAD_ALL_MAX = 1000
 
@@ -18,23 +18,23 @@ class LeaderProgress:
     """
 
     def __init__(self) -> None:
-        self.heartbeat: Heartbeat | None = None
+        self.heartbeat: LeaderHeartbeat | None = None
         self.heard_s = self.had_all_s = 0.0
         self._ends: deque[tuple[float, int]] = deque()  # when the leader's log ended where
 
-    def begin(self, now_s: float) -> None:
+    def begin_stream(self, now_s: float) -> None:
         """Reset for a new stream to a leader."""
         self.heartbeat = None
         self.heard_s, self.had_all_s = now_s, 0.0
         self._ends.clear()
 
-    def take(self, heartbeat: "Heartbeat", now_s: float) -> None:
+    def note_heartbeat(self, heartbeat: "LeaderHeartbeat", now_s: float) -> None:
         """Note a heartbeat of the leader."""
         self.heartbeat, self.heard_s = heartbeat, now_s
         if len(self._ends) < _HAD_ALL_MAX:
             self._ends.append((heartbeat.asked_s, heartbeat.end))
 
-    def holds(self, log_offset: int) -> None:
+    def note_held(self, log_offset: int) -> None:
         """Note that this copy holds the log up to `log_offset`."""
         while self._ends and self._ends[0][1] <= log_offset:
             self.had_all_s, _ = self._ends.popleft()

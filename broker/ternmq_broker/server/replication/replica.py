@@ -12,14 +12,14 @@ import time
 from typing import TYPE_CHECKING
 
 from ternmq_broker.broker import Broker
-from ternmq_broker.replication.shortage import Shortage
+from ternmq_broker.replication.space_shortage import SpaceShortage
 from ternmq_broker.server.deletion_log import DeletionLog
 from ternmq_broker.server.deletion_notes import DeletionNotes
-from ternmq_broker.server.load import Load
-from ternmq_broker.server.proxies import Proxies
-from ternmq_broker.server.replication.follower import Follower
+from ternmq_broker.server.load_report import LoadReport
+from ternmq_broker.server.proxy_connections import ProxyConnections
+from ternmq_broker.server.replication.follower import ShardFollower
 from ternmq_broker.server.replication.leader import ReplicatingLeader
-from ternmq_broker.server.replication.membership import Election, in_sync
+from ternmq_broker.server.replication.membership import WonElection, in_sync_set
 from ternmq_broker.server.replication.read_connection import ReadService
 from ternmq_broker.server.replication.replica_figures import CopyFigures, follower_figures, leader_figures
 from ternmq_common.errors import ErrorCode, MessagingError, StartupError
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ternmq_broker.broker_settings import BrokerSettings
-    from ternmq_broker.server.replication.files import ReplicaFiles
-    from ternmq_broker.server.replication.membership import Membership
+    from ternmq_broker.server.replication.membership import ShardMembership
+    from ternmq_broker.server.replication.replica_files import ReplicaFiles
     from ternmq_broker.server.storage_front import StorageFront
-    from ternmq_common.clock import Clock
+    from ternmq_common.clock import SystemClock
     from ternmq_common.cluster import BrokerEntry
-    from ternmq_common.model import Group
-    from ternmq_registry.directory import Directory
-    from ternmq_runtime.observability.observability import Observability
+    from ternmq_common.model import ConsumerGroup
+    from ternmq_registry.directory import RegistryDirectory
+    from ternmq_runtime.observability.process_observability import ProcessObservability
 
 _log = logging.getLogger(__name__)
 _HAND_OVER_S = 2.0
@@ -47,21 +47,21 @@ _AGAIN_S = 0.5
 _POLL_S = 0.01
 
 
-class Replica:
-    """All parts of a replica but its process. `over` is set when it can't go on: it was removed, or can't open its
+class ShardReplica:
+    """All parts of a replica but its process. `create` is set when it can't go on: it was removed, or can't open its
     files."""
 
     def __init__(
         self,
-        membership: "Membership",
+        membership: "ShardMembership",
         files: "ReplicaFiles",
         settings: "BrokerSettings",
-        directory: "Directory",
+        directory: "RegistryDirectory",
         front: "StorageFront",
-        observability: "Observability",
-        clock: "Clock",
+        observability: "ProcessObservability",
+        clock: "SystemClock",
         *,
-        rules: "Callable[[str], Group]",
+        rules: "Callable[[str], ConsumerGroup]",
         over: asyncio.Event,
         grace_s: float,
         tls: "Callable[[], ssl.SSLContext] | None",
@@ -81,31 +81,31 @@ class Replica:
         self._seconds = seconds
         self._stopping = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self.follower: Follower | None = None
+        self.follower: ShardFollower | None = None
         self.leader: ReplicatingLeader | None = None
         self.broker: Broker | None = None
-        self._proxies: Proxies | None = None
+        self._proxies: ProxyConnections | None = None
         self._times_led = 0
         self._has_failed_to_move = False
-        self._shortage = Shortage()
+        self._shortage = SpaceShortage()
 
     # --- figures
 
     @property
-    def problem(self) -> str | None:
+    def problem_reason(self) -> str | None:
         """Why it is not ready: it leads and accepts no messages, or lacks some of its leader's log."""
         if self.broker is not None and self.leader is not None:
-            return self.broker.problem or self.leader.problem
+            return self.broker.problem or self.leader.refusal_reason
         return "this replica becomes leader or follower" if self.follower is None else self.follower.problem
 
     @property
-    def degraded(self) -> str | None:
+    def degraded_reason(self) -> str | None:
         """What an operator should look at although this replica works; None if nothing."""
         if self.broker is not None:
             return self.broker.degraded
-        return None if self.follower is None else self.follower.degraded
+        return None if self.follower is None else self.follower.degraded_reason
 
-    def figures(self) -> ReplicaFigures:
+    def replica_figures(self) -> ReplicaFigures:
         """The figures of the replica; may be called in any thread."""
         leader = self.leader
         if leader is not None:
@@ -118,7 +118,7 @@ class Replica:
         A follower's lease is its own; proxies are connected to the leader only.
         """
         leader, follower, proxies = self.leader, self.follower, self._proxies
-        age_s = leader.lease_age_s if leader is not None else None if follower is None else follower.pulse_age_s
+        age_s = leader.lease_age_s if leader is not None else None if follower is None else follower.lease_age_s
         return MemberFigures(
             registry_reachable=self._directory.problem is None,
             registry_version=self._directory.snapshot.version,
@@ -131,7 +131,7 @@ class Replica:
 
     def start(self, entry: "BrokerEntry") -> None:
         """Lead or follow from now on; `entry` is the shard as this replica has joined it."""
-        self._task = asyncio.create_task(self._run(entry), name="replica")
+        self._task = asyncio.create_task(self._lead_or_follow(entry), name="replica")
 
     async def stop(self) -> None:
         """Hand the leadership over if a replica can take it, and end."""
@@ -139,22 +139,22 @@ class Replica:
         if self._task is not None:
             await asyncio.gather(self._task, return_exceptions=True)
         with contextlib.suppress(MessagingError):  # its lease runs out by itself
-            await self._membership.leave()
+            await self._membership.leave_shard()
         try:
             await asyncio.to_thread(self._files.close)
         except OSError as error:
             _log.error("the indexes could not be written, so that the next start takes longer: %s", error)
 
-    async def _run(self, entry: "BrokerEntry") -> None:
+    async def _lead_or_follow(self, entry: "BrokerEntry") -> None:
         try:
             while not self._stopping.is_set():
-                election = await self._elected(entry)
+                election = await self._follow_until_elected(entry)
                 if election is None:
                     return
-                await self._lead(election)
+                await self._lead_until_over(election)
                 if not self._stopping.is_set():
                     await self._files.wait_until_open(self._stopping.is_set)
-                    entry = await self._look()
+                    entry = await self._read_entry()
         except StartupError as error:
             _log.critical("this replica of shard %s ends: %s", self._membership.shard, error)
             self._over.set()
@@ -162,23 +162,26 @@ class Replica:
             _log.exception("this replica of shard %s ends unexpectedly", self._membership.shard)
             self._over.set()
 
-    async def _look(self) -> "BrokerEntry":
+    async def _read_entry(self) -> "BrokerEntry":
         while True:
             try:
-                return (await self._membership.look())[0]
+                return (await self._membership.read_entry())[0]
             except RegistryUnavailable as error:
                 _log.warning("cannot read the registry: %s", error.message)
                 await asyncio.sleep(_AGAIN_S)
 
     # --- following
 
-    async def _elected(self, entry: "BrokerEntry") -> Election | None:
+    async def _follow_until_elected(self, entry: "BrokerEntry") -> WonElection | None:
         """Follow until this replica leads; None if the process ends."""
-        if entry.store_id == self._membership.store_id and (election := await self._restarted(entry)) is not None:
+        if (
+            entry.store_id == self._membership.store_id
+            and (election := await self._lead_after_restart(entry)) is not None
+        ):
             return election
-        notes = await asyncio.to_thread(self._noted)
+        notes = await asyncio.to_thread(self._read_notes)
         counts = MessageCounts()
-        follower = self.follower = Follower(
+        follower = self.follower = ShardFollower(
             self._membership,
             self._files,
             notes,
@@ -190,7 +193,7 @@ class Replica:
         reads = self._read_service(follower, counts)
         self._observability.watch_broker(CopyFigures(self._files, follower, counts))
         self._front.serve_reads(reads)
-        following = asyncio.create_task(follower.run(await self._look()), name="follower")
+        following = asyncio.create_task(follower.run(await self._read_entry()), name="follower")
         ending = asyncio.create_task(self._stopping.wait())
         try:
             await asyncio.wait({following, ending}, return_when=asyncio.FIRST_COMPLETED)
@@ -204,43 +207,43 @@ class Replica:
             self._observability.watch_broker(None)
             self.follower = None
 
-    def _read_service(self, follower: Follower, counts: MessageCounts) -> ReadService:
+    def _read_service(self, follower: ShardFollower, counts: MessageCounts) -> ReadService:
         name = f"{self._membership.shard}/{self._membership.name}"
         return ReadService(
             name=name,
             version=own_version(),
-            reads=follower.reads,
-            continued=self._observability.continued,
+            reads=follower.readable_copy,
+            continued=self._observability.continue_trace,
             counts=counts,
         )
 
-    async def _restarted(self, entry: "BrokerEntry") -> Election | None:
+    async def _lead_after_restart(self, entry: "BrokerEntry") -> WonElection | None:
         """Lead again in a new epoch, as the registry has this replica as the leader; None if that is over."""
         while True:
             asked_s = self._seconds()
             try:
-                epoch = await self._membership.lead(entry.epoch, keeps_move=not self._has_failed_to_move)
+                epoch = await self._membership.take_leadership(entry.epoch, keeps_move=not self._has_failed_to_move)
                 if epoch is None:
                     return None
-                entry, _ = await self._membership.look()
+                entry, _ = await self._membership.read_entry()
             except RegistryUnavailable as error:
                 _log.warning("whether this replica leads is not known: %s", error.message)
                 await asyncio.sleep(_AGAIN_S)
             else:
                 self._has_failed_to_move = False
                 # What its files know to be acknowledged can be received before any replica follows.
-                acknowledged = self._files.store.spill_limit
-                return Election(entry, asked_s, acknowledged) if entry.epoch == epoch else None
+                acknowledged = self._files.current_store.spill_limit
+                return WonElection(entry, asked_s, acknowledged) if entry.epoch == epoch else None
 
     # --- leading
 
-    async def _lead(self, election: Election) -> None:
+    async def _lead_until_over(self, election: WonElection) -> None:
         """Lead until another replica does, or this one hands over; the files are closed afterwards."""
         membership, files = self._membership, self._files
-        self._shortage.begin()
+        self._shortage.begin_leadership()
         await asyncio.to_thread(self._note_deletions)
-        broker = await asyncio.to_thread(Broker.over, files.opened, self._settings, self._rules, self._clock)
-        files.let_go()
+        broker = await asyncio.to_thread(Broker.create, files.opened, self._settings, self._rules, self._clock)
+        files.mark_closed()
         leader = ReplicatingLeader(
             membership,
             broker,
@@ -251,33 +254,33 @@ class Replica:
             seconds=self._seconds,
         )
         broker.gate = leader
-        broker.answers_alone(leader.is_async)
-        broker.know_topics(self._directory.find_topic)
-        await leader.begin()
+        broker.set_answers_alone(leader.is_async)
+        broker.set_topic_lookup(self._directory.find_topic)
+        await leader.begin_epoch()
         broker.start()
         deletion_log = DeletionLog(broker, self._directory, self._membership.settings.data_dir)
-        proxies = Proxies(broker, self._directory, deletion_log, self._observability.continued)
-        load = Load(broker, proxies, self._directory)
+        proxies = ProxyConnections(broker, self._directory, deletion_log, self._observability.continue_trace)
+        load = LoadReport(broker, proxies, self._directory)
         load.start()
-        leader.start(load.now)
-        leader.on_served_again = proxies.served_again
-        self._front.serve_followers(leader.serve)  # they must hold the first operations
+        leader.start(load.current_load)
+        leader.on_served_again = proxies.retry_refused
+        self._front.serve_followers(leader.serve_follower)  # they must hold the first operations
         try:
             await self._begin_deletions(deletion_log, leader)
             if not (leader.deposed.is_set() or self._stopping.is_set()):
                 self._observability.watch_broker(broker.figures)
                 self.broker, self.leader, self._proxies = broker, leader, proxies
                 self._times_led += 1
-                self._front.lead(proxies)
+                self._front.serve_proxies(proxies)
                 _log.info("this replica leads shard %s in epoch %d", membership.shard, leader.epoch)
-                await self._until_over(leader)
+                await self._wait_until_over(leader)
         finally:
             self._observability.watch_broker(None)
             self.broker = self.leader = self._proxies = None
             await load.stop()
-            await self._end(broker, leader, proxies, load)
+            await self._end_leadership(broker, leader, proxies, load)
 
-    def _noted(self) -> DeletionNotes:
+    def _read_notes(self) -> DeletionNotes:
         """Read the notes of deletions that are done here."""
         notes = DeletionNotes(self._membership.settings.data_dir)
         notes.read()
@@ -285,14 +288,14 @@ class Replica:
 
     def _note_deletions(self) -> None:
         """Note the deletions in the log as done, even if they are not acknowledged: they are in this leader's log."""
-        self._noted().add(*self._files.store.give_deletions())
+        self._read_notes().add_done(*self._files.current_store.pending_deletions())
 
     async def _begin_deletions(self, deletion_log: DeletionLog, leader: ReplicatingLeader) -> None:
         """Do the deletions of the time without a leader, before messages are accepted."""
         while not leader.deposed.is_set() and not self._stopping.is_set():
-            beginning = asyncio.create_task(deletion_log.begin(), name="deletions")
+            beginning = asyncio.create_task(deletion_log.begin_with_registry(), name="deletions")
             # Deletions must be held by enough replicas, and these may not come.
-            await self._until_over(leader, beginning)
+            await self._wait_until_over(leader, beginning)
             if not beginning.done():
                 beginning.cancel()
                 await asyncio.gather(beginning, return_exceptions=True)
@@ -305,9 +308,9 @@ class Replica:
             else:
                 break
 
-    async def _until_over(self, leader: ReplicatingLeader, *others: "asyncio.Task[None]") -> None:
+    async def _wait_until_over(self, leader: ReplicatingLeader, *others: "asyncio.Task[None]") -> None:
         """Return when this leadership must end, or one of the other tasks is done."""
-        events = (leader.deposed, leader.asked_to_move, self._stopping)
+        events = (leader.deposed, leader.move_requested, self._stopping)
         waits = [asyncio.create_task(event.wait()) for event in events]
         try:
             await asyncio.wait([*waits, *others], return_when=asyncio.FIRST_COMPLETED)
@@ -315,45 +318,47 @@ class Replica:
             for wait in waits:
                 wait.cancel()
 
-    async def _end(self, broker: Broker, leader: ReplicatingLeader, proxies: Proxies, load: Load) -> None:
+    async def _end_leadership(
+        self, broker: Broker, leader: ReplicatingLeader, proxies: ProxyConnections, load: LoadReport
+    ) -> None:
         """Stop serving, and hand the leadership over if that is wanted."""
         text = f"broker {self._membership.shard} no longer leads; whether this was stored is not sure"
         error = MessagingError(ErrorCode.INTERNAL_SERVER_ERROR, text)
         failure = broker.disk_failure
         if leader.deposed.is_set():
             broker.give_up(error)
-            await self._front.follow(0)
-            await broker.quiesce()
+            await self._front.stop_serving_proxies(0)
+            await broker.stop_background()
         else:
-            await self._front.follow(self._grace_s)
-            quiet = asyncio.create_task(broker.quiesce(), name="end of the broker")
+            await self._front.stop_serving_proxies(self._grace_s)
+            quiet = asyncio.create_task(broker.stop_background(), name="end of the broker")
             await asyncio.wait({quiet}, timeout=_HAND_OVER_S)
             if not quiet.done():
                 broker.give_up(error)  # too few replicas hold what it waits for
             await quiet
-            is_handed_over = await self._handed_over(leader)
+            is_handed_over = await self._hand_over(leader)
             self._has_failed_to_move = not is_handed_over
-            if leader.moves_for_room and not is_handed_over:
-                self._shortage.failed(self._seconds())
+            if leader.moves_for_shortage and not is_handed_over:
+                self._shortage.note_failure(self._seconds())
             if not is_handed_over and self._stopping.is_set():
                 with contextlib.suppress(MessagingError):  # the lease runs out by itself
-                    await self._membership.give_up(leader.epoch, await load.last())
+                    await self._membership.give_up_leadership(leader.epoch, await load.final_load())
         proxies.close()
         self._front.forget_followers()
         await leader.stop()
         await broker.stop()
         if failure is not None:
             with contextlib.suppress(MessagingError):
-                await self._membership.give_up(leader.epoch)
+                await self._membership.give_up_leadership(leader.epoch)
             raise StartupError(f"its disk can't be relied on any more: {failure.message}")
 
-    async def _handed_over(self, leader: ReplicatingLeader) -> bool:
+    async def _hand_over(self, leader: ReplicatingLeader) -> bool:
         """Make an in-sync replica that holds all the leader; False if there was none in time."""
         membership = self._membership
         try:
             async with asyncio.timeout(_HAND_OVER_S):
-                entry = await self._look()
-                targets = [leader.move_to] if leader.move_to else sorted(in_sync(entry) - {membership.store_id})
+                entry = await self._read_entry()
+                targets = [leader.move_to] if leader.move_to else sorted(in_sync_set(entry) - {membership.store_id})
                 if not targets:
                     return False
                 while not (ready := [each for each in targets if leader.has_all(each)]):  # noqa: ASYNC110
@@ -361,8 +366,8 @@ class Replica:
                 ready.sort(key=leader.is_damaged)
                 epoch = await membership.hand_over(leader.epoch, ready[0])
                 if epoch is not None:
-                    _log.info("replica %s leads now, in epoch %d", membership.named(ready[:1]), epoch)
-                    await leader.tell_elected(ready[0], epoch)
+                    _log.info("replica %s leads now, in epoch %d", membership.names_of(ready[:1]), epoch)
+                    await leader.notify_elected(ready[0], epoch)
                     return True
         except TimeoutError:
             _log.warning("no replica had the whole log in time, so the leadership was not handed over")

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
 from ternmq_broker.store.index import key_table
-from ternmq_broker.store.index.key_table import KeysInLogOrder, SortedKeys, little_endian, no_pause
+from ternmq_broker.store.index.key_table import KeysInLogOrder, SortedKeys, do_not_pause, to_little_endian
 from ternmq_common.names import LITE_PREFIX, lite_parent
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ class BlockHead:
     key_table: SortedKeys | KeysInLogOrder
 
 
-def encode(content: BlockContent, pause: "Callable[[], None]" = no_pause) -> bytes:
+def encode_block(content: BlockContent, pause: "Callable[[], None]" = do_not_pause) -> bytes:
     """Return the bytes of the block; `pause` is called between steps of about a millisecond at most."""
     topics = sorted({run.topic for run in content.runs})
     place = {topic: number for number, topic in enumerate(topics)}
@@ -118,7 +118,7 @@ def encode(content: BlockContent, pause: "Callable[[], None]" = no_pause) -> byt
                 _RUN.pack(place[run.topic], run.queue_id, run.first_offset, run.first_row, run.rows)
                 for run in content.runs
             ),
-            little_endian(content.rows),
+            to_little_endian(content.rows),
             *key_table.encode_sorted(content.key_hashes, content.key_positions, pause),
         )
     )
@@ -149,12 +149,12 @@ def announced_size(head: bytes) -> int:
     return size
 
 
-def head_of(content: BlockContent, data: bytes, *, file_position: int) -> BlockHead:
+def make_head(content: BlockContent, data: bytes, *, file_position: int) -> BlockHead:
     """Return the head of the block `data`, which was encoded from `content` and stands at `file_position` of its
     file.
     """
     keys = len(content.key_hashes)
-    keys_at = len(data) - key_table.sorted_bytes(keys)
+    keys_at = len(data) - key_table.sorted_table_bytes(keys)
     rows_at = file_position + keys_at - 4 * len(content.rows)
     table = SortedKeys(file_position + keys_at, keys, data[keys_at:])
     return BlockHead(
@@ -162,7 +162,7 @@ def head_of(content: BlockContent, data: bytes, *, file_position: int) -> BlockH
     )
 
 
-def decode(data: bytes, *, file_position: int) -> tuple[BlockHead, list[IndexRun]]:
+def decode_block(data: bytes, *, file_position: int) -> tuple[BlockHead, list[IndexRun]]:
     """Check a whole block that stands at `file_position` of its file, and return its head and runs."""
     if announced_size(data) != len(data):
         raise BadBlock("cut off")
@@ -183,7 +183,7 @@ def decode(data: bytes, *, file_position: int) -> tuple[BlockHead, list[IndexRun
     return head, runs
 
 
-def keys_in(data: bytes, head: BlockHead, *, file_position: int) -> "tuple[array[int], array[int]]":
+def decode_keys(data: bytes, head: BlockHead, *, file_position: int) -> "tuple[array[int], array[int]]":
     """Return hashes and positions of the keys of the whole block `data`, in the order of the block."""
     table = data[head.keys_at - file_position :]
     if isinstance(head.key_table, SortedKeys):

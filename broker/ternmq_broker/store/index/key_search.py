@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from ternmq_broker.store.index.index_block import key_hash, own_key_hash
-from ternmq_broker.store.index.key_table import SortedKeys, little_endian, no_pause, places_in
+from ternmq_broker.store.index.key_table import SortedKeys, do_not_pause, find_hashes, to_little_endian
 
 if TYPE_CHECKING:
     from array import array
@@ -26,7 +26,7 @@ class KeySearch:
         topic: str,
         key: str,
         lite_topics: "Callable[[], Iterable[str]]" = tuple,
-        pause: "Callable[[], None]" = no_pause,
+        pause: "Callable[[], None]" = do_not_pause,
     ) -> None:
         """`lite_topics` returns the lite topics of the topic; it is called only for blocks of earlier versions."""
         self._topic = topic
@@ -36,24 +36,24 @@ class KeySearch:
         self._own: set[int] = set()
         self.pause = pause
 
-    def in_memory(self, keys: "tuple[array[int], array[int]]") -> "Iterator[int]":
+    def search_memory(self, keys: "tuple[array[int], array[int]]") -> "Iterator[int]":
         """Yield log offsets from arrays of hashes and log offsets, the last first; the owner's thread may append to
         them meanwhile.
         """
         hashes, log_offsets = keys
         for end in range(len(log_offsets), 0, -_COPIED_AT_ONCE):
             begin = max(0, end - _COPIED_AT_ONCE)
-            copied = little_endian(hashes[begin:end])
-            for place in places_in(copied, {self._wanted}, self.pause):
+            copied = to_little_endian(hashes[begin:end])
+            for place in find_hashes(copied, {self._wanted}, self.pause):
                 yield log_offsets[begin + place]
 
-    def in_block(self, head: "BlockHead", file: "StoreFile") -> "Iterator[int]":
+    def search_block(self, head: "BlockHead", file: "StoreFile") -> "Iterator[int]":
         """Yield log offsets by the keys of a block, the last first. DamagedKeys, OSError."""
         table = head.key_table
         if isinstance(table, SortedKeys):
-            found = table.positions(file, self._wanted)
+            found = table.find_positions(file, self._wanted)
         else:
-            found = table.positions(file, self._by_own_names(), self.pause)
+            found = table.find_positions(file, self._by_own_names(), self.pause)
         for position in found:
             yield head.base + position
 

@@ -30,52 +30,54 @@ _PAGE_BYTES = 4 * PAGE_KEYS + _CHECK_BYTES
 _HASH_BITS = 32
 # So many keys are sorted by one call, during which no other thread runs: about a third of a millisecond.
 _SORTED_AT_ONCE = 1024
-_TAKEN_AT_ONCE = 4096
+_KEYS_AT_ONCE = 4096
 _DIGIT_BITS_MAX = 12
 # So many bytes of keys in the log's order are searched by one call.
-_LOOKED_AT_ONCE = 1 << 16
+_SEARCHED_BYTES_AT_ONCE = 1 << 16
 
 
 class DamagedKeys(Exception):
     """The bytes on the disk are not those that were written."""
 
 
-def no_pause() -> None:
+def do_not_pause() -> None:
     """Continue at once."""
 
 
 # --- sorted keys
 
 
-def encode_sorted(hashes: "array[int]", positions: "array[int]", pause: "Callable[[], None]" = no_pause) -> list[bytes]:
+def encode_sorted(
+    hashes: "array[int]", positions: "array[int]", pause: "Callable[[], None]" = do_not_pause
+) -> list[bytes]:
     """Return the pieces of the table of these keys, which are in the log's order; `pause` is called between steps."""
-    ordered = _by_hash(hashes, pause)
+    ordered = _order_by_hash(hashes, pause)
     fences = array("I", [hashes[ordered[at]] for at in range(0, len(ordered), PAGE_KEYS)])
-    pieces = [little_endian(fences)]
+    pieces = [to_little_endian(fences)]
     for values in (hashes, positions):
         for page, at in enumerate(range(0, len(ordered), PAGE_KEYS)):
-            data = little_endian(array("I", map(values.__getitem__, ordered[at : at + PAGE_KEYS])))
+            data = to_little_endian(array("I", map(values.__getitem__, ordered[at : at + PAGE_KEYS])))
             pieces += data, crc32(data, page).to_bytes(_CHECK_BYTES, "little")
             if not page % 32:
                 pause()
     return pieces
 
 
-def sorted_bytes(keys: int) -> int:
+def sorted_table_bytes(keys: int) -> int:
     """Return the size of a table of so many sorted keys."""
-    return 8 * keys + (4 + 2 * _CHECK_BYTES) * _pages(keys)
+    return 8 * keys + (4 + 2 * _CHECK_BYTES) * _page_count(keys)
 
 
 def decode_sorted(data: bytes, keys: int) -> "tuple[array[int], array[int]]":
     """Return hashes and positions of a whole table, by their hashes; nothing is checked."""
-    pages = _pages(keys)
+    pages = _page_count(keys)
     values = []
     for begin in (4 * pages, 4 * pages + 4 * keys + _CHECK_BYTES * pages):
         plain = bytearray(data[begin : begin + 4 * keys + _CHECK_BYTES * pages])
         for page in reversed(range(pages)):
             end = min(4 * keys, 4 * PAGE_KEYS * (page + 1)) + _CHECK_BYTES * page
             del plain[end : end + _CHECK_BYTES]
-        values.append(_integers(plain))
+        values.append(_parse_integers(plain))
     hashes, positions = values
     return hashes, positions
 
@@ -89,27 +91,27 @@ class SortedKeys:
         """`table` is the table, or its beginning."""
         self._at = at
         self._keys = keys
-        self._fences = _integers(table[: 4 * _pages(keys)])
+        self._fences = _parse_integers(table[: 4 * _page_count(keys)])
 
-    def positions(self, file: "StoreFile", wanted: int) -> "Iterator[int]":
+    def find_positions(self, file: "StoreFile", wanted: int) -> "Iterator[int]":
         """Yield the positions of records that have a key of that hash, the last first. DamagedKeys, OSError."""
         page = bisect_right(self._fences, wanted) - 1
         if page < 0:
             return
         pattern = wanted.to_bytes(4, "little")
         while page >= 0:
-            data = self._page(file, page, 0)
+            data = self._read_page(file, page, 0)
             # Nearly always it is not there; this test needs no object for each key.
             if pattern in data:
-                hashes = _integers(data)
+                hashes = _parse_integers(data)
                 low, high = bisect_left(hashes, wanted), bisect_right(hashes, wanted)
                 if low < high:
-                    yield from reversed(_integers(self._page(file, page, 1))[low:high])
+                    yield from reversed(_parse_integers(self._read_page(file, page, 1))[low:high])
             if self._fences[page] < wanted:
                 return
             page -= 1  # those of one hash may begin in the page before
 
-    def _page(self, file: "StoreFile", page: int, half: int) -> bytes:
+    def _read_page(self, file: "StoreFile", page: int, half: int) -> bytes:
         """Read a page of hashes, or with `half` 1 of positions."""
         pages = len(self._fences)
         size = 4 * min(PAGE_KEYS, self._keys - PAGE_KEYS * page)
@@ -122,12 +124,12 @@ class SortedKeys:
         return values
 
 
-def _by_hash(hashes: "array[int]", pause: "Callable[[], None]") -> list[int]:
+def _order_by_hash(hashes: "array[int]", pause: "Callable[[], None]") -> list[int]:
     """Return the places of the hashes, ordered by hash and then by place."""
     # The sort of floats is faster by half than that of integers of this size, and all of these are exact.
     ranks = array("d")
-    for at in range(0, len(hashes), _TAKEN_AT_ONCE):
-        ranks.extend(hashes[at : at + _TAKEN_AT_ONCE].tolist())
+    for at in range(0, len(hashes), _KEYS_AT_ONCE):
+        ranks.extend(hashes[at : at + _KEYS_AT_ONCE].tolist())
         pause()
     ordered: list[int] = []
     # A stack of groups: their places, and how many low bits of their hashes may differ.
@@ -137,7 +139,7 @@ def _by_hash(hashes: "array[int]", pause: "Callable[[], None]") -> list[int]:
         if bits and len(places) > _SORTED_AT_ONCE:
             digit_bits = min(bits, _DIGIT_BITS_MAX, (len(places) // _SORTED_AT_ONCE).bit_length() + 1)
             bits -= digit_bits
-            shared = _by_digit(places, hashes, bits, (1 << digit_bits) - 1, pause)
+            shared = _group_by_digit(places, hashes, bits, (1 << digit_bits) - 1, pause)
             waiting += [(each, bits) for each in reversed(shared) if each]
             continue
         ordered += sorted(places, key=ranks.__getitem__) if bits else places
@@ -145,14 +147,14 @@ def _by_hash(hashes: "array[int]", pause: "Callable[[], None]") -> list[int]:
     return ordered
 
 
-def _by_digit(
+def _group_by_digit(
     places: "Sequence[int]", hashes: "array[int]", shift: int, mask: int, pause: "Callable[[], None]"
 ) -> list[list[int]]:
     """Group the places by one digit of their hashes; each group keeps their order."""
     shared: list[list[int]] = [[] for _ in range(mask + 1)]
     add = [each.append for each in shared]
-    for begin in range(0, len(places), _TAKEN_AT_ONCE):
-        for place in places[begin : begin + _TAKEN_AT_ONCE]:
+    for begin in range(0, len(places), _KEYS_AT_ONCE):
+        for place in places[begin : begin + _KEYS_AT_ONCE]:
             add[hashes[place] >> shift & mask](place)
         pause()
     return shared
@@ -171,12 +173,12 @@ class KeysInLogOrder:
         self._keys = keys
         self._check = check
 
-    def positions(self, file: "StoreFile", wanted: set[int], pause: "Callable[[], None]") -> "Iterator[int]":
+    def find_positions(self, file: "StoreFile", wanted: set[int], pause: "Callable[[], None]") -> "Iterator[int]":
         """Yield the positions of records that have a key of one of the hashes, the last first. DamagedKeys, OSError."""
         data = file.read(self._at, 8 * self._keys)
         if len(data) != 8 * self._keys or crc32(data) != self._check:
             raise DamagedKeys(f"the keys at byte {self._at}")
-        places = places_in(data[: 4 * self._keys], wanted, pause)
+        places = find_hashes(data[: 4 * self._keys], wanted, pause)
         for place in places:
             at = 4 * (self._keys + place)
             yield int.from_bytes(data[at : at + 4], "little")
@@ -184,22 +186,22 @@ class KeysInLogOrder:
 
 def decode_in_log_order(data: bytes, keys: int) -> "tuple[array[int], array[int]]":
     """Return hashes and positions of a whole table; nothing is checked."""
-    return _integers(data[: 4 * keys]), _integers(data[4 * keys : 8 * keys])
+    return _parse_integers(data[: 4 * keys]), _parse_integers(data[4 * keys : 8 * keys])
 
 
-def places_in(hashes: bytes, wanted: set[int], pause: "Callable[[], None]") -> "Iterator[int]":
+def find_hashes(hashes: bytes, wanted: set[int], pause: "Callable[[], None]") -> "Iterator[int]":
     """Yield where one of the wanted hashes is in hashes of 4 bytes, little-endian; the last first."""
-    for end in range(len(hashes), 0, -_LOOKED_AT_ONCE):
-        begin = max(0, end - _LOOKED_AT_ONCE)
+    for end in range(len(hashes), 0, -_SEARCHED_BYTES_AT_ONCE):
+        begin = max(0, end - _SEARCHED_BYTES_AT_ONCE)
         yield from (
-            _places_of_one(hashes, begin, end, wanted)
+            _find_one_hash(hashes, begin, end, wanted)
             if len(wanted) == 1
-            else (begin // 4 + place for place in _places_of_many(_integers(hashes[begin:end]), wanted))
+            else (begin // 4 + place for place in _find_many_hashes(_parse_integers(hashes[begin:end]), wanted))
         )
         pause()
 
 
-def _places_of_one(hashes: bytes, begin: int, end: int, wanted: set[int]) -> "Iterator[int]":
+def _find_one_hash(hashes: bytes, begin: int, end: int, wanted: set[int]) -> "Iterator[int]":
     [one] = wanted
     pattern = one.to_bytes(4, "little")
     at = hashes.rfind(pattern, begin, end)
@@ -209,23 +211,23 @@ def _places_of_one(hashes: bytes, begin: int, end: int, wanted: set[int]) -> "It
         at = hashes.rfind(pattern, begin, at + 3)
 
 
-def _places_of_many(hashes: "array[int]", wanted: set[int]) -> "Iterator[int]":
+def _find_many_hashes(hashes: "array[int]", wanted: set[int]) -> "Iterator[int]":
     return (place for place in range(len(hashes) - 1, -1, -1) if hashes[place] in wanted)
 
 
-def little_endian(values: "array[int]") -> bytes:
+def to_little_endian(values: "array[int]") -> bytes:
     if sys.byteorder == "big":
         values = array("I", values)
         values.byteswap()
     return values.tobytes()
 
 
-def _integers(data: "bytes | bytearray") -> "array[int]":
+def _parse_integers(data: "bytes | bytearray") -> "array[int]":
     values = array("I", bytes(data))
     if sys.byteorder == "big":
         values.byteswap()
     return values
 
 
-def _pages(keys: int) -> int:
+def _page_count(keys: int) -> int:
     return -(-keys // PAGE_KEYS)

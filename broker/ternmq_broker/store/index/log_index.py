@@ -8,7 +8,8 @@ Watermarks  Low watermarks: offsets below which a queue holds nothing, for queue
             The file leaves out what an unacknowledged operation did (`undecided`).
 Lite        Lite topics come and go, and are forgotten then. One that is created again begins with an offset beyond all
             that it ever had, a log offset: a record, or a run, ahead of its queue says that all before is gone.
-Threads     `SpillJob.write` and the callables that methods return may run in another thread; everything else belongs to
+Threads     `SpillJob.write_block` and the callables that methods return may run in another thread; everything else
+            belongs to
             the store's own thread.
 """
 
@@ -24,11 +25,11 @@ from ternmq_broker.store.files import Folder, StoreFile
 from ternmq_broker.store.index import index_block
 from ternmq_broker.store.index.index_block import ROW_BYTES, BadBlock, BlockContent, BlockHead, IndexRun, key_hash
 from ternmq_broker.store.index.key_table import DamagedKeys
-from ternmq_broker.store.index.queue_index import Location, QueueIndex
+from ternmq_broker.store.index.queue_index import MessageLocation, QueueIndex
+from ternmq_broker.store.interpreter_yield import yield_interpreter
 from ternmq_broker.store.latest_file import LatestFile
 from ternmq_broker.store.log.commit_log import NO_LIMIT
-from ternmq_broker.store.undecided import Undecided
-from ternmq_broker.store.yielding import yield_interpreter
+from ternmq_broker.store.unacknowledged_changes import UnacknowledgedChanges
 from ternmq_common.model import HeldTopic
 from ternmq_common.names import is_lite_queue, lite_parent
 
@@ -36,8 +37,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from ternmq_broker.store.index.key_search import KeySearch
-    from ternmq_broker.store.replaying.stretch_reading import Stretch
-    from ternmq_broker.store.side_files import SideFiles
+    from ternmq_broker.store.replaying.stretch_reader import LogStretch
+    from ternmq_broker.store.side_files import SideFileReader
     from ternmq_common.model import NewMessage
 
     RecordsBetween = Callable[[int, int, Callable[[], None]], Iterable[int]]
@@ -51,7 +52,7 @@ _QUEUES_AT_ONCE = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class _Block:
+class _IndexBlock:
     """The head of a block, and the file that has its tables."""
 
     head: BlockHead
@@ -59,8 +60,9 @@ class _Block:
 
 
 @dataclass(slots=True)
-class SpillJob:
-    """A block of what lies below log offset `log_to`: `write` writes it, `LogIndex.finish_spill` adds it to the index.
+class BlockSpill:
+    """A block of what lies below log offset `log_to`: `write_block` writes it, `LogIndex.finish_spill` adds it to the
+    index.
 
     It reads only what the queues have already, so other threads may add to them meanwhile.
     """
@@ -77,7 +79,7 @@ class SpillJob:
     counts: list[tuple[QueueIndex, int, int]] = field(default_factory=list)
     """For each queue in the block how many rows are there, and at which row they begin."""
 
-    def write(self) -> None:
+    def write_block(self) -> None:
         """Encode the block and append it to its file, durably. OSError: the file is as it was."""
         file = self.files.get(self.base)
         if file is None:
@@ -85,16 +87,16 @@ class SpillJob:
             self.folder.sync_names()
         content = BlockContent(self.log_from, self.log_to, self.base, [])
         for number, queue in enumerate(self.queues):
-            self._add(queue, content)
+            self._add_rows(queue, content)
             if number % _QUEUES_AT_ONCE == 0:
                 yield_interpreter()
         hashes, positions = self.keys
         count = bisect.bisect_left(positions, self.log_to)
         content.key_hashes = hashes[:count]
         content.key_positions = array("I", [position - self.base for position in positions[:count]])
-        data = index_block.encode(content, yield_interpreter)
+        data = index_block.encode_block(content, yield_interpreter)
         file_position = file.size
-        head = index_block.head_of(content, data, file_position=file_position)
+        head = index_block.make_head(content, data, file_position=file_position)
         try:
             file.append([data])
             file.sync()
@@ -103,25 +105,26 @@ class SpillJob:
             raise
         self.written = head
 
-    def _add(self, queue: QueueIndex, content: BlockContent) -> None:
+    def _add_rows(self, queue: QueueIndex, content: BlockContent) -> None:
         count = queue.tail_below(self.log_to)
         if count:
             first_row = len(content.rows) * 4 // ROW_BYTES
             content.runs.append(IndexRun(queue.topic, queue.queue_id, queue.tail_first, first_row, count))
-            content.rows.extend(queue.rows(count, self.base))
+            content.rows.extend(queue.block_rows(count, self.base))
             self.counts.append((queue, count, first_row))
 
 
 class LogIndex:
     """The index of one commit log: every queue's locations, and the keys.
 
-    Invariant: the blocks cover the log from its start to `covered` without a gap, and what lies behind is in memory.
+    Invariant: the blocks cover the log from its start to `covered_offset` without a gap, and what lies behind is in
+    memory.
     """
 
     def __init__(self, folder: "Folder") -> None:
         self._folder = folder
         self._files: dict[int, StoreFile] = {}
-        self._blocks: dict[int, _Block] = {}
+        self._blocks: dict[int, _IndexBlock] = {}
         self._next_block = 0
         self._queues: dict[tuple[str, int], QueueIndex] = {}
         self._ids: dict[str, list[int]] = {}  # of the queues of each topic
@@ -130,10 +133,12 @@ class LogIndex:
         self._keys = (array("I"), array("Q"))
         self._detached = DetachedFiles(folder)
         self._watermarks = LatestFile(folder, _LOW_WATERMARKS)
-        self._undecided: Undecided[QueueIndex, tuple[int, int]] = Undecided()  # low watermark and origin
+        self._unacknowledged: UnacknowledgedChanges[QueueIndex, tuple[int, int]] = (
+            UnacknowledgedChanges()
+        )  # low watermark and origin
         self.entries_in_memory = 0
-        self.covered = 0
-        self.promised = 0
+        self.covered_offset = 0
+        self.durable_offset = 0
         """Up to where the log was durable once, by blocks that cover more than it has."""
         self._lost = 0
         self._room_for_lost = 0  # how many more may have been lost before the record that is checked
@@ -142,20 +147,20 @@ class LogIndex:
         self.lite_queues = 0
         """How many queues of lite topics there are."""
         self._has_dropped = False
-        self.log_end: Callable[[], int] = _nowhere
+        self.get_log_end: Callable[[], int] = _no_log_end
         """Returns where the log ends; a lite topic that may have existed before begins at that number."""
         self._unreadable: set[int] = set()
         """Blocks whose keys were found damaged."""
-        self.records_between: RecordsBetween = _no_records
+        self.list_records_between: RecordsBetween = _no_records
         """Returns the log offsets of all records between two log offsets, the last first."""
 
     # --- opening
 
-    def load(self, segments: "Sequence[int]", log_end: int) -> None:
+    def load_files(self, segments: "Sequence[int]", log_end: int) -> None:
         """Open the files of `segments`, remove others, and cut off blocks that cover bytes that the log does not
         have.
         """
-        self.covered = segments[0]
+        self.covered_offset = segments[0]
         self._is_cut = segments[0] > 0
         wanted = {f"{base:020d}" for base in segments}
         for name in self._folder.names():
@@ -172,7 +177,7 @@ class LogIndex:
         while position < file.size:
             try:
                 size = index_block.announced_size(file.read(position, index_block.HEAD_BYTES))
-                head, runs = index_block.decode(file.read(position, size), file_position=position)
+                head, runs = index_block.decode_block(file.read(position, size), file_position=position)
             except BadBlock as error:
                 _log.warning(
                     "the index file %020d is damaged from byte %d on (%s); rebuilding that part from the commit log",
@@ -181,29 +186,29 @@ class LogIndex:
                     error,
                 )
                 break
-            if head.log_from != self.covered or head.log_to > log_end:
-                self.promised = max(self.promised, head.log_to)
+            if head.log_from != self.covered_offset or head.log_to > log_end:
+                self.durable_offset = max(self.durable_offset, head.log_to)
                 break
-            self._take_block(head, runs, file)
+            self._add_block(head, runs, file)
             position += size
         file.truncate(position)
 
-    def _take_block(self, head: BlockHead, runs: "Iterable[IndexRun]", file: "StoreFile") -> None:
+    def _add_block(self, head: BlockHead, runs: "Iterable[IndexRun]", file: "StoreFile") -> None:
         number = self._keep_block(head, file)
         for run in runs:
             queue = self._queues.get((run.topic, run.queue_id))
             if queue is None or (run.first_offset > queue.end and is_lite_queue(run.topic)):
-                queue = self._made(run.topic, run.queue_id, run.first_offset)
+                queue = self._create_queue(run.topic, run.queue_id, run.first_offset)
             queue.add_run(number, run)
 
     def _keep_block(self, head: BlockHead, file: "StoreFile") -> int:
         number = self._next_block
         self._next_block += 1
-        self._blocks[number] = _Block(head, file)
-        self.covered = head.log_to
+        self._blocks[number] = _IndexBlock(head, file)
+        self.covered_offset = head.log_to
         return number
 
-    def contradiction(self, topic: str, queue_id: int, queue_offset: int, lost_max: int) -> str | None:
+    def find_contradiction(self, topic: str, queue_id: int, queue_offset: int, lost_max: int) -> str | None:
         """Return why the next record of the log can't have that offset, if at most `lost_max` messages were lost; None
         if it can.
         """
@@ -219,15 +224,15 @@ class LogIndex:
             return f"{place}, and no damage before it had room for those in between"
         return None
 
-    def recovered(self, topic: str, queue_id: int, queue_offset: int, log_offset: int) -> None:
+    def prepare_recovered(self, topic: str, queue_id: int, queue_offset: int, log_offset: int) -> None:
         """Prepare the queue for a record found in the log that is added next, with whatever was lost before it.
 
-        The caller has checked it with `contradiction`.
+        The caller has checked it with `find_contradiction`.
         """
         queue = self._queues.get((topic, queue_id))
         is_lite = is_lite_queue(topic)
         if queue is None or (is_lite and queue_offset - queue.end > self._room_for_lost):
-            queue = self._made(topic, queue_id, queue_offset if self._is_cut or is_lite else 0)
+            queue = self._create_queue(topic, queue_id, queue_offset if self._is_cut or is_lite else 0)
         if queue_offset > queue.end:
             self._dirty[queue] = None
             self._lost += queue_offset - queue.end
@@ -235,58 +240,58 @@ class LogIndex:
             queue.add_lost(queue_offset, log_offset)
         assert queue.end == queue_offset
 
-    def lost_up_to(self, topic: str, queue_id: int, end: int, log_offset: int) -> None:
+    def continue_queue_at(self, topic: str, queue_id: int, end: int, log_offset: int) -> None:
         """Continue the queue at `end`: what it lacks up to there was lost, before that log offset."""
-        queue = self.queue(topic, queue_id)
+        queue = self.get_queue(topic, queue_id)
         if queue.end < end:
             self.entries_in_memory += end - queue.end
             queue.add_lost(end, log_offset)
             self._dirty[queue] = None
 
-    def begins_at(self, topic: str, queue_id: int, low_watermark: int, origin: int) -> None:
+    def set_low_watermark(self, topic: str, queue_id: int, low_watermark: int, origin: int) -> None:
         """Set the low watermark of a queue, below which nothing is left; see `write_low_watermarks`."""
-        queue = self.queue(topic, queue_id)
+        queue = self.get_queue(topic, queue_id)
         queue.raise_first(low_watermark)
         queue.origin = max(queue.origin, origin)  # an operation of the log may have raised it already
-        self._undecided.raise_to(queue, (low_watermark, origin))
+        self._unacknowledged.raise_to(queue, (low_watermark, origin))
 
-    def load_low_watermarks(self, files: "SideFiles") -> None:
+    def load_low_watermarks(self, files: "SideFileReader") -> None:
         """Load the low watermarks, when all records are known. DamagedFile.
 
         A low watermark can lie behind the end of its queue: a power cut took messages of a deleted topic before they
         were durable. Then the queue continues where its messages end, as the log must have no gaps.
         """
-        low_watermarks = files.needed(self._folder, _LOW_WATERMARKS)
+        low_watermarks = files.read_needed(self._folder, _LOW_WATERMARKS)
         too_high = False
         for topic, queue_id, low_watermark, origin in low_watermarks if isinstance(low_watermarks, list) else ():
             known = self._queues.get((topic, queue_id))
             end = known.end if known is not None else low_watermark if self._is_cut else 0
             too_high |= low_watermark > end
             if end:
-                self.begins_at(topic, queue_id, min(low_watermark, end), min(origin, end))
+                self.set_low_watermark(topic, queue_id, min(low_watermark, end), min(origin, end))
         if too_high:
             self.save_low_watermarks(0)()  # before there are messages that the old ones would hide
 
-    def take_low_watermarks(self, low_watermarks: "Iterable[tuple[str, int, int, int]]") -> None:
+    def raise_low_watermarks(self, low_watermarks: "Iterable[tuple[str, int, int, int]]") -> None:
         """Raise low watermarks to those of another replica, whose log was the same."""
         for topic, queue_id, low_watermark, origin in low_watermarks:
             known = self._queues.get((topic, queue_id))
             end = known.end if known is not None else low_watermark if self._is_cut else 0
             if end:
-                self.begins_at(topic, queue_id, min(low_watermark, end), min(origin, end))
+                self.set_low_watermark(topic, queue_id, min(low_watermark, end), min(origin, end))
 
     # --- adding and finding
 
-    def queue(self, topic: str, queue_id: int) -> QueueIndex:
+    def get_queue(self, topic: str, queue_id: int) -> QueueIndex:
         """Return the queue's index; create it if there is none."""
         key = (topic, queue_id)
         queue = self._queues.get(key)
         if queue is not None:
             return queue
         begins_anew = is_lite_queue(topic) and (self._is_cut or self._has_dropped)
-        return self._made(topic, queue_id, self.log_end() if begins_anew else 0)
+        return self._create_queue(topic, queue_id, self.get_log_end() if begins_anew else 0)
 
-    def _made(self, topic: str, queue_id: int, first: int) -> QueueIndex:
+    def _create_queue(self, topic: str, queue_id: int, first: int) -> QueueIndex:
         """Create a queue's index that begins there, in place of one that an earlier lite topic of that name had."""
         key = (topic, queue_id)
         if key not in self._queues:
@@ -311,20 +316,20 @@ class LogIndex:
         """Return the lite topic's queue, None if there is none."""
         return self._queues.get((topic, 0))
 
-    def drop_lite(self, topic: str) -> None:
+    def drop_lite_topic(self, topic: str) -> None:
         """Drop a lite topic: nothing of it can be found, and nothing is known of it any more."""
         for queue_id in self._ids.pop(topic, ()):
             del self._queues[topic, queue_id]  # its entries in memory still go to disk with the next spill
             self.lite_queues -= 1
             self._has_dropped = True
 
-    def drop_lite_of(self, deleted: "Mapping[str, int]") -> None:
+    def drop_lite_topics_of(self, deleted: "Mapping[str, int]") -> None:
         """Drop the lite topics of topics that were deleted when the log ended at those offsets. May read files."""
         for topic in self.lite_topics():
             log_offset = deleted.get(lite_parent(topic), 0)
             queues = [self._queues[topic, queue_id] for queue_id in self._ids[topic]]
             if log_offset and all(self._end_at(queue, log_offset) == queue.end for queue in queues):
-                self.drop_lite(topic)
+                self.drop_lite_topic(topic)
 
     # --- for a reader of the whole log, which adds many messages itself
 
@@ -340,17 +345,17 @@ class LogIndex:
         """Return the hashes of keys and the log offsets of their records, both to be appended to; see `index_block`."""
         return self._keys
 
-    def added(self, count: int) -> None:
+    def count_added(self, count: int) -> None:
         """Count messages that the caller has added."""
         self.entries_in_memory += count
 
-    def take_stretch(self, stretch: "Stretch") -> bool:
+    def add_stretch(self, stretch: "LogStretch") -> bool:
         """Add what another process has read; return False, and add nothing, if it does not fit what is known."""
         for run in stretch.runs:
-            if self.contradiction(run.topic, run.queue_id, run.first_offset, 0) is not None:
+            if self.find_contradiction(run.topic, run.queue_id, run.first_offset, 0) is not None:
                 return False
         for run in stretch.runs:
-            self.recovered(run.topic, run.queue_id, run.first_offset, stretch.begin)
+            self.prepare_recovered(run.topic, run.queue_id, run.first_offset, stretch.begin)
             queue = self._queues[run.topic, run.queue_id]
             queue.extend(run.positions, run.sizes, run.tags)
             self._dirty[queue] = None
@@ -360,7 +365,7 @@ class LogIndex:
         self.entries_in_memory += stretch.records
         return True
 
-    def queues(self) -> list[tuple[str, int]]:
+    def used_queues(self) -> list[tuple[str, int]]:
         """Return topic and id of every queue that was ever used, as far as is known."""
         return sorted(self._queues)
 
@@ -368,7 +373,7 @@ class LogIndex:
         """Return the ids of the topic's queues that were ever used, as far as is known. Do not change the list."""
         return self._ids.get(topic, [])
 
-    def bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
+    def queue_bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
         """Return the first offset that the queue holds and the one after its last; both 0 for a queue never used."""
         queue = self._queues.get((topic, queue_id))
         return (queue.first, queue.end) if queue else (0, 0)
@@ -378,16 +383,16 @@ class LogIndex:
         queue = self._queues.get((topic, queue_id))
         return queue is None or queue.first == queue.origin
 
-    def origin(self, topic: str, queue_id: int) -> int:
+    def queue_origin(self, topic: str, queue_id: int) -> int:
         """Return the offset at which the queue began when its topic was created."""
         queue = self._queues.get((topic, queue_id))
         return queue.origin if queue else 0
 
-    def names(self) -> list[str]:
+    def topic_names(self) -> list[str]:
         """Return all topics that were ever used, as far as is known, without lite topics."""
         return [topic for topic in self._ids if not is_lite_queue(topic)]
 
-    def topics(self) -> dict[str, HeldTopic]:
+    def held_topics(self) -> dict[str, HeldTopic]:
         """Return all topics that have messages left, each with its lite topics.
 
         Deleted messages do not count, nor do queues that were not used since a deletion.
@@ -401,9 +406,9 @@ class LogIndex:
                 messages[topic] = messages.get(topic, 0) + queue.end - queue.first
         return {topic: HeldTopic(queues[topic], count) for topic, count in messages.items() if count}
 
-    def add(self, queue: QueueIndex, log_offset: int, size: int, tag_hash: int, keys: "Iterable[str]") -> None:
-        """Add the next message of `queue`."""
-        queue.add(log_offset, size, tag_hash)
+    def add_message(self, queue: QueueIndex, log_offset: int, size: int, tag_hash: int, keys: "Iterable[str]") -> None:
+        """Add the next message of `get_queue`."""
+        queue.add_message(log_offset, size, tag_hash)
         self._dirty[queue] = None
         hashes, positions = self._keys
         for key in keys:
@@ -411,10 +416,10 @@ class LogIndex:
             positions.append(log_offset)
         self.entries_in_memory += 1
 
-    def add_all(self, queue: QueueIndex, messages: "Iterable[NewMessage]", places: "Sequence[int]") -> None:
-        """Add the next messages of `queue`; `places` has each one's log offset, and where the last one ends."""
+    def add_messages(self, queue: QueueIndex, messages: "Iterable[NewMessage]", places: "Sequence[int]") -> None:
+        """Add the next messages of `get_queue`; `places` has each one's log offset, and where the last one ends."""
         self._dirty[queue] = None
-        add = queue.add
+        add = queue.add_message
         hashes, positions = self._keys
         prefix = queue.key_prefix
         number = 0
@@ -427,14 +432,16 @@ class LogIndex:
                 positions.append(log_offset)
         self.entries_in_memory += number
 
-    def locate(self, topic: str, queue_id: int, offset: int, count: int, *, may_block: bool = True) -> list[Location]:
+    def locate_messages(
+        self, topic: str, queue_id: int, offset: int, count: int, *, may_block: bool = True
+    ) -> list[MessageLocation]:
         """Return where the messages from `offset` on are; at least one if there is one, at most `count`."""
         queue = self._queues.get((topic, queue_id))
         if queue is None or not queue.first <= offset < queue.end:
             return []
         if offset >= queue.tail_first:
-            return queue.in_memory(offset, count)
-        number, row, following = queue.run_of(offset)
+            return queue.locate_in_memory(offset, count)
+        number, row, following = queue.find_row(offset)
         block = self._blocks[number]
         data = block.file.read(
             block.head.rows_at + row * ROW_BYTES, min(count, following) * ROW_BYTES, may_block=may_block
@@ -442,27 +449,27 @@ class LogIndex:
         rows = array("I", data)
         base = block.head.base
         return [
-            Location(base + position, size, tag)
+            MessageLocation(base + position, size, tag)
             for position, size, tag in zip(rows[0::3], rows[1::3], rows[2::3], strict=True)
         ]
 
-    def candidates(self, search: "KeySearch") -> "Iterator[int]":
+    def find_candidates(self, search: "KeySearch") -> "Iterator[int]":
         """Yield the log offsets of records that may have the key, newest first, each once; reads files, so for a
         thread.
         """
         below = NO_LIMIT
-        for log_offset in self._places(search):
+        for log_offset in self._all_candidates(search):
             if log_offset < below:
                 yield log_offset
                 below = log_offset
 
-    def _places(self, search: "KeySearch") -> "Iterator[int]":
+    def _all_candidates(self, search: "KeySearch") -> "Iterator[int]":
         """Yield the same, some twice: while a block is added, its entries are in memory too."""
-        yield from search.in_memory(self._keys)
+        yield from search.search_memory(self._keys)
         for number, block in reversed(list(self._blocks.items())):
             search.pause()
             try:
-                yield from search.in_block(block.head, block.file)
+                yield from search.search_block(block.head, block.file)
             except (DamagedKeys, OSError) as error:
                 if number not in self._blocks:
                     continue  # retention has removed it meanwhile
@@ -473,7 +480,7 @@ class LogIndex:
                         "instead, until a start rebuilds that part of the index",
                         *(block.head.base, error, block.head.log_from, block.head.log_to),
                     )
-                yield from self.records_between(block.head.log_from, block.head.log_to, search.pause)
+                yield from self.list_records_between(block.head.log_from, block.head.log_to, search.pause)
 
     # --- moving to disk
 
@@ -482,17 +489,19 @@ class LogIndex:
         """How many queues have entries in memory."""
         return len(self._dirty)
 
-    def prepare_spill(self, segments: "Sequence[int]", upto: int) -> SpillJob | None:
+    def prepare_spill(self, segments: "Sequence[int]", upto: int) -> BlockSpill | None:
         """Return the next block to write, of one segment and of log bytes below `upto`, which must be durable; None if
         there is none.
         """
-        if self.covered >= upto:
+        if self.covered_offset >= upto:
             return None
-        base = max(segment for segment in segments if segment <= self.covered)
+        base = max(segment for segment in segments if segment <= self.covered_offset)
         log_to = min((segment for segment in segments if segment > base), default=upto)
-        return SpillJob(self.covered, min(log_to, upto), base, self._folder, self._files, list(self._dirty), self._keys)
+        return BlockSpill(
+            self.covered_offset, min(log_to, upto), base, self._folder, self._files, list(self._dirty), self._keys
+        )
 
-    def finish_spill(self, job: SpillJob) -> "Iterator[None]":
+    def finish_spill(self, job: BlockSpill) -> "Iterator[None]":
         """Release the entries that a written block holds, a little at a time. Run all steps before the next spill."""
         assert job.written is not None
         number = self._keep_block(job.written, self._files[job.base])
@@ -519,10 +528,10 @@ class LogIndex:
                 queue.origin = queue.end
         for lite_topic in self.lite_topics():
             if lite_parent(lite_topic) == topic:
-                self.drop_lite(lite_topic)
+                self.drop_lite_topic(lite_topic)
         return self.save_low_watermarks()
 
-    def purge(self, topic: str, queue_id: int, below: int) -> "Callable[[], None]":
+    def purge_queue(self, topic: str, queue_id: int, below: int) -> "Callable[[], None]":
         """Hide the queue's messages below that offset; it continues at its end, and if it is empty its origin is there.
 
         Returns a function that makes that durable, for a thread.
@@ -543,7 +552,7 @@ class LogIndex:
             if queue.topic == topic:
                 end = self._end_at(queue, log_offset)
                 self._begin_again(queue, end, end, decided_at)
-        self.drop_lite_of({topic: log_offset})
+        self.drop_lite_topics_of({topic: log_offset})
 
     def purge_at(self, topic: str, queue_id: int, below: int, log_offset: int, decided_at: int) -> None:
         """Apply a purge that is an operation of the log, like `forget_topic_at`."""
@@ -555,19 +564,19 @@ class LogIndex:
 
     def _begin_again(self, queue: QueueIndex, first: int, origin: int, decided_at: int) -> None:
         if first > queue.first or origin > queue.origin:
-            self._undecided.add(queue, decided_at, (queue.first, queue.origin))
+            self._unacknowledged.add_change(queue, decided_at, (queue.first, queue.origin))
             queue.raise_first(first)
             queue.origin = max(queue.origin, origin)
 
     def _end_at(self, queue: QueueIndex, log_offset: int) -> int:
         """Return where the queue ended when the log ended there."""
         below = queue.tail_below(log_offset)
-        if below or log_offset >= self.covered:
+        if below or log_offset >= self.covered_offset:
             return queue.tail_first + below
         low, high = queue.first, queue.tail_first
         while low < high:
             middle = (low + high) // 2
-            [location] = self.locate(queue.topic, queue.queue_id, middle, 1)
+            [location] = self.locate_messages(queue.topic, queue.queue_id, middle, 1)
             if location.log_offset < log_offset:
                 low = middle + 1
             else:
@@ -581,8 +590,8 @@ class LogIndex:
         is_dropped = self._blocks_before(log_start).__contains__
         for queue in self._queues.values():
             queue.raise_first(queue.first_without(is_dropped))
-        for queue in self._undecided:
-            self._undecided.raise_to(queue, (queue.first_held_without(is_dropped), 0))
+        for queue in self._unacknowledged:
+            self._unacknowledged.raise_to(queue, (queue.first_held_without(is_dropped), 0))
         return self.save_low_watermarks(acknowledged)
 
     def drop_before(self, log_start: int) -> list[tuple[str, int]]:
@@ -597,15 +606,15 @@ class LogIndex:
         gone: list[tuple[str, int]] = []
         for topic in self.lite_topics():
             if not any(self._queues[topic, queue_id].has_records for queue_id in self._ids[topic]):
-                gone.append((topic, self.bounds(topic, 0)[1]))
-                self.drop_lite(topic)
+                gone.append((topic, self.queue_bounds(topic, 0)[1]))
+                self.drop_lite_topic(topic)
         for number in dropped:
             del self._blocks[number]
             self._unreadable.discard(number)
-        self.covered = max(self.covered, log_start)  # no block covered epoch marks and the like
+        self.covered_offset = max(self.covered_offset, log_start)  # no block covered epoch marks and the like
         # A copy: a spill may add a file in its thread.
         for base in [base for base in list(self._files) if base < log_start]:
-            self._detached.add(f"{base:020d}", self._files.pop(base))
+            self._detached.add_file(f"{base:020d}", self._files.pop(base))
         return gone
 
     def _blocks_before(self, log_start: int) -> set[int]:
@@ -624,8 +633,8 @@ class LogIndex:
 
         Lite topics have none: they begin where the log has their first record.
         """
-        self._undecided.decide(acknowledged)
-        if not self._undecided:
+        self._unacknowledged.acknowledge_below(acknowledged)
+        if not self._unacknowledged:
             return [
                 (queue.topic, queue.queue_id, queue.first, queue.origin)
                 for queue in self._queues.values()
@@ -633,14 +642,14 @@ class LogIndex:
             ]
         found: list[tuple[str, int, int, int]] = []
         for queue in self._queues.values():
-            first, origin = self._undecided.decided(queue, (queue.first, queue.origin))
+            first, origin = self._unacknowledged.acknowledged_value(queue, (queue.first, queue.origin))
             if first and not is_lite_queue(queue.topic):
                 found.append((queue.topic, queue.queue_id, first, origin))
         return found
 
     def save_low_watermarks(self, acknowledged: int = NO_LIMIT) -> "Callable[[], None]":
         """Return a function that makes the low watermarks up to that log offset durable, for a thread."""
-        return self._watermarks.prepare(self.low_watermarks(acknowledged))
+        return self._watermarks.prepare_write(self.low_watermarks(acknowledged))
 
     def write_low_watermarks(self) -> None:
         """Make the low watermarks durable."""
@@ -652,7 +661,7 @@ class LogIndex:
         self._detached.close()
 
 
-def _nowhere() -> int:
+def _no_log_end() -> int:
     return 0
 
 

@@ -18,7 +18,7 @@ _NO_SIZES = array("I")
 
 
 @dataclass(slots=True)
-class Location:
+class MessageLocation:
     """The location of one message in the commit log; `size` 0: its record was lost.
 
     It never changes. It is not frozen, since one is created for each message that is read, and that would take three
@@ -78,33 +78,33 @@ class QueueIndex:
         """Whether the log has any record of it, deleted or not."""
         return bool(self._positions or self._runs)
 
-    def _have_room(self) -> None:
+    def _create_arrays(self) -> None:
         """Create arrays of its own, to append to."""
         if self._positions is _NO_PLACES:
             self._positions = array("Q")
             self._sizes = array("I")
             self._tags = array("I")
 
-    def add(self, log_offset: int, size: int, tag_hash: int) -> None:
-        self._have_room()
+    def add_message(self, log_offset: int, size: int, tag_hash: int) -> None:
+        self._create_arrays()
         self._positions.append(log_offset)
         self._sizes.append(size)
         self._tags.append(tag_hash)
 
-    def adders(self) -> "tuple[Callable[[int], None], Callable[[int], None], Callable[[int], None]]":
-        """Return what `add` calls with log offset, size and hash of the tag, for a caller that adds many; valid until
-        the next `drop_tail`.
+    def append_functions(self) -> "tuple[Callable[[int], None], Callable[[int], None], Callable[[int], None]]":
+        """Return what `add_message` calls with log offset, size and hash of the tag, for a caller that adds many; valid
+        until the next `drop_tail`.
         """
-        self._have_room()
+        self._create_arrays()
         return self._positions.append, self._sizes.append, self._tags.append
 
-    def entries(self) -> "tuple[array[int], array[int], array[int]]":
+    def entries_in_memory(self) -> "tuple[array[int], array[int], array[int]]":
         """Return log offsets, sizes and hashes of the tags of the messages in memory."""
         return self._positions, self._sizes, self._tags
 
     def extend(self, positions: "array[int]", sizes: "array[int]", tags: "array[int]") -> None:
-        """Add many messages, as `entries` returns them."""
-        self._have_room()
+        """Add many messages, as `entries_in_memory` returns them."""
+        self._create_arrays()
         self._positions.extend(positions)
         self._sizes.extend(sizes)
         self._tags.extend(tags)
@@ -112,10 +112,10 @@ class QueueIndex:
     def add_lost(self, end: int, log_offset: int) -> None:
         """Continue the queue at offset `end`; the messages in between were lost before `log_offset`."""
         for _ in range(end - self.end):
-            self.add(log_offset, 0, 0)
+            self.add_message(log_offset, 0, 0)
 
     def add_run(self, block: int, run: IndexRun) -> None:
-        """Add a run that follows what is known; used when index files are opened, before any `add`."""
+        """Add a run that follows what is known; used when index files are opened, before any `add_message`."""
         assert not self._positions
         if not self._runs and run.first_offset >= self.first:
             self.first = run.first_offset
@@ -132,7 +132,7 @@ class QueueIndex:
         """Return how many of the entries in memory lie below that log offset."""
         return bisect.bisect_left(self._positions, log_offset)
 
-    def rows(self, count: int, base: int) -> "array[int]":
+    def block_rows(self, count: int, base: int) -> "array[int]":
         """Return the first `count` entries in memory as rows of a block, with positions relative to `base`."""
         rows = array("I", bytes(12 * count))
         rows[0::3] = array("I", [position - base for position in self._positions[:count]])
@@ -178,18 +178,18 @@ class QueueIndex:
             assert not self._positions
             self.tail_first = first
 
-    def in_memory(self, offset: int, count: int) -> list[Location]:
+    def locate_in_memory(self, offset: int, count: int) -> list[MessageLocation]:
         """Return up to `count` locations from `offset` on; `offset` must be in memory."""
         at = offset - self.tail_first
         assert at >= 0
         return [
-            Location(*row)
+            MessageLocation(*row)
             for row in zip(
                 self._positions[at : at + count], self._sizes[at : at + count], self._tags[at : at + count], strict=True
             )
         ]
 
-    def run_of(self, offset: int) -> tuple[int, int, int]:
+    def find_row(self, offset: int) -> tuple[int, int, int]:
         """Return, for an `offset` below `tail_first`, its block, its row there, and how many rows of that run are left
         from it on.
         """

@@ -3,13 +3,14 @@
 Segments    Files named by the log offset of their first byte, 20 digits. A segment ends where the next one begins; only
             the last one grows. A batch may be split between two records to go into two segments. A segment that grows
             reserves room ahead; its zeros are no record.
-Append      gives every record its log offset and writes it; it is durable after the next `sync`, not before.
+Append      gives every record its log offset and writes it; it is durable after the next `sync_segments`, not before.
 Undo        A batch that could not be written whole is cut off again. While that fails, the log ends before the batch,
             and nothing is appended: each append tries the cut first.
 Repair      Damaged bytes are overwritten with what they were (`overwriting`); nothing else ever changes.
 Copies      A replica's log has the bytes of its leader's, in segments that begin where the leader's do.
 Recovery    `log_recovery` tells a torn tail from damage.
-Threads     One thread appends and rolls; `sync` may run in another, and a lock keeps files open during it; readers need
+Threads     One thread appends and rolls; `sync_segments` may run in another, and a lock keeps files open during it;
+            readers need
             no lock.
 """
 
@@ -20,14 +21,14 @@ from typing import TYPE_CHECKING
 
 from ternmq_broker.store.detached_files import DetachedFiles
 from ternmq_broker.store.files import DiskFolder, StoreFile, WriteNotUndone
-from ternmq_broker.store.log.record import BadRecord, Head, Record, encode, size_of
+from ternmq_broker.store.log.record import BadRecord, Record, RecordHead, encode_record, record_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from ternmq_broker.store.files import Folder
-    from ternmq_broker.store.log.record import Unplaced
+    from ternmq_broker.store.log.record import UnplacedRecord
     from ternmq_broker.store.log.record_layouts import RecordLayouts
 
 NO_LIMIT = 1 << 62
@@ -49,7 +50,7 @@ class _Segment:
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class PlacedRecord:
     """A record with its log offset and its size in the log."""
 
     log_offset: int
@@ -75,28 +76,28 @@ class CommitLog:
             if name.isdigit()
         ]
         if not self._segments:
-            self._segments.append(self._create(0))
+            self._segments.append(self._create_segment(0))
             folder.sync_names()
         self._bases = [segment.base for segment in self._segments]
         self._undo_to: int | None = None  # what lies behind it must be cut off before anything is appended
         self._unsealed_from = self._bases[-1]
         self._names_unsynced = False
-        self._open_files = threading.Lock()
+        self._files_lock = threading.Lock()
         self._detached = DetachedFiles(folder)
-        self.synced = self.start
+        self.synced = self.log_start
         self.vouch_limit = NO_LIMIT
         """The log offset up to which records vouch for the log: what is above may be missing on another replica."""
-        self.appended: Callable[[], None] | None = None
-        """A callback after each `append`, in its thread."""
-        self.records = 0
+        self.on_append: Callable[[], None] | None = None
+        """A callback after each `append_records`, in its thread."""
+        self.appended_records = 0
         """How many records were appended since the log was opened."""
 
     @property
-    def start(self) -> int:
+    def log_start(self) -> int:
         return self._segments[0].base
 
     @property
-    def end(self) -> int:
+    def log_end(self) -> int:
         return self._segments[-1].end if self._undo_to is None else self._undo_to
 
     @property
@@ -106,14 +107,14 @@ class CommitLog:
         first, *others = self._bases
         return [first, *(base for base in others if base < self._undo_to)]
 
-    def append(self, records: "Sequence[Unplaced]") -> list[int]:
+    def append_records(self, records: "Sequence[UnplacedRecord]") -> list[int]:
         """Write the records and return their log offsets. After an error, such as OSError of a full disk, none is in
         the log.
 
         WriteNotUndone: a restart may or may not find them; nothing is appended until they are removed.
         """
-        self._undo()
-        began = self.end
+        self._undo_append()
+        began = self.log_end
         offsets: list[int] = []
         pieces: list[bytes] = []
         position = began
@@ -121,40 +122,40 @@ class CommitLog:
         vouched, key = min(self.synced, self.vouch_limit), self.layouts.key
         try:
             for record in records:
-                size = size_of(record)
+                size = record_size(record)
                 if position + size > room and position > self._segments[-1].base:
                     self._segments[-1].file.append(pieces)
                     pieces = []
-                    self._roll()
+                    self._begin_segment()
                     room = position + self._segment_bytes
                 offsets.append(position)
-                pieces += encode(record, position, vouched, key)
+                pieces += encode_record(record, position, vouched, key)
                 position += size
             self._segments[-1].file.append(pieces)
         except Exception as error:
             self._undo_after(error, began)
             raise
-        self.records += len(offsets)
-        if self.appended is not None:
-            self.appended()
+        self.appended_records += len(offsets)
+        if self.on_append is not None:
+            self.on_append()
         return offsets
 
     def append_copied(self, base: int, data: bytes) -> None:
         """Append bytes of the leader's log unchanged. `base` is where their segment begins there: it is the last one
         here, or one that begins with them.
 
-        BadRecord if it is neither; OSError. Then nothing is written, with the same exception as in `append`.
+        BadRecord if it is neither; OSError. Then nothing is written, with the same exception as in `append_records`.
         """
-        self._undo()
-        began = self.end
+        self._undo_append()
+        began = self.log_end
         if base != self._bases[-1] and not self._segments[-1].file.size:
-            self.cut(began)  # an empty segment that the present leader never began
+            self.cut_from(began)  # an empty segment that the present leader never began
         # A log may begin in the middle of the leader's segment, if its owner led once and has removed what is before.
         is_first = len(self._bases) == 1 and base < self._bases[0]
         if base != self._bases[-1] and not is_first:
             if base != began:
                 raise BadRecord(f"is of a segment that begins at {base}; here it would be at {began}")
-            self._roll()
+            self._begin_segment()
         try:
             self._segments[-1].file.append([data])
         except Exception as error:
@@ -165,36 +166,36 @@ class CommitLog:
         """Cut off what the failed append may have written; WriteNotUndone if that fails too."""
         self._undo_to = began
         try:
-            self._undo()
+            self._undo_append()
         except OSError as undoing:
             raise WriteNotUndone(error, undoing) from error
         if isinstance(error, WriteNotUndone):
             raise error
 
-    def _undo(self) -> None:
+    def _undo_append(self) -> None:
         """Cut off what an earlier append may have left; OSError."""
         if self._undo_to is not None:
-            self.cut(self._undo_to)
+            self.cut_from(self._undo_to)
             self._undo_to = None
 
-    def roll(self) -> None:
+    def roll_segment(self) -> None:
         """Begin a new segment, so that the last one can be removed when it is old."""
-        self._undo()
+        self._undo_append()
         if self._segments[-1].file.size:
-            self._roll()
+            self._begin_segment()
 
-    def _roll(self) -> None:
-        self._segments.append(self._create(self.end))
+    def _begin_segment(self) -> None:
+        self._segments.append(self._create_segment(self.log_end))
         self._bases.append(self._segments[-1].base)
         self._names_unsynced = True
 
-    def _create(self, base: int) -> _Segment:
+    def _create_segment(self, base: int) -> _Segment:
         return _Segment(base, self._folder.create(name_of_segment(base), reserve_bytes=self._reserve_bytes))
 
-    def sync(self) -> int:
+    def sync_segments(self) -> int:
         """Make durable what was appended before this call, and return up to where. For the flusher's thread."""
-        with self._open_files:
-            target = self.end
+        with self._files_lock:
+            target = self.log_end
             *ended, growing = list(self._segments)
             for segment in ended:
                 if segment.base >= self._unsealed_from:
@@ -211,8 +212,8 @@ class CommitLog:
 
     # --- reading
 
-    def read(self, log_offset: int, size: int, *, may_block: bool = True) -> bytes:
-        """Return up to `size` bytes from there on, within one segment; WouldBlock as in `StoreFile.read`."""
+    def read_bytes(self, log_offset: int, size: int, *, may_block: bool = True) -> bytes:
+        """Return up to `size` bytes from there on, within one segment; WouldBlock as in `StoreFile.read_bytes`."""
         segment = self._segment_of(log_offset)
         return segment.file.read(log_offset - segment.base, size, may_block=may_block)
 
@@ -234,16 +235,16 @@ class CommitLog:
         data = segment.file.read(log_offset - segment.base, there, may_block=may_block) if there else b""
         return segment.base, data if len(data) == size else data + bytes(size - len(data))
 
-    def head_at(self, log_offset: int) -> Head:
+    def head_at(self, log_offset: int) -> RecordHead:
         """Return the header of the record that begins there; BadRecord if none does."""
-        return self.layouts.decode_head(self.read(log_offset, self.layouts.header_bytes(log_offset)), log_offset)
+        return self.layouts.decode_head(self.read_bytes(log_offset, self.layouts.header_bytes(log_offset)), log_offset)
 
-    def placed_at(self, log_offset: int) -> Placed:
+    def placed_at(self, log_offset: int) -> PlacedRecord:
         """Return the record that begins there, with its size; BadRecord if none does."""
         size = self.head_at(log_offset).size
         if log_offset + size > self.end_of_segment(log_offset):
             raise BadRecord(f"is {size} bytes by its header and passes the end of its segment")
-        return Placed(log_offset, size, self.layouts.decode(self.read(log_offset, size), log_offset))
+        return PlacedRecord(log_offset, size, self.layouts.decode_record(self.read_bytes(log_offset, size), log_offset))
 
     def record_at(self, log_offset: int) -> Record:
         """Return the record that begins there; BadRecord if none does."""
@@ -252,7 +253,7 @@ class CommitLog:
     def _segment_of(self, log_offset: int) -> _Segment:
         index = bisect.bisect_right(self._bases, log_offset) - 1
         if index < 0:
-            raise BadRecord(f"log offset {log_offset} was removed; the log begins at {self.start}")
+            raise BadRecord(f"log offset {log_offset} was removed; the log begins at {self.log_start}")
         return self._segments[index]
 
     def end_of_segment(self, log_offset: int) -> int:
@@ -273,15 +274,15 @@ class CommitLog:
     def following_segment(self, log_offset: int) -> int:
         """Return where the next segment begins; the end of the log in the last one."""
         index = bisect.bisect_right(self._bases, log_offset)
-        return self._bases[index] if index < len(self._bases) else self.end
+        return self._bases[index] if index < len(self._bases) else self.log_end
 
     # --- repairing
 
-    def overwrite(self, log_offset: int, data: bytes) -> None:
+    def overwrite_bytes(self, log_offset: int, data: bytes) -> None:
         """Overwrite bytes within one segment, durably. For a thread. OSError; BadRecord if the log has no such place
         any more.
         """
-        with self._open_files:
+        with self._files_lock:
             segment = self._segment_of(log_offset)
             if log_offset + len(data) > self.following_segment(log_offset):
                 raise BadRecord(f"is {len(data)} bytes at {log_offset}, and its segment ends before")
@@ -290,9 +291,9 @@ class CommitLog:
 
     # --- removing
 
-    def cut(self, end: int) -> None:
-        """Drop everything from log offset `end` on. OSError: the log is whole up to where it was dropped so far."""
-        with self._open_files:
+    def cut_from(self, end: int) -> None:
+        """Drop everything from log offset `log_end` on. OSError: the log is whole up to where it was dropped so far."""
+        with self._files_lock:
             while len(self._segments) > 1 and self._segments[-1].base >= end:
                 self._folder.remove(name_of_segment(self._bases[-1]))
                 self._bases.pop()
@@ -309,22 +310,22 @@ class CommitLog:
             if self.synced < segment.end and segment.base < log_offset:
                 segment.file.sync()
 
-    def recovered(self, end: int, since: int) -> None:
-        """Finish the recovery: cut off what lies behind `end`, release room that a crash left reserved, and sync what
-        lies behind `since`.
+    def finish_recovery(self, end: int, since: int) -> None:
+        """Finish the recovery: cut off what lies behind `log_end`, release room that a crash left reserved, and sync
+        what lies behind `since`.
         """
-        self.cut(end)
+        self.cut_from(end)
         for segment, following in zip(self._segments, self._bases[1:], strict=False):
             if segment.end > following:
                 segment.file.truncate(following - segment.base)
         self.synced = min(since, end)
-        self.sync()
+        self.sync_segments()
 
     def detach_segments(self, count: int) -> None:
         """Drop the oldest segments, never the one that grows; their files wait for `delete_detached`."""
         assert count < len(self._segments)
         for segment in self._segments[:count]:
-            self._detached.add(name_of_segment(segment.base), segment.file)
+            self._detached.add_file(name_of_segment(segment.base), segment.file)
         self._segments = self._segments[count:]
         self._bases = [segment.base for segment in self._segments]
 
@@ -334,17 +335,17 @@ class CommitLog:
 
         Files that are left must be adjacent, since a start would find a gap in the log.
         """
-        with self._open_files:  # a sync that began before they were detached may have been about to seal them
+        with self._files_lock:  # a sync that began before they were detached may have been about to seal them
             if self._names_unsynced and self._detached:
                 self._names_unsynced = False
                 self._folder.sync_names()  # nothing may have been written yet to the segment that is left
         while self._detached:
-            with self._open_files:  # no thread may write to a file that is deleted
+            with self._files_lock:  # no thread may write to a file that is deleted
                 self._detached.delete_first()
 
     def close(self) -> None:
         """Release reserved room, and close the files without a sync."""
-        with self._open_files:
+        with self._files_lock:
             for segment in self._segments:
                 segment.file.seal()
                 segment.file.close()

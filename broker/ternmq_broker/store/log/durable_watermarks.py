@@ -18,19 +18,19 @@ _ENTRY = struct.Struct("<QI")
 _BYTES_MAX = 4000
 
 
-def decoded(data: bytes) -> tuple[list[int], int]:
+def decode_marks(data: bytes) -> tuple[list[int], int]:
     """Return the log offsets of the whole entries, and how many bytes are not part of any."""
     whole = len(data) - len(data) % _ENTRY.size
-    marks = [log_offset for log_offset, check in _ENTRY.iter_unpack(data[:whole]) if check == _check(log_offset)]
+    marks = [log_offset for log_offset, check in _ENTRY.iter_unpack(data[:whole]) if check == _checksum(log_offset)]
     return marks, len(data) - len(marks) * _ENTRY.size
 
 
-def encoded(marks: "Iterable[int]") -> bytes:
+def encode_marks(marks: "Iterable[int]") -> bytes:
     """Return the bytes of a file of these log offsets."""
-    return b"".join(_ENTRY.pack(log_offset, _check(log_offset)) for log_offset in marks)
+    return b"".join(_ENTRY.pack(log_offset, _checksum(log_offset)) for log_offset in marks)
 
 
-def _check(log_offset: int) -> int:
+def _checksum(log_offset: int) -> int:
     return crc32(log_offset.to_bytes(8, "little"))
 
 
@@ -40,15 +40,15 @@ class DurableWatermarks:
     def __init__(self, folder: "Folder") -> None:
         self._file = folder.open(NAME) if NAME in folder.names() else folder.create(NAME)
         size = self._file.size
-        self.highest = max(decoded(self._file.read(0, size))[0], default=0)
+        self.highest = max(decode_marks(self._file.read(0, size))[0], default=0)
         if size % _ENTRY.size:
             self._file.truncate(size - size % _ENTRY.size)
 
-    def add(self, log_offset: int) -> None:
+    def add_watermark(self, log_offset: int) -> None:
         """Note that all below that log offset is durable. OSError."""
         if self._file.size > _BYTES_MAX:
             self._file.truncate(0)
-        self._file.append([_ENTRY.pack(log_offset, _check(log_offset))])
+        self._file.append([_ENTRY.pack(log_offset, _checksum(log_offset))])
         self.highest = log_offset
 
     def clear(self) -> None:

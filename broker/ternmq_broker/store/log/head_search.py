@@ -6,7 +6,7 @@ one; a record of layout 1 must be whole.
 
 from typing import TYPE_CHECKING
 
-from ternmq_broker.store.log.record import PLACE_AT, BadRecord, Head
+from ternmq_broker.store.log.record import LOG_OFFSET_AT, BadRecord, RecordHead
 
 if TYPE_CHECKING:
     from ternmq_broker.store.log.commit_log import CommitLog
@@ -20,7 +20,7 @@ class HeadSearch:
     def __init__(self, log: "CommitLog") -> None:
         self._log = log
 
-    def next_head(self, position: int, head: Head | None = None) -> int | None:
+    def next_head(self, position: int, head: RecordHead | None = None) -> int | None:
         """Return where the next record with a whole header begins: behind the one with that `head`, or behind
         `position`.
         """
@@ -31,7 +31,7 @@ class HeadSearch:
                 return position
         else:
             position += 1
-        while position < log.end:
+        while position < log.log_end:
             found = self._head_within(position, self._end_of_stretch(position))
             if found is not None:
                 return found
@@ -61,7 +61,7 @@ class HeadSearch:
     def _head_within(self, position: int, end: int) -> int | None:
         magic = self._log.layouts.magic_bytes(position)
         while position < end:
-            window = self._log.read(position, min(_SCAN_BYTES, end - position))
+            window = self._log.read_bytes(position, min(_SCAN_BYTES, end - position))
             at = window.find(magic)
             while at >= 0:
                 if self._may_begin(window, at, position + at) and self._is_head(position + at):
@@ -76,7 +76,7 @@ class HeadSearch:
         """Tell quickly whether the candidate has this log offset, since a body may be full of what looks like
         headers.
         """
-        place = window[at + PLACE_AT : at + PLACE_AT + 8]
+        place = window[at + LOG_OFFSET_AT : at + LOG_OFFSET_AT + 8]
         is_elsewhere = len(place) == 8 and int.from_bytes(place, "little") != log_offset
         return not is_elsewhere or log_offset < self._log.layouts.layout_1_below
 
@@ -85,7 +85,7 @@ class HeadSearch:
         whole record.
         """
         log = self._log
-        if log_offset >= log.end:
+        if log_offset >= log.log_end:
             return False
         try:
             if log_offset < log.layouts.layout_1_below:

@@ -8,9 +8,9 @@ from ternmq_broker.store.log.head_search import HeadSearch
 from ternmq_broker.store.log.record import HEADER_BYTES, BadContent, BadRecord, decode_head
 
 if TYPE_CHECKING:
-    from ternmq_broker.store.copying import AcceptedRanges
     from ternmq_broker.store.log.commit_log import CommitLog
     from ternmq_broker.store.log.record_layouts import RecordLayouts
+    from ternmq_broker.store.log_copy import AcceptedRanges
 
 _UNREADABLE = "can't be read: the disk reports an error"
 _MISFIT = "has bytes that do not fit its checksum"
@@ -45,7 +45,7 @@ def check_piece(
     following = log.following_segment(begin)
     end = min(end, following)
     stop = min(end, begin + bytes_max)
-    read = log.read_from_disk if from_disk else log.read
+    read = log.read_from_disk if from_disk else log.read_bytes
     try:
         window = read(begin, stop - begin)
     except OSError as error:
@@ -55,12 +55,12 @@ def check_piece(
     damaged: list[DamagedRange] = []
     position = begin
     while position < stop:
-        skipped_to = accepted.end_of(position)
+        skipped_to = accepted.find_end(position)
         if skipped_to is not None:
             position = min(skipped_to, end)
             continue
         try:
-            size = _whole_record(log, position, window, position - begin, following)
+            size = _check_record_at(log, position, window, position - begin, following)
             if position + size > end:
                 break  # it may still change
             position += size
@@ -71,25 +71,25 @@ def check_piece(
     return CheckedPiece(position, damaged)
 
 
-def _whole_record(log: "CommitLog", position: int, window: bytes, at: int, end: int) -> int:
+def _check_record_at(log: "CommitLog", position: int, window: bytes, at: int, end: int) -> int:
     """Return the size of the record there, which is whole; BadRecord."""
     layouts = log.layouts
     head_bytes = layouts.header_bytes(position)
     if len(window) - at < head_bytes:
-        window, at = _given(log, position, head_bytes), 0
+        window, at = _read_or_empty(log, position, head_bytes), 0
     size = layouts.decode_head(window[at : at + head_bytes], position).size
     if position + size > end:
         raise BadRecord(f"is {size} bytes by its header and passes the end of its segment")
     if len(window) - at < size:
-        window, at = _given(log, position, size), 0
+        window, at = _read_or_empty(log, position, size), 0
     _check_record(window, at, size, position, layouts)
     return size
 
 
-def _given(log: "CommitLog", position: int, size: int) -> bytes:
+def _read_or_empty(log: "CommitLog", position: int, size: int) -> bytes:
     """Return the bytes that the disk can read; none if it fails."""
     try:
-        return log.read(position, size)
+        return log.read_bytes(position, size)
     except OSError as error:
         if error.errno != errno.EIO:
             raise
@@ -98,7 +98,7 @@ def _given(log: "CommitLog", position: int, size: int) -> bytes:
 
 def _check_record(data: bytes, at: int, size: int, log_offset: int, layouts: "RecordLayouts") -> None:
     if log_offset < layouts.layout_1_below:
-        layouts.decode(data[at : at + size], log_offset)
+        layouts.decode_record(data[at : at + size], log_offset)
         return
     if not data:
         raise BadContent(_UNREADABLE, size)
@@ -120,7 +120,7 @@ def _end_of_damage(log: "CommitLog", position: int, bad: BadRecord) -> int:
         return log.following_segment(position)
 
 
-def whole_records(data: bytes, log_offset: int, layouts: "RecordLayouts") -> int:
+def count_whole_bytes(data: bytes, log_offset: int, layouts: "RecordLayouts") -> int:
     """Return how many of these bytes, which begin at `log_offset`, are whole records, one after the other."""
     at = 0
     while at < len(data):

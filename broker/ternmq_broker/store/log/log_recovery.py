@@ -33,9 +33,9 @@ from ternmq_broker.store.log.record import BadRecord, NewerRecord
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from ternmq_broker.store.log.commit_log import CommitLog, Placed
+    from ternmq_broker.store.log.commit_log import CommitLog, PlacedRecord
     from ternmq_broker.store.log.log_walk import TakePlain
-    from ternmq_broker.store.set_aside import SetAside
+    from ternmq_broker.store.set_aside import SetAsideFolder
 
 _log = logging.getLogger(__name__)
 _SCAN_BYTES = 1 << 20
@@ -46,7 +46,7 @@ Range = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Damage:
+class FoundDamage:
     """Bytes of the log that are no whole record, and why. `is_torn`: they are at its end, and nothing vouches for
     them.
     """
@@ -75,13 +75,13 @@ class LogRecovery:
     def __init__(
         self,
         log: "CommitLog",
-        set_aside: "SetAside",
+        set_aside: "SetAsideFolder",
         *,
         durable: int,
         disbelieved_from: int = NO_LIMIT,
         accepted: "Iterable[Range]" = (),
         accept: bool = False,
-        contradicts: "Callable[[Placed, int], str | None]" = lambda _placed, _lost_max: None,
+        contradicts: "Callable[[PlacedRecord, int], str | None]" = lambda _placed, _lost_max: None,
     ) -> None:
         self._log = log
         self._heads = HeadSearch(log)
@@ -90,36 +90,38 @@ class LogRecovery:
         self._disbelieved_from = disbelieved_from
         self._accept = accept
         self._contradicts = contradicts
-        self.accepted = {begin: end for begin, end in accepted if end > log.start}
+        self.accepted = {begin: end for begin, end in accepted if end > log.log_start}
         self.newly_accepted = False
         """Whether damage was found that was not accepted before: files that promised those bytes must be rewritten."""
-        self.found: list[Damage] = []
+        self.found_damage: list[FoundDamage] = []
         """The damage that was not accepted before, in the log's order."""
         self.skipped_bytes = self.torn_bytes = 0
         """How many bytes this start or an earlier one stepped over, as far as it walked; and how many were cut off."""
 
-    def records(
+    def recover_records(
         self, since: int, take_plain: "TakePlain | None" = None, read_bytes: int = READ_BYTES
-    ) -> "Iterator[Placed]":
+    ) -> "Iterator[PlacedRecord]":
         """Yield every whole record from log offset `since` on, except those that `take_plain` processes (`LogWalk`);
         then cut off the torn tail, and sync all.
 
         CommitLogCorrupted, NewerFormat; OSError if there is no room to set something aside. Then nothing has changed.
         """
         log = self._log
-        position = since = max(since, log.start)
-        if log.end < self._durable and not self._accept:
-            raise CommitLogCorrupted(log_offset=log.end, durable=self._durable, reason="is missing at the log's end")
-        self.newly_accepted = log.end < self._durable
-        while position < log.end:
+        position = since = max(since, log.log_start)
+        if log.log_end < self._durable and not self._accept:
+            raise CommitLogCorrupted(
+                log_offset=log.log_end, durable=self._durable, reason="is missing at the log's end"
+            )
+        self.newly_accepted = log.log_end < self._durable
+        while position < log.log_end:
             following = log.following_segment(position)
             walk = LogWalk(log, position, take_plain, read_bytes)
             try:
                 for placed in walk:
-                    self._check(placed)
+                    self._check_record(placed)
                     yield placed
                 if walk.log_offset < following:
-                    self._missing(following)
+                    self._raise_missing(following)
                 position = following
             except BadRecord as error:
                 after = self._after_bad(walk.log_offset, error)
@@ -127,22 +129,22 @@ class LogRecovery:
                     position = walk.log_offset
                     break
                 position = after
-        log.recovered(position, since)
+        log.finish_recovery(position, since)
 
-    def _check(self, placed: "Placed") -> None:
+    def _check_record(self, placed: "PlacedRecord") -> None:
         problem = self._contradicts(placed, self.skipped_bytes // _RECORD_BYTES_MIN)
         if problem is not None:
             raise BadRecord(problem)
 
-    def _missing(self, following: int) -> NoReturn:
+    def _raise_missing(self, following: int) -> NoReturn:
         raise BadRecord(f"is missing, as are all bytes up to {following}, where the next segment begins")
 
     # --- bad records
 
     def _after_bad(self, bad: int, error: BadRecord) -> int | None:
         """Return where to continue behind a bad record; None if it begins the torn tail."""
-        known = self.accepted.get(bad, self._log.end)
-        if known < self._log.end:
+        known = self.accepted.get(bad, self._log.log_end)
+        if known < self._log.log_end:
             self.skipped_bytes += known - bad
             return known
         if bad in self.accepted:
@@ -173,8 +175,8 @@ class LogRecovery:
         return durable
 
     def _step_over(self, bad: int, end: int, reason: str) -> None:
-        name = self._copy(bad, end)
-        self.found.append(Damage(bad, end, reason))
+        name = self._copy_aside(bad, end)
+        self.found_damage.append(FoundDamage(bad, end, reason))
         self.accepted[bad] = end
         self.newly_accepted = True
         self.skipped_bytes += end - bad
@@ -192,8 +194,8 @@ class LogRecovery:
         end = self._end_of_bytes(bad)
         if is_torn and end == bad:
             return  # room that was reserved
-        name = self._copy(bad, end)
-        self.found.append(Damage(bad, end, reason, is_torn=is_torn))
+        name = self._copy_aside(bad, end)
+        self.found_damage.append(FoundDamage(bad, end, reason, is_torn=is_torn))
         if is_torn:
             self.torn_bytes = end - bad
             level, what = logging.WARNING, "is a torn tail of a crash: nothing says that it was durable"
@@ -217,15 +219,15 @@ class LogRecovery:
         zeros.
         """
         end = self._end_of_bytes(begin)
-        return self._copy(begin, end) if end > begin else None
+        return self._copy_aside(begin, end) if end > begin else None
 
-    def _copy(self, begin: int, end: int) -> str:
-        return self._set_aside.keep(f"commitlog-{begin:020d}-{end:020d}", self._pieces(begin, end))
+    def _copy_aside(self, begin: int, end: int) -> str:
+        return self._set_aside.keep_copy(f"commitlog-{begin:020d}-{end:020d}", self._read_pieces(begin, end))
 
-    def _pieces(self, begin: int, end: int) -> "Iterator[bytes]":
+    def _read_pieces(self, begin: int, end: int) -> "Iterator[bytes]":
         while begin < end:
             there = self._log.end_of_segment(begin) - begin
-            piece = self._log.read(begin, max(0, min(_SCAN_BYTES, end - begin, there)))
+            piece = self._log.read_bytes(begin, max(0, min(_SCAN_BYTES, end - begin, there)))
             if piece:
                 yield piece
             # Bytes may be missing at the end of a segment.
@@ -234,7 +236,7 @@ class LogRecovery:
     def _end_of_bytes(self, begin: int) -> int:
         """Return the end of the last byte from there on that is not zero; `begin` if all are."""
         end, position = begin, begin
-        for piece in self._pieces(begin, self._log.end):
+        for piece in self._read_pieces(begin, self._log.log_end):
             stripped = piece.rstrip(b"\0")
             position += len(piece)
             if stripped:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from ternmq_broker.store.log.commit_log import Placed
+from ternmq_broker.store.log.commit_log import PlacedRecord
 from ternmq_broker.store.log.record import BadRecord
 
 if TYPE_CHECKING:
@@ -35,10 +35,10 @@ class LogWalk:
         self._window = b""
         self._window_begin = log_offset
 
-    def __iter__(self) -> Iterator[Placed]:
+    def __iter__(self) -> Iterator[PlacedRecord]:
         layouts = self._log.layouts
         while self.log_offset < self._end:
-            at = self._ensure(layouts.header_bytes(self.log_offset))
+            at = self._fill_window(layouts.header_bytes(self.log_offset))
             if self._take_plain is not None:
                 taken = self._take_plain(self._window, at, self.log_offset) - at
                 if taken:
@@ -48,17 +48,17 @@ class LogWalk:
             size = layouts.decode_head(self._window[at:head_end], self.log_offset).size
             if size > self._end - self.log_offset:
                 raise BadRecord(f"is {size} bytes by its header and passes the end of its segment")
-            at = self._ensure(size)
-            record = layouts.decode(self._window[at : at + size], self.log_offset)
-            yield Placed(self.log_offset, size, record)
+            at = self._fill_window(size)
+            record = layouts.decode_record(self._window[at : at + size], self.log_offset)
+            yield PlacedRecord(self.log_offset, size, record)
             self.log_offset += size
 
-    def _ensure(self, size: int) -> int:
+    def _fill_window(self, size: int) -> int:
         """Have `size` bytes from `log_offset` on in the window, if the segment has them; return where in it they
         begin.
         """
         at = self.log_offset - self._window_begin
         if len(self._window) - at < size:
             wanted = min(max(size, self._read_bytes), self._end - self.log_offset)
-            self._window, self._window_begin, at = self._log.read(self.log_offset, wanted), self.log_offset, 0
+            self._window, self._window_begin, at = self._log.read_bytes(self.log_offset, wanted), self.log_offset, 0
         return at

@@ -51,7 +51,7 @@ _FLAG_ORIGIN = 1
 _FLAG_SENDER = 2
 _FLAG_REFERENCE = 4
 _FLAGS = _FLAG_ORIGIN | _FLAG_SENDER | _FLAG_REFERENCE
-PLACE_AT = 8
+LOG_OFFSET_AT = 8
 """The position of the log offset in a header."""
 HEADER_BYTES = _HEAD.size + _CHECK.size
 assert HEADER_BYTES == 64
@@ -89,7 +89,7 @@ class BadContent(BadRecord):
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class RecordOrigin:
     """The earlier record that a record is about; `due_ms` is that timer's due time, 0 for a half message."""
 
     log_offset: int
@@ -97,7 +97,7 @@ class Origin:
 
 
 @dataclass(frozen=True, slots=True)
-class Reference:
+class RestReference:
     """The record whose rest another one shares: its log offset and size in bytes."""
 
     log_offset: int
@@ -120,9 +120,9 @@ class Record:
     tag_hash: int
     system: bytes
     rest: bytes
-    origin: Origin | None = None
+    origin: RecordOrigin | None = None
     sender: str = ""
-    reference: Reference | None = None
+    reference: RestReference | None = None
     rest_stored_ms: int = 0
 
     @property
@@ -132,13 +132,13 @@ class Record:
         return self.queue_offset
 
 
-Unplaced = tuple[int, int, int, int, int, int, int, bytes, bytes, bytes]
+UnplacedRecord = tuple[int, int, int, int, int, int, int, bytes, bytes, bytes]
 """A record that has no log offset yet: kind, queue id, queue offset, store timestamp, hash of the tag, length of the
 topic's name and flags, as the header has them; then the bytes that follow it, in three parts: the topic's name with the
 fields of the flags, the system properties, the rest. A plain tuple, since one is created for each stored message."""
 
 
-class Head(NamedTuple):
+class RecordHead(NamedTuple):
     """The fields of a whole header; see the module docstring."""
 
     kind: int
@@ -154,12 +154,12 @@ class Head(NamedTuple):
     content_check: int
 
 
-def unplaced(record: Record) -> Unplaced:
+def to_unplaced(record: Record) -> UnplacedRecord:
     """Return the record as a tuple, to be appended."""
     begin = topic = record.topic.encode()
     flags = 0
     if record.origin is not None or record.sender or record.reference is not None:
-        flags, extras = _extras(record)
+        flags, extras = _encode_extras(record)
         begin = topic + extras
     return (
         record.kind,
@@ -175,7 +175,7 @@ def unplaced(record: Record) -> Unplaced:
     )
 
 
-def referring(record: Unplaced, reference: Reference | None) -> Unplaced:
+def with_reference(record: UnplacedRecord, reference: RestReference | None) -> UnplacedRecord:
     """Return the record of a message without flags, with the rest of the record at the reference if there is one."""
     if reference is None:
         return record
@@ -185,12 +185,12 @@ def referring(record: Unplaced, reference: Reference | None) -> Unplaced:
     return (*fields, _FLAG_REFERENCE, begin, system, rest)  # type: ignore[return-value]  # as many as there were
 
 
-def size_of(record: Unplaced) -> int:
+def record_size(record: UnplacedRecord) -> int:
     """Return how many bytes the record takes in the log."""
     return HEADER_BYTES + len(record[7]) + len(record[8]) + len(record[9])
 
 
-def encode(record: Unplaced, log_offset: int, durable_to: int, key: int) -> tuple[bytes, bytes, bytes]:
+def encode_record(record: UnplacedRecord, log_offset: int, durable_to: int, key: int) -> tuple[bytes, bytes, bytes]:
     """Return the record as pieces to be written one after the other; the message's own bytes are not copied.
 
     `durable_to` is up to where the log is known to be durable, `key` the log's.
@@ -215,7 +215,7 @@ def encode(record: Unplaced, log_offset: int, durable_to: int, key: int) -> tupl
     return head + _CHECK.pack(crc32(head) ^ key) + begin, system, rest
 
 
-def _extras(record: Record) -> tuple[int, bytes]:
+def _encode_extras(record: Record) -> tuple[int, bytes]:
     flags, extras = 0, b""
     if record.origin is not None:
         flags, extras = _FLAG_ORIGIN, _ORIGIN.pack(record.origin.log_offset, record.origin.due_ms)
@@ -229,7 +229,7 @@ def _extras(record: Record) -> tuple[int, bytes]:
     return flags, extras
 
 
-def decode_head(data: bytes, log_offset: int, key: int, at: int = 0) -> Head:
+def decode_head(data: bytes, log_offset: int, key: int, at: int = 0) -> RecordHead:
     """Decode the header at `at` in `data`, which stands at `log_offset` in the log; BadRecord if it is not whole."""
     if len(data) - at < HEADER_BYTES:
         raise BadRecord(f"{len(data) - at} bytes are less than a header")
@@ -243,13 +243,13 @@ def decode_head(data: bytes, log_offset: int, key: int, at: int = 0) -> Head:
         raise BadRecord("has a header whose checksum does not fit")
     if place != log_offset:
         raise BadRecord(f"was written at log offset {place}, and stands at {log_offset}")
-    head = Head(kind, size, *rest)
+    head = RecordHead(kind, size, *rest)
     if kind not in KINDS or head.flags & ~_FLAGS:
         raise NewerRecord(f"is of kind {kind} with flags {head.flags}, which this program does not know")
     return head
 
 
-def decode(data: bytes, log_offset: int, key: int) -> Record:
+def decode_record(data: bytes, log_offset: int, key: int) -> Record:
     """Decode `data`, exactly one record that stands at that log offset; BadRecord otherwise."""
     if len(data) < HEADER_BYTES:
         raise BadRecord(f"{len(data)} bytes are less than a header")
@@ -293,7 +293,7 @@ def decode(data: bytes, log_offset: int, key: int) -> Record:
     return Record(KINDS[kind], topic.decode(), queue_id, queue_offset, stored_ms, tag_hash, system, rest)
 
 
-def _decode_flagged(data: bytes, head: Head) -> Record:
+def _decode_flagged(data: bytes, head: RecordHead) -> Record:
     if head.content_check != crc32(memoryview(data)[HEADER_BYTES:]):
         raise BadContent(_MISFIT, head.size)
     topic_end = HEADER_BYTES + head.topic_bytes
@@ -309,7 +309,7 @@ def _decode_flagged(data: bytes, head: Head) -> Record:
 def _decode_extras(record: Record, data: bytes, position: int, flags: int) -> int:
     """Fill in the fields of the flags; return where the system properties begin."""
     if flags & _FLAG_ORIGIN:
-        record.origin = Origin(*_ORIGIN.unpack_from(data, position))
+        record.origin = RecordOrigin(*_ORIGIN.unpack_from(data, position))
         position += _ORIGIN.size
     if flags & _FLAG_SENDER:
         (length,) = _LENGTH.unpack_from(data, position)
@@ -317,6 +317,6 @@ def _decode_extras(record: Record, data: bytes, position: int, flags: int) -> in
         record.sender = data[position : position + length].decode()
         position += length
     if flags & _FLAG_REFERENCE:
-        record.reference = Reference(*_REFERENCE.unpack_from(data, position))
+        record.reference = RestReference(*_REFERENCE.unpack_from(data, position))
         position += _REFERENCE.size
     return position

@@ -22,7 +22,7 @@ they were durable when it was written.
 import struct
 from zlib import crc32
 
-from ternmq_broker.store.log.record import KINDS, MAGIC, BadRecord, Head, Origin, Record
+from ternmq_broker.store.log.record import KINDS, MAGIC, BadRecord, Record, RecordHead, RecordOrigin
 
 VERSION = 1
 _IDENTITY = struct.Struct("<HBBI")
@@ -38,7 +38,7 @@ assert HEADER_BYTES == 44
 MAGIC_BYTES = struct.pack("<HB", MAGIC, VERSION)
 
 
-def decode_head(data: bytes) -> Head:
+def decode_head(data: bytes) -> RecordHead:
     """Decode the header, of which only magic, version and size are checked; BadRecord if no record begins so."""
     if len(data) < HEADER_BYTES:
         raise BadRecord(f"{len(data)} bytes are less than a header")
@@ -48,10 +48,10 @@ def decode_head(data: bytes) -> Head:
     tag_hash, queue_offset, stored_ms, queue_id, topic_bytes, flags, system_bytes = _FIELDS.unpack_from(
         data, _FIELDS_START
     )
-    return Head(kind, size, 0, queue_offset, stored_ms, queue_id, tag_hash, topic_bytes, flags, system_bytes, 0)
+    return RecordHead(kind, size, 0, queue_offset, stored_ms, queue_id, tag_hash, topic_bytes, flags, system_bytes, 0)
 
 
-def decode(data: bytes) -> Record:
+def decode_record(data: bytes) -> Record:
     """Decode `data`, exactly one record; BadRecord otherwise."""
     head = decode_head(data)
     if head.size != len(data):
@@ -64,7 +64,7 @@ def decode(data: bytes) -> Record:
     system_start = topic_end = HEADER_BYTES + head.topic_bytes
     origin, sender = None, ""
     if head.flags & _FLAG_ORIGIN:
-        origin = Origin(*_ORIGIN.unpack_from(data, system_start))
+        origin = RecordOrigin(*_ORIGIN.unpack_from(data, system_start))
         system_start += _ORIGIN.size
     if head.flags & _FLAG_SENDER:
         (length,) = _LENGTH.unpack_from(data, system_start)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from ternmq_broker.store.log import record, record_layout_1
-from ternmq_broker.store.log.record import BadRecord, Head, Record
+from ternmq_broker.store.log.record import BadRecord, Record, RecordHead
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class RecordLayouts:
         """Return the bytes with which a record there begins."""
         return record_layout_1.MAGIC_BYTES if log_offset < self.layout_1_below else record.MAGIC_BYTES
 
-    def decode_head(self, data: bytes, log_offset: int) -> Head:
+    def decode_head(self, data: bytes, log_offset: int) -> RecordHead:
         """Decode the header with which `data` begins; BadRecord if that is none. A header of layout 1 is not
         checked.
         """
@@ -30,11 +30,11 @@ class RecordLayouts:
             return record_layout_1.decode_head(data)
         return record.decode_head(data, log_offset, self.key)
 
-    def decode(self, data: bytes, log_offset: int) -> Record:
+    def decode_record(self, data: bytes, log_offset: int) -> Record:
         """Decode `data`, exactly one record; BadRecord otherwise."""
         if log_offset < self.layout_1_below:
-            found = record_layout_1.decode(data)
+            found = record_layout_1.decode_record(data)
             if log_offset + len(data) > self.layout_1_below:
                 raise BadRecord("goes on where records of layout 1 end")
             return found
-        return record.decode(data, log_offset, self.key)
+        return record.decode_record(data, log_offset, self.key)

@@ -28,46 +28,46 @@ _PLAIN = MAGIC | VERSION << 16 | RecordKind.MESSAGE << 24
 assert _HEAD.size == HEADER_BYTES
 
 
-class Extended(Protocol):
+class PlainRecordIndex(Protocol):
     """An index to which plain records are added; see `LogIndex`."""
 
     @property
-    def covered(self) -> int: ...
+    def covered_offset(self) -> int: ...
     def known_queue(self, topic: str, queue_id: int, queue_offset: int) -> "QueueIndex | None": ...
     def keys_to_extend(self) -> "tuple[array[int], array[int]]": ...
-    def added(self, count: int) -> None: ...
+    def count_added(self, count: int) -> None: ...
 
 
-class _Queue:
+class _CachedQueue:
     """The append functions and the state of one queue of the index."""
 
     __slots__ = ("add_position", "add_size", "add_tag", "key_prefix", "next_offset")
 
     def __init__(self, queue: "QueueIndex", topic: bytes) -> None:
         self.next_offset = queue.end
-        self.add_position, self.add_size, self.add_tag = queue.adders()
+        self.add_position, self.add_size, self.add_tag = queue.append_functions()
         self.key_prefix = key_prefix_hash(topic)
 
 
 class PlainRecords:
     """Adds plain records to an index; `key` is the log's, `stored_ms` when the last one was stored."""
 
-    def __init__(self, index: Extended, key: int) -> None:
+    def __init__(self, index: PlainRecordIndex, key: int) -> None:
         self._index = index
         self._key = key
-        self._queues: dict[tuple[bytes, int], _Queue] = {}
+        self._queues: dict[tuple[bytes, int], _CachedQueue] = {}
         self.stored_ms = 0
 
-    def forget(self) -> None:
+    def forget_queues(self) -> None:
         """Drop the cached queues, after other code has changed the index."""
         self._queues.clear()
 
-    def take(self, window: bytes, at: int, log_offset: int) -> tuple[int, int]:
+    def add_plain(self, window: bytes, at: int, log_offset: int) -> tuple[int, int]:
         """Add the plain records from `at` on in a window of the log, which has `log_offset` there.
 
         Returns where they end in the window, and how many there were.
         """
-        unpack, key, queues, covered = _HEAD.unpack_from, self._key, self._queues, self._index.covered
+        unpack, key, queues, covered = _HEAD.unpack_from, self._key, self._queues, self._index.covered_offset
         hashes, positions = self._index.keys_to_extend()
         view, last = memoryview(window), len(window) - HEADER_BYTES
         added = skipped = 0
@@ -91,14 +91,14 @@ class PlainRecords:
                 topic = window[content:system]
                 queue = queues.get((topic, queue_id))
                 if queue is None or queue.next_offset != queue_offset:
-                    queue = self._queue(topic, queue_id, queue_offset)  # other code adds to it too
+                    queue = self._cache_queue(topic, queue_id, queue_offset)  # other code adds to it too
                     if queue is None or queue.next_offset != queue_offset:
                         break
                 queue.next_offset = queue_offset + 1
                 queue.add_position(log_offset)
                 queue.add_size(size)
                 queue.add_tag(tag)
-                for each in _keys(window, system, system + system_bytes):
+                for each in _parse_keys(window, system, system + system_bytes):
                     hashes.append(crc32(each, queue.key_prefix))
                     positions.append(log_offset)
                 added += 1
@@ -106,19 +106,19 @@ class PlainRecords:
                 skipped += 1
             self.stored_ms = stored_ms
             at, log_offset = end, log_offset + size
-        self._index.added(added)
+        self._index.count_added(added)
         return at, added + skipped
 
-    def _queue(self, topic: bytes, queue_id: int, queue_offset: int) -> _Queue | None:
+    def _cache_queue(self, topic: bytes, queue_id: int, queue_offset: int) -> _CachedQueue | None:
         """Cache the queue; return None if the index does not know it yet."""
         known = self._index.known_queue(topic.decode(), queue_id, queue_offset)
         if known is None:
             return None
-        queue = self._queues[topic, queue_id] = _Queue(known, topic)
+        queue = self._queues[topic, queue_id] = _CachedQueue(known, topic)
         return queue
 
 
-def _keys(window: bytes, at: int, end: int) -> list[bytes]:
+def _parse_keys(window: bytes, at: int, end: int) -> list[bytes]:
     """Return message id and keys from serialized SystemProperties.
 
     Fields come in the order of their numbers, so these are at the beginning, behind the tag. Protobuf parses longer

@@ -15,16 +15,16 @@ from ternmq_broker.store.log.commit_log import NO_LIMIT
 from ternmq_broker.store.log.log_walk import READ_BYTES
 from ternmq_broker.store.log.record import RecordKind
 from ternmq_broker.store.replaying.plain_records import PlainRecords
-from ternmq_broker.store.replaying.stretches import Stretches
+from ternmq_broker.store.replaying.stretches import StretchReaders
 
 if TYPE_CHECKING:
     from ternmq_broker.store.applied_operations import AppliedOperations
-    from ternmq_broker.store.derived import Derived
+    from ternmq_broker.store.derived_indexes import DerivedIndexes
     from ternmq_broker.store.log.commit_log import CommitLog
     from ternmq_broker.store.log.log_recovery import LogRecovery
 
 _log = logging.getLogger(__name__)
-_TELL_EVERY_S = 2.0
+_PROGRESS_INTERVAL_S = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,13 +44,13 @@ class ReplaySizes:
 REPLAY_SIZES = ReplaySizes()
 
 
-class Replay:
+class LogReplay:
     """One pass over the log. `count` is how many records it had, `stored_ms` when the newest was stored, 0 for none."""
 
     def __init__(
         self,
         log: "CommitLog",
-        derived: "Derived",
+        derived: "DerivedIndexes",
         operations: "AppliedOperations",
         sizes: ReplaySizes = REPLAY_SIZES,
         *,
@@ -64,57 +64,57 @@ class Replay:
         self._operations = operations
         self._spill_limit = spill_limit
         self._plain = PlainRecords(derived.index, log.layouts.key)
-        self._begin = log.start if whole else max(derived.covered, log.start)
-        self._began = self._told = time.monotonic()
-        self._stretches: Stretches | None = None
-        self._disk_takes = True
+        self._begin = log.log_start if whole else max(derived.covered_offset, log.log_start)
+        self._began = self._logged_at = time.monotonic()
+        self._stretches: StretchReaders | None = None
+        self._can_spill = True
         self.count = self.stored_ms = 0
         self.was_long = False
         """Whether something was moved to disk: a checkpoint saves the next start from doing it again."""
 
-    def run(self, recovery: "LogRecovery") -> None:
-        """Replay the log. Raises the errors of `LogRecovery.records`."""
+    def run_replay(self, recovery: "LogRecovery") -> None:
+        """Replay the log. Raises the errors of `LogRecovery.recover_records`."""
         log, begin, sizes = self._log, self._begin, self._sizes
-        is_much = log.end - begin >= sizes.parallel_bytes and self._derived.index.covered <= begin
-        with Stretches(log, begin, sizes.stretch_bytes) if is_much else nullcontext() as self._stretches:
-            self._run(recovery)
+        is_much = log.log_end - begin >= sizes.parallel_bytes and self._derived.index.covered_offset <= begin
+        with StretchReaders(log, begin, sizes.stretch_bytes) if is_much else nullcontext() as self._stretches:
+            self._replay_records(recovery)
 
-    def _run(self, recovery: "LogRecovery") -> None:
-        for placed in recovery.records(self._begin, self._take_plain, self._sizes.read_bytes):
-            self._derived.replay(placed)
+    def _replay_records(self, recovery: "LogRecovery") -> None:
+        for placed in recovery.recover_records(self._begin, self._take_plain, self._sizes.read_bytes):
+            self._derived.replay_record(placed)
             if placed.record.kind is RecordKind.OPERATION:
-                self._operations.replay(placed, self._derived.index)
+                self._operations.replay_record(placed, self._derived.index)
             self.stored_ms = max(self.stored_ms, placed.record.stored_ms)
             self.count += 1
-            self._look_after(placed.log_offset + placed.size)
-        if self.was_long and self._disk_takes:
-            self._spill(self._log.synced)
-        if self._told > self._began:
+            self._keep_up(placed.log_offset + placed.size)
+        if self.was_long and self._can_spill:
+            self._spill_below(self._log.synced)
+        if self._logged_at > self._began:
             _log.info("%d records were read from the commit log in %.1f s", self.count, time.monotonic() - self._began)
 
     def _take_plain(self, window: bytes, at: int, log_offset: int) -> int:
         if self._stretches is not None:
-            stretch, limit = self._stretches.at(log_offset)
-            if stretch is not None and stretch.records and self._derived.index.take_stretch(stretch):
+            stretch, limit = self._stretches.stretch_at(log_offset)
+            if stretch is not None and stretch.records and self._derived.index.add_stretch(stretch):
                 self.stored_ms = max(self.stored_ms, stretch.stored_ms)
                 self.count += stretch.records
-                self._look_after(stretch.end)
+                self._keep_up(stretch.end)
                 return at + stretch.end - log_offset
             window = window[: at + limit - log_offset]
-        end, count = self._plain.take(window, at, log_offset)
+        end, count = self._plain.add_plain(window, at, log_offset)
         self.stored_ms = max(self.stored_ms, self._plain.stored_ms)
         self.count += count
-        self._look_after(log_offset + end - at)
+        self._keep_up(log_offset + end - at)
         return end
 
-    def _look_after(self, log_offset: int) -> None:
+    def _keep_up(self, log_offset: int) -> None:
         """Spill and log the progress, now that all below is in the indexes, and whole."""
-        if self._derived.entries_in_memory >= self._sizes.spill_entries and self._disk_takes:
-            self._spill(log_offset)
+        if self._derived.entries_in_memory >= self._sizes.spill_entries and self._can_spill:
+            self._spill_below(log_offset)
         now = time.monotonic()
-        if now - self._told >= _TELL_EVERY_S:
-            self._told = now
-            done, whole = log_offset - self._begin, max(1, self._log.end - self._begin)
+        if now - self._logged_at >= _PROGRESS_INTERVAL_S:
+            self._logged_at = now
+            done, whole = log_offset - self._begin, max(1, self._log.log_end - self._begin)
             left_s = (now - self._began) * (whole - done) / max(1, done)
             _log.info(
                 "reading the commit log: %.0f %% of %.1f GB, %.0f records/s, about %.0f s to go",
@@ -124,7 +124,7 @@ class Replay:
                 left_s,
             )
 
-    def _spill(self, log_offset: int) -> None:
+    def _spill_below(self, log_offset: int) -> None:
         """Move entries to disk. A full disk must not prevent the start: only a running broker can make room."""
         log_offset = min(log_offset, self._spill_limit)
         self._log.sync_below(log_offset)
@@ -133,10 +133,10 @@ class Replay:
                 job.write()
             except OSError as error:
                 self._derived.give_up_spill(job)
-                self._disk_takes = False
+                self._can_spill = False
                 _log.warning("index entries from the commit log can't be moved to disk, and stay in memory: %s", error)
                 return
             for _ in self._derived.finish_spill(job):
                 pass
-        self._plain.forget()
+        self._plain.forget_queues()
         self.was_long = True

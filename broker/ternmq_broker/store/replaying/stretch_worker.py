@@ -8,7 +8,7 @@ does when its parent process has died.
 import pickle
 import sys
 
-from ternmq_broker.store.replaying.stretch_reading import read_stretch
+from ternmq_broker.store.replaying.stretch_reader import read_stretch
 
 
 def main() -> None:

@@ -33,14 +33,14 @@ class NearTimers:
     def __len__(self) -> int:
         return len(self._pending)
 
-    def add(self, entry: "TimerEntry") -> None:
+    def add_timer(self, entry: "TimerEntry") -> None:
         """Add a pending timer whose key is below `loaded_to`."""
         self._pending[entry[1]] = entry
         heappush(self._heap, entry)
         if len(self._heap) > self._limit:
             self._make_room()
 
-    def extend(self, entries: "dict[int, TimerEntry]", loaded_to: "Key") -> None:
+    def add_timers(self, entries: "dict[int, TimerEntry]", loaded_to: "Key") -> None:
         """Add all pending timers from the old `loaded_to` on, below the new one, by log offset and in order."""
         self._pending.update(entries)
         self._heap += entries.values()  # all are above those in it, and in order, so it stays a heap
@@ -84,7 +84,7 @@ class NearTimers:
                 taken.append(entry)
         return taken
 
-    def hold(self, entries: "Iterable[TimerEntry]") -> "list[TimerEntry]":
+    def hold_timers(self, entries: "Iterable[TimerEntry]") -> "list[TimerEntry]":
         """Hold those timers that are not held yet, and return them."""
         fresh = [entry for entry in entries if entry.log_offset not in self.held]
         for entry in fresh:
@@ -92,13 +92,13 @@ class NearTimers:
             self.held[entry.log_offset] = entry
         return fresh
 
-    def give_back(self, entries: "Iterable[TimerEntry]") -> None:
+    def return_timers(self, entries: "Iterable[TimerEntry]") -> None:
         """Make those that are still held pending again."""
         for entry in entries:
             if self.held.pop(entry.log_offset, None) and entry < self.loaded_to:
-                self.add(entry)
+                self.add_timer(entry)
 
-    def settle(self, log_offset: int) -> None:
+    def settle_timer(self, log_offset: int) -> None:
         self.held.pop(log_offset, None)
         self._pending.pop(log_offset, None)
 

@@ -29,12 +29,12 @@ class SettledWatermarks:
     def __init__(self, watermarks: "Iterable[Watermark]" = ()) -> None:
         self._watermarks: list[Watermark] = []
         for watermark in watermarks:
-            self.add(watermark)
+            self.add_watermark(watermark)
 
     def __iter__(self) -> "Iterator[Watermark]":
         return iter(self._watermarks)
 
-    def add(self, watermark: Watermark) -> None:
+    def add_watermark(self, watermark: Watermark) -> None:
         log_to, due_ms = watermark
         if due_ms > self.settled_before_ms(log_to):
             self._watermarks = [known for known in self._watermarks if known[0] > log_to or known[1] > due_ms]

@@ -30,24 +30,24 @@ class TimerBuffer:
     def __len__(self) -> int:
         return len(self._added) + len(self._settled)
 
-    def add(self, entry: "TimerEntry") -> None:
+    def add_timer(self, entry: "TimerEntry") -> None:
         assert entry[2], "a size of 0 would be a tombstone"
         assert not self._added or entry[1] > self._added[-1][1]
         self._added.append(entry)
         self._hashes.append(entry[3])
 
-    def settle(self, settled: SettledTimer) -> None:
+    def settle_timer(self, settled: SettledTimer) -> None:
         assert not self._settled or settled.settled_at >= self._settled[-1].settled_at
         self._settled.append(settled)
         self._settled_offsets.add(settled.log_offset)
 
-    def added(self) -> "list[TimerEntry]":
+    def added_timers(self) -> "list[TimerEntry]":
         return self._added.copy()
 
     def settled_offsets(self) -> set[int]:
         return self._settled_offsets.copy()
 
-    def find(self, due_ms: int, id_hash: int) -> "list[TimerEntry]":
+    def find_timers(self, due_ms: int, id_hash: int) -> "list[TimerEntry]":
         """Return the timers with that due time and id hash that are not settled."""
         found: list[TimerEntry] = []
         at = -1
@@ -62,12 +62,12 @@ class TimerBuffer:
     def added_below(self, log_offset: int) -> "list[TimerEntry]":
         return self._added[: bisect_left(self._added, log_offset, key=itemgetter(1))]
 
-    def settled_split(self, log_offset: int) -> tuple[list[SettledTimer], list[SettledTimer]]:
+    def split_settled(self, log_offset: int) -> tuple[list[SettledTimer], list[SettledTimer]]:
         """Return what was settled by records below that log offset, and by others."""
         at = bisect_left(self._settled, log_offset, key=attrgetter("settled_at"))
         return self._settled[:at], self._settled[at:]
 
-    def drop(self, added: int, settled: int) -> None:
+    def drop_written(self, added: int, settled: int) -> None:
         """Drop the first ones of each, which a spill has written."""
         del self._added[:added], self._hashes[:added]
         self._settled_offsets.difference_update(one.log_offset for one in self._settled[:settled])

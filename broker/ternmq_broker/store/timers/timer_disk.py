@@ -1,6 +1,7 @@
 """The timer index's part on disk: its runs, their watermarks, and how far they cover the log.
 
-Checkpoint  `covered`, where the runs end, where the log began, and the watermarks. A run's footer has the last two as
+Checkpoint  `covered_offset`, where the runs end, where the log began, and the watermarks. A run's footer has the last
+            two as
             well, so the checkpoint is only needed for a spill that had nothing to write. It counts only if the runs end
             where they did then: it may be older than they are, or from before some were damaged and rebuilt.
 """
@@ -18,36 +19,36 @@ if TYPE_CHECKING:
     from ternmq_broker.store.timers.timer_run import BadRun, RunName, TimerRun
 
 
-class TimerDisk:
-    """The runs and watermarks: they have what is pending of the log below `covered`; nothing below `log_start` is
-    pending.
+class TimerDiskState:
+    """The runs and watermarks: they have what is pending of the log below `covered_offset`; nothing below `log_start`
+    is pending.
     """
 
     def __init__(self, folder: "Folder", *, fan_in: int = FAN_IN) -> None:
         self.runs = TimerRuns(folder, fan_in=fan_in)
         self._watermarks = SettledWatermarks()
         self.log_start = 0
-        self.covered = 0
+        self.covered_offset = 0
 
-    def load(self, checkpoint: "Mapping[str, object]", *, log_start: int, log_end: int) -> "list[BadRun]":
+    def load_runs(self, checkpoint: "Mapping[str, object]", *, log_start: int, log_end: int) -> "list[BadRun]":
         """Open the runs; return the errors of files that were left out."""
-        covered, runs_to, began, watermarks = _parsed(checkpoint)
+        covered, runs_to, began, watermarks = _parse_checkpoint(checkpoint)
         log_start = max(log_start, began if began <= log_end else 0)
-        bad = self.runs.load(log_start=log_start, log_end=log_end)
-        for run in self.runs.chain:
+        bad = self.runs.load_chain(log_start=log_start, log_end=log_end)
+        for run in self.runs.run_chain:
             watermarks += run.watermarks
         self._watermarks = SettledWatermarks(watermark for watermark in watermarks if watermark[0] <= log_end)
-        self.log_start = max(log_start, *(run.log_start for run in self.runs.chain), 0)
-        self.covered = max(self.runs.log_to, self.log_start)
-        has_same_runs = runs_to == self.runs.log_to or (runs_to <= self.log_start and not self.runs.chain)
+        self.log_start = max(log_start, *(run.log_start for run in self.runs.run_chain), 0)
+        self.covered_offset = max(self.runs.log_to, self.log_start)
+        has_same_runs = runs_to == self.runs.log_to or (runs_to <= self.log_start and not self.runs.run_chain)
         if has_same_runs and covered <= log_end:
-            self.covered = max(self.covered, covered)
+            self.covered_offset = max(self.covered_offset, covered)
         self._drop_watermarks()
         return bad
 
-    def checkpoint(self) -> dict[str, object]:
+    def checkpoint_content(self) -> dict[str, object]:
         return {
-            "covered": self.covered,
+            "covered": self.covered_offset,
             "runs_to": self.runs.log_to,
             "log_start": self.log_start,
             "zones": list(map(list, self._watermarks)),
@@ -69,20 +70,20 @@ class TimerDisk:
         # It begins where the runs end, though perhaps more is covered, so that they follow each other without a gap.
         return self.runs.name_for(self.runs.log_to, log_to)
 
-    def cover(self, watermark: "Watermark", written: "TimerRun | None") -> None:
+    def add_spill(self, watermark: "Watermark", written: "TimerRun | None") -> None:
         """Take over a durable spill."""
         if written is not None:
-            self.runs.append(written)
-        self._watermarks.add(watermark)
-        self.covered = watermark[0]
+            self.runs.append_run(written)
+        self._watermarks.add_watermark(watermark)
+        self.covered_offset = watermark[0]
         self._drop_watermarks()
 
-    def to_merge(self) -> "list[TimerRun]":
-        return self.runs.to_merge(self._watermarks)
+    def runs_to_merge(self) -> "list[TimerRun]":
+        return self.runs.runs_to_merge(self._watermarks)
 
-    def replace(self, old: "Sequence[TimerRun]", merged: "TimerRun") -> None:
+    def replace_runs(self, old: "Sequence[TimerRun]", merged: "TimerRun") -> None:
         """Take over a durable merge."""
-        self.runs.replace(old, merged)
+        self.runs.replace_runs(old, merged)
         self._drop_watermarks()
 
     def forget_below(self, log_start: int) -> None:
@@ -95,11 +96,11 @@ class TimerDisk:
         """Drop watermarks that were known when the oldest run was written: they are applied in it, and nothing is
         older.
         """
-        self._watermarks.forget_below(self.runs.chain[0].log_to if self.runs.chain else self.covered + 1)
+        self._watermarks.forget_below(self.runs.run_chain[0].log_to if self.runs.run_chain else self.covered_offset + 1)
 
 
-def _parsed(checkpoint: "Mapping[str, object]") -> "tuple[int, int, int, list[Watermark]]":
-    """Return what `checkpoint()` returned, parsed; empty values if it is anything else."""
+def _parse_checkpoint(checkpoint: "Mapping[str, object]") -> "tuple[int, int, int, list[Watermark]]":
+    """Return what `checkpoint_content()` returned, parsed; empty values if it is anything else."""
     match checkpoint:
         case {"covered": int(covered), "runs_to": int(runs_to), "log_start": int(log_start), "zones": list(watermarks)}:
             return covered, runs_to, log_start, [(log_to, due_ms) for log_to, due_ms in watermarks]

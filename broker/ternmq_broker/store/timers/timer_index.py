@@ -18,34 +18,34 @@ Start       of the log: after `forget_below` nothing below it is pending. Runs a
 Clock       When timers come that are due before what a watermark settles, the next watermark ends earlier. The older
             ones stay for what is below their log offsets; what is settled above gets tombstones. So nothing fires
             twice.
-Restart     `load` opens the runs that follow each other without a gap, up to the first that is damaged or missing.
-            `covered` is where they end, or what the checkpoint says, if it was written when there were the same runs.
-            The owner walks the log from there and repeats `add` and `settle`. An old or missing checkpoint costs time
-            only.
+Restart     `load_runs` opens the runs that follow each other without a gap, up to the first that is damaged or missing.
+            `covered_offset` is where they end, or what the checkpoint says, if it was written when there were the same
+            runs. The owner walks the log from there and repeats `add_timer` and `settle_timer`. An old or missing
+            checkpoint costs time only.
 Threads     One thread owns the index; `run` and `write` of a job may be called in others. At a time there may be one
             load, one merge, one spill, and any number of finds and scans. Each job is finished, or released after an
-            error. `take_due` and `hold` take ownership of a timer; `settle` and `give_back` end it.
+            error. `take_due` and `hold_timers` take ownership of a timer; `settle_timer` and `return_timers` end it.
 """
 
 from typing import TYPE_CHECKING, TypeVar
 
+from ternmq_broker.store.interpreter_yield import yield_interpreter
 from ternmq_broker.store.timers.near_timers import NearTimers
 from ternmq_broker.store.timers.timer_buffer import SettledTimer, TimerBuffer
-from ternmq_broker.store.timers.timer_disk import TimerDisk
+from ternmq_broker.store.timers.timer_disk import TimerDiskState
 from ternmq_broker.store.timers.timer_jobs import (
     BEHIND_ALL,
     FindJob,
     LoadJob,
     MergeJob,
     ScanJob,
-    TimerReading,
+    TimerReadJob,
     TimerSnapshot,
     TimerSpill,
 )
 from ternmq_broker.store.timers.timer_merge import SLICE_ROWS
 from ternmq_broker.store.timers.timer_run import BLOCK_ENTRIES, BadRun, Key, TimerEntry, TimerRun
 from ternmq_broker.store.timers.timer_runs import FAN_IN
-from ternmq_broker.store.yielding import yield_interpreter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -55,15 +55,15 @@ if TYPE_CHECKING:
 LOOK_AHEAD_MS = 60_000
 NEAR_MAX = 32_768
 CHUNK = 16_384
-Job = TimerReading | MergeJob | TimerSpill
+Job = TimerReadJob | MergeJob | TimerSpill
 JobT = TypeVar("JobT", bound=Job)
 
 
 class TimerIndex:
     """Every pending timer of one broker.
 
-    Invariants: runs cover the log below `covered`, the buffer what lies behind; every pending timer is in a run or in
-    the buffer; every one whose key is below `loaded_to` is near or held too.
+    Invariants: runs cover the log below `covered_offset`, the buffer what lies behind; every pending timer is in a run
+    or in the buffer; every one whose key is below `loaded_to` is near or held too.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class TimerIndex:
         self._block_entries = block_entries
         self._slice_rows = min(SLICE_ROWS, chunk)
         self._pause = pause
-        self._disk = TimerDisk(folder, fan_in=fan_in)
+        self._disk = TimerDiskState(folder, fan_in=fan_in)
         self._near = NearTimers(near_max)
         self._buffer = TimerBuffer()
         self._passed_over: dict[int, TimerEntry] = {}
@@ -93,49 +93,49 @@ class TimerIndex:
         self._latest_ms = -1
 
     @property
-    def covered(self) -> int:
+    def covered_offset(self) -> int:
         """The log offset up to which nothing of the log has to be repeated after a restart."""
-        return self._disk.covered
+        return self._disk.covered_offset
 
     @property
-    def promised(self) -> int:
+    def durable_offset(self) -> int:
         """Up to where the log was durable once, by runs that cover more than it has."""
-        return self._disk.runs.promised
+        return self._disk.runs.durable_offset
 
     # --- opening
 
-    def load(self, checkpoint: "Mapping[str, object] | None", *, log_start: int, log_end: int) -> list[BadRun]:
-        """Open the runs; then the owner replays the log from `covered` on.
+    def load_runs(self, checkpoint: "Mapping[str, object] | None", *, log_start: int, log_end: int) -> list[BadRun]:
+        """Open the runs; then the owner replays the log from `covered_offset` on.
 
-        `checkpoint` is what `checkpoint()` once returned, if it is left. Returns the errors of files that were left
-        out; after a power cut one may be a merge that was not finished.
+        `checkpoint_content` is what `checkpoint_content()` once returned, if it is left. Returns the errors of files
+        that were left out; after a power cut one may be a merge that was not finished.
         """
-        return self._disk.load(checkpoint or {}, log_start=log_start, log_end=log_end)
+        return self._disk.load_runs(checkpoint or {}, log_start=log_start, log_end=log_end)
 
-    def checkpoint(self) -> dict[str, object]:
-        """Return what is durable, for JSON: to be stored after a spill is finished, and passed to `load`."""
-        return self._disk.checkpoint()
+    def checkpoint_content(self) -> dict[str, object]:
+        """Return what is durable, for JSON: to be stored after a spill is finished, and passed to `load_runs`."""
+        return self._disk.checkpoint_content()
 
     # --- adding and settling timers, in the order of the log
 
-    def add(self, entry: TimerEntry) -> None:
+    def add_timer(self, entry: TimerEntry) -> None:
         """Add a timer whose record is in the log."""
-        self._buffer.add(entry)
+        self._buffer.add_timer(entry)
         if entry < self._near.loaded_to:
-            self._near.add(entry)
+            self._near.add_timer(entry)
         else:
             for job in self._jobs:
                 if isinstance(job, LoadJob):
                     job.added_meanwhile.append(entry)
 
-    def settle(self, due_ms: int, log_offset: int, settled_at: int) -> None:
+    def settle_timer(self, due_ms: int, log_offset: int, settled_at: int) -> None:
         """Settle a timer by the record at `settled_at`."""
-        self._near.settle(log_offset)
+        self._near.settle_timer(log_offset)
         self._passed_over.pop(log_offset, None)
-        self._buffer.settle(SettledTimer(settled_at, due_ms, log_offset))
+        self._buffer.settle_timer(SettledTimer(settled_at, due_ms, log_offset))
         for job in self._jobs:
-            if isinstance(job, TimerReading):
-                job.gone.add(log_offset)
+            if isinstance(job, TimerReadJob):
+                job.settled_offsets.add(log_offset)
 
     # --- time
 
@@ -148,13 +148,13 @@ class TimerIndex:
         self._latest_ms = max(self._latest_ms, now_ms)
         return self._near.take_due(now_ms, limit)
 
-    def hold(self, entries: "Iterable[TimerEntry]") -> list[TimerEntry]:
+    def hold_timers(self, entries: "Iterable[TimerEntry]") -> list[TimerEntry]:
         """Hold timers that were just found, so that no one else takes them; return those that were not held already."""
-        return self._near.hold(entries)
+        return self._near.hold_timers(entries)
 
-    def give_back(self, entries: "Iterable[TimerEntry]") -> None:
+    def return_timers(self, entries: "Iterable[TimerEntry]") -> None:
         """Make held timers that could not be settled pending again."""
-        self._near.give_back(entries)
+        self._near.return_timers(entries)
 
     def wants_load(self, now_ms: int) -> bool:
         """Tell whether to call `prepare_load`: few timers are near, and more may be due soon."""
@@ -166,42 +166,42 @@ class TimerIndex:
         """Return a job that finds the timers that are due next, up to a minute ahead; its `run` reads files."""
         start = self._near.loaded_to
         end = max(start, (now_ms + LOOK_AHEAD_MS, 0))
-        return self._began(LoadJob(self._snapshot(), self._buffer.settled_offsets(), start, end, self._chunk))
+        return self._begin_job(LoadJob(self._take_snapshot(), self._buffer.settled_offsets(), start, end, self._chunk))
 
     def finish_load(self, job: LoadJob) -> None:
         """Add the timers that the job found to the near ones."""
-        self.release(job)
+        self.release_job(job)
         if self._near.loaded_to != job.start:
             return  # the later half of the near timers was dropped meanwhile: there is a gap now
         found = job.found
         if job.added_meanwhile:
             found.update((entry[1], entry) for entry in job.added_meanwhile if entry < job.end)
             job.found = {entry[1]: entry for entry in sorted(found.values())}
-        self._near.extend(self._free(job), job.end)
+        self._near.add_timers(self._free_timers(job), job.end)
 
     # --- queries
 
-    def find(self, due_ms: int, id_hash: int) -> list[TimerEntry]:
+    def find_in_memory(self, due_ms: int, id_hash: int) -> list[TimerEntry]:
         """Return the timers with that due time and id hash that came since the last spill, are pending and not held."""
-        job = FindJob(self._snapshot(()), set(), due_ms, id_hash)
-        job.keep(self._buffer.find(due_ms, id_hash))
-        return list(self._free(job).values())
+        job = FindJob(self._take_snapshot(()), set(), due_ms, id_hash)
+        job.keep_rows(self._buffer.find_timers(due_ms, id_hash))
+        return list(self._free_timers(job).values())
 
     def prepare_find(self, due_ms: int, id_hash: int) -> FindJob:
         """Return a job that finds all pending timers with that due time and id hash; `run` reads files, unless the job
         has no `runs`.
         """
-        runs = [run for run in self._disk.runs.chain if run.may_hold(due_ms)]
-        job = FindJob(self._snapshot(runs), self._buffer.settled_offsets(), due_ms, id_hash)
-        job.keep(self._buffer.find(due_ms, id_hash))
-        return self._began(job)
+        runs = [run for run in self._disk.runs.run_chain if run.may_hold(due_ms)]
+        job = FindJob(self._take_snapshot(runs), self._buffer.settled_offsets(), due_ms, id_hash)
+        job.keep_rows(self._buffer.find_timers(due_ms, id_hash))
+        return self._begin_job(job)
 
     def finish_find(self, job: FindJob) -> list[TimerEntry]:
-        """Return those that are still pending and not held; `hold` them before anything else can take or settle
+        """Return those that are still pending and not held; `hold_timers` them before anything else can take or settle
         them.
         """
-        self.release(job)
-        return list(self._free(job).values())
+        self.release_job(job)
+        return list(self._free_timers(job).values())
 
     def prepare_scan(self, log_offset: int, *, start: Key | None = None, limit: int) -> ScanJob:
         """Return a job that finds about `limit` pending timers whose record lies below `log_offset`, from a key on or
@@ -209,22 +209,22 @@ class TimerIndex:
         """
         if start is None:
             self._passed_over.clear()
-        return self._began(
-            ScanJob(self._snapshot(), self._buffer.settled_offsets(), start or (0, 0), log_offset, limit)
+        return self._begin_job(
+            ScanJob(self._take_snapshot(), self._buffer.settled_offsets(), start or (0, 0), log_offset, limit)
         )
 
     def finish_scan(self, job: ScanJob) -> tuple[list[TimerEntry], Key | None]:
-        """Return those found that are still pending, for `hold`, and the key to continue from; None when there are no
-        more.
+        """Return those found that are still pending, for `hold_timers`, and the key to continue from; None when there
+        are no more.
 
         Held timers are left out, since they may be settled; those that are given back come at the end. Until each is
         either, there is a key to continue from, and nothing is found: the owner should wait a little.
         """
-        self.release(job)
+        self.release_job(job)
         held = self._near.held
-        for log_offset in job.found.keys() & held.keys() - job.gone:
+        for log_offset in job.found.keys() & held.keys() - job.settled_offsets:
             self._passed_over[log_offset] = job.found[log_offset]
-        free = list(self._free(job).values())
+        free = list(self._free_timers(job).values())
         if job.following:
             return free, job.following
         given_back = [entry for entry in self._passed_over.values() if entry[1] not in held]
@@ -234,20 +234,22 @@ class TimerIndex:
 
     def finish_count(self, job: ScanJob) -> tuple[int, Key | None]:
         """Return how many were found that are still pending and not held, and the key to continue from."""
-        self.release(job)
-        return len(self._free(job)), job.following
+        self.release_job(job)
+        return len(self._free_timers(job)), job.following
 
     def finish_list(self, job: ScanJob) -> tuple[list[TimerEntry], Key | None]:
         """Return those found that are still pending, also if held, by due time, and the key to continue from."""
-        self.release(job)
+        self.release_job(job)
         log_start = self._disk.log_start
-        found = [entry for offset, entry in job.found.items() if offset not in job.gone and offset >= log_start]
+        found = [
+            entry for offset, entry in job.found.items() if offset not in job.settled_offsets and offset >= log_start
+        ]
         return found, job.following
 
-    def _free(self, job: TimerReading) -> dict[int, TimerEntry]:
+    def _free_timers(self, job: TimerReadJob) -> dict[int, TimerEntry]:
         """Return what was found and is neither settled nor held now."""
         found = job.found
-        for taken in (job.gone, self._near.held.keys()):
+        for taken in (job.settled_offsets, self._near.held.keys()):
             for log_offset in found.keys() & taken:
                 del found[log_offset]
         log_start = self._disk.log_start
@@ -269,22 +271,22 @@ class TimerIndex:
         The job's `write` must be called even if there is nothing to write: it removes files too.
         """
         assert not any(isinstance(job, TimerSpill) for job in self._jobs)
-        if log_to <= self.covered:
+        if log_to <= self.covered_offset:
             return None
-        settled, not_durable = self._buffer.settled_split(log_to)
+        settled, not_durable = self._buffer.split_settled(log_to)
         watermark = (log_to, self._all_settled_before_ms(not_durable))
-        return self._began(
+        return self._begin_job(
             TimerSpill(
                 self._folder,
                 self._disk.name_of_spill(log_to),
                 self._block_entries,
-                self.covered,
+                self.covered_offset,
                 self._buffer.added_below(log_to),
                 settled,
                 watermark,
                 self._disk.watermarks_with(watermark),
                 self._disk.log_start,
-                self._disk.runs.take_obsolete(self._in_use()),
+                self._disk.runs.take_obsolete(self._runs_in_use()),
                 self._pause,
             )
         )
@@ -305,33 +307,33 @@ class TimerIndex:
         return min(bounds)
 
     def finish_spill(self, job: TimerSpill) -> None:
-        self.release(job)
-        self._buffer.drop(len(job.added), len(job.settled))
-        self._disk.cover(job.watermark, job.written)
+        self.release_job(job)
+        self._buffer.drop_written(len(job.added), len(job.settled))
+        self._disk.add_spill(job.watermark, job.written)
 
     def prepare_merge(self) -> MergeJob | None:
         """Return a job that merges runs, when there are enough of one tier, or when one has only settled timers; else
         None.
         """
-        runs = self._disk.to_merge()
+        runs = self._disk.runs_to_merge()
         if not runs or any(isinstance(job, MergeJob) for job in self._jobs):
             return None
-        return self._began(
+        return self._begin_job(
             MergeJob(
                 self._folder,
                 self._disk.runs.name_for(runs[0].log_from, runs[-1].log_to),
                 runs[0].tier + (len(runs) > 1),
                 self._block_entries,
-                self._snapshot(runs),
+                self._take_snapshot(runs),
                 self._disk.watermarks,
             )
         )
 
     def finish_merge(self, job: MergeJob) -> None:
         """Replace the merged runs; the next spill removes their files."""
-        self.release(job)
+        self.release_job(job)
         assert job.merged
-        self._disk.replace(job.runs, job.merged)
+        self._disk.replace_runs(job.runs, job.merged)
 
     def forget_below(self, log_start: int) -> None:
         """Drop everything below `log_start`, where the log will begin: it is settled, durably, or given up."""
@@ -340,23 +342,23 @@ class TimerIndex:
 
     # --- jobs
 
-    def _snapshot(self, runs: "Iterable[TimerRun] | None" = None) -> TimerSnapshot:
+    def _take_snapshot(self, runs: "Iterable[TimerRun] | None" = None) -> TimerSnapshot:
         """Return a snapshot of everything, or of those runs only."""
-        added = self._buffer.added() if runs is None else []
-        chosen = self._disk.runs.chain if runs is None else runs
+        added = self._buffer.added_timers() if runs is None else []
+        chosen = self._disk.runs.run_chain if runs is None else runs
         return TimerSnapshot(
             self._disk.with_settled_ms(chosen), added, self._disk.log_start, self._slice_rows, self._pause
         )
 
-    def _began(self, job: JobT) -> JobT:
+    def _begin_job(self, job: JobT) -> JobT:
         self._jobs.append(job)
         return job
 
-    def release(self, job: Job) -> None:
+    def release_job(self, job: Job) -> None:
         """Release what the job reads, after it failed or when its result is not wanted."""
         self._jobs.remove(job)
 
-    def _in_use(self) -> "Iterable[TimerRun]":
+    def _runs_in_use(self) -> "Iterable[TimerRun]":
         return [run for job in self._jobs if not isinstance(job, TimerSpill) for run in job.runs]
 
     def close(self) -> None:

@@ -10,24 +10,24 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from ternmq_broker.store.timers.timer_run import Row
+    from ternmq_broker.store.timers.timer_run import RunRow
 
 SLICE_ROWS = 4096
 _SORT_ROWS = 2048
 _BEHIND_ALL_SIZES = 1 << 32
 
 
-class _Source:
+class _MergeSource:
     """The current piece of a source, and the position in it."""
 
     __slots__ = ("_pieces", "at", "piece")
 
-    def __init__(self, pieces: "Iterator[list[Row]]") -> None:
+    def __init__(self, pieces: "Iterator[list[RunRow]]") -> None:
         self._pieces = pieces
         self.piece = next(pieces, [])
         self.at = 0
 
-    def next_rows(self, bound: "Row", rows: "list[Row]") -> None:
+    def next_rows(self, bound: "RunRow", rows: "list[RunRow]") -> None:
         """Move the rows up to `bound` to `rows`; no later piece has any of them."""
         end = bisect_right(self.piece, bound, self.at)
         rows += self.piece[self.at : end]
@@ -37,19 +37,21 @@ class _Source:
             self.at = 0
 
 
-def merged(sources: "Iterable[Iterator[list[Row]]]", *, slice_rows: int = SLICE_ROWS) -> "Iterator[list[Row]]":
+def merge_sources(
+    sources: "Iterable[Iterator[list[RunRow]]]", *, slice_rows: int = SLICE_ROWS
+) -> "Iterator[list[RunRow]]":
     """Yield all rows in order, in slices of about `slice_rows`; equal keys are in the same slice."""
-    open_sources = [source for source in map(_Source, sources) if source.piece]
+    open_sources = [source for source in map(_MergeSource, sources) if source.piece]
     # A caller that pauses after each slice waits for the interpreter lock each time, so small ones are combined.
     enough = max(1, slice_rows // 2)
-    ready: list[Row] = []
+    ready: list[RunRow] = []
     while open_sources:
         quota = max(1, enough // len(open_sources))
         due_ms, log_offset, _, _ = min(
             source.piece[min(source.at + quota, len(source.piece)) - 1] for source in open_sources
         )
         bound = (due_ms, log_offset, _BEHIND_ALL_SIZES, 0)
-        rows: list[Row] = []
+        rows: list[RunRow] = []
         for source in open_sources:
             source.next_rows(bound, rows)
         rows.sort()
@@ -62,8 +64,8 @@ def merged(sources: "Iterable[Iterator[list[Row]]]", *, slice_rows: int = SLICE_
         yield ready
 
 
-def sorted_pieces(rows: "Sequence[Row]", pause: "Callable[[], None]") -> "list[Iterator[list[Row]]]":
-    """Return rows in any order as sources for `merged`."""
+def sort_into_sources(rows: "Sequence[RunRow]", pause: "Callable[[], None]") -> "list[Iterator[list[RunRow]]]":
+    """Return rows in any order as sources for `merge_sources`."""
     pieces = []
     for at in range(0, len(rows), _SORT_ROWS):
         pieces.append(iter([sorted(rows[at : at + _SORT_ROWS])]))
@@ -71,7 +73,7 @@ def sorted_pieces(rows: "Sequence[Row]", pause: "Callable[[], None]") -> "list[I
     return pieces
 
 
-def without_settled(rows: "list[Row]", *, log_start: int = 0, keep_tombstones_below: int = 0) -> "list[Row]":
+def drop_settled(rows: "list[RunRow]", *, log_start: int = 0, keep_tombstones_below: int = 0) -> "list[RunRow]":
     """Return the timers of a slice that no tombstone in it settles, and the tombstones of timers below a log offset.
 
     Rows below `log_start`, where the log begins, are left out.

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 Key = tuple[int, int]
 """The sort key of entries: due time in ms, log offset."""
-Row = tuple[int, int, int, int]
+RunRow = tuple[int, int, int, int]
 """An entry or a tombstone, as it is in the file; compares with a `Key` as its first two fields do."""
 
 BLOCK_ENTRIES = 512
@@ -70,7 +70,7 @@ def id_hash(message_id: str) -> int:
     return crc32(message_id.encode())
 
 
-def tombstone(due_ms: int, log_offset: int) -> Row:
+def make_tombstone(due_ms: int, log_offset: int) -> RunRow:
     return due_ms, log_offset, 0, 0
 
 
@@ -85,7 +85,7 @@ class RunName(NamedTuple):
         return f"{self.log_from:020d}-{self.log_to:020d}-{self.serial:010d}"
 
     @classmethod
-    def parse(cls, name: str) -> Self | None:
+    def parse_name(cls, name: str) -> Self | None:
         found = _NAME.fullmatch(name)
         return cls(*map(int, found.groups())) if found else None
 
@@ -114,9 +114,9 @@ class TimerRun:
         if self._check != crc32(tables[-FOOTER.size + CHECKED_FROM :], crc32(tables[: -FOOTER.size])):
             raise BadRun(f"{name}: the check sum of its tables does not fit")
         blocks = self._blocks
-        self._first_dues = _u64s(tables[: blocks * 8])
-        self._first_offsets = _u64s(tables[blocks * 8 : blocks * 16])
-        self._checks = _u32s(tables[blocks * 16 : blocks * _FENCE_BYTES])
+        self._first_dues = _parse_u64s(tables[: blocks * 8])
+        self._first_offsets = _parse_u64s(tables[blocks * 8 : blocks * 16])
+        self._checks = _parse_u32s(tables[blocks * 16 : blocks * _FENCE_BYTES])
         watermarks = tables[blocks * _FENCE_BYTES : -FOOTER.size]
         self.watermarks: list[Watermark] = [(log_to, due_ms) for log_to, due_ms in WATERMARK.iter_unpack(watermarks)]
 
@@ -164,7 +164,7 @@ class TimerRun:
     def _bytes_before(self, block: int) -> int:
         return min(block * self._block_entries, self.entries) * ROW.size
 
-    def _block(self, number: int) -> bytes:
+    def _read_block(self, number: int) -> bytes:
         at = self._bytes_before(number)
         data = self._file.read(at, self._bytes_before(number + 1) - at)
         self._check_block(number, data)
@@ -174,7 +174,7 @@ class TimerRun:
         if crc32(data) != self._checks[number]:
             raise BadRun(f"{self.name}: the check sum of block {number} does not fit")
 
-    def pieces(self, start: Key, end: Key) -> "Iterator[list[Row]]":
+    def read_pieces(self, start: Key, end: Key) -> "Iterator[list[RunRow]]":
         """Yield the entries and tombstones from `start` on, below `end`, in order; each block is read when it is
         needed.
         """
@@ -183,7 +183,7 @@ class TimerRun:
         for number in range(max(0, self._blocks_begun(start) - 1), self._blocks):
             if self._first_key(number) >= end:
                 return
-            rows: list[Row] = list(ROW.iter_unpack(self._block(number)))
+            rows: list[RunRow] = list(ROW.iter_unpack(self._read_block(number)))
             if rows[0] < start:
                 rows = rows[bisect_left(rows, start) :]
             if rows and rows[-1] >= end:
@@ -200,12 +200,12 @@ class TimerRun:
         high = bisect_right(self._first_dues, key[0], low)
         return bisect_right(self._first_offsets, key[1], low, high)
 
-    def due_at(self, due_ms: int) -> "Iterator[list[Row]]":
+    def read_due_at(self, due_ms: int) -> "Iterator[list[RunRow]]":
         """Yield the entries and tombstones with that due time, block by block."""
         wanted = due_ms.to_bytes(8, "little")
         first = max(0, bisect_left(self._first_dues, due_ms) - 1)
         for number in range(first, bisect_right(self._first_dues, due_ms)):
-            data = self._block(number)
+            data = self._read_block(number)
             # Most runs have none, and this is much faster than to unpack a block.
             if wanted in data:
                 yield [row for row in ROW.iter_unpack(data) if row[0] == due_ms]
@@ -214,11 +214,11 @@ class TimerRun:
         self._file.close()
 
 
-def _u64s(data: bytes) -> "array[int]":
+def _parse_u64s(data: bytes) -> "array[int]":
     return in_machine_order(array("Q", data))
 
 
-def _u32s(data: bytes) -> "array[int]":
+def _parse_u32s(data: bytes) -> "array[int]":
     return in_machine_order(array("I", data))
 
 

@@ -13,8 +13,8 @@ from ternmq_broker.store.timers.timer_run import (
     FOOTER,
     MAGIC,
     WATERMARK,
-    Row,
     RunName,
+    RunRow,
     TimerRun,
     in_machine_order,
 )
@@ -31,7 +31,7 @@ _SYNC_BYTES = 8 << 20
 
 
 class RunWriter:
-    """Writes one run. As a context it leaves no file behind unless `finish` returned."""
+    """Writes one run. As a context it leaves no file behind unless `finish_run` returned."""
 
     def __init__(self, folder: "Folder", name: RunName, *, tier: int, block_entries: int = BLOCK_ENTRIES) -> None:
         self._folder = folder
@@ -40,7 +40,7 @@ class RunWriter:
         self._block_entries = block_entries
         self._format = struct.Struct("<" + "QQII" * block_entries)
         self._file = folder.create(str(name))
-        self._rest: list[Row] = []
+        self._rest: list[RunRow] = []
         self._pieces: list[bytes] = []
         self._piece_bytes = self._unsynced = 0
         self._entries = self._tombstones = self._last_due_ms = 0
@@ -58,7 +58,7 @@ class RunWriter:
             with contextlib.suppress(OSError):  # the next start removes it
                 self._folder.remove(str(self._name))
 
-    def add(self, rows: "Sequence[Row]") -> None:
+    def add_rows(self, rows: "Sequence[RunRow]") -> None:
         """Append entries and tombstones, whose keys are above all before them."""
         rows = [*self._rest, *rows]
         whole = len(rows) - len(rows) % self._block_entries
@@ -66,7 +66,7 @@ class RunWriter:
             self._add_block(rows[at : at + self._block_entries], self._format)
         self._rest = rows[whole:]
 
-    def _add_block(self, rows: list[Row], block_format: struct.Struct) -> None:
+    def _add_block(self, rows: list[RunRow], block_format: struct.Struct) -> None:
         data = block_format.pack(*chain.from_iterable(rows))
         self._first_dues.append(rows[0][0])
         self._first_offsets.append(rows[0][1])
@@ -77,9 +77,9 @@ class RunWriter:
         self._pieces.append(data)
         self._piece_bytes += len(data)
         if self._piece_bytes >= _WRITE_BYTES:
-            self._write()
+            self._write_pieces()
 
-    def _write(self) -> None:
+    def _write_pieces(self) -> None:
         self._file.append(self._pieces)
         self._unsynced += self._piece_bytes
         self._pieces, self._piece_bytes = [], 0
@@ -87,7 +87,7 @@ class RunWriter:
             self._file.sync()
             self._unsynced = 0
 
-    def finish(self, watermarks: "Sequence[Watermark]", *, log_start: int) -> TimerRun:
+    def finish_run(self, watermarks: "Sequence[Watermark]", *, log_start: int) -> TimerRun:
         """Complete the file, and return the run; it survives a power cut when this returns.
 
         `watermarks` and `log_start` are those by which timers were left out.
@@ -102,18 +102,18 @@ class RunWriter:
                 *(WATERMARK.pack(*watermark) for watermark in watermarks),
             )
         )
-        footer = self._footer(log_start, len(watermarks))
+        footer = self._encode_footer(log_start, len(watermarks))
         check = crc32(footer[CHECKED_FROM:], crc32(tables))
         footer = footer[:4] + check.to_bytes(4, "little") + footer[CHECKED_FROM:]
         self._pieces += [tables, footer]
-        self._write()
+        self._write_pieces()
         self._file.sync()
         self._folder.sync_names()
         run = TimerRun(self._name, self._file)
         self._finished = True
         return run
 
-    def _footer(self, log_start: int, watermarks: int) -> bytes:
+    def _encode_footer(self, log_start: int, watermarks: int) -> bytes:
         """Return the footer without its checksum."""
         log_from, log_to, _ = self._name
         content = self._entries, self._tombstones, self._last_due_ms, self._block_entries

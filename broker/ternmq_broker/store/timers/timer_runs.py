@@ -32,11 +32,11 @@ class TimerRuns:
         self._chain: list[TimerRun] = []
         self._obsolete: list[TimerRun] = []
         self._last_serial = 0
-        self.promised = 0
+        self.durable_offset = 0
         """Up to where the log was durable once, by runs that cover more than it has."""
 
     @property
-    def chain(self) -> "Sequence[TimerRun]":
+    def run_chain(self) -> "Sequence[TimerRun]":
         return self._chain
 
     @property
@@ -44,9 +44,9 @@ class TimerRuns:
         """Where the chain ends; 0 when there is no run."""
         return self._chain[-1].log_to if self._chain else 0
 
-    def load(self, *, log_start: int, log_end: int) -> list[BadRun]:
+    def load_chain(self, *, log_start: int, log_end: int) -> list[BadRun]:
         """Find the chain that covers most, and remove all other files; return the errors of bad files."""
-        names = [name for name in map(RunName.parse, self._folder.names()) if name]
+        names = [name for name in map(RunName.parse_name, self._folder.names()) if name]
         self._last_serial = max((name.serial for name in names), default=0)
         bad: list[BadRun] = []
         left = sorted((name for name in names if name.log_to > log_start), key=lambda name: (name.log_to, name.serial))
@@ -73,7 +73,7 @@ class TimerRuns:
                 else:
                     if run.relies_on_log_to <= log_end:
                         return run
-                    self.promised = max(self.promised, run.relies_on_log_to)
+                    self.durable_offset = max(self.durable_offset, run.relies_on_log_to)
                     bad.append(BadRun(f"{name}: the log ends at {log_end}, before {run.relies_on_log_to}"))
                 left.remove(name)
                 file.close()
@@ -84,11 +84,11 @@ class TimerRuns:
         self._last_serial += 1
         return RunName(log_from, log_to, self._last_serial)
 
-    def append(self, run: TimerRun) -> None:
+    def append_run(self, run: TimerRun) -> None:
         assert not self._chain or run.log_from == self.log_to
         self._chain.append(run)
 
-    def to_merge(self, watermarks: "SettledWatermarks") -> list[TimerRun]:
+    def runs_to_merge(self, watermarks: "SettledWatermarks") -> list[TimerRun]:
         """Return runs to be merged: as many of one tier as a merge takes, or one with nothing pending in it."""
         for _, same_tier in groupby(reversed(self._chain), key=lambda run: run.tier):
             group = list(same_tier)[-self._fan_in :]
@@ -100,7 +100,7 @@ class TimerRuns:
                 return [run]
         return []
 
-    def replace(self, old: "Sequence[TimerRun]", merged: TimerRun) -> None:
+    def replace_runs(self, old: "Sequence[TimerRun]", merged: TimerRun) -> None:
         """Replace `old` by `merged`, which is durable; some of the oldest may have been dropped meanwhile."""
         left = [run for run in old if run in self._chain]
         if left:

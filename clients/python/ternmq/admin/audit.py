@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from ternmq.admin.call import AdminCall
-from ternmq.admin.checks import flag, moment, text, whole
-from ternmq.admin.words import moment_of
+from ternmq.admin.checks import check_flag, check_moment, check_text, check_whole
+from ternmq.admin.words import read_moment
 from ternmq_protos.admin_v1 import admin_pb2
 
 PAGE = 500
@@ -56,34 +56,34 @@ def list_page(
 ) -> AdminCall[AuditPage]:
     """List entries, the newest first; `page` is `next_page` of the page before."""
     request = admin_pb2.ListAuditEntriesRequest(
-        user=text("user", user),
-        call=text("call", call),
-        resource=text("resource", resource),
-        limit=whole("limit", limit, least=1),
-        page=text("page", page),
+        user=check_text("user", user),
+        call=check_text("call", call),
+        resource=check_text("resource", resource),
+        limit=check_whole("limit", limit, least=1),
+        page=check_text("page", page),
     )
     if allowed is not None:
-        request.allowed = flag("allowed", allowed)
+        request.allowed = check_flag("allowed", allowed)
     if since is not None:
-        request.since.FromDatetime(moment("since", since))
+        request.since.FromDatetime(check_moment("since", since))
     if until is not None:
-        request.until.FromDatetime(moment("until", until))
-    return AdminCall("ListAuditEntries", request, admin_pb2.ListAuditEntriesResponse, _page)
+        request.until.FromDatetime(check_moment("until", until))
+    return AdminCall("ListAuditEntries", request, admin_pb2.ListAuditEntriesResponse, _read_page)
 
 
-def _page(answer: admin_pb2.ListAuditEntriesResponse) -> AuditPage:
+def _read_page(answer: admin_pb2.ListAuditEntriesResponse) -> AuditPage:
     return AuditPage(
-        entries=tuple(map(_entry, answer.entries)),
+        entries=tuple(map(_read_entry, answer.entries)),
         next_page=answer.next_page,
         server=answer.server,
-        reached=moment_of(answer.reached),
+        reached=read_moment(answer.reached),
         damaged=answer.damaged,
     )
 
 
-def _entry(entry: admin_pb2.AuditEntry) -> AuditEntry:
+def _read_entry(entry: admin_pb2.AuditEntry) -> AuditEntry:
     return AuditEntry(
-        time=moment_of(entry.time),
+        time=read_moment(entry.time),
         user=entry.user,
         source=entry.source,
         client_id=entry.client_id,

@@ -13,7 +13,7 @@ from ternmq.admin.messages import OpenTransaction
 from ternmq.admin.timers import WaitingTimer
 from ternmq.admin.users import User
 from ternmq.admin.words import OpenState
-from ternmq.background import wait
+from ternmq.background import run_and_wait
 from ternmq.credentials import CredentialsSource
 from ternmq.durations import Seconds
 from ternmq.message_view import MessageView
@@ -23,24 +23,24 @@ P = ParamSpec("P")
 ResultT = TypeVar("ResultT")
 
 
-def _waiting(
+def _create_blocking(
     method: Callable[Concatenate[AsyncAdmin, P], Coroutine[Any, Any, ResultT]],
 ) -> "Callable[Concatenate[Admin, P], ResultT]":
     """Return the blocking form of a method."""
 
     @functools.wraps(method)
     def waiting(self: "Admin", /, *args: P.args, **kwargs: P.kwargs) -> ResultT:
-        return wait(method(self._admin, *args, **kwargs))
+        return run_and_wait(method(self._admin, *args, **kwargs))
 
     return waiting
 
 
-def _each(found: AsyncIterator[ResultT]) -> Iterator[ResultT]:
-    while (one := wait(_next(found))) is not None:
+def _iterate_blocking(found: AsyncIterator[ResultT]) -> Iterator[ResultT]:
+    while (one := run_and_wait(_next_or_none(found))) is not None:
         yield one
 
 
-async def _next(found: AsyncIterator[ResultT]) -> ResultT | None:
+async def _next_or_none(found: AsyncIterator[ResultT]) -> ResultT | None:
     return await anext(found, None)
 
 
@@ -68,7 +68,7 @@ class Admin:
 
     def start(self) -> Self:
         """Open the channel; it connects at the first call."""
-        wait(self._admin.start())
+        run_and_wait(self._admin.start())
         return self
 
     def __enter__(self) -> Self:
@@ -84,19 +84,19 @@ class Admin:
     ) -> Iterator[OpenTransaction]:
         """List open transactions, the oldest first: those that wait for their producer, or that no producer ended; only
         of a topic or a message if one is named."""
-        return _each(self._admin.list_transactions(state, topic=topic, message_id=message_id))
+        return _iterate_blocking(self._admin.list_transactions(state, topic=topic, message_id=message_id))
 
     def list_timers(self, *, topic: str = "") -> Iterator[WaitingTimer]:
         """List delayed messages that wait, by broker and time; those of one topic if it is named."""
-        return _each(self._admin.list_timers(topic=topic))
+        return _iterate_blocking(self._admin.list_timers(topic=topic))
 
     def list_dead_letters(self, group: str, *, broker: str = "") -> Iterator[MessageView]:
         """List the dead letters of a group, by broker and offset; they stay where they are."""
-        return _each(self._admin.list_dead_letters(group, broker=broker))
+        return _iterate_blocking(self._admin.list_dead_letters(group, broker=broker))
 
     def list_users(self) -> Iterator[User]:
         """List all users by name."""
-        return _each(self._admin.list_users())
+        return _iterate_blocking(self._admin.list_users())
 
     def list_audit_entries(
         self,
@@ -112,48 +112,48 @@ class Admin:
         entries = self._admin.list_audit_entries(
             user=user, call=call, resource=resource, allowed=allowed, since=since, until=until
         )
-        return _each(entries)
+        return _iterate_blocking(entries)
 
-    close = _waiting(AsyncAdmin.close)
-    create_topic = _waiting(AsyncAdmin.create_topic)
-    list_topics = _waiting(AsyncAdmin.list_topics)
-    describe_topic = _waiting(AsyncAdmin.describe_topic)
-    update_topic = _waiting(AsyncAdmin.update_topic)
-    delete_topic = _waiting(AsyncAdmin.delete_topic)
-    purge_topic = _waiting(AsyncAdmin.purge_topic)
-    create_group = _waiting(AsyncAdmin.create_group)
-    list_groups = _waiting(AsyncAdmin.list_groups)
-    describe_group = _waiting(AsyncAdmin.describe_group)
-    update_group = _waiting(AsyncAdmin.update_group)
-    delete_group = _waiting(AsyncAdmin.delete_group)
-    reset_offsets = _waiting(AsyncAdmin.reset_offsets)
-    skip_message = _waiting(AsyncAdmin.skip_message)
-    find_messages = _waiting(AsyncAdmin.find_messages)
-    describe_message = _waiting(AsyncAdmin.describe_message)
-    history = _waiting(AsyncAdmin.history)
-    resend_dead_letters = _waiting(AsyncAdmin.resend_dead_letters)
-    describe_transaction = _waiting(AsyncAdmin.describe_transaction)
-    resolve_transaction = _waiting(AsyncAdmin.resolve_transaction)
-    put_quota = _waiting(AsyncAdmin.put_quota)
-    delete_quota = _waiting(AsyncAdmin.delete_quota)
-    list_quotas = _waiting(AsyncAdmin.list_quotas)
-    list_brokers = _waiting(AsyncAdmin.list_brokers)
-    list_proxies = _waiting(AsyncAdmin.list_proxies)
-    update_broker = _waiting(AsyncAdmin.update_broker)
-    remove_broker = _waiting(AsyncAdmin.remove_broker)
-    broker_remaining = _waiting(AsyncAdmin.broker_remaining)
-    move_leader = _waiting(AsyncAdmin.move_leader)
-    elect_replica = _waiting(AsyncAdmin.elect_replica)
-    add_replica = _waiting(AsyncAdmin.add_replica)
-    remove_replica = _waiting(AsyncAdmin.remove_replica)
-    server_info = _waiting(AsyncAdmin.server_info)
-    advance_clock = _waiting(AsyncAdmin.advance_clock)
-    create_user = _waiting(AsyncAdmin.create_user)
-    update_user = _waiting(AsyncAdmin.update_user)
-    delete_user = _waiting(AsyncAdmin.delete_user)
-    describe_user = _waiting(AsyncAdmin.describe_user)
-    rotate_secret = _waiting(AsyncAdmin.rotate_secret)
-    put_policy = _waiting(AsyncAdmin.put_policy)
-    delete_policy = _waiting(AsyncAdmin.delete_policy)
-    reseal_secrets = _waiting(AsyncAdmin.reseal_secrets)
-    audit_page = _waiting(AsyncAdmin.audit_page)
+    close = _create_blocking(AsyncAdmin.close)
+    create_topic = _create_blocking(AsyncAdmin.create_topic)
+    list_topics = _create_blocking(AsyncAdmin.list_topics)
+    describe_topic = _create_blocking(AsyncAdmin.describe_topic)
+    update_topic = _create_blocking(AsyncAdmin.update_topic)
+    delete_topic = _create_blocking(AsyncAdmin.delete_topic)
+    purge_topic = _create_blocking(AsyncAdmin.purge_topic)
+    create_group = _create_blocking(AsyncAdmin.create_group)
+    list_groups = _create_blocking(AsyncAdmin.list_groups)
+    describe_group = _create_blocking(AsyncAdmin.describe_group)
+    update_group = _create_blocking(AsyncAdmin.update_group)
+    delete_group = _create_blocking(AsyncAdmin.delete_group)
+    reset_offsets = _create_blocking(AsyncAdmin.reset_offsets)
+    skip_message = _create_blocking(AsyncAdmin.skip_message)
+    find_messages = _create_blocking(AsyncAdmin.find_messages)
+    describe_message = _create_blocking(AsyncAdmin.describe_message)
+    history = _create_blocking(AsyncAdmin.history)
+    resend_dead_letters = _create_blocking(AsyncAdmin.resend_dead_letters)
+    describe_transaction = _create_blocking(AsyncAdmin.describe_transaction)
+    resolve_transaction = _create_blocking(AsyncAdmin.resolve_transaction)
+    put_quota = _create_blocking(AsyncAdmin.put_quota)
+    delete_quota = _create_blocking(AsyncAdmin.delete_quota)
+    list_quotas = _create_blocking(AsyncAdmin.list_quotas)
+    list_brokers = _create_blocking(AsyncAdmin.list_brokers)
+    list_proxies = _create_blocking(AsyncAdmin.list_proxies)
+    update_broker = _create_blocking(AsyncAdmin.update_broker)
+    remove_broker = _create_blocking(AsyncAdmin.remove_broker)
+    broker_remaining = _create_blocking(AsyncAdmin.broker_remaining)
+    move_leader = _create_blocking(AsyncAdmin.move_leader)
+    elect_replica = _create_blocking(AsyncAdmin.elect_replica)
+    add_replica = _create_blocking(AsyncAdmin.add_replica)
+    remove_replica = _create_blocking(AsyncAdmin.remove_replica)
+    server_info = _create_blocking(AsyncAdmin.server_info)
+    advance_clock = _create_blocking(AsyncAdmin.advance_clock)
+    create_user = _create_blocking(AsyncAdmin.create_user)
+    update_user = _create_blocking(AsyncAdmin.update_user)
+    delete_user = _create_blocking(AsyncAdmin.delete_user)
+    describe_user = _create_blocking(AsyncAdmin.describe_user)
+    rotate_secret = _create_blocking(AsyncAdmin.rotate_secret)
+    put_policy = _create_blocking(AsyncAdmin.put_policy)
+    delete_policy = _create_blocking(AsyncAdmin.delete_policy)
+    reseal_secrets = _create_blocking(AsyncAdmin.reseal_secrets)
+    audit_page = _create_blocking(AsyncAdmin.audit_page)

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from ternmq.admin.call import AdminCall
-from ternmq.admin.checks import flag, text
-from ternmq.admin.words import Permission, moment_of, permission_number, permission_word, replication_word
+from ternmq.admin.checks import check_flag, check_text
+from ternmq.admin.words import Permission, permission_number, permission_word, read_moment, replication_word
 from ternmq_protos.admin_v1 import admin_pb2
 
 # The work that becomes due all at once may keep a server busy.
@@ -131,27 +131,29 @@ class ServerInfo:
 
 def list_all() -> AdminCall[list[Broker]]:
     """List all brokers by name."""
-    return AdminCall("ListBrokers", admin_pb2.ListBrokersRequest(), admin_pb2.ListBrokersResponse, _listed)
+    return AdminCall("ListBrokers", admin_pb2.ListBrokersRequest(), admin_pb2.ListBrokersResponse, _read_list)
 
 
-def update(name: str, *, permission: Permission | None = None, draining: bool | None = None) -> AdminCall[Broker]:
+def update_broker(
+    name: str, *, permission: Permission | None = None, draining: bool | None = None
+) -> AdminCall[Broker]:
     """Change a broker; what is None stays. The call returns the changed broker."""
-    request = admin_pb2.UpdateBrokerRequest(name=text("name", name))
+    request = admin_pb2.UpdateBrokerRequest(name=check_text("name", name))
     if permission is not None:
         request.permission = permission_number(permission)
     if draining is not None:
-        request.draining = flag("draining", draining)
-    return AdminCall("UpdateBroker", request, admin_pb2.UpdateBrokerResponse, lambda answer: broker_of(answer.broker))
+        request.draining = check_flag("draining", draining)
+    return AdminCall("UpdateBroker", request, admin_pb2.UpdateBrokerResponse, lambda answer: read_broker(answer.broker))
 
 
-def remove(name: str, *, force: bool = False) -> AdminCall[RemovedBroker]:
-    request = admin_pb2.RemoveBrokerRequest(name=text("name", name), force=flag("force", force))
-    return AdminCall("RemoveBroker", request, admin_pb2.RemoveBrokerResponse, _removed)
+def remove_broker(name: str, *, force: bool = False) -> AdminCall[RemovedBroker]:
+    request = admin_pb2.RemoveBrokerRequest(name=check_text("name", name), force=check_flag("force", force))
+    return AdminCall("RemoveBroker", request, admin_pb2.RemoveBrokerResponse, _read_removed)
 
 
-def remaining(name: str) -> AdminCall[BrokerRemaining]:
-    request = admin_pb2.BrokerRemainingRequest(name=text("name", name))
-    return AdminCall("BrokerRemaining", request, admin_pb2.BrokerRemainingResponse, _remaining)
+def broker_remaining(name: str) -> AdminCall[BrokerRemaining]:
+    request = admin_pb2.BrokerRemainingRequest(name=check_text("name", name))
+    return AdminCall("BrokerRemaining", request, admin_pb2.BrokerRemainingResponse, _read_remaining)
 
 
 def advance_clock(by: timedelta | float) -> AdminCall[datetime]:
@@ -171,14 +173,14 @@ def advance_clock(by: timedelta | float) -> AdminCall[datetime]:
 
 
 def server_info() -> AdminCall[ServerInfo]:
-    return AdminCall("GetServerInfo", admin_pb2.GetServerInfoRequest(), admin_pb2.GetServerInfoResponse, _info)
+    return AdminCall("GetServerInfo", admin_pb2.GetServerInfoRequest(), admin_pb2.GetServerInfoResponse, _read_info)
 
 
-def _listed(answer: admin_pb2.ListBrokersResponse) -> list[Broker]:
-    return sorted(map(broker_of, answer.brokers), key=lambda broker: broker.name)
+def _read_list(answer: admin_pb2.ListBrokersResponse) -> list[Broker]:
+    return sorted(map(read_broker, answer.brokers), key=lambda broker: broker.name)
 
 
-def broker_of(broker: admin_pb2.Broker) -> Broker:
+def read_broker(broker: admin_pb2.Broker) -> Broker:
     return Broker(
         name=broker.name,
         address=broker.address,
@@ -187,15 +189,15 @@ def broker_of(broker: admin_pb2.Broker) -> Broker:
         draining=broker.draining,
         epoch=broker.epoch,
         version=broker.version,
-        started=moment_of(broker.started),
+        started=read_moment(broker.started),
         load=_load_of(broker.load),
-        replicas=tuple(sorted(map(replica_of, broker.replicas), key=lambda replica: replica.name)),
+        replicas=tuple(sorted(map(read_replica, broker.replicas), key=lambda replica: replica.name)),
         # A server that does not report it is an older one, without replicas.
         replicas_wanted=broker.replicas_wanted or 1,
         min_insync=broker.min_insync or 1,
         replication=replication_word(broker.replication or admin_pb2.REPLICATION_SYNC),
         move_to=broker.move_to,
-        lease_end=moment_of(broker.lease_end),
+        lease_end=read_moment(broker.lease_end),
     )
 
 
@@ -213,12 +215,12 @@ def _load_of(load: admin_pb2.BrokerLoad) -> BrokerLoad:
     )
 
 
-def _removed(answer: admin_pb2.RemoveBrokerResponse) -> RemovedBroker:
+def _read_removed(answer: admin_pb2.RemoveBrokerResponse) -> RemovedBroker:
     lost = _load_of(answer.lost) if answer.HasField("lost") else None
     return RemovedBroker(topics=tuple(answer.topics), lost=lost)
 
 
-def replica_of(replica: admin_pb2.Replica) -> Replica:
+def read_replica(replica: admin_pb2.Replica) -> Replica:
     return Replica(
         name=replica.name,
         store_id=replica.store_id,
@@ -228,23 +230,23 @@ def replica_of(replica: admin_pb2.Replica) -> Replica:
         live=replica.live,
         position=replica.position,
         version=replica.version,
-        started=moment_of(replica.started),
-        lease_end=moment_of(replica.lease_end),
+        started=read_moment(replica.started),
+        lease_end=read_moment(replica.lease_end),
     )
 
 
-def _remaining(answer: admin_pb2.BrokerRemainingResponse) -> BrokerRemaining:
+def _read_remaining(answer: admin_pb2.BrokerRemainingResponse) -> BrokerRemaining:
     backlogs = (
         Backlog(group=backlog.group, topic=backlog.topic, messages=backlog.messages) for backlog in answer.backlogs
     )
     return BrokerRemaining(backlogs=tuple(backlogs), timers=answer.timers, transactions=answer.transactions)
 
 
-def _info(answer: admin_pb2.GetServerInfoResponse) -> ServerInfo:
+def _read_info(answer: admin_pb2.GetServerInfoResponse) -> ServerInfo:
     return ServerInfo(
         version=answer.version,
-        started=moment_of(answer.started),
+        started=read_moment(answer.started),
         resident_bytes=answer.resident_bytes,
-        now=moment_of(answer.now),
+        now=read_moment(answer.now),
         test_clock=answer.test_clock,
     )

@@ -31,7 +31,7 @@ class AdminCall(Generic[ValueT]):
         self.name, self.request, self.response, self.read = name, request, response, read
         self.at_least_s = at_least_s
 
-    def value(self, answer: Any) -> ValueT:  # noqa: ANN401 - of any call
+    def read_value(self, answer: Any) -> ValueT:  # noqa: ANN401 - of any call
         """Return the value of an answer; ValueError if the answer makes no sense, such as a time in the year
         300,000."""
         try:
@@ -40,6 +40,6 @@ class AdminCall(Generic[ValueT]):
             raise ValueError(f"the answer of {self.name} makes no sense: {error}") from None
 
 
-def nothing(answer: object) -> None:
+def read_nothing(answer: object) -> None:
     """Read an answer that has only a status."""
     del answer

@@ -10,7 +10,7 @@ INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
 
 
-def text(argument: str, value: str) -> str:
+def check_text(argument: str, value: str) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{argument} is text, which {value!r} is not")
     if not value.isascii():
@@ -22,14 +22,14 @@ def text(argument: str, value: str) -> str:
     return value
 
 
-def texts(argument: str, values: Iterable[str]) -> list[str]:
+def check_texts(argument: str, values: Iterable[str]) -> list[str]:
     """Check a list of texts. A plain string is refused, since it would be split into its letters."""
     if isinstance(values, str):
         raise TypeError(f'{argument} is a list of names: write {argument}=["{values}"]')
-    return [text(f"each of {argument}", value) for value in values]
+    return [check_text(f"each of {argument}", value) for value in values]
 
 
-def whole(argument: str, value: int, *, least: int = 0, most: int = INT32_MAX) -> int:
+def check_whole(argument: str, value: int, *, least: int = 0, most: int = INT32_MAX) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
         raise TypeError(f"{argument} is a whole number, which {value!r} is not")
     if not least <= value <= most:
@@ -37,26 +37,26 @@ def whole(argument: str, value: int, *, least: int = 0, most: int = INT32_MAX) -
     return value
 
 
-def wholes(argument: str, values: Iterable[int], *, most: int = INT32_MAX) -> list[int]:
+def check_wholes(argument: str, values: Iterable[int], *, most: int = INT32_MAX) -> list[int]:
     if isinstance(values, int | str):
         raise TypeError(f"{argument} is a list of whole numbers: write {argument}=[{values}]")
-    return [whole(f"each of {argument}", value, most=most) for value in values]
+    return [check_whole(f"each of {argument}", value, most=most) for value in values]
 
 
-def flag(argument: str, value: bool) -> bool:
+def check_flag(argument: str, value: bool) -> bool:
     if not isinstance(value, bool):
         raise TypeError(f"{argument} is True or False, which {value!r} is not")
     return value
 
 
-def moment(argument: str, value: datetime) -> datetime:
+def check_moment(argument: str, value: datetime) -> datetime:
     if value.tzinfo is None:
         raise ValueError(f"{argument} has no time zone: write datetime(..., tzinfo=UTC)")
     return value
 
 
-def choice(argument: str, value: str, known: Sequence[str]) -> str:
-    if text(argument, value) not in known:
+def check_choice(argument: str, value: str, known: Sequence[str]) -> str:
+    if check_text(argument, value) not in known:
         from ternmq_common.settings import did_you_mean  # used only here
 
         raise ValueError(f"{argument}={value!r}{did_you_mean(value, known)}")

@@ -5,11 +5,20 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Literal, TypedDict, get_args
 
-from ternmq.admin.call import AdminCall, nothing
-from ternmq.admin.checks import INT64_MAX, choice, flag, moment, text, texts, whole, wholes
-from ternmq.admin.words import CLIENT_TYPES, LiteModel, LiteReset, moment_of, word_of
-from ternmq.durations import span
-from ternmq.wire_time import nanos_of, timestamp
+from ternmq.admin.call import AdminCall, read_nothing
+from ternmq.admin.checks import (
+    INT64_MAX,
+    check_choice,
+    check_flag,
+    check_moment,
+    check_text,
+    check_texts,
+    check_whole,
+    check_wholes,
+)
+from ternmq.admin.words import CLIENT_TYPES, LiteModel, LiteReset, read_moment, word_of
+from ternmq.durations import check_span
+from ternmq.wire_time import to_nanos, to_timestamp
 from ternmq_common.limits import DEFAULT_PRIORITY_FACTOR
 from ternmq_protos.admin_v1 import admin_pb2
 
@@ -147,9 +156,9 @@ class OffsetMove:
     after: int
 
 
-def create(name: str, settings: GroupSettings) -> AdminCall[bool]:
+def create_group(name: str, settings: GroupSettings) -> AdminCall[bool]:
     """Create a group; the value is False if it exists with the same settings."""
-    group = admin_pb2.Group(name=text("name", name))
+    group = admin_pb2.Group(name=check_text("name", name))
     _set_given(group, settings)
     request = admin_pb2.CreateGroupRequest(group=group)
     return AdminCall("CreateGroup", request, admin_pb2.CreateGroupResponse, lambda answer: answer.created)
@@ -157,28 +166,28 @@ def create(name: str, settings: GroupSettings) -> AdminCall[bool]:
 
 def list_all(*, search: str = "") -> AdminCall[list[Group]]:
     """List all groups by name; with `search` only those whose name contains it, in any case."""
-    request = admin_pb2.ListGroupsRequest(search=text("search", search))
-    return AdminCall("ListGroups", request, admin_pb2.ListGroupsResponse, _listed)
+    request = admin_pb2.ListGroupsRequest(search=check_text("search", search))
+    return AdminCall("ListGroups", request, admin_pb2.ListGroupsResponse, _read_list)
 
 
-def describe(name: str) -> AdminCall[GroupDescription]:
-    request = admin_pb2.DescribeGroupRequest(name=text("name", name))
-    return AdminCall("DescribeGroup", request, admin_pb2.DescribeGroupResponse, _described)
+def describe_group(name: str) -> AdminCall[GroupDescription]:
+    request = admin_pb2.DescribeGroupRequest(name=check_text("name", name))
+    return AdminCall("DescribeGroup", request, admin_pb2.DescribeGroupResponse, _read_description)
 
 
-def update(group: Group, settings: GroupSettings) -> AdminCall[Group]:
+def update_group(group: Group, settings: GroupSettings) -> AdminCall[Group]:
     """Update a group; the value is the changed group. The server takes all settings, so `group` has the current
     ones."""
     asked = _to_proto(group)
     _set_given(asked, settings)
     request = admin_pb2.UpdateGroupRequest(group=asked)
-    return AdminCall("UpdateGroup", request, admin_pb2.UpdateGroupResponse, lambda answer: _group(answer.group))
+    return AdminCall("UpdateGroup", request, admin_pb2.UpdateGroupResponse, lambda answer: _read_group(answer.group))
 
 
-def delete(name: str, *, with_dead_letters: bool = False) -> AdminCall[None]:
-    letters = flag("with_dead_letters", with_dead_letters)
-    request = admin_pb2.DeleteGroupRequest(name=text("name", name), with_dead_letters=letters)
-    return AdminCall("DeleteGroup", request, admin_pb2.DeleteGroupResponse, nothing)
+def delete_group(name: str, *, with_dead_letters: bool = False) -> AdminCall[None]:
+    letters = check_flag("with_dead_letters", with_dead_letters)
+    request = admin_pb2.DeleteGroupRequest(name=check_text("name", name), with_dead_letters=letters)
+    return AdminCall("DeleteGroup", request, admin_pb2.DeleteGroupResponse, read_nothing)
 
 
 def reset_offsets(
@@ -195,17 +204,17 @@ def reset_offsets(
     if (to is None) == (shift is None):
         raise TypeError("give one of to and shift")
     request = admin_pb2.ResetOffsetsRequest(
-        group=text("group", group),
-        topic=text("topic", topic),
-        queue_ids=wholes("queue_ids", queue_ids),
-        broker=text("broker", broker),
-        dry_run=flag("dry_run", dry_run),
+        group=check_text("group", group),
+        topic=check_text("topic", topic),
+        queue_ids=check_wholes("queue_ids", queue_ids),
+        broker=check_text("broker", broker),
+        dry_run=check_flag("dry_run", dry_run),
     )
     if shift is not None:
-        request.shift = whole("shift", shift, least=-INT64_MAX, most=INT64_MAX)
+        request.shift = check_whole("shift", shift, least=-INT64_MAX, most=INT64_MAX)
     elif to is not None:
         _set_target(request, to)
-    return _reset(request)
+    return _reset_call(request)
 
 
 def skip_message(
@@ -213,17 +222,17 @@ def skip_message(
 ) -> AdminCall[list[OffsetMove]]:
     """Finish one message for the group; nothing else moves."""
     request = admin_pb2.ResetOffsetsRequest(
-        group=text("group", group),
-        topic=text("topic", topic),
-        queue_ids=[whole("queue_id", queue_id)],
-        skip=whole("queue_offset", queue_offset, most=INT64_MAX),
-        broker=text("broker", broker),
+        group=check_text("group", group),
+        topic=check_text("topic", topic),
+        queue_ids=[check_whole("queue_id", queue_id)],
+        skip=check_whole("queue_offset", queue_offset, most=INT64_MAX),
+        broker=check_text("broker", broker),
     )
-    return _reset(request)
+    return _reset_call(request)
 
 
-def _reset(request: admin_pb2.ResetOffsetsRequest) -> AdminCall[list[OffsetMove]]:
-    return AdminCall("ResetOffsets", request, admin_pb2.ResetOffsetsResponse, _moves)
+def _reset_call(request: admin_pb2.ResetOffsetsRequest) -> AdminCall[list[OffsetMove]]:
+    return AdminCall("ResetOffsets", request, admin_pb2.ResetOffsetsResponse, _read_moves)
 
 
 def _set_target(request: admin_pb2.ResetOffsetsRequest, to: object) -> None:
@@ -232,9 +241,9 @@ def _set_target(request: admin_pb2.ResetOffsetsRequest, to: object) -> None:
     elif to == "latest":
         request.latest = True
     elif isinstance(to, datetime):
-        request.time.CopyFrom(timestamp(nanos_of(moment("to", to))))
+        request.time.CopyFrom(to_timestamp(to_nanos(check_moment("to", to))))
     elif isinstance(to, int) and not isinstance(to, bool):
-        request.offset = whole("to", to, most=INT64_MAX)
+        request.offset = check_whole("to", to, most=INT64_MAX)
     else:
         raise TypeError(f"to is 'earliest', 'latest', a datetime or an offset, which {to!r} is not")
 
@@ -247,33 +256,36 @@ def _set_given(group: admin_pb2.Group, settings: GroupSettings) -> None:
 
             raise TypeError(f"a group has no setting {name!r}{did_you_mean(name, GroupSettings.__annotations__)}")
     if (fifo := settings.get("fifo")) is not None:
-        group.fifo = flag("fifo", fifo)
+        group.fifo = check_flag("fifo", fifo)
     if (max_attempts := settings.get("max_attempts")) is not None:
-        group.max_attempts = whole("max_attempts", max_attempts, least=1)
+        group.max_attempts = check_whole("max_attempts", max_attempts, least=1)
     if (retry_backoff := settings.get("retry_backoff")) is not None:
-        group.retry_backoff = text("retry_backoff", retry_backoff)
+        group.retry_backoff = check_text("retry_backoff", retry_backoff)
     if (consume_from := settings.get("consume_from")) is not None:
-        group.consume_from = _begin_text(consume_from)
+        group.consume_from = _encode_begin(consume_from)
     if (assignment := settings.get("assignment")) is not None:
-        group.assignment = text("assignment", assignment).strip()
+        group.assignment = check_text("assignment", assignment).strip()
     if (queue_lock_hold := settings.get("queue_lock_hold")) is not None:
-        group.queue_lock_hold.FromTimedelta(span("queue_lock_hold", queue_lock_hold))
+        group.queue_lock_hold.FromTimedelta(check_span("queue_lock_hold", queue_lock_hold))
     if (priority_factor := settings.get("priority_factor")) is not None:
-        group.priority_factor = whole("priority_factor", priority_factor, most=100)
+        group.priority_factor = check_whole("priority_factor", priority_factor, most=100)
     _set_lite(group, settings)
 
 
 def _set_lite(group: admin_pb2.Group, settings: GroupSettings) -> None:
     if (bind := settings.get("lite_bind")) is not None:
-        group.lite.topic = text("lite_bind", bind)
+        group.lite.topic = check_text("lite_bind", bind)
     if (model := settings.get("lite_model")) is not None:
-        group.lite.exclusive = choice("lite_model", model, get_args(LiteModel)) == "exclusive"
+        group.lite.exclusive = check_choice("lite_model", model, get_args(LiteModel)) == "exclusive"
     if (quota := settings.get("lite_quota")) is not None:
-        group.lite.quota = whole("lite_quota", quota, least=1)
+        group.lite.quota = check_whole("lite_quota", quota, least=1)
     if (wildcard := settings.get("lite_wildcard")) is not None:
-        group.lite.wildcard = flag("lite_wildcard", wildcard)
+        group.lite.wildcard = check_flag("lite_wildcard", wildcard)
     if (reset := settings.get("lite_reset")) is not None:
-        resets = [choice("each of lite_reset", reason, get_args(LiteReset)) for reason in texts("lite_reset", reset)]
+        resets = [
+            check_choice("each of lite_reset", reason, get_args(LiteReset))
+            for reason in check_texts("lite_reset", reset)
+        ]
         group.lite.resets_when_taken = "taken" in resets
         group.lite.resets_when_unsubscribed = "unsubscribed" in resets
 
@@ -284,7 +296,7 @@ def _to_proto(group: Group) -> admin_pb2.Group:
         fifo=group.fifo,
         max_attempts=group.max_attempts,
         retry_backoff=group.retry_backoff,
-        consume_from=_begin_text(group.consume_from),
+        consume_from=_encode_begin(group.consume_from),
         assignment=group.assignment,
         priority_factor=group.priority_factor,
     )
@@ -300,14 +312,14 @@ def _to_proto(group: Group) -> admin_pb2.Group:
     return asked
 
 
-def _begin_text(consume_from: str | datetime) -> str:
+def _encode_begin(consume_from: str | datetime) -> str:
     """Encode it for the wire: a time is milliseconds since 1970."""
     if isinstance(consume_from, datetime):
-        return str((moment("consume_from", consume_from) - EPOCH) // MS)
-    return text("consume_from", consume_from)
+        return str((check_moment("consume_from", consume_from) - EPOCH) // MS)
+    return check_text("consume_from", consume_from)
 
 
-def _begin_of(wire: str) -> str | datetime:
+def _decode_begin(wire: str) -> str | datetime:
     """Decode it; a time that no datetime can hold stays text."""
     if not (wire.isascii() and wire.isdigit()):
         return wire or "auto"
@@ -317,22 +329,22 @@ def _begin_of(wire: str) -> str | datetime:
         return wire
 
 
-def _listed(answer: admin_pb2.ListGroupsResponse) -> list[Group]:
-    return sorted(map(_group, answer.groups), key=lambda group: group.name)
+def _read_list(answer: admin_pb2.ListGroupsResponse) -> list[Group]:
+    return sorted(map(_read_group, answer.groups), key=lambda group: group.name)
 
 
-def _described(answer: admin_pb2.DescribeGroupResponse) -> GroupDescription:
+def _read_description(answer: admin_pb2.DescribeGroupResponse) -> GroupDescription:
     return GroupDescription(
-        group=_group(answer.group),
-        progress=tuple(map(_progress, answer.progress)),
-        members=tuple(map(_member, answer.members)),
+        group=_read_group(answer.group),
+        progress=tuple(map(_read_progress, answer.progress)),
+        members=tuple(map(_read_member, answer.members)),
         client_ids=tuple(answer.client_ids),
         inconsistencies=tuple(answer.inconsistencies),
         silent=tuple(answer.silent),
     )
 
 
-def _group(group: admin_pb2.Group) -> Group:
+def _read_group(group: admin_pb2.Group) -> Group:
     has_factor = group.HasField("priority_factor")
     lite = group.lite if group.HasField("lite") else None
     return Group(
@@ -340,25 +352,25 @@ def _group(group: admin_pb2.Group) -> Group:
         fifo=group.fifo,
         max_attempts=group.max_attempts,
         retry_backoff=group.retry_backoff,
-        consume_from=_begin_of(group.consume_from),
+        consume_from=_decode_begin(group.consume_from),
         assignment=group.assignment or "averagely",
         queue_lock_hold=group.queue_lock_hold.ToTimedelta(),
         priority_factor=group.priority_factor if has_factor else DEFAULT_PRIORITY_FACTOR,
-        created=moment_of(group.created),
+        created=read_moment(group.created),
         lite_bind=None if lite is None else lite.topic,
         lite_model=None if lite is None else "exclusive" if lite.exclusive else "shared",
         lite_quota=None if lite is None else lite.quota,
         lite_wildcard=None if lite is None else lite.wildcard,
-        lite_reset=None if lite is None else _resets(lite),
+        lite_reset=None if lite is None else _read_resets(lite),
     )
 
 
-def _resets(lite: admin_pb2.LiteSettings) -> tuple[LiteReset, ...]:
+def _read_resets(lite: admin_pb2.LiteSettings) -> tuple[LiteReset, ...]:
     reasons: dict[LiteReset, bool] = {"taken": lite.resets_when_taken, "unsubscribed": lite.resets_when_unsubscribed}
     return tuple(reason for reason, is_on in reasons.items() if is_on)
 
 
-def _progress(progress: admin_pb2.Progress) -> QueueProgress:
+def _read_progress(progress: admin_pb2.Progress) -> QueueProgress:
     return QueueProgress(
         topic=progress.topic,
         broker=progress.broker,
@@ -372,7 +384,7 @@ def _progress(progress: admin_pb2.Progress) -> QueueProgress:
     )
 
 
-def _member(member: admin_pb2.Member) -> GroupMember:
+def _read_member(member: admin_pb2.Member) -> GroupMember:
     return GroupMember(
         client_id=member.client_id,
         client_type=word_of(member.client_type, CLIENT_TYPES),
@@ -380,7 +392,7 @@ def _member(member: admin_pb2.Member) -> GroupMember:
     )
 
 
-def _moves(answer: admin_pb2.ResetOffsetsResponse) -> list[OffsetMove]:
+def _read_moves(answer: admin_pb2.ResetOffsetsResponse) -> list[OffsetMove]:
     moves = [
         OffsetMove(
             broker=move.broker,

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from ternmq.admin.call import AdminCall
-from ternmq.admin.checks import text
-from ternmq.admin.words import moment_of
+from ternmq.admin.checks import check_text
+from ternmq.admin.words import read_moment
 from ternmq_protos.admin_v1 import admin_pb2
 
 
@@ -34,15 +34,15 @@ def get_history(*, topic: str = "", group: str = "") -> AdminCall[History]:
         raise ValueError("a history is of a topic or of a group, not of both")
     request = admin_pb2.GetHistoryRequest()
     if topic:
-        request.topic = text("topic", topic)
+        request.topic = check_text("topic", topic)
     if group:
-        request.group = text("group", group)
-    return AdminCall("GetHistory", request, admin_pb2.GetHistoryResponse, _history)
+        request.group = check_text("group", group)
+    return AdminCall("GetHistory", request, admin_pb2.GetHistoryResponse, _read_history)
 
 
-def _history(answer: admin_pb2.GetHistoryResponse) -> History:
+def _read_history(answer: admin_pb2.GetHistoryResponse) -> History:
     series = tuple(
         Series(name=each.name, unit=each.unit, values=tuple(None if value < 0 else value for value in each.values))
         for each in answer.series
     )
-    return History(step=answer.step.ToTimedelta(), end=moment_of(answer.end), series=series)
+    return History(step=answer.step.ToTimedelta(), end=read_moment(answer.end), series=series)

@@ -5,9 +5,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from ternmq.admin.call import AdminCall
-from ternmq.admin.checks import INT64_MAX, text, whole
-from ternmq.admin.messages import view_of
-from ternmq.admin.words import moment_of
+from ternmq.admin.checks import INT64_MAX, check_text, check_whole
+from ternmq.admin.messages import create_view
+from ternmq.admin.words import read_moment
 from ternmq_protos.admin_v1 import admin_pb2
 
 if TYPE_CHECKING:
@@ -42,27 +42,27 @@ def describe_message(
     topic: str, queue_id: int, offset: int, *, broker: str = "", lite_topic: str = ""
 ) -> AdminCall[MessageDescription]:
     request = admin_pb2.DescribeMessageRequest(
-        topic=text("topic", topic),
-        queue_id=whole("queue_id", queue_id, most=(1 << 31) - 1),
-        offset=whole("offset", offset, most=INT64_MAX),
-        broker=text("broker", broker),
-        lite_topic=text("lite_topic", lite_topic),
+        topic=check_text("topic", topic),
+        queue_id=check_whole("queue_id", queue_id, most=(1 << 31) - 1),
+        offset=check_whole("offset", offset, most=INT64_MAX),
+        broker=check_text("broker", broker),
+        lite_topic=check_text("lite_topic", lite_topic),
     )
-    return AdminCall("DescribeMessage", request, admin_pb2.DescribeMessageResponse, _described)
+    return AdminCall("DescribeMessage", request, admin_pb2.DescribeMessageResponse, _read_description)
 
 
-def _described(answer: admin_pb2.DescribeMessageResponse) -> MessageDescription:
+def _read_description(answer: admin_pb2.DescribeMessageResponse) -> MessageDescription:
     return MessageDescription(
-        message=view_of(answer.message, answer.broker), standings=tuple(map(_status, answer.standings))
+        message=create_view(answer.message, answer.broker), standings=tuple(map(_read_status, answer.standings))
     )
 
 
-def _status(status: admin_pb2.Standing) -> MessageStatus:
+def _read_status(status: admin_pb2.Standing) -> MessageStatus:
     has_letter = status.HasField("dead_letter_offset")
     return MessageStatus(
         group=status.group,
         state=admin_pb2.StandingState.Name(status.state).lower(),
         attempts=status.attempts,
-        until=moment_of(status.until),
+        until=read_moment(status.until),
         dead_letter_offset=status.dead_letter_offset if has_letter else None,
     )

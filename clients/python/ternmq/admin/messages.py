@@ -6,9 +6,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from ternmq.admin.call import AdminCall
-from ternmq.admin.checks import INT64_MAX, choice, text, whole, wholes
-from ternmq.admin.words import OPEN_STATES, RESOLUTIONS, STATES, OpenState, Resolution, moment_of, word_of
-from ternmq.errors import ClientError, error_of
+from ternmq.admin.checks import INT64_MAX, check_choice, check_text, check_whole, check_wholes
+from ternmq.admin.words import OPEN_STATES, RESOLUTIONS, STATES, OpenState, Resolution, read_moment, word_of
+from ternmq.errors import ClientError, create_error
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
 
@@ -63,12 +63,12 @@ class TransactionDescription:
     message: "MessageView"
 
 
-def find(topic: str, key: str, *, limit: int = FOUND_MAX) -> "AdminCall[list[MessageView]]":
+def find_messages(topic: str, key: str, *, limit: int = FOUND_MAX) -> "AdminCall[list[MessageView]]":
     """Find messages by key or message id, the newest first."""
     request = admin_pb2.QueryMessagesRequest(
-        topic=text("topic", topic), key=text("key", key), limit=whole("limit", limit, least=1)
+        topic=check_text("topic", topic), key=check_text("key", key), limit=check_whole("limit", limit, least=1)
     )
-    return AdminCall("QueryMessages", request, admin_pb2.QueryMessagesResponse, _found)
+    return AdminCall("QueryMessages", request, admin_pb2.QueryMessagesResponse, _read_found)
 
 
 def resend_dead_letters(
@@ -76,13 +76,13 @@ def resend_dead_letters(
 ) -> AdminCall[list[ResentDeadLetter]]:
     """Resend dead letters; the value has the result for each."""
     request = admin_pb2.ResendDeadLettersRequest(
-        group=text("group", group),
-        broker=text("broker", broker),
-        offsets=wholes("queue_offsets", queue_offsets, most=INT64_MAX),
-        to_topic=text("to_topic", to_topic),
+        group=check_text("group", group),
+        broker=check_text("broker", broker),
+        offsets=check_wholes("queue_offsets", queue_offsets, most=INT64_MAX),
+        to_topic=check_text("to_topic", to_topic),
     )
     answer = admin_pb2.ResendDeadLettersResponse
-    return AdminCall("ResendDeadLetters", request, answer, _resent, at_least_s=RESEND_TIMEOUT_S)
+    return AdminCall("ResendDeadLetters", request, answer, _read_resent, at_least_s=RESEND_TIMEOUT_S)
 
 
 def list_transactions(
@@ -90,68 +90,70 @@ def list_transactions(
 ) -> AdminCall[TransactionPage]:
     """List one page, the oldest first; `page` is `next_page` of the page before."""
     request = admin_pb2.ListTransactionsRequest(
-        state=OPEN_STATES[choice("state", state, list(OPEN_STATES))],
-        topic=text("topic", topic),
-        message_id=text("message_id", message_id),
+        state=OPEN_STATES[check_choice("state", state, list(OPEN_STATES))],
+        topic=check_text("topic", topic),
+        message_id=check_text("message_id", message_id),
         limit=limit,
         page=page,
     )
-    return AdminCall("ListTransactions", request, admin_pb2.ListTransactionsResponse, _page)
+    return AdminCall("ListTransactions", request, admin_pb2.ListTransactionsResponse, _read_page)
 
 
 def describe_transaction(transaction_id: str) -> AdminCall[TransactionDescription]:
-    request = admin_pb2.GetTransactionRequest(transaction_id=text("transaction_id", transaction_id))
-    return AdminCall("GetTransaction", request, admin_pb2.GetTransactionResponse, _described)
+    request = admin_pb2.GetTransactionRequest(transaction_id=check_text("transaction_id", transaction_id))
+    return AdminCall("GetTransaction", request, admin_pb2.GetTransactionResponse, _read_description)
 
 
 def resolve_transaction(transaction_id: str, resolution: Resolution) -> AdminCall[OpenTransaction]:
     """Resolve a transaction; the value is the transaction with its new state."""
     request = admin_pb2.ResolveTransactionRequest(
-        transaction_id=text("transaction_id", transaction_id),
-        resolution=RESOLUTIONS[choice("resolution", resolution, list(RESOLUTIONS))],
+        transaction_id=check_text("transaction_id", transaction_id),
+        resolution=RESOLUTIONS[check_choice("resolution", resolution, list(RESOLUTIONS))],
     )
     answer = admin_pb2.ResolveTransactionResponse
-    return AdminCall("ResolveTransaction", request, answer, lambda answer: _transaction(answer.transaction))
+    return AdminCall("ResolveTransaction", request, answer, lambda answer: _read_transaction(answer.transaction))
 
 
-def _found(answer: admin_pb2.QueryMessagesResponse) -> "list[MessageView]":
-    return [view_of(message, broker) for broker, message in zip(answer.brokers, answer.messages, strict=True)]
+def _read_found(answer: admin_pb2.QueryMessagesResponse) -> "list[MessageView]":
+    return [create_view(message, broker) for broker, message in zip(answer.brokers, answer.messages, strict=True)]
 
 
-def _resent(answer: admin_pb2.ResendDeadLettersResponse) -> list[ResentDeadLetter]:
+def _read_resent(answer: admin_pb2.ResendDeadLettersResponse) -> list[ResentDeadLetter]:
     return [
         ResentDeadLetter(
             offset=letter.offset,
             topic=letter.topic,
             message_id=letter.message_id,
-            error=None if letter.status.code == pb.OK else error_of(letter.status.code, letter.status.message),
+            error=None if letter.status.code == pb.OK else create_error(letter.status.code, letter.status.message),
         )
         for letter in answer.letters
     ]
 
 
-def _page(answer: admin_pb2.ListTransactionsResponse) -> TransactionPage:
-    return TransactionPage(transactions=tuple(map(_transaction, answer.transactions)), next_page=answer.next_page)
+def _read_page(answer: admin_pb2.ListTransactionsResponse) -> TransactionPage:
+    return TransactionPage(transactions=tuple(map(_read_transaction, answer.transactions)), next_page=answer.next_page)
 
 
-def _described(answer: admin_pb2.GetTransactionResponse) -> TransactionDescription:
-    return TransactionDescription(transaction=_transaction(answer.transaction), message=view_of(answer.message))
+def _read_description(answer: admin_pb2.GetTransactionResponse) -> TransactionDescription:
+    return TransactionDescription(
+        transaction=_read_transaction(answer.transaction), message=create_view(answer.message)
+    )
 
 
-def _transaction(transaction: admin_pb2.Transaction) -> OpenTransaction:
+def _read_transaction(transaction: admin_pb2.Transaction) -> OpenTransaction:
     return OpenTransaction(
         transaction_id=transaction.transaction_id,
         topic=transaction.topic,
         message_id=transaction.message_id,
         state=word_of(transaction.state, STATES),
-        stored=moment_of(transaction.stored),
+        stored=read_moment(transaction.stored),
         checks=transaction.checks,
-        next_check=moment_of(transaction.next_check),
+        next_check=read_moment(transaction.next_check),
         sender=transaction.sender,
     )
 
 
-def view_of(message: pb.Message, broker: str = "") -> "MessageView":
+def create_view(message: pb.Message, broker: str = "") -> "MessageView":
     """Create the view of a stored message. It is not a delivery: nobody settles it, so it needs no address."""
     from ternmq.endpoints import Endpoints  # here, since transactions are listed without messages
     from ternmq.message_view import MessageView

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from ternmq.admin.call import AdminCall
-from ternmq.admin.words import moment_of
+from ternmq.admin.words import read_moment
 from ternmq_protos.admin_v1 import admin_pb2
 
 
@@ -53,27 +53,27 @@ class ProxyList:
 
 def list_all() -> AdminCall[ProxyList]:
     """List all live proxies."""
-    return AdminCall("ListProxies", admin_pb2.ListProxiesRequest(), admin_pb2.ListProxiesResponse, _listed)
+    return AdminCall("ListProxies", admin_pb2.ListProxiesRequest(), admin_pb2.ListProxiesResponse, _read_list)
 
 
-def _listed(answer: admin_pb2.ListProxiesResponse) -> ProxyList:
-    return ProxyList(proxies=tuple(map(_proxy_of, answer.proxies)), registry_problem=answer.registry_problem)
+def _read_list(answer: admin_pb2.ListProxiesResponse) -> ProxyList:
+    return ProxyList(proxies=tuple(map(_read_proxy, answer.proxies)), registry_problem=answer.registry_problem)
 
 
-def _proxy_of(proxy: admin_pb2.Proxy) -> Proxy:
+def _read_proxy(proxy: admin_pb2.Proxy) -> Proxy:
     return Proxy(
         name=proxy.name,
         address=proxy.address,
         version=proxy.version,
-        started=moment_of(proxy.started),
+        started=read_moment(proxy.started),
         processes=proxy.processes,
-        load=_load_of(proxy.load),
-        lease_end=moment_of(proxy.lease_end),
+        load=_read_load(proxy.load),
+        lease_end=read_moment(proxy.lease_end),
         asked=proxy.asked,
     )
 
 
-def _load_of(load: admin_pb2.ProxyLoad) -> ProxyLoad:
+def _read_load(load: admin_pb2.ProxyLoad) -> ProxyLoad:
     return ProxyLoad(
         connections=load.connections,
         clients=load.clients,

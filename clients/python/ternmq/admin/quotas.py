@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Literal, TypedDict
 
-from ternmq.admin.call import AdminCall, nothing
-from ternmq.admin.checks import INT64_MAX, choice, text, whole
-from ternmq.durations import span
+from ternmq.admin.call import AdminCall, read_nothing
+from ternmq.admin.checks import INT64_MAX, check_choice, check_text, check_whole
+from ternmq.durations import check_span
 from ternmq_protos.admin_v1 import admin_pb2
 
 QuotaKindName = Literal["user", "topic", "group", "client"]
@@ -87,50 +87,50 @@ class QuotaList:
 LIMITS = ("messages_in", "bytes_in", "messages_out", "bytes_out", "in_flight", "connections", "topics_per_hour")
 
 
-def put(kind: QuotaKindName, name: str, limits: QuotaLimits) -> AdminCall[bool]:
+def put_quota(kind: QuotaKindName, name: str, limits: QuotaLimits) -> AdminCall[bool]:
     """Set a quota; the value is True if there was none."""
-    quota = admin_pb2.Quota(kind=choice("kind", kind, QUOTA_KINDS), name=text("name", name))
+    quota = admin_pb2.Quota(kind=check_choice("kind", kind, QUOTA_KINDS), name=check_text("name", name))
     for limit, value in limits.items():
         if limit == "burst":
             if isinstance(value, timedelta):
-                quota.burst.FromTimedelta(span("burst", value))
+                quota.burst.FromTimedelta(check_span("burst", value))
         elif limit not in LIMITS:
             from ternmq_common.settings import did_you_mean  # used only here
 
             raise TypeError(f"a quota has no limit {limit!r}{did_you_mean(limit, QuotaLimits.__annotations__)}")
         elif isinstance(value, int):
-            setattr(quota, limit, whole(limit, value, least=1, most=INT64_MAX))
+            setattr(quota, limit, check_whole(limit, value, least=1, most=INT64_MAX))
         elif value is not None:
             raise TypeError(f"{limit} is a whole number, which {value!r} is not")
     request = admin_pb2.PutQuotaRequest(quota=quota)
     return AdminCall("PutQuota", request, admin_pb2.PutQuotaResponse, lambda answer: answer.created)
 
 
-def delete(kind: QuotaKindName, name: str) -> AdminCall[None]:
-    request = admin_pb2.DeleteQuotaRequest(kind=choice("kind", kind, QUOTA_KINDS), name=text("name", name))
-    return AdminCall("DeleteQuota", request, admin_pb2.DeleteQuotaResponse, nothing)
+def delete_quota(kind: QuotaKindName, name: str) -> AdminCall[None]:
+    request = admin_pb2.DeleteQuotaRequest(kind=check_choice("kind", kind, QUOTA_KINDS), name=check_text("name", name))
+    return AdminCall("DeleteQuota", request, admin_pb2.DeleteQuotaResponse, read_nothing)
 
 
 def list_all() -> AdminCall[QuotaList]:
     """List quotas by kind and name."""
-    return AdminCall("ListQuotas", admin_pb2.ListQuotasRequest(), admin_pb2.ListQuotasResponse, _listed)
+    return AdminCall("ListQuotas", admin_pb2.ListQuotasRequest(), admin_pb2.ListQuotasResponse, _read_list)
 
 
-def _listed(answer: admin_pb2.ListQuotasResponse) -> QuotaList:
+def _read_list(answer: admin_pb2.ListQuotasResponse) -> QuotaList:
     return QuotaList(
-        quotas=tuple(map(_quota, answer.quotas)),
-        uses=tuple(map(_use, answer.uses)),
+        quotas=tuple(map(_read_quota, answer.quotas)),
+        uses=tuple(map(_read_use, answer.uses)),
         names=answer.names,
         proxies=answer.proxies,
     )
 
 
-def _quota(found: admin_pb2.Quota) -> Quota:
+def _read_quota(found: admin_pb2.Quota) -> Quota:
     limits = {limit: getattr(found, limit) if found.HasField(limit) else None for limit in LIMITS}
     return Quota(kind=found.kind, name=found.name, burst=found.burst.ToTimedelta(), **limits)
 
 
-def _use(found: admin_pb2.QuotaUse) -> QuotaUse:
+def _read_use(found: admin_pb2.QuotaUse) -> QuotaUse:
     return QuotaUse(
         kind=found.kind,
         name=found.name,

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from ternmq.admin.brokers import Broker, Replica, broker_of, replica_of
+from ternmq.admin.brokers import Broker, Replica, read_broker, read_replica
 from ternmq.admin.call import AdminCall
-from ternmq.admin.checks import text
+from ternmq.admin.checks import check_text
 from ternmq_protos.admin_v1 import admin_pb2
 
 
@@ -21,29 +21,33 @@ class UncleanElection:
 
 def move_leader(broker: str, replica: str) -> AdminCall[Broker]:
     """Ask for a handover; the value is the broker as it is now. It has happened when its `leader` is that replica."""
-    request = admin_pb2.MoveLeaderRequest(broker=text("broker", broker), replica=text("replica", replica))
-    return AdminCall("MoveLeader", request, admin_pb2.MoveLeaderResponse, lambda answer: broker_of(answer.broker))
+    request = admin_pb2.MoveLeaderRequest(broker=check_text("broker", broker), replica=check_text("replica", replica))
+    return AdminCall("MoveLeader", request, admin_pb2.MoveLeaderResponse, lambda answer: read_broker(answer.broker))
 
 
-def elect(broker: str, replica: str) -> AdminCall[UncleanElection]:
-    request = admin_pb2.ElectReplicaRequest(broker=text("broker", broker), replica=text("replica", replica))
-    return AdminCall("ElectReplica", request, admin_pb2.ElectReplicaResponse, _elected)
+def elect_replica(broker: str, replica: str) -> AdminCall[UncleanElection]:
+    request = admin_pb2.ElectReplicaRequest(broker=check_text("broker", broker), replica=check_text("replica", replica))
+    return AdminCall("ElectReplica", request, admin_pb2.ElectReplicaResponse, _read_elected)
 
 
-def add(broker: str) -> AdminCall[Broker]:
-    request = admin_pb2.AddReplicaRequest(broker=text("broker", broker))
-    return AdminCall("AddReplica", request, admin_pb2.AddReplicaResponse, lambda answer: broker_of(answer.broker))
+def add_replica(broker: str) -> AdminCall[Broker]:
+    request = admin_pb2.AddReplicaRequest(broker=check_text("broker", broker))
+    return AdminCall("AddReplica", request, admin_pb2.AddReplicaResponse, lambda answer: read_broker(answer.broker))
 
 
-def remove(broker: str, replica: str) -> AdminCall[Broker]:
-    request = admin_pb2.RemoveReplicaRequest(broker=text("broker", broker), replica=text("replica", replica))
-    return AdminCall("RemoveReplica", request, admin_pb2.RemoveReplicaResponse, lambda answer: broker_of(answer.broker))
+def remove_replica(broker: str, replica: str) -> AdminCall[Broker]:
+    request = admin_pb2.RemoveReplicaRequest(
+        broker=check_text("broker", broker), replica=check_text("replica", replica)
+    )
+    return AdminCall(
+        "RemoveReplica", request, admin_pb2.RemoveReplicaResponse, lambda answer: read_broker(answer.broker)
+    )
 
 
-def _elected(answer: admin_pb2.ElectReplicaResponse) -> UncleanElection:
+def _read_elected(answer: admin_pb2.ElectReplicaResponse) -> UncleanElection:
     return UncleanElection(
-        broker=broker_of(answer.broker),
-        elected=replica_of(answer.elected),
-        in_sync=tuple(map(replica_of, answer.in_sync)),
+        broker=read_broker(answer.broker),
+        elected=read_replica(answer.elected),
+        in_sync=tuple(map(read_replica, answer.in_sync)),
         lost_bytes=answer.lost_bytes,
     )

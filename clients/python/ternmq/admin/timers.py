@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from ternmq.admin.call import AdminCall
-from ternmq.admin.checks import text
-from ternmq.admin.words import moment_of
+from ternmq.admin.checks import check_text
+from ternmq.admin.words import read_moment
 from ternmq_protos.admin_v1 import admin_pb2
 
 PAGE = 256
@@ -38,15 +38,15 @@ class TimerPage:
 
 def list_timers(*, topic: str = "", page: str = "", limit: int = PAGE) -> AdminCall[TimerPage]:
     """List one page, for each broker by time; `page` is `next_page` of the page before."""
-    request = admin_pb2.ListTimersRequest(topic=text("topic", topic), limit=limit, page=page)
-    return AdminCall("ListTimers", request, admin_pb2.ListTimersResponse, _page)
+    request = admin_pb2.ListTimersRequest(topic=check_text("topic", topic), limit=limit, page=page)
+    return AdminCall("ListTimers", request, admin_pb2.ListTimersResponse, _read_page)
 
 
-def _page(answer: admin_pb2.ListTimersResponse) -> TimerPage:
-    return TimerPage(timers=tuple(map(_timer, answer.timers)), next_page=answer.next_page)
+def _read_page(answer: admin_pb2.ListTimersResponse) -> TimerPage:
+    return TimerPage(timers=tuple(map(_read_timer, answer.timers)), next_page=answer.next_page)
 
 
-def _timer(timer: admin_pb2.Timer) -> WaitingTimer:
+def _read_timer(timer: admin_pb2.Timer) -> WaitingTimer:
     return WaitingTimer(
         topic=timer.topic,
         broker=timer.broker,
@@ -54,8 +54,8 @@ def _timer(timer: admin_pb2.Timer) -> WaitingTimer:
         message_id=timer.message_id,
         tag=timer.tag,
         keys=tuple(timer.keys),
-        stored=moment_of(timer.stored),
-        due=moment_of(timer.due),
+        stored=read_moment(timer.stored),
+        due=read_moment(timer.due),
         size=timer.bytes,
         recall_handle=timer.recall_handle,
     )

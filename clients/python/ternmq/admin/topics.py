@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from ternmq.admin.call import AdminCall, nothing
-from ternmq.admin.checks import choice, moment, text, texts, whole
+from ternmq.admin.call import AdminCall, read_nothing
+from ternmq.admin.checks import check_choice, check_moment, check_text, check_texts, check_whole
 from ternmq.admin.words import (
     MIXED,
     TYPES,
@@ -15,14 +15,14 @@ from ternmq.admin.words import (
     TopicType,
     flush_number,
     flush_word,
-    moment_of,
     permission_number,
     permission_word,
+    read_moment,
     replication_number,
     replication_word,
     word_of,
 )
-from ternmq.wire_time import nanos_of, timestamp
+from ternmq.wire_time import to_nanos, to_timestamp
 from ternmq_protos.admin_v1 import admin_pb2
 
 # It removes from the files of all queues of a topic, one after the other.
@@ -104,7 +104,7 @@ class PurgedQueue:
         return self.after - self.first
 
 
-def create(
+def create_topic(
     name: str,
     type: TopicType = "normal",  # noqa: A002 - it is called so everywhere
     queues: int | None = None,
@@ -118,10 +118,10 @@ def create(
 ) -> AdminCall[bool]:
     """Create a topic; the value is False if it exists with the same settings."""
     topic = admin_pb2.Topic(
-        name=text("name", name),
-        type=TYPES[choice("type", type, list(TYPES))],
-        queues=0 if queues is None else whole("queues", queues, least=1),
-        brokers=texts("brokers", brokers),
+        name=check_text("name", name),
+        type=TYPES[check_choice("type", type, list(TYPES))],
+        queues=0 if queues is None else check_whole("queues", queues, least=1),
+        brokers=check_texts("brokers", brokers),
         mixed=type == MIXED,
     )
     if permission is not None:
@@ -131,9 +131,9 @@ def create(
     if flush is not None:
         topic.flush = flush_number(flush)
     if retention is not None:
-        topic.retention.FromTimedelta(_not_negative("retention", retention))
+        topic.retention.FromTimedelta(_check_not_negative("retention", retention))
     if lite_ttl is not None:
-        topic.lite_ttl.FromTimedelta(_not_negative("lite_ttl", lite_ttl))
+        topic.lite_ttl.FromTimedelta(_check_not_negative("lite_ttl", lite_ttl))
     return AdminCall(
         "CreateTopic",
         admin_pb2.CreateTopicRequest(topic=topic),
@@ -145,17 +145,17 @@ def create(
 def list_all(names: Iterable[str] = (), *, search: str = "") -> AdminCall[list[Topic]]:
     """List all topics by name, or those of these names that exist; with `search` only those whose name contains it, in
     any case."""
-    request = admin_pb2.ListTopicsRequest(names=texts("names", names), search=text("search", search))
-    return AdminCall("ListTopics", request, admin_pb2.ListTopicsResponse, _listed)
+    request = admin_pb2.ListTopicsRequest(names=check_texts("names", names), search=check_text("search", search))
+    return AdminCall("ListTopics", request, admin_pb2.ListTopicsResponse, _read_list)
 
 
-def describe(name: str, *, contents: bool = False) -> AdminCall[TopicDescription]:
+def describe_topic(name: str, *, contents: bool = False) -> AdminCall[TopicDescription]:
     """Describe a topic; `contents` adds what costs more."""
-    request = admin_pb2.DescribeTopicRequest(name=text("name", name), contents=contents)
-    return AdminCall("DescribeTopic", request, admin_pb2.DescribeTopicResponse, _described)
+    request = admin_pb2.DescribeTopicRequest(name=check_text("name", name), contents=contents)
+    return AdminCall("DescribeTopic", request, admin_pb2.DescribeTopicResponse, _read_description)
 
 
-def update(
+def update_topic(
     name: str,
     *,
     queues: int | None = None,
@@ -169,10 +169,10 @@ def update(
 ) -> AdminCall[Topic]:
     """Update a topic; what is None stays. A `retention` of 0 means that of each broker, a `lite_ttl` of 0 none."""
     request = admin_pb2.UpdateTopicRequest(
-        name=text("name", name),
-        queues=None if queues is None else whole("queues", queues, least=1),
-        added_brokers=texts("add_brokers", add_brokers),
-        removed_brokers=texts("remove_brokers", remove_brokers),
+        name=check_text("name", name),
+        queues=None if queues is None else check_whole("queues", queues, least=1),
+        added_brokers=check_texts("add_brokers", add_brokers),
+        removed_brokers=check_texts("remove_brokers", remove_brokers),
     )
     if permission is not None:
         request.permission = permission_number(permission)
@@ -181,30 +181,30 @@ def update(
     if flush is not None:
         request.flush = flush_number(flush)
     if retention is not None:
-        request.retention.FromTimedelta(_not_negative("retention", retention))
+        request.retention.FromTimedelta(_check_not_negative("retention", retention))
     if lite_ttl is not None:
-        request.lite_ttl.FromTimedelta(_not_negative("lite_ttl", lite_ttl))
-    return AdminCall("UpdateTopic", request, admin_pb2.UpdateTopicResponse, lambda answer: _topic(answer.topic))
+        request.lite_ttl.FromTimedelta(_check_not_negative("lite_ttl", lite_ttl))
+    return AdminCall("UpdateTopic", request, admin_pb2.UpdateTopicResponse, lambda answer: _read_topic(answer.topic))
 
 
-def delete(name: str) -> AdminCall[None]:
-    request = admin_pb2.DeleteTopicRequest(name=text("name", name))
-    return AdminCall("DeleteTopic", request, admin_pb2.DeleteTopicResponse, nothing)
+def delete_topic(name: str) -> AdminCall[None]:
+    request = admin_pb2.DeleteTopicRequest(name=check_text("name", name))
+    return AdminCall("DeleteTopic", request, admin_pb2.DeleteTopicResponse, read_nothing)
 
 
-def purge(name: str, *, before: datetime | None = None, dry_run: bool = False) -> AdminCall[list[PurgedQueue]]:
+def purge_topic(name: str, *, before: datetime | None = None, dry_run: bool = False) -> AdminCall[list[PurgedQueue]]:
     """Remove messages that were stored before that time, or all; `dry_run` only counts them."""
-    request = admin_pb2.PurgeTopicRequest(name=text("name", name), dry_run=dry_run)
+    request = admin_pb2.PurgeTopicRequest(name=check_text("name", name), dry_run=dry_run)
     if before is not None:
-        request.before.CopyFrom(timestamp(nanos_of(moment("before", before))))
-    return AdminCall("PurgeTopic", request, admin_pb2.PurgeTopicResponse, _purged, at_least_s=PURGE_TIMEOUT_S)
+        request.before.CopyFrom(to_timestamp(to_nanos(check_moment("before", before))))
+    return AdminCall("PurgeTopic", request, admin_pb2.PurgeTopicResponse, _read_purged, at_least_s=PURGE_TIMEOUT_S)
 
 
-def _listed(answer: admin_pb2.ListTopicsResponse) -> list[Topic]:
-    return sorted(map(_topic, answer.topics), key=lambda topic: topic.name)
+def _read_list(answer: admin_pb2.ListTopicsResponse) -> list[Topic]:
+    return sorted(map(_read_topic, answer.topics), key=lambda topic: topic.name)
 
 
-def _purged(answer: admin_pb2.PurgeTopicResponse) -> list[PurgedQueue]:
+def _read_purged(answer: admin_pb2.PurgeTopicResponse) -> list[PurgedQueue]:
     queues = (
         PurgedQueue(broker=queue.broker, queue_id=queue.queue_id, first=queue.first, after=queue.after)
         for queue in answer.queues
@@ -212,10 +212,10 @@ def _purged(answer: admin_pb2.PurgeTopicResponse) -> list[PurgedQueue]:
     return sorted(queues, key=lambda queue: (queue.broker, queue.queue_id))
 
 
-def _described(answer: admin_pb2.DescribeTopicResponse) -> TopicDescription:
+def _read_description(answer: admin_pb2.DescribeTopicResponse) -> TopicDescription:
     return TopicDescription(
-        topic=_topic(answer.topic),
-        queues=tuple(map(_queue, answer.queues)),
+        topic=_read_topic(answer.topic),
+        queues=tuple(map(_read_queue, answer.queues)),
         silent_brokers=tuple(answer.silent_brokers),
         groups=tuple(answer.groups),
         messages_in=answer.messages_in if answer.HasField("messages_in") else None,
@@ -225,14 +225,14 @@ def _described(answer: admin_pb2.DescribeTopicResponse) -> TopicDescription:
     )
 
 
-def _topic(topic: admin_pb2.Topic) -> Topic:
+def _read_topic(topic: admin_pb2.Topic) -> Topic:
     return Topic(
         name=topic.name,
         type=MIXED if topic.mixed else word_of(topic.type, TYPES),
         queues=topic.queues,
         permission=permission_word(topic.permission),
         brokers=tuple(topic.brokers),
-        created=moment_of(topic.created),
+        created=read_moment(topic.created),
         replication=replication_word(topic.replication),
         identity=topic.identity,
         flush=flush_word(topic.flush),
@@ -241,19 +241,19 @@ def _topic(topic: admin_pb2.Topic) -> Topic:
     )
 
 
-def _not_negative(argument: str, value: timedelta) -> timedelta:
+def _check_not_negative(argument: str, value: timedelta) -> timedelta:
     if value < timedelta():
         raise ValueError(f"{argument}={value} must not be negative")
     return value
 
 
-def _queue(queue: admin_pb2.QueueState) -> QueueState:
+def _read_queue(queue: admin_pb2.QueueState) -> QueueState:
     return QueueState(
         broker=queue.broker,
         queue_id=queue.queue_id,
         min_offset=queue.min_offset,
         max_offset=queue.max_offset,
         size=queue.bytes if queue.HasField("bytes") else None,
-        oldest=moment_of(queue.oldest),
+        oldest=read_moment(queue.oldest),
         purged_below=queue.purged_below if queue.HasField("purged_below") else None,
     )

@@ -4,10 +4,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from ternmq.admin.call import AdminCall, nothing
-from ternmq.admin.checks import flag, text, texts
-from ternmq.admin.words import moment_of
-from ternmq.durations import span
+from ternmq.admin.call import AdminCall, read_nothing
+from ternmq.admin.checks import check_flag, check_text, check_texts
+from ternmq.admin.words import read_moment
+from ternmq.durations import check_span
 from ternmq_protos.admin_v1 import admin_pb2
 
 # It encrypts the secrets of all users of a server.
@@ -71,47 +71,47 @@ class Resealed:
     unreadable: tuple[str, ...]
 
 
-def create(name: str, secret: str = "", *, is_super: bool = False) -> AdminCall[UserSecret]:
+def create_user(name: str, secret: str = "", *, is_super: bool = False) -> AdminCall[UserSecret]:
     """Create a user; without a secret the server creates one."""
     request = admin_pb2.CreateUserRequest(
-        name=text("name", name), secret=text("secret", secret), super=flag("is_super", is_super)
+        name=check_text("name", name), secret=check_text("secret", secret), super=check_flag("is_super", is_super)
     )
-    return AdminCall("CreateUser", request, admin_pb2.CreateUserResponse, _with_secret)
+    return AdminCall("CreateUser", request, admin_pb2.CreateUserResponse, _read_secret)
 
 
-def update(name: str, *, is_super: bool | None = None, enabled: bool | None = None) -> AdminCall[User]:
+def update_user(name: str, *, is_super: bool | None = None, enabled: bool | None = None) -> AdminCall[User]:
     """Update a user; what is None stays. The value is the changed user."""
-    request = admin_pb2.UpdateUserRequest(name=text("name", name))
+    request = admin_pb2.UpdateUserRequest(name=check_text("name", name))
     if is_super is not None:
-        request.super = flag("is_super", is_super)
+        request.super = check_flag("is_super", is_super)
     if enabled is not None:
-        request.enabled = flag("enabled", enabled)
-    return AdminCall("UpdateUser", request, admin_pb2.UpdateUserResponse, _of_answer)
+        request.enabled = check_flag("enabled", enabled)
+    return AdminCall("UpdateUser", request, admin_pb2.UpdateUserResponse, _read_answer)
 
 
-def delete(name: str) -> AdminCall[None]:
-    request = admin_pb2.DeleteUserRequest(name=text("name", name))
-    return AdminCall("DeleteUser", request, admin_pb2.DeleteUserResponse, nothing)
+def delete_user(name: str) -> AdminCall[None]:
+    request = admin_pb2.DeleteUserRequest(name=check_text("name", name))
+    return AdminCall("DeleteUser", request, admin_pb2.DeleteUserResponse, read_nothing)
 
 
-def describe(name: str) -> AdminCall[User]:
-    request = admin_pb2.DescribeUserRequest(name=text("name", name))
-    return AdminCall("DescribeUser", request, admin_pb2.DescribeUserResponse, _of_answer)
+def describe_user(name: str) -> AdminCall[User]:
+    request = admin_pb2.DescribeUserRequest(name=check_text("name", name))
+    return AdminCall("DescribeUser", request, admin_pb2.DescribeUserResponse, _read_answer)
 
 
-def list_page(page: str = "") -> AdminCall[UserPage]:
+def list_users(page: str = "") -> AdminCall[UserPage]:
     """List users by name; `page` is `next_page` of the page before."""
-    request = admin_pb2.ListUsersRequest(page=text("page", page))
-    return AdminCall("ListUsers", request, admin_pb2.ListUsersResponse, _page)
+    request = admin_pb2.ListUsersRequest(page=check_text("page", page))
+    return AdminCall("ListUsers", request, admin_pb2.ListUsersResponse, _read_page)
 
 
 def rotate_secret(name: str, secret: str = "", *, overlap: timedelta | None = None) -> AdminCall[UserSecret]:
     """Rotate a secret. Without one the server creates it; without an overlap the old one stays valid for the
     default."""
-    request = admin_pb2.RotateSecretRequest(user=text("name", name), secret=text("secret", secret))
+    request = admin_pb2.RotateSecretRequest(user=check_text("name", name), secret=check_text("secret", secret))
     if overlap is not None:
-        request.overlap.FromTimedelta(span("overlap", overlap))
-    return AdminCall("RotateSecret", request, admin_pb2.RotateSecretResponse, _with_secret)
+        request.overlap.FromTimedelta(check_span("overlap", overlap))
+    return AdminCall("RotateSecret", request, admin_pb2.RotateSecretResponse, _read_secret)
 
 
 def put_policy(
@@ -119,20 +119,20 @@ def put_policy(
 ) -> AdminCall[User]:
     """Set a policy; it replaces the user's policy with the same resource and decision."""
     policy = admin_pb2.Policy(
-        resource=text("resource", resource),
-        actions=text("actions", actions),
-        deny=flag("deny", deny),
-        sources=texts("sources", sources),
+        resource=check_text("resource", resource),
+        actions=check_text("actions", actions),
+        deny=check_flag("deny", deny),
+        sources=check_texts("sources", sources),
     )
-    request = admin_pb2.PutPolicyRequest(user=text("name", name), policy=policy)
-    return AdminCall("PutPolicy", request, admin_pb2.PutPolicyResponse, _of_answer)
+    request = admin_pb2.PutPolicyRequest(user=check_text("name", name), policy=policy)
+    return AdminCall("PutPolicy", request, admin_pb2.PutPolicyResponse, _read_answer)
 
 
 def delete_policy(name: str, resource: str, *, deny: bool = False) -> AdminCall[User]:
     request = admin_pb2.DeletePolicyRequest(
-        user=text("name", name), resource=text("resource", resource), deny=flag("deny", deny)
+        user=check_text("name", name), resource=check_text("resource", resource), deny=check_flag("deny", deny)
     )
-    return AdminCall("DeletePolicy", request, admin_pb2.DeletePolicyResponse, _of_answer)
+    return AdminCall("DeletePolicy", request, admin_pb2.DeletePolicyResponse, _read_answer)
 
 
 def reseal_secrets() -> AdminCall[Resealed]:
@@ -145,31 +145,32 @@ def reseal_secrets() -> AdminCall[Resealed]:
     )
 
 
-def _of_answer(
+def _read_answer(
     answer: admin_pb2.UpdateUserResponse
     | admin_pb2.DescribeUserResponse
     | admin_pb2.PutPolicyResponse
     | admin_pb2.DeletePolicyResponse,
 ) -> User:
-    return _user(answer.user)
+    return _read_user(answer.user)
 
 
-def _with_secret(answer: admin_pb2.CreateUserResponse | admin_pb2.RotateSecretResponse) -> UserSecret:
-    return UserSecret(user=_user(answer.user), secret=answer.secret)
+def _read_secret(answer: admin_pb2.CreateUserResponse | admin_pb2.RotateSecretResponse) -> UserSecret:
+    return UserSecret(user=_read_user(answer.user), secret=answer.secret)
 
 
-def _page(answer: admin_pb2.ListUsersResponse) -> UserPage:
-    return UserPage(users=tuple(map(_user, answer.users)), next_page=answer.next_page)
+def _read_page(answer: admin_pb2.ListUsersResponse) -> UserPage:
+    return UserPage(users=tuple(map(_read_user, answer.users)), next_page=answer.next_page)
 
 
-def _user(user: admin_pb2.User) -> User:
+def _read_user(user: admin_pb2.User) -> User:
     return User(
         name=user.name,
         is_super=user.super,
         enabled=user.enabled,
-        created=moment_of(user.created),
+        created=read_moment(user.created),
         secrets=tuple(
-            SecretAge(created=moment_of(each.created), valid_until=moment_of(each.valid_until)) for each in user.secrets
+            SecretAge(created=read_moment(each.created), valid_until=read_moment(each.valid_until))
+            for each in user.secrets
         ),
         policies=tuple(
             Policy(resource=each.resource, actions=each.actions, deny=each.deny, sources=tuple(each.sources))

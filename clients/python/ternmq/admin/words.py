@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
-from ternmq.admin.checks import choice
-from ternmq.wire_time import datetime_of
+from ternmq.admin.checks import check_choice
+from ternmq.wire_time import to_datetime
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2
 
@@ -80,7 +80,7 @@ def word_of(number: int, words: Mapping[str, int], *, unspecified: str = "unspec
 
 def permission_number(word: str) -> definition_pb2.Permission:
     """Return the number of a permission; ValueError, with the nearest word, for an unknown one."""
-    return PERMISSIONS[choice("permission", word, list(PERMISSIONS))]
+    return PERMISSIONS[check_choice("permission", word, list(PERMISSIONS))]
 
 
 def permission_word(permission: int) -> str:
@@ -90,7 +90,7 @@ def permission_word(permission: int) -> str:
 
 def replication_number(word: str) -> admin_pb2.Replication:
     """Return the number of a replication mode; ValueError, with the nearest word, for an unknown one."""
-    return REPLICATIONS[choice("replication", word, list(REPLICATIONS))]
+    return REPLICATIONS[check_choice("replication", word, list(REPLICATIONS))]
 
 
 def replication_word(replication: int) -> str:
@@ -100,7 +100,7 @@ def replication_word(replication: int) -> str:
 
 def flush_number(word: str) -> admin_pb2.Flush:
     """Return the number of a flush mode; ValueError, with the nearest word, for an unknown one."""
-    return FLUSHES[choice("flush", word, list(FLUSHES))]
+    return FLUSHES[check_choice("flush", word, list(FLUSHES))]
 
 
 def flush_word(flush: int) -> str:
@@ -108,6 +108,6 @@ def flush_word(flush: int) -> str:
     return word_of(flush, FLUSHES, unspecified="broker")
 
 
-def moment_of(timestamp: "Timestamp") -> datetime | None:
+def read_moment(timestamp: "Timestamp") -> datetime | None:
     """Return the time; None if the server did not send it."""
-    return datetime_of(timestamp) if timestamp.seconds else None
+    return to_datetime(timestamp) if timestamp.seconds else None

@@ -21,13 +21,13 @@ Order       rows of one message group are sent in the order of their ids, one af
 Databases   PostgreSQL (several relays share the rows by SKIP LOCKED), SQLite (one relay). Others: one relay, not tested
 """
 
-from ternmq_common.installing import missing_extra
+from ternmq_common.installing import missing_extra_error
 
 try:
     from ternmq.outbox.inbox import Inbox
     from ternmq.outbox.relay import OutboxRelay
     from ternmq.outbox.table import Outbox
 except ModuleNotFoundError as error:
-    raise missing_extra(error, "ternmq.outbox", "outbox") from error
+    raise missing_extra_error(error, "ternmq.outbox", "outbox") from error
 
 __all__ = ["Inbox", "Outbox", "OutboxRelay"]

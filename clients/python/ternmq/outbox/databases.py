@@ -15,22 +15,22 @@ ResultT = TypeVar("ResultT")
 _SKIP_LOCKED = frozenset({"postgresql"})
 
 
-class Run(Protocol):
+class RunFunction(Protocol):
     """Runs a function with the connection of the transaction."""
 
     def __call__(self, function: Callable[[Connection], ResultT], /) -> Awaitable[ResultT]: ...
 
 
-class Database(Protocol):
+class RelayDatabase(Protocol):
     """The part of an engine that a relay needs."""
 
     can_skip_locked: bool
 
-    def transaction(self) -> AbstractAsyncContextManager[Run]:
+    def open_transaction(self) -> AbstractAsyncContextManager[RunFunction]:
         """Open a transaction for functions that run one after the other; it is committed when the block ends without an
         error."""
 
-    async def once(self, function: Callable[[Connection], ResultT]) -> ResultT:
+    async def run_once(self, function: Callable[[Connection], ResultT]) -> ResultT:
         """Run one function in a transaction."""
         ...
 
@@ -38,7 +38,7 @@ class Database(Protocol):
         """Close what is not the engine's; the engine belongs to the caller."""
 
 
-def database_of(engine: Engine | AsyncEngine) -> Database:
+def create_database(engine: Engine | AsyncEngine) -> RelayDatabase:
     return _AsyncDatabase(engine) if isinstance(engine, AsyncEngine) else _ThreadDatabase(engine)
 
 
@@ -48,11 +48,11 @@ class _AsyncDatabase:
         self.can_skip_locked = engine.dialect.name in _SKIP_LOCKED
 
     @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[Run]:
+    async def open_transaction(self) -> AsyncIterator[RunFunction]:
         async with self._engine.begin() as connection:
             yield connection.run_sync
 
-    async def once(self, function: Callable[[Connection], ResultT]) -> ResultT:
+    async def run_once(self, function: Callable[[Connection], ResultT]) -> ResultT:
         async with self._engine.begin() as connection:
             return await connection.run_sync(function)
 
@@ -69,7 +69,7 @@ class _ThreadDatabase:
         self.can_skip_locked = engine.dialect.name in _SKIP_LOCKED
 
     @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[Run]:
+    async def open_transaction(self) -> AsyncIterator[RunFunction]:
         connection = await self._in_thread(self._engine.connect)
 
         async def run(function: Callable[[Connection], ResultT]) -> ResultT:
@@ -81,7 +81,7 @@ class _ThreadDatabase:
         finally:
             await self._in_thread(connection.close)  # rolls back what wasn't committed
 
-    async def once(self, function: Callable[[Connection], ResultT]) -> ResultT:
+    async def run_once(self, function: Callable[[Connection], ResultT]) -> ResultT:
         """Run it in one step: SQLite's lock for all writers must not wait for the event loop to commit."""
 
         def called() -> ResultT:

@@ -24,7 +24,7 @@ from sqlalchemy.orm import Session
 from sqlalchemy.sql.dml import ReturningInsert
 
 from ternmq.message_view import MessageView
-from ternmq.outbox.table import NAME_CHARACTERS_MAX, PRUNED_AT_A_TIME, ROW_ID, now_ms, pruning
+from ternmq.outbox.table import NAME_CHARACTERS_MAX, PRUNED_AT_A_TIME, ROW_ID, now_ms, prune_rows
 
 TABLE_NAME = "ternmq_inbox"
 
@@ -33,7 +33,7 @@ class Inbox:
     """A table of `metadata`, which the application creates or migrates with its other tables."""
 
     def __init__(self, metadata: MetaData, *, name: str = TABLE_NAME, schema: str | None = None) -> None:
-        self.table = _table(metadata, name, schema)
+        self.table = _create_table(metadata, name, schema)
 
     def first_time(self, session: Session, view: MessageView, group: str) -> bool:
         """Return whether `group` sees this message for the first time; remembered if the session's transaction commits.
@@ -47,7 +47,7 @@ class Inbox:
         if not isinstance(session, Session):
             raise TypeError("first_time takes a Session; for an AsyncSession write: await inbox.first_time_async(...)")
         row = {"consumer_group": group, "message_id": view.message_id, "seen_ms": now_ms()}
-        unless_there = self._insert_unless_there(session.get_bind().dialect.name)
+        unless_there = self._insert_if_missing(session.get_bind().dialect.name)
         if unless_there is not None:
             return session.scalar(unless_there.values(row)) is not None
         try:
@@ -71,9 +71,9 @@ class Inbox:
         repeated, by consumers (attempts and backoff), by a relay (an outage), or after a reset of offsets.
         """
         before_ms = now_ms() - int(older_than.total_seconds() * 1000)
-        return pruning(self.table, self.table.c.seen_ms < before_ms, limit)
+        return prune_rows(self.table, self.table.c.seen_ms < before_ms, limit)
 
-    def _insert_unless_there(self, dialect: str) -> ReturningInsert[tuple[int]] | None:
+    def _insert_if_missing(self, dialect: str) -> ReturningInsert[tuple[int]] | None:
         """Return an insert that returns the new row's id, or nothing; a failed insert would cost a savepoint."""
         if dialect == "postgresql":
             return postgresql.insert(self.table).on_conflict_do_nothing().returning(self.table.c.id)
@@ -82,7 +82,7 @@ class Inbox:
         return None
 
 
-def _table(metadata: MetaData, name: str, schema: str | None) -> Table:
+def _create_table(metadata: MetaData, name: str, schema: str | None) -> Table:
     return Table(
         name,
         metadata,

@@ -21,17 +21,17 @@ from sqlalchemy import Connection, Engine, Row, select
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from ternmq.backoff import ExponentialBackoff, jittered
+from ternmq.backoff import ExponentialBackoff, add_jitter
 from ternmq.durations import Seconds, seconds_above_0
 from ternmq.errors import ClientError, is_away
 from ternmq.message import SendReceipt
 from ternmq.options import ClientOptions
-from ternmq.outbox.databases import database_of
-from ternmq.outbox.rows import BatchLimits, Postponed, Refused, settle, take
-from ternmq.outbox.sending import Outcome, is_refusal, send_rows
+from ternmq.outbox.databases import create_database
+from ternmq.outbox.row_sending import Outcome, is_refusal, send_rows
+from ternmq.outbox.rows import BatchLimits, PostponedRow, RefusedRow, settle_rows, take_rows
 from ternmq.outbox.table import Outbox, now_ms
 from ternmq.producer import Producer
-from ternmq.running import Signals
+from ternmq.program_signals import ProgramSignals
 from ternmq_common.limits import MIB
 
 logger = logging.getLogger(__name__)
@@ -46,11 +46,11 @@ ROW_BACKOFF = ExponentialBackoff(initial_s=1.0, max_s=300.0, multiplier=2.0)
 
 
 @dataclass(frozen=True, slots=True)
-class _Passed:
+class _RelayedBatch:
     """The result of one batch: how many rows were sent and taken, and the error if the server was away."""
 
-    sent: int
-    taken: int
+    sent_rows: int
+    taken_rows: int
     away: ClientError | None = None
 
 
@@ -82,7 +82,7 @@ class OutboxRelay:
         if not 1 <= batch_rows <= BATCH_ROWS_MAX or batch_bytes < 1:
             raise ValueError(f"{batch_rows=} must be 1 to {BATCH_ROWS_MAX}, {batch_bytes=} at least 1")
         self._outbox = outbox
-        self._database = database_of(engine)
+        self._database = create_database(engine)
         self._limits = BatchLimits(rows=batch_rows, body_bytes=batch_bytes)
         self._poll_interval_s = seconds_above_0("poll_interval", poll_interval)
         self._producer = Producer(endpoint, delivery_timeout=delivery_timeout, **options)
@@ -93,9 +93,9 @@ class OutboxRelay:
     async def run(self) -> None:
         """Relay until SIGINT or SIGTERM, then close. Outside of the main thread, which alone gets signals, until
         `close` is called."""
-        with Signals(lambda: self._relaying is not None) as signals:
+        with ProgramSignals(lambda: self._relaying is not None) as signals:
             async with self:
-                await signals.heard(self._closing)
+                await signals.wait_signal(self._closing)
 
     def run_blocking(self) -> None:
         """Run it where no event loop runs."""
@@ -104,8 +104,8 @@ class OutboxRelay:
     async def start(self) -> Self:
         """Begin to relay; raises if the database has no such table, or the server can't be reached."""
         try:
-            async with self._database.transaction() as run:
-                await run(self._look)
+            async with self._database.open_transaction() as run:
+                await run(self._check_table)
             await self._producer.start()
         except BaseException:
             self._database.close()
@@ -129,7 +129,7 @@ class OutboxRelay:
     ) -> None:
         await self.close()
 
-    def _look(self, connection: Connection) -> None:
+    def _check_table(self, connection: Connection) -> None:
         connection.execute(select(self._outbox.table).limit(1))
 
     async def _relay_until_closed(self) -> None:
@@ -137,7 +137,7 @@ class OutboxRelay:
             try:
                 passed = await self._relay_batch()
             except (SQLAlchemyError, OSError) as error:
-                await self._pause_away(f"the database: {_said(error)}")
+                await self._pause_away(f"the database: {_describe_error(error)}")
                 continue
             except Exception:
                 logger.exception("a batch of the outbox failed")
@@ -149,57 +149,59 @@ class OutboxRelay:
             if self._failures:
                 logger.info("the outbox is relayed again after %d failures", self._failures)
                 self._failures = 0
-            if not passed.sent:
-                await self._pause(jittered(self._poll_interval_s, random.random()))  # noqa: S311 - not cryptography
+            if not passed.sent_rows:
+                await self._pause_relaying(add_jitter(self._poll_interval_s, random.random()))  # noqa: S311 - not cryptography
 
     async def _pause_away(self, why: str) -> None:
         self._failures += 1
         if self._failures == 1:  # one warning for each outage
             logger.warning("the outbox can't be relayed and is tried again: %s", why)
-        await self._pause(jittered(AWAY_BACKOFF.delay_s(self._failures), random.random()))  # noqa: S311
+        await self._pause_relaying(add_jitter(AWAY_BACKOFF.delay_s(self._failures), random.random()))  # noqa: S311
 
-    async def _pause(self, delay_s: float) -> None:
+    async def _pause_relaying(self, delay_s: float) -> None:
         try:
             async with asyncio.timeout(delay_s):
                 await self._closing.wait()
         except TimeoutError:
             return
 
-    async def _relay_batch(self) -> _Passed:
+    async def _relay_batch(self) -> _RelayedBatch:
         if self._database.can_skip_locked:
-            async with self._database.transaction() as run:
-                rows = await run(self._take)
+            async with self._database.open_transaction() as run:
+                rows = await run(self._take_rows)
                 outcomes = await send_rows(self._producer, rows)
-                return await run(lambda connection: self._settle(connection, rows, outcomes))
+                return await run(lambda connection: self._settle_rows(connection, rows, outcomes))
         # Without locks a transaction would only keep others from writing while messages are sent.
-        rows = await self._database.once(self._take)
+        rows = await self._database.run_once(self._take_rows)
         outcomes = await send_rows(self._producer, rows)
-        return await self._database.once(lambda connection: self._settle(connection, rows, outcomes))
+        return await self._database.run_once(lambda connection: self._settle_rows(connection, rows, outcomes))
 
-    def _take(self, connection: Connection) -> list[Row[Any]]:
+    def _take_rows(self, connection: Connection) -> list[Row[Any]]:
         lock = self._database.can_skip_locked
-        return list(take(connection, self._outbox, self._limits, at_ms=now_ms(), lock=lock))
+        return list(take_rows(connection, self._outbox, self._limits, at_ms=now_ms(), lock=lock))
 
-    def _settle(self, connection: Connection, rows: list[Row[Any]], outcomes: Mapping[int, Outcome]) -> _Passed:
+    def _settle_rows(
+        self, connection: Connection, rows: list[Row[Any]], outcomes: Mapping[int, Outcome]
+    ) -> _RelayedBatch:
         sent = {row_id for row_id, outcome in outcomes.items() if isinstance(outcome, SendReceipt)}
         errors = {row_id: outcome for row_id, outcome in outcomes.items() if isinstance(outcome, ClientError)}
         if errors and not sent and all(map(is_away, errors.values())):
-            return _Passed(0, len(rows), next(iter(errors.values())))
-        failed = [_failure(row, errors[row.id]) for row in rows if row.id in errors]
-        settle(connection, self._outbox, sent=sent, failed=failed, at_ms=now_ms())
-        return _Passed(len(sent), len(rows))
+            return _RelayedBatch(0, len(rows), next(iter(errors.values())))
+        failed = [_record_failure(row, errors[row.id]) for row in rows if row.id in errors]
+        settle_rows(connection, self._outbox, sent=sent, failed=failed, at_ms=now_ms())
+        return _RelayedBatch(len(sent), len(rows))
 
 
-def _said(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     """Return the driver's message in one line: SQLAlchemy adds the whole statement."""
     said = str(error.orig if isinstance(error, DBAPIError) else error).strip()
     return said.partition("\n")[0] or type(error).__name__
 
 
-def _failure(row: Row[Any], error: ClientError) -> Refused | Postponed:
+def _record_failure(row: Row[Any], error: ClientError) -> RefusedRow | PostponedRow:
     if is_refusal(error):
         logger.error("message %s of the outbox is refused and stays there: %s", row.message_id, error)
-        return Refused(row.id, str(error))
-    delay_s = jittered(ROW_BACKOFF.delay_s(row.attempts + 1), random.random())  # noqa: S311
+        return RefusedRow(row.id, str(error))
+    delay_s = add_jitter(ROW_BACKOFF.delay_s(row.attempts + 1), random.random())  # noqa: S311
     logger.warning("message %s of the outbox is tried again in %.1f s: %s", row.message_id, delay_s, error)
-    return Postponed(row.id, now_ms() + int(delay_s * 1000))
+    return PostponedRow(row.id, now_ms() + int(delay_s * 1000))

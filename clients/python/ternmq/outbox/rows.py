@@ -21,7 +21,7 @@ GroupKey = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RefusedRow:
     """The server refuses this row for good."""
 
     row_id: int
@@ -29,7 +29,7 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True)
-class Postponed:
+class PostponedRow:
     """A failure that may pass: the row is not sent again before `due_ms`."""
 
     row_id: int
@@ -44,21 +44,23 @@ class BatchLimits:
     body_bytes: int
 
 
-def take(connection: Connection, outbox: Outbox, limits: BatchLimits, *, at_ms: int, lock: bool) -> Sequence[Row[Any]]:
+def take_rows(
+    connection: Connection, outbox: Outbox, limits: BatchLimits, *, at_ms: int, lock: bool
+) -> Sequence[Row[Any]]:
     """Take the next rows in their order, with their bodies."""
-    found = connection.execute(_due(outbox, limits.rows, at_ms=at_ms, lock=lock)).all()
-    in_order = _without_gaps(connection, outbox, found)
+    found = connection.execute(_select_due(outbox, limits.rows, at_ms=at_ms, lock=lock)).all()
+    in_order = _drop_after_gaps(connection, outbox, found)
     table = outbox.table
-    row_ids = _that_fit(in_order, limits.body_bytes)
+    row_ids = _limit_bytes(in_order, limits.body_bytes)
     return connection.execute(select(table).where(table.c.id.in_(row_ids)).order_by(table.c.id)).all()
 
 
-def settle(
+def settle_rows(
     connection: Connection,
     outbox: Outbox,
     *,
     sent: Collection[int],
-    failed: Collection[Refused | Postponed],
+    failed: Collection[RefusedRow | PostponedRow],
     at_ms: int,
 ) -> None:
     """Write down the results of rows; other rows are not changed."""
@@ -70,13 +72,13 @@ def settle(
         )
     for failure in failed:
         row = update(table).where(table.c.id == failure.row_id)
-        if isinstance(failure, Refused):
-            connection.execute(row.values(error=_printable(failure.error)))
+        if isinstance(failure, RefusedRow):
+            connection.execute(row.values(error=_clean_text(failure.error)))
         else:
             connection.execute(row.values(due_ms=failure.due_ms, attempts=table.c.attempts + 1))
 
 
-def _due(outbox: Outbox, rows: int, *, at_ms: int, lock: bool) -> Select[Any]:
+def _select_due(outbox: Outbox, rows: int, *, at_ms: int, lock: bool) -> Select[Any]:
     table = outbox.table
     earlier = table.alias("earlier")
     group_waits = exists().where(
@@ -92,7 +94,7 @@ def _due(outbox: Outbox, rows: int, *, at_ms: int, lock: bool) -> Select[Any]:
     return found.with_for_update(skip_locked=True, of=table) if lock else found
 
 
-def _without_gaps(connection: Connection, outbox: Outbox, found: Sequence[Row[Any]]) -> list[Row[Any]]:
+def _drop_after_gaps(connection: Connection, outbox: Outbox, found: Sequence[Row[Any]]) -> list[Row[Any]]:
     """Leave out rows that come after another unsent row of their message group that isn't here."""
     groups = {(row.topic, row.message_group) for row in found if row.message_group is not None}
     if not groups:
@@ -114,7 +116,7 @@ def _without_gaps(connection: Connection, outbox: Outbox, found: Sequence[Row[An
     return [row for row in found if row.message_group is None or row.id in next_ids]
 
 
-def _that_fit(rows: Sequence[Row[Any]], body_bytes_max: int) -> list[int]:
+def _limit_bytes(rows: Sequence[Row[Any]], body_bytes_max: int) -> list[int]:
     row_ids: list[int] = []
     total = 0
     for row in rows:
@@ -125,6 +127,6 @@ def _that_fit(rows: Sequence[Row[Any]], body_bytes_max: int) -> list[int]:
     return row_ids
 
 
-def _printable(error: str) -> str:
+def _clean_text(error: str) -> str:
     """Return text that every database accepts: PostgreSQL refuses a NUL."""
     return "".join(one if one.isprintable() else "?" for one in error[:ERROR_CHARACTERS_MAX])

@@ -58,7 +58,7 @@ class Outbox:
     def __init__(
         self, metadata: MetaData, *, name: str = TABLE_NAME, schema: str | None = None, keep_sent: bool = False
     ) -> None:
-        self.table = _table(metadata, name, schema)
+        self.table = _create_table(metadata, name, schema)
         self.keep_sent = keep_sent
         # A class for each outbox: the unit of work inserts its objects, for sessions of both kinds.
         self._row: type[Any] = type("OutboxRow", (), {})
@@ -74,7 +74,7 @@ class Outbox:
             raise BadRequest(pb.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE, "an outbox takes no messages of lite topics")
         row = self._row()
         [row.message_id] = MESSAGE_IDS.next_ids(1)
-        for name, value in _columns(message, now_ms()).items():
+        for name, value in _message_columns(message, now_ms()).items():
             setattr(row, name, value)
         session.add(row)
         message_id: str = row.message_id
@@ -95,7 +95,7 @@ class Outbox:
     def prune(self, older_than: timedelta, *, limit: int = PRUNED_AT_A_TIME) -> Delete:
         """Return a statement that deletes up to `limit` rows sent longer ago than `older_than`; for `keep_sent`."""
         before_ms = now_ms() - int(older_than.total_seconds() * 1000)
-        return pruning(self.table, self.table.c.sent_ms < before_ms, limit)
+        return prune_rows(self.table, self.table.c.sent_ms < before_ms, limit)
 
 
 def now_ms() -> int:
@@ -103,7 +103,7 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def pruning(table: Table, old: ColumnElement[bool], limit: int) -> Delete:
+def prune_rows(table: Table, old: ColumnElement[bool], limit: int) -> Delete:
     """Return a DELETE of the first `limit` rows that are `old`; a limit in DELETE itself is not standard SQL."""
     if limit < 1:
         raise ValueError(f"limit={limit} must be at least 1")
@@ -111,7 +111,7 @@ def pruning(table: Table, old: ColumnElement[bool], limit: int) -> Delete:
     return delete(table).where(table.c.id.in_(first.scalar_subquery()))
 
 
-def message_of(row: Row[Any]) -> Message:
+def read_message(row: Row[Any]) -> Message:
     """Return the message of a row."""
     return Message(
         row.topic,
@@ -126,7 +126,7 @@ def message_of(row: Row[Any]) -> Message:
     )
 
 
-def _columns(message: Message, at_ms: int) -> dict[str, object]:
+def _message_columns(message: Message, at_ms: int) -> dict[str, object]:
     delivery_ms = message.delivery_timestamp_ms
     if message.delay is not None:
         delivery_ms = max(0, at_ms + message.delay // timedelta(milliseconds=1))
@@ -147,7 +147,7 @@ def _columns(message: Message, at_ms: int) -> dict[str, object]:
     }
 
 
-def _table(metadata: MetaData, name: str, schema: str | None) -> Table:
+def _create_table(metadata: MetaData, name: str, schema: str | None) -> Table:
     # Fixed names and plain types, so that Alembic finds again what it has written.
     return Table(
         name,

@@ -4,7 +4,7 @@ Format      {"version": 1, "offsets": {group: {topic: {broker: {queue id: offset
 Writing     to a new file that is renamed over the old one, both synced: after a crash it is the old file or the new one
 Reading     once, at the start; a file that is missing or corrupt counts as empty, and the log says so
 Sharing     one running consumer per file; the progress of other groups in the file is kept
-Threads     files are read and written in threads; many simultaneous calls of `store` are one write
+Threads     files are read and written in threads; many simultaneous calls of `store_offset` are one write
 """
 
 import asyncio
@@ -14,8 +14,8 @@ import os
 from pathlib import Path
 
 from ternmq.errors import OffsetFileError
-from ternmq.pull.queue import MessageQueue
-from ternmq.route import Queue
+from ternmq.pull.pull_queue import MessageQueue
+from ternmq.route import RouteQueue
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ class OffsetFile:
         self._changes = self._written = 0
         self._writer: asyncio.Task[None] | None = None
 
-    async def open(self) -> None:
+    async def open_store(self) -> None:
         try:
             text = await asyncio.to_thread(self._path.read_bytes)
         except FileNotFoundError:
@@ -45,77 +45,77 @@ class OffsetFile:
         except OSError as error:
             raise OffsetFileError(f"{self._path} can't be read: {error}") from error
         try:
-            groups = _groups_of(text)
-            self._offsets = _offsets_of(groups.pop(self._group, {}))
+            groups = _parse_groups(text)
+            self._offsets = _parse_offsets(groups.pop(self._group, {}))
             self._others = groups
         except (ValueError, RecursionError) as error:
             logger.warning("%s is corrupt, and its offsets are lost: %s", self._path, error)
 
-    async def load(self, queue: Queue) -> int | None:
+    async def load_offset(self, queue: RouteQueue) -> int | None:
         return self._offsets.get(MessageQueue.named(queue))
 
-    async def store(self, queue: Queue, queue_offset: int) -> None:
+    async def store_offset(self, queue: RouteQueue, queue_offset: int) -> None:
         """Store an offset; return when it would survive a crash."""
         self._offsets[MessageQueue.named(queue)] = queue_offset
         self._changes += 1
         wanted = self._changes
         while self._written < wanted:
             if self._writer is None or self._writer.done():
-                self._writer = asyncio.create_task(self._write())
-                self._writer.add_done_callback(_seen)
+                self._writer = asyncio.create_task(self._write_file())
+                self._writer.add_done_callback(_retrieve_error)
             # Shielded, since a write can't be stopped: a cancelled caller leaves it to the others.
             await asyncio.shield(self._writer)
 
-    async def _write(self) -> None:
-        changes, text = self._changes, self._rendered()
+    async def _write_file(self) -> None:
+        changes, text = self._changes, self._render_content()
         try:
-            await asyncio.to_thread(_replace, self._path, text)
+            await asyncio.to_thread(_replace_file, self._path, text)
         except OSError as error:
             raise OffsetFileError(f"{self._path} can't be written: {error}") from error
         self._written = changes
 
-    def _rendered(self) -> bytes:
+    def _render_content(self) -> bytes:
         own: dict[str, dict[str, dict[str, int]]] = {}
         for name, queue_offset in sorted(self._offsets.items()):
             own.setdefault(name.topic, {}).setdefault(name.broker, {})[str(name.queue_id)] = queue_offset
         return json.dumps({"version": VERSION, "offsets": {**self._others, self._group: own}}, indent=1).encode()
 
 
-def _groups_of(text: bytes) -> dict[str, object]:
-    content = _object(json.loads(text))
+def _parse_groups(text: bytes) -> dict[str, object]:
+    content = _check_object(json.loads(text))
     if content.get("version") != VERSION:
         raise ValueError(f"its version is {content.get('version')!r}, not {VERSION}")
-    return _object(content.get("offsets"))
+    return _check_object(content.get("offsets"))
 
 
-def _offsets_of(topics: object) -> dict[MessageQueue, int]:
+def _parse_offsets(topics: object) -> dict[MessageQueue, int]:
     return {
-        MessageQueue(topic, broker, int(queue_id)): _checked_offset(queue_offset)
-        for topic, brokers in _object(topics).items()
-        for broker, queues in _object(brokers).items()
-        for queue_id, queue_offset in _object(queues).items()
+        MessageQueue(topic, broker, int(queue_id)): _check_offset(queue_offset)
+        for topic, brokers in _check_object(topics).items()
+        for broker, queues in _check_object(brokers).items()
+        for queue_id, queue_offset in _check_object(queues).items()
     }
 
 
-def _object(value: object) -> dict[str, object]:
+def _check_object(value: object) -> dict[str, object]:
     if not isinstance(value, dict):
         raise ValueError(f"{value!r} stands where an object should")  # noqa: TRY004 - as JSON's own errors are
     return value
 
 
-def _checked_offset(value: object) -> int:
+def _check_offset(value: object) -> int:
     if type(value) is not int or value < 0:
         raise ValueError(f"{value!r} is no offset")
     return value
 
 
-def _seen(writer: asyncio.Task[None]) -> None:
+def _retrieve_error(writer: asyncio.Task[None]) -> None:
     """Retrieve the error, so that asyncio does not log it although no caller waits for the write any more."""
     if not writer.cancelled():
         writer.exception()
 
 
-def _replace(path: Path, text: bytes) -> None:
+def _replace_file(path: Path, text: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(path.name + ".new")
     with beside.open("wb") as file:

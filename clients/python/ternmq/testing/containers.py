@@ -64,14 +64,14 @@ class TernmqContainer(DockerContainer, Controls):
 
     @property
     def endpoint(self) -> str:
-        return self._mapped(GRPC_PORT)
+        return self._mapped_address(GRPC_PORT)
 
     @property
     def http(self) -> str:
         """The address of the server's health, `host:port`."""
-        return self._mapped(HTTP_PORT)
+        return self._mapped_address(HTTP_PORT)
 
-    def _mapped(self, port: int) -> str:
+    def _mapped_address(self, port: int) -> str:
         host = self.get_container_host_ip()
         # A port may be mapped for IPv4 only, and `localhost` may mean IPv6 first.
         return f"{'127.0.0.1' if host == 'localhost' else host}:{self.get_exposed_port(port)}"

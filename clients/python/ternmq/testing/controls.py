@@ -12,7 +12,7 @@ from typing import cast
 from ternmq.admin import brokers, groups, topics
 from ternmq.admin.call import AdminCall, ValueT
 from ternmq.admin.words import TYPES, LiteModel, LiteReset, TopicType
-from ternmq.clock_jumps import jumped
+from ternmq.clock_jumps import report_jump
 from ternmq.credentials import Credentials
 from ternmq.endpoints import Endpoints
 from ternmq.plain_calls import PlainCalls
@@ -57,7 +57,7 @@ class Controls(ABC):
         """
         if type not in TYPES:
             raise ValueError(f"no topic type {type!r}; there are: {', '.join(TYPES)}")
-        self._ask(topics.create(name, cast("TopicType", type), queues or None, lite_ttl=lite_ttl))
+        self._send_call(topics.create_topic(name, cast("TopicType", type), queues or None, lite_ttl=lite_ttl))
         return name
 
     def create_group(
@@ -97,7 +97,7 @@ class Controls(ABC):
             lite_wildcard=lite_wildcard,
             lite_reset=lite_reset,
         )
-        self._ask(groups.create(name, settings))
+        self._send_call(groups.create_group(name, settings))
         return name
 
     def fresh_name(self, prefix: str = "test") -> str:
@@ -111,16 +111,16 @@ class Controls(ABC):
         once after an hour, not sixty times. That includes what push consumers of this process repeat by themselves,
         those of FIFO groups. `Forbidden` if the broker has no test clock, `BadRequest` unless time goes forward.
         """
-        now = self._ask(brokers.advance_clock(by))
-        jumped(Endpoints.parse(self.endpoint), by)
+        now = self._send_call(brokers.advance_clock(by))
+        report_jump(Endpoints.parse(self.endpoint), by)
         return now
 
     def now(self) -> datetime:
         """Return the broker's time, in UTC."""
-        now = self._ask(brokers.server_info()).now
+        now = self._send_call(brokers.server_info()).now
         assert now is not None, "a server of this version sends its time"
         return now
 
-    def _ask(self, call: AdminCall[ValueT]) -> ValueT:
+    def _send_call(self, call: AdminCall[ValueT]) -> ValueT:
         with PlainCalls(self.admin_endpoint, tls=tls_options(self.tls), credentials=self.credentials) as calls:
-            return calls.ask(call)
+            return calls.send_call(call)

@@ -12,22 +12,22 @@ from ternmq_common.installing import SERVER_EXTRA_MODULES, install_hint
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from ternmq_common.clock import Clock
+    from ternmq_common.clock import SystemClock
     from ternmq_common.server_settings import ServerSettings
 
-    Start = Callable[[ServerSettings, Clock, AsyncExitStack], Awaitable[tuple[list[str], str, str]]]
+    Start = Callable[[ServerSettings, SystemClock, AsyncExitStack], Awaitable[tuple[list[str], str, str]]]
 
 THREAD_NAME = "ternmq-stack"
 
 
 class ServerThread:
-    """One run of a server, from `start` to `stop`.
+    """One run of a server, from `start_server` to `stop_server`.
 
-    Invariant: `_loop` is set before `_addresses` has its result, and the loop runs until `stop`.
+    Invariant: `_loop` is set before `_addresses` has its result, and the loop runs until `stop_server`.
     """
 
-    def __init__(self, settings: "ServerSettings", clock: "Clock") -> None:
-        self._start_server = _server_start()
+    def __init__(self, settings: "ServerSettings", clock: "SystemClock") -> None:
+        self._start_server = _import_start()
         self._settings = settings
         self._clock = clock
         self._addresses = Future[tuple[str, str, str]]()
@@ -35,9 +35,9 @@ class ServerThread:
         self._loop: asyncio.AbstractEventLoop
         self._end: asyncio.Event
         # A daemon: a test run that forgets a stack must end all the same.
-        self._thread = threading.Thread(target=self._run, name=THREAD_NAME, daemon=True)
+        self._thread = threading.Thread(target=self._run_loop, name=THREAD_NAME, daemon=True)
 
-    def start(self) -> tuple[str, str, str]:
+    def start_server(self) -> tuple[str, str, str]:
         """Start the server; return the addresses of gRPC, HTTP and the admin listener (empty: none) once all serve;
         StartupError if they can't."""
         self._thread.start()
@@ -47,32 +47,32 @@ class ServerThread:
             self._thread.join()
             raise
 
-    def stop(self) -> None:
+    def stop_server(self) -> None:
         """End the server in order, and wait for that; raises its failure."""
         self._loop.call_soon_threadsafe(self._end.set)
         self._thread.join()
         if self._failure is not None:
             raise self._failure
 
-    def _run(self) -> None:
+    def _run_loop(self) -> None:
         try:
-            asyncio.run(self._serve())
+            asyncio.run(self._serve_until_end())
         except BaseException as error:  # noqa: BLE001 - the outermost of this thread; the caller's thread raises it
             if self._addresses.done():
                 self._failure = error
             else:
                 self._addresses.set_exception(error)
 
-    async def _serve(self) -> None:
+    async def _serve_until_end(self) -> None:
         self._loop, self._end = asyncio.get_running_loop(), asyncio.Event()
-        self._loop.set_exception_handler(_report)
+        self._loop.set_exception_handler(_handle_exception)
         async with AsyncExitStack() as stack:
             (grpc, *_), http, admin = await self._start_server(self._settings, self._clock, stack)
             self._addresses.set_result((grpc, http, admin))
             await self._end.wait()
 
 
-def _server_start() -> "Start":
+def _import_start() -> "Start":
     """Return the function that starts a server; imported late, since most runs of pytest start none."""
     try:
         from ternmq_proxy.main import start
@@ -85,7 +85,7 @@ def _server_start() -> "Start":
     return start
 
 
-def _report(loop: asyncio.AbstractEventLoop, context: "dict[str, Any]") -> None:
+def _handle_exception(loop: asyncio.AbstractEventLoop, context: "dict[str, Any]") -> None:
     """Log an exception of the loop's callbacks as usual, but ignore those that gRPC causes by itself.
 
     All event loops of a process share one queue of gRPC's events, and the one that wakes first passes them on: to a

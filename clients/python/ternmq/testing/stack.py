@@ -13,10 +13,10 @@ from ternmq.testing.controls import Controls
 from ternmq.testing.known_settings import check_names
 from ternmq.testing.server_thread import ServerThread
 from ternmq.tls import Tls
-from ternmq_common.addresses import parsed_address
-from ternmq_common.clock import Clock, MovableClock
+from ternmq_common.addresses import parse_address
+from ternmq_common.clock import MovableClock, SystemClock
 from ternmq_common.server_settings import ServerSettings
-from ternmq_common.settings import load
+from ternmq_common.settings import load_settings
 
 ANY_PORT = "127.0.0.1:0"
 # Settings that differ for a test. The data need not survive the machine, and clients that a test left open aren't
@@ -49,8 +49,8 @@ class Stack(Controls):
     clients; `ternmq.blocking.Admin` creates others. With a certificate (`tls_cert`, `tls_key`) set in `tls` how it is
     verified.
 
-    It is independent of all other stacks: folder, ports, topics, clock. `stop` and `start` keep all of these, also the
-    time. StartupError says why a stack can't start.
+    It is independent of all other stacks: folder, ports, topics, clock. `stop_server` and `start_server` keep all of
+    these, also the time. StartupError says why a stack can't start.
 
     Invariants: `_thread` exists while the server runs; `_clock` is that of its last run.
     """
@@ -59,7 +59,7 @@ class Stack(Controls):
         check_names(settings, without=_OF_PROCESSES)
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         self._has_folder = "data_dir" in settings
-        loaded = load(ServerSettings, file=None, environ={}, flags=DEFAULTS | settings).settings
+        loaded = load_settings(ServerSettings, file=None, environ={}, flags=DEFAULTS | settings).settings
         if loaded.access_control:
             loaded = _with_super_user(loaded)
             assert loaded.init_user is not None
@@ -72,26 +72,26 @@ class Stack(Controls):
 
     @property
     def endpoint(self) -> str:
-        return self._address(self.settings.grpc)
+        return self._check_address(self.settings.grpc)
 
     @property
     def http(self) -> str:
         """The address of the server's health, `host:port`."""
-        return self._address(self.settings.http)
+        return self._check_address(self.settings.http)
 
     @property
     def admin_endpoint(self) -> str:
-        return self.endpoint if self.settings.admin is None else self._address(self.settings.admin)
+        return self.endpoint if self.settings.admin is None else self._check_address(self.settings.admin)
 
     def start(self) -> None:
-        """Start the server; after a `stop`, on the same ports and data, and with the same time."""
+        """Start the server; after a `stop_server`, on the same ports and data, and with the same time."""
         assert self._thread is None, "the stack runs already"
         if not self._has_folder:
             self._make_folder()
         # A clock wakes its sleepers when it is moved, so each run has its own. Time doesn't go back in between.
-        clock = MovableClock(self._clock.ahead_ms) if self.settings.test_clock else Clock()
+        clock = MovableClock(self._clock.ahead_ms) if self.settings.test_clock else SystemClock()
         thread = ServerThread(self.settings, clock)
-        grpc, http, admin = thread.start()
+        grpc, http, admin = thread.start_server()
         self._thread = thread
         if isinstance(clock, MovableClock):
             self._clock = clock
@@ -101,7 +101,7 @@ class Stack(Controls):
         """End the server in order; its data stays until `close`. Does nothing if it doesn't run."""
         thread, self._thread = self._thread, None
         if thread is not None:
-            thread.stop()
+            thread.stop_server()
 
     def restart(self) -> None:
         """End the server in order and start it again."""
@@ -136,8 +136,8 @@ class Stack(Controls):
         self._has_folder = True
 
     @staticmethod
-    def _address(address: str) -> str:
-        if parsed_address(address)[1] == 0:
+    def _check_address(address: str) -> str:
+        if parse_address(address)[1] == 0:
             raise NotRunning("the stack was not started; `with Stack() as stack` does that")
         return address
 

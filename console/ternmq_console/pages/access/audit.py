@@ -3,17 +3,17 @@
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
-from ternmq_console.pages.base.answering import page
-from ternmq_console.pages.base.asking import Refused
-from ternmq_console.pages.base.feature import Feature
-from ternmq_console.pages.base.forms import BadForm, Form
+from ternmq_console.pages.base.feature import PageFeature
+from ternmq_console.pages.base.forms import BadForm, PageForm
+from ternmq_console.pages.base.page_context import CallRefused
+from ternmq_console.pages.base.page_response import render_page
 
 if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-    from ternmq_console.desk import Message
-    from ternmq_console.pages.base.asking import Asking
+    from ternmq_console.operator_calls import Message
+    from ternmq_console.pages.base.page_context import PageContext
 
 PAGE = 50
 # Each call reads a limited part of the files; after so many calls the page offers to continue.
@@ -24,7 +24,7 @@ OUTCOMES = {"": "allowed or refused", "allowed": "allowed", "refused": "refused"
 _NONE = "PRECONDITION_FAILED"
 
 
-class Found:
+class AuditPage:
     """The entries of one page, found by one call or several."""
 
     def __init__(self) -> None:
@@ -33,11 +33,13 @@ class Found:
         self.reached: Message | None = None
         self.damaged = 0
 
-    async def look(self, asking: "Asking", wanted: dict[str, Any], after: str) -> None:
+    async def fill_page(self, asking: "PageContext", wanted: dict[str, Any], after: str) -> None:
         """Find the entries of a page; raises Refused."""
         self.following = after
         for _ in range(CALLS_MAX):
-            answer = await asking.ask("ListAuditEntries", page=self.following, limit=PAGE - len(self.entries), **wanted)
+            answer = await asking.call_server(
+                "ListAuditEntries", page=self.following, limit=PAGE - len(self.entries), **wanted
+            )
             self.entries.extend(answer.entries)
             self.following, self.server = answer.next_page, answer.server
             self.damaged += answer.damaged
@@ -47,23 +49,23 @@ class Found:
                 return
 
 
-async def audit(request: "Request", asking: "Asking") -> "Response":
+async def show_audit(request: "Request", asking: "PageContext") -> "Response":
     """Show a page of the audit log, filtered by the query."""
-    form = Form.of_query(request)
-    found, problem, error, is_forbidden = Found(), "", "", False
+    form = PageForm.of_query(request)
+    found, problem, error, is_forbidden = AuditPage(), "", "", False
     try:
-        wanted = _wanted(form)
-        await found.look(asking, wanted, form.raw("page"))
+        wanted = _search_fields(form)
+        await found.fill_page(asking, wanted, form.raw("page"))
     except BadForm as bad:
         error = bad.message
-    except Refused as refused:
+    except CallRefused as refused:
         is_forbidden = refused.is_forbidden
         if refused.code == _NONE:
             problem = refused.message
         elif not is_forbidden:
             raise
     query = {field: form.text(field) for field in _FIELDS if form.is_set(field)}
-    return await page(
+    return await render_page(
         request, asking, "access/audit.html",
         title="Audit log", form=form, found=found, outcomes=OUTCOMES, is_filtered=bool(query),
         is_first=not form.is_set("page"), problem=problem, is_forbidden=is_forbidden, error=error,
@@ -73,15 +75,15 @@ async def audit(request: "Request", asking: "Asking") -> "Response":
     )  # fmt: skip
 
 
-def _wanted(form: Form) -> dict[str, Any]:
+def _search_fields(form: PageForm) -> dict[str, Any]:
     """Return the fields of the call; raises BadForm."""
     wanted: dict[str, Any] = {field: form.text(field) for field in _TEXTS}
     if form.text("outcome") in ("allowed", "refused"):
         wanted["allowed"] = form.text("outcome") == "allowed"
     for field in _TIMES:
         if form.is_set(field):
-            wanted[field] = form.moment(field)
+            wanted[field] = form.parse_time(field)
     return wanted
 
 
-FEATURE = Feature(homes=(("/audit", "Audit log"),), shown={"/audit": audit}, done={}, is_of_access=True)
+FEATURE = PageFeature(homes=(("/audit", "Audit log"),), shown={"/audit": show_audit}, done={}, is_of_access=True)

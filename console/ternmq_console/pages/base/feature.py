@@ -9,16 +9,16 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-    from ternmq_console.pages.base.asking import Asking
-    from ternmq_console.pages.base.forms import Form
+    from ternmq_console.pages.base.forms import PageForm
+    from ternmq_console.pages.base.page_context import PageContext
 
-    Show = Callable[[Request, Asking], Awaitable[Response]]
-    ShowAgain = Callable[[Request, Asking, str, Form | None], Awaitable[Response]]
-    Do = Callable[[Request, Asking, Form], Awaitable[Response]]
+    Show = Callable[[Request, PageContext], Awaitable[Response]]
+    ShowAgain = Callable[[Request, PageContext, str, PageForm | None], Awaitable[Response]]
+    Do = Callable[[Request, PageContext, PageForm], Awaitable[Response]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Feature:
+class PageFeature:
     """The pages and forms of a module, by their paths below `/console`.
 
     `shown` are pages. `done` are forms: the function that carries one out, and the page that is shown again with the

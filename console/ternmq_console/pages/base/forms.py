@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
 
-from ternmq_common.units import parsed_duration
+from ternmq_common.units import parse_duration
 from ternmq_protos.pool import Duration, Timestamp
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class BadForm(Exception):
         self.field, self.message = field, message
 
 
-class Form:
+class PageForm:
     """The fields of a form or query; of a repeated field the last value counts, except in `texts`."""
 
     def __init__(self, pairs: "Iterable[tuple[str, str]]") -> None:
@@ -43,7 +43,7 @@ class Form:
             self._values.setdefault(field, []).append(value)
 
     @classmethod
-    async def of(cls, request: "Request") -> "Form":
+    async def read_from(cls, request: "Request") -> "PageForm":
         """Read the form of a request; raises BadForm if it is too long."""
         body = bytearray()
         async for piece in request.stream():
@@ -57,7 +57,7 @@ class Form:
         return cls(pairs)
 
     @classmethod
-    def of_query(cls, request: "Request") -> "Form":
+    def of_query(cls, request: "Request") -> "PageForm":
         """Return the fields of the request's query."""
         return cls(request.query_params.multi_items())
 
@@ -76,7 +76,7 @@ class Form:
     def is_set(self, field: str) -> bool:
         return bool(self.text(field))
 
-    def whole(self, field: str, *, least: int = 0) -> int:
+    def parse_integer(self, field: str, *, least: int = 0) -> int:
         """Parse a whole number; raises BadForm."""
         text = self.text(field).replace(",", "")
         try:
@@ -87,16 +87,16 @@ class Form:
             raise BadForm(field, f"{number} is less than {least}")
         return number
 
-    def duration(self, field: str) -> Duration:
+    def parse_duration(self, field: str) -> Duration:
         """Parse a duration such as `90s`, `12h`, `3d`; raises BadForm."""
         text, duration = self.text(field), Duration()
         try:
-            duration.FromMilliseconds(int(parsed_duration(text, unit="ms")))
+            duration.FromMilliseconds(int(parse_duration(text, unit="ms")))
         except ValueError as error:
             raise BadForm(field, f"{text!r} is no duration; 90s, 12h and 3d are") from error
         return duration
 
-    def moment(self, field: str) -> Timestamp:
+    def parse_time(self, field: str) -> Timestamp:
         """Parse a time as `utc_time` does; raises BadForm."""
         text = self.text(field)
         try:
@@ -107,7 +107,7 @@ class Form:
         time.FromDatetime(at)
         return time
 
-    def confirm(self, name: str, field: str = "confirmation") -> None:
+    def check_confirmation(self, name: str, field: str = "confirmation") -> None:
         """Raise BadForm unless that name was typed as confirmation."""
         if self.raw(field) != name:
             raise BadForm(field, f"type the name, {name}, to confirm")

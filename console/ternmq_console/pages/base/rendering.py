@@ -25,9 +25,9 @@ _UNITS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 
 @cache  # one for each root; globals are also visible in imported templates
-def _environment(root: str) -> jinja2.Environment:
+def _jinja_environment(root: str) -> jinja2.Environment:
     environment = jinja2.Environment(
-        loader=jinja2.FunctionLoader(_source),
+        loader=jinja2.FunctionLoader(_read_template),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
@@ -35,17 +35,18 @@ def _environment(root: str) -> jinja2.Environment:
     )
     environment.globals |= {"root": root, "zip": zip}
     environment.filters |= {
-        "count": count, "field_time": field_time, "instant": instant, "moment": moment, "span": span, "shown": shown,
-        "size": size, "words": words,
+        "count": format_count, "field_time": field_time, "instant": format_instant, "moment": format_moment,
+        "span": format_span, "shown": escape_hidden,
+        "size": format_size, "words": format_words,
     }  # fmt: skip
     return environment
 
 
-def _source(name: str) -> str:
+def _read_template(name: str) -> str:
     return files("ternmq_console.pages").joinpath("templates", name).read_text()
 
 
-async def rendered(template: str, root: str, **values: Any) -> str:  # noqa: ANN401 - whatever a template shows
+async def render_template(template: str, root: str, **values: Any) -> str:  # noqa: ANN401 - whatever a template shows
     """Render a page, whose paths begin with `root`.
 
     It is rendered in small parts, with pauses, since rendering holds the GIL, for which the messages of this process
@@ -53,7 +54,7 @@ async def rendered(template: str, root: str, **values: Any) -> str:  # noqa: ANN
     """
     pieces: list[str] = []
     pause_s = time.perf_counter() + _AT_ONCE_S
-    for piece in _environment(root).get_template(template).generate(**values):
+    for piece in _jinja_environment(root).get_template(template).generate(**values):
         pieces.append(piece)
         if time.perf_counter() >= pause_s:
             await asyncio.sleep(_PAUSE_S)
@@ -61,12 +62,12 @@ async def rendered(template: str, root: str, **values: Any) -> str:  # noqa: ANN
     return "".join(pieces)
 
 
-def count(number: float) -> str:
+def format_count(number: float) -> str:
     """Format a number: `1,234,567`."""
     return f"{number:,}"
 
 
-def size(number: int) -> str:
+def format_size(number: int) -> str:
     """Format a size in the largest fitting unit: `17 bytes`, `78.2 MiB`."""
     for unit, unit_bytes in _SIZES:
         if number >= unit_bytes:
@@ -74,12 +75,12 @@ def size(number: int) -> str:
     return f"{number} byte" if number == 1 else f"{number} bytes"
 
 
-def words(name: str) -> str:
+def format_words(name: str) -> str:
     """Format the name of an enum's value for people: `READ_WRITE` becomes `read write`."""
     return name.replace("_", " ").lower()
 
 
-def shown(text: str) -> Markup:
+def escape_hidden(text: str) -> Markup:
     """Escape untrusted text so that nothing in it is hidden.
 
     Characters that are invisible or change the direction of text are shown as their numbers, and the text is isolated
@@ -96,17 +97,17 @@ def _is_hidden(letter: str) -> bool:
     return unicodedata.category(letter) in HIDDEN
 
 
-def moment(time: "Timestamp") -> Markup:
+def format_moment(time: "Timestamp") -> Markup:
     """Format a time in UTC, to the second; the script adds the browser's local time as title."""
-    return _time(time, "seconds")
+    return _time_markup(time, "seconds")
 
 
-def instant(time: "Timestamp") -> Markup:
+def format_instant(time: "Timestamp") -> Markup:
     """Format a time in UTC, to the millisecond."""
-    return _time(time, "milliseconds")
+    return _time_markup(time, "milliseconds")
 
 
-def _time(time: "Timestamp", timespec: str) -> Markup:
+def _time_markup(time: "Timestamp", timespec: str) -> Markup:
     """Return the markup of a time; one outside the calendar, which clients may send, is shown as a number of
     seconds."""
     try:
@@ -126,7 +127,7 @@ def field_time(text: str) -> str:
     return at.replace(tzinfo=None).isoformat(timespec="milliseconds" if at.microsecond else "seconds")
 
 
-def span(duration: "Duration") -> str:
+def format_span(duration: "Duration") -> str:
     """Format a duration by its two largest units: `3 d 4 h`, `2 min 5 s`, `0.3 s`."""
     seconds = duration.seconds + duration.nanos / 1e9
     if seconds < 10:

@@ -14,7 +14,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ternmq_runtime.http.basic import Asker
+from ternmq_runtime.http.basic import HttpCaller
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +26,7 @@ _BYTES = 32
 
 
 @dataclass(slots=True)
-class Session:
+class ConsoleSession:
     """One session; `name` is the access key, "" without access control."""
 
     name: str
@@ -37,9 +37,9 @@ class Session:
     notice: str = ""
     """A text that the next page shows about the last action."""
 
-    def asker(self, host: str) -> Asker:
+    def build_caller(self, host: str) -> HttpCaller:
         """Return the caller of the session, at that address."""
-        return Asker(self.name, self.secret, host)
+        return HttpCaller(self.name, self.secret, host)
 
     def take_notice(self) -> str:
         notice, self.notice = self.notice, ""
@@ -50,24 +50,24 @@ class Session:
         return hmac.compare_digest(token.encode(), self.token.encode())
 
 
-class Sessions:
+class SessionStore:
     """All sessions of one process; used in the thread that serves HTTP."""
 
     def __init__(self, now_s: "Callable[[], float]" = time.monotonic) -> None:
         self._now_s = now_s
-        self._by_id: dict[str, Session] = {}  # in the order of their last request
+        self._by_id: dict[str, ConsoleSession] = {}  # in the order of their last request
 
-    def begin(self, name: str, secret: str) -> tuple[str, Session]:
+    def begin_session(self, name: str, secret: str) -> tuple[str, ConsoleSession]:
         """Create a session; return its id, for the cookie, and the session."""
         now_s = self._now_s()
         self._end_old(now_s)
         if len(self._by_id) >= SESSIONS_MAX:
             del self._by_id[next(iter(self._by_id))]
         session_id = secrets.token_urlsafe(_BYTES)
-        session = self._by_id[session_id] = Session(name, secret, now_s, now_s)
+        session = self._by_id[session_id] = ConsoleSession(name, secret, now_s, now_s)
         return session_id, session
 
-    def find(self, session_id: str, *, is_used: bool = True) -> Session | None:
+    def find_session(self, session_id: str, *, is_used: bool = True) -> ConsoleSession | None:
         """Return the session, None if it has ended; requests of a page's script do not prolong it (`is_used` False)."""
         now_s = self._now_s()
         session = self._by_id.get(session_id)
@@ -81,7 +81,7 @@ class Sessions:
             self._by_id[session_id] = self._by_id.pop(session_id)
         return session
 
-    def end(self, session_id: str) -> None:
+    def end_session(self, session_id: str) -> None:
         self._by_id.pop(session_id, None)
 
     def _end_old(self, now_s: float) -> None:
@@ -89,5 +89,5 @@ class Sessions:
             del self._by_id[session_id]
 
     @staticmethod
-    def _is_over(session: Session, now_s: float) -> bool:
+    def _is_over(session: ConsoleSession, now_s: float) -> bool:
         return now_s - session.seen_s > IDLE_S or now_s - session.begun_s > LONGEST_S

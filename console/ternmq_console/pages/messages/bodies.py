@@ -16,15 +16,15 @@ from markupsafe import Markup, escape
 
 from ternmq_common.limits import KIB, MIB
 from ternmq_console.pages.base.rendering import HIDDEN
-from ternmq_console.pages.messages.json_tree import parsed
-from ternmq_console.pages.messages.places import ANY_HEADER
+from ternmq_console.pages.messages.json_tree import parse_json
+from ternmq_console.pages.messages.message_rows import ANY_HEADER
 from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ternmq_console.desk import Message
-    from ternmq_console.pages.messages.json_tree import Tree
+    from ternmq_console.operator_calls import Message
+    from ternmq_console.pages.messages.json_tree import JsonTree
 
 FORMS = ("text", "json", "hex")
 TEXT_BYTES, HEX_BYTES = 64 * KIB, 16 * KIB
@@ -40,8 +40,8 @@ _RUN = re.compile(r"\r\n|(.)\1*", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
-class Body:
-    """An opened body: its `beginning`, which is shown, its `length`, and the length `stored`.
+class MessageBody:
+    """An opened body: its `beginning`, which is shown, its `byte_length`, and the length `stored`.
 
     `problem` says why a body of encoding GZIP could not be inflated.
     """
@@ -57,46 +57,46 @@ class Body:
         return self.length > len(self.beginning)
 
 
-class Shown(NamedTuple):
+class ShownBody(NamedTuple):
     """A body in the page: its `form`, its markup or tree, the number of bytes shown, and a remark."""
 
     form: str
     markup: Markup
-    tree: "Tree | None"
+    tree: "JsonTree | None"
     length: int
     remark: str = ""
 
 
-def opened(message: "Message", inflated_bytes_max: int = INFLATED_BYTES_MAX) -> Body:
+def open_body(message: "Message", inflated_bytes_max: int = INFLATED_BYTES_MAX) -> MessageBody:
     """Open the body of a message."""
     stored = message.body
     if message.system_properties.body_encoding != definition_pb2.GZIP:
-        return Body(stored[:TEXT_BYTES], len(stored), len(stored))
+        return MessageBody(stored[:TEXT_BYTES], len(stored), len(stored))
     beginning, length = b"", 0
     try:
-        for piece in _inflated(stored, inflated_bytes_max):
+        for piece in _inflate_pieces(stored, inflated_bytes_max):
             beginning += piece[: TEXT_BYTES - len(beginning)]
             length += len(piece)
     except zlib.error as error:
         problem = f"Its encoding is gzip, but it can't be inflated ({error}), so the stored bytes are shown."
-        return Body(stored[:TEXT_BYTES], len(stored), len(stored), problem=problem)
-    return Body(beginning, length, len(stored), is_inflated=True)
+        return MessageBody(stored[:TEXT_BYTES], len(stored), len(stored), problem=problem)
+    return MessageBody(beginning, length, len(stored), is_inflated=True)
 
 
-def pieces(message: "Message", body: Body) -> "Iterator[bytes]":
+def body_pieces(message: "Message", body: MessageBody) -> "Iterator[bytes]":
     """Yield the whole body, opened before, piece by piece."""
     if body.is_inflated:
-        yield from _inflated(message.body, body.length)
+        yield from _inflate_pieces(message.body, body.length)
     else:
         yield message.body
 
 
-def whole(message: "Message", inflated_bytes_max: int = INFLATED_BYTES_MAX) -> bytes:
+def whole_body(message: "Message", inflated_bytes_max: int = INFLATED_BYTES_MAX) -> bytes:
     """Return the whole body."""
-    return b"".join(pieces(message, opened(message, inflated_bytes_max)))
+    return b"".join(body_pieces(message, open_body(message, inflated_bytes_max)))
 
 
-def _inflated(packed: bytes, bytes_max: int) -> "Iterator[bytes]":
+def _inflate_pieces(packed: bytes, bytes_max: int) -> "Iterator[bytes]":
     """Inflate a body piece by piece; raises zlib.error if it is damaged, incomplete or too long."""
     inflater, length = zlib.decompressobj(ANY_HEADER), 0
     while not inflater.eof:
@@ -110,22 +110,22 @@ def _inflated(packed: bytes, bytes_max: int) -> "Iterator[bytes]":
         yield piece
 
 
-def shown_body(body: Body, form: str) -> Shown:
+def show_body(body: MessageBody, form: str) -> ShownBody:
     """Render the body in that form, or in a detected one if it is none of FORMS."""
-    text, faults = _decoded(body)
+    text, faults = _decode_text(body)
     if form == "hex" or (form not in FORMS and _looks_binary(text, faults)):
         data = body.beginning[:HEX_BYTES]
-        return Shown("hex", hex_dump(data), None, len(data))
+        return ShownBody("hex", hex_dump(data), None, len(data))
     if form != "text":
-        tree = None if faults else parsed(text, is_cut=body.is_cut)
+        tree = None if faults else parse_json(text, is_cut=body.is_cut)
         if tree is not None and (form == "json" or tree.is_compound):
-            return Shown("json", Markup(), tree, tree.length(text))
+            return ShownBody("json", Markup(), tree, tree.byte_length(text))
     remark = "It is no JSON, so its text is shown." if form == "json" else ""
-    markup, characters = marked(text)
-    return Shown("text", markup, None, len(text[:characters].encode("utf-8", "surrogateescape")), remark)
+    markup, characters = mark_up(text)
+    return ShownBody("text", markup, None, len(text[:characters].encode("utf-8", "surrogateescape")), remark)
 
 
-def _decoded(body: Body) -> tuple[str, int]:
+def _decode_text(body: MessageBody) -> tuple[str, int]:
     """Return the body's text, in which bytes that are no UTF-8 are lone surrogates, and the number of these."""
     decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
     text = decoder.decode(body.beginning, final=not body.is_cut)
@@ -140,7 +140,7 @@ def _looks_binary(text: str, faults: int) -> bool:
     return odd * 10 > len(text) or faults * 10 > len(text)
 
 
-def marked(text: str) -> tuple[Markup, int]:
+def mark_up(text: str) -> tuple[Markup, int]:
     """Return the markup of a text, with its lines and tabs, and the number of characters that fitted.
 
     Hidden characters are shown as markers; one that is repeated is shown once, with the number of times.
@@ -181,12 +181,12 @@ def _marked_runs(block: str) -> "Iterator[tuple[Markup, int]]":
         if plain:
             yield escape(plain), length
             plain, length = "", 0
-        yield _marker(letter, len(run[0])), len(run[0])
+        yield _hidden_marker(letter, len(run[0])), len(run[0])
     if plain:
         yield escape(plain), length
 
 
-def _marker(letter: str, number: int) -> Markup:
+def _hidden_marker(letter: str, number: int) -> Markup:
     """Return the marker for a hidden character, repeated that many times."""
     is_byte = "\udc80" <= letter <= "\udcff"
     name = f"byte {ord(letter) - 0xDC00:02X}" if is_byte else f"U+{ord(letter):04X}"

@@ -30,7 +30,7 @@ _CLOSES = {"{": "}", "[": "]"}
 
 
 @dataclass(slots=True)
-class Node:
+class JsonNode:
     """A value: a leaf with its `text`, or an object or array with its `members`, which `opens` with `{` or `[`.
 
     `name` is its name in the object, as it was sent, None elsewhere.
@@ -39,7 +39,7 @@ class Node:
     name: str | None
     text: str = ""
     opens: str = ""
-    members: "list[Node]" = field(default_factory=list)
+    members: "list[JsonNode]" = field(default_factory=list)
 
     @property
     def closes(self) -> str:
@@ -51,27 +51,27 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
-class Tree:
+class JsonTree:
     """The tree of a text; `end` is how many characters of the text it covers."""
 
-    root: Node
+    root: JsonNode
     end: int
 
     @property
     def is_compound(self) -> bool:
         return bool(self.root.opens)
 
-    def length(self, text: str) -> int:
+    def byte_length(self, text: str) -> int:
         """Return how many bytes of the body it covers."""
         return len(text[: self.end].encode())
 
 
-def parsed(text: str, *, is_cut: bool) -> Tree | None:
+def parse_json(text: str, *, is_cut: bool) -> JsonTree | None:
     """Parse a text; None if it is no JSON. `is_cut` is true if it is only the beginning."""
-    return _Parser(text, is_cut=is_cut).run()
+    return _TreeParser(text, is_cut=is_cut).parse_tree()
 
 
-class _Parser:
+class _TreeParser:
     """Parses token by token. `_kinds` are the opening marks of open values; `_open` are those of them that are nodes.
 
     `_wants` is what may come next: value, first (value or the end), name, first name (or the end), colon, more (a comma
@@ -81,17 +81,17 @@ class _Parser:
     def __init__(self, text: str, *, is_cut: bool) -> None:
         self._text, self._is_cut = text, is_cut
         self._kinds: list[str] = []
-        self._open: list[Node] = []
-        self._root: Node | None = None
+        self._open: list[JsonNode] = []
+        self._root: JsonNode | None = None
         self._name: str | None = None
         self._wants = "value"
         self._nodes = 0
         self._deep_from = 0
 
-    def run(self) -> Tree | None:
+    def parse_tree(self) -> JsonTree | None:
         end = 0
-        for kind, lexeme, start, end in self._tokens():
-            if not self._take(kind, lexeme, start, end):
+        for kind, lexeme, start, end in self._read_tokens():
+            if not self._accept_token(kind, lexeme, start, end):
                 return None
             if self._nodes >= NODES_MAX and self._root is not None:
                 return self._cut_tree(end)  # the rest is not parsed
@@ -99,12 +99,12 @@ class _Parser:
         if self._root is None:
             return None
         if self._wants == "nothing":
-            return None if rest.strip(" \t\n\r") else Tree(self._root, len(self._text))
+            return None if rest.strip(" \t\n\r") else JsonTree(self._root, len(self._text))
         if self._is_cut and _CUT_TOKEN.fullmatch(rest):
             return self._cut_tree(end)
         return None
 
-    def _tokens(self) -> "Iterator[tuple[str, str, int, int]]":
+    def _read_tokens(self) -> "Iterator[tuple[str, str, int, int]]":
         at = 0
         while match := _TOKEN.match(self._text, at):
             kind = match.lastgroup
@@ -112,14 +112,14 @@ class _Parser:
             at = match.end()
             yield kind, match[kind], match.start(kind), at
 
-    def _cut_tree(self, end: int) -> Tree:
+    def _cut_tree(self, end: int) -> JsonTree:
         """Return the tree so far, including a value that is nested too deeply."""
         assert self._root is not None
         if len(self._kinds) > DEPTH_MAX:
-            self._add(Node(self._name, self._text[self._deep_from : end]))
-        return Tree(self._root, end)
+            self._add_node(JsonNode(self._name, self._text[self._deep_from : end]))
+        return JsonTree(self._root, end)
 
-    def _take(self, kind: str, lexeme: str, start: int, end: int) -> bool:
+    def _accept_token(self, kind: str, lexeme: str, start: int, end: int) -> bool:
         """Add a token to the tree; return whether it is allowed here."""
         if self._wants == "colon":
             self._wants = "value"
@@ -130,28 +130,28 @@ class _Parser:
             self._wants = "colon"
             return True
         if kind != "mark":
-            return self._leaf(lexeme)
+            return self._accept_leaf(lexeme)
         if lexeme in _CLOSES:
-            return self._begin(lexeme, start)
+            return self._open_node(lexeme, start)
         if lexeme == "," and self._wants == "more":
             self._wants = "name" if self._kinds[-1] == "{" else "value"
             return True
-        return self._close(lexeme, end)
+        return self._close_node(lexeme, end)
 
-    def _leaf(self, lexeme: str) -> bool:
+    def _accept_leaf(self, lexeme: str) -> bool:
         if self._wants not in ("value", "first"):
             return False
         if len(self._kinds) == len(self._open):
-            self._add(Node(self._name, lexeme))
+            self._add_node(JsonNode(self._name, lexeme))
         self._wants = "more" if self._kinds else "nothing"
         return True
 
-    def _begin(self, lexeme: str, start: int) -> bool:
+    def _open_node(self, lexeme: str, start: int) -> bool:
         if self._wants not in ("value", "first"):
             return False
         if len(self._kinds) < DEPTH_MAX:
-            node = Node(self._name, opens=lexeme)
-            self._add(node)
+            node = JsonNode(self._name, opens=lexeme)
+            self._add_node(node)
             self._open.append(node)
         elif len(self._kinds) == DEPTH_MAX:
             self._deep_from = start
@@ -159,7 +159,7 @@ class _Parser:
         self._wants = "first name" if lexeme == "{" else "first"
         return True
 
-    def _close(self, lexeme: str, end: int) -> bool:
+    def _close_node(self, lexeme: str, end: int) -> bool:
         fits = self._kinds and lexeme == _CLOSES[self._kinds[-1]]
         if not fits or self._wants not in ("more", "first", "first name"):
             return False
@@ -167,11 +167,11 @@ class _Parser:
         if len(self._kinds) < len(self._open):
             self._open.pop()
         elif len(self._kinds) == DEPTH_MAX:
-            self._add(Node(self._name, self._text[self._deep_from : end]))
+            self._add_node(JsonNode(self._name, self._text[self._deep_from : end]))
         self._wants = "more" if self._kinds else "nothing"
         return True
 
-    def _add(self, node: Node) -> None:
+    def _add_node(self, node: JsonNode) -> None:
         self._nodes += 1
         self._name = None
         if self._open:

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from ternmq_common.errors import ErrorCode
 from ternmq_console.calls import QUERYING
-from ternmq_console.pages.base.asking import Refused
-from ternmq_console.pages.messages.places import Place, Queue, Row, row_of
+from ternmq_console.pages.base.page_context import CallRefused
+from ternmq_console.pages.messages.message_rows import MessagePosition, MessageRow, QueueKey, build_row
 from ternmq_protos.pool import Timestamp
 
 if TYPE_CHECKING:
-    from ternmq_console.desk import Message
-    from ternmq_console.pages.base.asking import Asking
+    from ternmq_console.operator_calls import Message
+    from ternmq_console.pages.base.page_context import PageContext
 
 _MS = 1_000_000
 # The year 1, the first of the calendar.
@@ -24,7 +24,7 @@ _FIRST_NS = -62_135_596_800 * 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Search:
+class MessageSearch:
     """A search for messages of a topic; empty fields do not restrict it.
 
     By lite topic, tag, store time from `since` to before `before`, broker and queue.
@@ -38,7 +38,7 @@ class Search:
     broker: str = ""
     queue: int | None = None
 
-    def fields(self, broker: str) -> dict[str, Any]:
+    def call_fields(self, broker: str) -> dict[str, Any]:
         """Return the fields of the call at that broker."""
         said: dict[str, Any] = {"topic": {"name": self.topic}, "broker_name": broker}
         if self.lite:
@@ -61,35 +61,39 @@ def _last_before(time: Timestamp) -> Timestamp:
     return last
 
 
-async def read(asking: "Asking", search: Search, queue: Queue, offset: int, size: int) -> tuple[list[Row], str]:
+async def read_messages(
+    asking: "PageContext", search: MessageSearch, queue: QueueKey, offset: int, size: int
+) -> tuple[list[MessageRow], str]:
     """Read up to `size` messages from that offset on; return them and the position of the next, "" at the end.
 
     Without a `queue` in the search, reading continues in the broker's next queues.
     """
     scroll = f"{queue.broker}/{queue.number}/{offset}"
-    answer = await asking.ask(QUERYING, **search.fields(queue.broker), scroll_id=scroll, page_size=size)
-    rows = [row_of(message, search.topic, queue.broker, search.lite) for message in answer.messages]
+    answer = await asking.call_server(QUERYING, **search.call_fields(queue.broker), scroll_id=scroll, page_size=size)
+    rows = [build_row(message, search.topic, queue.broker, search.lite) for message in answer.messages]
     return rows, answer.scroll_id
 
 
-async def first_since(asking: "Asking", search: Search, queue: Queue, time: Timestamp, end: int) -> int:
+async def find_first_since(
+    asking: "PageContext", search: MessageSearch, queue: QueueKey, time: Timestamp, end: int
+) -> int:
     """Return the offset of the queue's first message stored at that time or later; `end` if there is none."""
-    asked = replace(search, queue=queue.number, since=time, before=None, tag="").fields(queue.broker)
-    answer = await asking.ask(QUERYING, **asked, page_size=1)
+    asked = replace(search, queue=queue.number, since=time, before=None, tag="").call_fields(queue.broker)
+    answer = await asking.call_server(QUERYING, **asked, page_size=1)
     return min((message.system_properties.queue_offset for message in answer.messages), default=end)
 
 
-async def message_at(asking: "Asking", place: Place) -> "Message":
+async def read_message(asking: "PageContext", place: MessagePosition) -> "Message":
     """Return the whole message; raises Refused, also if it does not exist (any more)."""
     queue = 0 if place.lite else place.queue
-    search = Search(topic=place.topic, lite=place.lite, queue=None if place.lite else place.queue)
+    search = MessageSearch(topic=place.topic, lite=place.lite, queue=None if place.lite else place.queue)
     scroll = f"{place.broker}/{queue}/{place.offset}"
-    answer = await asking.ask(QUERYING, **search.fields(place.broker), scroll_id=scroll, page_size=1)
+    answer = await asking.call_server(QUERYING, **search.call_fields(place.broker), scroll_id=scroll, page_size=1)
     for message in answer.messages:
         if message.system_properties.queue_offset == place.offset:
             return message
     where = f"lite topic {place.lite}" if place.lite else f"queue {place.queue}"
-    raise Refused(
+    raise CallRefused(
         ErrorCode.MESSAGE_NOT_FOUND,
         f"There is no message at offset {place.offset} in {where} of topic {place.topic} on {place.broker}: it was "
         "removed, or is not stored yet.",

@@ -15,19 +15,19 @@ from urllib.parse import urlencode
 from ternmq_common.errors import ErrorCode
 from ternmq_common.message_type import MessageType
 from ternmq_console.calls import READING, SEEKING
-from ternmq_console.pages.base.answering import page
-from ternmq_console.pages.base.asking import Refused
-from ternmq_console.pages.base.forms import BadForm, Form
-from ternmq_console.pages.messages.newest import AT_ONCE, offsets_of
-from ternmq_console.pages.messages.places import Row, row_of
+from ternmq_console.pages.base.forms import BadForm, PageForm
+from ternmq_console.pages.base.page_context import CallRefused
+from ternmq_console.pages.base.page_response import render_page
+from ternmq_console.pages.messages.message_rows import MessageRow, build_row
+from ternmq_console.pages.messages.newest import AT_ONCE, parse_position
 from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-    from ternmq_console.desk import Message
-    from ternmq_console.pages.base.asking import Asking
+    from ternmq_console.operator_calls import Message
+    from ternmq_console.pages.base.page_context import PageContext
 
 KEPT = 200
 """Messages in the page; the script removes older ones."""
@@ -36,32 +36,32 @@ BEHIND_MAX = 50
 _NOTHING_NEW = ErrorCode.MESSAGE_NOT_FOUND
 
 
-class Follower:
-    """One poll. After `follow`, `rows` are the new messages, the newest first.
+class TailPoll:
+    """One poll. After `poll_topic`, `rows` are the new messages, the newest first.
 
     `position` is where the next poll continues, and `passed` is the number of messages that came too fast to be shown.
     """
 
-    def __init__(self, asking: "Asking", topic: str, tag: str) -> None:
+    def __init__(self, asking: "PageContext", topic: str, tag: str) -> None:
         self._asking, self._topic, self._tag = asking, topic, tag
         self._room = asyncio.Semaphore(AT_ONCE)
-        self.rows: list[Row] = []
+        self.rows: list[MessageRow] = []
         self.passed = 0
         self.position = ""
 
-    async def follow(self, position: str) -> "Message":
+    async def poll_topic(self, position: str) -> "Message":
         """Poll once, from that position on, or from now on if it is empty; return the topic. Raises BadForm."""
-        described = await self._asking.ask("DescribeTopic", name=self._topic)
+        described = await self._asking.call_server("DescribeTopic", name=self._topic)
         queues = sorted(described.queues, key=lambda each: (each.broker, each.queue_id))
         if not position and queues:
-            await self._asking.ask(
-                SEEKING, message_queue=self._named(queues[0])
+            await self._asking.call_server(
+                SEEKING, message_queue=self._queue_fields(queues[0])
             )  # fails if the user may not read the topic
-        offsets = offsets_of(position, len(queues)) if position else [queue.max_offset for queue in queues]
+        offsets = parse_position(position, len(queues)) if position else [queue.max_offset for queue in queues]
         # A topic that was deleted and created again begins at 0.
         offsets = [min(offset, queue.max_offset) for offset, queue in zip(offsets, queues, strict=True)]
         new = [number for number, queue in enumerate(queues) if offsets[number] < queue.max_offset][:QUEUES_MAX]
-        ends = await asyncio.gather(*(self._pull(queues[number], offsets[number]) for number in new))
+        ends = await asyncio.gather(*(self._pull_queue(queues[number], offsets[number]) for number in new))
         for number, end in zip(new, ends, strict=True):
             offsets[number] = end
         self.position = ".".join(str(offset) for offset in offsets)
@@ -70,56 +70,56 @@ class Follower:
         del self.rows[KEPT:]
         return described
 
-    async def _pull(self, queue: "Message", offset: int) -> int:
+    async def _pull_queue(self, queue: "Message", offset: int) -> int:
         """Pull the new messages of a queue; return the next offset."""
         start = max(offset, queue.min_offset, queue.max_offset - BEHIND_MAX)
         self.passed += max(0, start - max(offset, queue.min_offset))
         asked: dict[str, Any] = {
-            "message_queue": self._named(queue),
+            "message_queue": self._queue_fields(queue),
             "offset": start,
             "batch_size": BEHIND_MAX,
         }
         if self._tag:
             asked["filter_expression"] = {"type": definition_pb2.TAG, "expression": self._tag}
         async with self._room:
-            frames = await self._asking.frames(READING, also=(_NOTHING_NEW,), **asked)
+            frames = await self._asking.call_for_frames(READING, also=(_NOTHING_NEW,), **asked)
             following: int = start
             for frame in frames:
                 if frame.WhichOneof("content") == "message":
-                    self.rows.append(row_of(frame.message, self._topic, queue.broker))
+                    self.rows.append(build_row(frame.message, self._topic, queue.broker))
                 elif frame.WhichOneof("content") == "next_offset":
                     following = frame.next_offset
         return following
 
-    def _named(self, queue: "Message") -> dict[str, Any]:
+    def _queue_fields(self, queue: "Message") -> dict[str, Any]:
         """Return the queue as a field of calls."""
         return {"topic": {"name": self._topic}, "id": queue.queue_id, "broker": {"name": queue.broker}}
 
 
-async def tail(request: "Request", asking: "Asking") -> "Response":
+async def show_tail(request: "Request", asking: "PageContext") -> "Response":
     """Show the page, with messages since the position in the query, if there is one."""
-    return await _told(request, asking, "messages/tail.html")
+    return await _show_poll(request, asking, "messages/tail.html")
 
 
-async def new(request: "Request", asking: "Asking") -> "Response":
+async def show_new(request: "Request", asking: "PageContext") -> "Response":
     """Return the new messages for an open page."""
-    return await _told(request, asking, "messages/arrived.html")
+    return await _show_poll(request, asking, "messages/arrived.html")
 
 
-async def _told(request: "Request", asking: "Asking", template: str) -> "Response":
-    query = Form.of_query(request)
+async def _show_poll(request: "Request", asking: "PageContext", template: str) -> "Response":
+    query = PageForm.of_query(request)
     topic, tag, error = query.text("topic"), query.text("tag"), ""
-    follower = Follower(asking, topic, tag)
+    follower = TailPoll(asking, topic, tag)
     try:
-        described = await follower.follow(query.text("at"))
-    except (BadForm, Refused) as problem:
-        if isinstance(problem, Refused) and (problem.is_missing or problem.is_forbidden):
+        described = await follower.poll_topic(query.text("at"))
+    except (BadForm, CallRefused) as problem:
+        if isinstance(problem, CallRefused) and (problem.is_missing or problem.is_forbidden):
             raise
         error = problem.message
-        follower = Follower(asking, topic, "")
-        described = await follower.follow("")
+        follower = TailPoll(asking, topic, "")
+        described = await follower.poll_topic("")
     said = urlencode({"topic": topic} | ({"tag": tag} if tag else {}))
-    return await page(
+    return await render_page(
         request, asking, template,
         title=f"Live: {topic}", topic=topic, tag=tag, query=said, at=follower.position, rows=follower.rows,
         passed=follower.passed, kept=KEPT, is_lite=described.topic.type == MessageType.LITE, error=error,

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 from ternmq_protos.v2 import definition_pb2
 from ternmq_protos.v2.service_pb2 import AckMessageRequest, EndTransactionRequest, SendMessageRequest
 from ternmq_proxy.fronts.grpc.delivered_traces import LOOKED_UP_MAX
-from ternmq_runtime.observability.tracing import ActiveSpan, Attribute, Tracing, messaging_attributes, recorded
+from ternmq_runtime.observability.tracing import ActiveSpan, Attribute, SpanFactory, is_recorded, messaging_attributes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ternmq_common.model import Delivery
+    from ternmq_common.model import DeliveredMessage
     from ternmq_proxy.call import Call
     from ternmq_proxy.fronts.grpc.delivered_traces import DeliveredTraces
 
@@ -41,7 +41,7 @@ _TRACE_CONTEXT_TAG = b"\x92\x01"
 class CallSpans:
     """The spans of one kind of call; `service` is the full name of the gRPC service."""
 
-    def __init__(self, service: str, method: str, tracing: Tracing, delivered: "DeliveredTraces") -> None:
+    def __init__(self, service: str, method: str, tracing: SpanFactory, delivered: "DeliveredTraces") -> None:
         """`delivered` is that of all calls of the process."""
         self._service = service
         self._method = method
@@ -56,11 +56,13 @@ class CallSpans:
         if isinstance(request, EndTransactionRequest):
             parent = request.trace_context or parent
         if not isinstance(request, SendMessageRequest):
-            return self._tracing.begin(self._name(request), parent, self._attributes(request, call))
+            return self._tracing.begin_span(self._name(request), parent, self._attributes(request, call))
         messages = request.messages
         left = [message.system_properties.trace_context for message in messages]
-        parent = next((text for text in left if recorded(text) is not None), parent)
-        span = self._tracing.begin(self._name(request), parent, self._attributes(request, call), links=set(left) - {""})
+        parent = next((text for text in left if is_recorded(text) is not None), parent)
+        span = self._tracing.begin_span(
+            self._name(request), parent, self._attributes(request, call), links=set(left) - {""}
+        )
         if span is not None:
             for message in messages:
                 properties = message.system_properties
@@ -69,10 +71,10 @@ class CallSpans:
 
     def _settled(self, request: Any, call: "Call", header: str) -> ActiveSpan | None:  # noqa: ANN401
         left = self._delivered.of(request.group.name, request.topic.name, _receipt_handles(request))
-        parent = next((text for text in (header, *left) if recorded(text) is not None), "")
+        parent = next((text for text in (header, *left) if is_recorded(text) is not None), "")
         if not parent:
             return None
-        return self._tracing.begin(
+        return self._tracing.begin_span(
             self._name(request), parent, self._attributes(request, call), links=dict.fromkeys(left)
         )
 
@@ -85,21 +87,21 @@ class CallSpans:
         began_ns: int,
     ) -> ActiveSpan | None:
         """The span of a call that was answered with messages."""
-        deliveries: Sequence[Delivery] = getattr(answered, "deliveries", ())
+        deliveries: Sequence[DeliveredMessage] = getattr(answered, "deliveries", ())
         if not deliveries:
             return None
         left = [text for delivery in deliveries if (text := self._left_in(delivery, request))]
-        parent = next((text for text in left if recorded(text)), "") or header
+        parent = next((text for text in left if is_recorded(text)), "") or header
         attributes = self._attributes(request, call)
         attributes["messaging.batch.message_count"] = len(deliveries)
-        return self._tracing.begin(
+        return self._tracing.begin_span(
             self._name(request), parent, attributes, links=dict.fromkeys(left), began_ns=began_ns
         )
 
-    def _left_in(self, delivery: "Delivery", request: Any) -> str:  # noqa: ANN401
+    def _left_in(self, delivery: "DeliveredMessage", request: Any) -> str:  # noqa: ANN401
         """What the producer left in the message; remembered, if it is recorded, until the message is settled."""
         left = _trace_context(delivery.message.system)
-        if recorded(left):
+        if is_recorded(left):
             self._delivered.handed_out(request.group.name, _topic(request), delivery.handle, left)
         return left
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ternmq_common.printable import problem_of_name
+from ternmq_common.printable import find_name_problem
 from ternmq_proxy.access.control import AUTHORIZATION, DATE
 from ternmq_proxy.call import Call
 from ternmq_proxy.fronts.grpc.call_spans import TRACEPARENT
@@ -11,7 +11,7 @@ from ternmq_proxy.fronts.grpc.call_spans import TRACEPARENT
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ternmq_common.server_settings import Listener
+    from ternmq_common.server_settings import ClientListener
     from ternmq_protos.v2 import definition_pb2
     from ternmq_proxy.access.authentication import Identity
     from ternmq_proxy.fronts.grpc.refusals import RefusalLog
@@ -30,7 +30,7 @@ def headers_of_calls(*, signed: bool) -> tuple[str, ...]:
 class Callers:
     """Makes a `Call` of what is served. `listeners` are by their addresses."""
 
-    def __init__(self, services: "Services", listeners: "Mapping[str, Listener]", refusals: "RefusalLog") -> None:
+    def __init__(self, services: "Services", listeners: "Mapping[str, ClientListener]", refusals: "RefusalLog") -> None:
         self._services = services
         self._listeners = listeners
         self._refusals = refusals
@@ -49,7 +49,7 @@ class Callers:
         ):
             return known
         call = replace(self.call(served, self.identified(served, name)), remaining_s=None)
-        if client_id.strip() and not problem_of_name(client_id):
+        if client_id.strip() and not find_name_problem(client_id):
             self._connect(served, call)
             served.note = call
         return call

@@ -49,7 +49,7 @@ class DeliveredTraces:
             return found  # names that nobody can have; the call itself is refused for them
         for text in texts[:LOOKED_UP_MAX]:
             try:
-                place = _place(group, topic, form.decode(text))
+                place = _place(group, topic, form.decode_handle(text))
             except MessagingError:
                 continue  # no handle of ours, as the call's answer says
             if place in self._left:

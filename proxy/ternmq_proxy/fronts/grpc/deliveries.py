@@ -8,7 +8,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from ternmq_common.eager import begin
+from ternmq_common.eager import start_eagerly
 from ternmq_proxy.fronts.grpc.measured import CUT, Measured, code_name
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class Deliveries:
 
     def give_back(self, answered: "Answered") -> None:
         """It did not arrive."""
-        task = begin(self._given_back(answered), name="given back")
+        task = start_eagerly(self._given_back(answered), name="given back")
         if task is not None:
             self._giving_back.add(task)
             task.add_done_callback(self._giving_back.discard)
@@ -72,7 +72,7 @@ class AnswerDelivery:
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         if error is None and self.answered is not None:
-            self._served.conclude(self.answered.frames, self._ended)
+            self._served.conclude_answer(self.answered.frames, self._ended)
         else:
             self._ended(whole=False)
 
@@ -80,11 +80,11 @@ class AnswerDelivery:
         """The kernel has all of it, or never will."""
         answered, room, span = self.answered, self._call.room, self.span
         if room is not None:
-            room.leave()
+            room.leave_room()
         if span is not None:
             if not whole:
-                span.failed(CUT)
-            span.end()
+                span.mark_failed(CUT)
+            span.end_span()
         if answered is not None and whole:
             self._all.figures.bytes_out += sum(map(len, answered.frames))
             self._measured.code = code_name(answered.code)

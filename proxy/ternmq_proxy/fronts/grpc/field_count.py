@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from google.protobuf.descriptor import FieldDescriptor
 
-from ternmq_common.fairness import its_turn
+from ternmq_common.fairness import wait_for_turn
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor
@@ -37,7 +37,7 @@ async def has_more_fields(data: bytes, kind: "Descriptor", fields_max: int) -> b
     """Whether a message of that kind has more fields; others get the event loop meanwhile."""
     counting = _Counting(data, kind)
     while counting.count <= fields_max < counting.count_at_most:
-        await its_turn()
+        await wait_for_turn()
         counting.look(min(counting.count + _TURN_FIELDS, fields_max + 1))
     return counting.count > fields_max
 

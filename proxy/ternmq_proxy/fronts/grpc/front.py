@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from google.protobuf.message import DecodeError
 
 from ternmq_common.errors import ErrorCode, MessagingError, StartupError
-from ternmq_common.server_settings import Listener
+from ternmq_common.server_settings import ClientListener
 from ternmq_proxy.access.control import REVOKED, Watch
 from ternmq_proxy.call import Call, current_call
 from ternmq_proxy.fronts.budgets import ADMIN_CONNECTIONS_MAX
@@ -54,12 +54,12 @@ from ternmq_proxy.fronts.grpc.streams.reflection import Reflection
 from ternmq_proxy.fronts.grpc.streams.revocation import RevokedPoll, cancel, was_revoked
 from ternmq_proxy.fronts.grpc.streams.waiting_polls import EndedPoll, WaitingPolls
 from ternmq_proxy.fronts.operator_calls import DeskCalls
-from ternmq_rpc.grpc_http2.messages import Status
+from ternmq_rpc.grpc_http2.messages import GrpcStatus
 from ternmq_rpc.grpc_stream.call_server import CONNECTIONS_MAX, CallServer
 from ternmq_rpc.grpc_stream.served_call import CallRefused, ServedCall, ServedMethod
-from ternmq_rpc.grpc_stream.sockets import bound, grpc_refused, named
-from ternmq_runtime.observability.figures import FrontFigures, Traffic
-from ternmq_runtime.observability.tracing import NOTHING, Within, mark_failed
+from ternmq_rpc.grpc_stream.sockets import actual_address, bind_socket, grpc_bind_error
+from ternmq_runtime.observability.figures import FrontFigures, TrafficFigures
+from ternmq_runtime.observability.tracing import NOTHING, SpanContext, mark_current_failed
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -67,9 +67,9 @@ if TYPE_CHECKING:
     from ternmq_protos.v2 import definition_pb2
     from ternmq_proxy.access.needs import Asked
     from ternmq_proxy.services import Services
-    from ternmq_rpc.grpc_http2.budgets import Budgets
+    from ternmq_rpc.grpc_http2.budgets import ConnectionBudgets
     from ternmq_rpc.tls.opening import PortTls
-    from ternmq_runtime.observability.observability import Observability
+    from ternmq_runtime.observability.process_observability import ProcessObservability
 
     Serve = Callable[[ServedCall], Awaitable[None]]
 
@@ -86,11 +86,11 @@ class GrpcFront:
 
     def __init__(
         self,
-        listeners: "Sequence[Listener]",
-        observability: "Observability",
+        listeners: "Sequence[ClientListener]",
+        observability: "ProcessObservability",
         *,
         admin: str | None = None,
-        budgets: "Budgets | None" = None,
+        budgets: "ConnectionBudgets | None" = None,
         connections_max: int = CONNECTIONS_MAX,
         shared: bool = False,
         tls: "PortTls | None" = None,
@@ -108,9 +108,11 @@ class GrpcFront:
         self._listeners = {
             address: replace(listener, address=address)
             for listener, sock in zip(listeners, self._sockets, strict=True)
-            for address in [named(listener.address, sock)]
+            for address in [actual_address(listener.address, sock)]
         }
-        self.admin_address = "" if admin is None or self._admin_socket is None else named(admin, self._admin_socket)
+        self.admin_address = (
+            "" if admin is None or self._admin_socket is None else actual_address(admin, self._admin_socket)
+        )
         """`host:port` of the listener for operators; empty if there is none."""
         self.figures = self._figures = FrontFigures(self._traffic)
         """What it counts."""
@@ -125,7 +127,7 @@ class GrpcFront:
             budgets=budgets,
             connections_max=connections_max,
             tls=tls,
-            gone=self._gone,
+            on_closed=self._gone,
         )
         self._servers = [self._server]
         if self.admin_address:
@@ -136,7 +138,7 @@ class GrpcFront:
                     budgets=budgets,
                     connections_max=ADMIN_CONNECTIONS_MAX,
                     tls=tls,
-                    gone=self._gone,
+                    on_closed=self._gone,
                 )
             )
         self._health = Health(("", MESSAGING_SERVICE.full_name))
@@ -150,21 +152,21 @@ class GrpcFront:
         self._delivered_traces: DeliveredTraces
         self._callers: Callers
 
-    def _traffic(self) -> Traffic:
+    def _traffic(self) -> TrafficFigures:
         passed: dict[str, int] = {}
         shedding = False
         for server in self._servers:
-            for limit, times in server.passed.items():
+            for limit, times in server.limit_counts.items():
                 passed[limit] = passed.get(limit, 0) + times
         if self._started:
             passed |= {f"quota_of_{kind}": times for kind, times in self._services.quotas.refused.copy().items()}
         if self._overload is not None:
             passed["overload"] = self._overload.shedder.refused
             shedding = self._overload.is_shedding
-        return Traffic(
+        return TrafficFigures(
             sum(len(server.connections) + len(server.openings) for server in self._servers),
-            sum(server.ledger.held for server in self._servers),
-            sum(server.ledger.unread for server in self._servers),
+            sum(server.ledger.held_bytes for server in self._servers),
+            sum(server.ledger.unread_bytes for server in self._servers),
             passed,
             shedding,
         )
@@ -185,15 +187,15 @@ class GrpcFront:
         self._started = True
         if self._overload_delay_ms:
             self._overload = Overload(self._overload_delay_ms, self._server.ledger, self._figures)
-        operators = {self.admin_address: Listener(self.admin_address)} if self.admin_address else {}
+        operators = {self.admin_address: ClientListener(self.admin_address)} if self.admin_address else {}
         self._callers = Callers(services, self._listeners | operators, self._refusals)
         self.desk_calls = DeskCalls(services, self._figures)
         """What operators ask by HTTP; there from the start on."""
         self._add_methods(Conversations(services, self._callers, self._figures, self._polls))
         for address, sock in zip(self._listeners, self._sockets, strict=True):
-            await self._server.listen(sock, address)
+            await self._server.add_listener(sock, address)
         if self._admin_socket is not None:
-            await self._servers[-1].listen(self._admin_socket, self.admin_address)
+            await self._servers[-1].add_listener(self._admin_socket, self.admin_address)
 
     def _add_methods(self, conversations: Conversations) -> None:
         """Those of all listeners, and those of operators, who have all others too."""
@@ -222,7 +224,7 @@ class GrpcFront:
         self._health.end()
         if self._overload is not None:
             self._overload.stop()
-        await asyncio.gather(*(server.stop(grace_s) for server in self._servers))
+        await asyncio.gather(*(server.stop_serving(grace_s) for server in self._servers))
         await self._deliveries.settled()
 
     def _gone(self, note: object) -> None:
@@ -235,7 +237,7 @@ class GrpcFront:
         if isinstance(call, Streamed):
             return ServedMethod(self._streamed(name, call, spans))
         begun = None if call.begin is None or spans is not None else self._begun(name, call, call.begin)
-        served = ServedMethod(self._unary(name, call, spans), at_once=begun)
+        served = ServedMethod(self._unary(name, call, spans), serve_directly=begun)
         return self._overload.guarded(served) if self._overload is not None and name == _SHED else served
 
     def _begun(self, name: str, call: Unary, begin: Begin) -> "Callable[[ServedCall, bytes], bool]":
@@ -247,10 +249,10 @@ class GrpcFront:
             def answer(response: bytes, code: int) -> None:
                 figures.bytes_in += len(data)
                 figures.bytes_out += len(response)
-                figures.called(name, code_name(code), time.perf_counter() - began)
+                figures.record_call(name, code_name(code), time.perf_counter() - began)
                 if code != _OK:
                     self._callers.refused(name, call.response.FromString(response).status, served)
-                served.answer(response)
+                served.answer_directly(response)
 
             if len(data) > AT_ONCE_BYTES_MAX:
                 return False
@@ -278,7 +280,7 @@ class GrpcFront:
 
         async def answer(served: ServedCall) -> None:
             outcome: Outcome | None = None
-            with Measured(figures.called, name) as measured:
+            with Measured(figures.record_call, name) as measured:
                 try:
                     made = self._callers.caller(served, name)
                     data = await self._data(served)
@@ -293,7 +295,7 @@ class GrpcFront:
                 if outcome is None:
                     measured.code = CUT
                     span = None if spans is None else spans.begin(request, made, served.headers.get(TRACEPARENT, ""))
-                    with NOTHING if span is None else Within(span):
+                    with NOTHING if span is None else SpanContext(span):
                         outcome = await self._outcome(name, call, request, made)
                 measured.code = _code_of(outcome.status)
                 answered = outcome.serialized()
@@ -302,7 +304,7 @@ class GrpcFront:
             if answered is None:
                 raise outcome.refusal()
             figures.bytes_out += len(answered)
-            await served.finish(answered)
+            await served.finish_answer(answered)
 
         return answer
 
@@ -328,7 +330,7 @@ class GrpcFront:
             services.access.cut(name, request, response, made)
         except Exception as error:  # noqa: BLE001 - the outermost of this call; `status_of` logs
             status = status_of(error, name)
-            mark_failed(_code_of(status))
+            mark_current_failed(_code_of(status))
             return refused(call.response, status)
         else:
             return carried_out(response)
@@ -339,7 +341,7 @@ class GrpcFront:
 
         async def answer(served: ServedCall) -> None:
             began_ns = 0 if spans is None else time.time_ns()
-            with Measured(figures.polled, name) as measured:
+            with Measured(figures.record_poll, name) as measured:
                 try:
                     identity = self._callers.caller(served, name).identity
                     request = await self._request(call.request, size, served)
@@ -351,10 +353,10 @@ class GrpcFront:
                     self._callers.refused(name, refusal.status, served)
                     if error.code == ErrorCode.UNAUTHORIZED:
                         await asyncio.sleep(hold_s(self._callers.call(served), self._services))
-                    await served.finish(refusal.SerializeToString())
+                    await served.finish_answer(refusal.SerializeToString())
                     return
                 measured.code = CUT
-                made = replace(made, room=served.room())
+                made = replace(made, room=served.open_answer_room())
                 delivery = self._deliveries.to(served, made, measured)
                 with delivery:
                     answered = delivery.answered = await self._answered(name, call, request, made, asked, served)
@@ -401,9 +403,9 @@ class GrpcFront:
 
     async def _data(self, served: ServedCall) -> bytes:
         """The bytes of the request."""
-        data = await served.read()
+        data = await served.read_message()
         if data is None:
-            raise CallRefused(Status.INTERNAL, "the call ended without a request")
+            raise CallRefused(GrpcStatus.INTERNAL, "the call ended without a request")
         self._figures.bytes_in += len(data)
         return data
 
@@ -421,9 +423,9 @@ class GrpcFront:
 
 def _bound(address: str, shared: bool, *, option: str = "--grpc") -> socket.socket:
     try:
-        return bound(address, shared=shared)
+        return bind_socket(address, shared=shared)
     except StartupError as error:
-        raise grpc_refused(address, error, option=option) from error
+        raise grpc_bind_error(address, error, option=option) from error
 
 
 def _code_of(status: "definition_pb2.Status") -> str:

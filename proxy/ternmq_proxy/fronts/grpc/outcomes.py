@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ternmq_common.errors import ErrorCode
 from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.fronts.grpc.activities.status import OK
-from ternmq_rpc.grpc_http2.messages import Status
+from ternmq_rpc.grpc_http2.messages import GrpcStatus
 from ternmq_rpc.grpc_stream.served_call import CallRefused
 
-_STATUSES: "dict[int, Status]" = {
-    ErrorCode.BAD_REQUEST: Status.INVALID_ARGUMENT,
-    ErrorCode.UNAUTHORIZED: Status.UNAUTHENTICATED,
-    ErrorCode.TOO_MANY_REQUESTS: Status.RESOURCE_EXHAUSTED,
+_STATUSES: "dict[int, GrpcStatus]" = {
+    ErrorCode.BAD_REQUEST: GrpcStatus.INVALID_ARGUMENT,
+    ErrorCode.UNAUTHORIZED: GrpcStatus.UNAUTHENTICATED,
+    ErrorCode.TOO_MANY_REQUESTS: GrpcStatus.RESOURCE_EXHAUSTED,
 }
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class Outcome(NamedTuple):
 
     def refusal(self) -> CallRefused:
         """What ends the call where there is no answer."""
-        return CallRefused(_STATUSES.get(self.status.code, Status.INTERNAL), self.status.message)
+        return CallRefused(_STATUSES.get(self.status.code, GrpcStatus.INTERNAL), self.status.message)
 
 
 def has_status(kind: "Kind") -> bool:

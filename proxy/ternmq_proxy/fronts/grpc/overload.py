@@ -76,7 +76,7 @@ class Overload:
         if self._timer is not None:
             self._timer.cancel()
         for _, _, call in self._refused:
-            call.answer(self._answer)
+            call.answer_directly(self._answer)
         self._refused.clear()
 
     @property
@@ -91,7 +91,7 @@ class Overload:
 
     def guarded(self, method: ServedMethod) -> ServedMethod:
         """The same for sends, of which those that are too many are refused."""
-        begin = method.at_once
+        begin = method.serve_directly
 
         def at_once(call: "ServedCall", data: bytes) -> bool:
             self._sends += 1
@@ -102,19 +102,19 @@ class Overload:
                 return True
             return begin is not None and begin(call, data)
 
-        return ServedMethod(method.serve, method.talks, at_once)
+        return ServedMethod(method.serve, method.is_conversation, at_once)
 
     def _waited_s(self, call: "ServedCall") -> float:
         """Whatever is served in this turn was there when it began."""
-        return self._now_s() - min(call.came_at, self._looked_at)
+        return self._now_s() - min(call.received_at, self._looked_at)
 
     def _refuse(self, call: "ServedCall", data: bytes) -> None:
         """Answer the call, which is served without a task, after a pause."""
         self._figures.bytes_in += len(data)
-        self._figures.called(_NAME, _CODE, 0.0)
+        self._figures.record_call(_NAME, _CODE, 0.0)
         if not self._refused:
             self._loop.call_later(_ANSWER_EVERY_S, self._answer_refused)
-        answer_at = call.came_at + self.shedder.target_s + _PAUSE_S
+        answer_at = call.received_at + self.shedder.target_s + _PAUSE_S
         heappush(self._refused, (answer_at, self.shedder.refused, call))
 
     def _answer_refused(self) -> None:
@@ -123,7 +123,7 @@ class Overload:
         for _ in range(int(_ANSWERS_PER_S * _ANSWER_EVERY_S)):
             if not refused or refused[0][0] > now:
                 break
-            heappop(refused)[2].answer(self._answer)
+            heappop(refused)[2].answer_directly(self._answer)
         if refused:
             self._loop.call_later(_ANSWER_EVERY_S, self._answer_refused)
 

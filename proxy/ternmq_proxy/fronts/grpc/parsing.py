@@ -6,10 +6,10 @@ have been: so the format has it. One field, as a message with its body, stays wh
 
 from typing import TYPE_CHECKING, Any
 
-from ternmq_common.fairness import Turns, its_turn
+from ternmq_common.fairness import WorkTurns, wait_for_turn
 from ternmq_common.limits import KIB
 from ternmq_proxy.fronts.grpc.field_count import field_end
-from ternmq_rpc.grpc_http2.messages import Status
+from ternmq_rpc.grpc_http2.messages import GrpcStatus
 from ternmq_rpc.grpc_stream.served_call import CallRefused
 
 if TYPE_CHECKING:
@@ -22,11 +22,11 @@ PIECE_BYTES = 64 * KIB
 async def parsed_in_pieces(kind: Any, data: bytes, piece_bytes: int = PIECE_BYTES) -> Any:  # noqa: ANN401 - a message
     """As `kind.FromString(data)`, which raises DecodeError."""
     request = kind()
-    await its_turn()
-    turns = Turns()
+    await wait_for_turn()
+    turns = WorkTurns()
     for piece in _pieces(data, piece_bytes):
         request.MergeFromString(piece)
-        await turns.next()
+        await turns.next_turn()
     return request
 
 
@@ -45,4 +45,4 @@ def _pieces(data: bytes, piece_bytes: int) -> "Iterator[bytes]":
 
 def no_message(kind: Any) -> CallRefused:  # noqa: ANN401 - a message class
     """What is said of bytes that are none."""
-    return CallRefused(Status.INTERNAL, f"the bytes sent are no {kind.DESCRIPTOR.name}")
+    return CallRefused(GrpcStatus.INTERNAL, f"the bytes sent are no {kind.DESCRIPTOR.name}")

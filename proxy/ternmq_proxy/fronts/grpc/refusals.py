@@ -4,8 +4,8 @@ import logging
 from typing import TYPE_CHECKING
 
 from ternmq_common.errors import ErrorCode
-from ternmq_common.log_throttle import LogThrottle, more_times
-from ternmq_common.printable import cut
+from ternmq_common.log_throttle import LogThrottle, left_out_text
+from ternmq_common.printable import cut_text
 from ternmq_proxy.fronts.grpc.measured import code_name
 
 if TYPE_CHECKING:
@@ -34,10 +34,10 @@ class RefusalLog:
         """The call `name` of a client at `peer` (`host:port`) was answered with that code and text."""
         if code in _NONE:
             return
-        left_out = self._throttle.admit(peer, f"{name} {code}")
+        left_out = self._throttle.admit_line(peer, f"{name} {code}")
         if left_out is not None:
             _log.info(
                 "%s of client %s at %s was refused: %s: %s%s",
-                name, cut(client_id) or "without a name", peer, code_name(code), cut(text, _TEXT_MAX),
-                more_times(left_out),
+                name, cut_text(client_id) or "without a name", peer, code_name(code), cut_text(text, _TEXT_MAX),
+                left_out_text(left_out),
             )  # fmt: skip

@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ternmq_common.callbacks import tell
+from ternmq_common.callbacks import call_back
 from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.shard.calls import ShardCall
-from ternmq_common.shard.form import Piece
+from ternmq_common.shard.shard_frames import FramePiece
 
 OnLate = Callable[[Any], None]
 """Called with a result for which nobody waits any more."""
@@ -60,7 +60,7 @@ class Told:
     def _tell(self, result: object, error: Exception | None) -> None:
         heard, self._heard = self._heard, None
         assert heard is not None
-        tell(heard, result, error)
+        call_back(heard, result, error)
 
 
 class _Asked(NamedTuple):
@@ -111,12 +111,12 @@ class LinkCalls:
             on_late(result.result())
         return False
 
-    def answered(self, answer: Piece) -> None:
+    def answered(self, answer: FramePiece) -> None:
         """NoFrame if that is no result of the call, which waits on then."""
         asked = self._asked.get(answer.number)
         if asked is None:
             return
-        result = asked.call.result(answer)
+        result = asked.call.decode_result(answer)
         self._pop(answer.number)
         if not asked.result.done():
             asked.result.set_result(result)

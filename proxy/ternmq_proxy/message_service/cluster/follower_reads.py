@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from ternmq_common.cluster import BrokerEntry, RegistrySnapshot
     from ternmq_common.message_filter import MessageFilter
-    from ternmq_common.model import DroppedLite, OrphanedTransaction, Pulled, QueueBounds, QueueRef
-    from ternmq_registry.directory import Directory
+    from ternmq_common.model import DroppedLite, OrphanedTransaction, PulledMessages, QueueBounds, QueueRef
+    from ternmq_registry.directory import RegistryDirectory
 
 _log = logging.getLogger(__name__)
 _METHOD = "/ternmq.storage.v1.Storage/ReadCopy"
@@ -83,7 +83,7 @@ class FollowerReads:
 
     def __init__(
         self,
-        directory: "Directory",
+        directory: "RegistryDirectory",
         *,
         proxy: str,
         timing: LinkTiming = LINK_TIMING,
@@ -175,9 +175,9 @@ class FollowerReads:
         offset: int,
         passing: "MessageFilter",
         batch: int,
-        at_leader: "Callable[[float], Awaitable[Pulled]]",
+        at_leader: "Callable[[float], Awaitable[PulledMessages]]",
         poll_s: float,
-    ) -> "Pulled":
+    ) -> "PulledMessages":
         """What a follower has there, else what the leader says, who waits for up to `poll_s` seconds."""
         if self._ends.get(queue, 0) - offset < COLD_MESSAGES:
             return await at_leader(poll_s)
@@ -195,7 +195,7 @@ class FollowerReads:
 
     async def _of_a_follower(
         self, entry: "BrokerEntry", queue: "QueueRef", offset: int, passing: "MessageFilter", batch: int
-    ) -> "Pulled | None":
+    ) -> "PulledMessages | None":
         """None: the leader is to be asked."""
         follower = self._usable(entry, queue)
         if follower is None:
@@ -207,7 +207,7 @@ class FollowerReads:
         except MessagingError as error:
             _log.debug("%s did not answer a pull: %s", follower.link.broker, error.message)
         else:
-            pulled = cast("Pulled", answer)
+            pulled = cast("PulledMessages", answer)
             if pulled.next_offset > offset:
                 follower.failing.worked()
                 return pulled

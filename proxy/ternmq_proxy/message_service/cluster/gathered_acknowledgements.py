@@ -10,7 +10,7 @@ A call that belongs to a trace goes alone, since what the broker does for it is 
 from contextvars import Context
 from typing import TYPE_CHECKING, NamedTuple
 
-from ternmq_common.callbacks import tell
+from ternmq_common.callbacks import call_back
 from ternmq_common.shard.calls import CALLS
 from ternmq_common.turn_end import turn_end
 from ternmq_runtime.observability.tracing import current_traceparent
@@ -61,7 +61,7 @@ class GatheredAcknowledgements:
             self._repeats.ask_nowait(broker, _ACKNOWLEDGE, (group, topic, handles), done)
             return
         if not self._came:
-            turn_end().work(self._ask_all)
+            turn_end().add_work(self._ask_all)
         place = _Place(broker, group, topic)
         gathered = self._came.get(place)
         if gathered is None:
@@ -84,7 +84,7 @@ class GatheredAcknowledgements:
             first = 0
             for count, done in gathered.asked:
                 own = None if error is not None or outcomes is None else outcomes[first : first + count]
-                tell(done, own, error)
+                call_back(done, own, error)
                 first += count
 
         self._repeats.ask_nowait(place.broker, _ACKNOWLEDGE, (place.group, place.topic, gathered.handles), heard)

@@ -6,7 +6,7 @@ that is back, or to another one.
 
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from ternmq_common.callbacks import tell
+from ternmq_common.callbacks import call_back
 from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.turn_end import turn_end
 from ternmq_proxy.message_service.cluster.background_calls import BackgroundCalls
@@ -16,12 +16,12 @@ from ternmq_proxy.message_service.cluster.sending import is_broker_s_failure
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from ternmq_common.model import Appended, AppendOutcome, NewMessage, QueueRef, Stored
+    from ternmq_common.model import AppendedMessage, AppendOutcome, NewMessage, QueueRef, Stored
     from ternmq_protos.v2 import definition_pb2
     from ternmq_proxy.message_service.cluster.links import Links
     from ternmq_proxy.message_service.cluster.routes import Routes
 
-    Append = Callable[[QueueRef, Sequence[NewMessage]], Awaitable[list[Appended]]]
+    Append = Callable[[QueueRef, Sequence[NewMessage]], Awaitable[list[AppendedMessage]]]
 
 # Larger calls would keep others waiting at the broker.
 _BYTES_MAX = 256 << 10
@@ -47,7 +47,7 @@ class GatheredSends:
     def append_nowait(self, queue: "QueueRef", messages: "Sequence[NewMessage]", done: "Stored") -> None:
         """See `MessageService`."""
         if not self._came:
-            turn_end().work(self._ask_all)
+            turn_end().add_work(self._ask_all)
         self._came.setdefault(queue.broker, []).append(_Send(queue, messages, done))
         for message in messages:
             self._bytes += len(message.rest)
@@ -81,22 +81,22 @@ class GatheredSends:
             if isinstance(error, BrokerUnavailable) and not error.maybe_done:
                 self._send_alone(send)
             else:
-                tell(send.done, 0, error)
+                call_back(send.done, 0, error)
 
     def _ended(self, broker: str, send: _Send, outcome: "AppendOutcome") -> None:
         if outcome.code == ErrorCode.OK:
             self._routes.send_worked(broker)
-            tell(send.done, outcome.first, None)
+            call_back(send.done, outcome.first, None)
         elif outcome.code == ErrorCode.HA_NOT_AVAILABLE:
             self._send_alone(send)
         else:
             error = MessagingError(cast("definition_pb2.Code", outcome.code), outcome.text)
             if is_broker_s_failure(error):
                 self._routes.send_failed(broker)
-            tell(send.done, 0, error)
+            call_back(send.done, 0, error)
 
     def _send_alone(self, send: _Send) -> None:
-        def heard(appended: "list[Appended] | None", error: Exception | None) -> None:
-            tell(send.done, appended[0].queue_offset if appended else 0, error)
+        def heard(appended: "list[AppendedMessage] | None", error: Exception | None) -> None:
+            call_back(send.done, appended[0].queue_offset if appended else 0, error)
 
         self._background_calls.start(self._alone(send.queue, send.messages), heard)

@@ -18,17 +18,17 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.model import DroppedLite, OrphanedTransaction
-from ternmq_common.outbox import Outbox
+from ternmq_common.outbox import FrameOutbox
 from ternmq_common.own_version import own_version
-from ternmq_common.shard import form
+from ternmq_common.shard import shard_frames
 from ternmq_common.shard.calls import ShardCall, Values
-from ternmq_common.shard.form import FORM, Greeting, NoFrame, Piece, ShardFailure
+from ternmq_common.shard.shard_frames import FORM, FramePiece, InvalidFrame, PeerGreeting, ShardFailure
 from ternmq_proxy.message_service.cluster.calls import BrokerRefused, BrokerUnavailable, Heard, LinkCalls, OnLate
 from ternmq_proxy.message_service.cluster.circuit_breaker import CircuitBreaker
 from ternmq_proxy.message_service.cluster.link_timing import LINK_TIMING, LinkTiming
 from ternmq_rpc.grpc_http2.messages import StreamBroken
-from ternmq_rpc.grpc_stream.client import connect
-from ternmq_rpc.grpc_stream.stream import Stream
+from ternmq_rpc.grpc_stream.client import open_stream
+from ternmq_rpc.grpc_stream.stream import MessageStream
 from ternmq_runtime.observability.figures import LinkFigures
 from ternmq_runtime.observability.tracing import current_traceparent
 
@@ -95,19 +95,21 @@ class BrokerLink:
         self._timing = timing
         self._numbers = itertools.count(1)
         self._calls = LinkCalls(broker)
-        self._outbox: Outbox[int] = Outbox()
+        self._outbox: FrameOutbox[int] = FrameOutbox()
         self._sent_up_to = 0
         self._told_version = 0
         self._presence = b""
-        self._takes: dict[str, Callable[[Piece], None]] = {
-            form.ANSWER: self._calls.answered,
-            form.FAILED.what: lambda piece: self._calls.failed(piece.number, _error_in(form.FAILED.of(piece))),
-            form.READY.what: lambda piece: events.ready(broker, *form.READY.of(piece)),
-            form.VERSION.what: lambda piece: events.version_told(form.VERSION.of(piece)),
-            form.CHECK.what: self._check,
-            form.TELL.what: self._tell,
-            form.DROPPED.what: lambda piece: events.lite_dropped(form.DROPPED.of(piece)),
-            form.LEAVING.what: lambda _: self._told_to_leave(),
+        self._takes: dict[str, Callable[[FramePiece], None]] = {
+            shard_frames.ANSWER: self._calls.answered,
+            shard_frames.FAILED.what: lambda piece: self._calls.failed(
+                piece.number, _error_in(shard_frames.FAILED.decode_note(piece))
+            ),
+            shard_frames.READY.what: lambda piece: events.ready(broker, *shard_frames.READY.decode_note(piece)),
+            shard_frames.VERSION.what: lambda piece: events.version_told(shard_frames.VERSION.decode_note(piece)),
+            shard_frames.TRANSACTION_CHECK.what: self._check,
+            shard_frames.PROXY_QUESTION.what: self._tell,
+            shard_frames.DROPPED.what: lambda piece: events.lite_dropped(shard_frames.DROPPED.decode_note(piece)),
+            shard_frames.LEAVING.what: lambda _: self._told_to_leave(),
         }
         self._connected = False
         self._leaving = False
@@ -172,7 +174,7 @@ class BrokerLink:
         """Notify of who pulls, by a piece that is written; sent again whenever the stream is made anew."""
         self._presence = presence
         if self.connected:
-            self._outbox.add(self._presence, 0)
+            self._outbox.add_piece(self._presence, 0)
 
     async def ask(
         self,
@@ -188,7 +190,7 @@ class BrokerLink:
         now), BrokerUnavailable or LateAnswer.
 
         `on_late` gets a result that comes after this has ended; of a call that reads the broker is told then to do no
-        more. For the rest see `Piece`; `timeout_s` None: what the call says.
+        more. For the rest see `FramePiece`; `answer_timeout_s` None: what the call says.
         """
         number, piece, deadline_s = self._asked(call, values, topic_created_version, group_created_version, timeout_s)
         future = self._calls.add(number, call, deadline_s, on_late)
@@ -197,7 +199,7 @@ class BrokerLink:
             return await future
         except asyncio.CancelledError:
             if self._calls.abandon(number, future, on_late) and call.rules.reads and self.connected:
-                self._outbox.add(form.CANCEL.piece(None, number), number)
+                self._outbox.add_piece(shard_frames.CANCEL.encode_note(None, number), number)
             raise
 
     def ask_nowait(
@@ -234,8 +236,8 @@ class BrokerLink:
                 ErrorCode.TOO_MANY_REQUESTS, f"broker {self.broker} answers too slowly; try again later"
             )
         number = next(self._numbers)
-        timeout_s = call.timeout_s(values) if timeout_s is None else timeout_s
-        piece = call.asked(
+        timeout_s = call.answer_timeout_s(values) if timeout_s is None else timeout_s
+        piece = call.encode_call(
             number, values, topic_created_version, group_created_version, int(timeout_s * 1000), current_traceparent()
         )
         # It waits behind what is on its way already, which a line that is slow takes its time for.
@@ -245,19 +247,19 @@ class BrokerLink:
     def _send(self, piece: bytes, number: int) -> None:
         self._counts["calls"] += 1
         self._tell_version()
-        self._outbox.add(piece, number)
+        self._outbox.add_piece(piece, number)
 
     def tell(self, call: ShardCall, values: Values) -> None:
         """Make a call whose answer nobody waits for; nothing happens if the broker is gone."""
         if self.connected:
             number = next(self._numbers)
-            self._outbox.add(call.asked(number, values), number)
+            self._outbox.add_piece(call.encode_call(number, values), number)
 
     def _tell_version(self) -> None:
         version = self._known_version()
         if version != self._told_version:
             self._told_version = version
-            self._outbox.add(form.VERSION.piece(version), 0)
+            self._outbox.add_piece(shard_frames.VERSION.encode_note(version), 0)
 
     # --- the stream
 
@@ -284,7 +286,7 @@ class BrokerLink:
             return str(error)
         except StreamBroken as error:
             return str(error)
-        except NoFrame as error:
+        except InvalidFrame as error:
             return f"it sent what is no frame of form {FORM}: {error}"
         except Exception as error:  # noqa: BLE001 - the outermost of this stream, and it logs
             _log.exception("the stream to broker %s failed unexpectedly", self.broker)
@@ -294,20 +296,20 @@ class BrokerLink:
     async def _converse(self) -> None:
         """Make the stream, and use it until it ends or breaks."""
         tls = None if self._tls is None else self._tls()
-        stream = await connect(self.address, self._method, timeout_s=self._timing.connect_timeout_s, tls=tls)
+        stream = await open_stream(self.address, self._method, timeout_s=self._timing.connect_timeout_s, tls=tls)
         try:
             async with asyncio.timeout(self._timing.connect_timeout_s):
                 await self._greet(stream)
             await self._use(stream)
         finally:
-            stream.abort("the proxy has no use for it any more")
+            stream.abort_stream("the proxy has no use for it any more")
 
-    async def _greet(self, stream: Stream) -> None:
-        hello = form.HELLO.piece(Greeting(self._proxy, own_version()))
+    async def _greet(self, stream: MessageStream) -> None:
+        hello = shard_frames.HELLO.encode_note(PeerGreeting(self._proxy, own_version()))
         self._hurry.clear()
         self._told_version, told = self._known_version(), self._presence
-        said = [hello, form.VERSION.piece(self._told_version)]
-        stream.write(form.frame([*said, told] if told else said))
+        said = [hello, shard_frames.VERSION.encode_note(self._told_version)]
+        stream.write_messages(shard_frames.join_pieces([*said, told] if told else said))
         broker = await self._welcome(stream)
         if broker.form != FORM:
             raise _NotWelcome(f"it says form {broker.form}, not {FORM}; let proxies and brokers be of one version")
@@ -317,26 +319,26 @@ class BrokerLink:
         self._welcomed_s = self._heard_s = self._spoke_s = asyncio.get_running_loop().time()
         self._unheard_bytes = 0
         if self._presence is not told:
-            self._outbox.add(self._presence, 0)
+            self._outbox.add_piece(self._presence, 0)
         _log.info("connected to broker %s at %s", self.broker, self.address)
         self._events.link_changed(self.broker)
 
-    async def _welcome(self, stream: Stream) -> Greeting:
+    async def _welcome(self, stream: MessageStream) -> PeerGreeting:
         broker = None
         while broker is None:
-            data = await stream.read()
+            data = await stream.read_message()
             if data is None:
                 raise _NotWelcome("it ended the stream")
-            for piece in form.pieces(data):
-                if piece.what == form.VERSION.what:
-                    self._events.version_told(form.VERSION.of(piece))
-                elif piece.what == form.LEAVING.what:
+            for piece in shard_frames.decode_frame(data):
+                if piece.what == shard_frames.VERSION.what:
+                    self._events.version_told(shard_frames.VERSION.decode_note(piece))
+                elif piece.what == shard_frames.LEAVING.what:
                     raise _NotWelcome("it is ending")
-                elif piece.what == form.WELCOME.what:
-                    broker = form.WELCOME.of(piece)
+                elif piece.what == shard_frames.WELCOME.what:
+                    broker = shard_frames.WELCOME.decode_note(piece)
         return broker
 
-    async def _use(self, stream: Stream) -> None:
+    async def _use(self, stream: MessageStream) -> None:
         reader = asyncio.create_task(self._read(stream), name=f"answers of {self.broker}")
         writer = asyncio.create_task(self._write(stream), name=f"calls of {self.broker}")
         watch = asyncio.create_task(self._watch(stream), name=f"watch over {self.broker}")
@@ -352,28 +354,28 @@ class BrokerLink:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _write(self, stream: Stream) -> None:
+    async def _write(self, stream: MessageStream) -> None:
         while not (self._leaving and not len(self._outbox)):
-            batch = await self._outbox.take()
+            batch = await self._outbox.take_batch()
             self._sent_up_to = max(self._sent_up_to, *batch.tokens)
             self._counts["frames_out"] += 1
             self._spoke_s = asyncio.get_running_loop().time()
             self._unheard_bytes += len(batch.frame)
             try:
-                stream.write(batch.frame)
-                await stream.drained()
+                stream.write_messages(batch.frame)
+                await stream.wait_drained()
             except StreamBroken:
                 return  # the reader hears why
         with contextlib.suppress(StreamBroken):
-            await stream.end()
+            await stream.end_stream()
 
-    async def _read(self, stream: Stream) -> None:
+    async def _read(self, stream: MessageStream) -> None:
         loop = asyncio.get_running_loop()
         while frames := await stream.read_all():
             self._heard_s, self._unheard_bytes = loop.time(), 0
             self._counts["frames_in"] += len(frames)
             for data in frames:
-                for piece in form.pieces(data):
+                for piece in shard_frames.decode_frame(data):
                     take = self._takes.get(piece.what)
                     if take is not None:
                         take(piece)
@@ -387,20 +389,20 @@ class BrokerLink:
     def _leave(self) -> None:
         """What was called is still answered; nothing more is asked."""
         self._leaving = True
-        self._outbox.add(form.PING.piece(None), self._sent_up_to)  # wakes the writer, which ends
+        self._outbox.add_piece(shard_frames.PING.encode_note(None), self._sent_up_to)  # wakes the writer, which ends
         self._events.link_changed(self.broker)
 
-    def _check(self, piece: Piece) -> None:
-        self._see_to(partial(self._checked, form.CHECK.of(piece), piece.number))
+    def _check(self, piece: FramePiece) -> None:
+        self._see_to(partial(self._checked, shard_frames.TRANSACTION_CHECK.decode_note(piece), piece.number))
 
     async def _checked(self, orphan: OrphanedTransaction, number: int) -> bytes:
-        return form.ASKED.piece(await self._events.check(orphan), number)
+        return shard_frames.CHECK_REPLY.encode_note(await self._events.check(orphan), number)
 
-    def _tell(self, piece: Piece) -> None:
-        self._see_to(partial(self._told, form.TELL.of(piece), piece.number))
+    def _tell(self, piece: FramePiece) -> None:
+        self._see_to(partial(self._told, shard_frames.PROXY_QUESTION.decode_note(piece), piece.number))
 
-    async def _told(self, asked: form.ProxyQuestion, number: int) -> bytes:
-        return form.TOLD.piece(form.ProxyAnswered(await self._events.tell(*asked)), number)
+    async def _told(self, asked: shard_frames.ProxyQuestion, number: int) -> bytes:
+        return shard_frames.PROXY_REPLY.encode_note(shard_frames.ProxyAnswered(await self._events.tell(*asked)), number)
 
     def _see_to(self, answer: Callable[[], Awaitable[bytes]]) -> None:
         """Have the broker told what comes of it."""
@@ -408,21 +410,21 @@ class BrokerLink:
         async def say() -> None:
             piece = await answer()
             if self._connected:
-                self._outbox.add(piece, 0)
+                self._outbox.add_piece(piece, 0)
 
         task = asyncio.create_task(say())
         self._answer_tasks.add(task)
         task.add_done_callback(self._answer_tasks.discard)
 
-    async def _watch(self, stream: Stream) -> None:
+    async def _watch(self, stream: MessageStream) -> None:
         """End calls whose time is over, and the stream when the broker has fallen silent."""
         loop, timing = asyncio.get_running_loop(), self._timing
-        looked_s, under_way = loop.time(), stream.under_way
+        looked_s, under_way = loop.time(), stream.transfer_progress
         while True:
             await asyncio.sleep(timing.look_s)
             now = loop.time()
-            if under_way != stream.under_way:
-                self._heard_s, under_way = now, stream.under_way  # a slow line is not a silent broker
+            if under_way != stream.transfer_progress:
+                self._heard_s, under_way = now, stream.transfer_progress  # a slow line is not a silent broker
             # While this process stood still nobody could be heard.
             if (stood_s := now - looked_s - timing.look_s) > timing.look_s:
                 self._heard_s += stood_s
@@ -433,7 +435,7 @@ class BrokerLink:
                 raise TimeoutError
             # The broker wants to hear something too, also from a proxy to which it says a lot.
             if max(silence_s, now - self._spoke_s) > timing.ping_after_s and not len(self._outbox):
-                self._outbox.add(form.PING.piece(None), 0)
+                self._outbox.add_piece(shard_frames.PING.encode_note(None), 0)
 
     def _lost(self, why: str) -> None:
         """The stream is no more: nobody gets an answer."""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from ternmq_common.cluster import RegistrySnapshot
     from ternmq_proxy.message_service.cluster.link import LinkEvents
-    from ternmq_registry.directory import Directory
+    from ternmq_registry.directory import RegistryDirectory
 
 _log = logging.getLogger(__name__)
 
@@ -25,7 +25,7 @@ class Links:
 
     def __init__(
         self,
-        directory: "Directory",
+        directory: "RegistryDirectory",
         events: "LinkEvents",
         *,
         proxy: str,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ternmq_common.model import DroppedLite
     from ternmq_proxy.message_service.cluster.links import Links
     from ternmq_proxy.message_service.cluster.repeats import Repeats
-    from ternmq_registry.directory import Directory
+    from ternmq_registry.directory import RegistryDirectory
 
 _log = logging.getLogger(__name__)
 REMEMBERED_S = 180.0
@@ -41,7 +41,7 @@ class _Known:
 class LiteSubscriptionsHere:
     """Those of one proxy, by client."""
 
-    def __init__(self, directory: "Directory", links: "Links", repeats: "Repeats") -> None:
+    def __init__(self, directory: "RegistryDirectory", links: "Links", repeats: "Repeats") -> None:
         self._directory = directory
         self._links = links
         self._repeats = repeats
@@ -51,7 +51,7 @@ class LiteSubscriptionsHere:
 
     async def sync(self, sync: LiteSync) -> None:
         """See `Storage.sync_lite`. A broker that is away hears it when it is back."""
-        names = [name for name in self._directory.snapshot.placed(sync.topic) if self._links.is_connected(name)]
+        names = [name for name in self._directory.snapshot.brokers_of(sync.topic) if self._links.is_connected(name)]
         if not names:
             raise BrokerUnavailable(f"no broker of topic {sync.topic!r} can be reached", maybe_done=False)
         results = await asyncio.gather(
@@ -106,7 +106,7 @@ class LiteSubscriptionsHere:
     async def _tell(self, broker: str) -> None:
         oldest_s = time.monotonic() - REMEMBERED_S
         for (group, client_id), known in list(self._known.items()):
-            if known.said_s < oldest_s or broker not in self._directory.snapshot.placed(known.topic):
+            if known.said_s < oldest_s or broker not in self._directory.snapshot.brokers_of(known.topic):
                 continue
             sync = LiteSync(group, known.topic, client_id, LiteAction.COMPLETE_ADD, list(known.names))
             try:

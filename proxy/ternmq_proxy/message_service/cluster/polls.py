@@ -8,7 +8,7 @@ and topic in one wait queue. Each poll that gets messages wakes two more, so tha
 import itertools
 from typing import TYPE_CHECKING
 
-from ternmq_common.pollers import Pollers
+from ternmq_common.poll_queues import PollQueues
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -35,7 +35,7 @@ class Polls:
 
     def __init__(self, states_max: int = STATES_MAX) -> None:
         self._states_max = states_max
-        self._pollers = Pollers()
+        self._pollers = PollQueues()
         self._states: dict[_Line, _State] = {}  # those used last are at the end
         # Each notification has a number of its own, so that none is mistaken for one to a state that was dropped.
         self._words = itertools.count()
@@ -43,7 +43,7 @@ class Polls:
     @property
     def waiting(self) -> int:
         """How many receives wait."""
-        return self._pollers.waiting
+        return self._pollers.waiting_count
 
     def close(self) -> None:
         """Nobody waits any more."""
@@ -99,11 +99,11 @@ class Polls:
 
     def place(self) -> int:
         """A place in a wait queue, behind all that were given before."""
-        return self._pollers.place()
+        return self._pollers.next_place()
 
     async def wait(self, group: str, topic: str, seconds: float, place: int | None = None) -> bool:
         """Wait until it is worth asking again, at that place, or at the end; False when `seconds` passed first."""
-        return await self._pollers.wait(group, topic, seconds, place)
+        return await self._pollers.wait_for_messages(group, topic, seconds, place)
 
     def forget(self, *, topic: str = "", group: str = "") -> None:
         """The topic or the group is deleted."""

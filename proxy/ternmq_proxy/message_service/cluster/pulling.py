@@ -9,7 +9,7 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ternmq_common.model import Pulled
+from ternmq_common.model import PulledMessages
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -38,15 +38,15 @@ class Pulling:
         poll_s: float,
         reader: "QueueReaderId | None" = None,
         room: "AnswerRoom | None" = None,
-    ) -> Pulled:
+    ) -> PulledMessages:
         """See `MessageService.pull`."""
         broker = self._repeats.at(queue.broker)
         is_locked = reader is not None and reader.lock_hold_ms > 0
 
-        def at_leader(wait_s: float) -> "Awaitable[Pulled]":
+        def at_leader(wait_s: float) -> "Awaitable[PulledMessages]":
             return broker.pull(queue, offset, passing, batch=batch, poll_s=wait_s, reader=reader)
 
-        fetched: Callable[[float], Awaitable[Pulled]] = at_leader
+        fetched: Callable[[float], Awaitable[PulledMessages]] = at_leader
         if self._followers is not None and not is_locked:
             fetched = partial(self._followers.pull, queue, offset, passing, batch, at_leader)
         if room is None:
@@ -55,10 +55,10 @@ class Pulling:
         end = loop.time() + poll_s
         if is_locked:
             pulled = await fetched(poll_s)
-            taken = not pulled.messages or await room.enter(end - loop.time())
-            return pulled if taken else Pulled([], offset)
+            taken = not pulled.messages or await room.enter_room(end - loop.time())
+            return pulled if taken else PulledMessages([], offset)
         while True:
-            pulled = await _fetched_into(room, end, fetched) or Pulled([], offset)
+            pulled = await _fetched_into(room, end, fetched) or PulledMessages([], offset)
             left_s = end - loop.time()
             if pulled.messages or pulled.next_offset > offset or left_s <= 0:
                 return pulled
@@ -67,14 +67,14 @@ class Pulling:
 
 
 async def _fetched_into(
-    room: "AnswerRoom", end: float, fetched: "Callable[[float], Awaitable[Pulled]]"
-) -> Pulled | None:
+    room: "AnswerRoom", end: float, fetched: "Callable[[float], Awaitable[PulledMessages]]"
+) -> PulledMessages | None:
     """What is there now, if there is room for it in time."""
     pulled = None
-    if await room.enter(end - asyncio.get_running_loop().time()):
+    if await room.enter_room(end - asyncio.get_running_loop().time()):
         try:
             pulled = await fetched(0.0)
         finally:
             if pulled is None or not pulled.messages:
-                room.leave()
+                room.leave_room()
     return pulled

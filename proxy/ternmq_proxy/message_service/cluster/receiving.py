@@ -19,17 +19,17 @@ from ternmq_proxy.message_service.cluster.urgency import Urgency
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ternmq_common.model import Delivery, PopOrder
+    from ternmq_common.model import DeliveredMessage, PopOrder
     from ternmq_common.output_room import AnswerRoom
     from ternmq_proxy.message_service.cluster.links import Links
     from ternmq_proxy.message_service.cluster.polls import Polls
-    from ternmq_registry.directory import Directory
+    from ternmq_registry.directory import RegistryDirectory
 
 
 class ClusterReceiving:
     """Asks the brokers of a topic in turn."""
 
-    def __init__(self, directory: "Directory", links: "Links", polls: "Polls") -> None:
+    def __init__(self, directory: "RegistryDirectory", links: "Links", polls: "Polls") -> None:
         self._directory = directory
         self._links = links
         self._polls = polls
@@ -37,7 +37,7 @@ class ClusterReceiving:
 
     async def pop(
         self, order: "PopOrder", *, broker: str, poll_s: float, room: "AnswerRoom | None" = None
-    ) -> "list[Delivery]":
+    ) -> "list[DeliveredMessage]":
         try:
             deliveries = await self._poll(order, broker, poll_s, room)
         except BaseException:
@@ -58,7 +58,9 @@ class ClusterReceiving:
         if self._polls.worth_asking(order.group, order.wait_key, names):
             self._polls.pass_on(order.group, order.wait_key)
 
-    async def _poll(self, order: "PopOrder", broker: str, poll_s: float, room: "AnswerRoom | None") -> "list[Delivery]":
+    async def _poll(
+        self, order: "PopOrder", broker: str, poll_s: float, room: "AnswerRoom | None"
+    ) -> "list[DeliveredMessage]":
         loop = asyncio.get_running_loop()
         end = loop.time() + poll_s
         place: int | None = None
@@ -70,7 +72,7 @@ class ClusterReceiving:
                 found = bool(deliveries)
             finally:
                 if room is not None and not found:
-                    room.leave()
+                    room.leave_room()
             left_s = end - loop.time()
             if deliveries or left_s <= 0:
                 return deliveries
@@ -88,7 +90,7 @@ class ClusterReceiving:
             try:
                 self._readable(order.topic, first)
             except BrokerUnavailable:
-                if not any(map(self._links.is_replicated, self._directory.snapshot.placed(order.topic))):
+                if not any(map(self._links.is_replicated, self._directory.snapshot.brokers_of(order.topic))):
                     return
                 await self._polls.wait(order.group, order.wait_key, left_s)
             else:
@@ -96,7 +98,7 @@ class ClusterReceiving:
 
     async def _pop_now(
         self, order: "PopOrder", first: str, end: float, room: "AnswerRoom | None", *, watch: bool
-    ) -> "list[Delivery]":
+    ) -> "list[DeliveredMessage]":
         """What one of the brokers has, the most urgent, or the `first` for choice. Nobody is asked without a place in
         `room`."""
         group, wait_key = order.group, order.wait_key
@@ -112,7 +114,7 @@ class ClusterReceiving:
                     return deliveries
         return await self._in_turn(order, names, asked, end, room, watch=watch)
 
-    async def _most_urgent(self, order: "PopOrder", name: str) -> "list[Delivery]":
+    async def _most_urgent(self, order: "PopOrder", name: str) -> "list[DeliveredMessage]":
         """What the broker has of that; nothing is known of the rest then, or if it fails."""
         try:
             return await self._links.broker(name).shard.pop(self._part(order, name), watch=False)
@@ -128,7 +130,7 @@ class ClusterReceiving:
         room: "AnswerRoom | None",
         *,
         watch: bool,
-    ) -> "list[Delivery]":
+    ) -> "list[DeliveredMessage]":
         """What the first of the asked brokers has that has anything. One that fails or refuses keeps no other from
         giving."""
         group, wait_key = order.group, order.wait_key
@@ -159,12 +161,12 @@ class ClusterReceiving:
     async def _entered(self, room: "AnswerRoom", group: str, wait_key: str, end: float) -> bool:
         if not room.is_open:
             self._polls.pass_on(group, wait_key)  # what came is for one who can take it
-        return await room.enter(end - asyncio.get_running_loop().time())
+        return await room.enter_room(end - asyncio.get_running_loop().time())
 
     def _readable(self, topic: str, first: str) -> list[str]:
         """The brokers that may have messages of the topic and can be asked; HA_NOT_AVAILABLE if there is none."""
         known = self._directory.snapshot
-        placed = sorted(known.placed(topic))
+        placed = sorted(known.brokers_of(topic))
         names = [name for name in placed if name in known.brokers and known.brokers[name].can_read]
         connected = [name for name in names if self._links.is_connected(name)]
         if not connected:
@@ -183,7 +185,7 @@ class ClusterReceiving:
         return replace(
             order,
             group_in_flight_max=_part_of(of_group, broker, self._directory.snapshot.brokers),
-            topic_in_flight_max=_part_of(of_topic, broker, self._directory.snapshot.placed(order.topic)),
+            topic_in_flight_max=_part_of(of_topic, broker, self._directory.snapshot.brokers_of(order.topic)),
         )
 
 

@@ -2,24 +2,24 @@
 
 from typing import TYPE_CHECKING, Any
 
-from ternmq_common.model import by_settled_topic
+from ternmq_common.model import group_by_settled_topic
 from ternmq_common.names import lite_parent
 from ternmq_common.shard.calls import CALLS, remote_shard
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
-    from ternmq_common.model import AppendRequests, Delivery
+    from ternmq_common.model import AppendRequests, DeliveredMessage
     from ternmq_common.shard.calls import ShardCall, Values
     from ternmq_proxy.message_service.cluster.calls import Heard
     from ternmq_proxy.message_service.cluster.link import BrokerLink
-    from ternmq_registry.directory import Directory
+    from ternmq_registry.directory import RegistryDirectory
 
 
 class RemoteBroker:
     """Each method of `shard` is one call over the link; see `BrokerLink.ask` for errors."""
 
-    def __init__(self, link: "BrokerLink", directory: "Directory") -> None:
+    def __init__(self, link: "BrokerLink", directory: "RegistryDirectory") -> None:
         self.link = link
         self.name = link.broker
         self.shard = remote_shard(self.ask)
@@ -31,8 +31,8 @@ class RemoteBroker:
         return self.link.ask(
             call,
             values,
-            topic_created_version=known.topic_created_version(call.topic(values)),
-            group_created_version=known.group_created_version(call.group(values)),
+            topic_created_version=known.topic_created_version(call.required_topic(values)),
+            group_created_version=known.group_created_version(call.required_group(values)),
             on_late=(lambda late: self._give_back(values, late)) if call.name == "pop" else None,
         )
 
@@ -43,8 +43,8 @@ class RemoteBroker:
             call,
             values,
             heard,
-            topic_created_version=known.topic_created_version(call.topic(values)),
-            group_created_version=known.group_created_version(call.group(values)),
+            topic_created_version=known.topic_created_version(call.required_topic(values)),
+            group_created_version=known.group_created_version(call.required_group(values)),
         )
 
     def append_each_nowait(self, requests: "AppendRequests", heard: "Heard") -> None:
@@ -54,8 +54,8 @@ class RemoteBroker:
         made = max(known.topic_created_version(lite_parent(queue.topic)) for queue, _ in requests)
         self.link.ask_nowait(CALLS["append_each"], (requests,), heard, topic_created_version=made)
 
-    def _give_back(self, values: "Values", late: "list[Delivery]") -> None:
+    def _give_back(self, values: "Values", late: "list[DeliveredMessage]") -> None:
         """Messages whose answer came too late."""
-        for topic, some in by_settled_topic(values[0].topic, late).items():
+        for topic, some in group_by_settled_topic(values[0].topic, late).items():
             handles = [delivery.handle for delivery in some]
             self.link.tell(CALLS["release"], (values[0].group, topic, handles, False))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tenacity import AsyncRetrying, retry_if_exception, stop_after_delay, wait_random_exponential
 
-from ternmq_common.shard.calls import CALLS, Repeat, remote_shard
+from ternmq_common.shard.calls import CALLS, CallRepeat, remote_shard
 from ternmq_proxy.message_service.cluster.background_calls import BackgroundCalls
 from ternmq_proxy.message_service.cluster.calls import BrokerRefused, BrokerUnavailable
 from ternmq_proxy.message_service.cluster.repeated_acknowledgements import RepeatedAcknowledgements
@@ -101,8 +101,8 @@ class Repeats:
         return result
 
 
-def _again(repeat: Repeat, error: BaseException) -> bool:
+def _again(repeat: CallRepeat, error: BaseException) -> bool:
     # Who refuses is there, and has waited for what it lacks.
     if not isinstance(error, BrokerUnavailable) or isinstance(error, BrokerRefused):
         return False
-    return repeat is Repeat.ALWAYS or (repeat is Repeat.UNASKED and not error.maybe_done)
+    return repeat is CallRepeat.ALWAYS or (repeat is CallRepeat.UNASKED and not error.maybe_done)

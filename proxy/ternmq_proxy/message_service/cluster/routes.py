@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from ternmq_common.model import Route
+from ternmq_common.model import TopicRoute
 from ternmq_proxy.message_service.cluster.circuit_breaker import CircuitBreaker
 
 if TYPE_CHECKING:
@@ -11,17 +11,17 @@ if TYPE_CHECKING:
     from ternmq_common.cluster import BrokerEntry
     from ternmq_common.model import Topic
     from ternmq_proxy.message_service.cluster.links import Links
-    from ternmq_registry.directory import Directory
+    from ternmq_registry.directory import RegistryDirectory
 
 
 class Routes:
     """Routes, each worked out once until something changes. `now` is a monotonic clock in seconds."""
 
-    def __init__(self, directory: "Directory", links: "Links", now: "Callable[[], float]") -> None:
+    def __init__(self, directory: "RegistryDirectory", links: "Links", now: "Callable[[], float]") -> None:
         self._directory = directory
         self._links = links
         self._now = now
-        self._known: dict[str, Route] = {}
+        self._known: dict[str, TopicRoute] = {}
         self._failing: dict[str, CircuitBreaker] = {}
 
     def changed(self) -> None:
@@ -30,7 +30,7 @@ class Routes:
         for broker in self._failing.keys() - self._directory.snapshot.brokers.keys():
             del self._failing[broker]
 
-    def route(self, topic: "Topic") -> Route:
+    def route(self, topic: "Topic") -> TopicRoute:
         if self._failing:
             return self._made(topic)
         route = self._known.get(topic.name)
@@ -51,14 +51,14 @@ class Routes:
         now = self._now()
         return [name for name, failing in list(self._failing.items()) if failing.is_aside(now)]
 
-    def _made(self, topic: "Topic") -> Route:
+    def _made(self, topic: "Topic") -> TopicRoute:
         entries = self.entries(topic)
         reads = topic.permission.can_read
         writes = [entry.name for entry in entries if entry.can_write] if topic.permission.can_write else []
         live = {entry.name for entry in entries if entry.live}
         aside = set(self.aside())
         usable = tuple(name for name in writes if name in live and self._links.is_connected(name))
-        return Route(
+        return TopicRoute(
             topic,
             brokers=tuple(entry.name for entry in entries),
             readable=tuple(entry.name for entry in entries if reads and entry.live and entry.can_read),

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ternmq_proxy.message_service.cluster.links import Links
     from ternmq_proxy.message_service.cluster.repeats import Repeats
     from ternmq_proxy.message_service.cluster.routes import Routes
-    from ternmq_registry.directory import Directory
+    from ternmq_registry.directory import RegistryDirectory
 
 # What says that a broker could not store: its disk, or what nobody foresaw.
 _FAILURES = frozenset({ErrorCode.INTERNAL_SERVER_ERROR, ErrorCode.PROXY_TIMEOUT})
@@ -26,7 +26,7 @@ _FAILURES = frozenset({ErrorCode.INTERNAL_SERVER_ERROR, ErrorCode.PROXY_TIMEOUT}
 class ClusterSending:
     """Chooses the broker of each send, and backs off from those that fail."""
 
-    def __init__(self, directory: "Directory", links: "Links", routes: "Routes", repeats: "Repeats") -> None:
+    def __init__(self, directory: "RegistryDirectory", links: "Links", routes: "Routes", repeats: "Repeats") -> None:
         self._directory = directory
         self._links = links
         self._routes = routes

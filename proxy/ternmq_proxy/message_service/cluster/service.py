@@ -7,11 +7,11 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from ternmq_common.errors import ErrorCode, MessagingError
-from ternmq_common.model import History, TimerPage, TopicContent, TransactionPage
+from ternmq_common.model import FigureHistory, TimerPage, TopicContent, TransactionPage
 from ternmq_common.names import retry_topic
 from ternmq_common.receipt_handle import ReceiptHandle
-from ternmq_common.shard import form
-from ternmq_common.shard.calls import CALLS, asking
+from ternmq_common.shard import shard_frames
+from ternmq_common.shard.calls import CALLS, remote_method
 from ternmq_common.shard.shard import Storage
 from ternmq_common.transaction_id import TransactionId
 from ternmq_proxy.message_service.cluster.background_calls import BackgroundCalls
@@ -31,7 +31,7 @@ from ternmq_proxy.message_service.cluster.routes import Routes
 from ternmq_proxy.message_service.cluster.sending import ClusterSending
 from ternmq_proxy.message_service.cluster.subscription_notices import SubscriptionNotices
 from ternmq_registry.errors import RegistryUnavailable
-from ternmq_runtime.observability.rings import STEP_MS, together
+from ternmq_runtime.observability.history_rings import STEP_MS, combine_histories
 
 if TYPE_CHECKING:
     import ssl
@@ -47,15 +47,15 @@ if TYPE_CHECKING:
         PullingMember,
         QueueBounds,
         QueueProgress,
-        Route,
         SettleOutcome,
         StoredMessage,
         Topic,
+        TopicRoute,
         TransactionState,
     )
     from ternmq_common.shard.calls import ShardCall, Values
     from ternmq_proxy.message_service.interface import AnswerProxies, AskProducer
-    from ternmq_registry.directory import Directory
+    from ternmq_registry.directory import RegistryDirectory
     from ternmq_runtime.observability.figures import FollowerReadFigures, LinkFigures
 
 _log = logging.getLogger(__name__)
@@ -69,7 +69,7 @@ class ClusterMessageService:
 
     def __init__(
         self,
-        directory: "Directory",
+        directory: "RegistryDirectory",
         *,
         proxy: str,
         link_timing: LinkTiming = LINK_TIMING,
@@ -96,38 +96,38 @@ class ClusterMessageService:
         self.connected = asyncio.Event()
         """Set when a broker can be asked for the first time."""
 
-        self.append = asking(Storage.append, sending.to_queue)
+        self.append = remote_method(Storage.append, sending.to_queue)
         self.append_nowait = GatheredSends(self.links, self.routes, self.append).append_nowait
-        self.schedule = asking(Storage.schedule, sending.to_queue)
-        self.begin_transaction = asking(Storage.begin_transaction, sending.to_queue)
-        self.retry = asking(Storage.retry, sending.anywhere)
-        self.recall = asking(Storage.recall, self._its_broker)
-        self.end_transaction = asking(Storage.end_transaction, self._its_broker)
-        self.transaction = asking(Storage.transaction, self._its_broker)
+        self.schedule = remote_method(Storage.schedule, sending.to_queue)
+        self.begin_transaction = remote_method(Storage.begin_transaction, sending.to_queue)
+        self.retry = remote_method(Storage.retry, sending.anywhere)
+        self.recall = remote_method(Storage.recall, self._its_broker)
+        self.end_transaction = remote_method(Storage.end_transaction, self._its_broker)
+        self.transaction = remote_method(Storage.transaction, self._its_broker)
         self.pop = ClusterReceiving(directory, self.links, self.polls).pop
         self._lite = LiteSubscriptionsHere(directory, self.links, self._repeats)
         self.sync_lite = self._lite.sync
         self._lite_listener: Callable[[Sequence[DroppedLite]], None] | None = None
-        self.acknowledge = asking(Storage.acknowledge, self._brokers_of_handles)
-        self.prolong = asking(Storage.prolong, self._brokers_of_handles)
-        self.release = asking(Storage.release, self._brokers_of_handles)
-        self.change_invisible = asking(Storage.change_invisible, self._its_broker)
-        self.dead_letter = asking(Storage.dead_letter, self._its_broker)
+        self.acknowledge = remote_method(Storage.acknowledge, self._brokers_of_handles)
+        self.prolong = remote_method(Storage.prolong, self._brokers_of_handles)
+        self.release = remote_method(Storage.release, self._brokers_of_handles)
+        self.change_invisible = remote_method(Storage.change_invisible, self._its_broker)
+        self.dead_letter = remote_method(Storage.dead_letter, self._its_broker)
         self._followers: FollowerReads | None = None
-        self.bounds = asking(Storage.bounds, self._its_broker)
+        self.bounds = remote_method(Storage.bounds, self._its_broker)
         if read_from_followers:
             self._followers = FollowerReads(directory, proxy=proxy, timing=link_timing, tls=tls)
-            self.bounds = asking(Storage.bounds, self._noted_bounds)
+            self.bounds = remote_method(Storage.bounds, self._noted_bounds)
         self.pull = Pulling(self._repeats, self._followers).pull
-        self.offset_at = asking(Storage.offset_at, self._its_broker)
-        self.committed = asking(Storage.committed, self._its_broker)
-        self.set_committed = asking(Storage.set_committed, self._its_broker)
-        self.skip = asking(Storage.skip, self._its_broker)
-        self.drop_retries = asking(Storage.drop_retries, self._all)
-        self.purge = asking(Storage.purge, self._its_broker)
-        self.standings = asking(Storage.standings, self._its_broker)
-        self.dead_letters = asking(Storage.dead_letters, self._its_broker)
-        self.remaining = asking(Storage.remaining, self._its_broker)
+        self.offset_at = remote_method(Storage.offset_at, self._its_broker)
+        self.committed = remote_method(Storage.committed, self._its_broker)
+        self.set_committed = remote_method(Storage.set_committed, self._its_broker)
+        self.skip = remote_method(Storage.skip, self._its_broker)
+        self.drop_retries = remote_method(Storage.drop_retries, self._all)
+        self.purge = remote_method(Storage.purge, self._its_broker)
+        self.standings = remote_method(Storage.standings, self._its_broker)
+        self.dead_letters = remote_method(Storage.dead_letters, self._its_broker)
+        self.remaining = remote_method(Storage.remaining, self._its_broker)
         self.end_polls = self.polls.close
 
     def start(self) -> None:
@@ -182,7 +182,7 @@ class ClusterMessageService:
         end = self._seconds() + SEEK_S
         while self._seconds() < end and any(self._seeks_leader(broker.name) for broker in self.links.all()):
             try:
-                await self._directory.refresh()
+                await self._directory.refresh_snapshot()
             except RegistryUnavailable as error:
                 _log.debug("no leader is found without the registry: %s", error.message)
             await asyncio.sleep(SEEK_EVERY_S)
@@ -192,7 +192,7 @@ class ClusterMessageService:
 
     def version_told(self, version: int) -> None:
         if version > self._directory.snapshot.version and (self._refreshing is None or self._refreshing.done()):
-            self._refreshing = asyncio.create_task(self._directory.at_least(version), name="later version")
+            self._refreshing = asyncio.create_task(self._directory.wait_for_version(version), name="later version")
 
     async def check(self, orphan: "OrphanedTransaction") -> bool:
         if self._ask is None:
@@ -313,7 +313,7 @@ class ClusterMessageService:
 
     # --- what is put together
 
-    def route(self, topic: "Topic") -> "Route":
+    def route(self, topic: "Topic") -> "TopicRoute":
         return self.routes.route(topic)
 
     async def transactions(self, state: "TransactionState", *, topic: str, start: str, limit: int) -> TransactionPage:
@@ -351,10 +351,10 @@ class ClusterMessageService:
             lite_messages=sum(each.lite_messages for each in told),
         )
 
-    async def history(self, of: "HistoryOf", name: str) -> History:
+    async def history(self, of: "HistoryOf", name: str) -> FigureHistory:
         """Of the brokers that can be reached, together."""
-        told = together(await self._those_there(CALLS["history"], (of, name)))
-        return History(step_ms=STEP_MS, end_ms=0, series={}) if told is None else told
+        told = combine_histories(await self._those_there(CALLS["history"], (of, name)))
+        return FigureHistory(step_ms=STEP_MS, end_ms=0, series={}) if told is None else told
 
     def watch_orphans(self, ask: "AskProducer") -> None:
         self._ask = ask
@@ -385,7 +385,7 @@ class ClusterMessageService:
         await self._those_there(CALLS["forget_group"], (group, version))
 
     def announce(self, members: "Sequence[PullingMember]") -> None:
-        self.links.announce(form.PRESENCE.piece(list(members)))
+        self.links.announce(shard_frames.PRESENCE.encode_note(list(members)))
 
     async def pulling_members(self, group: str, topic: str, here: "Sequence[str]") -> list[str]:
         """As one of the brokers knows them: every proxy tells all brokers."""

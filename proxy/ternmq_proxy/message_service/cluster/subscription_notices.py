@@ -9,7 +9,7 @@ from ternmq_common.errors import MessagingError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ternmq_common.model import Subscription
+    from ternmq_common.model import TopicSubscription
     from ternmq_proxy.message_service.cluster.links import Links
     from ternmq_proxy.message_service.cluster.remote_broker import RemoteBroker
 
@@ -29,7 +29,9 @@ class SubscriptionNotices:
         """The broker may be another process now, which knows nothing."""
         self._knowing.discard(broker)
 
-    async def tell(self, news: "Sequence[Subscription]", everything: "Callable[[], Sequence[Subscription]]") -> None:
+    async def tell(
+        self, news: "Sequence[TopicSubscription]", everything: "Callable[[], Sequence[TopicSubscription]]"
+    ) -> None:
         """See `MessageService.notify_subscriptions`."""
         brokers = self._links.connected()
         unknowing = {broker.name for broker in brokers} - self._knowing
@@ -37,7 +39,7 @@ class SubscriptionNotices:
         self._knowing |= unknowing  # before the calls: a link that is lost meanwhile takes the broker out again
         await asyncio.gather(*(self._tell(broker, told if broker.name in unknowing else news) for broker in brokers))
 
-    async def _tell(self, broker: "RemoteBroker", subscriptions: "Sequence[Subscription]") -> None:
+    async def _tell(self, broker: "RemoteBroker", subscriptions: "Sequence[TopicSubscription]") -> None:
         try:
             for start in range(0, len(subscriptions), _AT_ONCE):
                 await broker.shard.subscribed(subscriptions[start : start + _AT_ONCE])

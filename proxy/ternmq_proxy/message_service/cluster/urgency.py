@@ -17,13 +17,13 @@ from ternmq_proxy.message_service.cluster.polls import STATES_MAX
 if TYPE_CHECKING:
     from ternmq_common.model import PopOrder
     from ternmq_proxy.message_service.cluster.links import Links
-    from ternmq_registry.directory import Directory
+    from ternmq_registry.directory import RegistryDirectory
 
 
 class Urgency:
     """Counts the receives of each group and topic, the latest `STATES_MAX` of them, and asks brokers."""
 
-    def __init__(self, directory: "Directory", links: "Links") -> None:
+    def __init__(self, directory: "RegistryDirectory", links: "Links") -> None:
         self._directory = directory
         self._links = links
         self._turns: dict[tuple[str, str], int] = {}

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ternmq_common.access.users import AccessSnapshot
-from ternmq_common.clock import Clock
+from ternmq_common.clock import SystemClock
 from ternmq_common.errors import MessagingError
 from ternmq_common.limits import HOUR_MS
 from ternmq_common.server_settings import ProxySettings
@@ -334,7 +334,9 @@ def test_whatever_is_written_is_read(text: str, tmp_path_factory: pytest.TempPat
 async def test_a_server_that_writes_to_its_own_log_says_so() -> None:
     settings = ProxySettings(registry="postgresql://u@h/d", access_control=True)
     async with AsyncExitStack() as stack:
-        access = opened_access(settings, cast("Catalog", SimpleNamespace(access=AccessSnapshot())), Clock(), stack)
+        access = opened_access(
+            settings, cast("Catalog", SimpleNamespace(access=AccessSnapshot())), SystemClock(), stack
+        )
         process = SimpleNamespace(server="proxy-1")
         services = cast("Services", SimpleNamespace(access=access, process=process))
         with pytest.raises(MessagingError, match="proxy-1 writes its audit log to its own log") as refused:

@@ -7,18 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ternmq_common.access.users import AccessSnapshot, Secret, User
+from ternmq_common.access.users import AccessSnapshot, AccessUser, UserSecret
 from ternmq_common.signing import authorization_header
 from ternmq_proxy.access.authentication import Authentication, NotAuthenticated, SigningKey
 
 DATE = "20261123T120000Z"
 NOON_MS = 1795435200000
 FIRST, SECOND = "the-first-secret", "the-second-secret"
-ALICE = User(name="alice", secrets=(Secret(FIRST, 0, NOON_MS + 1000), Secret(SECOND, 0)))
+ALICE = AccessUser(name="alice", secrets=(UserSecret(FIRST, 0, NOON_MS + 1000), UserSecret(SECOND, 0)))
 
 
 class Server:
-    def __init__(self, *users: User, window_ms: int = 1000) -> None:
+    def __init__(self, *users: AccessUser, window_ms: int = 1000) -> None:
         self.now_ms = self.wall_ms = NOON_MS
         self.have(*users)
         self.authentication = Authentication(
@@ -29,7 +29,7 @@ class Server:
             local_time=False,
         )
 
-    def have(self, *users: User) -> None:
+    def have(self, *users: AccessUser) -> None:
         self.snapshot = AccessSnapshot({user.name: user for user in users})
 
     def user(self, authorization: str, date: str = DATE) -> str | None:

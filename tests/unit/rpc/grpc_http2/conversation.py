@@ -3,8 +3,8 @@
 from typing import TYPE_CHECKING
 
 from ternmq_rpc.grpc_http2 import frames as h2
-from ternmq_rpc.grpc_http2.budgets import BudgetLedger, Budgets
-from ternmq_rpc.grpc_http2.frames import FrameReader, Setting
+from ternmq_rpc.grpc_http2.budgets import BudgetLedger, ConnectionBudgets
+from ternmq_rpc.grpc_http2.frames import FrameReader, SettingId
 from ternmq_rpc.grpc_http2.header_reader import HeaderReader
 from ternmq_rpc.grpc_http2.literal_headers import NO_TABLE, literal_block
 from ternmq_rpc.grpc_http2.messages import PREFIX
@@ -12,9 +12,9 @@ from ternmq_rpc.grpc_http2.server_machine import ServerMachine
 from ternmq_rpc.grpc_http2.wire_stream import WireStream
 
 if TYPE_CHECKING:
-    from ternmq_rpc.grpc_http2.events import Event
+    from ternmq_rpc.grpc_http2.events import EventKind
 
-GREETING = h2.PREFACE + h2.settings({Setting.INITIAL_WINDOW_SIZE: 1 << 20}) + h2.window_update(0, 1 << 30)
+GREETING = h2.PREFACE + h2.settings_frame({SettingId.INITIAL_WINDOW_SIZE: 1 << 20}) + h2.window_frame(0, 1 << 30)
 CALL = ((":method", "POST"), (":scheme", "http"), (":path", "/test/Call"), ("content-type", "application/grpc"))
 
 
@@ -28,7 +28,7 @@ def data(stream: int, message: bytes, *, end: bool = True) -> bytes:
     frames = [content[at : at + h2.DEFAULT_FRAME_MAX] for at in range(0, len(content), h2.DEFAULT_FRAME_MAX)]
     last = len(frames) - 1
     return b"".join(
-        h2.frame(h2.DATA, h2.END_STREAM if end and number == last else 0, stream, part)
+        h2.encode_frame(h2.DATA, h2.END_STREAM if end and number == last else 0, stream, part)
         for number, part in enumerate(frames)
     )
 
@@ -37,16 +37,16 @@ class Served:
     """The server's end; `events` are those that were told, `now` is the time."""
 
     def __init__(
-        self, budgets: Budgets | None = None, *, ledger: BudgetLedger | None = None, greeted: bool = True
+        self, budgets: ConnectionBudgets | None = None, *, ledger: BudgetLedger | None = None, greeted: bool = True
     ) -> None:
         self.now = 100.0
-        self.events: list[tuple[Event, int, str]] = []
+        self.events: list[tuple[EventKind, int, str]] = []
         self.ledger = ledger or BudgetLedger()
         reader = HeaderReader(("content-type", "x-mq-client-id"))
         self.machine: ServerMachine[WireStream] = ServerMachine(
             lambda number, window, _: WireStream(number, window, message_max=self.machine.budgets.message_bytes_max),
             reader,
-            budgets or Budgets(),
+            budgets or ConnectionBudgets(),
             self.ledger,
             self.now,
         )
@@ -58,15 +58,15 @@ class Served:
     def hear(self, *sent: bytes) -> "Served":
         """Take bytes, to their end or that of the connection, and send what is to be sent."""
         pieces = [b"".join(sent)]
-        while pieces or self.machine.behind:
-            for event, stream, text in self.machine.receive(pieces.pop() if pieces else b"", self.now):
+        while pieces or self.machine.has_backlog:
+            for event, stream, text in self.machine.receive_bytes(pieces.pop() if pieces else b"", self.now):
                 self.events.append((event, 0 if stream is None else stream.number, text))
         self.send()
         return self
 
     def send(self) -> None:
-        while buffers := self.machine.outgoing(1 << 20):
-            for kind, flags, stream, start, stop in self._reader.feed(b"".join(buffers)):
+        while buffers := self.machine.take_output(1 << 20):
+            for kind, flags, stream, start, stop in self._reader.read_frames(b"".join(buffers)):
                 self.frames.append((kind, flags, stream, self._reader.data[start:stop]))
 
     def said(self, kind: int) -> list[tuple[int, bytes]]:

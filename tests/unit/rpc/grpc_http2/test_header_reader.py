@@ -45,7 +45,7 @@ def meaning(block: bytes, decoder: hpack.Decoder | None = None) -> dict[str, str
 def read(reader: HeaderReader, block: bytes, table: HeaderTable | None = None) -> dict[str, str] | None:
     """What our reader makes of it; None: malformed."""
     try:
-        return reader.read(block, table or HeaderTable())
+        return reader.read_block(block, table or HeaderTable())
     except MalformedHeaders:
         return None
 
@@ -85,7 +85,7 @@ def test_blocks_of_an_encoder_are_read_as_they_are_meant_whatever_its_table_has(
         block = encoder.encode([(*field, sensitive) for field in fields], huffman=huffman)
         assert read(SHARED, block, table) == meaning(block, decoder)
         held = sum(len(field.value) for field in table.entries if field.name is not None)
-        assert held <= table.held <= TABLE_BYTES_MAX + header_reader._LATE_BYTES
+        assert held <= table.held_bytes <= TABLE_BYTES_MAX + header_reader._LATE_BYTES
 
 
 @pytest.mark.parametrize("huffman", [True, False])
@@ -100,9 +100,9 @@ def test_clients_that_add_something_new_with_each_call_are_understood_for_ever(*
             "x-mq-client-id": "a client",
             "x-mq-date-time": f"20261121T12{number // 3600:02}{number // 60 % 60:02}Z",
         }
-        found = reader.read(encoder.encode(fields.items(), huffman=huffman), table)
+        found = reader.read_block(encoder.encode(fields.items(), huffman=huffman), table)
         assert found == {name: value for name, value in fields.items() if name in LOOKED_AT}
-    assert table.held <= TABLE_BYTES_MAX + header_reader._LATE_BYTES
+    assert table.held_bytes <= TABLE_BYTES_MAX + header_reader._LATE_BYTES
 
 
 @given(fields=FIELDS)
@@ -144,26 +144,26 @@ def test_any_bytes_mean_what_hpack_says_or_nothing(blocks: list[bytes]) -> None:
 )
 def test_what_refers_to_nothing_or_ends_too_early_is_an_error(block: bytes) -> None:
     with pytest.raises(Http2Error):
-        HeaderReader(WANTED).read(block, HeaderTable())
+        HeaderReader(WANTED).read_block(block, HeaderTable())
 
 
 def test_what_a_table_can_t_hold_empties_it() -> None:
     reader, table = HeaderReader(WANTED), HeaderTable()
-    reader.read(added(b"x-mq-client-id", b"a"), table)
-    assert reader.read(b"\xbe", table) == {"x-mq-client-id": "a"}
-    reader.read(b"\x40\x01x\x7f" + b"\x81\x3e" + b"y" * 8064, table)
-    assert (table.entries, table.held) == ([], 0)
+    reader.read_block(added(b"x-mq-client-id", b"a"), table)
+    assert reader.read_block(b"\xbe", table) == {"x-mq-client-id": "a"}
+    reader.read_block(b"\x40\x01x\x7f" + b"\x81\x3e" + b"y" * 8064, table)
+    assert (table.entries, table.held_bytes) == ([], 0)
     with pytest.raises(Http2Error):
-        reader.read(b"\xbe", table)
+        reader.read_block(b"\xbe", table)
 
 
 def test_a_table_without_room_keeps_nothing() -> None:
     reader, table = HeaderReader(WANTED), HeaderTable()
-    reader.read(added(b"x-mq-client-id", b"a"), table)
-    assert reader.read(b"\x20" + added(b"x-mq-client-id", b"b"), table) == {"x-mq-client-id": "b"}
+    reader.read_block(added(b"x-mq-client-id", b"a"), table)
+    assert reader.read_block(b"\x20" + added(b"x-mq-client-id", b"b"), table) == {"x-mq-client-id": "b"}
     assert table.entries == []
-    reader.read(b"\x3f\xe1\x1f" + added(b"x-mq-client-id", b"c"), table)
-    assert reader.read(b"\xbe", table) == {"x-mq-client-id": "c"}
+    reader.read_block(b"\x3f\xe1\x1f" + added(b"x-mq-client-id", b"c"), table)
+    assert reader.read_block(b"\xbe", table) == {"x-mq-client-id": "c"}
 
 
 @pytest.mark.parametrize(
@@ -179,18 +179,18 @@ def test_a_malformed_block_leaves_the_table_as_its_client_has_it(malformed: byte
     reader, table = HeaderReader(WANTED), HeaderTable()
     for _ in range(2):
         with pytest.raises(MalformedHeaders):
-            reader.read(malformed + added(b"x-mq-client-id", b"after it"), table)
-        assert reader.read(b"\xbe", table) == {"x-mq-client-id": "after it"}
+            reader.read_block(malformed + added(b"x-mq-client-id", b"after it"), table)
+        assert reader.read_block(b"\xbe", table) == {"x-mq-client-id": "after it"}
     if malformed[0] == 0x40:  # the entry is as malformed as the field was
         with pytest.raises(MalformedHeaders):
-            reader.read(b"\xbf", table)
+            reader.read_block(b"\xbf", table)
 
 
 def test_what_is_remembered_has_a_limit() -> None:
     reader = HeaderReader(WANTED, cached_max=10)
     for number in range(100):
         fields = (("x-mq-client-id", str(number)), (f"name-{number}", ""), ("grpc-timeout", f"{number}m"))
-        found = reader.read(literal_block(fields), HeaderTable())
+        found = reader.read_block(literal_block(fields), HeaderTable())
         assert found == {"x-mq-client-id": str(number), "grpc-timeout": f"{number}m"}
         assert len(reader._names) <= 10
         assert sum(len(name.values) for name in reader._wanted.values()) <= 10
@@ -199,5 +199,5 @@ def test_what_is_remembered_has_a_limit() -> None:
 def test_tables_share_what_they_have() -> None:
     reader, tables = HeaderReader(WANTED), [HeaderTable(), HeaderTable()]
     for table in tables:
-        reader.read(added(b"x-mq-client-id", b"a client") + added(b"x-mq-request-id", uuid.uuid4().bytes), table)
+        reader.read_block(added(b"x-mq-client-id", b"a client") + added(b"x-mq-request-id", uuid.uuid4().bytes), table)
     assert [one is other for one, other in zip(*(table.entries for table in tables), strict=True)] == [True, True]

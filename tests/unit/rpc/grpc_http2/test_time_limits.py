@@ -1,12 +1,12 @@
 """What a client may leave undone, and for how long."""
 
 from ternmq_rpc.grpc_http2 import frames as h2
-from ternmq_rpc.grpc_http2.budgets import BODY_BYTES_PER_S, Budgets
+from ternmq_rpc.grpc_http2.budgets import BODY_BYTES_PER_S, ConnectionBudgets
 from ternmq_rpc.grpc_http2.frames import ErrorCode
 from ternmq_rpc.grpc_http2.time_limits import IDLE_WHEN_CROWDED_S, TimeLimits
 from tests.unit.rpc.grpc_http2.conversation import GREETING, Served, data, headers
 
-BUDGETS = Budgets(
+BUDGETS = ConnectionBudgets(
     header_timeout_s=10, body_timeout_s=30, output_timeout_s=60, idle_s=600, keepalive_s=120, keepalive_timeout_s=20
 )
 
@@ -23,7 +23,7 @@ class Watched(Served):
         end = self.now + seconds
         while self.now < end and self.machine.failure is None:
             self.now += 1.0
-            self.late += [call.number for call in self._limits.look(self.machine, self.now, crowded=crowded)]
+            self.late += [call.number for call in self._limits.check_limits(self.machine, self.now, crowded=crowded)]
         self.send()
         return self
 
@@ -48,16 +48,16 @@ def test_half_a_greeting_is_none() -> None:
 
 def test_a_header_block_must_become_whole() -> None:
     slow = Watched()
-    slow.hear(h2.frame(h2.HEADERS, 0, 1, b"\x83"))
+    slow.hear(h2.encode_frame(h2.HEADERS, 0, 1, b"\x83"))
     for _ in range(14):
-        slow.hear(h2.frame(h2.CONTINUATION, 0, 1, b"\x86"))
+        slow.hear(h2.encode_frame(h2.CONTINUATION, 0, 1, b"\x86"))
         slow.wait(1)
     assert slow.limit == "header_timeout"
 
 
 def test_a_frame_must_become_whole_but_there_may_always_be_a_half_one() -> None:
     busy = Watched()
-    ping = h2.frame(h2.PING, 0, 0, bytes(8))
+    ping = h2.encode_frame(h2.PING, 0, 0, bytes(8))
     busy.hear(headers(1), ping[:5])
     for _ in range(30):
         busy.hear(ping[5:], ping[:5])
@@ -83,9 +83,9 @@ def test_a_large_request_may_take_longer() -> None:
 def test_a_conversation_may_wait_but_not_within_a_message() -> None:
     talk = Watched()
     talk.hear(headers(1))
-    talk.machine.converse(talk.machine.streams[1])
+    talk.machine.begin_conversation(talk.machine.streams[1])
     for _ in range(10):
-        talk.hear(h2.frame(h2.PING, 0, 0, bytes(8)))
+        talk.hear(h2.encode_frame(h2.PING, 0, 0, bytes(8)))
         talk.wait(60)
     assert (talk.late, talk.limit) == ([], None)
     talk.hear(data(1, bytes(100), end=False)[:50])
@@ -95,13 +95,13 @@ def test_a_conversation_may_wait_but_not_within_a_message() -> None:
 
 def test_a_client_that_reads_nothing_loses_its_connection() -> None:
     deaf = Watched()
-    deaf.hear(headers(1), data(1, b""), h2.settings({h2.Setting.INITIAL_WINDOW_SIZE: 0}))
+    deaf.hear(headers(1), data(1, b""), h2.settings_frame({h2.SettingId.INITIAL_WINDOW_SIZE: 0}))
     call = deaf.machine.streams[1]
-    deaf.machine.begin(call)
-    deaf.machine.send(call, [bytes(100)])
+    deaf.machine.send_headers(call)
+    deaf.machine.send_messages(call, [bytes(100)])
     for _ in range(5):  # it reads a little now and then
         deaf.wait(50)
-        deaf.hear(h2.window_update(1, 1))
+        deaf.hear(h2.window_frame(1, 1))
     assert deaf.limit is None
     assert deaf.wait(65).limit == "output_timeout"
 
@@ -123,7 +123,7 @@ def test_a_call_keeps_its_connection() -> None:
     used = Watched()
     used.hear(headers(1), data(1, b""))
     for _ in range(20):
-        used.hear(h2.frame(h2.PING, 0, 0, bytes(8)))
+        used.hear(h2.encode_frame(h2.PING, 0, 0, bytes(8)))
         used.wait(100)
     assert used.limit is None
 
@@ -135,7 +135,7 @@ def test_who_is_silent_is_asked_for_a_sign_of_life() -> None:
     assert silent.said(h2.PING) == []
     silent.wait(2)
     assert len(silent.said(h2.PING)) == 1
-    silent.hear(h2.frame(h2.PING, h2.ACK, 0, bytes(8)))
+    silent.hear(h2.encode_frame(h2.PING, h2.ACK, 0, bytes(8)))
     silent.wait(121)
     assert (len(silent.said(h2.PING)), silent.limit) == (2, None)
     assert silent.wait(25).limit == "keepalive"

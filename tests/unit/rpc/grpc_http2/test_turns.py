@@ -3,7 +3,7 @@
 import pytest
 
 from ternmq_rpc.grpc_http2.budgets import HEADERS_COST, SLICE_MIN, TURN, BudgetLedger
-from ternmq_rpc.grpc_http2.events import Event
+from ternmq_rpc.grpc_http2.events import EventKind
 from tests.unit.rpc.grpc_http2.conversation import Served, data, headers
 
 CALLS = b"".join(headers(stream) + data(stream, b"") for stream in range(1, 1001, 2))
@@ -11,7 +11,7 @@ CALLS = b"".join(headers(stream) + data(stream, b"") for stream in range(1, 1001
 
 def started(served: Served, sent: bytes = b"") -> int:
     """Calls that a turn of the connection begins."""
-    return sum(event is Event.STARTED for event, *_ in served.machine.receive(sent, served.now))
+    return sum(event is EventKind.STARTED for event, *_ in served.machine.receive_bytes(sent, served.now))
 
 
 @pytest.mark.parametrize("connections", [1, 4, 16, 200])
@@ -38,7 +38,7 @@ def test_who_is_behind_longest_is_known_until_it_has_caught_up_or_is_gone() -> N
     assert ledger.longest_behind_s(first.now + 2) == 3  # since its bytes came, whatever was taken of them since
     first.hear()
     assert ledger.longest_behind_s(second.now + 2) == 2
-    second.machine.close()
+    second.machine.close_streams()
     assert not ledger.behind
     assert ledger.longest_behind_s(second.now + 2) == 0
 

@@ -19,6 +19,6 @@ def test_they_are_as_in_a_deque(steps: "list[bytes | str | None]") -> None:
             waiting.clear()
             expected.clear()
         elif expected:
-            assert waiting.first == expected[0]
+            assert waiting.first_message == expected[0]
             assert waiting.popleft() == expected.popleft()
         assert (len(waiting), list(waiting)) == (len(expected), list(expected))

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from ternmq_rpc.grpc_http2.budgets import Budgets
-from ternmq_rpc.grpc_http2.messages import Status
+from ternmq_rpc.grpc_http2.budgets import ConnectionBudgets
+from ternmq_rpc.grpc_http2.messages import GrpcStatus
 from ternmq_rpc.grpc_stream.call_server import CallServer
 from ternmq_rpc.grpc_stream.served_call import CallRefused, ServedCall, ServedMethod
 from tests.unit.rpc.grpc_stream.echo import echo, lose, served
@@ -31,13 +31,13 @@ class Service:
             "/test/Refuse": ServedMethod(self._refuse),
             "/test/Fail": ServedMethod(self._fail),
             "/test/Many": ServedMethod(self._many),
-            "/test/Talk": ServedMethod(echo, talks=True),
+            "/test/Talk": ServedMethod(echo, is_conversation=True),
         }
         self.let_go = asyncio.Event()
 
     async def _echo(self, call: ServedCall) -> None:
-        message = await call.read()
-        await call.finish(b"nothing" if message is None else message)
+        message = await call.read_message()
+        await call.finish_answer(b"nothing" if message is None else message)
 
     async def _wait(self, call: ServedCall) -> None:
         self.began.put_nowait(call)
@@ -56,23 +56,23 @@ class Service:
                 continue
 
     async def _gate(self, call: ServedCall) -> None:
-        message = await call.read()
+        message = await call.read_message()
         await self.let_go.wait()
-        await call.finish(message or b"")
+        await call.finish_answer(message or b"")
 
     async def _lost(self, call: ServedCall) -> None:
         """Its connection is gone in the turn of the loop in which it is answered."""
         lose(call)
         arrived = False
         try:
-            await call.finish(b"the last word", assured=True)
+            await call.finish_answer(b"the last word", assured=True)
             arrived = True
         finally:
             self.arrived.put_nowait(arrived)
 
     async def _refuse(self, call: ServedCall) -> None:
         del call
-        raise CallRefused(Status.NOT_FOUND, "not hére")
+        raise CallRefused(GrpcStatus.NOT_FOUND, "not hére")
 
     async def _fail(self, call: ServedCall) -> None:
         del call
@@ -80,15 +80,15 @@ class Service:
 
     async def _many(self, call: ServedCall) -> None:
         """As many messages as the request has bytes, of 100,000 bytes each, then the headers' client id."""
-        count = len(await call.read() or b"")
-        await call.finish(*[bytes(100_000)] * count, call.headers.get(CLIENT_ID, "").encode())
+        count = len(await call.read_message() or b"")
+        await call.finish_answer(*[bytes(100_000)] * count, call.headers.get(CLIENT_ID, "").encode())
 
 
 @asynccontextmanager
-async def serving(budgets: Budgets | None = None) -> AsyncIterator[tuple[CallServer, Service, str]]:
+async def serving(budgets: ConnectionBudgets | None = None) -> AsyncIterator[tuple[CallServer, Service, str]]:
     """A server, what it serves, and its address."""
     service = Service()
-    budgets = budgets or Budgets(message_bytes_max=MESSAGE_MAX)
+    budgets = budgets or ConnectionBudgets(message_bytes_max=MESSAGE_MAX)
     server = CallServer(service.methods.get, headers=(CLIENT_ID,), budgets=budgets)
     async with served(server, "front door") as address:
         try:

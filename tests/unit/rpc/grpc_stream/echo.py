@@ -8,11 +8,11 @@ from typing import Any
 import grpc
 from grpc import aio
 
-from ternmq_rpc.grpc_http2.budgets import Budgets
+from ternmq_rpc.grpc_http2.budgets import ConnectionBudgets
 from ternmq_rpc.grpc_stream.call_server import CallServer
 from ternmq_rpc.grpc_stream.served_call import ServedCall, ServedMethod
-from ternmq_rpc.grpc_stream.sockets import bound
-from ternmq_rpc.grpc_stream.stream import Stream
+from ternmq_rpc.grpc_stream.sockets import bind_socket
+from ternmq_rpc.grpc_stream.stream import MessageStream
 
 SERVICE = "test.Echo"
 METHOD = f"/{SERVICE}/Exchange"
@@ -28,7 +28,7 @@ async def until(is_so: Callable[[], bool]) -> None:
         await asyncio.sleep(0)
 
 
-def lose(stream: Stream) -> None:
+def lose(stream: MessageStream) -> None:
     """Cut the connection of the stream."""
     transport = stream._connection._transport
     assert transport is not None
@@ -36,15 +36,15 @@ def lose(stream: Stream) -> None:
 
 
 async def echo(call: ServedCall) -> None:
-    call.begin()
-    while (message := await call.read()) is not None:
-        call.write(message)
-        await call.drained()
+    call.send_headers()
+    while (message := await call.read_message()) is not None:
+        call.write_messages(message)
+        await call.wait_drained()
 
 
 @asynccontextmanager
 async def ours(
-    serve: Serve = echo, *, budgets: Budgets | None = None, talks: bool = True
+    serve: Serve = echo, *, budgets: ConnectionBudgets | None = None, talks: bool = True
 ) -> AsyncIterator[tuple[CallServer, str]]:
     """A server of ours with one method, and its address."""
     server = CallServer({METHOD: ServedMethod(serve, talks)}.get, budgets=budgets)
@@ -55,12 +55,12 @@ async def ours(
 @asynccontextmanager
 async def served(server: CallServer, name: str = "") -> AsyncIterator[str]:
     """The address at which the server listens."""
-    sock = bound("127.0.0.1:0")
-    await server.listen(sock, name)
+    sock = bind_socket("127.0.0.1:0")
+    await server.add_listener(sock, name)
     try:
         yield f"127.0.0.1:{sock.getsockname()[1]}"
     finally:
-        await server.stop(0)
+        await server.stop_serving(0)
 
 
 async def echo_of_grpc(_: object, context: "aio.ServicerContext[Any, Any]") -> None:

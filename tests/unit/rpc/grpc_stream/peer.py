@@ -56,7 +56,7 @@ class Peer:
             data = await self._reader.read(1 << 16)
             if not data:
                 return None
-            self._come = self._frames.feed(data)
+            self._come = self._frames.read_frames(data)
 
     async def expect(self, kind: int) -> Frame:
         """The next frame of that type; others are passed over."""
@@ -81,7 +81,7 @@ async def client(address: str, *, greet: bool = True) -> AsyncIterator[Peer]:
     host, port = address.split(":")
     peer = Peer(*await asyncio.open_connection(host, int(port)))
     if greet:
-        peer.say(h2.PREFACE, h2.settings({}))
+        peer.say(h2.PREFACE, h2.settings_frame({}))
         await peer.expect(h2.SETTINGS)
     try:
         yield peer

@@ -8,11 +8,11 @@ import grpc
 import pytest
 from grpc import aio
 
-from ternmq_rpc.grpc_http2.budgets import Budgets
-from ternmq_rpc.grpc_http2.messages import Status, StreamBroken
-from ternmq_rpc.grpc_stream.client import connect
+from ternmq_rpc.grpc_http2.budgets import ConnectionBudgets
+from ternmq_rpc.grpc_http2.messages import GrpcStatus, StreamBroken
+from ternmq_rpc.grpc_stream.client import open_stream
 from ternmq_rpc.grpc_stream.served_call import ServedCall
-from ternmq_rpc.grpc_stream.stream import Stream
+from ternmq_rpc.grpc_stream.stream import MessageStream
 from tests.unit.rpc.grpc_stream.echo import METHOD, call_of_grpc, echo_of_grpc, ours, theirs, until
 
 SIZES = [0, 1, 5, 400, 16_379, 16_380, 70_000, 300_000]
@@ -50,7 +50,7 @@ class TestOurServer:
     async def test_a_half_close_is_the_end_of_reading_and_not_of_writing(self) -> None:
         async def serve(stream: ServedCall) -> None:
             said = [message async for message in _messages(stream)]
-            stream.write(b"after the end: ", b" ".join(said))
+            stream.write_messages(b"after the end: ", b" ".join(said))
 
         async with ours(serve) as (_, address), call_of_grpc(address) as call:
             await call.write(b"one")
@@ -64,16 +64,22 @@ class TestOurServer:
         broken: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
         async def serve(stream: ServedCall) -> None:
-            stream.write(b"hello")
+            stream.write_messages(b"hello")
             try:
-                await stream.read()
+                await stream.read_message()
             except asyncio.CancelledError:
-                broken.set_result(str(stream.broken))
-                for use in (stream.read, stream.read_all, stream.drained, stream.end, stream.finish):
+                broken.set_result(str(stream.failure))
+                for use in (
+                    stream.read_message,
+                    stream.read_all,
+                    stream.wait_drained,
+                    stream.end_stream,
+                    stream.finish_answer,
+                ):
                     with pytest.raises(StreamBroken):
                         await use()
                 with pytest.raises(StreamBroken):
-                    stream.write(b"nobody reads this")
+                    stream.write_messages(b"nobody reads this")
                 raise
 
         async with ours(serve) as (_, address):
@@ -89,9 +95,9 @@ class TestOurServer:
 
         async def serve(stream: ServedCall) -> None:
             try:
-                await stream.read()
+                await stream.read_message()
             except asyncio.CancelledError:
-                ends.append(str(stream.broken))
+                ends.append(str(stream.failure))
                 raise
 
         async with ours(serve) as (server, address):
@@ -105,9 +111,9 @@ class TestOurServer:
 
     async def test_the_status_and_text_of_an_aborted_stream_arrive(self) -> None:
         async def serve(stream: ServedCall) -> None:
-            stream.write(b"so far")
-            await stream.read()
-            stream.abort("löst 100 % auf\n", status=Status.RESOURCE_EXHAUSTED)
+            stream.write_messages(b"so far")
+            await stream.read_message()
+            stream.abort_stream("löst 100 % auf\n", status=GrpcStatus.RESOURCE_EXHAUSTED)
 
         async with ours(serve) as (_, address), call_of_grpc(address) as call:
             assert await call.read() == b"so far"
@@ -123,7 +129,10 @@ class TestOurServer:
             assert await call.code() == grpc.StatusCode.UNIMPLEMENTED
 
     async def test_messages_that_are_too_large_are_refused(self) -> None:
-        async with ours(budgets=Budgets(message_bytes_max=1000)) as (_, address), call_of_grpc(address) as call:
+        async with (
+            ours(budgets=ConnectionBudgets(message_bytes_max=1000)) as (_, address),
+            call_of_grpc(address) as call,
+        ):
             await call.write(bytes(1000))
             assert await call.read() == bytes(1000)
             await call.write(bytes(1001))
@@ -145,14 +154,14 @@ class TestOurServer:
         async with ours(talks=talks) as (server, address), call_of_grpc(address) as call:
             await call.write(b"x")
             assert await call.read() == b"x"
-            await server.stop(0)
+            await server.stop_serving(0)
             assert await call.code() == grpc.StatusCode.UNAVAILABLE
 
     async def test_a_server_that_stops_leaves_streams_that_are_no_conversations_the_time_to_end(self) -> None:
         async with ours(talks=False) as (server, address), call_of_grpc(address) as call:
             await call.write(b"x")
             assert await call.read() == b"x"
-            stopping = asyncio.create_task(server.stop(20))
+            stopping = asyncio.create_task(server.stop_serving(20))
             await call.write(b"y")
             assert await call.read() == b"y"
             await call.done_writing()
@@ -163,33 +172,33 @@ class TestOurServer:
 class TestOurClient:
     async def test_is_echoed_messages_of_all_sizes_in_order(self) -> None:
         async with theirs() as (_, address):
-            stream = await connect(address, METHOD, timeout_s=5)
+            stream = await open_stream(address, METHOD, timeout_s=5)
             messages = [os.urandom(size) for size in SIZES * 3]
             for message in messages:
-                stream.write(message)
-            assert [await stream.read() for _ in messages] == messages
-            await stream.end()
-            assert await stream.read() is None
+                stream.write_messages(message)
+            assert [await stream.read_message() for _ in messages] == messages
+            await stream.end_stream()
+            assert await stream.read_message() is None
 
     async def test_messages_written_together_arrive_each(self) -> None:
         async with theirs() as (_, address):
-            stream = await connect(address, METHOD, timeout_s=5)
+            stream = await open_stream(address, METHOD, timeout_s=5)
             messages = [b"%d" % number for number in range(1000)]
-            stream.write(*messages)
+            stream.write_messages(*messages)
             said: list[bytes] = []
             while len(said) < len(messages):
                 said += await stream.read_all()
             assert said == messages
-            await stream.end()
+            await stream.end_stream()
             assert await stream.read_all() == []
 
     async def test_messages_larger_than_the_windows_pass(self) -> None:
         async with theirs() as (_, address):
-            stream = await connect(address, METHOD, timeout_s=5)
+            stream = await open_stream(address, METHOD, timeout_s=5)
             for _round in range(2):
-                stream.write(LARGE)
-                assert await stream.read() == LARGE
-            stream.abort("done")
+                stream.write_messages(LARGE)
+                assert await stream.read_message() == LARGE
+            stream.abort_stream("done")
 
     async def test_what_the_server_says_after_the_half_close_is_read(self) -> None:
         async def handler(_: object, context: "aio.ServicerContext[Any, Any]") -> None:
@@ -197,13 +206,13 @@ class TestOurClient:
             await context.write(b" ".join(said))
 
         async with theirs(handler) as (_, address):
-            stream = await connect(address, METHOD, timeout_s=5)
-            stream.write(b"one", b"two")
-            await stream.end()
-            assert await stream.read() == b"one two"
-            assert await stream.read() is None
+            stream = await open_stream(address, METHOD, timeout_s=5)
+            stream.write_messages(b"one", b"two")
+            await stream.end_stream()
+            assert await stream.read_message() == b"one two"
+            assert await stream.read_message() is None
             with pytest.raises(StreamBroken):
-                stream.write(b"more")
+                stream.write_messages(b"more")
 
     async def test_a_status_that_is_not_ok_breaks_the_stream_with_its_text(self) -> None:
         async def handler(_: object, context: "aio.ServicerContext[Any, Any]") -> None:
@@ -211,19 +220,19 @@ class TestOurClient:
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "100 % voll: für heute")
 
         async with theirs(handler) as (_, address):
-            stream = await connect(address, METHOD, timeout_s=5)
-            assert await stream.read() == b"first"
+            stream = await open_stream(address, METHOD, timeout_s=5)
+            assert await stream.read_message() == b"first"
             with pytest.raises(StreamBroken, match="resource exhausted: 100 % voll: für heute") as error:
-                await stream.read()
-            assert error.value.status == Status.RESOURCE_EXHAUSTED
+                await stream.read_message()
+            assert error.value.status == GrpcStatus.RESOURCE_EXHAUSTED
             with pytest.raises(StreamBroken, match="100 %"):
-                stream.write(b"more")
+                stream.write_messages(b"more")
 
     async def test_a_method_that_is_not_served_is_told_by_the_first_read(self) -> None:
         async with theirs() as (_, address):
-            stream = await connect(address, "/test.Echo/Other", timeout_s=5)
+            stream = await open_stream(address, "/test.Echo/Other", timeout_s=5)
             with pytest.raises(StreamBroken, match="unimplemented"):
-                await stream.read()
+                await stream.read_message()
 
     async def test_an_abort_ends_the_call_at_the_server(self) -> None:
         ended = asyncio.Event()
@@ -235,27 +244,27 @@ class TestOurClient:
                 ended.set()
 
         async with theirs(handler) as (_, address):
-            stream = await connect(address, METHOD, timeout_s=5)
-            stream.write(b"x")
-            assert await stream.read() == b"x"
-            stream.abort("no more")
+            stream = await open_stream(address, METHOD, timeout_s=5)
+            stream.write_messages(b"x")
+            assert await stream.read_message() == b"x"
+            stream.abort_stream("no more")
             await ended.wait()
             with pytest.raises(StreamBroken, match="no more"):
-                await stream.read()
+                await stream.read_message()
 
     async def test_a_server_that_stops_breaks_a_waiting_read(self) -> None:
         async with theirs() as (server, address):
-            stream = await connect(address, METHOD, timeout_s=5)
-            stream.write(b"x")
-            assert await stream.read() == b"x"
-            reading = asyncio.create_task(stream.read())
+            stream = await open_stream(address, METHOD, timeout_s=5)
+            stream.write_messages(b"x")
+            assert await stream.read_message() == b"x"
+            reading = asyncio.create_task(stream.read_message())
             await server.stop(0)
             with pytest.raises(StreamBroken):
                 await reading
 
 
-async def _messages(stream: Stream) -> Any:  # noqa: ANN401 - an iterator
-    while (message := await stream.read()) is not None:
+async def _messages(stream: MessageStream) -> Any:  # noqa: ANN401 - an iterator
+    while (message := await stream.read_message()) is not None:
         yield message
 
 

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from ternmq_rpc.grpc_http2 import frames as h2
-from ternmq_rpc.grpc_http2.frames import ErrorCode, Setting
+from ternmq_rpc.grpc_http2.frames import ErrorCode, SettingId
 from ternmq_rpc.grpc_stream.call_server import CallServer
 from ternmq_rpc.grpc_stream.served_call import ServedCall, ServedMethod
 from tests.unit.rpc.grpc_stream.echo import served, until
@@ -26,7 +26,7 @@ class Service:
 
     def at_once(self, call: ServedCall, message: bytes) -> bool:
         if message == b"now":
-            call.answer(b"at once")
+            call.answer_directly(b"at once")
         elif message == b"later":
             self.waiting.append(call)
         else:
@@ -35,21 +35,21 @@ class Service:
 
     async def serve(self, call: ServedCall) -> None:
         self.in_coroutines += 1
-        message = await call.read()
-        await call.finish(b"by a coroutine: " + (message or b""))
+        message = await call.read_message()
+        await call.finish_answer(b"by a coroutine: " + (message or b""))
 
 
 @asynccontextmanager
 async def serving() -> AsyncIterator[tuple[CallServer, Service, str]]:
     service = Service()
-    server = CallServer({PATH: ServedMethod(service.serve, at_once=service.at_once)}.get)
+    server = CallServer({PATH: ServedMethod(service.serve, serve_directly=service.at_once)}.get)
     async with served(server) as address:
         try:
             yield server, service, address
         finally:
             for call in service.waiting:
-                if call.pends:
-                    call.answer(b"")
+                if call.is_pending:
+                    call.answer_directly(b"")
 
 
 def call(stream: int, message: bytes, *, end_stream: bool = True) -> bytes:
@@ -61,68 +61,68 @@ async def test_it_is_answered_where_it_is_read(end_stream: bool) -> None:
     async with serving() as (server, service, address), client(address) as peer:
         peer.say(call(1, b"now", end_stream=end_stream))
         assert await answer(peer, 1) == (b"at once", "0")
-        assert (server.pending, len(server.tasks), service.in_coroutines) == (0, 0, 0)
+        assert (server.pending_calls, len(server.tasks), service.in_coroutines) == (0, 0, 0)
 
 
 async def test_it_is_answered_when_it_can_be_and_its_end_begins_it_no_second_time() -> None:
     async with serving() as (server, service, address), client(address) as peer:
         peer.say(call(1, b"later", end_stream=False))
         await until(lambda: bool(service.waiting))
-        peer.say(h2.frame(h2.DATA, h2.END_STREAM, 1), call(3, b"now"))
+        peer.say(h2.encode_frame(h2.DATA, h2.END_STREAM, 1), call(3, b"now"))
         assert await answer(peer, 3) == (b"at once", "0")
-        assert (server.pending, len(service.waiting)) == (1, 1)
-        service.waiting[0].answer(b"at last")
+        assert (server.pending_calls, len(service.waiting)) == (1, 1)
+        service.waiting[0].answer_directly(b"at last")
         assert await answer(peer, 1) == (b"at last", "0")
-        assert (server.pending, len(server.tasks), service.in_coroutines) == (0, 0, 0)
+        assert (server.pending_calls, len(server.tasks), service.in_coroutines) == (0, 0, 0)
 
 
 async def test_what_it_leaves_is_served_by_a_coroutine_that_can_read_it() -> None:
     async with serving() as (server, service, address), client(address) as peer:
         peer.say(call(1, b"other"))
         assert await answer(peer, 1) == (b"by a coroutine: other", "0")
-        assert (server.pending, service.in_coroutines) == (0, 1)
+        assert (server.pending_calls, service.in_coroutines) == (0, 1)
 
 
 async def test_an_answer_for_nobody_is_no_error() -> None:
     async with serving() as (server, service, address), client(address) as peer:
         peer.say(call(1, b"later"), call(3, b"later"))
         await until(lambda: len(service.waiting) == 2)
-        peer.say(h2.rst_stream(1, ErrorCode.CANCEL), call(5, b"now"))
+        peer.say(h2.reset_frame(1, ErrorCode.CANCEL), call(5, b"now"))
         assert await answer(peer, 5) == (b"at once", "0")
         first, second = service.waiting
-        first.answer(b"for nobody")
-        assert server.pending == 1
+        first.answer_directly(b"for nobody")
+        assert server.pending_calls == 1
         peer.close()
         await until(lambda: not server.connections)
-        second.answer(b"for nobody")
-        assert server.pending == 0
+        second.answer_directly(b"for nobody")
+        assert server.pending_calls == 0
 
 
 async def test_its_deadline_ends_it() -> None:
     async with serving() as (server, service, address), client(address) as peer:
         peer.say(headers(1, PATH, ("grpc-timeout", "20m")) + data(1, b"later"))
         assert (await answer(peer, 1))[1] == "4"
-        service.waiting[0].answer(b"too late")
-        assert server.pending == 0
+        service.waiting[0].answer_directly(b"too late")
+        assert server.pending_calls == 0
 
 
 async def test_a_server_that_ends_waits_for_its_answer() -> None:
     async with serving() as (server, service, address), client(address) as peer:
         peer.say(call(1, b"later"))
         await until(lambda: bool(service.waiting))
-        stopping = asyncio.create_task(server.stop(20))
+        stopping = asyncio.create_task(server.stop_serving(20))
         await peer.expect(h2.GOAWAY)
         assert not stopping.done()
-        service.waiting[0].answer(b"at last")
+        service.waiting[0].answer_directly(b"at last")
         assert await answer(peer, 1) == (b"at last", "0")
         await stopping
 
 
 async def test_an_answer_waits_for_the_clients_window() -> None:
     async with serving() as (server, service, address), client(address) as peer:
-        peer.say(h2.settings({Setting.INITIAL_WINDOW_SIZE: 3}), call(1, b"now"))
+        peer.say(h2.settings_frame({SettingId.INITIAL_WINDOW_SIZE: 3}), call(1, b"now"))
         await peer.expect(h2.HEADERS)
-        assert server.pending == 0
-        peer.say(h2.window_update(1, 1 << 10))
+        assert server.pending_calls == 0
+        peer.say(h2.window_frame(1, 1 << 10))
         assert await answer(peer, 1) == (b"at once", "0")
         assert service.in_coroutines == 0

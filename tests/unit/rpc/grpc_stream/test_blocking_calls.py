@@ -16,7 +16,7 @@ from grpc import aio
 from ternmq_rpc.grpc_http2 import frames as h2
 from ternmq_rpc.grpc_http2.frames import ErrorCode
 from ternmq_rpc.grpc_http2.literal_headers import literal_block
-from ternmq_rpc.grpc_http2.messages import PREFIX, Status, StreamBroken
+from ternmq_rpc.grpc_http2.messages import PREFIX, GrpcStatus, StreamBroken
 from ternmq_rpc.grpc_stream.blocking_calls import BlockingConnection
 from ternmq_rpc.grpc_stream.served_call import ServedCall
 from tests.unit.rpc.grpc_stream.echo import METHOD, ours, theirs
@@ -31,7 +31,7 @@ def called(address: str, request: bytes = b"ping", *, times: int = 1, timeout_s:
     host, _, port = address.rpartition(":")
     connection = BlockingConnection([(host, int(port))], timeout_s=5.0)
     try:
-        return [connection.call(METHOD, [("x-n", "1")], request, timeout_s=timeout_s) for _ in range(times)]
+        return [connection.call_method(METHOD, [("x-n", "1")], request, timeout_s=timeout_s) for _ in range(times)]
     finally:
         connection.close()
 
@@ -47,11 +47,11 @@ async def test_an_answer_may_be_larger_than_all_windows(server: Any) -> None:  #
     bodies = [os.urandom(3 << 20) for _ in range(20)]
 
     async def to_ours(call: ServedCall) -> None:
-        call.begin()
-        await call.read()
+        call.send_headers()
+        await call.read_message()
         for body in bodies:
-            call.write(body)
-            await call.drained()
+            call.write_messages(body)
+            await call.wait_drained()
 
     async def to_grpc(_: object, context: "aio.ServicerContext[Any, Any]") -> None:
         for body in bodies:
@@ -71,42 +71,42 @@ async def test_a_refusal_is_told_and_the_connection_goes_on() -> None:
         broken = []
         for _ in range(2):
             with pytest.raises(StreamBroken, match="not hére") as refused:
-                connection.call(METHOD, (), b"", timeout_s=20.0)
+                connection.call_method(METHOD, (), b"", timeout_s=20.0)
             broken.append(refused.value)
-            assert connection.usable
+            assert connection.can_call
         connection.close()
         return broken
 
     async with theirs(refuse) as (_, address):
         found = await asyncio.to_thread(twice, int(address.rpartition(":")[2]))
-    assert [one.status for one in found] == [Status.NOT_FOUND] * 2
+    assert [one.status for one in found] == [GrpcStatus.NOT_FOUND] * 2
 
 
 async def test_an_answer_that_does_not_come_ends_with_the_deadline() -> None:
     async def silent(call: ServedCall) -> None:
-        await call.read()
+        await call.read_message()
         await asyncio.get_running_loop().create_future()
 
     async with ours(silent) as (_, address):
         with pytest.raises(StreamBroken) as broken:
             await asyncio.to_thread(called, address, timeout_s=0.05)
-    assert broken.value.status == Status.DEADLINE_EXCEEDED
+    assert broken.value.status == GrpcStatus.DEADLINE_EXCEEDED
 
 
 def test_the_first_address_that_answers_is_taken() -> None:
-    with peer(h2.settings({}), answered()) as port:
+    with peer(h2.settings_frame({}), answered()) as port:
         connection = BlockingConnection([("127.0.0.1", 1), ("127.0.0.1", port)], timeout_s=5.0)
-        assert connection.call(METHOD, (), b"", timeout_s=20.0) == [b"pong"]
+        assert connection.call_method(METHOD, (), b"", timeout_s=20.0) == [b"pong"]
         connection.close()
     with pytest.raises(StreamBroken, match=r"127\.0\.0\.1:1: Connection refused") as refused:
         BlockingConnection([("127.0.0.1", 1)], timeout_s=5.0)
-    assert refused.value.status == Status.UNAVAILABLE
+    assert refused.value.status == GrpcStatus.UNAVAILABLE
 
 
 def answered(body: bytes = b"pong", stream: int = 1) -> bytes:
     return (
         h2.header_frames(stream, ANSWER, 16384, end_stream=False)
-        + h2.frame(h2.DATA, 0, stream, PREFIX.pack(0, len(body)) + body)
+        + h2.encode_frame(h2.DATA, 0, stream, PREFIX.pack(0, len(body)) + body)
         + h2.header_frames(stream, OK, 16384, end_stream=True)
     )
 
@@ -133,21 +133,21 @@ def peer(*said: bytes) -> Iterator[int]:
             thread.join(20)
 
 
-SETTINGS = h2.settings({})
+SETTINGS = h2.settings_frame({})
 
 
 @pytest.mark.parametrize(
     "said",
     [
-        (SETTINGS, h2.frame(h2.PING, 0, 0, bytes(8)), answered()),
+        (SETTINGS, h2.encode_frame(h2.PING, 0, 0, bytes(8)), answered()),
         (SETTINGS, h2.header_frames(1, literal_block(((":status", "103"),)), 16384, end_stream=False), answered()),
-        (SETTINGS, h2.goaway(1, ErrorCode.NO_ERROR, ""), answered()),
+        (SETTINGS, h2.goaway_frame(1, ErrorCode.NO_ERROR, ""), answered()),
         (
             SETTINGS,
             h2.header_frames(1, ANSWER, 16384, end_stream=False),
-            h2.frame(h2.DATA, h2.PADDED, 1, b"\x03" + PREFIX.pack(0, 4) + b"pong" + bytes(3)),
-            h2.frame(h2.HEADERS, h2.END_STREAM, 1, OK[:3]),
-            h2.frame(h2.CONTINUATION, h2.END_HEADERS, 1, OK[3:]),
+            h2.encode_frame(h2.DATA, h2.PADDED, 1, b"\x03" + PREFIX.pack(0, 4) + b"pong" + bytes(3)),
+            h2.encode_frame(h2.HEADERS, h2.END_STREAM, 1, OK[:3]),
+            h2.encode_frame(h2.CONTINUATION, h2.END_HEADERS, 1, OK[3:]),
         ),
     ],
 )
@@ -157,11 +157,11 @@ def test_what_http2_allows_is_understood(said: tuple[bytes, ...]) -> None:
 
 
 def test_a_server_that_says_goodbye_gets_no_more_calls() -> None:
-    with peer(SETTINGS, h2.goaway(1, ErrorCode.NO_ERROR, ""), answered()) as port:
+    with peer(SETTINGS, h2.goaway_frame(1, ErrorCode.NO_ERROR, ""), answered()) as port:
         connection = BlockingConnection([("127.0.0.1", port)], timeout_s=5.0)
-        assert connection.usable
-        connection.call(METHOD, (), b"", timeout_s=20.0)
-        assert not connection.usable
+        assert connection.can_call
+        connection.call_method(METHOD, (), b"", timeout_s=20.0)
+        assert not connection.can_call
         connection.close()
 
 
@@ -171,16 +171,16 @@ def test_a_server_that_says_goodbye_gets_no_more_calls() -> None:
         ((b"",), CLOSED),
         ((SETTINGS, answered()[:-3], b""), CLOSED),
         ((b"HTTP/1.1 400 Bad Request\r\n\r\n",), "a frame of"),
-        ((SETTINGS, h2.rst_stream(1, ErrorCode.REFUSED_STREAM)), "broke the stream off"),
-        ((SETTINGS, h2.frame(h2.DATA, 0, 7, b"of another call")), "nobody has opened"),
-        ((SETTINGS, h2.goaway(0, ErrorCode.ENHANCE_YOUR_CALM, "too many")), "too many"),
+        ((SETTINGS, h2.reset_frame(1, ErrorCode.REFUSED_STREAM)), "broke the stream off"),
+        ((SETTINGS, h2.encode_frame(h2.DATA, 0, 7, b"of another call")), "nobody has opened"),
+        ((SETTINGS, h2.goaway_frame(0, ErrorCode.ENHANCE_YOUR_CALM, "too many")), "too many"),
         ((SETTINGS, h2.header_frames(1, literal_block(((":status", "502"),)), 16384, end_stream=True)), "status 502"),
         ((SETTINGS, h2.header_frames(1, b"\xff\xff\xff", 16384, end_stream=False)), "header block"),
         (
             (
                 SETTINGS,
                 h2.header_frames(1, ANSWER, 16384, end_stream=False),
-                h2.frame(h2.DATA, h2.END_STREAM, 1, PREFIX.pack(0, 0)),
+                h2.encode_frame(h2.DATA, h2.END_STREAM, 1, PREFIX.pack(0, 0)),
             ),
             "without a status",
         ),
@@ -188,7 +188,7 @@ def test_a_server_that_says_goodbye_gets_no_more_calls() -> None:
             (
                 SETTINGS,
                 h2.header_frames(1, ANSWER, 16384, end_stream=False),
-                h2.frame(h2.DATA, 0, 1, PREFIX.pack(0, 9) + b"half"),
+                h2.encode_frame(h2.DATA, 0, 1, PREFIX.pack(0, 9) + b"half"),
                 h2.header_frames(1, OK, 16384, end_stream=True),
             ),
             "within a message",
@@ -197,7 +197,7 @@ def test_a_server_that_says_goodbye_gets_no_more_calls() -> None:
             (
                 SETTINGS,
                 h2.header_frames(1, ANSWER, 16384, end_stream=False),
-                h2.frame(h2.DATA, 0, 1, PREFIX.pack(1, 1) + b"x"),
+                h2.encode_frame(h2.DATA, 0, 1, PREFIX.pack(1, 1) + b"x"),
             ),
             "compressed",
         ),
@@ -207,5 +207,5 @@ def test_what_breaks_a_call_is_told(said: tuple[bytes, ...], why: str) -> None:
     with peer(*said) as port:
         connection = BlockingConnection([("127.0.0.1", port)], timeout_s=5.0)
         with pytest.raises(StreamBroken, match=why):
-            connection.call(METHOD, (), b"ping", timeout_s=20.0)
-        assert not connection.usable
+            connection.call_method(METHOD, (), b"ping", timeout_s=20.0)
+        assert not connection.can_call

@@ -7,8 +7,8 @@ import socket
 import pytest
 
 from ternmq_rpc.grpc_http2 import frames as h2
-from ternmq_rpc.grpc_http2.budgets import Budgets
-from ternmq_rpc.grpc_http2.frames import ErrorCode, Setting
+from ternmq_rpc.grpc_http2.budgets import ConnectionBudgets
+from ternmq_rpc.grpc_http2.frames import ErrorCode, SettingId
 from ternmq_rpc.grpc_http2.literal_headers import NO_TABLE, literal_block
 from ternmq_rpc.grpc_http2.messages import PREFIX
 from tests.unit.rpc.grpc_stream.calls import serving
@@ -27,7 +27,7 @@ def headers(stream: int, path: str, *more: tuple[str, str], end_stream: bool = F
 
 def data(stream: int, message: bytes, *, end_stream: bool = True) -> bytes:
     body = PREFIX.pack(0, len(message)) + message
-    return h2.frame(h2.DATA, h2.END_STREAM if end_stream else 0, stream, body)
+    return h2.encode_frame(h2.DATA, h2.END_STREAM if end_stream else 0, stream, body)
 
 
 async def answer(peer: Peer, stream: int) -> tuple[bytes, str]:
@@ -54,7 +54,7 @@ async def test_a_call_is_answered_that_its_client_has_not_ended() -> None:
         peer.say(headers(1, ECHO), data(1, b"x", end_stream=False))
         assert await answer(peer, 1) == (b"x", "0")
         assert h2.read_u32((await peer.expect(h2.RST_STREAM)).payload, "") == ErrorCode.NO_ERROR
-        peer.say(h2.frame(h2.DATA, h2.END_STREAM, 1), headers(3, ECHO), data(3, b"y"))  # its end came late
+        peer.say(h2.encode_frame(h2.DATA, h2.END_STREAM, 1), headers(3, ECHO), data(3, b"y"))  # its end came late
         assert await answer(peer, 3) == (b"y", "0")
         assert not server.tasks
 
@@ -64,7 +64,7 @@ async def test_a_call_without_a_message_is_answered_when_it_ends(*, end_stream: 
     async with serving() as (_, _, address), client(address) as peer:
         peer.say(headers(1, ECHO, end_stream=end_stream))
         if not end_stream:
-            peer.say(h2.frame(h2.DATA, h2.END_STREAM, 1))
+            peer.say(h2.encode_frame(h2.DATA, h2.END_STREAM, 1))
         assert await answer(peer, 1) == (b"nothing", "0")
 
 
@@ -72,10 +72,10 @@ async def test_calls_whose_frames_are_mixed_are_told_apart() -> None:
     async with serving() as (_, _, address), client(address) as peer:
         one, two = data(1, b"one"), data(3, b"two")
         peer.say(headers(1, ECHO), headers(3, ECHO))
-        peer.say(h2.frame(h2.DATA, 0, 3, two[9:12]), h2.frame(h2.DATA, 0, 1, one[9:15]))
-        peer.say(h2.frame(h2.DATA, h2.END_STREAM, 1, one[15:]))
+        peer.say(h2.encode_frame(h2.DATA, 0, 3, two[9:12]), h2.encode_frame(h2.DATA, 0, 1, one[9:15]))
+        peer.say(h2.encode_frame(h2.DATA, h2.END_STREAM, 1, one[15:]))
         assert await answer(peer, 1) == (b"one", "0")
-        peer.say(h2.frame(h2.DATA, h2.END_STREAM, 3, two[12:]))
+        peer.say(h2.encode_frame(h2.DATA, h2.END_STREAM, 3, two[12:]))
         assert await answer(peer, 3) == (b"two", "0")
 
 
@@ -95,7 +95,7 @@ async def test_a_header_table_is_understood_until_the_client_gives_it_up() -> No
 
 async def test_a_client_that_has_no_table_is_told_that_none_is_needed() -> None:
     async with serving() as (_, _, address), client(address) as peer:
-        peer.say(h2.settings({Setting.HEADER_TABLE_SIZE: 0}), headers(1, ECHO), data(1, b"x"))
+        peer.say(h2.settings_frame({SettingId.HEADER_TABLE_SIZE: 0}), headers(1, ECHO), data(1, b"x"))
         first = await peer.expect(h2.HEADERS)
         assert first.payload.startswith(NO_TABLE)
         last = await peer.expect(h2.HEADERS)
@@ -106,9 +106,9 @@ async def test_a_call_that_is_broken_off_is_cancelled() -> None:
     async with serving() as (server, service, address), client(address) as peer:
         peer.say(headers(1, WAIT), data(1, b""))
         call = await service.began.get()
-        peer.say(h2.rst_stream(1, ErrorCode.CANCEL))
+        peer.say(h2.reset_frame(1, ErrorCode.CANCEL))
         assert await service.cancelled.get() is call
-        peer.say(h2.rst_stream(1, ErrorCode.CANCEL), headers(3, ECHO), data(3, b"x"))
+        peer.say(h2.reset_frame(1, ErrorCode.CANCEL), headers(3, ECHO), data(3, b"x"))
         assert await answer(peer, 3) == (b"x", "0")
         assert not server.tasks
 
@@ -136,7 +136,7 @@ async def test_a_client_that_does_not_read_is_given_no_more_than_its_window() ->
             got += len(frame.payload)
         assert got == h2.DEFAULT_WINDOW
         await until(lambda: len(server.tasks) == 1)  # they took turns, and the short one is answered
-        peer.say(h2.window_update(0, 1 << 24), h2.window_update(1, 1 << 24))
+        peer.say(h2.window_frame(0, 1 << 24), h2.window_frame(1, 1 << 24))
         left = 10 * (100_000 + PREFIX.size) + PREFIX.size - (got - len(data(3, b"y")) + h2.HEADER_BYTES)
         while left:
             left -= len((await peer.expect(h2.DATA)).payload)
@@ -146,21 +146,21 @@ async def test_a_client_that_does_not_read_is_given_no_more_than_its_window() ->
 async def test_many_pings_are_answered() -> None:
     async with serving() as (_, _, address), client(address) as peer:
         for number in range(1900):
-            peer.say(h2.frame(h2.PING, 0, 0, number.to_bytes(8)))
+            peer.say(h2.encode_frame(h2.PING, 0, 0, number.to_bytes(8)))
         for number in range(1900):
             assert (await peer.expect(h2.PING)).payload == number.to_bytes(8)
 
 
 async def test_settings_without_end_are_not_obeyed() -> None:
     async with serving() as (_, _, address), client(address) as peer:
-        peer.say(h2.settings({Setting.INITIAL_WINDOW_SIZE: 1}) * 2000)
+        peer.say(h2.settings_frame({SettingId.INITIAL_WINDOW_SIZE: 1}) * 2000)
         assert await goaway(peer) == ErrorCode.ENHANCE_YOUR_CALM
 
 
 async def test_calls_that_are_broken_off_at_once_leave_nothing() -> None:
     async with serving() as (server, service, address), client(address) as peer, client(address) as other:
         for stream in range(1, 1801, 2):
-            peer.say(headers(stream, WAIT), data(stream, b""), h2.rst_stream(stream, ErrorCode.CANCEL))
+            peer.say(headers(stream, WAIT), data(stream, b""), h2.reset_frame(stream, ErrorCode.CANCEL))
         peer.say(headers(1801, ECHO), data(1801, b"x"))
         other.say(headers(1, ECHO), data(1, b"y"))
         assert await answer(other, 1) == (b"y", "0")
@@ -170,18 +170,21 @@ async def test_calls_that_are_broken_off_at_once_leave_nothing() -> None:
 
 
 async def test_a_client_that_breaks_off_faster_than_its_calls_end_is_cut_off() -> None:
-    async with serving(Budgets(streams_max=10, resets_per_s=1000)) as (server, _, address), client(address) as peer:
+    async with (
+        serving(ConnectionBudgets(streams_max=10, resets_per_s=1000)) as (server, _, address),
+        client(address) as peer,
+    ):
         for stream in range(1, 24, 2):
             peer.say(headers(stream, STUBBORN), data(stream, b""))
             await until(lambda count=(stream + 1) // 2: len(server.tasks) == count)  # type: ignore[misc]
-            peer.say(h2.rst_stream(stream, ErrorCode.CANCEL))
+            peer.say(h2.reset_frame(stream, ErrorCode.CANCEL))
         peer.say(headers(25, STUBBORN), data(25, b""))
         assert await goaway(peer) == ErrorCode.ENHANCE_YOUR_CALM
         assert len(server.tasks) == 12
 
 
 async def test_more_calls_than_there_may_be_are_refused_unharmed() -> None:
-    async with serving(Budgets(streams_max=2)) as (_, service, address), client(address) as peer:
+    async with serving(ConnectionBudgets(streams_max=2)) as (_, service, address), client(address) as peer:
         peer.say(*(headers(stream, WAIT) + data(stream, b"") for stream in (1, 3, 5)))
         reset = await peer.expect(h2.RST_STREAM)
         assert (reset.stream, h2.read_u32(reset.payload, "")) == (5, ErrorCode.REFUSED_STREAM)
@@ -207,7 +210,7 @@ async def test_what_is_no_grpc_is_answered_in_http(fields: tuple[tuple[str, str]
 async def test_a_connection_that_is_lost_in_the_midst_of_an_answer_cancels_the_call() -> None:
     async with serving() as (server, _, address):
         async with client(address) as peer:
-            peer.say(h2.window_update(0, 1 << 30), h2.settings({Setting.INITIAL_WINDOW_SIZE: 1 << 30}))
+            peer.say(h2.window_frame(0, 1 << 30), h2.settings_frame({SettingId.INITIAL_WINDOW_SIZE: 1 << 30}))
             peer.say(headers(1, MANY), data(1, b"x" * 1000))
             await peer.expect(h2.DATA)
             [task] = server.tasks
@@ -224,7 +227,7 @@ async def test_a_connection_that_comes_while_the_server_ends_is_closed_too(turns
             sock.setblocking(False)
             for _ in range(turns):
                 await asyncio.sleep(0)
-            await server.stop(0)
+            await server.stop_serving(0)
             assert not server.connections
             with contextlib.suppress(ConnectionError):
                 while await asyncio.get_running_loop().sock_recv(sock, 1 << 16):

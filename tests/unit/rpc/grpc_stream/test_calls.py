@@ -138,7 +138,7 @@ async def test_a_server_that_ends_waits_for_calls_and_not_for_conversations() ->
         assert await talk.read() == b"1"
         stubborn = channel.unary_unary("/test/Stubborn")(b"")
         await until(lambda: len(server.tasks) == 2)
-        stopping = asyncio.create_task(server.stop(60))
+        stopping = asyncio.create_task(server.stop_serving(60))
         await asyncio.sleep(0)
         service.let_go.set()
         await stopping

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from ternmq_rpc.grpc_http2 import frames as h2
-from ternmq_rpc.grpc_http2.frames import ErrorCode, Setting
+from ternmq_rpc.grpc_http2.frames import ErrorCode, SettingId
 from ternmq_rpc.grpc_http2.messages import PREFIX
 from ternmq_rpc.grpc_stream.call_server import CallServer
 from ternmq_rpc.grpc_stream.served_call import ServedCall, ServedMethod
@@ -26,11 +26,11 @@ class Service:
         self.arrived: list[bool] = []
 
     async def serve(self, call: ServedCall) -> None:
-        message = await call.read()
+        message = await call.read_message()
         assert message is not None
         if message.startswith(b"later "):
             await asyncio.sleep(0)
-        call.conclude((bytes(int(message.split()[-1])), b"end"), self.arrived.append)
+        call.conclude_answer((bytes(int(message.split()[-1])), b"end"), self.arrived.append)
 
 
 @asynccontextmanager
@@ -46,7 +46,7 @@ def call(stream: int, message: bytes) -> bytes:
 
 
 def rests(server: CallServer) -> tuple[int, int]:
-    return server.pending, len(server.tasks)
+    return server.pending_calls, len(server.tasks)
 
 
 @pytest.mark.parametrize("when", ["", "later "])
@@ -62,9 +62,9 @@ async def test_its_answer_arrives_and_that_is_told_once(when: str) -> None:
 async def test_a_client_that_takes_its_time_is_waited_for_without_a_task(when: str) -> None:
     async with serving() as (server, service, address), client(address) as peer:
         peer.say(call(1, f"{when}{len(LARGE)}".encode()))
-        await until(lambda: server.pending == 1 and not server.tasks)
+        await until(lambda: server.pending_calls == 1 and not server.tasks)
         assert not service.arrived
-        peer.say(h2.window_update(0, 2 * len(LARGE)), h2.window_update(1, 2 * len(LARGE)))
+        peer.say(h2.window_frame(0, 2 * len(LARGE)), h2.window_frame(1, 2 * len(LARGE)))
         await until(lambda: bool(service.arrived))
         assert service.arrived == [True]
         assert rests(server) == (0, 0)
@@ -74,8 +74,8 @@ async def test_a_client_that_takes_its_time_is_waited_for_without_a_task(when: s
 async def test_a_client_that_breaks_it_off_did_not_get_it(when: str) -> None:
     async with serving() as (server, service, address), client(address) as peer:
         peer.say(call(1, f"{when}{len(LARGE)}".encode()))
-        await until(lambda: server.pending == 1 and not server.tasks)
-        peer.say(h2.rst_stream(1, ErrorCode.CANCEL))
+        await until(lambda: server.pending_calls == 1 and not server.tasks)
+        peer.say(h2.reset_frame(1, ErrorCode.CANCEL))
         await until(lambda: bool(service.arrived))
         assert service.arrived == [False]
         assert rests(server) == (0, 0)
@@ -84,7 +84,7 @@ async def test_a_client_that_breaks_it_off_did_not_get_it(when: str) -> None:
 async def test_a_client_that_goes_did_not_get_it() -> None:
     async with serving() as (server, service, address), client(address) as peer:
         peer.say(call(1, b"%d" % len(LARGE)))
-        await until(lambda: server.pending == 1)
+        await until(lambda: server.pending_calls == 1)
         peer.close()
         await until(lambda: not server.connections)
         assert service.arrived == [False]
@@ -102,8 +102,8 @@ async def test_its_deadline_ends_it_while_it_waits() -> None:
 async def test_a_server_that_ends_gives_it_time_and_breaks_it_off_then() -> None:
     async with serving() as (server, service, address), client(address) as peer:
         peer.say(call(1, b"%d" % len(LARGE)))
-        await until(lambda: server.pending == 1)
-        await server.stop(0.05)
+        await until(lambda: server.pending_calls == 1)
+        await server.stop_serving(0.05)
         assert service.arrived == [False]
 
 
@@ -113,9 +113,9 @@ async def test_one_that_was_broken_off_before_it_was_answered_is_told_so_at_once
 
         async def serve(call: ServedCall) -> None:
             calls.append(call)
-            await call.read()
-            call.abort("no more")
-            call.conclude((b"too late",), service.arrived.append)
+            await call.read_message()
+            call.abort_stream("no more")
+            call.conclude_answer((b"too late",), service.arrived.append)
 
         service.serve = serve  # type: ignore[method-assign]
         server.find = {PATH: ServedMethod(serve)}.get
@@ -127,14 +127,14 @@ async def test_one_that_was_broken_off_before_it_was_answered_is_told_so_at_once
 
 async def test_what_its_owner_raises_then_holds_up_nobody() -> None:
     async with serving() as (server, _, address), client(address) as peer:
-        peer.say(h2.settings({Setting.INITIAL_WINDOW_SIZE: 1 << 20}))
+        peer.say(h2.settings_frame({SettingId.INITIAL_WINDOW_SIZE: 1 << 20}))
         failures: list[object] = []
         asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context["exception"]))
         arrived: list[bool] = []
 
         async def serve(call: ServedCall) -> None:
-            await call.read()
-            call.conclude((b"one",), fail)
+            await call.read_message()
+            call.conclude_answer((b"one",), fail)
 
         def fail(whole: bool) -> None:
             arrived.append(whole)

@@ -4,29 +4,29 @@ import asyncio
 
 import pytest
 
-from ternmq_rpc.grpc_stream.deadlines import LATEST_S, Deadlines, parsed_timeout
+from ternmq_rpc.grpc_stream.deadlines import LATEST_S, CallDeadlines, parse_timeout
 
 
 class Waiting:
     """Something that ends once, with all that wait for the same."""
 
-    def __init__(self, deadlines: Deadlines) -> None:
+    def __init__(self, deadlines: CallDeadlines) -> None:
         self.moment = 0.0
         self.ended = asyncio.Event()
         self._deadlines = deadlines
 
-    def expire(self) -> None:
+    def expire_call(self) -> None:
         assert not self.ended.is_set()
-        self._deadlines.unset(self)  # as who ends does anyway
+        self._deadlines.clear_deadline(self)  # as who ends does anyway
         self.ended.set()
 
 
 async def test_what_ends_in_the_same_moment_shares_a_timer_and_nothing_ends_early() -> None:
-    deadlines, loop = Deadlines(), asyncio.get_running_loop()
+    deadlines, loop = CallDeadlines(), asyncio.get_running_loop()
     now = loop.time()
     waiting = [Waiting(deadlines) for _ in range(1000)]
     for each in waiting:
-        deadlines.set(each, now + 0.02, now)
+        deadlines.set_deadline(each, now + 0.02, now)
     assert len({each.moment for each in waiting}) == 1
     for each in waiting:
         await each.ended.wait()
@@ -35,21 +35,21 @@ async def test_what_ends_in_the_same_moment_shares_a_timer_and_nothing_ends_earl
 
 
 async def test_what_is_unset_does_not_end() -> None:
-    deadlines, now = Deadlines(), asyncio.get_running_loop().time()
+    deadlines, now = CallDeadlines(), asyncio.get_running_loop().time()
     gone, stays = Waiting(deadlines), Waiting(deadlines)
     for each in (gone, stays):
-        deadlines.set(each, now, now)
-    deadlines.unset(gone)
-    deadlines.unset(gone)
+        deadlines.set_deadline(each, now, now)
+    deadlines.clear_deadline(gone)
+    deadlines.clear_deadline(gone)
     await stays.ended.wait()
     assert not gone.ended.is_set()
 
 
 async def test_deadlines_that_are_far_share_a_timer_for_each_second() -> None:
-    deadlines, now = Deadlines(), 1000.0
+    deadlines, now = CallDeadlines(), 1000.0
     waiting = [Waiting(deadlines) for _ in range(500)]
     for number, each in enumerate(waiting):
-        deadlines.set(each, now + 3600 + number / 100, now)
+        deadlines.set_deadline(each, now + 3600 + number / 100, now)
     assert len(deadlines._waiting) <= 6
     assert all(0 <= each.moment - (now + 3600 + number / 100) <= 1 for number, each in enumerate(waiting))
 
@@ -59,9 +59,9 @@ async def test_deadlines_that_are_far_share_a_timer_for_each_second() -> None:
     [("2H", 7200), ("3M", 180), ("20S", 20), ("2500m", 2.5), ("5u", 5e-6), ("0n", 0), ("86400S", LATEST_S)],
 )
 def test_every_unit_is_understood(text: str, seconds: float) -> None:
-    assert parsed_timeout(text) == pytest.approx(seconds)
+    assert parse_timeout(text) == pytest.approx(seconds)
 
 
 @pytest.mark.parametrize("text", ["", "S", "1", "1s", "1 S", "-1S", "1.5S", "123456789S", "86401S", "\u0662S"])
 def test_what_is_no_timeout_or_too_far_is_none(text: str) -> None:
-    assert parsed_timeout(text) is None
+    assert parse_timeout(text) is None

@@ -10,8 +10,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from ternmq_rpc.grpc_http2 import frames as h2
 from ternmq_rpc.grpc_http2.budgets import BudgetLedger
 from ternmq_rpc.grpc_http2.frames import FrameReader, Http2Error
-from ternmq_rpc.grpc_http2.messages import PREFIX, MessageReader, MessageRefused, percent_decoded, percent_encoded
-from ternmq_rpc.grpc_http2.outflow import Outflow, OutStream
+from ternmq_rpc.grpc_http2.messages import PREFIX, MessageReader, MessageRefused, decode_percent, encode_percent
+from ternmq_rpc.grpc_http2.outflow import OutStream, SendQueue
 
 BODIES = st.lists(st.binary(max_size=40) | st.sampled_from([bytes(5000), b"x" * 20_000]), max_size=8)
 SIZES = st.lists(st.sampled_from([1, 4, 5, 6, 9, 13]) | st.integers(1, 9000), min_size=1, max_size=30)
@@ -38,9 +38,9 @@ def messages_of(
     frames, messages = FrameReader(h2.DEFAULT_FRAME_MAX), MessageReader(message_max)
     others = []
     for piece in pieces:
-        for kind, flags, stream, start, stop in frames.feed(piece):
+        for kind, flags, stream, start, stop in frames.read_frames(piece):
             if kind == h2.DATA and stream == 1:
-                messages.feed(frames.data, start, stop)
+                messages.read_messages(frames.data, start, stop)
             else:
                 others.append((kind, flags, stream, frames.data[start:stop]))
     return list(messages.messages), others
@@ -52,16 +52,16 @@ def test_however_the_bytes_are_split_the_messages_are_the_same(
 ) -> None:
     wire, others = b"", []
     for number, content in enumerate(split(prefixed(bodies), [*frame_sizes, 3000])):
-        wire += h2.frame(h2.DATA, 0, 1, content)
+        wire += h2.encode_frame(h2.DATA, 0, 1, content)
         if pings[number % len(pings)]:
             others.append((h2.PING, 0, 0, bytes(8)))
-            wire += h2.frame(*others[-1])
+            wire += h2.encode_frame(*others[-1])
     assert messages_of(split(wire, [*piece_sizes, 3000])) == (bodies, others)
 
 
 @given(bodies=BODIES.filter(any))
 def test_one_byte_at_a_time_gives_the_same_messages(bodies: list[bytes]) -> None:
-    wire = b"".join(h2.frame(h2.DATA, 0, 1, content) for content in split(prefixed(bodies), [7, 16_000]))
+    wire = b"".join(h2.encode_frame(h2.DATA, 0, 1, content) for content in split(prefixed(bodies), [7, 16_000]))
     assert messages_of(split(wire, [1]))[0] == bodies
 
 
@@ -69,7 +69,7 @@ def test_an_unfinished_message_takes_as_much_memory_as_has_come_of_it() -> None:
     reader = MessageReader(1 << 30)
     data = PREFIX.pack(0, 1 << 30) + bytes(10)
     for at in range(len(data)):
-        reader.feed(data, at, at + 1)
+        reader.read_messages(data, at, at + 1)
     assert reader.partial == len(data)
     assert sum(map(len, reader._parts)) == 10
 
@@ -84,7 +84,7 @@ def test_a_message_that_can_not_be_taken_is_refused_by_its_prefix(
 
     def feed() -> None:
         for part in split(data, [piece]):
-            reader.feed(part, 0, len(part))
+            reader.read_messages(part, 0, len(part))
 
     with pytest.raises(MessageRefused) as refused:
         feed()
@@ -95,12 +95,12 @@ def test_a_message_that_can_not_be_taken_is_refused_by_its_prefix(
 @given(piece_sizes=SIZES)
 def test_a_frame_that_is_too_large_is_an_error_after_those_before_it(piece_sizes: list[int]) -> None:
     reader = FrameReader(100)
-    wire = h2.frame(h2.PING, 0, 0, bytes(8)) + h2.frame(h2.DATA, 0, 1, bytes(101))
+    wire = h2.encode_frame(h2.PING, 0, 0, bytes(8)) + h2.encode_frame(h2.DATA, 0, 1, bytes(101))
     seen = []
 
     def feed() -> None:
         for piece in split(wire, piece_sizes):
-            for kind, *_ in reader.feed(piece):
+            for kind, *_ in reader.read_frames(piece):
                 seen.append(kind)
 
     with pytest.raises(Http2Error):
@@ -110,17 +110,17 @@ def test_a_frame_that_is_too_large_is_an_error_after_those_before_it(piece_sizes
 
 @given(text=st.text())
 def test_any_text_survives_in_a_header(text: str) -> None:
-    encoded = percent_encoded(text)
+    encoded = encode_percent(text)
     assert encoded.isascii()
     assert encoded.isprintable()
-    assert percent_decoded(encoded) == text
+    assert decode_percent(encoded) == text
 
 
 @given(block=st.binary(max_size=100), frame_max=st.integers(1, 40))
 def test_a_header_block_of_any_size_is_put_into_frames(block: bytes, frame_max: int) -> None:
     wire = h2.header_frames(3, block, frame_max, end_stream=True)
     reader = FrameReader(frame_max)
-    frames = [(kind, flags, stream, wire[start:stop]) for kind, flags, stream, start, stop in reader.feed(wire)]
+    frames = [(kind, flags, stream, wire[start:stop]) for kind, flags, stream, start, stop in reader.read_frames(wire)]
     assert b"".join(payload for *_, payload in frames) == block
     assert [kind for kind, *_ in frames] == [h2.HEADERS] + [h2.CONTINUATION] * (len(frames) - 1)
     assert [bool(flags & h2.END_HEADERS) for _, flags, *_ in frames] == [False] * (len(frames) - 1) + [True]
@@ -134,7 +134,7 @@ class FlowControl(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.ledger = BudgetLedger()
-        self.out = Outflow(self.ledger)
+        self.out = SendQueue(self.ledger)
         self.streams = {number: OutStream(number, self.out.first_window) for number in (1, 3)}
         self.written: dict[int, list[bytes]] = {1: [], 3: []}
         self.readers = {number: MessageReader(1 << 20) for number in (1, 3)}
@@ -146,7 +146,7 @@ class FlowControl(RuleBasedStateMachine):
         self.tails: list[int] = []
 
     def sent(self, buffers: "list[Any]") -> None:
-        for kind, _, number, start, stop in self.frames.feed(b"".join(buffers)):
+        for kind, _, number, start, stop in self.frames.read_frames(b"".join(buffers)):
             if kind == h2.HEADERS:
                 self.tails.append(number)
                 continue
@@ -157,7 +157,7 @@ class FlowControl(RuleBasedStateMachine):
             self.rooms[number] -= size
             assert self.room >= 0
             assert self.rooms[number] >= 0
-            self.readers[number].feed(self.frames.data, start, stop)
+            self.readers[number].read_messages(self.frames.data, start, stop)
 
     @rule(
         number=st.sampled_from([1, 3]),
@@ -168,24 +168,24 @@ class FlowControl(RuleBasedStateMachine):
         if out.tail is not None or number in self.tails:
             return
         self.written[number] += messages
-        frame = self.out.at_once(out, messages)
+        frame = self.out.try_send(out, messages)
         if frame is not None:
             self.sent([frame])
             return
-        self.out.add(out, messages)
+        self.out.add_messages(out, messages)
 
     @rule(bytes_max=st.sampled_from([1, 20_000, 1 << 20]))
     def take(self, bytes_max: int) -> None:
-        self.sent(self.out.take(bytes_max))
+        self.sent(self.out.take_frames(bytes_max))
 
     @rule(number=st.sampled_from([0, 1, 3]), increment=st.integers(1, 100_000))
     def grow(self, number: int, increment: int) -> None:
         if number:
             self.rooms[number] += increment
-            assert self.out.grow_stream(self.streams[number], increment)
+            assert self.out.grow_stream_window(self.streams[number], increment)
         else:
             self.room += increment
-            self.out.grow(increment)
+            self.out.grow_window(increment)
 
     @rule(size=st.sampled_from([0, 1, 1000, 65_535, 1 << 20]))
     def settings(self, size: int) -> None:
@@ -202,12 +202,12 @@ class FlowControl(RuleBasedStateMachine):
     @rule(number=st.sampled_from([1, 3]))
     def end(self, number: int) -> None:
         if self.streams[number].tail is None and number not in self.tails:
-            self.out.end(self.streams[number], lambda: h2.frame(h2.HEADERS, h2.END_STREAM, number))
+            self.out.end_stream(self.streams[number], lambda: h2.encode_frame(h2.HEADERS, h2.END_STREAM, number))
 
     @invariant()
     def what_waits_is_counted(self) -> None:
         waiting = sum(out.out_bytes for out in self.streams.values())
-        assert (self.out.bytes, self.ledger.unread) == (waiting, waiting)
+        assert (self.out.bytes, self.ledger.unread_bytes) == (waiting, waiting)
 
     @invariant()
     def messages_arrive_in_order(self) -> None:
@@ -218,11 +218,11 @@ class FlowControl(RuleBasedStateMachine):
     def teardown(self) -> None:
         for number in (0, 1, 3):
             self.grow(number, 1 << 29)
-        while buffers := self.out.take(1 << 20):
+        while buffers := self.out.take_frames(1 << 20):
             self.sent(buffers)
         for number, reader in self.readers.items():
             assert list(reader.messages) == self.written[number]
-        assert (self.out.bytes, self.ledger.unread, self.out.sendable) == (0, 0, False)
+        assert (self.out.bytes, self.ledger.unread_bytes, self.out.can_send) == (0, 0, False)
 
 
 TestFlowControl = FlowControl.TestCase

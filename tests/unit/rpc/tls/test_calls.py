@@ -9,11 +9,11 @@ import grpc
 import pytest
 from grpc import aio
 
-from ternmq_rpc.grpc_http2.budgets import Budgets
+from ternmq_rpc.grpc_http2.budgets import ConnectionBudgets
 from ternmq_rpc.grpc_http2.messages import StreamBroken
 from ternmq_rpc.grpc_stream.call_server import CallServer
-from ternmq_rpc.grpc_stream.client import connect
-from ternmq_rpc.tls.contexts import member_client, member_server, server_context
+from ternmq_rpc.grpc_stream.client import open_stream
+from ternmq_rpc.tls.contexts import create_server_context, member_client_context, member_server_context
 from ternmq_rpc.tls.opening import PortTls
 from tests.support.certificates import Certificates
 from tests.unit.rpc.grpc_stream.calls import MESSAGE_MAX, Service
@@ -27,14 +27,14 @@ def certificates(tmp_path: Path) -> Certificates:
 
 @asynccontextmanager
 async def serving(
-    certificates: Certificates, *, plain_too: bool = False, budgets: Budgets | None = None
+    certificates: Certificates, *, plain_too: bool = False, budgets: ConnectionBudgets | None = None
 ) -> AsyncIterator[tuple[CallServer, str]]:
     service = Service()
-    context = server_context(certificates.files())
+    context = create_server_context(certificates.files())
     server = CallServer(
         service.methods.get,
-        budgets=budgets or Budgets(message_bytes_max=MESSAGE_MAX),
-        tls=PortTls(lambda: context, plain_too=plain_too),
+        budgets=budgets or ConnectionBudgets(message_bytes_max=MESSAGE_MAX),
+        tls=PortTls(lambda: context, allow_plain=plain_too),
     )
     async with served(server) as address:
         try:
@@ -88,7 +88,7 @@ async def test_who_speaks_plain_text_to_a_tls_port_is_told(certificates: Certifi
         for _ in range(20):  # and comes by the same connection, so that nobody is kept busy by coming again
             with pytest.raises(aio.AioRpcError, match="this port takes TLS only"):
                 await channel.unary_unary("/test/Echo")(b"x", timeout=5)
-        assert server.passed["plain"] == 1
+        assert server.limit_counts["plain"] == 1
 
 
 async def test_who_speaks_tls_to_a_plain_port_is_logged(
@@ -98,14 +98,14 @@ async def test_who_speaks_tls_to_a_plain_port_is_logged(
     async with served(server) as address, secure(address, certificates) as channel:
         with pytest.raises(aio.AioRpcError):
             await channel.unary_unary("/test/Echo")(b"x", timeout=5)
-        await until(lambda: server.passed.get("protocol", 0) >= 1)
+        await until(lambda: server.limit_counts.get("protocol", 0) >= 1)
     assert "this is TLS, and the port takes plain text only" in caplog.text
 
 
 async def test_a_certificate_that_changes_is_shown_to_the_next(certificates: Certificates) -> None:
     files = certificates.files()
-    contexts = [server_context(files)]
-    server = CallServer(Service().methods.get, tls=PortTls(lambda: contexts[-1], plain_too=False))
+    contexts = [create_server_context(files)]
+    server = CallServer(Service().methods.get, tls=PortTls(lambda: contexts[-1], allow_plain=False))
     async with served(server) as address, secure(address, certificates) as channel:
         assert await channel.unary_unary("/test/Echo")(b"x") == b"x"
         host, port = address.split(":")
@@ -114,7 +114,7 @@ async def test_a_certificate_that_changes_is_shown_to_the_next(certificates: Cer
             _, writer = await asyncio.open_connection(host, int(port), ssl=certificates.client())
             serials.append(writer.get_extra_info("peercert")["serialNumber"])
             writer.close()
-            contexts.append(server_context(certificates.files()))
+            contexts.append(create_server_context(certificates.files()))
         assert serials[0] != serials[1]
         assert await channel.unary_unary("/test/Echo")(b"x") == b"x"
 
@@ -124,32 +124,32 @@ async def test_a_certificate_that_changes_is_shown_to_the_next(certificates: Cer
 
 async def test_members_of_a_cluster_verify_each_other(certificates: Certificates) -> None:
     files = certificates.files("member", verifies=True, prefix="cluster_tls")
-    context = member_server(files)
+    context = member_server_context(files)
     methods = Service().methods
-    server = CallServer({METHOD: methods["/test/Talk"]}.get, tls=PortTls(lambda: context, plain_too=False))
+    server = CallServer({METHOD: methods["/test/Talk"]}.get, tls=PortTls(lambda: context, allow_plain=False))
     async with served(server) as address:
-        stream = await connect(address, METHOD, timeout_s=5, tls=member_client(files))
+        stream = await open_stream(address, METHOD, timeout_s=5, tls=member_client_context(files))
         for data in (b"a", b"b" * 500_000):
-            stream.write(data)
-            assert await stream.read() == data
-        await stream.end()
-        assert await stream.read() is None
+            stream.write_messages(data)
+            assert await stream.read_message() == data
+        await stream.end_stream()
+        assert await stream.read_message() is None
 
 
 async def test_a_member_of_another_ca_is_refused_by_both(certificates: Certificates, tmp_path: Path) -> None:
     ours = certificates.files("member", verifies=True, prefix="cluster_tls")
     others = Certificates(tmp_path / "others")
     theirs = others.files("member", verifies=True, prefix="cluster_tls")
-    context = member_server(ours)
-    server = CallServer(Service().methods.get, tls=PortTls(lambda: context, plain_too=False))
+    context = member_server_context(ours)
+    server = CallServer(Service().methods.get, tls=PortTls(lambda: context, allow_plain=False))
     async with served(server) as address:
         with pytest.raises(StreamBroken, match="certificate is refused"):
-            await connect(address, METHOD, timeout_s=5, tls=member_client(theirs))
-        believing = member_client(theirs)
+            await open_stream(address, METHOD, timeout_s=5, tls=member_client_context(theirs))
+        believing = member_client_context(theirs)
         believing.load_verify_locations(certificates.ca)
         with pytest.raises(StreamBroken):
-            await connect(address, METHOD, timeout_s=5, tls=believing)
-        await until(lambda: server.passed.get("tls", 0) >= 1)
+            await open_stream(address, METHOD, timeout_s=5, tls=believing)
+        await until(lambda: server.limit_counts.get("tls", 0) >= 1)
         assert not server.connections
 
 
@@ -157,11 +157,11 @@ async def test_a_member_with_the_name_of_another_machine_is_refused(certificates
     cert, key = certificates.issue("elsewhere", "elsewhere.example")
     files = certificates.files("member", verifies=True, prefix="cluster_tls")
     wrong = type(files)(prefix="cluster_tls", cert=cert, key=key, ca=certificates.ca)
-    context = member_server(wrong)
-    server = CallServer(Service().methods.get, tls=PortTls(lambda: context, plain_too=False))
+    context = member_server_context(wrong)
+    server = CallServer(Service().methods.get, tls=PortTls(lambda: context, allow_plain=False))
     async with served(server) as address:
         with pytest.raises(StreamBroken, match=r"no TLS with .*certificate is refused: IP address mismatch"):
-            await connect(address, METHOD, timeout_s=5, tls=member_client(files))
+            await open_stream(address, METHOD, timeout_s=5, tls=member_client_context(files))
 
 
 async def test_a_silent_server_is_given_up_during_the_handshake(certificates: Certificates) -> None:
@@ -179,7 +179,7 @@ async def test_a_silent_server_is_given_up_during_the_handshake(certificates: Ce
         port = silent.sockets[0].getsockname()[1]
         files = certificates.files("member", verifies=True, prefix="cluster_tls")
         with pytest.raises(StreamBroken, match="does not answer"):
-            await connect(f"127.0.0.1:{port}", METHOD, timeout_s=0.05, tls=member_client(files))
+            await open_stream(f"127.0.0.1:{port}", METHOD, timeout_s=0.05, tls=member_client_context(files))
         async with asyncio.timeout(5):
             await gone.wait()
     assert came

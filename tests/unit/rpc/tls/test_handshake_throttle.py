@@ -25,7 +25,7 @@ class Log:
             self._note(self.begun, source)
             return True
 
-        self._turns.take(source, begin, lambda: self._note(self.given_up, source))
+        self._turns.start_handshake(source, begin, lambda: self._note(self.given_up, source))
 
     def _note(self, where: list[str], source: str) -> None:
         where.append(source)
@@ -79,10 +79,10 @@ def test_each_is_begun_or_given_up_once(sources: list[str]) -> None:
 
 async def test_a_wait_ends_with_its_turn_or_an_error() -> None:
     turns = HandshakeThrottle(per_second=1, waiting_max=1)
-    await turns.wait("a")
-    waiting = asyncio.create_task(turns.wait("a"))
+    await turns.wait_turn("a")
+    waiting = asyncio.create_task(turns.wait_turn("a"))
     await asyncio.sleep(0)
     with pytest.raises(ConnectionError, match="too many TLS handshakes"):
-        await turns.wait("a")
+        await turns.wait_turn("a")
     async with asyncio.timeout(20):
         await waiting

@@ -14,19 +14,19 @@ import pytest
 
 from ternmq_common.server_settings import ClientAuth, TlsVersion
 from ternmq_rpc.grpc_http2 import frames as h2
-from ternmq_rpc.grpc_http2.budgets import Budgets
+from ternmq_rpc.grpc_http2.budgets import ConnectionBudgets
 from ternmq_rpc.grpc_http2.frames import PREFACE
 from ternmq_rpc.grpc_stream.call_connection import CallConnection
 from ternmq_rpc.grpc_stream.call_server import CallServer
-from ternmq_rpc.tls.contexts import server_context
-from ternmq_rpc.tls.opening import Opening, PortTls
+from ternmq_rpc.tls.contexts import create_server_context
+from ternmq_rpc.tls.opening import OpeningConnection, PortTls
 from ternmq_rpc.tls.session import HANDSHAKE_BYTES_MAX, TlsSession
 from ternmq_rpc.tls.transport import TlsTransport
 from tests.support.certificates import HOST, Certificates
 from tests.unit.rpc.grpc_stream.calls import Service
 from tests.unit.rpc.grpc_stream.echo import served, until
 
-GREETING = PREFACE + h2.settings({})
+GREETING = PREFACE + h2.settings_frame({})
 
 
 @pytest.fixture
@@ -44,12 +44,12 @@ async def serving(
     connections_max: int = 100,
     handshakes_per_second: float = 1000,
 ) -> AsyncIterator[tuple[CallServer, int]]:
-    context = server_context(certificates.files(verifies=True), auth=auth, least=least)
+    context = create_server_context(certificates.files(verifies=True), auth=auth, least=least)
     server = CallServer(
         Service().methods.get,
-        budgets=Budgets(header_timeout_s=header_timeout_s),
+        budgets=ConnectionBudgets(header_timeout_s=header_timeout_s),
         connections_max=connections_max,
-        tls=PortTls(lambda: context, plain_too=False, handshakes_per_second=handshakes_per_second),
+        tls=PortTls(lambda: context, allow_plain=False, handshakes_per_second=handshakes_per_second),
     )
     async with served(server) as address, asyncio.timeout(30):
         yield server, int(address.rpartition(":")[2])
@@ -98,7 +98,7 @@ async def test_old_protocols_are_refused(version: ssl.TLSVersion, certificates: 
             context.minimum_version = context.maximum_version = version
         context.set_ciphers("ALL:@SECLEVEL=0")  # else the client itself would refuse them
         assert await is_refused(port, context)
-        await until(lambda: server.passed.get("tls", 0) >= 1)
+        await until(lambda: server.limit_counts.get("tls", 0) >= 1)
 
 
 async def test_tls_1_2_is_refused_where_1_3_is_the_least(certificates: Certificates) -> None:
@@ -120,11 +120,11 @@ async def test_ciphers_without_forward_secrecy_or_authentication_are_refused(
         context.maximum_version = ssl.TLSVersion.TLSv1_2
         context.set_ciphers(f"{ciphers}:@SECLEVEL=0")
         assert await is_refused(port, context)
-        await until(lambda: server.passed.get("tls", 0) >= 1)
+        await until(lambda: server.limit_counts.get("tls", 0) >= 1)
 
 
 def test_only_authenticated_ciphers_with_forward_secrecy_are_offered(certificates: Certificates) -> None:
-    context = server_context(certificates.files())
+    context = create_server_context(certificates.files())
     old = [cipher for cipher in context.get_ciphers() if cipher["protocol"] != "TLSv1.3"]
     assert old
     assert all(cipher["aead"] and cipher["kea"] == "kx-ecdhe" for cipher in old)
@@ -201,7 +201,7 @@ async def test_garbage_after_the_first_byte_ends_with_an_alert(certificates: Cer
             writer.write(garbage)
             assert (await reader.read())[:1] in (b"\x15", b"")  # an alert
             writer.close()
-        await until(lambda: server.passed.get("tls", 0) >= 3 and not server.openings)
+        await until(lambda: server.limit_counts.get("tls", 0) >= 3 and not server.openings)
 
 
 async def test_http_1_in_plain_text_is_refused(certificates: Certificates) -> None:
@@ -221,7 +221,7 @@ async def test_half_a_handshake_ends_with_its_time(begun: bytes, certificates: C
         await until(lambda: len(server.openings) == 1)
         assert await reader.read() == b""
         writer.close()
-        assert server.passed["header_timeout"] == 1
+        assert server.limit_counts["header_timeout"] == 1
         await until(lambda: not server.openings)
 
 
@@ -237,7 +237,7 @@ async def test_a_handshake_without_end_is_cut_off(certificates: Certificates) ->
                 await writer.drain()
             await reader.read()
         writer.close()
-        await until(lambda: server.passed.get("tls", 0) == 1 and not server.openings)
+        await until(lambda: server.limit_counts.get("tls", 0) == 1 and not server.openings)
 
 
 async def test_handshakes_count_as_connections(certificates: Certificates) -> None:
@@ -245,7 +245,7 @@ async def test_handshakes_count_as_connections(certificates: Certificates) -> No
         held = [await asyncio.open_connection(HOST, port) for _ in range(3)]
         await until(lambda: len(server.openings) == 3)
         late = asyncio.create_task(greeted(port, certificates.client()))
-        await until(lambda: server.passed["connections"] >= 1)
+        await until(lambda: server.limit_counts["connections"] >= 1)
         assert len(server.openings) == 3
         held[0][1].close()
         data, _ = await late
@@ -260,11 +260,11 @@ async def test_a_server_that_ends_cuts_handshakes_off(certificates: Certificates
         reader, writer = await asyncio.open_connection(HOST, port)
         writer.write(b"\x16\x03")
         await until(lambda: len(server.openings) == 1)
-        await server.stop(0)
+        await server.stop_serving(0)
         with suppress(ConnectionResetError):
             assert await reader.read() == b""
         writer.close()
-        assert "tls" not in server.passed
+        assert "tls" not in server.limit_counts
 
 
 async def test_who_closes_without_a_word_is_no_event(certificates: Certificates) -> None:
@@ -272,7 +272,7 @@ async def test_who_closes_without_a_word_is_no_event(certificates: Certificates)
         with socket.create_connection((HOST, port)):
             await until(lambda: len(server.openings) == 1)
         await until(lambda: not server.openings)
-        assert set(server.passed) == {"connections"}
+        assert set(server.limit_counts) == {"connections"}
 
 
 # --- within
@@ -289,7 +289,7 @@ async def test_a_client_that_reads_nothing_is_counted_and_waited_for(certificate
             tls.sendall(GREETING)
             await until(lambda: len(server.connections) == 1)
             (connection,) = server.connections
-            connection.machine.ping()
+            connection.machine.send_ping()
             for _ in range(400):
                 connection._transport.write(bytes(64 << 10))  # type: ignore[union-attr]
                 if connection.machine.blocked:
@@ -313,7 +313,7 @@ def hello(certificates: Certificates) -> bytes:
 
 def alive() -> dict[int, object]:
     """What belongs to a connection of TLS in this process, by id."""
-    kinds = (Opening, TlsTransport, TlsSession, CallConnection)
+    kinds = (OpeningConnection, TlsTransport, TlsSession, CallConnection)
     return {id(each): each for each in gc.get_objects() if isinstance(each, kinds)}
 
 
@@ -349,7 +349,7 @@ async def test_handshakes_beyond_what_a_second_has_wait_and_are_served(certifica
         await until(lambda: bool(server.handshakes._waiting))
         for answer in answers:
             assert (await answer)[0]
-        assert "tls_handshakes" not in server.passed
+        assert "tls_handshakes" not in server.limit_counts
 
 
 async def test_a_handshake_that_is_left_while_it_waits_costs_nothing(certificates: Certificates) -> None:
@@ -375,4 +375,4 @@ async def test_what_is_no_hello_does_not_wait(certificates: Certificates) -> Non
         with suppress(ConnectionError):
             assert await reader.read() == b""
         writer.close()
-        await until(lambda: server.passed.get("tls_handshakes", 0) == 1 and not server.openings)
+        await until(lambda: server.limit_counts.get("tls_handshakes", 0) == 1 and not server.openings)

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from ternmq_common.errors import StartupError
-from ternmq_rpc.tls.contexts import front_contexts, member_server
+from ternmq_rpc.tls.contexts import create_front_contexts, member_server_context
 from ternmq_rpc.tls.files import TlsFiles
-from ternmq_rpc.tls.reloading import Reloading
+from ternmq_rpc.tls.reloading import ReloadedFiles
 from tests.support.certificates import Certificates
 
 
@@ -23,15 +23,15 @@ def _hear_all(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
 
 
-def reloading(files: TlsFiles) -> "Reloading[object]":
-    return Reloading("server", files, front_contexts)
+def reloading(files: TlsFiles) -> "ReloadedFiles[object]":
+    return ReloadedFiles("server", files, create_front_contexts)
 
 
 def test_files_that_have_not_changed_are_left_alone(certificates: Certificates) -> None:
     tls = reloading(certificates.files())
     first = tls.current
-    tls.look()
-    tls.look(at_once=True)
+    tls.check_files()
+    tls.check_files(immediately=True)
     assert tls.current is first
 
 
@@ -39,9 +39,9 @@ def test_new_files_are_taken_when_they_have_settled(certificates: Certificates) 
     tls = reloading(certificates.files())
     first, first_end = tls.current, tls.expires_s
     certificates.issue("server", ends_in=timedelta(days=30))
-    tls.look()
+    tls.check_files()
     assert tls.current is first  # the key may not be there yet
-    tls.look()
+    tls.check_files()
     assert tls.current is not first
     assert tls.expires_s < first_end
 
@@ -50,7 +50,7 @@ def test_who_says_that_they_are_there_need_not_wait(certificates: Certificates) 
     tls = reloading(certificates.files())
     first = tls.current
     certificates.issue("server")
-    tls.look(at_once=True)
+    tls.check_files(immediately=True)
     assert tls.current is not first
 
 
@@ -62,14 +62,14 @@ def test_files_that_are_none_keep_the_old_ones_and_are_told_once(
     first = tls.current
     files.cert.write_text("no certificate")
     for _ in range(5):
-        tls.look()
+        tls.check_files()
     assert tls.current is first
     told = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     assert len(told) == 1
     assert "the old ones stay in use: tls_cert, tls_key:" in told[0]
     certificates.issue("server")
     for _ in range(2):
-        tls.look()
+        tls.check_files()
     assert tls.current is not first
 
 
@@ -79,7 +79,7 @@ def test_a_file_that_is_gone_keeps_the_old_ones(certificates: Certificates, capl
     first = tls.current
     files.key.unlink()
     for _ in range(3):
-        tls.look()
+        tls.check_files()
     assert tls.current is first
     assert f"tls_key: {files.key} can't be read: No such file" in caplog.text
 
@@ -97,7 +97,7 @@ def test_an_end_that_is_near_is_told(
 ) -> None:
     cert, key = certificates.issue("server", ends_in=left)
     tls = reloading(TlsFiles(prefix="tls", cert=cert, key=key))
-    tls.look()
+    tls.check_files()
     told = [record.getMessage() for record in caplog.records]
     assert len(told) == (0 if warning is None else 1)
     assert warning is None or warning in told[0]
@@ -111,7 +111,7 @@ def test_a_key_that_others_may_read_is_told(certificates: Certificates, caplog: 
     assert not caplog.records
     files.key.chmod(0o644)
     tls = reloading(files)
-    tls.look()
+    tls.check_files()
     assert len(caplog.records) == 1
     assert f"every user of this machine may read {files.key} (mode 644)" in caplog.text
 
@@ -156,4 +156,4 @@ def test_a_ca_without_certificates_is_refused(certificates: Certificates) -> Non
     files = certificates.files("member", verifies=True, prefix="cluster_tls")
     certificates.ca.write_text("")
     with pytest.raises(StartupError, match=r"cluster_tls_client_ca: .* has no certificates in PEM form"):
-        Reloading("cluster", files, member_server)
+        ReloadedFiles("cluster", files, member_server_context)

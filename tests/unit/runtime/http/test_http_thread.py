@@ -45,8 +45,8 @@ def timing() -> HttpTiming:
 @pytest.fixture
 async def address(timing: HttpTiming) -> AsyncIterator[str]:
     front = HttpFront(lambda: None, lambda: None, metrics=many, header_timeout_ms=300, timing=timing)
-    yield await front.listen("127.0.0.1:0")
-    await front.stop()
+    yield await front.start_listening("127.0.0.1:0")
+    await front.stop_listening()
 
 
 @pytest.fixture

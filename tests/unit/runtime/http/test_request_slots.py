@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 
-from ternmq_runtime.http.answer import Answer
-from ternmq_runtime.http.asgi import Event
+from ternmq_runtime.http.answer import HttpAnswer
+from ternmq_runtime.http.asgi import AsgiMessage
 from ternmq_runtime.http.front import HttpFront
 from ternmq_runtime.http.request_slots import OTHERS_MAX, SITE_MAX
-from ternmq_runtime.http.server import CONNECTIONS_MAX, HttpServer, listening
+from ternmq_runtime.http.server import CONNECTIONS_MAX, HttpServer, open_sockets
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 WITHIN_S = 20.0
@@ -26,14 +26,17 @@ class Waiting:
         self.may_answer = asyncio.Event()
         self._loop = asyncio.get_running_loop()
 
-    def begun(self, url: str) -> None:
+    def server_started(self, url: str) -> None:
         """Nobody has to know."""
 
-    def owns(self, path: str) -> bool:
+    def owns_path(self, path: str) -> bool:
         return path == "/site"
 
     async def __call__(
-        self, scope: Event, receive: Callable[[], Awaitable[Event]], send: Callable[[Event], Awaitable[None]]
+        self,
+        scope: AsgiMessage,
+        receive: Callable[[], Awaitable[AsgiMessage]],
+        send: Callable[[AsgiMessage], Awaitable[None]],
     ) -> None:
         self._count += 1
         if self._count == SITE_MAX:
@@ -50,8 +53,8 @@ async def many() -> bytes:
 @asynccontextmanager
 async def served(site: Waiting | None = None) -> AsyncIterator[str]:
     front = HttpFront(lambda: None, lambda: None, metrics=many, site=site)
-    yield await front.listen("127.0.0.1:0")
-    await front.stop()
+    yield await front.start_listening("127.0.0.1:0")
+    await front.stop_listening()
 
 
 @asynccontextmanager
@@ -98,19 +101,19 @@ async def test_health_is_answered_while_metrics_are_not_taken() -> None:
 
 
 async def test_connections_that_take_no_answers_make_room_for_one_that_asks() -> None:
-    async def answer(_: str, path: str, __: object) -> Answer:
-        return Answer(200, "text/plain", bytes(MANY_BYTES) if path == "/much" else b"")
+    async def answer(_: str, path: str, __: object) -> HttpAnswer:
+        return HttpAnswer(200, "text/plain", bytes(MANY_BYTES) if path == "/much" else b"")
 
-    def refuse(_: int, text: str) -> Answer:
+    def refuse(_: int, text: str) -> HttpAnswer:
         raise AssertionError(text)
 
-    sockets = await asyncio.to_thread(listening, "127.0.0.1", 0)
+    sockets = await asyncio.to_thread(open_sockets, "127.0.0.1", 0)
     server = HttpServer(sockets, answer, refuse, for_ever, header_timeout_s=WITHIN_S, connections_max=4)
-    server.start()
+    server.start_thread()
     address = "{}:{}".format(*sockets[0].getsockname())
     async with AsyncExitStack() as stack, asyncio.timeout(WITHIN_S):
         asked = [await stack.enter_async_context(connected(address, "/much")) for _ in range(4)]
         for reader, _ in asked:
             await reader.readline()
         assert await status_of(address, "/little") == 200
-    await asyncio.to_thread(server.stop)
+    await asyncio.to_thread(server.stop_thread)

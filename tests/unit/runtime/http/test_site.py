@@ -8,30 +8,30 @@ from contextlib import asynccontextmanager
 import pytest
 
 from ternmq_rpc.tls.handshake_throttle import HandshakeThrottle
-from ternmq_runtime.http.answer import Answer
-from ternmq_runtime.http.asgi import Event
-from ternmq_runtime.http.connection import HttpConnection, Served
+from ternmq_runtime.http.answer import HttpAnswer
+from ternmq_runtime.http.asgi import AsgiMessage
+from ternmq_runtime.http.connection import HttpConnection, HttpService
 from ternmq_runtime.http.front import HttpFront, HttpTiming
 from ternmq_runtime.http.request_slots import RequestSlots
 
-Receive = Callable[[], Awaitable[Event]]
-Send = Callable[[Event], Awaitable[None]]
+Receive = Callable[[], Awaitable[AsgiMessage]]
+Send = Callable[[AsgiMessage], Awaitable[None]]
 
 
 class Echo:
     """Tells what it got, in ways that the path names."""
 
     def __init__(self) -> None:
-        self.scopes: list[Event] = []
+        self.scopes: list[AsgiMessage] = []
         self.failed: list[str] = []
 
-    def begun(self, url: str) -> None:
+    def server_started(self, url: str) -> None:
         self.url = url
 
-    def owns(self, path: str) -> bool:
+    def owns_path(self, path: str) -> bool:
         return path.startswith("/site/")
 
-    async def __call__(self, scope: Event, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: AsgiMessage, receive: Receive, send: Send) -> None:
         self.scopes.append(scope)
         await getattr(self, scope["path"].removeprefix("/site/"))(receive, send)
 
@@ -81,10 +81,10 @@ def site() -> Echo:
 @pytest.fixture
 async def address(site: Echo) -> AsyncIterator[str]:
     front = HttpFront(lambda: None, lambda: None, header_timeout_ms=300, site=site, timing=HttpTiming(answer_s=0.3))
-    served = await front.listen("127.0.0.1:0")
-    front.announce()
+    served = await front.start_listening("127.0.0.1:0")
+    front.announce_address()
     yield served
-    await front.stop()
+    await front.stop_listening()
 
 
 async def exchanged(address: str, *pieces: bytes) -> bytes:
@@ -187,7 +187,7 @@ async def served_connection(site: Echo, site_body_s: float = 5) -> AsyncIterator
     with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as client:
         ours, _ = server.accept()
         ours.setblocking(False)
-        served = Served(
+        served = HttpService(
             never_asked,
             never_refused,
             site,
@@ -198,16 +198,16 @@ async def served_connection(site: Echo, site_body_s: float = 5) -> AsyncIterator
             handshakes=HandshakeThrottle(),
             site_body_s=site_body_s,
         )
-        serving = asyncio.create_task(HttpConnection(ours, served).serve())
+        serving = asyncio.create_task(HttpConnection(ours, served).serve_peer())
         client.setblocking(False)
         yield client, ours
         client.close()
         await serving
 
 
-async def never_asked(_: str, __: str, ___: object) -> Answer:
+async def never_asked(_: str, __: str, ___: object) -> HttpAnswer:
     raise AssertionError("the site answers")
 
 
-def never_refused(_: int, text: str) -> Answer:
+def never_refused(_: int, text: str) -> HttpAnswer:
     raise AssertionError(text)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ternmq_runtime.http.strict import StrictConnection
+from ternmq_runtime.http.strict_http import StrictConnection
 from tests.unit.runtime.http.test_site import Echo, address, exchanged, site
 
 __all__ = ["address", "site"]  # fixtures

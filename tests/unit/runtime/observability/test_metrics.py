@@ -16,7 +16,7 @@ from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from ternmq_runtime.observability import instruments
 from ternmq_runtime.observability.instruments import INSTRUMENTS
-from ternmq_runtime.observability.otel_metrics import Metrics
+from ternmq_runtime.observability.otel_metrics import OtelMetrics
 from ternmq_runtime.observability.samples import Samples, Value
 from tests.support.collector import Collector
 from tests.support.embedded import Embedded, RawClient
@@ -134,16 +134,16 @@ def test_series_that_come_are_told_however_many_there_were_before() -> None:
         sent: list[tuple[Value, dict[str, str]]] = [(7, {instruments.TOPIC: name}) for name in names]
         return {instruments.SENT: sent, instruments.UPTIME: [(1, {})]}
 
-    metrics = Metrics({}, samples)
-    assert b'topic="first"' in metrics.text().replace(b"messaging_destination_name", b"topic")
+    metrics = OtelMetrics({}, samples)
+    assert b'topic="first"' in metrics.render_text().replace(b"messaging_destination_name", b"topic")
     for number in range(30):
         names[:] = [f"topic-{number}-{each}" for each in range(100)]
-        text = metrics.text().decode()
+        text = metrics.render_text().decode()
     assert "first" not in text
     assert "overflow" not in text
     assert text.count("ternmq_messages_sent_total{") == 100
     assert text.count("topic-29-") == 100
-    metrics.close(1000)
+    metrics.close_exporter(1000)
 
 
 async def test_the_lag_of_a_group_counts_every_queue_of_its_topics(settings: Callable[..., ServerSettings]) -> None:

@@ -9,23 +9,23 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from ternmq_common.errors import StartupError
 from ternmq_common.server_settings import ProcessSettings
-from ternmq_runtime.observability.durations import Durations
+from ternmq_runtime.observability.durations import DurationHistogram
 from ternmq_runtime.observability.figures import (
     BrokerFigures,
     CertificateFigures,
     FollowerReadFigures,
     FrontFigures,
-    Lag,
+    GroupLag,
     LedShard,
     LinkFigures,
     MemberFigures,
     MessageCounts,
     ReplicaFigures,
-    Traffic,
+    TrafficFigures,
 )
 from ternmq_runtime.observability.instruments import INSTRUMENTS
-from ternmq_runtime.observability.observability import Observability
-from ternmq_runtime.observability.tracing import Within, current_traceparent, span
+from ternmq_runtime.observability.process_observability import ProcessObservability
+from ternmq_runtime.observability.tracing import SpanContext, child_span, current_traceparent
 from tests.support.collector import Collector
 
 SAMPLED = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -50,7 +50,7 @@ FIGURES = BrokerFigures(
     disk_free_bytes=10,
     disk_free_min_bytes=11,
     disk_refuses=True,
-    syncs=Durations(),
+    syncs=DurationHistogram(),
 )
 LINK = LinkFigures(broker="b", up=True, set_aside=False, calls=30, late=1, lost=2, frames_out=10, frames_in=9)
 COLD = FollowerReadFigures(broker="b", by_followers=40, by_leader=5)
@@ -74,21 +74,21 @@ class FakeBroker:
     def __init__(self) -> None:
         self.counted = 0
         for by_topic in (FIGURES.messages.sent, FIGURES.messages.delivered, FIGURES.messages.acknowledged):
-            by_topic.add("orders")
+            by_topic.add_count("orders")
 
-    def now(self) -> BrokerFigures:
+    def current_figures(self) -> BrokerFigures:
         return FIGURES
 
-    async def lags(self) -> AsyncIterator[Lag]:
+    async def count_lags(self) -> AsyncIterator[GroupLag]:
         self.counted += 1
-        yield Lag("billing", "orders", 10, 4, 90_500)
+        yield GroupLag("billing", "orders", 10, 4, 90_500)
 
-    async def pending_timers(self) -> int:
+    async def count_timers(self) -> int:
         return 11
 
 
-async def scraped(observability: Observability) -> dict[str, float]:
-    families = text_string_to_metric_families((await observability.scrape()).decode())
+async def scraped(observability: ProcessObservability) -> dict[str, float]:
+    families = text_string_to_metric_families((await observability.render_metrics()).decode())
     return {
         sample.name + "".join(f" {value}" for _, value in sorted(sample.labels.items())): sample.value
         for family in families
@@ -97,12 +97,12 @@ async def scraped(observability: Observability) -> dict[str, float]:
     }
 
 
-def a_full_process(**others: float) -> Observability:
+def a_full_process(**others: float) -> ProcessObservability:
     """One that has everything that there is to see."""
-    observability = Observability(ProcessSettings(), service="ternmq-proxy", **others)  # type: ignore[arg-type]
-    front = FrontFigures(lambda: Traffic(3, 4096, 512, {"resets": 2}))
-    front.called("SendMessage", "OK", 0.003)
-    front.polled("ReceiveMessage", "OK", 1.0)
+    observability = ProcessObservability(ProcessSettings(), service="ternmq-proxy", **others)  # type: ignore[arg-type]
+    front = FrontFigures(lambda: TrafficFigures(3, 4096, 512, {"resets": 2}))
+    front.record_call("SendMessage", "OK", 0.003)
+    front.record_poll("ReceiveMessage", "OK", 1.0)
     observability.watch_front(front)
     observability.watch_broker(FakeBroker())
     observability.watch_links(lambda: [LINK])
@@ -188,30 +188,30 @@ async def test_of_a_broker_that_is_watched_no_more_nothing_is_told() -> None:
 
 @pytest.mark.parametrize(("interval_s", "times"), [(3600.0, 1), (0.0, 3)])
 async def test_lags_are_counted_no_more_often_than_the_interval_says(interval_s: float, times: int) -> None:
-    observability = Observability(ProcessSettings(), service="ternmq", count_interval_s=interval_s)
+    observability = ProcessObservability(ProcessSettings(), service="ternmq", count_interval_s=interval_s)
     broker = FakeBroker()
     observability.watch_broker(broker)
     for _ in range(3):
-        await observability.scrape()
+        await observability.render_metrics()
     assert broker.counted == times
 
 
 async def test_a_trace_goes_on_in_another_process() -> None:
     with Collector() as collector:
         settings = dataclasses.replace(ProcessSettings(), otlp_endpoint=collector.endpoint)
-        proxy, broker = (Observability(settings, service=f"ternmq-{name}") for name in ("proxy", "broker"))
-        await proxy.start()
-        await broker.start()
+        proxy, broker = (ProcessObservability(settings, service=f"ternmq-{name}") for name in ("proxy", "broker"))
+        await proxy.start_export()
+        await broker.start_export()
         assert proxy.tracing is not None
-        sending = proxy.tracing.begin("send orders", SAMPLED, {})
+        sending = proxy.tracing.begin_span("send orders", SAMPLED, {})
         assert sending is not None
-        with Within(sending):
+        with SpanContext(sending):
             told = current_traceparent()
-        with broker.continued(told), span("append", "orders"):
+        with broker.continue_trace(told), child_span("append", "orders"):
             pass
         assert current_traceparent() == ""
-        await proxy.stop()
-        await broker.stop()
+        await proxy.stop_export()
+        await broker.stop_export()
         assert collector.services() == {"ternmq-proxy", "ternmq-broker"}
         spans = {found.name: found for found in collector.spans()}
     assert spans["append orders"].parent_span_id == spans["send orders"].span_id
@@ -219,15 +219,15 @@ async def test_a_trace_goes_on_in_another_process() -> None:
 
 
 async def test_without_a_collector_no_trace_goes_on() -> None:
-    observability = Observability(ProcessSettings(), service="ternmq-broker")
-    await observability.start()
-    with observability.continued(SAMPLED):
+    observability = ProcessObservability(ProcessSettings(), service="ternmq-broker")
+    await observability.start_export()
+    with observability.continue_trace(SAMPLED):
         assert current_traceparent() == ""
-    await observability.stop()
+    await observability.stop_export()
 
 
 async def test_without_the_packages_a_collector_can_not_be_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.grpc.metric_exporter", None)
     settings = ProcessSettings(otlp_endpoint="http://127.0.0.1:1")
     with pytest.raises(StartupError, match=r"run pip install '\.\[otel,server\]'"):
-        await Observability(settings, service="ternmq").start()
+        await ProcessObservability(settings, service="ternmq").start_export()

@@ -11,7 +11,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Status as SpanStatus
 from ternmq_common.server_settings import ServerSettings
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
-from ternmq_runtime.observability.tracing import current_traceparent, recorded, span
+from ternmq_runtime.observability.tracing import child_span, current_traceparent, is_recorded
 from tests.support.collector import Collector, text_of
 from tests.support.embedded import Embedded, Proto, RawClient, duration, message
 
@@ -90,7 +90,7 @@ async def test_a_producer_that_traces_nothing_gets_a_trace_that_its_consumer_goe
     spans = by_name(collector)
     send = spans["send orders"]
     assert left.startswith(f"00-{send.trace_id.hex()}-{send.span_id.hex()}-")
-    assert recorded(left)
+    assert is_recorded(left)
     assert {spans[name].trace_id for name in ("append orders", "receive orders")} == {send.trace_id}
 
 
@@ -202,7 +202,7 @@ async def test_a_refused_call_is_an_error_in_its_trace(serve: Serve, collector: 
 
 
 def test_without_a_trace_spans_are_nothing() -> None:
-    with span("append", "orders") as nothing:
+    with child_span("append", "orders") as nothing:
         assert (nothing, current_traceparent()) == (None, "")
 
 
@@ -219,4 +219,4 @@ def test_without_a_trace_spans_are_nothing() -> None:
     ],
 )
 def test_a_traceparent_says_whether_it_is_recorded(text: str, expected: bool | None) -> None:
-    assert recorded(text) is expected
+    assert is_recorded(text) is expected

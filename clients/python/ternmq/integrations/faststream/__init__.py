@@ -20,7 +20,7 @@ It uses FastStream's internals, as brokers outside of its repository have to: th
 tested with.
 """
 
-from ternmq_common.installing import missing_extra
+from ternmq_common.installing import missing_extra_error
 
 try:
     from ternmq.integrations.faststream.broker import TernmqBroker
@@ -29,6 +29,6 @@ try:
     from ternmq.integrations.faststream.registrator import TernmqRouter
     from ternmq.integrations.faststream.testing import TestTernmqBroker
 except ModuleNotFoundError as error:
-    raise missing_extra(error, "ternmq.integrations.faststream", "faststream") from error
+    raise missing_extra_error(error, "ternmq.integrations.faststream", "faststream") from error
 
 __all__ = ["TernmqBroker", "TernmqMessage", "TernmqPublishCommand", "TernmqRouter", "TestTernmqBroker"]

@@ -18,8 +18,8 @@ from faststream.exceptions import FeatureNotSupportedException
 from faststream.middlewares import AckPolicy
 from faststream.specification.schema import BrokerSpec
 
-from ternmq.integrations.faststream.config import ServerClient, TernmqBrokerConfig
-from ternmq.integrations.faststream.message import Delivery
+from ternmq.integrations.faststream.config import ClientFactory, TernmqBrokerConfig
+from ternmq.integrations.faststream.message import HandledDelivery
 from ternmq.integrations.faststream.publishing import NO_REPLIES, TernmqProducer, TernmqPublishCommand
 from ternmq.integrations.faststream.registrator import TernmqRegistrator
 from ternmq.options import ClientOptions
@@ -61,7 +61,7 @@ class _LoggerStorage(DefaultLoggerStorage):
 _logger_state = partial(make_logger_state, default_storage_cls=_LoggerStorage)
 
 
-class TernmqBroker(TernmqRegistrator, BrokerUsecase[Delivery, Producer, TernmqBrokerConfig]):
+class TernmqBroker(TernmqRegistrator, BrokerUsecase[HandledDelivery, Producer, TernmqBrokerConfig]):
     """Publishes to topics of the server at `endpoint`, and subscribes to them.
 
     The named keyword arguments are FastStream's; the others are those of `ternmq.options.ClientOptions`.
@@ -89,7 +89,7 @@ class TernmqBroker(TernmqRegistrator, BrokerUsecase[Delivery, Producer, TernmqBr
     ) -> None:
         config = TernmqBrokerConfig(
             producer=TernmqProducer(parser=parser, decoder=decoder),
-            server=ServerClient(endpoint, options),
+            server=ClientFactory(endpoint, options),
             broker_middlewares=middlewares,
             broker_parser=parser,
             broker_decoder=decoder,
@@ -113,7 +113,7 @@ class TernmqBroker(TernmqRegistrator, BrokerUsecase[Delivery, Producer, TernmqBr
 
     async def _connect(self) -> Producer:
         config = self.config.broker_config
-        client = await config.client.producer().start()
+        client = await config.client.create_producer().start()
         producer = config.producer
         producer.codec = config.broker_codec or DefaultCodec()
         producer.serializer = config.fd_config._serializer  # noqa: SLF001 - as FastStream's own brokers do

@@ -7,28 +7,28 @@ from faststream._internal.configs import BrokerConfig
 from faststream.exceptions import IncorrectState
 
 from ternmq.filters import Subscriptions
-from ternmq.integrations.declaring import declare
-from ternmq.listening import Listener
+from ternmq.integrations.declarations import declare_objects
+from ternmq.listener_calls import Listener
 from ternmq.options import ClientOptions
 from ternmq.producer import Producer
 from ternmq.push_consumer import PushConsumer
 
 
-class ServerClient:
+class ClientFactory:
     """Creates clients of one server."""
 
     def __init__(self, endpoint: str, options: ClientOptions) -> None:
         self.endpoint = endpoint
         self._options = options
 
-    async def declare(self, topic: str) -> None:
+    async def declare_topic(self, topic: str) -> None:
         """Create the topic if it is missing; an existing one may have any type."""
-        await declare(self.endpoint, {topic: "normal"}, options=self._options, any_type=True)
+        await declare_objects(self.endpoint, {topic: "normal"}, options=self._options, any_type=True)
 
-    def producer(self) -> Producer:
+    def create_producer(self) -> Producer:
         return Producer(self.endpoint, **self._options)
 
-    def consumer(
+    def create_consumer(
         self, group: str, subscriptions: Subscriptions, listener: Listener, *, concurrency: int
     ) -> PushConsumer:
         return PushConsumer(self.endpoint, group, subscriptions, listener, concurrency=concurrency, **self._options)
@@ -39,10 +39,10 @@ class TernmqBrokerConfig(BrokerConfig):
     """The configuration of a broker or a router. A router has no `server` of its own: it uses that of its broker."""
 
     producer: Any = None
-    server: ServerClient | None = field(default=None, repr=False)
+    server: ClientFactory | None = field(default=None, repr=False)
 
     @property
-    def client(self) -> ServerClient:
+    def client(self) -> ClientFactory:
         if self.server is None:
             raise IncorrectState("the router is not included in a broker")
         return self.server

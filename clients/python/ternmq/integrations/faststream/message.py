@@ -11,7 +11,7 @@ CONTENT_TYPE = "content-type"
 CORRELATION_ID = "correlation_id"
 
 
-class Delivery:
+class HandledDelivery:
     """One delivery and its result; without a decision it is given back."""
 
     def __init__(self, view: MessageView) -> None:
@@ -19,7 +19,7 @@ class Delivery:
         self.result = ConsumeResult.FAILURE
 
 
-class TernmqMessage(StreamMessage[Delivery]):
+class TernmqMessage(StreamMessage[HandledDelivery]):
     """A message; `raw_message.view` is the `ternmq.MessageView`."""
 
     async def ack(self) -> None:
@@ -38,7 +38,7 @@ class TernmqMessage(StreamMessage[Delivery]):
 class TernmqParser:
     """Creates a message from a delivery, and a handler's argument from its body."""
 
-    async def parse_message(self, delivery: Delivery) -> TernmqMessage:
+    async def parse_message(self, delivery: HandledDelivery) -> TernmqMessage:
         view = delivery.view
         headers = view.properties
         return TernmqMessage(

@@ -74,7 +74,7 @@ class TernmqPublishCommand(PublishCommand):
         )
 
 
-async def message_of(command: TernmqPublishCommand, codec: CodecProto, serializer: Any) -> Message:  # noqa: ANN401
+async def create_message(command: TernmqPublishCommand, codec: CodecProto, serializer: Any) -> Message:  # noqa: ANN401
     """Create the message of a command; raises the errors of `ternmq.Message`."""
     body, content_type = await codec.encode(command.body, serializer) if command.body is not None else NULL
     properties = {str(name): str(value) for name, value in (command.headers or {}).items()}
@@ -123,7 +123,7 @@ class TernmqProducer(BaseProducer):
         """Send a message, and return when it is stored; `ternmq.ClientError` if that failed."""
         if self.client is None:
             raise IncorrectState("the broker isn't connected: await broker.connect(), or broker.start()")
-        return await self.client.send(await message_of(TernmqPublishCommand.of(cmd), self.codec, self.serializer))
+        return await self.client.send(await create_message(TernmqPublishCommand.of(cmd), self.codec, self.serializer))
 
 
 @dataclass(kw_only=True)

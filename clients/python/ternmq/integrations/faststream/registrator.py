@@ -10,7 +10,7 @@ from faststream._internal.endpoint.subscriber.call_item import CallsCollection
 from faststream.middlewares import AckPolicy
 
 from ternmq.integrations.faststream.config import TernmqBrokerConfig
-from ternmq.integrations.faststream.message import Delivery
+from ternmq.integrations.faststream.message import HandledDelivery
 from ternmq.integrations.faststream.publishing import (
     TernmqPublisher,
     TernmqPublisherSpecification,
@@ -27,7 +27,7 @@ from ternmq.integrations.faststream.subscriber import (
 MAX_WORKERS = 20
 
 
-class TernmqRegistrator(Registrator[Delivery, TernmqBrokerConfig]):
+class TernmqRegistrator(Registrator[HandledDelivery, TernmqBrokerConfig]):
     """Declares subscribers and publishers, on brokers and routers alike."""
 
     def subscriber(  # type: ignore[override]
@@ -66,7 +66,7 @@ class TernmqRegistrator(Registrator[Delivery, TernmqBrokerConfig]):
         specified = TernmqSubscriberSpecificationConfig(
             topic=topic, title_=title, description_=description, include_in_schema=include_in_schema
         )
-        calls = CallsCollection[Delivery]()
+        calls = CallsCollection[HandledDelivery]()
         subscriber = TernmqSubscriber(config, TernmqSubscriberSpecification(self.config, specified, calls), calls)
         super().subscriber(subscriber, persistent=persistent)
         return subscriber.add_call(

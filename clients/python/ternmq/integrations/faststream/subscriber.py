@@ -17,7 +17,7 @@ from faststream.specification.schema import Operation, SubscriberSpec
 
 from ternmq.filters import SqlFilter, TagFilter
 from ternmq.hooks import ConsumeResult
-from ternmq.integrations.faststream.message import Delivery, TernmqParser
+from ternmq.integrations.faststream.message import HandledDelivery, TernmqParser
 from ternmq.message_view import MessageView
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class TernmqSubscriberSpecification(SubscriberSpecification[Any, TernmqSubscribe
         return {self.name: spec}
 
 
-class TernmqSubscriber(SubscriberUsecase[Delivery]):
+class TernmqSubscriber(SubscriberUsecase[HandledDelivery]):
     """Calls its handlers for the messages of a topic that its group gets."""
 
     _outer_config: "TernmqBrokerConfig"
@@ -111,8 +111,8 @@ class TernmqSubscriber(SubscriberUsecase[Delivery]):
         self._post_start()
         if self.calls:
             client = self._outer_config.client
-            await client.declare(self.topic)
-            self._consumer = client.consumer(
+            await client.declare_topic(self.topic)
+            self._consumer = client.create_consumer(
                 self.group, {self.topic: self._filter}, self._listen, concurrency=self._max_workers
             )
             await self._consumer.start()
@@ -128,7 +128,7 @@ class TernmqSubscriber(SubscriberUsecase[Delivery]):
         await super().stop()
 
     async def _listen(self, view: MessageView) -> ConsumeResult:
-        delivery = Delivery(view)
+        delivery = HandledDelivery(view)
         task = asyncio.current_task()
         assert task is not None
         self._handling.add(task)
@@ -141,16 +141,16 @@ class TernmqSubscriber(SubscriberUsecase[Delivery]):
     async def get_one(self, *, timeout: float = 5.0) -> NoReturn:
         raise FeatureNotSupportedException(BY_HANDLERS_ONLY)
 
-    def __aiter__(self) -> AsyncIterator[StreamMessage[Delivery]]:
+    def __aiter__(self) -> AsyncIterator[StreamMessage[HandledDelivery]]:
         raise FeatureNotSupportedException(BY_HANDLERS_ONLY)
 
-    def _make_response_publisher(self, message: StreamMessage[Delivery]) -> Sequence[Any]:
+    def _make_response_publisher(self, message: StreamMessage[HandledDelivery]) -> Sequence[Any]:
         return ()  # there are no replies
 
-    def get_log_context(self, message: StreamMessage[Delivery] | None) -> dict[str, str]:
+    def get_log_context(self, message: StreamMessage[HandledDelivery] | None) -> dict[str, str]:
         """Return the fields of each line of the log."""
-        return log_context(self.topic, self.group, message)
+        return create_log_context(self.topic, self.group, message)
 
 
-def log_context(topic: str, group: str, message: StreamMessage[Delivery] | None) -> dict[str, str]:
+def create_log_context(topic: str, group: str, message: StreamMessage[HandledDelivery] | None) -> dict[str, str]:
     return {"topic": topic, "group": group, "message_id": getattr(message, "message_id", "")}

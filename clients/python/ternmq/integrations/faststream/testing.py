@@ -10,8 +10,13 @@ from faststream.response.response import PublishCommand
 
 from ternmq.endpoints import Endpoints
 from ternmq.integrations.faststream.broker import TernmqBroker
-from ternmq.integrations.faststream.message import Delivery
-from ternmq.integrations.faststream.publishing import BaseProducer, TernmqPublishCommand, TernmqPublisher, message_of
+from ternmq.integrations.faststream.message import HandledDelivery
+from ternmq.integrations.faststream.publishing import (
+    BaseProducer,
+    TernmqPublishCommand,
+    TernmqPublisher,
+    create_message,
+)
 from ternmq.integrations.faststream.subscriber import TernmqSubscriber
 from ternmq.message import Message, SendReceipt
 from ternmq.message_id import MESSAGE_IDS
@@ -30,7 +35,7 @@ class TestTernmqBroker(TestBroker[TernmqBroker, TernmqBroker], broker=TernmqBrok
     def create_publisher_fake_subscriber(
         self, broker: TernmqBroker, publisher: TernmqPublisher
     ) -> tuple[TernmqSubscriber, bool]:
-        for subscriber in subscribers_of(self.brokers):
+        for subscriber in own_subscribers(self.brokers):
             if subscriber.topic == publisher.topic:
                 return subscriber, True
         return broker.subscriber(publisher.topic, group=FAKE_GROUP, persistent=False), False
@@ -53,23 +58,23 @@ class _FakeProducer(BaseProducer):
         self._brokers = brokers
 
     async def publish(self, cmd: PublishCommand) -> SendReceipt:
-        message = await message_of(TernmqPublishCommand.of(cmd), self.codec, self.serializer)
-        view = _view_of(message)
+        message = await create_message(TernmqPublishCommand.of(cmd), self.codec, self.serializer)
+        view = _create_view(message)
         served: set[str] = set()
-        for subscriber in subscribers_of(self._brokers):
+        for subscriber in own_subscribers(self._brokers):
             if subscriber.topic == message.topic and subscriber.group not in served:
                 served.add(subscriber.group)
-                await subscriber.process_message(Delivery(view))
+                await subscriber.process_message(HandledDelivery(view))
         return SendReceipt(view.message_id, message.topic, 0)
 
 
-def subscribers_of(brokers: tuple[TernmqBroker, ...]) -> list[TernmqSubscriber]:
+def own_subscribers(brokers: tuple[TernmqBroker, ...]) -> list[TernmqSubscriber]:
     """Return all subscribers of TernMQ."""
     found = (subscriber for broker in brokers for subscriber in broker.subscribers)
     return [subscriber for subscriber in found if isinstance(subscriber, TernmqSubscriber)]
 
 
-def _view_of(message: Message) -> MessageView:
+def _create_view(message: Message) -> MessageView:
     [message_id] = MESSAGE_IDS.next_ids(1)
     system = pb.SystemProperties(
         message_id=message_id,

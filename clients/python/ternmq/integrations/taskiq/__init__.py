@@ -11,11 +11,11 @@
 and `taskiq worker app:broker` runs them.
 """
 
-from ternmq_common.installing import missing_extra
+from ternmq_common.installing import missing_extra_error
 
 try:
     from ternmq.integrations.taskiq.broker import TernmqBroker
 except ModuleNotFoundError as error:
-    raise missing_extra(error, "ternmq.integrations.taskiq", "taskiq") from error
+    raise missing_extra_error(error, "ternmq.integrations.taskiq", "taskiq") from error
 
 __all__ = ["TernmqBroker"]

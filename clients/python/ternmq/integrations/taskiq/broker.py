@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Unpack
 
 from taskiq import AckableMessage, AsyncBroker, BrokerMessage
 
-from ternmq.integrations.declaring import declare
-from ternmq.integrations.taskiq.deliveries import Deliveries, Endings
+from ternmq.integrations.declarations import declare_objects
+from ternmq.integrations.taskiq.task_deliveries import ExecutionWatch, TaskDeliveries
 from ternmq.message import Message
 from ternmq.options import ClientOptions
 from ternmq.producer import Producer
@@ -64,8 +64,8 @@ class TernmqBroker(AsyncBroker):
         self._options = options
         self._producer: Producer | None = None
         self._consumer: PushConsumer | None = None
-        self._deliveries = Deliveries()
-        self.add_middlewares(Endings(self._deliveries))
+        self._deliveries = TaskDeliveries()
+        self.add_middlewares(ExecutionWatch(self._deliveries))
 
     @property
     def delayed_topic(self) -> str:
@@ -78,7 +78,7 @@ class TernmqBroker(AsyncBroker):
             self._topic: "priority" if self._priorities else "normal",
             self.delayed_topic: "delay",
         }
-        await declare(self._endpoint, kinds, {self._group: "earliest"}, options=self._options)
+        await declare_objects(self._endpoint, kinds, {self._group: "earliest"}, options=self._options)
         self._producer = await Producer(self._endpoint, topics=kinds, **self._options).start()
         await super().startup()
 
@@ -99,8 +99,8 @@ class TernmqBroker(AsyncBroker):
         """Send one task; ValueError for invalid labels, `ternmq.ClientError` if it could not be stored."""
         if self._producer is None:
             raise RuntimeError("the broker was not started: await broker.startup()")
-        delay = _delay(message.labels)
-        priority = self._priority(message.labels) if delay is None else None
+        delay = _read_delay(message.labels)
+        priority = self._read_priority(message.labels) if delay is None else None
         await self._producer.send(
             Message(
                 self._topic if delay is None else self.delayed_topic,
@@ -119,16 +119,16 @@ class TernmqBroker(AsyncBroker):
             self._endpoint,
             self._group,
             topics,
-            self._deliveries.consume,
+            self._deliveries.consume_message,
             concurrency=self._concurrency,
             drain_timeout=DRAIN_TIMEOUT_S,
             **self._options,
         )
         await self._consumer.start()
         while True:
-            yield await self._deliveries.next()
+            yield await self._deliveries.next_message()
 
-    def _priority(self, labels: Mapping[str, object]) -> int | None:
+    def _read_priority(self, labels: Mapping[str, object]) -> int | None:
         label = labels.get("priority")
         if not self._priorities:
             if label is not None:
@@ -137,7 +137,7 @@ class TernmqBroker(AsyncBroker):
         return int(str(label)) if label is not None else 0
 
 
-def _delay(labels: Mapping[str, object]) -> timedelta | None:
+def _read_delay(labels: Mapping[str, object]) -> timedelta | None:
     label = labels.get("delay")
     if label is None:
         return None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from google.protobuf.message import DecodeError
 
-from ternmq_common.wire import framed, varint
+from ternmq_common.wire import encode_field, encode_varint
 from ternmq_proxy.fronts.grpc.activities.request_bytes import NotOrdinary, content, resource_name
 from ternmq_proxy.fronts.grpc.activities.status import OK
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 _GROUP, _TOPIC, _ENTRIES = 0x0A, 0x12, 0x1A  # of an AckMessageRequest
 _MESSAGE_ID, _HANDLE, _LITE_TOPIC = 0x0A, 0x12, 0x1A  # of an AckMessageEntry, and of an AckMessageResultEntry
 _OK = OK.SerializeToString()
-_STATUS = framed(b"\x0a", _OK)  # AckMessageResponse.status = 1
+_STATUS = encode_field(b"\x0a", _OK)  # AckMessageResponse.status = 1
 _ENTRY_TAG = b"\x12"  # AckMessageResponse.entries = 2
-_ENTRY_STATUS = framed(b"\x1a", _OK)  # AckMessageResultEntry.status = 3
+_ENTRY_STATUS = encode_field(b"\x1a", _OK)  # AckMessageResultEntry.status = 3
 
 
 class Acknowledgement(NamedTuple):
@@ -99,5 +99,5 @@ def serialize_success(entries: "Sequence[bytes]") -> bytes:
     """Return the bytes of an `AckMessageResponse` that says of all entries that they are acknowledged."""
     parts = [_STATUS]
     for entry in entries:
-        parts += (_ENTRY_TAG, varint(len(entry) + len(_ENTRY_STATUS)), entry, _ENTRY_STATUS)
+        parts += (_ENTRY_TAG, encode_varint(len(entry) + len(_ENTRY_STATUS)), entry, _ENTRY_STATUS)
     return b"".join(parts)

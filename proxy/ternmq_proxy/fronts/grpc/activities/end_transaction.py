@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from ternmq_common.model import Resolution
+from ternmq_common.model import TransactionResolution
 from ternmq_protos.v2 import definition_pb2
 from ternmq_protos.v2.service_pb2 import EndTransactionRequest, EndTransactionResponse
 from ternmq_proxy.fronts.grpc.activities.status import OK
@@ -12,7 +12,10 @@ if TYPE_CHECKING:
     from ternmq_proxy.call import Call
     from ternmq_proxy.services import Services
 
-RESOLUTIONS = {definition_pb2.COMMIT: Resolution.COMMIT, definition_pb2.ROLLBACK: Resolution.ROLLBACK}
+RESOLUTIONS = {
+    definition_pb2.COMMIT: TransactionResolution.COMMIT,
+    definition_pb2.ROLLBACK: TransactionResolution.ROLLBACK,
+}
 
 
 async def end_transaction(request: EndTransactionRequest, call: "Call", services: "Services") -> EndTransactionResponse:

@@ -9,7 +9,7 @@ import ipaddress
 import socket
 from typing import TYPE_CHECKING
 
-from ternmq_common.addresses import is_wildcard, parsed_address
+from ternmq_common.addresses import is_wildcard, parse_address
 from ternmq_protos.v2 import definition_pb2
 from ternmq_protos.v2.definition_pb2 import Address, Endpoints
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def endpoints_for(asked: Endpoints, call: "Call") -> Endpoints:
     """What the client, which named the endpoints `asked`, is to connect to."""
     if call.listener.advertised is not None:
-        return _endpoints(*parsed_address(call.listener.advertised))
+        return _endpoints(*parse_address(call.listener.advertised))
     if not asked.addresses:
         return _endpoints(*_own_address(call))
     if asked.scheme == definition_pb2.ADDRESS_SCHEME_UNSPECIFIED:
@@ -41,7 +41,7 @@ def _scheme(host: str) -> definition_pb2.AddressScheme:
 
 
 def _own_address(call: "Call") -> tuple[str, int]:
-    host, port = parsed_address(call.listener.address)
+    host, port = parse_address(call.listener.address)
     return _host_towards(call.peer) if is_wildcard(host) else host, port
 
 
@@ -51,7 +51,7 @@ def _host_towards(peer: str) -> str:
     gRPC doesn't say by which address a connection came in. It is that one, unless the ways there and back differ.
     """
     try:
-        host, port = parsed_address(peer)
+        host, port = parse_address(peer)
         with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_DGRAM) as towards:
             towards.connect((host, port))  # sends nothing
             own: str = towards.getsockname()[0]

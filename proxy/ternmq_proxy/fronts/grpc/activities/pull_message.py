@@ -61,7 +61,7 @@ def _frame_messages(
     topic = request.message_queue.topic.SerializeToString()
     frames = DeliveredFrames(topic=topic, store_host=services.store_host.encode())
     return [
-        frames.frame(
+        frames.encode_message(
             rest=message.rest if with_bodies else without_body(message.rest),
             system=message.system,
             stored_ms=message.stored_ms,

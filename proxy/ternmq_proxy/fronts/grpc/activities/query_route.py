@@ -5,7 +5,7 @@ Each queue comes with the endpoints by which the client is to come (`endpoints.p
 
 from typing import TYPE_CHECKING
 
-from ternmq_common.cluster import Permission
+from ternmq_common.cluster import QueuePermission
 from ternmq_protos.v2 import definition_pb2
 from ternmq_protos.v2.definition_pb2 import Assignment, Broker, MessageQueue
 from ternmq_protos.v2.service_pb2 import (
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from ternmq_proxy.services import Services
 
 _PERMISSIONS = {
-    Permission.READ_WRITE: definition_pb2.READ_WRITE,
-    Permission.READ: definition_pb2.READ,
-    Permission.WRITE: definition_pb2.WRITE,
-    Permission.NONE: definition_pb2.NONE,
+    QueuePermission.READ_WRITE: definition_pb2.READ_WRITE,
+    QueuePermission.READ: definition_pb2.READ,
+    QueuePermission.WRITE: definition_pb2.WRITE,
+    QueuePermission.NONE: definition_pb2.NONE,
 }
 
 

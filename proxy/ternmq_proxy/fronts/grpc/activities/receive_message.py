@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from ternmq_common.errors import ErrorCode
 from ternmq_common.limits import CLIENT_MESSAGE_BYTES, POLL_MARGIN_MS
-from ternmq_common.model import Delivery
-from ternmq_common.wire import DeliveredFrames, framed, timestamp
+from ternmq_common.model import DeliveredMessage
+from ternmq_common.wire import DeliveredFrames, encode_field, encode_timestamp
 from ternmq_protos.v2.service_pb2 import ReceiveMessageRequest, ReceiveMessageResponse
 from ternmq_proxy.fronts.grpc.activities.filter_text import read_filter
 from ternmq_proxy.fronts.grpc.activities.status import OK, status, status_of
@@ -42,7 +42,7 @@ class Received:
     messages: ReceivedMessages | None = None
 
     @property
-    def deliveries(self) -> list[Delivery]:
+    def deliveries(self) -> list[DeliveredMessage]:
         """The messages that were claimed."""
         return [] if self.messages is None else self.messages.deliveries
 
@@ -112,11 +112,11 @@ def hold_s(call: "Call", services: "Services") -> float:
 
 
 def _frames(first: bytes, messages: list[bytes], services: "Services") -> list[bytes]:
-    return [first, *messages, framed(_DELIVERY_TIMESTAMP_TAG, timestamp(services.clock.now_ms()))]
+    return [first, *messages, encode_field(_DELIVERY_TIMESTAMP_TAG, encode_timestamp(services.clock.now_ms()))]
 
 
 def _frame_messages(received: ReceivedMessages, topic: bytes, services: "Services") -> list[bytes]:
-    frame = DeliveredFrames(topic=topic, store_host=services.store_host.encode()).frame
+    frame = DeliveredFrames(topic=topic, store_host=services.store_host.encode()).encode_message
     frames: list[bytes] = []
     for delivery, handle in zip(received.deliveries, received.handles, strict=True):
         message = delivery.message

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from google.protobuf.message import DecodeError
 
-from ternmq_common.fairness import Turns
+from ternmq_common.fairness import WorkTurns
 from ternmq_protos.v2.service_pb2 import SendMessageResponse, SendResultEntry
 from ternmq_proxy.fronts.grpc.activities.request_bytes import NotOrdinary, content, resource_name
 from ternmq_proxy.fronts.grpc.activities.sent_form import serialize_sent_apart
@@ -83,10 +83,10 @@ async def send_batch(data: bytes, call: "Call", services: "Services") -> tuple[b
     """Store the messages, and return the serialized answer and its status. None: nothing was done, since the request is
     not ordinary, or something is wrong with it; see `send_ordinary`, which has the errors too."""
     sender = Sender(call.peer, services.clock.now_ms(), services.limits)
-    batch, turns = _Batch(data, sender, services.request_limits.entries_max), Turns()
+    batch, turns = _Batch(data, sender, services.request_limits.entries_max), WorkTurns()
     try:
         while batch.read_some():
-            await turns.next()
+            await turns.next_turn()
         name = batch.topic
         batch.check_type()
     except (NotOrdinary, IndexError, UnicodeDecodeError, DecodeError):

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ternmq_common.errors import ErrorCode, MessagingError
-from ternmq_common.fairness import Turns
+from ternmq_common.fairness import WorkTurns
 from ternmq_protos.v2.service_pb2 import SendMessageRequest, SendMessageResponse, SendResultEntry
 from ternmq_proxy.fronts.grpc.activities.request_bytes import NotOrdinary
 from ternmq_proxy.fronts.grpc.activities.sent_form import serialize_sent
@@ -68,9 +68,9 @@ async def send_message(request: SendMessageRequest, call: "Call", services: "Ser
 async def _read_messages(messages: "Sequence[Message]") -> "list[ProducerMessage]":
     if len(messages) == 1:
         return [read_message(messages[0], messages[0].system_properties)]
-    turns, read = Turns(), []
+    turns, read = WorkTurns(), []
     for message in messages:
-        await turns.next()
+        await turns.next_turn()
         read.append(read_message(message, message.system_properties))
     return read
 

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from ternmq_common.wire import framed, varint
+from ternmq_common.wire import encode_field, encode_varint
 from ternmq_proxy.fronts.grpc.activities.status import OK
 
 if TYPE_CHECKING:
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from ternmq_common.model import NewMessage
 
-_STATUS = framed(b"\x0a", OK.SerializeToString())  # SendMessageResponse.status = 1, SendResultEntry.status = 1
+_STATUS = encode_field(b"\x0a", OK.SerializeToString())  # SendMessageResponse.status = 1, SendResultEntry.status = 1
 _ENTRY_TAG = b"\x12"  # SendMessageResponse.entries = 2
 _MESSAGE_ID_TAG = b"\x12"  # SendResultEntry.message_id = 2
 _TRANSACTION_ID_TAG = b"\x1a"  # SendResultEntry.transaction_id = 3
@@ -28,9 +28,9 @@ def serialize_sent_apart(messages: "Sequence[NewMessage]", offsets: "Sequence[in
     parts = [_STATUS]
     for message, offset in zip(messages, offsets, strict=True):
         coded = message.keys[0].encode()
-        size = varint(len(coded))
+        size = encode_varint(len(coded))
         fields = b"".join((_STATUS, _MESSAGE_ID_TAG, size, coded, _TRANSACTION_ID_TAG, size, coded))
         if offset:
-            fields += _OFFSET_TAG + varint(offset)
-        parts += (_ENTRY_TAG, varint(len(fields)), fields)
+            fields += _OFFSET_TAG + encode_varint(offset)
+        parts += (_ENTRY_TAG, encode_varint(len(fields)), fields)
     return b"".join(parts)

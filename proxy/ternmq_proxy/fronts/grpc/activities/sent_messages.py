@@ -21,7 +21,7 @@ from ternmq_common.model import NewMessage
 from ternmq_common.names import is_legal_lite
 from ternmq_common.printable import NAME_BYTES_MAX
 from ternmq_common.tag_filter import tag_hash
-from ternmq_common.wire import SYSTEM_PROPERTIES_TAG, TOPIC_TAG, framed, timestamp
+from ternmq_common.wire import SYSTEM_PROPERTIES_TAG, TOPIC_TAG, encode_field, encode_timestamp
 from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.fronts.grpc.activities.request_bytes import NotOrdinary, content, number, resource_name
 from ternmq_proxy.operations.message_checks import RESERVED_PROPERTY_KEYS
@@ -190,14 +190,14 @@ def _read_from_birth(data: bytes, at: int, end: int, sender: Sender) -> tuple[by
     if at < end and data[at] == _BORN:
         begin, at = content(data, at + 1, end)
         _check_time(data, begin, at)
-    time = data[first:at] or framed(_BORN_TAG, timestamp(sender.now_ms))
+    time = data[first:at] or encode_field(_BORN_TAG, encode_timestamp(sender.now_ms))
     first, host_text = at, ""
     if at < end and data[at] == _HOST:
         begin, at = content(data, at + 1, end)
         host_text = data[begin:at].decode()
         if not host_text or at - begin > NAME_BYTES_MAX:
             raise NotOrdinary
-    host = data[first:at] or framed(_HOST_TAG, sender.peer.encode())
+    host = data[first:at] or encode_field(_HOST_TAG, sender.peer.encode())
     first = at = _skip_queue_id(data, at, end)
     group = ""
     if data[at : at + 2] == _MESSAGE_GROUP and at + 2 < end:

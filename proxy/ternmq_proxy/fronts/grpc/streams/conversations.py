@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from google.protobuf.message import DecodeError
 
-from ternmq_common.eager import in_task
+from ternmq_common.eager import ensure_task
 from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_protos.v2.service_pb2 import TelemetryCommand
 from ternmq_proxy.access.authentication import NotAuthenticated
@@ -19,7 +19,7 @@ from ternmq_proxy.fronts.grpc.parsing import no_message
 from ternmq_proxy.fronts.grpc.streams.revocation import cancel, was_revoked
 from ternmq_proxy.fronts.grpc.streams.telemetry_stream import TelemetryStream
 from ternmq_proxy.operations.client_life import detach
-from ternmq_rpc.grpc_http2.messages import Status
+from ternmq_rpc.grpc_http2.messages import GrpcStatus
 from ternmq_rpc.grpc_stream.served_call import CallRefused, ServedCall, ServedMethod
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class Conversations:
 
     def telemetry(self) -> ServedMethod:
         """Settings of clients, and commands to them."""
-        return ServedMethod(self._converse, talks=True)
+        return ServedMethod(self._converse, is_conversation=True)
 
     def for_users(self, path: str, method: ServedMethod) -> ServedMethod:
         """A conversation that is for those alone who say who they are."""
@@ -57,29 +57,29 @@ class Conversations:
                 self._callers.identified(served, path)
             except NotAuthenticated as error:
                 await _first_command(served)
-                raise CallRefused(Status.UNAUTHENTICATED, error.message) from error
+                raise CallRefused(GrpcStatus.UNAUTHENTICATED, error.message) from error
             await method.serve(served)
 
-        return ServedMethod(serve, talks=True)
+        return ServedMethod(serve, is_conversation=True)
 
     async def _converse(self, served: ServedCall) -> None:
         try:
             call = self._callers.call(served, self._callers.caller(served, _NAME).identity)
         except NotAuthenticated as unknown:
-            served.begin()
+            served.send_headers()
             await self._turn_away(unknown, served)
             return
         except MessagingError as error:
-            raise CallRefused(Status.RESOURCE_EXHAUSTED, error.message) from error
+            raise CallRefused(GrpcStatus.RESOURCE_EXHAUSTED, error.message) from error
         # Rust takes its start for done when the headers arrive.
-        served.begin()
+        served.send_headers()
         stream = TelemetryStream(served, self._serialize)
         watch = Watch(call, _NAME, [], functools.partial(cancel, served))
         self._services.access.watch(watch)
-        self._figures.stream_began(call.client_id)
+        self._figures.count_stream(call.client_id)
         in_order = False
         try:
-            while (data := await served.read()) is not None:
+            while (data := await served.read_message()) is not None:
                 if not await self._heard(data, call, stream, watch, served):
                     return
                 del data  # a stream waits for the next command for hours
@@ -91,7 +91,7 @@ class Conversations:
             await _end(REVOKED, status_of(REVOKED, _NAME), served)
         finally:
             self._services.access.unwatch(watch)
-            self._figures.stream_ended(call.client_id)
+            self._figures.uncount_stream(call.client_id)
             stream.close()
             if detach(call.client_id, stream, self._services) and in_order:
                 self._polls.end(call.client_id)  # it is about to go
@@ -131,18 +131,18 @@ class Conversations:
 async def _first_command(served: ServedCall) -> None:
     """Wait for what a stream of nobody begins with: clients can't write to one that has ended, and would not hear
     why."""
-    await in_task()
+    await ensure_task()
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_FIRST_COMMAND_S):
-            await served.read()
+            await served.read_message()
 
 
 async def _end(error: Exception, status: "definition_pb2.Status", served: ServedCall) -> None:
     """End a Telemetry stream as the error demands (`overview.md, Settings`), of which that is the status."""
     if int(status.code) in (ErrorCode.CLIENT_ID_REQUIRED, ErrorCode.UNAUTHORIZED):
-        await served.finish(TelemetryCommand(status=status).SerializeToString())
+        await served.finish_answer(TelemetryCommand(status=status).SerializeToString())
     elif isinstance(error, MessagingError):
         too_much = error.code == ErrorCode.TOO_MANY_REQUESTS
-        raise CallRefused(Status.RESOURCE_EXHAUSTED if too_much else Status.INVALID_ARGUMENT, str(error))
+        raise CallRefused(GrpcStatus.RESOURCE_EXHAUSTED if too_much else GrpcStatus.INVALID_ARGUMENT, str(error))
     else:
-        raise CallRefused(Status.INTERNAL, status.message)
+        raise CallRefused(GrpcStatus.INTERNAL, status.message)

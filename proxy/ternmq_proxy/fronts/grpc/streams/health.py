@@ -8,7 +8,7 @@ from google.protobuf.message import DecodeError
 from grpc_health.v1 import health_pb2
 from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 
-from ternmq_rpc.grpc_http2.messages import Status, StreamBroken
+from ternmq_rpc.grpc_http2.messages import GrpcStatus, StreamBroken
 from ternmq_rpc.grpc_stream.served_call import CallRefused, ServedCall, ServedMethod
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class Health:
         """By path."""
         return {
             f"/{self.NAME}/Check": ServedMethod(self._check),
-            f"/{self.NAME}/Watch": ServedMethod(self._watch, talks=True),
+            f"/{self.NAME}/Watch": ServedMethod(self._watch, is_conversation=True),
         }
 
     def end(self) -> None:
@@ -37,17 +37,17 @@ class Health:
         self._ended = True
         for call in self._watching:
             with contextlib.suppress(StreamBroken):
-                call.write(self._status(""))
+                call.write_messages(self._status(""))
 
     async def _check(self, call: ServedCall) -> None:
         service = await _asked(call)
         if service not in self._services:
-            raise CallRefused(Status.NOT_FOUND, f"{service} is not known here")
-        await call.finish(self._status(service))
+            raise CallRefused(GrpcStatus.NOT_FOUND, f"{service} is not known here")
+        await call.finish_answer(self._status(service))
 
     async def _watch(self, call: ServedCall) -> None:
         service = await _asked(call)
-        call.write(self._status(service))
+        call.write_messages(self._status(service))
         if service in self._services:
             self._watching.add(call)
         try:
@@ -68,7 +68,7 @@ class Health:
 
 async def _asked(call: ServedCall) -> str:
     try:
-        request = HealthCheckRequest.FromString(await call.read() or b"")
+        request = HealthCheckRequest.FromString(await call.read_message() or b"")
     except DecodeError as error:
-        raise CallRefused(Status.INTERNAL, "the bytes sent are no HealthCheckRequest") from error
+        raise CallRefused(GrpcStatus.INTERNAL, "the bytes sent are no HealthCheckRequest") from error
     return str(request.service)

@@ -8,7 +8,7 @@ from grpc_reflection.v1alpha import reflection_pb2
 from grpc_reflection.v1alpha.reflection_pb2 import ErrorResponse, ServerReflectionRequest, ServerReflectionResponse
 
 from ternmq_protos.pool import POOL
-from ternmq_rpc.grpc_http2.messages import Status
+from ternmq_rpc.grpc_http2.messages import GrpcStatus
 from ternmq_rpc.grpc_stream.served_call import CallRefused, ServedCall, ServedMethod
 
 if TYPE_CHECKING:
@@ -27,19 +27,19 @@ class Reflection:
 
     def methods(self) -> dict[str, ServedMethod]:
         """By path."""
-        return {f"/{_NAME}/ServerReflectionInfo": ServedMethod(self._converse, talks=True)}
+        return {f"/{_NAME}/ServerReflectionInfo": ServedMethod(self._converse, is_conversation=True)}
 
     async def _converse(self, call: ServedCall) -> None:
-        while (data := await call.read()) is not None:
+        while (data := await call.read_message()) is not None:
             try:
                 request = ServerReflectionRequest.FromString(data)
             except DecodeError as error:
-                raise CallRefused(Status.INTERNAL, "the bytes sent are no ServerReflectionRequest") from error
+                raise CallRefused(GrpcStatus.INTERNAL, "the bytes sent are no ServerReflectionRequest") from error
             answer = self._answer(request)
             answer.valid_host = request.host
             answer.original_request.CopyFrom(request)
-            call.write(answer.SerializeToString())
-            await call.drained()
+            call.write_messages(answer.SerializeToString())
+            await call.wait_drained()
 
     def _answer(self, request: ServerReflectionRequest) -> ServerReflectionResponse:
         answer = ServerReflectionResponse()
@@ -65,9 +65,9 @@ class Reflection:
                     _in_pools(lambda pool: _extensions(pool, name))
                 )
             else:
-                answer.error_response.CopyFrom(_error(Status.INVALID_ARGUMENT, "the request asks for nothing"))
+                answer.error_response.CopyFrom(_error(GrpcStatus.INVALID_ARGUMENT, "the request asks for nothing"))
         except KeyError:
-            answer.error_response.CopyFrom(_error(Status.NOT_FOUND, "there is no such thing here"))
+            answer.error_response.CopyFrom(_error(GrpcStatus.NOT_FOUND, "there is no such thing here"))
         return answer
 
 
@@ -99,5 +99,5 @@ def _add_file(answer: ServerReflectionResponse, file: Any) -> None:  # noqa: ANN
     answer.file_descriptor_response.file_descriptor_proto.append(proto.SerializeToString())
 
 
-def _error(status: Status, text: str) -> ErrorResponse:
+def _error(status: GrpcStatus, text: str) -> ErrorResponse:
     return ErrorResponse(error_code=int(status), error_message=text)

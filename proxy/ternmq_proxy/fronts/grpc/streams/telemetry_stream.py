@@ -19,11 +19,12 @@ PUSH_TIMEOUT_S = 2.0
 
 
 class Transport(Protocol):
-    """What is needed of a `ServedCall`: what is written waits in its order, and `drained` until all of it is gone."""
+    """What is needed of a `ServedCall`: what is written waits in its order, and `wait_drained` until all of it is
+    gone."""
 
-    def write(self, *messages: bytes) -> None: ...
+    def write_messages(self, *messages: bytes) -> None: ...
 
-    async def drained(self) -> None: ...
+    async def wait_drained(self) -> None: ...
 
 
 class TelemetryStream:
@@ -43,18 +44,18 @@ class TelemetryStream:
 
     async def answer(self, command: "TelemetryCommand") -> None:
         """Send a command in answer to one of the client's; StreamBroken if the client is gone."""
-        self._transport.write(command.SerializeToString())
-        await self._transport.drained()
+        self._transport.write_messages(command.SerializeToString())
+        await self._transport.wait_drained()
 
     async def push(self, command: "ClientCommand") -> bool:
         """Send a command; whether it was sent. One that is late is not taken back: the client may still get it."""
         if self._closed or (self._late is not None and not self._late.done()):
             return False
         try:
-            self._transport.write(self._serialize(command))
+            self._transport.write_messages(self._serialize(command))
         except StreamBroken:
             return False
-        sending = asyncio.create_task(self._transport.drained())
+        sending = asyncio.create_task(self._transport.wait_drained())
         done, _ = await asyncio.wait({sending}, timeout=self._push_s)
         if done:
             return sending.exception() is None

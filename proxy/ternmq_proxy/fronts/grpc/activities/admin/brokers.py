@@ -2,9 +2,9 @@
 
 from typing import TYPE_CHECKING
 
-from ternmq_common.cluster import Permission, ReplicationMode
+from ternmq_common.cluster import QueuePermission, ReplicationMode
 from ternmq_common.errors import ErrorCode, MessagingError
-from ternmq_common.removal_warning import is_empty, removal_warning
+from ternmq_common.removal_warning import has_nothing_to_lose, removal_warning
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.fronts.grpc.activities.admin.remaining_messages import remaining_on
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from ternmq_proxy.services import Services
 
 _PERMISSIONS = {
-    definition_pb2.READ_WRITE: Permission.READ_WRITE,
-    definition_pb2.READ: Permission.READ,
-    definition_pb2.WRITE: Permission.WRITE,
-    definition_pb2.NONE: Permission.NONE,
+    definition_pb2.READ_WRITE: QueuePermission.READ_WRITE,
+    definition_pb2.READ: QueuePermission.READ,
+    definition_pb2.WRITE: QueuePermission.WRITE,
+    definition_pb2.NONE: QueuePermission.NONE,
 }
 _ON_THE_WIRE = {ours: theirs for theirs, ours in _PERMISSIONS.items()}
 _REPLICATIONS = {
@@ -92,7 +92,7 @@ async def _check_drained(broker: "BrokerEntry", services: "Services") -> None:
 
 def _check_was_drained(broker: "BrokerEntry", topics: list[str]) -> None:
     """Of one that is away."""
-    if broker.draining and is_empty(broker.load):
+    if broker.draining and has_nothing_to_lose(broker.load):
         return
     state = "was not drained to its end" if broker.draining else "was not drained"
     raise MessagingError(
@@ -130,7 +130,7 @@ def refuse_if_embedded(services: "Services") -> None:
         )
 
 
-def permission_of(asked: "definition_pb2.Permission") -> Permission:
+def permission_of(asked: "definition_pb2.Permission") -> QueuePermission:
     """BAD_REQUEST if it is none."""
     permission = _PERMISSIONS.get(asked)
     if permission is None:
@@ -138,7 +138,7 @@ def permission_of(asked: "definition_pb2.Permission") -> Permission:
     return permission
 
 
-def wire_permission(permission: Permission) -> "definition_pb2.Permission":
+def wire_permission(permission: QueuePermission) -> "definition_pb2.Permission":
     return _ON_THE_WIRE[permission]
 
 

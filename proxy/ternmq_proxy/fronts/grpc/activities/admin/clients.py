@@ -8,8 +8,8 @@ import heapq
 from typing import TYPE_CHECKING, cast
 
 from ternmq_common.errors import ErrorCode, MessagingError
-from ternmq_common.fairness import Turns
-from ternmq_common.printable import NAME_BYTES_MAX, cut
+from ternmq_common.fairness import WorkTurns
+from ternmq_common.printable import NAME_BYTES_MAX, cut_text
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_proxy.fronts.grpc.activities.admin.elsewhere import told_elsewhere
 from ternmq_proxy.fronts.grpc.activities.status import OK
@@ -69,12 +69,12 @@ async def _own_clients(
     request: admin_pb2.ListClientsRequest, services: "Services"
 ) -> tuple[list[admin_pb2.ConnectedClient], bool]:
     """The first of this process's clients behind the page, and whether there are more."""
-    turns = Turns()
+    turns = WorkTurns()
     wanted = []
     for client in services.clients.all():
         if client.client_id > request.page and _is_wanted(client, request):
             wanted.append(client)
-        await turns.next()
+        await turns.next_turn()
     first = heapq.nsmallest(request.limit, wanted, key=lambda client: client.client_id)
     return [connected(client, services) for client in first], len(wanted) > request.limit
 
@@ -113,6 +113,6 @@ def connected(client: "ConnectedClient", services: "Services") -> admin_pb2.Conn
     agent = None if client.settings is None else client.settings.user_agent
     if agent is not None:
         answer.language = agent.language
-        answer.version, answer.hostname = cut(agent.version), cut(agent.hostname)
+        answer.version, answer.hostname = cut_text(agent.version), cut_text(agent.hostname)
     answer.since.FromMilliseconds(services.clock.now_ms() - round(services.clients.known_s(client) * 1000))
     return answer

@@ -10,7 +10,7 @@ from google.protobuf.message import DecodeError
 from msgspec import MsgspecError
 
 from ternmq_common.errors import MessagingError
-from ternmq_runtime.workers.place import BROKER
+from ternmq_runtime.workers.worker_place import BROKER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -37,7 +37,7 @@ async def told_by_siblings(
     read: "Callable[[bytes], Answer]", question: str, services: "Services"
 ) -> tuple[list[Answer], list[str]]:
     """Those of the other processes of this server. The one that is the broker serves no clients, and is not heard."""
-    told = await services.process.siblings.ask(question)
+    told = await services.process.siblings.ask_all(question)
     return _all_read(read, ((process, data) for process, data in told.items() if process != BROKER))
 
 

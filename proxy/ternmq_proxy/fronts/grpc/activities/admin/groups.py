@@ -8,7 +8,7 @@ import msgspec
 from ternmq_common.assignment_strategy import AssignmentStrategy
 from ternmq_common.clock import now_ms
 from ternmq_common.errors import ErrorCode, MessagingError
-from ternmq_common.fairness import Turns
+from ternmq_common.fairness import WorkTurns
 from ternmq_common.limits import (
     ATTEMPTS_MAX,
     DEFAULT_MAX_ATTEMPTS,
@@ -16,10 +16,10 @@ from ternmq_common.limits import (
     INVISIBLE_MAX_MS,
     SECOND_MS,
 )
-from ternmq_common.lite_group import DEFAULT_LITE_QUOTA, LITE_QUOTA_MAX, LiteGroup, rebinding_problem
+from ternmq_common.lite_group import DEFAULT_LITE_QUOTA, LITE_QUOTA_MAX, LiteGroup, find_rebinding_problem
 from ternmq_common.message_type import MessageType
-from ternmq_common.model import DEFAULT_CONSUME_FROM, Group, QueueRef, Subscription
-from ternmq_common.names import checked_group, checked_topic, dead_letter_topic, retry_topic
+from ternmq_common.model import DEFAULT_CONSUME_FROM, ConsumerGroup, QueueRef, TopicSubscription
+from ternmq_common.names import check_group_name, check_topic_name, dead_letter_topic, retry_topic
 from ternmq_common.retry_backoff import parse_backoff
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_proxy.access.needs import GROUP_LIST
@@ -73,7 +73,7 @@ async def update_group(
     del call
     known = await services.catalog.existing_group(request.group.name)
     asked_topic = request.group.lite.topic if request.group.HasField("lite") else None
-    if problem := rebinding_problem(known.name, known.lite, asked_topic):
+    if problem := find_rebinding_problem(known.name, known.lite, asked_topic):
         raise MessagingError(ErrorCode.BAD_REQUEST, problem)
     group = replace(_checked(request.group), created_ms=known.created_ms)
     if group.fifo != known.fifo and (topic := await _begun_topic(group.name, services)) is not None:
@@ -92,7 +92,7 @@ async def _check_bound(name: str, services: "Services") -> None:
     if topic.type != MessageType.LITE:
         raise MessagingError(
             ErrorCode.ILLEGAL_TOPIC,
-            f"a lite group is bound to a LITE topic, which {name!r} is not: its type is {topic.kind}",
+            f"a lite group is bound to a LITE topic, which {name!r} is not: its type is {topic.type_name}",
         )
 
 
@@ -117,7 +117,7 @@ async def _has_begun(group: str, row: "QueueProgress", services: "Services") -> 
     return committed is not None and row.cursor > bounds.minimum
 
 
-def _checked(asked: admin_pb2.Group) -> Group:
+def _checked(asked: admin_pb2.Group) -> ConsumerGroup:
     """The settings that were asked for, with defaults for those that were not."""
     attempts = asked.max_attempts or DEFAULT_MAX_ATTEMPTS
     if not 1 <= attempts <= ATTEMPTS_MAX:
@@ -130,13 +130,13 @@ def _checked(asked: admin_pb2.Group) -> Group:
             ErrorCode.BAD_REQUEST,
             f"the queue lock is to be held for {hold_ms} ms; {SECOND_MS} to {INVISIBLE_MAX_MS} are allowed, 0 for none",
         )
-    return Group(
-        name=checked_group(asked.name),
+    return ConsumerGroup(
+        name=check_group_name(asked.name),
         fifo=asked.fifo,
         max_attempts=attempts,
         retry_backoff=parse_backoff(asked.retry_backoff),
         consume_from=_beginning(asked.consume_from or DEFAULT_CONSUME_FROM),
-        assignment=str(AssignmentStrategy.parse(asked.assignment)),
+        assignment=str(AssignmentStrategy.parse_strategy(asked.assignment)),
         queue_lock_hold_ms=hold_ms,
         priority_factor=_priority_factor(asked),
         lite=_lite_group(asked.lite) if asked.HasField("lite") else None,
@@ -153,7 +153,7 @@ def _lite_group(asked: admin_pb2.LiteSettings) -> LiteGroup:
             f"a quota of {quota} lite topics was requested; 1 to {LITE_QUOTA_MAX} are allowed",
         )
     return LiteGroup(
-        bind=checked_topic(asked.topic),
+        bind=check_topic_name(asked.topic),
         exclusive=asked.exclusive,
         quota=quota,
         wildcard=asked.wildcard,
@@ -187,10 +187,10 @@ async def list_groups(
     """All groups, by name, or a page of them."""
     groups, following = page_of(await seen(services.catalog.groups(), GROUP_LIST, call, services), request)
     answer = admin_pb2.ListGroupsResponse(status=OK, next_page=following)
-    turns = Turns()
+    turns = WorkTurns()
     for group in groups:
         answer.groups.append(_group(group))
-        await turns.next()
+        await turns.next_turn()
     return answer
 
 
@@ -242,9 +242,9 @@ def _together(told: "Iterable[_Members]") -> _Members:
     return _Members(types, filters)
 
 
-def _order_problems(group: Group, topics: "Iterable[str]", services: "Services") -> "Iterator[str]":
+def _order_problems(group: ConsumerGroup, topics: "Iterable[str]", services: "Services") -> "Iterator[str]":
     for topic in sorted(topics):
-        if problem := order_problem(Subscription(group.name, topic), services):
+        if problem := order_problem(TopicSubscription(group.name, topic), services):
             yield problem
 
 
@@ -265,7 +265,7 @@ async def delete_group(
     return admin_pb2.DeleteGroupResponse(status=OK)
 
 
-def _group(group: Group) -> admin_pb2.Group:
+def _group(group: ConsumerGroup) -> admin_pb2.Group:
     answer = admin_pb2.Group(
         name=group.name,
         fifo=group.fifo,

@@ -8,7 +8,7 @@ from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.limits import CLIENT_MESSAGE_BYTES, DELIVERY_BYTES
 from ternmq_common.message_type import MessageType
 from ternmq_common.model import MessageState, QueueRef
-from ternmq_common.names import checked_topic
+from ternmq_common.names import check_topic_name
 from ternmq_common.tag_filter import ALL
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2.definition_pb2 import SystemProperties
@@ -43,7 +43,7 @@ async def reset_offsets(
     """Move a group in all queues of a topic, or in some; see the request's comment."""
     del call
     group = await services.catalog.existing_group(request.group)
-    topic = await services.catalog.existing_topic(checked_topic(request.topic))
+    topic = await services.catalog.existing_topic(check_topic_name(request.topic))
     if topic.type == MessageType.LITE:
         raise MessagingError(
             ErrorCode.BAD_REQUEST,
@@ -129,7 +129,7 @@ async def query_messages(
     """The newest messages of a topic with a key or message id, as consumers get them: as many as clients take in one
     answer, one at least."""
     del call
-    topic = await services.catalog.existing_topic(checked_topic(request.topic))
+    topic = await services.catalog.existing_topic(check_topic_name(request.topic))
     if not request.key:
         raise MessagingError(ErrorCode.BAD_REQUEST, "the request names no key")
     limit = min(max(1, request.limit or _FOUND_MAX), _FOUND_MAX)
@@ -152,7 +152,7 @@ async def describe_message(
 ) -> admin_pb2.DescribeMessageResponse:
     """A message by its place, and how it stands with the groups; MESSAGE_NOT_FOUND if there is none."""
     del call
-    topic = await services.catalog.existing_topic(checked_topic(request.topic))
+    topic = await services.catalog.existing_topic(check_topic_name(request.topic))
     broker = _broker_of_message(request, topic, services)
     if request.lite_topic:
         queue, queues = QueueRef(named_lite_queue(request.lite_topic, topic), broker, request.queue_id), 1

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from ternmq_common.errors import ErrorCode, MessagingError
-from ternmq_common.fairness import Turns
+from ternmq_common.fairness import WorkTurns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,12 +24,12 @@ T = TypeVar("T", bound=_Named)
 
 async def seen(found: "Iterable[T]", need: "Need", call: "Call", services: "Services") -> "list[T]":
     """Those that the caller may see: pages are made of these, so that none is empty while others follow."""
-    may, turns = services.access.may, Turns()
+    may, turns = services.access.may, WorkTurns()
     shown: list[T] = []
     for each in found:
         if may(call, need, each.name):
             shown.append(each)
-        await turns.next()
+        await turns.next_turn()
     return shown
 
 

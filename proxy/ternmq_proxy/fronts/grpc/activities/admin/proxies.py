@@ -44,7 +44,7 @@ async def answer_proxy(_: str, services: "Services") -> bytes:
 
 async def _siblings(services: "Services") -> list[ProxyEntry]:
     """Those that answer; the broker of a stack is no proxy, and does not."""
-    answers = await services.process.siblings.ask(PROXY)
+    answers = await services.process.siblings.ask_all(PROXY)
     return [entry for data in answers.values() if data is not None and (entry := _told(data)) is not None]
 
 

@@ -9,8 +9,8 @@ from ternmq_common.quotas import (
     KINDS_OF_LIMITS,
     Quota,
     QuotaKind,
-    checked_quota,
-    parsed_title,
+    check_quota,
+    parse_title,
 )
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.pool import Duration
@@ -32,7 +32,7 @@ async def put_quota(
 ) -> admin_pb2.PutQuotaResponse:
     """Have a quota in the place of the one of its kind and name; BAD_REQUEST for one that makes no sense."""
     del call
-    created = await services.catalog.put_quota(checked_quota(_asked(request.quota)))
+    created = await services.catalog.put_quota(check_quota(_asked(request.quota)))
     return admin_pb2.PutQuotaResponse(status=OK, created=created)
 
 
@@ -41,7 +41,7 @@ async def delete_quota(
 ) -> admin_pb2.DeleteQuotaResponse:
     """Have no such quota; NOT_FOUND if there is none."""
     del call
-    kind, name = parsed_title(f"{request.kind}:{request.name}")
+    kind, name = parse_title(f"{request.kind}:{request.name}")
     await services.catalog.delete_quota(kind, name)
     return admin_pb2.DeleteQuotaResponse(status=OK)
 
@@ -74,7 +74,7 @@ async def _uses_elsewhere(services: "Services") -> "list[Uses]":
 
 
 def _asked(asked: admin_pb2.Quota) -> Quota:
-    kind, name = parsed_title(f"{asked.kind}:{asked.name}")
+    kind, name = parse_title(f"{asked.kind}:{asked.name}")
     limits = {limit: getattr(asked, limit) for limit in KINDS_OF_LIMITS if asked.HasField(limit)}
     burst_ms = asked.burst.ToMilliseconds() if asked.HasField("burst") else DEFAULT_BURST_MS
     return Quota(kind=kind, name=name, burst_ms=burst_ms, **limits)

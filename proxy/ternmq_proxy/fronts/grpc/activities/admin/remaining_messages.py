@@ -6,7 +6,7 @@ this broker yet, wants what is here as well, from where it would begin.
 
 from typing import TYPE_CHECKING
 
-from ternmq_common.cluster import Backlog, UnfinishedWork
+from ternmq_common.cluster import GroupBacklog, UnfinishedWork
 
 if TYPE_CHECKING:
     from ternmq_proxy.services import Services
@@ -23,5 +23,7 @@ async def remaining_on(broker: str, services: "Services") -> UnfinishedWork:
                 place = group.name, row.queue.topic
                 counted[place] = counted.get(place, 0) + row.max_offset - row.cursor + row.in_flight
         backlogs.update(counted)
-    listed = [Backlog(group, topic, messages) for (group, topic), messages in sorted(backlogs.items()) if messages > 0]
+    listed = [
+        GroupBacklog(group, topic, messages) for (group, topic), messages in sorted(backlogs.items()) if messages > 0
+    ]
     return UnfinishedWork(listed, known.timers, known.transactions)

@@ -11,9 +11,9 @@ from ternmq_common.own_version import own_version
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_proxy.fronts.grpc.activities.status import OK
 from ternmq_runtime.observability import log_control
-from ternmq_runtime.observability.self_report import SelfReport, self_report
-from ternmq_runtime.workers.place import BROKER
-from ternmq_runtime.workers.siblings import CHANGE_LOG_LEVELS, LOG_LEVELS, REPORT, log_change, told_report
+from ternmq_runtime.observability.self_report import SelfReport, create_report
+from ternmq_runtime.workers.siblings import CHANGE_LOG_LEVELS, LOG_LEVELS, REPORT, decode_report, encode_log_change
+from ternmq_runtime.workers.worker_place import BROKER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -30,7 +30,7 @@ async def get_status(
     del request, call
     answer = admin_pb2.GetStatusResponse(status=OK, version=own_version())
     answer.components.append(_own(services))
-    siblings = await services.process.siblings.ready()
+    siblings = await services.process.siblings.read_health()
     for name, amiss in siblings.items():
         if name != BROKER:
             answer.components.append(_component("worker", name, amiss))
@@ -73,8 +73,8 @@ async def get_log_levels(
 ) -> admin_pb2.GetLogLevelsResponse:
     """The levels in force in each process."""
     del request, call
-    answers = await services.process.siblings.ask(LOG_LEVELS)
-    processes, silent = _levels(services, log_control.in_force(), answers)
+    answers = await services.process.siblings.ask_all(LOG_LEVELS)
+    processes, silent = _levels(services, log_control.current_levels(), answers)
     return admin_pb2.GetLogLevelsResponse(status=OK, processes=processes, silent=silent)
 
 
@@ -83,10 +83,12 @@ async def update_log_levels(
 ) -> admin_pb2.UpdateLogLevelsResponse:
     """Change them in each process, until it ends; BAD_REQUEST for what are none."""
     try:
-        levels = log_control.change(request.levels, by=call.caller)
+        levels = log_control.change_levels(request.levels, by=call.caller)
     except ValueError as error:
         raise MessagingError(ErrorCode.BAD_REQUEST, f"log levels: {error}") from None
-    answers = await services.process.siblings.ask(CHANGE_LOG_LEVELS, log_change(request.levels, by=call.caller))
+    answers = await services.process.siblings.ask_all(
+        CHANGE_LOG_LEVELS, encode_log_change(request.levels, by=call.caller)
+    )
     processes, silent = _levels(services, levels, answers)
     return admin_pb2.UpdateLogLevelsResponse(status=OK, processes=processes, silent=silent)
 
@@ -111,12 +113,12 @@ async def get_diagnostics(
     del request, call
     process = services.process
     answer = admin_pb2.GetDiagnosticsResponse(status=OK)
-    answer.processes.append(_diagnostics(process.name, self_report(process.settings)))
-    for name, told in (await process.siblings.ask(REPORT)).items():
+    answer.processes.append(_diagnostics(process.name, create_report(process.settings)))
+    for name, told in (await process.siblings.ask_all(REPORT)).items():
         if told is None:
             answer.silent.append(name)
         else:
-            answer.processes.append(_diagnostics(name, told_report(told)))
+            answer.processes.append(_diagnostics(name, decode_report(told)))
     return answer
 
 

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from ternmq_common.names import checked_topic
+from ternmq_common.names import check_topic_name
 from ternmq_common.recall_handle import RecallHandle
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2.definition_pb2 import SystemProperties
@@ -22,7 +22,7 @@ async def list_timers(
 ) -> admin_pb2.ListTimersResponse:
     """Timed messages that wait, page by page, each broker's by their times."""
     del call
-    topic = (await services.catalog.existing_topic(checked_topic(request.topic))).name if request.topic else ""
+    topic = (await services.catalog.existing_topic(check_topic_name(request.topic))).name if request.topic else ""
     limit = min(max(1, request.limit or _LISTED_DEFAULT), _LISTED_MAX)
     page = await services.messages.timers(topic=topic, start=request.page, limit=limit)
     return admin_pb2.ListTimersResponse(
@@ -41,7 +41,7 @@ def _timer(timer: "WaitingTimer", services: "Services") -> admin_pb2.Timer:
         tag=properties.tag,
         keys=properties.keys,
         bytes=timer.size,
-        recall_handle=handle.encode(services.handles.keys),
+        recall_handle=handle.encode_handle(services.handles.keys),
     )
     answer.stored.FromMilliseconds(timer.stored_ms)
     answer.due.FromMilliseconds(timer.due_ms)

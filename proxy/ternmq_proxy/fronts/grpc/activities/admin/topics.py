@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from ternmq_common.clock import MovableClock, now_ms
 from ternmq_common.cluster import FlushMode
 from ternmq_common.errors import ErrorCode, MessagingError
-from ternmq_common.fairness import Turns
+from ternmq_common.fairness import WorkTurns
 from ternmq_common.limits import DAY_MS, LITE_TTL_MAX_MS, LITE_TTL_MIN_MS, MINUTE_MS, QUEUES_MAX
 from ternmq_common.message_type import MessageType
 from ternmq_common.model import QueueRef, Topic, TopicContent
-from ternmq_common.names import RETRY_PREFIX, checked_topic, group_of_derived
+from ternmq_common.names import RETRY_PREFIX, check_topic_name, group_of_derived
 from ternmq_common.own_version import own_version
-from ternmq_common.units import rendered_duration
+from ternmq_common.units import render_duration
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.access.needs import TOPIC_LIST
@@ -28,7 +28,7 @@ from ternmq_proxy.fronts.grpc.activities.admin.brokers import (
 from ternmq_proxy.fronts.grpc.activities.admin.pages import page_of, seen
 from ternmq_proxy.fronts.grpc.activities.status import OK, protocol_type
 from ternmq_proxy.fronts.grpc.activities.times import time_ms
-from ternmq_runtime.observability.self_report import resident_bytes
+from ternmq_runtime.observability.self_report import read_resident_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -58,7 +58,7 @@ async def create_topic(
         raise MessagingError(ErrorCode.ILLEGAL_TOPIC, f"topic {asked.name!r} is there with its consumer group")
     kind = _checked_type(asked.type or MessageType.NORMAL)
     topic = Topic(
-        name=checked_topic(asked.name),
+        name=check_topic_name(asked.name),
         type=kind,
         queues=_checked_queues(asked.queues or services.catalog.default_queues),
         created_ms=now_ms(),
@@ -88,9 +88,9 @@ def _settings_if_other(asked: admin_pb2.Topic, topic: Topic, found: Topic) -> st
     if asked.flush and found.flush != topic.flush:
         settings["flush"] = found.flush or "as each broker has it"
     if asked.HasField("retention") and found.retention_ms != topic.retention_ms:
-        settings["retention"] = rendered_duration(found.retention_ms) if found.retention_ms else "as each broker has it"
+        settings["retention"] = render_duration(found.retention_ms) if found.retention_ms else "as each broker has it"
     if asked.HasField("lite_ttl") and found.lite_ttl_ms != topic.lite_ttl_ms:
-        settings["lite ttl"] = rendered_duration(found.lite_ttl_ms) if found.lite_ttl_ms else "none"
+        settings["lite ttl"] = render_duration(found.lite_ttl_ms) if found.lite_ttl_ms else "none"
     is_permitted_otherwise = asked.permission and found.permission != topic.permission
     is_elsewhere = asked.brokers and found.brokers != topic.brokers
     if len(settings) == 1 and not is_permitted_otherwise and not is_elsewhere:
@@ -128,7 +128,7 @@ async def update_topic(
     del call
     if group_of_derived(request.name) is not None:
         raise MessagingError(ErrorCode.ILLEGAL_TOPIC, f"topic {request.name!r} goes with its consumer group")
-    name = checked_topic(request.name)
+    name = check_topic_name(request.name)
     # Another proxy may have changed it: what isn't asked for must stay as it is now.
     await services.catalog.refresh()
     known = services.catalog.find_topic(name)
@@ -258,17 +258,17 @@ async def list_topics(
     request: admin_pb2.ListTopicsRequest, call: "Call", services: "Services"
 ) -> admin_pb2.ListTopicsResponse:
     """All topics, by name, or a page of them; or those that are asked for, as far as they are there."""
-    named = sorted({checked_topic(name) for name in request.names})
+    named = sorted({check_topic_name(name) for name in request.names})
     if named:  # whose rule is another one
         found: Iterable[Topic] = await services.catalog.existing_topics(named)
     else:
         found = await seen(services.catalog.topics(), TOPIC_LIST, call, services)
     topics, following = page_of(found, request)
     answer = admin_pb2.ListTopicsResponse(status=OK, next_page=following)
-    turns = Turns()
+    turns = WorkTurns()
     for topic in topics:
         answer.topics.append(_topic(topic))
-        await turns.next()
+        await turns.next_turn()
     return answer
 
 
@@ -277,7 +277,7 @@ async def describe_topic(
 ) -> admin_pb2.DescribeTopicResponse:
     """The topic and what each of its queues holds; with `contents` also what is more costly to know."""
     del call
-    topic = await services.catalog.existing_topic(checked_topic(request.name))
+    topic = await services.catalog.existing_topic(check_topic_name(request.name))
     route = services.messages.route(topic)
     answer = admin_pb2.DescribeTopicResponse(status=OK, topic=_topic(topic))
     for broker in route.brokers:
@@ -333,7 +333,7 @@ async def delete_topic(
 ) -> admin_pb2.DeleteTopicResponse:
     """Delete the topic with its messages."""
     del call
-    name = checked_topic(request.name)
+    name = check_topic_name(request.name)
     version = await services.catalog.delete_topic(name)
     await services.messages.forget_topic(name, version=version)
     return admin_pb2.DeleteTopicResponse(status=OK)
@@ -343,7 +343,7 @@ async def purge_topic(
     request: admin_pb2.PurgeTopicRequest, call: "Call", services: "Services"
 ) -> admin_pb2.PurgeTopicResponse:
     """Empty the topic's queues, or remove what is older than a time; see the request's comment."""
-    topic = await services.catalog.existing_topic(checked_topic(request.name))
+    topic = await services.catalog.existing_topic(check_topic_name(request.name))
     if topic.name.startswith(RETRY_PREFIX):
         raise MessagingError(
             ErrorCode.ILLEGAL_TOPIC, f"what is in {topic.name!r} is the group's; skip its backlog instead"
@@ -382,7 +382,7 @@ async def get_server_info(
     answer = admin_pb2.GetServerInfoResponse(
         status=OK,
         version=own_version(),
-        resident_bytes=resident_bytes(),
+        resident_bytes=read_resident_bytes(),
         test_clock=isinstance(services.clock, MovableClock),
     )
     answer.started.FromMilliseconds(services.started_ms)

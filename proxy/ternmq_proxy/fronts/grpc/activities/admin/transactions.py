@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.model import TransactionState
-from ternmq_common.names import checked_topic
-from ternmq_common.transaction_id import named_by, transaction_handle
+from ternmq_common.names import check_topic_name
+from ternmq_common.transaction_id import transaction_handle, transaction_of_handle
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_proxy.fronts.grpc.activities.end_transaction import RESOLUTIONS
 from ternmq_proxy.fronts.grpc.activities.status import OK
@@ -43,7 +43,7 @@ async def list_transactions(
         raise MessagingError(
             ErrorCode.BAD_REQUEST, "only transactions in the states PENDING and DISCARDED can be listed"
         )
-    topic = (await services.catalog.existing_topic(checked_topic(request.topic))).name if request.topic else ""
+    topic = (await services.catalog.existing_topic(check_topic_name(request.topic))).name if request.topic else ""
     limit = min(max(1, request.limit or _LISTED_DEFAULT), _LISTED_MAX)
     page = await services.messages.transactions(state, topic=topic, start=request.page, limit=limit)
     return admin_pb2.ListTransactionsResponse(
@@ -79,7 +79,7 @@ async def resolve_transaction(
     if resolution is None:
         raise MessagingError(ErrorCode.BAD_REQUEST, "the resolution must be COMMIT or ROLLBACK")
     before, _ = await found_transaction(request.transaction_id, services)
-    transaction_id = named_by(request.transaction_id)
+    transaction_id = transaction_of_handle(request.transaction_id)
     await services.messages.end_transaction(before.topic, transaction_id, resolution, by_operator=True)
     services.orphans.answered(str(transaction_id))
     after, _ = await services.messages.transaction(transaction_id)

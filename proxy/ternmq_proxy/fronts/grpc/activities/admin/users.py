@@ -4,9 +4,15 @@ made for it."""
 import secrets
 from typing import TYPE_CHECKING
 
-from ternmq_common.access.actions import Action
-from ternmq_common.access.resources import Resource
-from ternmq_common.access.users import Policy, User, parsed_ranges, problem_of_secret, problem_of_user_name
+from ternmq_common.access.actions import AccessAction
+from ternmq_common.access.resources import AccessResource
+from ternmq_common.access.users import (
+    AccessPolicy,
+    AccessUser,
+    find_secret_problem,
+    find_user_name_problem,
+    parse_ranges,
+)
 from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.limits import DAY_MS
 from ternmq_protos.admin_v1 import admin_pb2
@@ -27,7 +33,7 @@ async def create_user(
 ) -> admin_pb2.CreateUserResponse:
     """Make a user; BAD_REQUEST if there is one of that name, since nobody can compare secrets."""
     del call
-    if problem := problem_of_user_name(request.name):
+    if problem := find_user_name_problem(request.name):
         raise MessagingError(ErrorCode.BAD_REQUEST, problem)
     secret = _secret(request.secret)
     users, now_ms = services.catalog.users, services.clock.now_ms()
@@ -67,7 +73,7 @@ async def describe_user(
         await services.catalog.refresh()
     user = services.catalog.access.users.get(request.name)
     if user is None:
-        if problem := problem_of_user_name(request.name):
+        if problem := find_user_name_problem(request.name):
             raise MessagingError(ErrorCode.BAD_REQUEST, problem)
         raise MessagingError(ErrorCode.NOT_FOUND, f"there is no user {request.name!r}; `ternmq user list` shows them")
     return admin_pb2.DescribeUserResponse(status=OK, user=_user(user))
@@ -121,7 +127,7 @@ async def delete_policy(
     """Take a policy away."""
     del call
     try:
-        resource = Resource.parse(request.resource)
+        resource = AccessResource.parse_resource(request.resource)
     except ValueError as error:
         raise MessagingError(ErrorCode.BAD_REQUEST, str(error)) from None
     user = await services.catalog.users.delete_policy(request.user, resource, allows=not request.deny)
@@ -141,24 +147,24 @@ def _secret(asked: str) -> str:
     """That one, or one that nobody guesses."""
     if not asked:
         return secrets.token_urlsafe(_SECRET_BYTES)
-    if problem := problem_of_secret(asked):
+    if problem := find_secret_problem(asked):
         raise MessagingError(ErrorCode.BAD_REQUEST, problem)
     return asked
 
 
-def _checked_policy(policy: admin_pb2.Policy) -> Policy:
+def _checked_policy(policy: admin_pb2.Policy) -> AccessPolicy:
     try:
-        return Policy(
-            resource=Resource.parse(policy.resource),
-            actions=Action.parse(policy.actions),
+        return AccessPolicy(
+            resource=AccessResource.parse_resource(policy.resource),
+            actions=AccessAction.parse_actions(policy.actions),
             allows=not policy.deny,
-            sources=parsed_ranges(",".join(policy.sources)),
+            sources=parse_ranges(",".join(policy.sources)),
         )
     except ValueError as error:
         raise MessagingError(ErrorCode.BAD_REQUEST, str(error)) from None
 
 
-def _user(user: User) -> admin_pb2.User:
+def _user(user: AccessUser) -> admin_pb2.User:
     answer = admin_pb2.User(name=user.name, super=user.is_super, enabled=user.is_enabled)
     answer.created.FromMilliseconds(user.created_ms)
     for secret in user.secrets:

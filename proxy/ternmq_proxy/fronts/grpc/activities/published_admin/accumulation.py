@@ -4,14 +4,14 @@ import heapq
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ternmq_common.fairness import Turns
+from ternmq_common.fairness import WorkTurns
 from ternmq_protos.v2.admin_pb2 import DescribeGroupAccumulationRequest, DescribeGroupAccumulationResponse
 from ternmq_proxy.fronts.grpc.activities.published_admin.bounds import status_of_cut
 from ternmq_proxy.fronts.grpc.activities.published_admin.named import lite_queue_of, named_group, topics_of
 from ternmq_proxy.fronts.grpc.activities.status import OK
 
 if TYPE_CHECKING:
-    from ternmq_common.model import Group, QueueProgress
+    from ternmq_common.model import ConsumerGroup, QueueProgress
     from ternmq_proxy.call import Call
     from ternmq_proxy.services import Services
 
@@ -58,12 +58,12 @@ async def describe_group_accumulation(
     named = set(topics) if request.topics else None
     now_ms = services.clock.now_ms()
     total, sums = _Sum(), dict[str, _Sum]()
-    turns = Turns()
+    turns = WorkTurns()
     for row in await services.messages.progress(group.name, topics):
         if named is None or row.queue.topic in named:
             total.add(row)
             sums.setdefault(row.queue.topic, _Sum()).add(row)
-        await turns.next()
+        await turns.next_turn()
     entries_max = services.answer_limits.entries_max
     most = heapq.nlargest(entries_max, sums, key=lambda topic: sums[topic].all)
     return DescribeGroupAccumulationResponse(
@@ -73,7 +73,7 @@ async def describe_group_accumulation(
     )
 
 
-async def _of_lite_topic(group: "Group", name: str, services: "Services") -> DescribeGroupAccumulationResponse:
+async def _of_lite_topic(group: "ConsumerGroup", name: str, services: "Services") -> DescribeGroupAccumulationResponse:
     topic = lite_queue_of(group, name)
     total = _Sum()
     for row in await services.messages.progress(group.name, (topic,)):

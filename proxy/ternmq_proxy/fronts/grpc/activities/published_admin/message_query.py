@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.model import QueueRef
 from ternmq_common.names import lite_parent
-from ternmq_common.printable import cut
+from ternmq_common.printable import cut_text
 from ternmq_common.tag_filter import ALL, TagFilter
 from ternmq_protos.v2 import definition_pb2
 from ternmq_protos.v2.admin_pb2 import ListMessageRequest, ListMessageResponse
@@ -39,7 +39,7 @@ async def query_message(request: ListMessageRequest, call: "Call", services: "Se
     if kind in ("message_id", "message_key"):
         await _fill_by_key(page, request, topic, queues, span, services)
     else:
-        passing = TagFilter.parse(request.subscription) if kind == "subscription" else ALL
+        passing = TagFilter.parse_expression(request.subscription) if kind == "subscription" else ALL
         steps_max = services.answer_limits.walk_steps_max
         await Walk(queues, span, passing, services.messages, steps_max=steps_max).fill(page)
     return ListMessageResponse(
@@ -59,7 +59,7 @@ def _queues(request: ListMessageRequest, topic: "Topic", services: "Services") -
         if request.broker_name not in brokers:
             raise MessagingError(
                 ErrorCode.BAD_REQUEST,
-                f"topic {topic.name!r} is not on broker {cut(request.broker_name)!r}, but on {', '.join(brokers)}",
+                f"topic {topic.name!r} is not on broker {cut_text(request.broker_name)!r}, but on {', '.join(brokers)}",
             )
         brokers = (request.broker_name,)
     ids = range(topic.queues)

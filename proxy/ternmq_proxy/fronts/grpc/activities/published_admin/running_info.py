@@ -6,7 +6,7 @@ The process that is asked knows its own clients, and asks the others for a clien
 from typing import TYPE_CHECKING
 
 from ternmq_common.errors import ErrorCode, MessagingError
-from ternmq_common.printable import cut, problem_of_name
+from ternmq_common.printable import cut_text, find_name_problem
 from ternmq_protos.v2.admin_pb2 import (
     ConsumerRunningInfo,
     GetConsumerRunningInfoRequest,
@@ -38,11 +38,11 @@ async def get_consumer_running_info(
     group = await named_group(request.group, services)
     asked = GetConsumerRunningInfoRequest(group={"name": group.name}, client_id=request.client_id)
     info = None
-    if not problem_of_name(request.client_id):  # else nobody has it, and it is too long to ask for
+    if not find_name_problem(request.client_id):  # else nobody has it, and it is too long to ask for
         info = _own(asked, services) or await _elsewhere(asked, services)
     if info is None:
         raise MessagingError(
-            ErrorCode.NOT_FOUND, f"consumer group {group.name!r} has no client {cut(request.client_id)!r} here"
+            ErrorCode.NOT_FOUND, f"consumer group {group.name!r} has no client {cut_text(request.client_id)!r} here"
         )
     rows = await services.messages.progress(group.name, sorted(info.subscriptions))
     items = [_item(row) for row in rows if row.queue.topic in info.subscriptions]
@@ -85,7 +85,7 @@ def _properties(client: "ConnectedClient") -> dict[str, str]:
         properties["PROP_CONSUMEORDERLY"] = str(client.was_told_fifo).lower()
         agent = client.settings.user_agent
         if agent is not None and agent.version:
-            properties["PROP_CLIENT_VERSION"] = cut(agent.version)
+            properties["PROP_CLIENT_VERSION"] = cut_text(agent.version)
     return properties
 
 

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from ternmq_common.errors import ErrorCode, MessagingError
-from ternmq_common.fairness import Turns
+from ternmq_common.fairness import WorkTurns
 from ternmq_common.own_version import own_version
 from ternmq_protos.admin_v1.admin_pb2 import UpdateLogLevelsRequest
 from ternmq_protos.v2 import definition_pb2
@@ -41,7 +41,7 @@ async def change_log_level(
     level = _LEVELS.get(request.level)
     if level is None:
         raise MessagingError(ErrorCode.BAD_REQUEST, f"log level {request.level} is unknown")
-    before = log_control.in_force()
+    before = log_control.current_levels()
     changed = await update_log_levels(UpdateLogLevelsRequest(levels=level), call, services)
     remark = f"log levels were {before}, and are {changed.processes[0].levels}"
     if changed.silent:
@@ -73,11 +73,11 @@ async def answer_stats(argument: str, services: "Services") -> bytes:
 
 async def _own_stats(services: "Services") -> GetProxyRuntimeStatsResponse:
     producers = consumers = 0
-    turns = Turns()
+    turns = WorkTurns()
     for client in services.clients.all():
         producers += client.client_type == definition_pb2.PRODUCER
         consumers += client.is_consumer
-        await turns.next()
+        await turns.next_turn()
     return GetProxyRuntimeStatsResponse(
         proxy_name=services.process.server,
         version=own_version(),

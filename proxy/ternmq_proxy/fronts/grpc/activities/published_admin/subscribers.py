@@ -8,7 +8,7 @@ cut is seen.
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
-from ternmq_common.fairness import Turns
+from ternmq_common.fairness import WorkTurns
 from ternmq_protos.v2.admin_pb2 import (
     CLUSTERING,
     ClientInfo,
@@ -135,19 +135,19 @@ async def answer_subscribers(argument: str, services: "Services") -> bytes:
 async def _places(wanted: Wanted, services: "Services") -> "AsyncIterator[tuple[str, str]]":
     """The groups and topics that were asked for, of which this process has a client."""
     known = services.subscriptions
-    turns = Turns()
+    turns = WorkTurns()
     for group in [wanted.group] if wanted.group else known.groups():
         for topic in [wanted.topic] if wanted.topic else known.topics(group):
             if known.has_readers(group, topic):
                 yield group, topic
-            await turns.next()
+            await turns.next_turn()
 
 
 async def _own_subscriptions(wanted: Wanted, services: "Services") -> list[SubscriptionInfo]:
     first = _First(services)
     async for group, topic in _places(wanted, services):
         first.add(group, topic)
-    turns = Turns()
+    turns = WorkTurns()
     infos = []
     for group, topic in first.all():
         if filters := services.subscriptions.filters(group, topic):  # else they left meanwhile
@@ -156,17 +156,17 @@ async def _own_subscriptions(wanted: Wanted, services: "Services") -> list[Subsc
                 client_id = min(filters)
                 info.expression.CopyFrom(_shown(services.clients.find(client_id), topic, filters[client_id]))
             infos.append(info)
-        await turns.next()
+        await turns.next_turn()
     return infos
 
 
 async def _own_subscribers(wanted: Wanted, services: "Services") -> list[Described]:
     first = _First(services)
-    turns = Turns()
+    turns = WorkTurns()
     async for group, topic in _places(wanted, services):
         for client_id, kept in services.subscriptions.filters(group, topic).items():
             first.add(client_id, group, topic, kept)
-            await turns.next()
+            await turns.next_turn()
     described = []
     for client_id, group, topic, kept in first.all():
         client = services.clients.find(client_id)
@@ -174,7 +174,7 @@ async def _own_subscribers(wanted: Wanted, services: "Services") -> list[Describ
         info = _info(group, topic, services)
         info.expression.CopyFrom(_shown(client, topic, kept))
         described.append(Described(client_info=shown, subscription_info=info))
-        await turns.next()
+        await turns.next_turn()
     return described
 
 

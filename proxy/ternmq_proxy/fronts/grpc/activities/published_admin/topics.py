@@ -3,7 +3,7 @@
 import json
 from typing import TYPE_CHECKING
 
-from ternmq_common.cluster import Permission
+from ternmq_common.cluster import QueuePermission
 from ternmq_common.message_type import MessageType
 from ternmq_protos.v2.admin_pb2 import (
     DescribeTopicStatusRequest,
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 # The bits of `perm` in RocketMQ's route data.
 _READ, _WRITE = 4, 2
 _PERM = {
-    Permission.READ: _READ,
-    Permission.WRITE: _WRITE,
-    Permission.READ_WRITE: _READ | _WRITE,
+    QueuePermission.READ: _READ,
+    QueuePermission.WRITE: _WRITE,
+    QueuePermission.READ_WRITE: _READ | _WRITE,
 }
 
 

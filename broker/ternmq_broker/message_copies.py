@@ -1,0 +1,103 @@
+"""Copies of a stored message: for retry topics, dead letters, the queue of a timed or half message, the discard topic.
+
+A copy keeps its message's id, body, tag, keys, properties and time of birth. A dead letter also has its origin
+(`consuming.md, Dead letters`): in `SystemProperties.dead_letter_queue`, and in user properties, since some clients
+show only these.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ternmq_broker.store.derived_indexes import keys_of
+from ternmq_broker.store.log.record import RestReference
+from ternmq_common.dead_letters import ATTEMPTS, ORIGIN_MESSAGE_ID, ORIGIN_TOPIC, REASON, DeadLetterReason
+from ternmq_common.model import NewMessage
+from ternmq_protos.v2 import definition_pb2
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ternmq_broker.store.index.queue_index import MessageLocation
+    from ternmq_broker.store.log.record import Record
+
+# RocketMQ's names. Producers can't use them, so they don't collide with theirs.
+REAL_TOPIC = "REAL_TOPIC"
+REAL_QUEUE_ID = "REAL_QID"
+CHECKS = "TRAN_MSG"
+STORED_MS = "ARRIVE_TIME"
+
+
+# A copy of a short message costs less than reading two records for it; long ones would exceed a batch unnoticed, as
+# its size is computed from the sizes of records.
+_REFERRED_BYTES = range(512, 64 * 1024)
+
+
+def copy_message(record: "Record") -> NewMessage:
+    """Copy the message whole."""
+    return NewMessage(record.tag_hash, record.system, record.rest, keys_of(record.system))
+
+
+def copy_by_reference(record: "Record", location: "MessageLocation") -> tuple[NewMessage, RestReference | None]:
+    """Copy the message; body and properties of a certain length stay in the record at `location`."""
+    if record.reference is not None or len(record.rest) not in _REFERRED_BYTES:
+        return copy_message(record), None
+    message = NewMessage(record.tag_hash, record.system, b"", keys_of(record.system))
+    return message, RestReference(location.log_offset, location.size)
+
+
+def create_dead_letter(record: "Record", *, topic: str, attempts: int, reason: DeadLetterReason) -> NewMessage:
+    """A dead letter with its origin; `topic` is the one that the message was sent to."""
+    properties = definition_pb2.SystemProperties.FromString(record.system)
+    properties.dead_letter_queue.topic = topic
+    properties.dead_letter_queue.message_id = properties.message_id
+    origin = {
+        ORIGIN_TOPIC: topic,
+        ORIGIN_MESSAGE_ID: properties.message_id,
+        ATTEMPTS: str(attempts),
+        REASON: reason.value,
+    }
+    return NewMessage(
+        record.tag_hash,
+        properties.SerializeToString(),
+        _with_properties(record.rest, origin),
+        (properties.message_id, *properties.keys),
+    )
+
+
+def create_discarded(record: "Record", *, checks: int) -> NewMessage:
+    """A half message for the discard topic, with what is needed to commit it later."""
+    properties = {
+        REAL_TOPIC: record.topic,
+        REAL_QUEUE_ID: str(record.queue_id),
+        CHECKS: str(checks),
+        STORED_MS: str(record.stored_ms),
+    }
+    keys = keys_of(record.system)
+    return NewMessage(record.tag_hash, record.system, _with_properties(record.rest, properties), keys)
+
+
+@dataclass(frozen=True, slots=True)
+class DiscardedHalf:
+    """A discarded half message: its topic and queue, its number of checks, the message, and when it was stored.
+
+    `stored_ms` is None of a copy of the first builds, which did not write it.
+    """
+
+    target_queue: tuple[str, int]
+    checks: int
+    message: NewMessage
+    stored_ms: int | None
+
+
+def parse_discarded(record: "Record") -> DiscardedHalf:
+    """Read the half message back from a record of the discard topic."""
+    message = definition_pb2.Message.FromString(record.rest)
+    names = (REAL_TOPIC, REAL_QUEUE_ID, CHECKS, STORED_MS)
+    topic, queue_id, checks, stored_ms = (message.user_properties.pop(name, "") for name in names)
+    half = NewMessage(record.tag_hash, record.system, message.SerializeToString(), keys_of(record.system))
+    return DiscardedHalf((topic, int(queue_id)), int(checks), half, int(stored_ms) if stored_ms else None)
+
+
+def _with_properties(rest: bytes, properties: "Mapping[str, str]") -> bytes:
+    """Add user properties to a serialized message: appended entries of a map replace earlier ones of their key."""
+    return rest + definition_pb2.Message(user_properties=properties).SerializeToString()

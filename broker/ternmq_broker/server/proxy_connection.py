@@ -1,0 +1,366 @@
+"""One proxy's stream at the broker: calls come in frames, answers go out as they are ready."""
+
+import asyncio
+import itertools
+import logging
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
+
+from msgspec import Raw, structs
+
+from ternmq_broker.server.call_methods import failure_of
+from ternmq_common.errors import ErrorCode, MessagingError
+from ternmq_common.message_filter import FilterText
+from ternmq_common.model import group_by_settled_topic
+from ternmq_common.outbox import FrameOutbox
+from ternmq_common.shard import shard_frames
+from ternmq_common.shard.calls import CALLS
+from ternmq_common.shard.shard import DoneResult
+from ternmq_common.shard.shard_frames import FORM, InvalidFrame
+from ternmq_common.tag_filter import ALL, TagFilter
+from ternmq_runtime.observability.tracing import NOTHING
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+
+    from ternmq_broker.server.proxy_connections import ProxyConnections
+    from ternmq_common.model import (
+        AppendOutcome,
+        DeliveredMessage,
+        DroppedLite,
+        OrphanedTransaction,
+        PopOrder,
+        ProxyAnswer,
+        PullingMember,
+    )
+    from ternmq_common.shard.calls import ShardCall, Values
+    from ternmq_common.shard.shard_frames import FramePiece
+
+    Work = Coroutine[Any, Any, object]
+    Undelivered = Callable[[], object] | None
+    """Called when an answer could not be written."""
+
+_log = logging.getLogger(__name__)
+CHECK_TIMEOUT_S = 3.0
+ANSWERS_BYTES_MAX = 64 << 20
+
+
+def greet_proxy(piece: "FramePiece", greeting: shard_frames.PeerGreeting) -> tuple[str, bytes]:
+    """Answer a proxy's hello. Returns the proxy's name and the piece with the welcome; NoFrame for another form."""
+    proxy = shard_frames.HELLO.decode_note(piece)
+    if proxy.form != FORM:
+        raise InvalidFrame(f"it is of form {proxy.form}; run proxies and brokers of one version")
+    return proxy.name, shard_frames.WELCOME.encode_note(greeting)
+
+
+class ProxyConnection:
+    """Serves one stream until it ends. `write` sends a frame, and may raise when the stream is broken."""
+
+    def __init__(self, proxies: "ProxyConnections", write: "Callable[[bytes], Awaitable[object]]") -> None:
+        self._proxies = proxies
+        self._answers_bytes_max = proxies.limits.answers_bytes_max
+        self._broker = proxies.broker
+        self._answers = proxies.answers
+        self._methods = {**proxies.answers.methods, "pop": self._pop_or_watch, "ask_proxies": self._ask_proxies}
+        self._notes: dict[str, Callable[[FramePiece], object]] = {
+            shard_frames.HELLO.what: self._read_hello,
+            shard_frames.PRESENCE.what: self._read_presence,
+            shard_frames.CANCEL.what: lambda piece: self._cancel_read(piece.number),
+            shard_frames.CHECK_REPLY.what: self._read_check_reply,
+            shard_frames.PROXY_REPLY.what: self._read_question_reply,
+            shard_frames.PING.what: lambda _: self._send_piece(shard_frames.PONG.encode_note(None)),
+        }
+        self._write = write
+        self._outbox: FrameOutbox[Undelivered] = FrameOutbox()
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._unanswered: set[asyncio.Future[None]] = set()  # sends, which have no task
+        self._reads: set[int] = set()
+        self._replies: dict[tuple[str, int], asyncio.Future[Any]] = {}  # by the kind of note, and its number
+        self._refused: set[tuple[str, str]] = set()  # group and topic
+        self._numbers = itertools.count(1)
+        self._closed = False
+        self.name = ""
+        self.members: list[PullingMember] = []
+        self.frames = 0
+        self.calls = 0
+
+    async def write_forever(self) -> None:
+        """Write what is queued; ends when it is cancelled, or when `write` raises."""
+        while True:
+            batch = await self._outbox.take_batch()
+            try:
+                await self._write(batch.frame)
+            except BaseException:
+                _give_back(batch.tokens)
+                raise
+
+    async def serve_frame(self, data: bytes) -> None:
+        """Serve one frame. The next one may follow when this returns; answers may come later. NoFrame: it is
+        invalid."""
+        pieces = shard_frames.decode_frame(data)
+        self.frames += 1
+        for piece in pieces:
+            note = self._notes.get(piece.what)
+            if note is not None:
+                note(piece)
+            elif piece.what == shard_frames.VERSION.what:
+                await self._proxies.registry_sync.wait_for_version(shard_frames.VERSION.decode_note(piece))
+            elif piece.number:
+                self._serve_call(piece)
+        if self._outbox.bytes > self._answers_bytes_max:
+            # It sends calls faster than it reads answers.
+            await self._outbox.wait_until_drained()
+
+    # --- notes
+
+    def _read_hello(self, piece: "FramePiece") -> None:
+        self.name, welcome = greet_proxy(piece, shard_frames.PeerGreeting(self._broker.name, self._proxies.version))
+        self._send_piece(welcome)
+
+    def _read_presence(self, piece: "FramePiece") -> None:
+        self.members = shard_frames.PRESENCE.decode_note(piece)
+
+    def _read_check_reply(self, piece: "FramePiece") -> None:
+        self._resolve_reply(piece, shard_frames.CHECK_REPLY.decode_note(piece))
+
+    def _read_question_reply(self, piece: "FramePiece") -> None:
+        self._resolve_reply(piece, shard_frames.PROXY_REPLY.decode_note(piece).data)
+
+    def _resolve_reply(self, piece: "FramePiece", reply: object) -> None:
+        waiting = self._replies.get((piece.what, piece.number))
+        if waiting is not None and not waiting.done():
+            waiting.set_result(reply)
+
+    def send_version(self, version: int) -> None:
+        """Tell the proxy the latest version of the registry that the broker knows."""
+        self._send_piece(shard_frames.VERSION.encode_note(version))
+
+    async def check_transaction(self, orphan: "OrphanedTransaction", *, sender_only: bool) -> bool:
+        """Send a transaction check to a producer that is connected to this proxy; False if there is none."""
+        number = next(self._numbers)
+        check = shard_frames.TRANSACTION_CHECK.encode_note(replace(orphan, sender_only=sender_only), number)
+        return bool(await self._request_reply(shard_frames.CHECK_REPLY.what, number, check, CHECK_TIMEOUT_S))
+
+    async def ask_question(self, question: shard_frames.ProxyQuestion) -> bytes | None:
+        """Ask this proxy a question of another proxy; None without an answer in time."""
+        number = next(self._numbers)
+        told = await self._request_reply(
+            shard_frames.PROXY_REPLY.what,
+            number,
+            shard_frames.PROXY_QUESTION.encode_note(question, number),
+            self._proxies.limits.tell_s,
+        )
+        return cast("bytes | None", told)
+
+    async def _request_reply(self, what: str, number: int, asked: bytes, within_s: float) -> object:
+        """Send a piece and wait for the reply with that number; None if none comes in time, or the stream ends."""
+        if self._closed:
+            return None
+        replied: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._replies[what, number] = replied
+        self._send_piece(asked)
+        try:
+            async with asyncio.timeout(within_s):
+                return await replied
+        except TimeoutError:
+            return None
+        finally:
+            del self._replies[what, number]
+
+    def close(self) -> None:
+        """Clean up after the stream has ended: give undelivered messages back, and end all waits."""
+        self._closed = True
+        self._broker.remove_watcher(self.send_ready)
+        _give_back(self._outbox.clear())
+        for waiting in self._replies.values():
+            if not waiting.done():
+                waiting.set_result(None)
+        for number in list(self._tasks):
+            self._cancel_read(number)
+
+    def send_leaving(self) -> None:
+        """Tell the proxy that the broker ends: it must call no more, and end the stream."""
+        self._send_piece(shard_frames.LEAVING.encode_note(None))
+
+    async def wait_until_answered(self) -> None:
+        """Return when all calls are answered, and the answers are written."""
+        await asyncio.gather(*self._tasks.values(), *self._unanswered, return_exceptions=True)
+        await self._outbox.wait_until_drained()
+
+    def send_ready(self, group: str, topic: str) -> None:
+        """Tell the proxy that there may be messages for the group (see `Pollers.watch`)."""
+        self._send_piece(shard_frames.READY.encode_note(shard_frames.ReadyNote(group, topic)))
+
+    def send_dropped(self, dropped: "Sequence[DroppedLite]") -> None:
+        """Tell the proxy that clients have lost subscriptions of lite topics."""
+        self._send_piece(shard_frames.DROPPED.encode_note(list(dropped)))
+
+    def retry_refused(self) -> None:
+        """Tell the proxy that polls that were refused may be answered now."""
+        refused, self._refused = self._refused, set()
+        for group, topic in refused:
+            self.send_ready(group, topic)
+
+    # --- calls
+
+    def _serve_call(self, asked: "FramePiece") -> None:
+        self.calls += 1
+        try:
+            call = _find_call(asked.what)
+            values = call.decode_arguments(asked)
+            asked.body = Raw()  # it would keep the whole frame while this call waits
+            if self._answers.is_up_to_date(asked):
+                self._answers.refuse_deleted(asked, call, values)
+                if call.name == "append_each" and not asked.traceparent:
+                    self._append_each(asked, values)
+                    return
+                work = call.call_method(self._methods[call.name], values)
+                if isinstance(work, DoneResult):
+                    self._send_answer(asked, values, work.result)
+                    return
+            else:
+                work = self._when_known(asked, call, values)
+            self._start_task(asked, call, values, cast("Work", work))
+        except Exception as error:  # noqa: BLE001 - the outermost of this call; `failure_of` logs
+            self._send_piece(_encode_failure(asked, error))
+
+    def _append_each(self, asked: "FramePiece", values: "Values") -> None:
+        """Answer sends without a task, which would cost as much as the sends."""
+        answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._unanswered.add(answered)
+
+        def answer_sends(outcomes: "list[AppendOutcome]") -> None:
+            self._unanswered.discard(answered)
+            if not answered.done():  # it is done once the process gave up waiting
+                answered.set_result(None)
+            try:
+                self._send_answer(asked, values, outcomes)
+            except Exception as error:  # noqa: BLE001 - the outermost of this call; `failure_of` logs
+                self._send_piece(_encode_failure(asked, error))
+
+        try:
+            self._answers.append_each_nowait(values[0], answer_sends)
+        except BaseException:
+            self._unanswered.discard(answered)
+            raise
+
+    def _start_task(self, asked: "FramePiece", call: "ShardCall", values: "Values", work: "Work") -> None:
+        """Run a call as a task, until it is done or, if it only reads, is cancelled."""
+        task = asyncio.create_task(self._run_call(asked, call, values, work))
+        self._tasks[asked.number] = task
+        if call.rules.reads:
+            self._reads.add(asked.number)
+        task.add_done_callback(lambda _: self._task_ended(asked.number, work))
+
+    def _task_ended(self, number: int, work: "Work") -> None:
+        self._tasks.pop(number, None)
+        self._reads.discard(number)
+        work.close()  # for a task that was cancelled before it began
+
+    async def _run_call(self, asked: "FramePiece", call: "ShardCall", values: "Values", work: "Work") -> None:
+        try:
+            with self._proxies.continued(asked.traceparent) if asked.traceparent else NOTHING:
+                if call.rules.reads and asked.timeout_ms:
+                    async with asyncio.timeout(asked.timeout_ms / 1000):
+                        result = await work
+                else:
+                    result = await work
+            self._send_answer(asked, values, result)
+        except Exception as error:  # noqa: BLE001 - the outermost of this call; `failure_of` logs
+            self._send_piece(_encode_failure(asked, error))
+
+    def _cancel_read(self, number: int) -> None:
+        if number in self._reads:
+            self._tasks[number].cancel()
+
+    def _send_answer(self, asked: "FramePiece", values: "Values", result: object) -> None:
+        undelivered: Undelivered = None
+        if asked.what == "pop" and result:
+            undelivered = self._release_later(values[0], cast("list[DeliveredMessage]", result))
+        try:
+            self._send_piece(shard_frames.encode_piece(shard_frames.ANSWER, asked.number, result), undelivered)
+        except Exception:
+            _give_back([undelivered])
+            raise
+
+    def _release_later(self, order: "PopOrder", deliveries: "list[DeliveredMessage]") -> "Undelivered":
+        return lambda: self._release_deliveries(order, deliveries)
+
+    def _release_deliveries(self, order: "PopOrder", deliveries: "list[DeliveredMessage]") -> None:
+        for topic, some in group_by_settled_topic(order.topic, deliveries).items():
+            self._broker.release(order.group, topic, [delivery.handle for delivery in some], counts=False)
+
+    # --- calls that depend on the proxy
+
+    def _ask_proxies(self, question: str, argument: str) -> "Awaitable[list[ProxyAnswer]]":
+        return self._proxies.ask_others(self, shard_frames.ProxyQuestion(question, argument))
+
+    def _when_known(self, asked: "FramePiece", call: "ShardCall", values: "Values") -> "Awaitable[object]":
+        if call.name == "pop":
+            order, watch = values
+            if watch:
+                # Its proxy is notified when to try again, and meanwhile tries other brokers.
+                self._refused.add((order.group, order.wait_key))
+                self._proxies.registry_sync.request_sync(asked.group_created_version)
+                raise self._answers.not_known_yet(asked, call, values)
+        return self._answers.when_known(asked, call, values, self._methods[call.name])
+
+    def _pop_or_watch(self, order: "PopOrder", *, watch: bool) -> "Awaitable[list[DeliveredMessage]]":
+        text = cast("FilterText", order.filter)
+        if not text.is_sql:
+            order = structs.replace(
+                order, filter=ALL if text.expression == "*" else TagFilter.parse_expression(text.expression)
+            )
+            with self._noting_refusal(order, watch=watch):
+                deliveries = self._broker.pop_or_watch_nowait(order, self.send_ready if watch else None)
+            if deliveries is not None:
+                return DoneResult(deliveries)
+        return self._pop_later(order, watch=watch)
+
+    async def _pop_later(self, order: "PopOrder", *, watch: bool) -> "list[DeliveredMessage]":
+        try:
+            if isinstance(order.filter, FilterText):
+                order = structs.replace(order, filter=await self._answers.compile_filter(order.filter))
+            with self._noting_refusal(order, watch=watch):
+                return await self._broker.pop_or_watch(order, self.send_ready if watch else None)
+        finally:
+            if self._closed:
+                self._broker.remove_watcher(self.send_ready)
+
+    @contextmanager
+    def _noting_refusal(self, order: "PopOrder", *, watch: bool) -> "Iterator[None]":
+        """Note a poll that is refused since the broker can't serve now, to notify its proxy when it can."""
+        try:
+            yield
+        except MessagingError as error:
+            if watch and error.code == ErrorCode.HA_NOT_AVAILABLE:
+                self._refused.add((order.group, order.wait_key))
+            raise
+
+    def _send_piece(self, piece: bytes, undelivered: "Undelivered" = None) -> None:
+        if self._closed:
+            _give_back([undelivered])
+        else:
+            self._outbox.add_piece(piece, undelivered)
+
+
+def _give_back(tokens: "list[Undelivered]") -> None:
+    for undelivered in tokens:
+        if undelivered is not None:
+            undelivered()
+
+
+def _find_call(name: str) -> "ShardCall":
+    call = CALLS.get(name)
+    if call is None:
+        raise MessagingError(
+            ErrorCode.NOT_IMPLEMENTED,
+            f"this broker does not know the call {name[:100]!r}; upgrade brokers before proxies",
+        )
+    return call
+
+
+def _encode_failure(asked: "FramePiece", error: Exception) -> bytes:
+    """Encode the answer to a call that failed."""
+    return shard_frames.FAILED.encode_note(failure_of(asked.what, error), asked.number)
