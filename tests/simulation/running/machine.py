@@ -141,7 +141,7 @@ class Machine:
             broker_settings,
             directory,
             front,
-            cast("Any", SimpleNamespace(watch_broker=lambda _: None, continued=lambda _: nullcontext())),
+            cast("Any", SimpleNamespace(watch_broker=lambda _: None, continue_trace=lambda _: nullcontext())),
             clock,
             rules=functools.partial(_rules, directory),
             over=over,

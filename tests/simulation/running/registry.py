@@ -31,7 +31,7 @@ class LastRenewal:
     def __init__(self, heard_s: float, done: "Callable[[], None]") -> None:
         self.heard_s = heard_s
         self._done = done
-        self._left = ["heartbeat", "heartbeat_replica", "look"]
+        self._left = ["record_heartbeat", "heartbeat_replica", "read_brokers"]
 
     def takes(self, name: str) -> bool:
         """Whether this call is the one whose answer is late."""
