@@ -97,8 +97,8 @@ class Run:
     def _elects_another(self) -> str | None:
         """A leader that can't reach the registry, and all else is well: another replica leads soon.
 
-        The answer to its last renewal comes when the lease is over, and what followers promised it when another one
-        leads: it must go by when it asked, and not serve beside that one.
+        The answer to its last renewal comes when the lease is over, and with an even seed what followers promised it
+        comes when another one leads: it must go by when it asked, and not serve beside that one.
         """
         registry, lease_s = self.registry, self.plan.lease_s
         before = registry.own.read_brokers()[1][SHARD]
@@ -106,8 +106,11 @@ class Run:
         self.world.note(f"{cut_off.name} renews its lease once more, and hears late; its followers' answers are held")
 
         def hold() -> None:
-            for other in self.machines:
-                self.world.network.hold(other.name, cut_off.name)
+            if (
+                self.world.seed % 2 == 0
+            ):  # a leader that hears nothing ends streams, which hides a promise without an end
+                for other in self.machines:
+                    self.world.network.hold(other.name, cut_off.name)
 
         registry.last_renewals[cut_off.name] = LastRenewal(_ANSWERED_IN_LEASES * lease_s, hold)
         end_s = self.world.loop.time() + ELECTS_IN_LEASES * lease_s
@@ -115,7 +118,6 @@ class Run:
             self._pass(_CHECK_S)
             entry = registry.own.read_brokers()[1][SHARD]
             if entry.live and entry.epoch != before.epoch:
-                self.world.note(f"{cut_off.name} hears what was held")
                 self.world.network.release()
                 self._pass(lease_s)
                 return self.world.violation
