@@ -81,7 +81,7 @@ def cut_off(node: BrokerNode) -> Iterator[None]:
         raise RegistryUnavailable("a test")
 
     with pytest.MonkeyPatch.context() as patch:
-        for call in ("look", "snapshot", "deletions", "set_applied"):
+        for call in ("read_brokers", "read_snapshot", "list_deletions", "set_applied_version"):
             patch.setattr(node.directory.registry, call, out)
         yield
 
@@ -431,7 +431,7 @@ async def test_a_proxy_that_missed_a_deletion_takes_nothing_for_the_group(
         """The registry can't be read."""
 
     with monkeypatch.context() as cut:
-        cut.setattr(cluster.proxy_directory, "refresh", nothing)
+        cut.setattr(cluster.proxy_directory, "refresh_snapshot", nothing)
         cut.setattr(cluster.proxy_directory, "wait_for_version", nothing)
         version = await asyncio.to_thread(registry_of(cluster).delete_group, "g")
         await first.proxies.registry_sync.wait_for_version(version)

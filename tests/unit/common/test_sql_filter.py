@@ -603,6 +603,6 @@ def test_a_filter_is_a_message_filter_that_keeps_its_text() -> None:
 def test_the_parser_library_waits_for_the_first_filter() -> None:
     program = (
         "import sys; from ternmq_common.sql_filter import SqlFilter; assert 'lark' not in sys.modules;"
-        "SqlFilter.parse('a = 1'); assert 'lark' in sys.modules"
+        "SqlFilter.parse_expression('a = 1'); assert 'lark' in sys.modules"
     )
     subprocess.run([sys.executable, "-c", program], check=True)

@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
@@ -12,7 +13,6 @@ from ternmq_common.message_type import MessageType
 from ternmq_common.model import NewMessage, QueueRef, StoredMessage, Topic, TransactionResolution
 from ternmq_common.server_settings import ServerSettings
 from ternmq_common.tag_filter import ALL
-from ternmq_proxy.access.control import AccessControl
 from ternmq_proxy.access.needs import TOPIC_PUB, Need
 from ternmq_proxy.call import Call
 from ternmq_proxy.main import make_clock, open_storage
@@ -25,6 +25,9 @@ from ternmq_proxy.processors.producer_message import ProducerMessage
 from ternmq_proxy.processors.stored_form import body_md5, to_stored_form
 from ternmq_proxy.services import Services
 from ternmq_proxy.serving import make_services
+
+if TYPE_CHECKING:
+    from ternmq_proxy.access.control import AccessControl
 
 CALL = Call(client_id="client", peer="127.0.0.1:9")
 HOUR_MS = 3_600_000
@@ -129,7 +132,7 @@ async def test_the_messages_of_a_send_are_of_one_topic(services: Services, other
         await send(services, message("NORMAL"), other)
 
 
-class Refusing(AccessControl):
+class Refusing:
     """Allows nothing, and says what it was to allow."""
 
     def require(self, rpc: str, call: Call, need: Need, name: str) -> None:
@@ -140,7 +143,7 @@ class Refusing(AccessControl):
 
 async def test_rights_are_required_before_anything_else_is_said(services: Services) -> None:
     nobody = Call()
-    refusing = dataclasses.replace(services, access=Refusing())
+    refusing = dataclasses.replace(services, access=cast("AccessControl", Refusing()))
     with pytest.raises(MessagingError, match="UNAUTHORIZED: SendMessage missing"):
         await send(refusing, message("missing", b"", ""), call=nobody)
     with pytest.raises(MessagingError, match="UNAUTHORIZED: RecallMessage missing"):

@@ -198,7 +198,7 @@ from ternmq_runtime.http.front import HttpFront
 
 async def main():
     front = HttpFront(lambda: None, lambda: None)
-    print(await front.listen("127.0.0.1:0"), flush=True)
+    print(await front.start_listening("127.0.0.1:0"), flush=True)
     taken = []
     resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
     try:
@@ -210,7 +210,7 @@ async def main():
     for number in taken:
         os.close(number)
     await asyncio.to_thread(sys.stdin.readline)
-    await front.stop()
+    await front.stop_listening()
 
 asyncio.run(main())
 """
