@@ -113,19 +113,19 @@ def begin_with_metadata(call: Any) -> None:  # noqa: ANN401 - see below
     # Typed `Any`: until handlers can send metadata, this is the one case that fails, and not the whole module.
     wanted = _asked_for(call, INITIAL)
     if wanted:
-        call.begin(*wanted)
+        call.send_headers(*wanted)
 
 
 async def finish_with_metadata(call: Any, message: bytes) -> None:  # noqa: ANN401 - as above
     """Send the answer, with what the client wants back after it."""
     wanted = _asked_for(call, TRAILING)
-    await (call.finish(message, trailers=wanted) if wanted else call.finish(message))
+    await (call.finish_answer(message, trailers=wanted) if wanted else call.finish_answer(message))
 
 
 async def end_with_metadata(call: Any) -> None:  # noqa: ANN401 - as above
     """End the answer, with what the client wants back after it."""
     wanted = _asked_for(call, TRAILING)
-    await (call.end(trailers=wanted) if wanted else call.end())
+    await (call.end_stream(trailers=wanted) if wanted else call.end_stream())
 
 
 def _asked_for(call: ServedCall, name: str) -> Metadata:
