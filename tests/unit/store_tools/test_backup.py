@@ -134,8 +134,8 @@ def live(data_dir: Path) -> Iterator[Live]:
 
 STEPS = [
     *((backup_module._BackupRun, name, 1) for name in ("_copy_earlier", "_copy_log", "_copy_registry", "_copy_later")),
-    *((backup_module._BackupRun, name, count) for name in ("_copy", "_link_or_copy") for count in (1, 3)),
-    *((overlay, "_opened", count) for count in range(1, 8)),
+    *((backup_module._BackupRun, name, count) for name in ("_copy_file", "_link_or_copy") for count in (1, 3)),
+    *((overlay, "_open_files", count) for count in range(1, 8)),
 ]
 """Whose step it is, and before which call of it something happens; the files are opened folder by folder."""
 
@@ -204,7 +204,7 @@ def contents_of(live: Live) -> dict[tuple[str, int], list[bytes]]:
 def test_a_backup_that_was_interrupted_anywhere_is_none(
     data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    names = ("copied", "linked", "digest_of", "sync_file", "sync_folder", "written")
+    names = ("copy_file", "link_file", "compute_digest", "sync_file", "sync_folder", "write_new_file")
     number, done = 0, False
     while not done:
         number += 1
@@ -242,9 +242,9 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from ternmq_broker.store_tools import backup
-whole = backup._Backup._copy_registry
-backup._Backup._copy_registry = lambda self: (whole(self), os.kill(os.getpid(), signal.SIGKILL))
-backup.backed_up(Path(sys.argv[1]), Path(sys.argv[2]))
+whole = backup._BackupRun._copy_registry
+backup._BackupRun._copy_registry = lambda self: (whole(self), os.kill(os.getpid(), signal.SIGKILL))
+backup.back_up_store(Path(sys.argv[1]), Path(sys.argv[2]))
 """
 
 
