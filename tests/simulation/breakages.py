@@ -144,7 +144,7 @@ class KeepsTheEpoch(Registry):
 
 
 class ElectsWhoIsNotInSync(Registry):
-    def take_leadership(self, store: str, epoch: int) -> int | None:
+    def lead(self, store: str, epoch: int) -> int | None:
         self.in_sync |= {store}
         return super().lead(store, epoch)
 
@@ -155,11 +155,11 @@ class AsksThoughNotInSync(FollowerState):
 
 
 class ElectsDuringTheLease(Registry):
-    def read_brokers(self, store: str) -> Looked:
+    def look(self, store: str) -> Looked:
         looked = super().look(store)
         return replace(looked, view=replace(looked.view, leader_live=False))
 
-    def take_leadership(self, store: str, epoch: int) -> int | None:
+    def lead(self, store: str, epoch: int) -> int | None:
         if store != self.leader:
             self.lease_end_s = 0.0
         return super().lead(store, epoch)
