@@ -141,6 +141,7 @@ class Refusing:
         raise MessagingError(ErrorCode.UNAUTHORIZED, f"{rpc} {name}")
 
 
+@pytest.mark.plain  # compiled code takes no other object for its access control
 async def test_rights_are_required_before_anything_else_is_said(services: Services) -> None:
     nobody = Call()
     refusing = dataclasses.replace(services, access=cast("AccessControl", Refusing()))
