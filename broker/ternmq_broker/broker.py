@@ -99,7 +99,7 @@ class ReplicationGate(Protocol):
 
 
 class Broker:
-    """Stores messages and delivers them to consumer groups: a `Shard`. `unlock_queue` creates one, in a thread."""
+    """Stores messages and delivers them to consumer groups: a `Shard`. `open` creates one, in a thread."""
 
     def __init__(
         self,
@@ -228,7 +228,7 @@ class Broker:
         rules: "Callable[[str], ConsumerGroup]",
         clock: "SystemClock",
     ) -> "Broker":
-        """Create a broker over an opened store; see `unlock_queue`."""
+        """Create a broker over an opened store; see `open`."""
         catch_up_clock(clock, opened.store.last_stored_ms)
         broker = cls(settings, opened, rules, clock)
         broker._transactions.restore_waiting()

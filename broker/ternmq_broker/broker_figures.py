@@ -22,7 +22,7 @@ TIMERS_COUNTED_MAX = 1_000_000
 
 
 class BrokerFigureSource:
-    """Collects the figures of one broker; the broker itself updates `copy_counts`."""
+    """Collects the figures of one broker; the broker itself updates `counts`."""
 
     def __init__(
         self,

@@ -50,7 +50,7 @@ class RepairSources(NamedTuple):
 
 
 class LogUpkeep:
-    """The log upkeep of one store, from `log_start` to `stop`. `may_write` is false while files are gone.
+    """The log upkeep of one store, from `start` to `stop`. `may_write` is false while files are gone.
 
     `on_repaired` is called when readers that waited for a repair may go on, also when the repair is given up.
     """

@@ -32,7 +32,7 @@ _START_BYTES = MIB
 
 @dataclass(frozen=True, slots=True)
 class OpenedStore:
-    """The open files of one broker; no other process has them while `lock_store` is held."""
+    """The open files of one broker; no other process has them while `lock` is held."""
 
     disk: "StoreDisk"
     lock: "StoreLock"

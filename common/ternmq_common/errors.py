@@ -91,7 +91,7 @@ class MessagingError(Exception):
         super().__init__(message)
 
     @property
-    def is_retryable(self) -> bool:
+    def retryable(self) -> bool:
         """Whether the same request may succeed later."""
         return self.code in RETRYABLE
 

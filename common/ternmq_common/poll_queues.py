@@ -70,7 +70,7 @@ class PollQueues:
     async def wait_for_messages(self, group: str, topic: str, seconds: float, place: int | None = None) -> bool:
         """Wait to be woken; False when `seconds` passed first, up to a hundredth of a second later.
 
-        At the end of the wait queue, or at an earlier `next_place`. TOO_MANY_REQUESTS when the wait queue is full.
+        At the end of the wait queue, or at an earlier `place`. TOO_MANY_REQUESTS when the wait queue is full.
         """
         if self.closed:
             return False

@@ -273,7 +273,7 @@ class _LeaseGrace:
         self._until = now + self._duration_s
 
     def apply_grace(self, read: RegistrySnapshot, now: float) -> RegistrySnapshot:
-        """`note_reading` with those brokers live.
+        """`read` with those brokers live.
 
         A broker that was seen live loses the grace: it may stop from then on; and a leader elected since then never
         had it.

@@ -435,7 +435,7 @@ async def test_a_server_that_is_not_there_is_a_failed_connection(unused_tcp_port
     async with ternmq.Admin(f"127.0.0.1:{unused_tcp_port}") as admin:
         with pytest.raises(ternmq.ConnectionFailed) as failed:
             await admin.list_topics()
-    assert failed.value.is_retryable
+    assert failed.value.retryable
 
 
 async def test_an_admin_is_used_between_its_start_and_its_end(stack: Stack) -> None:

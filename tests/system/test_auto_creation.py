@@ -33,7 +33,7 @@ async def test_topics_and_groups_share_what_may_be_made_in_a_minute(cluster: Clu
         await proxy.catalog.group(f"g{number}")
     with pytest.raises(MessagingError) as refused:
         await proxy.catalog.topic("t3")
-    assert (refused.value.code, refused.value.is_retryable) == (pb.TOO_MANY_REQUESTS, True)
+    assert (refused.value.code, refused.value.retryable) == (pb.TOO_MANY_REQUESTS, True)
     assert "auto_create_per_minute" in refused.value.message
     with pytest.raises(MessagingError, match="TOO_MANY_REQUESTS: group 'g3' does not exist"):
         await proxy.catalog.group("g3")

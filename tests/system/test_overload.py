@@ -31,7 +31,7 @@ MANY = 400
 
 
 class Server:
-    """Answers sends in a task each, or without one (`serve_directly`); what came seems to have waited for
+    """Answers sends in a task each, or without one (`at_once`); what came seems to have waited for
     `waited_s`."""
 
     def __init__(self, *, at_once: bool = True) -> None:

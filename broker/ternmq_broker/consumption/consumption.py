@@ -161,7 +161,7 @@ class Consumption:
     def _steps_by_priority(self, order: PopOrder, pop: UnorderedPop, first: int | None) -> "Iterator[None]":
         """Pop from the queues by falling priority, then the redeliveries (`consuming.md, Priority`).
 
-        If `first_offset` is a queue, it comes before all others.
+        If `first` is a queue, it comes before all others.
         """
         queue_ids = self._queues_by_urgency(order)
         if first is not None:

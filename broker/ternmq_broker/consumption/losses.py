@@ -40,7 +40,7 @@ class LostMessages:
     ) -> None:
         """Note what the group has not read below `first`, where the queue begins and it goes on.
 
-        `queue_origin` is the queue's, if that has changed since.
+        `origin` is the queue's, if that has changed since.
         """
         unread = self._count_pending(topic, queue_id, state, first, origin)
         if unread > 0:

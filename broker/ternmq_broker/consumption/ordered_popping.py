@@ -147,7 +147,7 @@ class OrderedPop(PopBatch):
     def _read_ahead(self, queue: "QueueRef", state: "OrderedConsumption", read: "dict[int, Record]") -> int:
         """Put the next messages into their lanes; returns how many were examined, 0 at the end of the queue.
 
-        `read_located` has their records afterwards, and no others: memory must not grow with the bodies of messages
+        `read` has their records afterwards, and no others: memory must not grow with the bodies of messages
         that wait.
         """
         offsets = state.offsets_to_scan(SCAN_STEP)

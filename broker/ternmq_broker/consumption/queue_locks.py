@@ -1,6 +1,6 @@
 """Queue locks of groups that pull: who may read a queue now, and when the next one may.
 
-`delivery.queue_access` has the rules; this module connects them with waiting calls. A reader whose call waits at the
+`delivery.queue_lock` has the rules; this module connects them with waiting calls. A reader whose call waits at the
 end of its queue counts as active.
 """
 

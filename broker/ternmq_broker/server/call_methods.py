@@ -100,7 +100,7 @@ class CallMethods:
         return await compile_filter(self._filters, passing)
 
     def append_each_nowait(self, requests: "AppendRequests", done: "Callable[[list[AppendOutcome]], object]") -> None:
-        """Do the call without waiting; `call_method` gets the outcomes when the last one is known."""
+        """Do the call without waiting; `done` gets the outcomes when the last one is known."""
         outcomes: dict[int, AppendOutcome] = {}
 
         def note_outcome(place: int, first: int, error: Exception | None) -> None:

@@ -2,7 +2,7 @@
 
 Known       In memory at once: epoch marks, deleted topics, low watermarks. A replay finds what no file has yet.
 Written     With a checkpoint, since replays then start behind it; and only what is acknowledged, since another leader
-            may take back the rest (`undecided`). Epoch marks name their log offsets, which are checked when the store
+            may take back the rest (`unacknowledged_changes`). Epoch marks name their log offsets, which are checked when the store
             opens.
 Files       `forgotten`, `{topic: log offset where the log ended when it was deleted}`;
             `epochs`, in stores with replicas only: `{"marks": [[epoch, log offset] ...], "deletions": [[log offset,
@@ -75,7 +75,7 @@ class AppliedOperations:
                 self._unnoted[end] = operation.deletion
 
     def apply_operation(self, operation: "StoreOperation", log_offset: int, end: int, index: "LogIndex") -> None:
-        """Apply an operation whose record is in the log from `log_offset` up to `log_end`."""
+        """Apply an operation whose record is in the log from `log_offset` up to `end`."""
         match operation.kind:
             case OperationKind.EPOCH:
                 self._add_epoch_mark(operation.number, log_offset)

@@ -134,7 +134,7 @@ class LogCopy:
         self.stored_ms = 0
 
     def append_copied(self, base: int, data: bytes) -> int:
-        """Append the bytes, and return how many records they are; see `MessageStore.take_copied`."""
+        """Append the bytes, and return how many records they are; see `MessageStore.append_copied`."""
         began = self._log.log_end
         try:
             self._log.append_copied(base, data)

@@ -89,7 +89,7 @@ class LogRepair:
             damage.close_report(log_offset, ends_there=is_misled)
 
     def _check_around(self, log_offset: int, end: int) -> None:
-        """Check the record that contains that log offset, and what follows up to `log_end`.
+        """Check the record that contains that log offset, and what follows up to `end`.
 
         Only earlier records tell where a record begins, so the check begins with one whose header is whole.
         """

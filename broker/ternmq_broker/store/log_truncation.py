@@ -4,7 +4,7 @@ Order       The bytes are copied to `set-aside/`; files that describe them are c
             After a crash in between the store opens, cut or not, and can be truncated again.
 Derived     Index, timers and checkpoint describe acknowledged records only, which an ordinary change of leaders never
             cuts off. Where they describe more they are removed, and rebuilt from the log.
-Marks       of epochs that are cut off are removed. Everything else in side files is about the log below (`undecided`).
+Marks       of epochs that are cut off are removed. Everything else in side files is about the log below (`unacknowledged_changes`).
 """
 
 import logging
@@ -31,7 +31,7 @@ _SEGMENT_BYTES = 1 << 30
 
 
 def truncate_store(folders: "StoreFolders", end: int) -> str | None:
-    """Truncate the log to `log_end`, where a record begins; return the file in `set-aside/` that has the bytes, None if
+    """Truncate the log to `end`, where a record begins; return the file in `set-aside/` that has the bytes, None if
     there were none.
 
     DamagedFile, NewerFormat, OSError.
@@ -57,7 +57,7 @@ def truncate_store(folders: "StoreFolders", end: int) -> str | None:
 
 
 def _truncate_side_files(folders: "StoreFolders", end: int, layout_1_below: int) -> None:
-    """Remove from the small files beside the log what lies above `log_end`."""
+    """Remove from the small files beside the log what lies above `end`."""
     root = folders.root
     marks, _ = durable_watermarks.decode_marks(root.content(durable_watermarks.NAME) or b"")
     if any(mark > end for mark in marks):

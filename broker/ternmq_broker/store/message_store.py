@@ -583,7 +583,7 @@ class MessageStore:
 
     def find_descendant(self, topic: str, key: str, origin: int) -> Record | None:
         """Return the message of the topic with that key or id that was created from the record at log offset
-        `queue_origin`. Reads, so for a thread.
+        `origin`. Reads, so for a thread.
         """
         for log_offset in self._index.find_candidates(KeySearch(topic, key)):
             record = self.read_record_at(log_offset)
@@ -814,7 +814,7 @@ class MessageStore:
         """Begin this replica's leadership: what is appended behind the epoch mark is its own.
 
         Returns a function that makes the mark and all that was copied durable, for a thread. The caller has noted all
-        deletions of the log before (`give_deletions`). OSError.
+        deletions of the log before (`pending_deletions`). OSError.
         """
         assert not self._operations.epoch_marks or self._operations.epoch_marks[-1][0] < epoch
         self._apply_join_state(NO_LIMIT)

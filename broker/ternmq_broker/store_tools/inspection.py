@@ -37,7 +37,7 @@ class SegmentFacts:
 
 @dataclass(frozen=True, slots=True)
 class QueueFacts:
-    """A message queue: the offsets from `first` to before `log_end` are held."""
+    """A message queue: the offsets from `first` to before `end` are held."""
 
     topic: str
     queue_id: int

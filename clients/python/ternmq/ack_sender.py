@@ -73,4 +73,4 @@ class AckSender:
         if refused:
             first = refused[0][1]
             logger.log(log_level_of(first), "%d acknowledgements failed, the first: %s", len(refused), first)
-        return [view for view, refusal in refused if refusal.is_retryable]
+        return [view for view, refusal in refused if refusal.retryable]

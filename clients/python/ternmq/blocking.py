@@ -90,7 +90,7 @@ class Transaction:
     without a block. The first of the two that is called counts; calling it again is harmless, and is the way to
     repeat a call that failed. What can happen:
 
-    `send_half` fails            nothing was stored as far as is known, and leaving ends nothing. If the message was
+    `send` fails            nothing was stored as far as is known, and leaving ends nothing. If the message was
                                  stored
                             and only the answer got lost, it is an orphan, and the checker is asked
     the commit fails        it is repeated for a while. Then `TransactionOutcomeUnknown`: the local work is done, and
@@ -109,7 +109,7 @@ class Transaction:
     def send(self, message: Message) -> SendReceipt:
         """Store the message of this transaction; nobody receives it before the commit.
 
-        There is only one: a second `send_half` is a `BadRequest`, unless the first one failed. A message that is
+        There is only one: a second `send` is a `BadRequest`, unless the first one failed. A message that is
         ordered, delayed or has a priority or a lite topic is refused before it is sent
         (MESSAGE_PROPERTY_CONFLICT_WITH_TYPE).
         """
@@ -275,7 +275,7 @@ class SimpleConsumer(_Blocking[ternmq.SimpleConsumer]):
                 view.ack()
 
     `subscriptions` is topic to filter: a tag expression such as `"*"` or `"a || b"`, or an `SqlFilter`. With several
-    topics each `receive_messages` queries the next one. `await_duration` is how long the server waits for a first
+    topics each `receive` queries the next one. `await_duration` is how long the server waits for a first
     message. The other arguments are those of `ternmq.options.ClientOptions`.
     """
 
@@ -299,7 +299,7 @@ class SimpleConsumer(_Blocking[ternmq.SimpleConsumer]):
     ) -> list[ReceivedMessage]:
         """Return up to `max_messages`, hidden from others for `invisible_duration`; `[]` if none arrived in time.
 
-        It may be interrupted, as Ctrl-C does: messages that arrive then go to the next `receive_messages`, or
+        It may be interrupted, as Ctrl-C does: messages that arrive then go to the next `receive`, or
         back at once.
         """
         return [
@@ -460,7 +460,7 @@ class PullConsumer(_Blocking[ternmq.PullConsumer]):
         call_on_loop(self._client.pause, queues)
 
     def resume(self, queues: Queues | None = None) -> None:
-        """Continue where `set_paused` stopped."""
+        """Continue where `pause` stopped."""
         call_on_loop(self._client.resume, queues)
 
     def seek(self, queue: MessageQueue, queue_offset: int) -> None:
@@ -533,7 +533,7 @@ class LiteSimpleConsumer(_Blocking[ternmq.LiteSimpleConsumer]):
     ) -> list[ReceivedMessage]:
         """Return up to `max_messages`, hidden from others for `invisible_duration`; `[]` if none arrived in time.
 
-        It may be interrupted, as Ctrl-C does: messages that arrive then go to the next `receive_messages`, or
+        It may be interrupted, as Ctrl-C does: messages that arrive then go to the next `receive`, or
         back at once.
         """
         return [

@@ -265,7 +265,7 @@ class Client:
                     await self._routes.get_route(topic)
                     break
                 except ClientError as error:
-                    if attempt == START_ATTEMPTS or not error.is_retryable:
+                    if attempt == START_ATTEMPTS or not error.retryable:
                         raise
                     await asyncio.sleep(RECONNECT_BACKOFF.delay_s(attempt))
 

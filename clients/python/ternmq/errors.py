@@ -1,6 +1,6 @@
 """The errors of the library, in the families of the official clients.
 
-Every error is a `ClientError` with a status code of the protocol and a sentence; `is_retryable` says whether the same
+Every error is a `ClientError` with a status code of the protocol and a sentence; `retryable` says whether the same
 call may succeed later. Errors of the network name the endpoint and, since no server answered, mostly have no code (0).
 
     try:
@@ -124,7 +124,7 @@ class TransportError(ClientError):
         super().__init__(code, f"{endpoint}: {details}")
 
     @property
-    def is_retryable(self) -> bool:
+    def retryable(self) -> bool:
         return self._retryable
 
     def __str__(self) -> str:
@@ -162,12 +162,12 @@ class TransactionOutcomeUnknown(ClientError):
     """No answer confirms that a transaction was ended as requested; the last failure is the cause.
 
     The outcome is open: the server may have ended it and its answer was lost, or it hasn't, and will ask a checker.
-    `is_retryable` says whether repeating the request may help.
+    `retryable` says whether repeating the request may help.
     """
 
     def __init__(self, transaction_id: str, resolution: str, error: ClientError) -> None:
         self.transaction_id = transaction_id
-        self._retryable = error.is_retryable
+        self._retryable = error.retryable
         super().__init__(
             error.code,
             f"whether the {resolution} of transaction {transaction_id} arrived is open; if it didn't, the server will "
@@ -175,7 +175,7 @@ class TransactionOutcomeUnknown(ClientError):
         )
 
     @property
-    def is_retryable(self) -> bool:
+    def retryable(self) -> bool:
         return self._retryable
 
     def __str__(self) -> str:
@@ -224,7 +224,7 @@ class AckError(ClientError):
 def is_away(error: object) -> bool:
     """Return whether a server, or the broker behind it, couldn't be reached: it may be restarting."""
     if isinstance(error, TransportError):
-        return error.is_retryable
+        return error.retryable
     return isinstance(error, ClientError) and error.code == pb.HA_NOT_AVAILABLE
 
 

@@ -84,7 +84,7 @@ class MessageReturns:
             except ClientError as error:
                 if attempt > 1 and error.code == pb.INVALID_RECEIPT_HANDLE:
                     return None  # the answer to the first call was lost
-                if attempt == ATTEMPTS or not error.is_retryable:
+                if attempt == ATTEMPTS or not error.retryable:
                     raise
             await asyncio.sleep(SEND_BACKOFF.delay_s(attempt))
         raise AssertionError("the loop above has no end")

@@ -319,7 +319,7 @@ class OffsetReader:
             except grpc.RpcError:
                 result = self._call_patiently(endpoints, method, request)
             except ClientError as error:
-                if not error.is_retryable:
+                if not error.retryable:
                     raise
                 result = self._call_patiently(endpoints, method, request)
             answers.append(result)
@@ -336,7 +336,7 @@ class OffsetReader:
                 return ask()
             except ClientError as error:
                 pause_s = add_jitter(_BACKOFF.delay_s(attempt), random.random())  # noqa: S311 - no secret
-                if not error.is_retryable or time.monotonic() + pause_s > end:
+                if not error.retryable or time.monotonic() + pause_s > end:
                     raise
             time.sleep(pause_s)
 

@@ -183,7 +183,7 @@ class PullConsumer(QueueReader):
             self._pulls.restart_pulling(state)
 
     def resume(self, queues: Queues | None = None) -> None:
-        """Continue where `set_paused` stopped."""
+        """Continue where `pause` stopped."""
         for state in self._select_queues(queues):
             self._buffer.set_paused(state, False)
 

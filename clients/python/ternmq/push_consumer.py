@@ -371,7 +371,7 @@ class PushConsumer(Consumer):
             try:
                 return await settle()
             except ClientError as error:
-                if not error.is_retryable:
+                if not error.retryable:
                     logger.warning("%s: a delivery was not settled and may come again: %s", self.client_id, error)
                     return None
                 logger.log(log_level_of(error), "%s: settling is tried again: %s", self.client_id, error)

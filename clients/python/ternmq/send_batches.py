@@ -72,7 +72,7 @@ def repeatable_indexes(outcomes: Sequence[Outcome], messages: Sequence[Message])
     """
     partly = any(not isinstance(outcome, ClientError) for outcome in outcomes)
     for index, outcome in enumerate(outcomes):
-        if isinstance(outcome, ClientError) and outcome.is_retryable:
+        if isinstance(outcome, ClientError) and outcome.retryable:
             if partly and messages[index].order_key is not None:
                 continue
             yield index

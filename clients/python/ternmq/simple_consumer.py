@@ -50,7 +50,7 @@ class SimpleConsumer(Consumer):
                 await view.ack()
 
     `subscriptions` is topic to filter: a tag expression such as `"*"` or `"a || b"`, or an `SqlFilter`. With several
-    topics each `receive_messages` queries the next one. `await_duration` is how long the server waits for a first
+    topics each `receive` queries the next one. `await_duration` is how long the server waits for a first
     message. The other arguments are those of `ternmq.options.ClientOptions`.
     """
 
@@ -91,7 +91,7 @@ class SimpleConsumer(Consumer):
     ) -> list[ReceivedMessage]:
         """Return up to `max_messages`, hidden from others for `invisible_duration`; `[]` if none arrived in time.
 
-        It may be cancelled, as `asyncio.wait_for` does: messages that arrive then go to the next `receive_messages`, or
+        It may be cancelled, as `asyncio.wait_for` does: messages that arrive then go to the next `receive`, or
         back at once.
         """
         self._check_running()
@@ -198,7 +198,7 @@ class SimpleConsumer(Consumer):
             try:
                 return await self._ack_once(key.endpoints, key.topic, views)
             except ClientError as error:
-                if attempt == ACK_ATTEMPTS or not error.is_retryable:
+                if attempt == ACK_ATTEMPTS or not error.retryable:
                     return [(view, error) for view in views]
             await asyncio.sleep(SEND_BACKOFF.delay_s(attempt + 1))
         raise AssertionError("the loop above has no end")

@@ -70,7 +70,7 @@ class Transaction:
     without a block. The first of the two that is called counts; calling it again is harmless, and is the way to
     repeat a call that failed. What can happen:
 
-    `send_half` fails            nothing was stored as far as is known, and leaving ends nothing. If the message was
+    `send` fails            nothing was stored as far as is known, and leaving ends nothing. If the message was
                                  stored
                             and only the answer got lost, it is an orphan, and the checker is asked
     the commit fails        it is repeated for a while. Then `TransactionOutcomeUnknown`: the local work is done, and
@@ -94,7 +94,7 @@ class Transaction:
     async def send(self, message: Message) -> SendReceipt:
         """Store the message of this transaction; nobody receives it before the commit.
 
-        There is only one: a second `send_half` is a `BadRequest`, unless the first one failed. A message that is
+        There is only one: a second `send` is a `BadRequest`, unless the first one failed. A message that is
         ordered, delayed or has a priority or a lite topic is refused before it is sent
         (MESSAGE_PROPERTY_CONFLICT_WITH_TYPE).
         """

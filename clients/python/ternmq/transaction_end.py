@@ -44,7 +44,7 @@ async def end_transaction(
                 raise TransactionRefused(
                     error.code, f"the server refuses the {resolution.value} of {half.transaction_id}: {error.message}"
                 ) from error
-            if not error.is_retryable or attempt == END_ATTEMPTS:
+            if not error.retryable or attempt == END_ATTEMPTS:
                 raise TransactionOutcomeUnknown(half.transaction_id, resolution.value, error) from error
         else:
             return

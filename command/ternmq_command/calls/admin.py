@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class AdminClient(ServiceCalls):
-    """A client of the admin service at an endpoint; raises `Refused` and `Unreachable`.
+    """A client of the admin service at an endpoint; raises `CallRefused` and `ServerUnreachable`.
 
     `send_call` makes any call of `ternmq.admin`; the methods are calls that several commands need.
     """

@@ -40,7 +40,7 @@ def converting_errors(endpoint: str) -> Iterator[None]:
     except UnusableFile as error:
         raise WrongUsage(str(error)) from None
     except TransportError as error:
-        if error.is_retryable:
+        if error.retryable:
             raise ServerUnreachable(endpoint, error.message.removeprefix(f"{error.endpoint}: ")) from None
         raise CommandFailure(error.message) from None
     except ClientError as error:

@@ -32,7 +32,7 @@ class PulledPage:
 
 
 class MessagingClient(ServiceCalls):
-    """A client of the messaging service at an endpoint; raises `CallRefused` and `Unreachable`."""
+    """A client of the messaging service at an endpoint; raises `CallRefused` and `ServerUnreachable`."""
 
     service = "apache.rocketmq.v2.MessagingService"
 

@@ -11,7 +11,7 @@ SILENT_TIMEOUT_S = 30
 
 
 class WatchingClient(AdminClient):
-    """A client of these calls at an endpoint; raises `Refused` and `Unreachable`."""
+    """A client of these calls at an endpoint; raises `CallRefused` and `ServerUnreachable`."""
 
     def list_clients(self, *, group: str = "", topic: str = "") -> Iterator[admin_pb2.ListClientsResponse]:
         """Yield pages of the clients, as they are needed."""

@@ -46,11 +46,11 @@ async def _send_once(producer: Producer, batch: Batch, ledger: Ledger) -> Batch:
         await producer.send_many(message for _, message in batch)
     except SendManyError as error:
         failed = [isinstance(outcome, ClientError) for outcome in error.outcomes]
-        final = next((one for one in error.errors if not one.is_retryable), None)
+        final = next((one for one in error.errors if not one.retryable), None)
         if final is not None:
             raise final from None
     except ClientError as error:
-        if not error.is_retryable:
+        if not error.retryable:
             raise
         failed = [True] * len(batch)
     else:

@@ -20,7 +20,7 @@ MESSAGE_FIELDS = (
     "attempt",
     *BODIES,
 )
-# Of `message.whole_message`.
+# Of `message.full_message_record`.
 STORED_FIELDS = (
     "topic",
     "stored",
@@ -40,7 +40,7 @@ STORED_FIELDS = (
     "properties",
     *BODIES,
 )
-# Of `dead_letters.whole_record`.
+# Of `dead_letters.full_letter_record`.
 LETTER_FIELDS = (
     "broker",
     "offset",

@@ -69,9 +69,9 @@ class ReceiveRun:
         try:
             await consumer.ack(views)
         except AckError as error:
-            self._printed = [view for view, why in error.refused if why.is_retryable]
+            self._printed = [view for view, why in error.refused if why.retryable]
             if self._printed:
-                raise next(why for _, why in error.refused if why.is_retryable) from error
+                raise next(why for _, why in error.refused if why.retryable) from error
             if not is_late:
                 raise
             # Other members may have them by now.
@@ -103,7 +103,7 @@ async def follow_messages(
                             link.report_success(link.failures)
                             break
         except ClientError as error:
-            if not was_there or not error.is_retryable:
+            if not was_there or not error.retryable:
                 raise
             link.report_failure(_failure_reason(error))
             failures += 1

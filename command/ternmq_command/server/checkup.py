@@ -44,7 +44,7 @@ ROUND_TRIP_PATIENCE_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One line of the report; `advise_on_failure` says what to do, if there is anything to do."""
+    """One line of the report; `advice` says what to do, if there is anything to do."""
 
     subject: str
     state: State

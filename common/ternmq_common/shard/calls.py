@@ -35,7 +35,7 @@ class CallRepeat(enum.Enum):
 class CallRules(NamedTuple):
     """The rules of one call.
 
-    `reads`: it changes nothing, so that it ends when its caller is gone. `required_topic` and `required_group` are the
+    `reads`: it changes nothing, so that it ends when its caller is gone. `topic` and `group` are the
     arguments that name, or have, the topic or group whose `created_version` goes along. `waits` is the argument with
     the seconds that the broker waits by itself.
     """

@@ -4,7 +4,7 @@ It is that of RocketMQ 5 (`security.md`), but where that leaves a hole: each mes
 alone; who changes an invisible duration, or pulls, needs the topic too; members of lite groups are members.
 
 Lists       need no right of their own: each shows what its caller may list or get.
-Derived     the retry and dead letter topics of a group are the group's (`asked_of_topic`).
+Derived     the retry and dead letter topics of a group are the group's (`request_for_topic`).
 Creating    what a call would make by its use needs CREATE too; without it, it is missing, as it is without
             `auto_create`. Operations ask that (`AccessControl.may`), for only they know what is missing.
 Bodies      of messages are for who may SUB the topic; others with GET see all the rest.

@@ -152,7 +152,7 @@ class CallServer:
         if self._walk is None and not self.leaving:
             self._walk = asyncio.get_running_loop().call_later(_WALK_EVERY_S, self._begin_walk)
 
-    # --- for TLS, as `Openings`
+    # --- for TLS, as `OpeningOwner`
 
     def add_opening(self, opening: OpeningConnection) -> None:
         self.openings.add(opening)

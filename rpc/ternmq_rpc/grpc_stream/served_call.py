@@ -40,7 +40,7 @@ class ServedCall(MessageStream):
     """A call. The task that serves it is cancelled when the client aborts it or disconnects, or its deadline passes.
 
     `method` is None for a call that is not served. `is_pending`: it is served without a task, and not answered yet.
-    `concluded`: its answer was handed over, and the code that served it is done.
+    `is_concluded`: its answer was handed over, and the code that served it is done.
     """
 
     __slots__ = (

@@ -20,7 +20,7 @@ WARN_BEFORE_S = 14 * _DAY_S
 
 
 class ReloadedFiles(Generic[Loaded]):
-    """A value created from TLS files. `current` is the one of the last files that were usable; `read_expiry_s` is when
+    """A value created from TLS files. `current` is the one of the last files that were usable; `expires_s` is when
     the certificate ends, in seconds since 1970. Both may be read in any thread. `name` is for logs and metrics."""
 
     def __init__(self, name: str, files: "TlsFiles", create: "Callable[[TlsFiles], Loaded]") -> None:

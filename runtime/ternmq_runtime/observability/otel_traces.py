@@ -73,7 +73,7 @@ class RemoteSpan:
 
 
 class OtelTraces:
-    """Implements `tracing.Tracing`."""
+    """Implements `tracing.SpanFactory`."""
 
     def __init__(self, resource: Mapping[str, str], exporter: "SpanExporter", ratio: float) -> None:
         self._ratio = ratio

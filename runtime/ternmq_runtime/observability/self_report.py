@@ -28,7 +28,7 @@ KINDS_MAX = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelfReport:
-    """A report. `read_resident_bytes` and `descriptors` are 0 where the system has no /proc; `tasks_by_kind` has the
+    """A report. `resident_bytes` and `descriptors` are 0 where the system has no /proc; `tasks_by_kind` has the
     most frequent coroutines of asyncio's tasks."""
 
     pid: int

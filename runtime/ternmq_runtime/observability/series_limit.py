@@ -68,7 +68,7 @@ class SeriesLimit:
 
     def add_zeros(self, reported: dict[str, int], counts: dict[str, int], names: "Iterable[str]") -> dict[str, int]:
         """Add to `told` a zero for each other name as far as there is room. So the first count of a name is an
-        increase, and not a new series. `limit_counts`: the counts that `told` was taken from."""
+        increase, and not a new series. `counts`: the counts that `told` was taken from."""
         for name in names:
             if len(reported) >= self._most:
                 break

@@ -118,7 +118,7 @@ class Sender:
                 return
             request = request.part(list(failures))
             errors = list(failures.values())
-            final = next((place for place, error in enumerate(errors) if not error.is_retryable), None)
+            final = next((place for place, error in enumerate(errors) if not error.retryable), None)
             if final is not None:
                 await self._find_refused(request, final, errors[final])
                 return

@@ -54,7 +54,7 @@ class GroupProgress:
                 self._joined_at_s = now_s
             self._is_failing = False
         except ClientError as error:
-            if not error.is_retryable:
+            if not error.retryable:
                 raise
             if not self._is_failing:
                 _log.warning("cannot commit the progress of group %s now: %s", self._group, error)
@@ -92,7 +92,7 @@ class OtherDrivers:
         try:
             members = reader.members(self._group)
         except ClientError as error:
-            if error.is_retryable:
+            if error.retryable:
                 return
             # Another server than TernMQ, or a user that may not look.
             _log.info("whether group %s has other readers is not known: %s", self._group, error)

@@ -120,7 +120,7 @@ def test_a_sender_and_readiness_hear_why() -> None:
     disk.has(0)
     assert disk.room.problem == disk.room.create_refusal().message
     assert disk.room.create_refusal().code == definition_pb2.INTERNAL_SERVER_ERROR
-    assert disk.room.create_refusal().is_retryable
+    assert disk.room.create_refusal().retryable
 
 
 def test_the_reserve_is_made_again_when_twice_its_size_is_free() -> None:

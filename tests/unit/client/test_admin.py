@@ -126,7 +126,7 @@ async def test_a_server_that_says_nothing_is_waited_for_as_long_as_was_said(sile
 def test_plain_calls_connect_to_what_is_there(unused_tcp_port: int) -> None:
     with PlainCalls(f"127.0.0.1:{unused_tcp_port}") as calls, pytest.raises(ternmq.ConnectionFailed) as failed:
         calls.send_call(topics.list_all())
-    assert failed.value.is_retryable
+    assert failed.value.retryable
 
 
 def test_brokers_of_a_cluster_are_changed_and_removed() -> None:

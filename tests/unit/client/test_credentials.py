@@ -142,7 +142,7 @@ async def test_a_refused_client_does_not_start(server: ScriptedServer) -> None:
     server.script("QueryRoute", rpc.QueryRouteResponse(status=REFUSED))
     with pytest.raises(ternmq.Unauthorized, match="the signature is wrong") as refused:
         await Producer(server.endpoint, topics=[TOPIC], credentials=Credentials("me", "wrong")).start()
-    assert not refused.value.is_retryable
+    assert not refused.value.retryable
     assert len(server.requests["QueryRoute"]) == 1
 
 

@@ -151,7 +151,7 @@ def test_a_body_that_is_no_json_is_an_error_that_names_the_message(body: bytes, 
     with pytest.raises(ternmq.UndecodableBody, match=re.escape(f"the body of id-1 {said}")) as failed:
         view_of(body).json()
     assert (failed.value.message_id, failed.value.code) == ("id-1", pb.MESSAGE_CORRUPTED)
-    assert not failed.value.is_retryable
+    assert not failed.value.retryable
 
 
 @pytest.mark.parametrize(

@@ -197,7 +197,7 @@ def test_endpoints_that_are_none_are_refused(text: str) -> None:
 def test_every_code_has_a_family_that_agrees_about_retries(code: pb.Code) -> None:
     error = create_error(code, "text")
     assert (error.code, error.message) == (code, "text")
-    assert error.is_retryable == (code == pb.TOO_MANY_REQUESTS or 50000 <= code < 50100 or 50400 <= code < 50500)
+    assert error.retryable == (code == pb.TOO_MANY_REQUESTS or 50000 <= code < 50100 or 50400 <= code < 50500)
     assert isinstance(error, ternmq.BadRequest) <= (code < 40100 or code == pb.PRECONDITION_FAILED)
 
 

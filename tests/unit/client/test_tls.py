@@ -67,7 +67,7 @@ async def test_an_authority_that_is_not_trusted_is_named_as_the_reason(authority
         failures = await asyncio.to_thread(refused, server, TlsOptions(ca=Authority().ca))
     assert {type(failure) for failure in failures} == {TlsFailed}
     assert all("of no authority that the client trusts: give the right one (ca)" in str(each) for each in failures)
-    assert not any(failure.is_retryable for failure in failures)
+    assert not any(failure.retryable for failure in failures)
 
 
 async def test_an_expired_certificate_is_named_as_the_reason(authority: Authority) -> None:

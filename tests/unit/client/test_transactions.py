@@ -210,7 +210,7 @@ async def test_a_commit_that_never_arrives_leaves_the_outcome_open(server: Scrip
         with pytest.raises(ternmq.TransactionOutcomeUnknown, match=r"is open; .* ask a checker.*scripted") as unknown:
             async with producer.begin_transaction() as transaction:
                 receipt = await transaction.send(MESSAGE)
-        assert (unknown.value.transaction_id, unknown.value.is_retryable) == (receipt.transaction_id, True)
+        assert (unknown.value.transaction_id, unknown.value.retryable) == (receipt.transaction_id, True)
         assert isinstance(unknown.value.__cause__, ternmq.InternalError)
         assert resolutions(server) == ["COMMIT"] * END_ATTEMPTS
         await transaction.commit()
@@ -223,7 +223,7 @@ async def test_a_commit_in_the_block_that_fails_is_not_rolled_back(server: Scrip
     async with Producer(server.endpoint, topics=[TOPIC]) as producer:
         with pytest.raises(ternmq.TransactionOutcomeUnknown) as unknown:
             await fail_in_a_block(producer, commit_first=True)
-        assert (unknown.value.code, unknown.value.is_retryable) == (pb.UNAUTHORIZED, False)
+        assert (unknown.value.code, unknown.value.retryable) == (pb.UNAUTHORIZED, False)
     assert resolutions(server) == ["COMMIT"]
 
 

@@ -51,7 +51,7 @@ def replica_entry(name: str, address: str) -> ReplicaEntry:
 
 
 class Copy:
-    """A follower's copy that answers as the test says; `encode_call` has what it was asked for."""
+    """A follower's copy that answers as the test says; `asked` has what it was asked for."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[int, str, int]] = []

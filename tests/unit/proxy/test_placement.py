@@ -162,7 +162,7 @@ def test_a_topic_that_takes_no_messages_says_so(permission: QueuePermission) -> 
 def test_brokers_that_take_nothing_are_forbidden_and_those_that_are_away_may_be_back() -> None:
     assert unwritable(replace(route("a", "b"), writable=(), ordered=())).code == pb.FORBIDDEN
     away = unwritable(replace(route("a", "b"), writable=()))
-    assert (away.code, away.is_retryable) == (pb.HA_NOT_AVAILABLE, True)
+    assert (away.code, away.retryable) == (pb.HA_NOT_AVAILABLE, True)
     assert "a, b" in away.message
 
 
@@ -177,4 +177,4 @@ def test_a_topic_that_can_not_be_read_says_so(permission: QueuePermission) -> No
 def test_what_can_be_read_when_its_brokers_are_back_may_be_asked_for_again() -> None:
     where = replace(permitting(QueuePermission.READ), readable=())
     check_readable(where.topic)
-    assert unreadable(where).is_retryable
+    assert unreadable(where).retryable

@@ -105,7 +105,7 @@ class ShardFollower:
         """Whether the process ends, so that nothing is waited for any more."""
 
     async def run(self, entry: "BrokerEntry") -> WonElection:
-        """Follow, and return when this replica leads; `last_entry` is the shard as it was found.
+        """Follow, and return when this replica leads; `entry` is the shard as it was found.
 
         StartupError: this replica was removed, or its files can't become durable: only a process that opens them again
         knows what the disk has.
@@ -381,7 +381,7 @@ class ShardFollower:
         stream.write_messages(shard_frames.join_pieces([replica_messages.READY.encode_note(store.log_end)]))
 
     async def _begin_again(self, lead: LeadAnswer | None) -> None:
-        """Open the store again, cut off or replaced as `take_leadership` says; runs to its end even if cancelled."""
+        """Open the store again, cut off or replaced as `lead` says; runs to its end even if cancelled."""
         self._changing = asyncio.create_task(self._reopen_store(lead), name="store that is opened anew")
         await asyncio.shield(self._changing)
 

@@ -36,7 +36,7 @@ _PARTIAL_BYTES_MAX = 256 << 20
 
 
 class FollowerCopy:
-    """One open store of a follower, from `log_start` to `stop`. `on_held` is called whenever more of it is durable.
+    """One open store of a follower, from `start` to `stop`. `on_held` is called whenever more of it is durable.
 
     `counts` has what proxies read of it, and nothing of deleted topics.
     """

@@ -62,7 +62,7 @@ class ReplicatingLeader:
         shortage: "SpaceShortage",
         seconds: "Callable[[], float]" = time.monotonic,
     ) -> None:
-        """`last_entry` is the shard as the registry had it when this replica became its leader.
+        """`entry` is the shard as the registry had it when this replica became its leader.
 
         `shortage` is kept over all leaderships of this replica.
         """

@@ -28,7 +28,7 @@ _LOOK_EVERY_S = 0.2
 
 @dataclass(frozen=True, slots=True)
 class WonElection:
-    """This replica was elected, with `last_entry` as the shard, by a lease that it requested at `leased_at_s`.
+    """This replica was elected, with `entry` as the shard, by a lease that it requested at `leased_at_s`.
 
     `acknowledged` is the log offset up to which the log was acknowledged, as the former leader reported.
     """

@@ -48,7 +48,7 @@ _POLL_S = 0.01
 
 
 class ShardReplica:
-    """All parts of a replica but its process. `create` is set when it can't go on: it was removed, or can't open its
+    """All parts of a replica but its process. `over` is set when it can't go on: it was removed, or can't open its
     files."""
 
     def __init__(

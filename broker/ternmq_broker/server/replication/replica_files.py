@@ -68,7 +68,7 @@ class ReplicaFiles:
                 return
 
     def cut_log(self, end: int) -> str | None:
-        """Cut the log off at `log_end`; returns the name below `set-aside/` of what was cut off, None if nothing
+        """Cut the log off at `end`; returns the name below `set-aside/` of what was cut off, None if nothing
         was."""
         kept: list[str | None] = []
         size = self.current_store.log_end - end

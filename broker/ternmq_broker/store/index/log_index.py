@@ -5,7 +5,7 @@ Files       One for each segment of the commit log, of the same name; a sequence
 Watermarks  Low watermarks: offsets below which a queue holds nothing, for queues that retention, a deletion or a purge
             emptied; without them a queue would begin again at 0 after a restart. Kept in the side file `floors`, with
             the offset at which the queue began when its topic was created: `[[topic, queue id, floor, origin] ...]`.
-            The file leaves out what an unacknowledged operation did (`undecided`).
+            The file leaves out what an unacknowledged operation did (`unacknowledged_changes`).
 Lite        Lite topics come and go, and are forgotten then. One that is created again begins with an offset beyond all
             that it ever had, a log offset: a record, or a run, ahead of its queue says that all before is gone.
 Threads     `SpillJob.write_block` and the callables that methods return may run in another thread; everything else
@@ -407,7 +407,7 @@ class LogIndex:
         return {topic: HeldTopic(queues[topic], count) for topic, count in messages.items() if count}
 
     def add_message(self, queue: QueueIndex, log_offset: int, size: int, tag_hash: int, keys: "Iterable[str]") -> None:
-        """Add the next message of `get_queue`."""
+        """Add the next message of `queue`."""
         queue.add_message(log_offset, size, tag_hash)
         self._dirty[queue] = None
         hashes, positions = self._keys
@@ -417,7 +417,7 @@ class LogIndex:
         self.entries_in_memory += 1
 
     def add_messages(self, queue: QueueIndex, messages: "Iterable[NewMessage]", places: "Sequence[int]") -> None:
-        """Add the next messages of `get_queue`; `places` has each one's log offset, and where the last one ends."""
+        """Add the next messages of `queue`; `places` has each one's log offset, and where the last one ends."""
         self._dirty[queue] = None
         add = queue.add_message
         hashes, positions = self._keys

@@ -292,7 +292,7 @@ class CommitLog:
     # --- removing
 
     def cut_from(self, end: int) -> None:
-        """Drop everything from log offset `log_end` on. OSError: the log is whole up to where it was dropped so far."""
+        """Drop everything from log offset `end` on. OSError: the log is whole up to where it was dropped so far."""
         with self._files_lock:
             while len(self._segments) > 1 and self._segments[-1].base >= end:
                 self._folder.remove(name_of_segment(self._bases[-1]))
@@ -311,7 +311,7 @@ class CommitLog:
                 segment.file.sync()
 
     def finish_recovery(self, end: int, since: int) -> None:
-        """Finish the recovery: cut off what lies behind `log_end`, release room that a crash left reserved, and sync
+        """Finish the recovery: cut off what lies behind `end`, release room that a crash left reserved, and sync
         what lies behind `since`.
         """
         self.cut_from(end)

@@ -107,7 +107,7 @@ class TimerIndex:
     def load_runs(self, checkpoint: "Mapping[str, object] | None", *, log_start: int, log_end: int) -> list[BadRun]:
         """Open the runs; then the owner replays the log from `covered_offset` on.
 
-        `checkpoint_content` is what `checkpoint_content()` once returned, if it is left. Returns the errors of files
+        `checkpoint` is what `checkpoint_content()` once returned, if it is left. Returns the errors of files
         that were left out; after a power cut one may be a merge that was not finished.
         """
         return self._disk.load_runs(checkpoint or {}, log_start=log_start, log_end=log_end)

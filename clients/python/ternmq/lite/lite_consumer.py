@@ -215,7 +215,7 @@ class LiteConsumer(Consumer):
             if error is not None:
                 text = "%s: the lite topics could not be sent to %s: %s"
                 logger.log(log_level_of(error), text, self.client_id, endpoints, error)
-                if error.is_retryable:
+                if error.retryable:
                     again.append(endpoints)
         self._schedule_sync(again)
         return not again

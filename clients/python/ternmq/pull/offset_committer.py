@@ -67,7 +67,7 @@ class OffsetCommitter:
             try:
                 return await self._store_offset(state, queue_offset)
             except ClientError as error:
-                if attempt == COMMIT_ATTEMPTS or not error.is_retryable:
+                if attempt == COMMIT_ATTEMPTS or not error.retryable:
                     raise
             await asyncio.sleep(SEND_BACKOFF.delay_s(attempt + 1))
         raise AssertionError("the loop above has no end")

@@ -40,7 +40,7 @@ class MessageQueue:
 
 
 class PullQueue:
-    """The state of one assigned queue; changed by `PullBuffer`, and `committed` by `Committer`.
+    """The state of one assigned queue; changed by `PullBuffer`, and `committed` by `OffsetCommitter`.
 
     Invariants: messages are buffered only while the position is known and the queue is neither paused nor given up;
     `epoch` grows with each seek, so that work from before a seek isn't taken for work after it.

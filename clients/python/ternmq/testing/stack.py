@@ -49,7 +49,7 @@ class Stack(Controls):
     clients; `ternmq.blocking.Admin` creates others. With a certificate (`tls_cert`, `tls_key`) set in `tls` how it is
     verified.
 
-    It is independent of all other stacks: folder, ports, topics, clock. `stop_server` and `start_server` keep all of
+    It is independent of all other stacks: folder, ports, topics, clock. `stop` and `start` keep all of
     these, also the time. StartupError says why a stack can't start.
 
     Invariants: `_thread` exists while the server runs; `_clock` is that of its last run.
@@ -84,7 +84,7 @@ class Stack(Controls):
         return self.endpoint if self.settings.admin is None else self._check_address(self.settings.admin)
 
     def start(self) -> None:
-        """Start the server; after a `stop_server`, on the same ports and data, and with the same time."""
+        """Start the server; after a `stop`, on the same ports and data, and with the same time."""
         assert self._thread is None, "the stack runs already"
         if not self._has_folder:
             self._make_folder()

@@ -41,7 +41,7 @@ _RUN = re.compile(r"\r\n|(.)\1*", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class MessageBody:
-    """An opened body: its `beginning`, which is shown, its `byte_length`, and the length `stored`.
+    """An opened body: its `beginning`, which is shown, its `length`, and the length `stored`.
 
     `problem` says why a body of encoding GZIP could not be inflated.
     """

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 PAGE = 25
 FOUND_MAX = 64
 FIELDS = ("topic", "from", "before", "tag", "key", "id", "broker", "queue", "offset", "lite")
-NEWEST, OLDEST = "The newest first", "QueueKey by queue, the oldest first"
+NEWEST, OLDEST = "The newest first", "Queue by queue, the oldest first"
 _POSITION = re.compile(r"(?P<broker>.+)/(?P<queue>[0-9]{1,9})/(?P<offset>[0-9]{1,18})")
 _ELSEWHERE = "this page of the list is outdated; open the list again"
 # Ways to select messages that exclude each other.

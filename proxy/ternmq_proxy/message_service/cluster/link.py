@@ -190,7 +190,7 @@ class BrokerLink:
         now), BrokerUnavailable or LateAnswer.
 
         `on_late` gets a result that comes after this has ended; of a call that reads the broker is told then to do no
-        more. For the rest see `FramePiece`; `answer_timeout_s` None: what the call says.
+        more. For the rest see `FramePiece`; `timeout_s` None: what the call says.
         """
         number, piece, deadline_s = self._asked(call, values, topic_created_version, group_created_version, timeout_s)
         future = self._calls.add(number, call, deadline_s, on_late)
