@@ -2,7 +2,8 @@
 
 Known       In memory at once: epoch marks, deleted topics, low watermarks. A replay finds what no file has yet.
 Written     With a checkpoint, since replays then start behind it; and only what is acknowledged, since another leader
-            may take back the rest (`unacknowledged_changes`). Epoch marks name their log offsets, which are checked when the store
+            may take back the rest (`unacknowledged_changes`). Epoch marks name their log offsets, which are checked
+            when the store
             opens.
 Files       `forgotten`, `{topic: log offset where the log ended when it was deleted}`;
             `epochs`, in stores with replicas only: `{"marks": [[epoch, log offset] ...], "deletions": [[log offset,

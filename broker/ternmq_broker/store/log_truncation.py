@@ -4,7 +4,8 @@ Order       The bytes are copied to `set-aside/`; files that describe them are c
             After a crash in between the store opens, cut or not, and can be truncated again.
 Derived     Index, timers and checkpoint describe acknowledged records only, which an ordinary change of leaders never
             cuts off. Where they describe more they are removed, and rebuilt from the log.
-Marks       of epochs that are cut off are removed. Everything else in side files is about the log below (`unacknowledged_changes`).
+Marks       of epochs that are cut off are removed. Everything else in side files is about the log below
+            (`unacknowledged_changes`).
 """
 
 import logging

@@ -277,7 +277,8 @@ class RemoteShard(Shard, Protocol):
         """The client ids of the group's members that pull the topic, through all proxies."""
 
     def ask_proxies(self, question: str, argument: str) -> Awaitable[list[ProxyAnswer]]:
-        """Ask all other proxies with a stream to the broker; see `shard_frames.PROXY_QUESTION`. Returns their answers, by name.
+        """Ask all other proxies with a stream to the broker; see `shard_frames.PROXY_QUESTION`. Returns their answers,
+        by name.
 
         Within a second, with None for those that have not answered by then.
         """
