@@ -1,0 +1,56 @@
+"""The public names of the client library stay: programs of users have them. `public_names.txt` lists them.
+
+A name that is added is added there; one that goes, or is renamed, breaks programs.
+"""
+
+import inspect
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import ternmq
+from ternmq import blocking
+
+NAMES = Path(__file__).with_name("public_names.txt")
+BLOCKING = ("Producer", "SimpleConsumer", "PushConsumer", "PullConsumer", "LiteSimpleConsumer", "LitePushConsumer", "Admin")
+    "Producer",
+    "SimpleConsumer",
+    "PushConsumer",
+    "PullConsumer",
+    "LiteSimpleConsumer",
+    "LitePushConsumer",
+    "Admin",
+)
+
+
+def public_names() -> Iterator[str]:
+    """Yield each exported name, each public member of an exported class, and the parameters of both."""
+    exported = [(f"ternmq.{name}", getattr(ternmq, name)) for name in ternmq.__all__]
+    exported += [(f"ternmq.blocking.{name}", getattr(blocking, name)) for name in BLOCKING]
+    for name, value in exported:
+        yield name
+        if inspect.isclass(value) and value.__module__.startswith("ternmq"):
+            yield from (f"{name}.{member}" for member in members_of(value))
+
+
+def members_of(value: type) -> Iterator[str]:
+    for name in sorted(dir(value)):
+        if name.startswith("_") or hasattr(Exception, name):
+            continue
+        member = inspect.getattr_static(value, name)
+        if isinstance(member, classmethod | staticmethod):
+            member = member.__func__
+        parameters = f"({', '.join(inspect.signature(member).parameters)})" if inspect.isfunction(member) else ""
+        yield f"{name}{parameters}"
+
+
+def test_no_public_name_of_the_client_goes() -> None:
+    listed, there = NAMES.read_text().splitlines(), list(public_names())
+    assert sorted(set(listed) - set(there)) == [], "programs of users have these names"
+    assert sorted(set(there) - set(listed)) == [], f"add these to {NAMES.name}"
+
+
+@pytest.mark.parametrize("name", ["ternmq.ClientError.retryable", "ternmq.blocking.SimpleConsumer.receive"])
+def test_the_list_reaches_into_classes(name: str) -> None:
+    assert any(line.partition("(")[0] == name for line in NAMES.read_text().splitlines())
