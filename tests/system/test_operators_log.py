@@ -191,4 +191,5 @@ async def test_nothing_is_told_of_a_message(
         await client.send(topic, b"1")
         received = await client.receive(topic, group)
         await client.ack(topic, group, received.messages[0].system_properties.receipt_handle)
-    assert caplog.records == []
+    # The server is shared: it may notice meanwhile that clients of other tests are gone.
+    assert [record for record in caplog.records if not record.getMessage().startswith("disappeared")] == []

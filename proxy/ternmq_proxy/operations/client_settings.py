@@ -91,7 +91,7 @@ async def _consumer_rules(settings: "ClientSettings", call: "Call", services: "S
             raise MessagingError(ErrorCode.ILLEGAL_TOPIC, f"the name of a subscription's topic {problem}")
     topics = [entry.topic for entry in settings.subscriptions]
     name = check_group_name(settings.group)
-    if client_type in LITE_CONSUMERS:  # whose groups are made by who knows how they are to be
+    if client_type in LITE_CONSUMERS:  # an operator creates the groups of lite topics
         group = await services.catalog.existing_group(name, bind=topics[0] if topics else "TOPIC")
     else:
         may_create = may_create_group(call, name, services)

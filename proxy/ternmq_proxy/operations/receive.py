@@ -108,7 +108,7 @@ async def receive_messages(request: ReceiveRequest, call: Call, services: Servic
     invisible_ms = _invisible_ms(request)
     topic = await services.catalog.existing_topic(topic_name)
     check_readable(topic)
-    is_lite = topic.type == MessageType.LITE  # whose groups are made by who knows how they are to be
+    is_lite = topic.type == MessageType.LITE  # an operator creates the groups of lite topics
     may_create = not is_lite and may_create_group(call, group_name, services)
     is_fifo, bind = topic.type == MessageType.FIFO, topic_name if is_lite else ""
     group = await services.catalog.group(group_name, fifo=is_fifo, may_create=may_create, bind=bind)
