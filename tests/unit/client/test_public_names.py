@@ -13,14 +13,9 @@ import ternmq
 from ternmq import blocking
 
 NAMES = Path(__file__).with_name("public_names.txt")
-BLOCKING = ("Producer", "SimpleConsumer", "PushConsumer", "PullConsumer", "LiteSimpleConsumer", "LitePushConsumer", "Admin")
-    "Producer",
-    "SimpleConsumer",
-    "PushConsumer",
-    "PullConsumer",
-    "LiteSimpleConsumer",
-    "LitePushConsumer",
-    "Admin",
+BLOCKING = (
+    *("Producer", "SimpleConsumer", "PushConsumer", "PullConsumer"),
+    *("LiteSimpleConsumer", "LitePushConsumer", "Admin"),
 )
 
 
