@@ -60,9 +60,7 @@ def found(mistake: Mistake, first: int, seeds: int) -> Found | None:
     """The first of so many seeds that fails with the mistake; None if all hold. RuntimeError if the patch does not fit,
     or the seeds could not be run."""
     with tempfile.TemporaryDirectory(prefix="ternmq-planted-") as work:
-        for package in PACKAGES:
-            shutil.copytree(ROOT / package, Path(work, package), ignore=shutil.ignore_patterns("__pycache__"))
-        _run(["patch", "--strip=1", "--fuzz=0", "--input", str(mistake.path)], Path(work), {})
+        plant_mistake(mistake, Path(work))
         path = os.pathsep.join(str(Path(work, package)) for package in PACKAGES)
         command = [sys.executable, "-m", "tests.simulation.running", "--until-found"]
         done = subprocess.run(
@@ -81,7 +79,13 @@ def found(mistake: Mistake, first: int, seeds: int) -> Found | None:
     return Found(int(said[1]), said[2])
 
 
-def _run(command: list[str], folder: Path, more: dict[str, str]) -> None:
-    done = subprocess.run(command, cwd=folder, env={**os.environ, **more}, capture_output=True, text=True, check=False)
+def plant_mistake(mistake: Mistake, work: Path) -> None:
+    """Copy the packages below `work`, with the mistake in them. RuntimeError if the patch does not fit."""
+    for package in PACKAGES:
+        shutil.copytree(ROOT / package, Path(work, package), ignore=shutil.ignore_patterns("__pycache__"))
+    # A docstring beside the mistake may change; that a seed finds it shows that it is in the right place.
+    command = ["git", "apply", "-C1", str(mistake.path)]
+    outside = {**os.environ, "GIT_CEILING_DIRECTORIES": str(work.parent)}
+    done = subprocess.run(command, cwd=work, env=outside, capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        raise RuntimeError(f"{' '.join(command)} does not work:\n{done.stdout}{done.stderr}")
+        raise RuntimeError(f"{mistake.path.name} does not fit:\n{done.stdout}{done.stderr}")
