@@ -25,7 +25,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from ternmq_broker.key_searches import KeySearches
 from ternmq_broker.store.files import DiskFolder, DiskFolders
 from ternmq_broker.store.index import index_block, key_table
-from ternmq_broker.store.message_store import AppendBatch, MessageStore
+from ternmq_broker.store.message_store import MessageStore
+from ternmq_broker.store.record_writer import AppendBatch
 from ternmq_broker.store_tools.log_walk import read_index_blocks
 from ternmq_common.model import NewMessage
 from ternmq_protos.v2 import definition_pb2
@@ -64,9 +65,11 @@ def measured(folder: Path, messages: int) -> Figures:
     store = MessageStore(DiskFolders(folder), segment_bytes=GIB)
     dice = random.Random(1)
     there = [f"order-{dice.randrange(messages)}" for _ in range(SEARCHES)]
-    found = milliseconds(lambda key: len(store.find_by_key(TOPIC, key, 64)), there, expected=1)
+    found = milliseconds(lambda key: len(store.reader.find_by_key(TOPIC, key, 64)), there, expected=1)
     absent = milliseconds(
-        lambda key: len(store.find_by_key(TOPIC, key, 64)), [f"nothing-{at}" for at in range(SEARCHES)], expected=0
+        lambda key: len(store.reader.find_by_key(TOPIC, key, 64)),
+        [f"nothing-{at}" for at in range(SEARCHES)],
+        expected=0,
     )
     scanned = scanned_ms(folder / "index")
     alone, beside = asyncio.run(turns(store, there))
@@ -93,7 +96,7 @@ def filled(folder: Path, messages: int) -> Figures:
     began, spilling = time.thread_time(), 0.0
     for first in range(0, messages, BATCH):
         batch = [incoming(number) for number in range(first, min(first + BATCH, messages))]
-        store.append_batches([AppendBatch(TOPIC, first // BATCH % QUEUES, batch)], 1_000_000 + first)
+        store.writer.append_batches([AppendBatch(TOPIC, first // BATCH % QUEUES, batch)], 1_000_000 + first)
         if first % SPILL_ENTRIES == 0:
             spilling += spilled(store)
     whole = time.thread_time() - began
@@ -113,13 +116,13 @@ def incoming(number: int) -> NewMessage:
 
 def spilled(store: MessageStore) -> float:
     """Write index blocks as a broker does at intervals; return their seconds of CPU."""
-    store.sync_log()
+    store.log.sync_segments()
     spent = 0.0
-    while job := store.prepare_spill(entries_min=SPILL_ENTRIES):
+    while job := store.checkpoints.prepare_spill(entries_min=SPILL_ENTRIES):
         began = time.thread_time()
         job.write()
         spent += time.thread_time() - began
-        store.finish_spill(job)
+        store.checkpoints.finish_spill(job)
     return spent
 
 
@@ -180,7 +183,7 @@ def scan(blocks: "list[array[int]]", key: str) -> list[int]:
 async def turns(store: MessageStore, keys: list[str]) -> tuple[float, float]:
     """Return the p99 of how late a repeated timer is, in milliseconds: alone, and beside searches."""
     alone = await p99_of_delays()
-    searches = KeySearches(store)
+    searches = KeySearches(store.reader)
 
     async def searcher() -> None:
         while True:

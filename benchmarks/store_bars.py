@@ -91,11 +91,11 @@ def opened(data_dir: Path) -> MessageStore:
 
 def spill(store: MessageStore) -> None:
     """Write index blocks as a broker does at intervals."""
-    store.sync_log()
-    while job := store.prepare_spill(entries_min=SPILL_ENTRIES):
+    store.log.sync_segments()
+    while job := store.checkpoints.prepare_spill(entries_min=SPILL_ENTRIES):
         job.write()
-        store.finish_spill(job)
-        store.save_checkpoint()
+        store.checkpoints.finish_spill(job)
+        store.checkpoints.save_checkpoint()
 
 
 def filled(data_dir: Path, messages: int) -> None:
@@ -103,10 +103,10 @@ def filled(data_dir: Path, messages: int) -> None:
     store = opened(data_dir)
     for first in range(0, messages, 32):
         batch = [incoming(number) for number in range(first, first + 32)]
-        store.append_batch("backlog", first // 32 % FEW, batch, 1_000_000 + first)
+        store.writer.append_batch("backlog", first // 32 % FEW, batch, 1_000_000 + first)
         if first % SPILL_ENTRIES == 0:
             spill(store)
-    store.sync_log()
+    store.log.sync_segments()
     store.abandon_files()
 
 
@@ -130,7 +130,7 @@ def many_queues(folder: Path, messages: int) -> Figures:
             gc.collect()
             began = time.process_time()
             for number, (topic, queue_id) in enumerate(order):
-                store.append_batch(topic, queue_id, message, 1_000_000 + turn)
+                store.writer.append_batch(topic, queue_id, message, 1_000_000 + turn)
                 if number % SPILL_ENTRIES == 0:
                     spill(store)
             spent[name] += time.process_time() - began

@@ -196,7 +196,7 @@ class Broker:
             self.figures, clock.now_ms, seconds=opened.disk.monotonic_s, processor_s=self.processor_s
         )
         self.content = TopicContents(settings.name, store, self._consumption, self._history).describe_topic
-        searches = KeySearches(store)
+        searches = KeySearches(store.reader)
         self.standings = MessageStatuses(store, searches, self._consumption, clock.now_ms).find_statuses
         self.timers = TimerPages(settings.name, store, self._timers).list_timers
         queries = BrokerQueries(
@@ -229,7 +229,7 @@ class Broker:
         clock: "SystemClock",
     ) -> "Broker":
         """Create a broker over an opened store; see `open`."""
-        catch_up_clock(clock, opened.store.last_stored_ms)
+        catch_up_clock(clock, opened.store.writer.last_stored_ms)
         broker = cls(settings, opened, rules, clock)
         broker._transactions.restore_waiting()
         return broker
@@ -616,7 +616,7 @@ class Broker:
 
     async def offset_at(self, queue: QueueRef, time_ms: int) -> int:
         """The first offset stored at or after that time; the end of the queue if there is none."""
-        return await asyncio.to_thread(self._store.find_offset_at, queue.topic, queue.queue_id, time_ms)
+        return await asyncio.to_thread(self._store.reader.find_offset_at, queue.topic, queue.queue_id, time_ms)
 
     def committed(self, group: str, queue: QueueRef) -> DoneResult[int | None]:
         """Where the group is in the queue; None if it never was there."""
@@ -683,11 +683,11 @@ class Broker:
     @property
     def is_used(self) -> bool:
         """Whether anything was ever stored."""
-        return self._store.log_end > 0
+        return self._store.log.log_end > 0
 
     def held_topics(self) -> "dict[str, HeldTopic]":
         """All topics with messages in queues, whether or not the registry knows them."""
-        return self._store.held_topics()
+        return self._store.indexes.queues.held_topics()
 
     # --- deletions
 
@@ -703,7 +703,7 @@ class Broker:
         await self._lite.forget_topic(topic)
         with self._writing:
             self._transactions.forget_topic(topic)
-            remember = self._store.forget_topic(topic, version)
+            remember = self._store.deletions.forget_topic(topic, version)
             await self._room.with_reserve(lambda: asyncio.to_thread(remember), may_use_all=True)
         self._counts.forget_topic(topic)  # sends under way were counted meanwhile
         await self._wait_for_replicas()
@@ -714,8 +714,8 @@ class Broker:
 
     async def _purge_queue(self, queue: QueueRef, below: int, *, retries: bool, by_operator: bool) -> None:
         with self._writing:
-            origin = self._store.queue_origin(queue.topic, queue.queue_id)
-            remember = self._store.purge_queue(queue.topic, queue.queue_id, below)
+            origin = self._store.indexes.queues.queue_origin(queue.topic, queue.queue_id)
+            remember = self._store.deletions.purge_queue(queue.topic, queue.queue_id, below)
             # No lambda: what mypyc makes of one here fails when it is called.
             await self._room.with_reserve(functools.partial(asyncio.to_thread, remember), may_use_all=True)
             self._consumption.move_past_purge(queue.topic, queue.queue_id, origin=origin, by_operator=by_operator)
@@ -730,15 +730,15 @@ class Broker:
 
     async def _wait_for_replicas(self) -> None:
         """Wait until the replicas hold the last operation of the log: only then does it last."""
-        if self._store.is_replicated:
-            await self._flusher.wait_until_durable(self._store.log_end)
+        if self._store.deletions.is_replicated:
+            await self._flusher.wait_until_durable(self._store.log.log_end)
 
     async def forget_group(self, group: str, *, version: int = 0) -> None:
         """Drop the group's progress and its retries; its dead letters stay."""
         self._pollers.forget_deleted(group=group)
         self._queue_locks.forget_group(group)
         with self._writing:
-            self._store.forget_group(group, version)
+            self._store.deletions.forget_group(group, version)
             await self._room.with_reserve(lambda: self._housekeeping.forget_group(group), may_use_all=True)
         self._consumption.in_flight.wake_all(self._pollers)
         await self.forget_topic(retry_topic(group))

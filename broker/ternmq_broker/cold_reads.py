@@ -53,11 +53,11 @@ async def run_when_read(step: "Callable[[], T]", *, patience_s: float = REPAIR_P
 
 async def records_at(store: "MessageStore", locations: "Sequence[MessageLocation]") -> "list[Record | None]":
     """The records at these locations, in order; None where one is lost. All together are one wait. NotRepaired."""
-    read = partial(store.read_records, locations, may_block=False)
+    read = partial(store.reader.read_records, locations, may_block=False)
     try:
         return read()
     except WouldBlock:
-        records = await asyncio.to_thread(store.read_records, locations, may_block=True)
+        records = await asyncio.to_thread(store.reader.read_records, locations, may_block=True)
         if None not in records:
             return records
     except AwaitsRepair:

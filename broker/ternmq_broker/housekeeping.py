@@ -167,7 +167,7 @@ class BrokerHousekeeping:
 
     async def _spill_index(self, entries_min: int = SPILL_ENTRIES) -> None:
         if not self._room.is_short:
-            self._store.mark_durable()
+            self._store.checkpoints.mark_durable()
         await self._upkeep.spill_index(entries_min)
 
     async def _retain_if_due(self) -> None:
@@ -183,13 +183,13 @@ class BrokerHousekeeping:
         Nothing is removed while the clock can't be relied on: a clock that is days ahead would have all of them
         removed.
         """
-        await asyncio.to_thread(self._store.delete_removed)  # what could not be deleted the last time
+        await asyncio.to_thread(self._store.deletions.delete_removed)  # what could not be deleted the last time
         if self._clock.find_problem() is not None:
             return
         before_ms = self._clock.now_ms() - self._settings.retention_ms
-        if self._store.log_end > self._store.log_start and self._store.last_stored_ms < before_ms:
-            self._store.roll_segment()  # every message is old, so the growing segment is replaced too
-        while count := await asyncio.to_thread(self._store.expired_segments, before_ms):
+        if self._store.log.log_end > self._store.log.log_start and self._store.writer.last_stored_ms < before_ms:
+            self._store.log.roll_segment()  # every message is old, so the growing segment is replaced too
+        while count := await asyncio.to_thread(self._store.deletions.expired_segments, before_ms):
             # When space is short, one removed segment has to make space for what waits in the next.
             await self._remove_segments(1 if self._room.is_short else count)
         await self._purge_topics()  # this writes, so freeing space comes first
@@ -197,21 +197,23 @@ class BrokerHousekeeping:
     async def _purge_topics(self) -> None:
         """Purge older messages of topics with a retention of their own; the space is freed with their segments."""
         now_ms = self._clock.now_ms()
-        for topic in self._store.topic_names():
+        for topic in self._store.indexes.queues.topic_names():
             retention_ms = self.retention_of(topic)
-            for queue_id in list(self._store.queue_ids(topic)) if retention_ms else ():
-                first, _ = self._store.queue_bounds(topic, queue_id)
-                after = await asyncio.to_thread(self._store.find_offset_at, topic, queue_id, now_ms - retention_ms)
+            for queue_id in list(self._store.indexes.queues.queue_ids(topic)) if retention_ms else ():
+                first, _ = self._store.indexes.queues.queue_bounds(topic, queue_id)
+                after = await asyncio.to_thread(
+                    self._store.reader.find_offset_at, topic, queue_id, now_ms - retention_ms
+                )
                 if after > first:
                     await self._purge(topic, queue_id, after)
 
     async def _remove_segments(self, count: int) -> None:
-        await self._before_removal(self._store.segment_end(count))
+        await self._before_removal(self._store.log.segment_end(count))
         expired = await self._upkeep.remove_segments(count)
         for start in range(0, len(expired), _LITE_A_TURN):
             self._consumption.expire_lite_topics(expired[start : start + _LITE_A_TURN])
             await asyncio.sleep(0)
-        _log.info("retention removed %d segments; the log begins at %d", count, self._store.log_start)
+        _log.info("retention removed %d segments; the log begins at %d", count, self._store.log.log_start)
         await self._room.check_and_renew()
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from ternmq_broker.store.log.record import Record
-    from ternmq_broker.store.message_store import MessageStore
+    from ternmq_broker.store.record_reader import RecordReader
 
 SEARCHES_AT_ONCE = 2
 SEARCHES_WAITING_MAX = 64
@@ -52,13 +52,13 @@ class KeySearches:
 
     def __init__(
         self,
-        store: "MessageStore",
+        reader: "RecordReader",
         *,
         at_once: int = SEARCHES_AT_ONCE,
         waiting_max: int = SEARCHES_WAITING_MAX,
         wait_s: float = WAIT_S,
     ) -> None:
-        self._store = store
+        self._reader = reader
         self._slots = asyncio.Semaphore(at_once)
         self._waiting = 0
         self._waiting_max = waiting_max
@@ -69,7 +69,7 @@ class KeySearches:
         async with self._search_slot():
             pace = _SearchPace()
             try:
-                return await asyncio.to_thread(self._store.find_by_key, topic, key, limit, pace)
+                return await asyncio.to_thread(self._reader.find_by_key, topic, key, limit, pace)
             finally:
                 pace.end_search()  # a caller that was cancelled leaves a thread behind
 

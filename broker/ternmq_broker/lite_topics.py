@@ -110,11 +110,11 @@ class LiteTopics:
                 self._mark_if_waiting(group, lite_topic)
 
     def _lite_topics_of(self, topic: str) -> list[str]:
-        return [each for each in self._store.lite_topics() if lite_parent(each) == topic]
+        return [each for each in self._store.indexes.queues.lite_topics() if lite_parent(each) == topic]
 
     def check_new_topic(self, topic: str) -> MessagingError | None:
         """LITE_TOPIC_QUOTA_EXCEEDED for a new lite topic that would be one too many; else None."""
-        if self._store.lite_count < LITE_TOPICS_MAX or self._store.queue_ids(topic):
+        if self._store.indexes.queues.lite_queues < LITE_TOPICS_MAX or self._store.indexes.queues.queue_ids(topic):
             return None
         return MessagingError(
             ErrorCode.LITE_TOPIC_QUOTA_EXCEEDED, f"this broker has {LITE_TOPICS_MAX} lite topics already"
@@ -180,12 +180,12 @@ class LiteTopics:
 
     async def _begin_offset(self, topic: str, consume_from: str) -> int:
         if consume_from.isdigit():
-            return await asyncio.to_thread(self._store.find_offset_at, topic, 0, int(consume_from))
-        first, end = self._store.queue_bounds(topic, 0)
+            return await asyncio.to_thread(self._store.reader.find_offset_at, topic, 0, int(consume_from))
+        first, end = self._store.indexes.queues.queue_bounds(topic, 0)
         return end if consume_from == "latest" else first
 
     async def _resolve_offset(self, topic: str, begin: LiteOffset, number: int) -> int:
-        first, end = self._store.queue_bounds(topic, 0)
+        first, end = self._store.indexes.queues.queue_bounds(topic, 0)
         match begin:
             case LiteOffset.FIRST:
                 return first
@@ -193,12 +193,12 @@ class LiteTopics:
                 return end
             case LiteOffset.OFFSET:
                 # A lite topic that was created again begins far above 0; a small number is counted from there.
-                origin = self._store.lite_origin(topic)
+                origin = self._store.indexes.queues.queue_origin(topic, 0)
                 return min(max(first, number if number >= origin else origin + number), end)
             case LiteOffset.TAIL:
                 return min(max(first, end - number), end)
             case LiteOffset.TIME:
-                return await asyncio.to_thread(self._store.find_offset_at, topic, 0, number)
+                return await asyncio.to_thread(self._store.reader.find_offset_at, topic, 0, number)
 
     async def _mark_all_of(self, group: str, topic: str) -> None:
         """Mark all lite topics of the topic for a group: a client subscribes all of them."""
@@ -231,7 +231,7 @@ class LiteTopics:
         if self._clock.find_problem() is not None:
             return
         now_ms = self._clock.now_ms()
-        topics = self._store.lite_topics()
+        topics = self._store.indexes.queues.lite_topics()
         ttls: dict[str, int] = {}
         for start in range(0, len(topics), _A_TURN):
             await asyncio.sleep(0)
@@ -241,19 +241,19 @@ class LiteTopics:
                 ttl_ms = ttls.get(parent)
                 if ttl_ms is None:
                     ttl_ms = ttls[parent] = self.ttl_of(parent)
-                if ttl_ms and self._store.lite_sent_ms(topic) < now_ms - ttl_ms:
+                if ttl_ms and self._store.reader.lite_sent_ms(topic) < now_ms - ttl_ms:
                     old.append(topic)
             if old:
                 await self._drop_old(old, now_ms, ttls)
 
     async def _drop_old(self, topics: list[str], now_ms: int, ttls: dict[str, int]) -> None:
         """Drop those of the topics that are unused; after a restart their last sends must be read first."""
-        await asyncio.to_thread(self._store.read_lite_sent_ms, topics)
+        await asyncio.to_thread(self._store.reader.read_lite_sent_ms, topics)
         held = {topic for _, topic in self._consumption.group_topic_pairs()}
         unused = [
             topic
             for topic in topics
-            if topic not in held and self._store.lite_sent_ms(topic) < now_ms - ttls[lite_parent(topic)]
+            if topic not in held and self._store.reader.lite_sent_ms(topic) < now_ms - ttls[lite_parent(topic)]
         ]
         if unused:
             await self.drop_topics(unused)
@@ -261,7 +261,7 @@ class LiteTopics:
 
     async def forget_topic(self, topic: str) -> None:
         """Drop all lite topics of a deleted LITE topic."""
-        lite_topics = self._lite_topics_of(topic) if self._store.lite_count else []
+        lite_topics = self._lite_topics_of(topic) if self._store.indexes.queues.lite_queues else []
         if lite_topics:
             await self.drop_topics(lite_topics)
 
@@ -269,7 +269,7 @@ class LiteTopics:
         """Drop these lite topics, and notify their subscribers."""
         dropped: list[DroppedLite] = []
         for topic in topics:
-            self._store.drop_lite_topic(topic)
+            self._store.indexes.queues.drop_lite_topic(topic)
             dropped += [
                 DroppedLite(each.group, each.client_id, lite_name(topic))
                 for each in self._subscriptions.drop_topic(topic)

@@ -106,7 +106,7 @@ class LogUpkeep:
                 await self._in_thread(partial(repair.check_report, log_offset, size))
             if not damage.awaits_repair(log_offset):
                 self.on_repaired(log_offset, log_offset + size)
-        damage.drop_outside(self._store.log_start, self._store.log_end)
+        damage.drop_outside(self._store.log.log_start, self._store.log.log_end)
         try:
             for begin, end in damage.ranges_to_repair(self._seconds()):
                 await self._repair_stretch(begin, end)

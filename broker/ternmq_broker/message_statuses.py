@@ -85,7 +85,7 @@ class MessageStatuses:
 
     async def _newest_offset(self, topic: str, message_id: str) -> int | None:
         """The offset of the newest message with that id in a retry or dead-letter topic."""
-        first, end = self._store.queue_bounds(topic, 0)
+        first, end = self._store.indexes.queues.queue_bounds(topic, 0)
         if first == end:
             return None
         records = await self._searches.find_messages(topic, message_id, 1)

@@ -73,7 +73,9 @@ class BrokerQueries:
         if progress.committed >= progress.max_offset:
             return progress
         queue = progress.queue
-        return replace(progress, oldest_ms=self._store.stored_ms(queue.topic, queue.queue_id, progress.committed))
+        return replace(
+            progress, oldest_ms=self._store.reader.stored_ms(queue.topic, queue.queue_id, progress.committed)
+        )
 
     async def find_by_key(self, topic: str, key: str, limit: int) -> "list[StoredMessage]":
         """The newest messages of the topic with that key or message id. TOO_MANY_REQUESTS."""

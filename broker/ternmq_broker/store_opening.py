@@ -96,15 +96,15 @@ def open_files(
             seconds=disk.monotonic_s,
             wall_s=disk.wall_s,
         )
-        store.is_replicated = is_replica
+        store.deletions.is_replicated = is_replica
         journal = ProgressJournal(folders.consumption, seconds=disk.monotonic_s)
-        if journal.is_new and store.log_end > store.log_start and not is_replica:
+        if journal.is_new and store.log.log_end > store.log.log_start and not is_replica:
             _log.error(
                 "the consumption journal in %s is gone, and with it what groups have finished of the %d messages, so "
                 "that all of them are delivered again",
-                *(settings.folder, sum(held.messages for held in store.held_topics().values())),
+                *(settings.folder, sum(held.messages for held in store.indexes.queues.held_topics().values())),
             )
-            journal.note_loss(store.log_end)
+            journal.note_loss(store.log.log_end)
         room = _create_room(settings, disk, live, follows=is_replica)
     if store.replayed_records:
         _log.info("recovered %d messages that the index did not have yet", store.replayed_records)

@@ -21,15 +21,15 @@ class StoreUpkeep:
         """Write the index entries in memory to disk, if there are so many. OSError: they stay in memory."""
         store = self._store
         async with self._turn:
-            while job := store.prepare_spill(entries_min=entries_min):
+            while job := store.checkpoints.prepare_spill(entries_min=entries_min):
                 try:
                     await asyncio.to_thread(job.write)
                 except OSError:
-                    store.give_up_spill(job)
+                    store.checkpoints.give_up_spill(job)
                     raise
-                for _ in store.finish_spill_slowly(job):
+                for _ in store.checkpoints.finish_spill_slowly(job):
                     await asyncio.sleep(0)
-                await asyncio.to_thread(store.prepare_checkpoint())
+                await asyncio.to_thread(store.checkpoints.prepare_checkpoint())
 
     async def remove_segments(self, count: int) -> list[tuple[str, int]]:
         """Remove the oldest segments, of which nothing is needed any more. OSError.
@@ -38,8 +38,8 @@ class StoreUpkeep:
         """
         store = self._store
         await self.spill_index(entries_min=1)  # the index files must cover all that is removed
-        removal = store.prepare_removal(count)
+        removal = store.deletions.prepare_removal(count)
         await asyncio.to_thread(removal.write)
-        gone = store.finish_removal(removal)
-        await asyncio.to_thread(store.delete_removed)
+        gone = store.deletions.finish_removal(removal)
+        await asyncio.to_thread(store.deletions.delete_removed)
         return gone

@@ -38,7 +38,7 @@ class TimerPages:
             following = _key_of(entries[len(taken)])
         found: list[WaitingTimer] = []
         for entry, record in zip(taken, await self._timers.read_records(taken), strict=True):
-            if record is None or self._store.is_forgotten(record.topic, entry.log_offset):
+            if record is None or self._store.deletions.is_forgotten(record.topic, entry.log_offset):
                 continue
             if topic in ("", record.topic):
                 if len(found) == limit:

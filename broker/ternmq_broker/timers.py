@@ -68,7 +68,7 @@ class TimerDelivery:
         """`may_merge`: a merge needs as much disk space as it frees, before it frees it."""
         self._may_merge = may_merge
         self._store = store
-        self._index = store.timers
+        self._index = store.indexes.timers
         self._flusher = flusher
         self._pollers = pollers
         self._clock = clock
@@ -102,10 +102,10 @@ class TimerDelivery:
     async def store_timers(self, topic: str, queue_id: int, timed: "Sequence[TimedMessage]") -> list[AppendedMessage]:
         """Store messages with their times, and return when they may be acknowledged; OSError: none was stored."""
         drafts = [RecordDraft(RecordKind.TIMER, topic, queue_id, each.message, due_ms=each.due_ms) for each in timed]
-        located = self._store.append_drafts(drafts, self._clock.now_ms())
+        located = self._store.writer.append_drafts(drafts, self._clock.now_ms())
         if min(each.due_ms for each in timed) < self._wakes_ms:
             self._changed.set()
-        await self._flusher.wait_until_acknowledged(self._store.log_end, _do_nothing)
+        await self._flusher.wait_until_acknowledged(self._store.log.log_end, _do_nothing)
         return [
             AppendedMessage(each.message.message_id, location.log_offset)
             for each, location in zip(timed, located, strict=True)
@@ -184,12 +184,12 @@ class TimerDelivery:
         try:
             records = await self.read_records(due)
             drafts = [self._draft_of(entry, record) for entry, record in zip(due, records, strict=True)]
-            self._store.append_drafts(drafts, self._clock.now_ms())
+            self._store.writer.append_drafts(drafts, self._clock.now_ms())
         except BaseException:
             self._index.return_timers(due)
             raise
         arrived = Counter(draft.topic for draft in drafts if draft.kind is RecordKind.MESSAGE)
-        self._flusher.when_readable(self._store.log_end, lambda: self._wake_pollers(arrived))
+        self._flusher.when_readable(self._store.log.log_end, lambda: self._wake_pollers(arrived))
 
     def _wake_pollers(self, arrived: "Counter[str]") -> None:
         for topic, count in arrived.items():
@@ -198,7 +198,7 @@ class TimerDelivery:
     def _draft_of(self, entry: TimerEntry, record: "Record | None") -> RecordDraft:
         """The message that the timer becomes; a tombstone if its record is lost, or its topic deleted."""
         origin = RecordOrigin(entry.log_offset, entry.due_ms)
-        if record is None or self._store.is_forgotten(record.topic, entry.log_offset):
+        if record is None or self._store.deletions.is_forgotten(record.topic, entry.log_offset):
             if record is None:
                 _log.error("the timer at log offset %d can't be read any more, its message is lost", entry.log_offset)
             return RecordDraft(RecordKind.TOMBSTONE, record.topic if record else "", 0, NO_MESSAGE, origin=origin)
@@ -220,7 +220,7 @@ class TimerDelivery:
         BAD_REQUEST when its time has come. None found is fine: it may have been recalled before.
         """
         await self._run_shielded(self._recall_held(handle))
-        await self._flusher.wait_until_acknowledged(self._store.log_end, _do_nothing)
+        await self._flusher.wait_until_acknowledged(self._store.log.log_end, _do_nothing)
 
     async def _recall_held(self, handle: "RecallHandle") -> None:
         if handle.due_ms <= self._clock.now_ms():
@@ -250,7 +250,7 @@ class TimerDelivery:
                 for entry in meant
             ]
             if drafts:
-                self._store.append_drafts(drafts, self._clock.now_ms())
+                self._store.writer.append_drafts(drafts, self._clock.now_ms())
         finally:
             self._index.return_timers(held)
             self._changed.set()
@@ -266,7 +266,7 @@ class TimerDelivery:
     async def list_pending(self, start: "Key", limit: int) -> "tuple[list[TimerEntry], Key | None]":
         """List about `limit` pending timers by their times, from that key of the index on, and the key of the next
         page."""
-        job = self._index.prepare_scan(self._store.log_end, start=start, limit=limit)
+        job = self._index.prepare_scan(self._store.log.log_end, start=start, limit=limit)
         await self._run_job(job)
         return self._index.finish_list(job)
 
@@ -277,7 +277,7 @@ class TimerDelivery:
         total = 0
         position: Key | None = (0, 0)
         while position is not None and total < limit:
-            job = self._index.prepare_scan(self._store.log_end, start=position, limit=_RELOCATE_BATCH)
+            job = self._index.prepare_scan(self._store.log.log_end, start=position, limit=_RELOCATE_BATCH)
             await self._run_job(job)
             count, position = self._index.finish_count(job)
             total += count
@@ -297,7 +297,7 @@ class TimerDelivery:
                 break
             if not count:
                 await asyncio.sleep(_WHILE_DELIVERED_S)
-        await self._flusher.wait_until_durable(self._store.log_end)
+        await self._flusher.wait_until_durable(self._store.log.log_end)
         return relocated
 
     async def _relocate_some(self, log_offset: int, position: "Key | None") -> "tuple[int, Key | None]":
@@ -332,7 +332,7 @@ class TimerDelivery:
             if record is not None
         ]
         if drafts:
-            self._store.append_drafts(drafts, self._clock.now_ms())
+            self._store.writer.append_drafts(drafts, self._clock.now_ms())
         return len(drafts)
 
     # --- the index's files

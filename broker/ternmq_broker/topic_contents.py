@@ -28,7 +28,7 @@ class TopicContents:
 
     async def describe_topic(self, topic: str) -> TopicContent:
         """The contents of the topic's queues. Sizes of long queues are estimated from 64 to 512 of their messages."""
-        queue_ids = list(self._store.queue_ids(topic))
+        queue_ids = list(self._store.indexes.queues.queue_ids(topic))
         stretches = max(1, min(_STRETCHES, _STRETCHES_IN_ALL // max(1, len(queue_ids))))
         queues = await asyncio.to_thread(
             lambda: [self._describe_queue(topic, queue_id, stretches) for queue_id in queue_ids]
@@ -45,18 +45,18 @@ class TopicContents:
 
     def _count_lite(self, topic: str) -> tuple[int, int]:
         """How many lite topics the topic has, and how many messages they hold together."""
-        if not self._store.lite_count:
+        if not self._store.indexes.queues.lite_queues:
             return 0, 0
-        lite_topics = [each for each in self._store.lite_topics() if lite_parent(each) == topic]
-        bounds = [self._store.queue_bounds(each, 0) for each in lite_topics]
+        lite_topics = [each for each in self._store.indexes.queues.lite_topics() if lite_parent(each) == topic]
+        bounds = [self._store.indexes.queues.queue_bounds(each, 0) for each in lite_topics]
         return len(lite_topics), sum(end - first for first, end in bounds)
 
     def _describe_queue(self, topic: str, queue_id: int, stretches: int) -> QueueContent:
-        first, end = self._store.queue_bounds(topic, queue_id)
+        first, end = self._store.indexes.queues.queue_bounds(topic, queue_id)
         return QueueContent(
             queue=QueueRef(topic, self._name, queue_id),
             bytes=self._estimate_bytes(topic, queue_id, first, end, stretches),
-            oldest_ms=self._store.stored_ms(topic, queue_id, first) if first < end else None,
+            oldest_ms=self._store.reader.stored_ms(topic, queue_id, first) if first < end else None,
         )
 
     def _estimate_bytes(self, topic: str, queue_id: int, first: int, end: int, stretches_max: int) -> int:
@@ -66,7 +66,9 @@ class TopicContents:
         for number in range(stretches):
             middle = first + count * (2 * number + 1) // (2 * stretches)
             begin = max(first, middle - _STRETCH // 2)
-            places = self._store.locate_messages(topic, queue_id, begin, min(_STRETCH, end - begin), may_block=True)
+            places = self._store.indexes.queues.locate_messages(
+                topic, queue_id, begin, min(_STRETCH, end - begin), may_block=True
+            )
             seen += len(places)
             size += sum(place.size for place in places)
         return size * count // seen if seen else 0

@@ -40,7 +40,7 @@ def opened(data_dir: Path, *, accept: bool = False) -> MessageStore:
 
 def spill(store: MessageStore) -> None:
     spill_all(store)
-    store.save_checkpoint()
+    store.checkpoints.save_checkpoint()
 
 
 def fill(data_dir: Path, *, closed: bool = True) -> Path:
@@ -50,27 +50,27 @@ def fill(data_dir: Path, *, closed: bool = True) -> Path:
     timers = [
         _draft(store, RecordDraft(RecordKind.TIMER, "timed", 0, incoming(f"t{n}"), due_ms=FAR_MS)) for n in (1, 2)
     ]
-    store.append_batch("deleted", 0, [incoming("gone")], 1)
+    store.writer.append_batch("deleted", 0, [incoming("gone")], 1)
     _draft(store, RecordDraft(RecordKind.TIMER, "deleted", 0, incoming("never"), due_ms=FAR_MS + 1))
-    store.forget_topic("deleted")()
+    store.deletions.forget_topic("deleted")()
     halves = [_draft(store, RecordDraft(RecordKind.HALF_MESSAGE, "paid", 0, incoming(f"h{n}"))) for n in (1, 2)]
     for number in range(MESSAGES):
-        store.append_batch("orders", number % 2, [incoming(f"m{number}")], 10 + number)
+        store.writer.append_batch("orders", number % 2, [incoming(f"m{number}")], 10 + number)
         if number % 5 == 4:
-            store.sync_log()
+            store.log.sync_segments()
         if number == MESSAGES // 2:
             spill(store)
-    [first] = store.locate_messages("orders", 0, 0, 1, may_block=True)
+    [first] = store.indexes.queues.locate_messages("orders", 0, 0, 1, may_block=True)
     shared = incoming("copy")
     reference = RestReference(first.log_offset, first.size)
-    store.append_batch("copies", 0, [NewMessage(7, shared.system, b"", shared.keys)], 99, [reference])
+    store.writer.append_batch("copies", 0, [NewMessage(7, shared.system, b"", shared.keys)], 99, [reference])
     _draft(
         store,
         RecordDraft(RecordKind.TOMBSTONE, "timed", 0, NO_MESSAGE, origin=RecordOrigin(timers[1].log_offset, FAR_MS)),
     )
     rollback = NewMessage(0, b"", b"rollback", ())
     _draft(store, RecordDraft(RecordKind.OPERATION, "paid", 0, rollback, origin=RecordOrigin(halves[1].log_offset)))
-    store.sync_log()
+    store.log.sync_segments()
     journal = ProgressJournal(DiskFolders(data_dir / "store").consumption)
     journal.write_progress(
         [(("billing", "orders", 0), ClaimsSnapshot(5, 1, [])), (("billing", "orders", 1), ClaimsSnapshot(3, 1, []))], 1
@@ -79,13 +79,13 @@ def fill(data_dir: Path, *, closed: bool = True) -> Path:
     if closed:
         store.close()
     else:
-        store.mark_durable()
+        store.checkpoints.mark_durable()
         store.abandon_files()
     return data_dir
 
 
 def _draft(store: MessageStore, draft: RecordDraft) -> "MessageLocation":
-    [location] = store.append_drafts([draft], 1)
+    [location] = store.writer.append_drafts([draft], 1)
     return location
 
 
@@ -104,20 +104,20 @@ def contents(data_dir: Path) -> Contents:
     copy = data_dir.with_name(f"{data_dir.name}.looked-at")
     shutil.copytree(data_dir, copy)
     store = opened(copy)
-    found = Contents(halves=set(store.halves.waiting))
+    found = Contents(halves=set(store.indexes.halves.waiting))
     for key in QUEUES:
-        first, end = store.queue_bounds(*key)
+        first, end = store.indexes.queues.queue_bounds(*key)
         bodies: list[bytes | None] = [None] * first
         while len(bodies) < end:
-            for record in store.read_records(
-                store.locate_messages(*key, len(bodies), 100, may_block=True), may_block=True
+            for record in store.reader.read_records(
+                store.indexes.queues.locate_messages(*key, len(bodies), 100, may_block=True), may_block=True
             ):
                 is_it = record is not None and (record.topic, record.queue_id) == key
                 bodies.append(record.rest if record is not None and is_it else None)
         found.queues[key] = bodies
-    job = store.timers.prepare_scan(store.log_end, limit=1000)
+    job = store.indexes.timers.prepare_scan(store.log.log_end, limit=1000)
     job.run_job()
-    found.timers = {entry.log_offset for entry in store.timers.finish_scan(job)[0]}
+    found.timers = {entry.log_offset for entry in store.indexes.timers.finish_scan(job)[0]}
     journal = ProgressJournal(DiskFolders(copy / "store").consumption)
     found.progress = {key: snapshot.cursor for key, snapshot in journal.queue_snapshots().items()}
     journal.close()

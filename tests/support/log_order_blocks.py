@@ -31,7 +31,7 @@ def _old_block(store: MessageStore, block: bytes) -> bytes:
     rows = list(_ROW.iter_unpack(block[head.rows_at : head.keys_at]))
     for run in runs:
         for position, _, _ in rows[run.first_row : run.first_row + run.rows]:
-            record = store.read_record_at(head.base + position)
+            record = store.reader.read_record_at(head.base + position)
             assert record is not None
             keys_there = keys_of(record.system)
             hashes += [index_block.own_key_hash(run.topic, key) for key in keys_there]

@@ -26,39 +26,43 @@ def message(name: str, body: bytes = b"", key: str = "") -> NewMessage:
 
 def opened(folders: MemoryFolders, *, spill_limit: int = 0) -> MessageStore:
     store = MessageStore(folders, segment_bytes=SEGMENT_BYTES, spill_limit=spill_limit, replay_sizes=SIZES)
-    store.is_replicated = True
+    store.deletions.is_replicated = True
     return store
 
 
 def spill(store: MessageStore) -> None:
     """Move to disk what may be, and make a checkpoint."""
-    while job := store.prepare_spill(entries_min=1):
+    while job := store.checkpoints.prepare_spill(entries_min=1):
         job.write()
-        store.finish_spill(job)
-    store.save_checkpoint()
+        store.checkpoints.finish_spill(job)
+    store.checkpoints.save_checkpoint()
 
 
 def content(store: MessageStore) -> dict[str, object]:
     """All that must be the same on two replicas."""
-    queues = {queue: store.queue_bounds(*queue) for queue in store.used_queues() if store.queue_bounds(*queue)[1]}
+    queues = {
+        queue: store.indexes.queues.queue_bounds(*queue)
+        for queue in store.indexes.queues.used_queues()
+        if store.indexes.queues.queue_bounds(*queue)[1]
+    }
     return {
-        "topics": store.held_topics(),
+        "topics": store.indexes.queues.held_topics(),
         "queues": queues,
         "messages": {queue: _messages(store, *queue) for queue in queues},
         "timers": timers(store),
-        "halves": {half.log_offset: half.size for half in store.halves.waiting.values()},
-        "epochs": store.epoch_marks,
+        "halves": {half.log_offset: half.size for half in store.indexes.halves.waiting.values()},
+        "epochs": store.replica_log.epoch_marks,
     }
 
 
 def _messages(store: MessageStore, topic: str, queue_id: int) -> list[object]:
-    first, end = store.queue_bounds(topic, queue_id)
+    first, end = store.indexes.queues.queue_bounds(topic, queue_id)
     found: list[object] = []
     while first < end:
-        located = store.locate_messages(topic, queue_id, first, 7, may_block=True)
+        located = store.indexes.queues.locate_messages(topic, queue_id, first, 7, may_block=True)
         found += [
             record and (record.queue_offset, record.system, record.rest)
-            for record in store.read_records(located, may_block=True)
+            for record in store.reader.read_records(located, may_block=True)
         ]
         first += len(located)
     return found
@@ -66,13 +70,13 @@ def _messages(store: MessageStore, topic: str, queue_id: int) -> list[object]:
 
 def timers(store: MessageStore) -> set[int]:
     """Log offsets of the timers that are pending and not of a deleted topic."""
-    job = store.timers.prepare_scan(NO_LIMIT, start=(0, 0), limit=1 << 30)
+    job = store.indexes.timers.prepare_scan(NO_LIMIT, start=(0, 0), limit=1 << 30)
     job.run_job()
-    found, _ = store.timers.finish_scan(job)
+    found, _ = store.indexes.timers.finish_scan(job)
     pending = set()
     for entry in found:
-        record = store.read_record_at(entry.log_offset)
-        if record is not None and not store.is_forgotten(record.topic, entry.log_offset):
+        record = store.reader.read_record_at(entry.log_offset)
+        if record is not None and not store.deletions.is_forgotten(record.topic, entry.log_offset):
             pending.add(entry.log_offset)
     return pending
 
@@ -80,9 +84,9 @@ def timers(store: MessageStore) -> set[int]:
 def log_of(store: MessageStore, since: int = 0) -> dict[int, bytes]:
     """The segments from a log offset on, by where they begin."""
     found: dict[int, bytes] = {}
-    position = max(since, store.log_start)
-    while position < store.log_end:
-        base, data = store.log_bytes(position, 1 << 20, may_block=True)
+    position = max(since, store.log.log_start)
+    while position < store.log.log_end:
+        base, data = store.replica_log.log_bytes(position, 1 << 20, may_block=True)
         found[base] = data
         position += len(data)
     return found
@@ -105,12 +109,14 @@ class Leader:
 
     def append(self, topic: str, queue_id: int, count: int, body: bytes, key: str) -> None:
         self.clock += 1
-        self.store.append_batch(topic, queue_id, [message(self.name(), body, key) for _ in range(count)], self.clock)
+        self.store.writer.append_batch(
+            topic, queue_id, [message(self.name(), body, key) for _ in range(count)], self.clock
+        )
 
     def draft(self, kind: RecordKind, topic: str, *, due_ms: int = 0, origin: RecordOrigin | None = None) -> int:
         self.clock += 1
         draft = RecordDraft(kind, topic, 0, message(self.name(), b"half"), due_ms=due_ms, origin=origin, sender="s")
-        return self.store.append_drafts([draft], self.clock)[0].log_offset
+        return self.store.writer.append_drafts([draft], self.clock)[0].log_offset
 
 
 @dataclass
@@ -129,18 +135,18 @@ class Follower:
         self.catch_up()
 
     def catch_up(self) -> None:
-        self.store.begin_catching_up()()
+        self.store.replica_log.begin_catching_up()()
 
     def take(self, leader: MessageStore, size: int) -> int:
         """Take up to `size` more bytes of the leader; how many came."""
-        base, data = leader.log_bytes(self.store.log_end + len(self.kept), size, may_block=True)
+        base, data = leader.replica_log.log_bytes(self.store.log.log_end + len(self.kept), size, may_block=True)
         if not data:
             return 0
         buffer = self.kept + data
-        whole = self.store.whole_bytes(buffer)
+        whole = self.store.replica_log.whole_bytes(buffer)
         if whole:
-            taken = self.store.append_copied(base, buffer[:whole])
-            assert taken.log_end == self.store.log_end
+            taken = self.store.replica_log.append_copied(base, buffer[:whole])
+            assert taken.log_end == self.store.log.log_end
             self.noted.update(taken.deletions)
         self.kept = buffer[whole:]
         return len(data)

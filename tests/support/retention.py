@@ -5,7 +5,7 @@ from ternmq_broker.store.message_store import MessageStore
 
 def remove_segments(store: MessageStore, count: int) -> None:
     """Remove the oldest segments, with their files."""
-    removal = store.prepare_removal(count)
+    removal = store.deletions.prepare_removal(count)
     removal.write()
-    store.finish_removal(removal)
-    store.delete_removed()
+    store.deletions.finish_removal(removal)
+    store.deletions.delete_removed()

@@ -20,7 +20,7 @@ class Rotting:
     def __post_init__(self) -> None:
         for number in range(self.messages):
             self.leader.append(TOPIC, number % 2, 1, b"body %d" % number * (1 + number % 7), "")
-        self.store.sync_log()
+        self.store.log.sync_segments()
         self.store.damage.may_be_repaired = True
         self.whole = log_of(self.store)
         self.content = content(self.store)
@@ -42,7 +42,7 @@ class Rotting:
         return self.whole[base][begin - base : end - base]
 
     def location(self, offset: int, queue_id: int = 0) -> MessageLocation:
-        [location] = self.store.locate_messages(TOPIC, queue_id, offset, 1, may_block=True)
+        [location] = self.store.indexes.queues.locate_messages(TOPIC, queue_id, offset, 1, may_block=True)
         return location
 
     def scrub(self, piece_bytes: int = 1 << 20) -> list[tuple[int, int]]:
@@ -62,6 +62,6 @@ class Rotting:
 
 
 def check_all(store: MessageStore, piece_bytes: int = 1 << 20) -> None:
-    position = store.log_start
+    position = store.log.log_start
     while position < store.repair.checked_end:
         position = store.repair.check_piece(position, piece_bytes).following

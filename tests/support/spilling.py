@@ -4,13 +4,13 @@ from ternmq_broker.store.message_store import MessageStore
 
 
 def spill_once(store: MessageStore) -> None:
-    job = store.prepare_spill(entries_min=1)
+    job = store.checkpoints.prepare_spill(entries_min=1)
     if job is not None:
         job.write()
-        store.finish_spill(job)
+        store.checkpoints.finish_spill(job)
 
 
 def spill_all(store: MessageStore) -> None:
-    while job := store.prepare_spill(entries_min=1):
+    while job := store.checkpoints.prepare_spill(entries_min=1):
         job.write()
-        store.finish_spill(job)
+        store.checkpoints.finish_spill(job)

@@ -186,7 +186,7 @@ class Consumption:
             if isinstance(state, QueueConsumption):
                 may_have = self._has_waiting(topic, queue_id, state)
             else:  # where the group begins is decided at its first pop
-                first, end = self._store.queue_bounds(topic, queue_id)
+                first, end = self._store.indexes.queues.queue_bounds(topic, queue_id)
                 may_have = first < end
             if may_have:
                 return place
@@ -217,7 +217,7 @@ class Consumption:
 
     def _has_waiting(self, topic: str, queue_id: int, state: QueueConsumption) -> bool:
         return state.ready_count > 0 or (
-            queue_id != RETRY_QUEUE_ID and state.cursor < self._store.queue_bounds(topic, queue_id)[1]
+            queue_id != RETRY_QUEUE_ID and state.cursor < self._store.indexes.queues.queue_bounds(topic, queue_id)[1]
         )
 
     def _unordered_steps(
@@ -334,7 +334,7 @@ class Consumption:
 
     def may_have_lite_messages(self, group: str, topic: str) -> bool:
         """Whether the lite topic may have something for the group now."""
-        first, end = self._store.queue_bounds(topic, 0)
+        first, end = self._store.indexes.queues.queue_bounds(topic, 0)
         state = self.find_states(group, topic).get(0)
         if isinstance(state, OrderedConsumption):
             return state.has_open_lane or bool(state.offsets_to_scan(1)) or (not state.is_closed and state.cursor < end)
@@ -396,7 +396,7 @@ class Consumption:
 
     def _begin_offset(self, group: str, topic: str, queue_id: int, consume_from: str) -> int:
         """Where a group begins in a queue that is new to it; WouldBlock while a time must be looked up."""
-        first, end = self._store.queue_bounds(topic, queue_id)
+        first, end = self._store.indexes.queues.queue_bounds(topic, queue_id)
         if consume_from == "earliest" or (consume_from == "auto" and is_lite_queue(topic)):
             return first
         if consume_from in ("latest", "auto") and self._may_have_lost_progress(topic, queue_id, may_block=False):
@@ -412,7 +412,7 @@ class Consumption:
         if consume_from == "auto":
             # With the first message while the queue still has it, else at the end: consumers that start after the
             # first sends see them, and a group on an old topic isn't buried in days of history.
-            return first if self._store.is_complete(topic, queue_id) else end
+            return first if self._store.indexes.queues.is_complete(topic, queue_id) else end
         key = (group, topic, queue_id)
         if key not in self._begins:
             raise _TimeLookup(lambda: self._look_up_begin(key, int(consume_from)))
@@ -423,25 +423,25 @@ class Consumption:
 
         A time is looked up, which reads. For the others WouldBlock as in `pop`, unless `may_block`.
         """
-        first, end = self._store.queue_bounds(topic, queue_id)
+        first, end = self._store.indexes.queues.queue_bounds(topic, queue_id)
         if consume_from == "earliest" or (consume_from == "auto" and is_lite_queue(topic)):
             return first
         if consume_from in ("latest", "auto"):
             if self._may_have_lost_progress(topic, queue_id, may_block=may_block):
                 return first
-            return first if consume_from == "auto" and self._store.is_complete(topic, queue_id) else end
-        return self._store.find_offset_at(topic, queue_id, int(consume_from))
+            return first if consume_from == "auto" and self._store.indexes.queues.is_complete(topic, queue_id) else end
+        return self._store.reader.find_offset_at(topic, queue_id, int(consume_from))
 
     def _may_have_lost_progress(self, topic: str, queue_id: int, *, may_block: bool) -> bool:
         """Whether groups with lost journal lines may have been in the queue; see `ProgressJournal.lost_below`."""
-        first, end = self._store.queue_bounds(topic, queue_id)
-        if self._store.log_start >= self._lost_below or first == end:
+        first, end = self._store.indexes.queues.queue_bounds(topic, queue_id)
+        if self._store.log.log_start >= self._lost_below or first == end:
             return False
-        (location,) = self._store.locate_messages(topic, queue_id, first, 1, may_block=may_block)
+        (location,) = self._store.indexes.queues.locate_messages(topic, queue_id, first, 1, may_block=may_block)
         return location.log_offset < self._lost_below
 
     def _look_up_begin(self, key: "QueueKey", time_ms: int) -> None:
-        self._begins[key] = self._store.find_offset_at(key[1], key[2], time_ms)
+        self._begins[key] = self._store.reader.find_offset_at(key[1], key[2], time_ms)
 
     # --- states
 
@@ -563,7 +563,7 @@ class Consumption:
         if state is None and is_lite_queue(topic):
             return self.resting.offset_of(group, topic)
         if state is None and self._may_have_lost_progress(topic, queue_id, may_block=True):
-            return self._store.queue_bounds(topic, queue_id)[0]
+            return self._store.indexes.queues.queue_bounds(topic, queue_id)[0]
         return None if state is None else state.committed_offset
 
     def set_committed(self, group: str, topic: str, queue_id: int, offset: int) -> None:
@@ -670,7 +670,9 @@ class Consumption:
         ]
 
     def queue_bounds(self, topic: str, queue_id: int) -> QueueBounds:
-        return QueueBounds(*self._store.queue_bounds(topic, queue_id), self.losses.purged_below(topic, queue_id))
+        return QueueBounds(
+            *self._store.indexes.queues.queue_bounds(topic, queue_id), self.losses.purged_below(topic, queue_id)
+        )
 
     # --- writing to the journal
 

@@ -34,7 +34,7 @@ def progress_of(
         retries += [state for queue_id, state in states.items() if queue_id == RETRY_QUEUE_ID]
         for queue_id, state in sorted(states.items()):
             if queue_id != RETRY_QUEUE_ID:
-                first, end = store.queue_bounds(topic, queue_id)
+                first, end = store.indexes.queues.queue_bounds(topic, queue_id)
                 lost = losses.lost_in_queue(group, topic, queue_id, [state], first)
                 rows.append(_sum_progress(QueueRef(topic, broker, queue_id), [state], first, end, lost))
     if retries:
@@ -44,16 +44,16 @@ def progress_of(
 
 def untouched_queues(topic: str, states: "Mapping[int, State]", store: "MessageStore") -> list[int]:
     """The ids of the topic's queues that hold messages and of which the group has no state."""
-    queue_ids = store.queue_ids(topic)
+    queue_ids = store.indexes.queues.queue_ids(topic)
     if len(queue_ids) <= len(states) and all(queue_id in states for queue_id in queue_ids):
         return []  # nearly always, and called for thousands of groups
     used = [queue_id for queue_id in queue_ids if queue_id not in states]
-    return sorted(queue_id for queue_id in used if operator.lt(*store.queue_bounds(topic, queue_id)))
+    return sorted(queue_id for queue_id in used if operator.lt(*store.indexes.queues.queue_bounds(topic, queue_id)))
 
 
 def untouched_progress(queue: QueueRef, begin: int, store: "MessageStore") -> QueueProgress:
     """The progress of a group in a queue where it was never, and would begin at `begin`."""
-    first, end = store.queue_bounds(queue.topic, queue.queue_id)
+    first, end = store.indexes.queues.queue_bounds(queue.topic, queue.queue_id)
     at = min(max(first, begin), end)
     return QueueProgress(queue=queue, committed=at, cursor=at, in_flight=0, max_offset=end)
 

@@ -117,12 +117,12 @@ class LagCounter:
                 counted.oldest.append((retry_topic(counted.group), 0, state.committed_offset))
 
     def _count_lost(self, counted: _LagCounts, queue_id: int, state: "QueueState") -> None:
-        first, _ = self._store.queue_bounds(counted.topic, queue_id)
+        first, _ = self._store.indexes.queues.queue_bounds(counted.topic, queue_id)
         counted.lost += self._consumption.losses.lost_in_queue(counted.group, counted.topic, queue_id, [state], first)
 
     def _count_behind(self, counted: _LagCounts, queue_id: int, cursor: int, committed: int) -> None:
         """Count what was never delivered of a queue, and note the first message that is not finished."""
-        first, end = self._store.queue_bounds(counted.topic, queue_id)
+        first, end = self._store.indexes.queues.queue_bounds(counted.topic, queue_id)
         counted.messages += max(0, end - max(first, cursor))
         oldest = max(first, committed)
         if oldest < end:
@@ -137,7 +137,7 @@ class LagCounter:
             stored_ms.update(await asyncio.to_thread(self._read_times, unknown))
 
     def _read_times(self, places: "set[Place]") -> "dict[Place, int]":
-        times = ((place, self._store.stored_ms(*place)) for place in places)
+        times = ((place, self._store.reader.stored_ms(*place)) for place in places)
         return {place: time_ms for place, time_ms in times if time_ms is not None}
 
     def _lag_of(self, counted: _LagCounts, stored_ms: "Mapping[Place, int]") -> GroupLag:
@@ -162,7 +162,7 @@ class LagCounter:
             except WouldBlock:
                 return await asyncio.to_thread(would_begin, *key, may_block=True)
         if int(consume_from) > self._now_ms():
-            return self._store.queue_bounds(topic, queue_id)[1]  # nothing was stored then yet
+            return self._store.indexes.queues.queue_bounds(topic, queue_id)[1]  # nothing was stored then yet
         if key not in self._times:
             self._times[key] = await asyncio.to_thread(would_begin, *key, may_block=True)
         return self._times[key]

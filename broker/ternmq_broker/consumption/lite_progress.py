@@ -52,7 +52,7 @@ class LiteProgress:
         places += [(topic, offset, 0) for topic, offset in self._resting.offsets_of_group(group).items()]
         places += await self._untouched_topics(group, {topic for topic, _, _ in places})
         for number, (topic, cursor, in_flight) in enumerate(places, start=1):
-            first, end = self._store.queue_bounds(topic, 0)
+            first, end = self._store.indexes.queues.queue_bounds(topic, 0)
             lost = self._consumption.losses.pending_losses_at(topic, 0, cursor, first)
             yield lite_parent(topic), end - first, max(0, end - max(first, cursor)), in_flight, lost
             if number % _A_TURN == 0:
@@ -66,7 +66,7 @@ class LiteProgress:
         subscribed = self._consumption.lite.topics_of_group(group)
         if subscribed is None:
             bind = rules.lite.bind
-            subscribed = [topic for topic in self._store.lite_topics() if lite_parent(topic) == bind]
+            subscribed = [topic for topic in self._store.indexes.queues.lite_topics() if lite_parent(topic) == bind]
         topics = [topic for topic in subscribed if topic not in known]
         return await asyncio.to_thread(self._predict_begins, topics, rules.consume_from) if topics else []
 

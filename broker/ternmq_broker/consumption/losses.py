@@ -80,14 +80,14 @@ class LostMessages:
 
     def pending_losses_at(self, topic: str, queue_id: int, at: int, first: int) -> int:
         """The same of a group that has no state, and goes on at offset `at`."""
-        return first - max(at, self._store.queue_origin(topic, queue_id)) if at < first else 0
+        return first - max(at, self._store.indexes.queues.queue_origin(topic, queue_id)) if at < first else 0
 
     def _count_pending(self, topic: str, queue_id: int, state: "QueueClaims", first: int, origin: int | None) -> int:
         unread = state.unread_below(first)
         if not unread:
             return 0
         if origin is None:
-            origin = self._store.queue_origin(topic, queue_id)
+            origin = self._store.indexes.queues.queue_origin(topic, queue_id)
         return unread - state.unread_below(min(origin, first))
 
     # --- deletions, and the journal

@@ -283,7 +283,7 @@ class Redelivery:
         log_end = 0
         for topic, entries in copies.items():
             moved, messages, references = zip(*entries, strict=True)
-            batch = self._store.append_batch(topic, 0, messages, self._clock.now_ms(), references)
+            batch = self._store.writer.append_batch(topic, 0, messages, self._clock.now_ms(), references)
             placed += zip(moved, itertools.count(batch.first_offset), strict=False)
             self._count_copies(moved[0], len(moved))
             log_end = batch.log_end

@@ -69,7 +69,7 @@ class ProgressRestorer:
         """Restore the states of all groups, by group and topic, then queue id; corrects the journal."""
         for key, snapshot in self._journal.queue_snapshots().items():
             if is_lite_queue(key[1]) and not snapshot.holes:
-                offset = min(snapshot.cursor, self._store.queue_bounds(key[1], key[2])[1])
+                offset = min(snapshot.cursor, self._store.indexes.queues.queue_bounds(key[1], key[2])[1])
                 self._resting.put_offset(*key[:2], offset, snapshot.generation + GENERATIONS_LEFT_OUT)
                 continue
             self._states.setdefault(key[:2], {})[key[2]] = self._restore_state(key, snapshot)
@@ -83,7 +83,7 @@ class ProgressRestorer:
             )
         if self._journal.skipped_lines:
             self._restore_lost_lines()
-        elif self._store.log_start >= self._journal.lost_below:
+        elif self._store.log.log_start >= self._journal.lost_below:
             self._journal.lost_below = 0
         return self._states
 
@@ -91,12 +91,14 @@ class ProgressRestorer:
         group, topic, queue_id = key
         kind = OrderedConsumption if is_lite_queue(topic) or self._rules(group).fifo else QueueConsumption
         place = (retry_topic(group), 0) if queue_id == RETRY_QUEUE_ID else (topic, queue_id)
-        end = self._store.queue_bounds(*place)[1]
+        end = self._store.indexes.queues.queue_bounds(*place)[1]
         if snapshot.cursor > end:
             self._gone.append(_MissingMessages(key, snapshot.cursor - end))
         state = kind.restore_state(snapshot, end=end)
         if self._journal.is_in_doubt(key):
-            state.skip_to(self._store.queue_bounds(*place)[0])  # the group may have been further: its loss is unknown
+            state.skip_to(
+                self._store.indexes.queues.queue_bounds(*place)[0]
+            )  # the group may have been further: its loss is unknown
         ahead_ms = self._journal.written_ms(key) - self._now_ms
         if ahead_ms > 0:
             state.rebase_claims(-ahead_ms)
@@ -125,7 +127,7 @@ class ProgressRestorer:
             doubtful = {topic for topic in its if self._journal.is_in_doubt((group, topic, RETRY_QUEUE_ID))}
             if doubtful:
                 self._deliver_retries_again(group, sorted(its), doubtful)
-        self._journal.lost_below = self._store.log_end
+        self._journal.lost_below = self._store.log.log_end
         self._journal.write_progress(
             [
                 ((*pair, queue_id), state.record_changes(whole=True))
@@ -141,7 +143,7 @@ class ProgressRestorer:
 
     def _deliver_retries_again(self, group: str, topics: list[str], doubtful: set[str]) -> None:
         """Redeliver for the `doubtful` topics what is in the group's retry queue and in no known state."""
-        first, end = self._store.queue_bounds(retry_topic(group), 0)
+        first, end = self._store.indexes.queues.queue_bounds(retry_topic(group), 0)
         known = [self._find_or_create_retries(group, topic) for topic in topics]
         count = 0
         for offset in range(first, end):
@@ -172,10 +174,10 @@ class ProgressRestorer:
             if record is not None:
                 message_id = keys_of(record.system)[0]
                 for topic in topics:
-                    if self._store.find_by_key(topic, message_id, 1):
+                    if self._store.reader.find_by_key(topic, message_id, 1):
                         return topic
         return topics[0]
 
     def _read_copy(self, group: str, offset: int) -> "Record | None":
-        located = self._store.locate_messages(retry_topic(group), 0, offset, 1, may_block=True)
-        return self._store.read_records(located, may_block=True)[0] if located else None
+        located = self._store.indexes.queues.locate_messages(retry_topic(group), 0, offset, 1, may_block=True)
+        return self._store.reader.read_records(located, may_block=True)[0] if located else None

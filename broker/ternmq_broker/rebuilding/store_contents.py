@@ -114,12 +114,12 @@ def open_contents(settings: "BrokerSettings") -> "Iterator[StoreContents]":
 def stored_topics(store: "MessageStore") -> dict[str, StoredTopic]:
     """Return all topics that have anything left, with the retry and dead letter topics of groups."""
     topics: dict[str, StoredTopic] = {}
-    for name, held in store.held_topics().items():
+    for name, held in store.indexes.queues.held_topics().items():
         if not is_system_topic(name):
             topic = topics[name] = StoredTopic(name, held.queues, held.messages)
             for record in _first_and_last(store, name, held.queues):
                 topic.learn_from(record)
-    for lite_queue in store.lite_topics():
+    for lite_queue in store.indexes.queues.lite_topics():
         if lite_parent(lite_queue) in topics:  # else nothing is left of any of them
             topic = _topic_of(lite_queue, topics)
             for record in _first_and_last(store, lite_queue, 1):
@@ -173,27 +173,27 @@ def _is_fifo(topic: StoredTopic | None) -> bool:
 
 def _first_and_last(store: "MessageStore", topic: str, queues: int) -> "Iterator[Record]":
     for queue_id in range(queues):
-        first, end = store.queue_bounds(topic, queue_id)
+        first, end = store.indexes.queues.queue_bounds(topic, queue_id)
         for offset in sorted({first, end - 1}) if first < end else ():
-            located = store.locate_messages(topic, queue_id, offset, 1, may_block=True)
-            yield from filter(None, store.read_records(located, may_block=True))
+            located = store.indexes.queues.locate_messages(topic, queue_id, offset, 1, may_block=True)
+            yield from filter(None, store.reader.read_records(located, may_block=True))
 
 
 def _waiting_records(store: "MessageStore") -> "Iterator[Record]":
     """Yield pending timers, and half messages."""
     position: Key | None = (0, 0)
     while position is not None:
-        job = store.timers.prepare_scan(store.log_end, start=position, limit=_SCAN_BATCH)
+        job = store.indexes.timers.prepare_scan(store.log.log_end, start=position, limit=_SCAN_BATCH)
         job.run_job()
-        entries, position = store.timers.finish_scan(job)
+        entries, position = store.indexes.timers.finish_scan(job)
         yield from _existing_records(store, (entry.log_offset for entry in entries))
-    yield from _existing_records(store, list(store.halves.waiting))
+    yield from _existing_records(store, list(store.indexes.halves.waiting))
 
 
 def _existing_records(store: "MessageStore", log_offsets: "Iterable[int]") -> "Iterator[Record]":
     for log_offset in log_offsets:
-        record = store.read_record_at(log_offset)
-        if record is not None and not store.is_forgotten(record.topic, log_offset):
+        record = store.reader.read_record_at(log_offset)
+        if record is not None and not store.deletions.is_forgotten(record.topic, log_offset):
             yield record
 
 

@@ -141,7 +141,7 @@ class BrokerServer:
         process.open_data_dir(settings.data_dir, stack)
         broker_settings = BrokerSettings.from_storage(settings)
         files = await asyncio.to_thread(ReplicaFiles, broker_settings)
-        store = await asyncio.to_thread(store_id, settings.data_dir, is_used=files.current_store.log_end > 0)
+        store = await asyncio.to_thread(store_id, settings.data_dir, is_used=files.current_store.log.log_end > 0)
         self._not_started = "the replica has not joined its shard yet"
         member = JoiningReplica(
             store_id=store,

@@ -1,6 +1,6 @@
 """Begins a store as a copy of a leader's log, offline.
 
-State       What a leader's store has beside its log, at one moment (`MessageStore.join_state`). The copy begins where
+State       What a leader's store has beside its log, at one moment (`ReplicaLog.join_state`). The copy begins where
             the leader's log begins, and has no byte of it yet.
 Deletions   from before there were replicas are no operations of the log. `forgotten` refers to log offsets, and applies
             to the copy at once. Low watermarks are kept in `joined` until the copy has reached the log's end of that

@@ -29,8 +29,8 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class IndexSpill:
-    """Index entries to be written so that memory can release them: `write` in a thread, then `Derived.finish_spill`, or
-    `give_up_spill` after an error.
+    """Index entries to be written so that memory can release them: `write` in a thread, then
+    `DerivedIndexes.finish_spill`, or `give_up_spill` after an error.
     """
 
     log_to: int
@@ -55,49 +55,52 @@ class DerivedIndexes:
     """The indexes of one commit log, opened, replayed and spilled together."""
 
     def __init__(self, index_folder: "Folder", timer_folder: "Folder") -> None:
-        self.index = LogIndex(index_folder)
+        self.queues = LogIndex(index_folder)
         self.timers = TimerIndex(timer_folder)
         self.halves = HalfIndex()
+        self.spill_limit = 0
+        """The log offset up to which index, checkpoint and side files may describe the log. In a store with replicas it
+        is what was acknowledged, and the owner raises it."""
 
     def load_files(self, checkpoint: dict[str, Any], segments: "Sequence[int]", log_end: int) -> None:
         """Open the files; the caller replays the log from `covered_offset` on."""
-        self.index.load_files(segments, log_end)
+        self.queues.load_files(segments, log_end)
         for problem in self.timers.load_runs(checkpoint.get("timers"), log_start=segments[0], log_end=log_end):
             _log.warning("rebuilding a part of the timer index: %s", problem)
         self.halves.load_checkpoint(checkpoint.get("halves", {}), log_start=segments[0], log_end=log_end)
 
     @property
     def covered_offset(self) -> int:
-        return min(self.index.covered_offset, self.timers.covered_offset, self.halves.covered_offset)
+        return min(self.queues.covered_offset, self.timers.covered_offset, self.halves.covered_offset)
 
     @property
     def durable_offset(self) -> int:
         """Up to where the log was durable once, as the files imply."""
         return max(
-            self.highest_covered, self.index.durable_offset, self.timers.durable_offset, self.halves.durable_offset
+            self.highest_covered, self.queues.durable_offset, self.timers.durable_offset, self.halves.durable_offset
         )
 
     @property
     def highest_covered(self) -> int:
         """The highest log offset that one of the parts covers."""
-        return max(self.index.covered_offset, self.timers.covered_offset, self.halves.covered_offset)
+        return max(self.queues.covered_offset, self.timers.covered_offset, self.halves.covered_offset)
 
     def find_contradiction(self, placed: "PlacedRecord", lost_max: int) -> str | None:
         """Return why a record that was found in the log can't be there, if at most `lost_max` messages were lost before
         it; None if it can.
         """
         record = placed.record
-        if record.kind is not RecordKind.MESSAGE or placed.log_offset < self.index.covered_offset:
+        if record.kind is not RecordKind.MESSAGE or placed.log_offset < self.queues.covered_offset:
             return None
-        return self.index.find_contradiction(record.topic, record.queue_id, record.queue_offset, lost_max)
+        return self.queues.find_contradiction(record.topic, record.queue_id, record.queue_offset, lost_max)
 
     def replay_record(self, placed: "PlacedRecord") -> None:
         """Add a record that was found in the log; called in the log's order."""
         record = placed.record
-        if record.kind is RecordKind.MESSAGE and placed.log_offset >= self.index.covered_offset:
-            self.index.prepare_recovered(record.topic, record.queue_id, record.queue_offset, placed.log_offset)
-            queue = self.index.get_queue(record.topic, record.queue_id)
-            self.index.add_message(queue, placed.log_offset, placed.size, record.tag_hash, keys_of(record.system))
+        if record.kind is RecordKind.MESSAGE and placed.log_offset >= self.queues.covered_offset:
+            self.queues.prepare_recovered(record.topic, record.queue_id, record.queue_offset, placed.log_offset)
+            queue = self.queues.get_queue(record.topic, record.queue_id)
+            self.queues.add_message(queue, placed.log_offset, placed.size, record.tag_hash, keys_of(record.system))
         self.note_record(record, placed.log_offset, placed.size)
 
     def note_record(self, record: "Record", log_offset: int, size: int) -> None:
@@ -132,11 +135,11 @@ class DerivedIndexes:
 
     @property
     def entries_in_memory(self) -> int:
-        return self.index.entries_in_memory + self.timers.entries_in_memory + self.halves.uncovered
+        return self.queues.entries_in_memory + self.timers.entries_in_memory + self.halves.uncovered
 
     def prepare_spill(self, segments: "Sequence[int]", synced: int) -> IndexSpill | None:
         """Return what is to be written; None if the files cover the log up to `synced`."""
-        index = self.index.prepare_spill(segments, synced)
+        index = self.queues.prepare_spill(segments, synced)
         log_to = synced if index is None else index.log_to
         return IndexSpill(log_to, index, self.timers.prepare_spill(log_to)) if self.covered_offset < log_to else None
 
@@ -145,7 +148,7 @@ class DerivedIndexes:
         spill.
         """
         if spill.index is not None:
-            yield from self.index.finish_spill(spill.index)
+            yield from self.queues.finish_spill(spill.index)
         if spill.timers is not None:
             self.timers.finish_spill(spill.timers)
         self.halves.cover_to(spill.log_to)
@@ -158,7 +161,7 @@ class DerivedIndexes:
     def checkpoint_content(self) -> dict[str, Any]:
         """Return what `load` must know beside the files."""
         return {
-            "index": self.index.covered_offset,
+            "index": self.queues.covered_offset,
             "timers": self.timers.checkpoint_content(),
             "halves": self.halves.checkpoint_content(),
         }
@@ -169,10 +172,10 @@ class DerivedIndexes:
         """
         self.timers.forget_below(log_start)
         self.halves.forget_below(log_start)
-        return self.index.drop_before(log_start)
+        return self.queues.drop_before(log_start)
 
     def close(self) -> None:
-        self.index.close()
+        self.queues.close()
         self.timers.close()
 
 

@@ -130,11 +130,11 @@ class LogCopy:
         self._operations = operations
         self._accepted = accepted
         self._skipped_bytes = skipped_bytes
-        self._plain = PlainRecords(derived.index, log.layouts.key)
+        self._plain = PlainRecords(derived.queues, log.layouts.key)
         self.stored_ms = 0
 
     def append_copied(self, base: int, data: bytes) -> int:
-        """Append the bytes, and return how many records they are; see `MessageStore.append_copied`."""
+        """Append the bytes, and return how many records they are; see `ReplicaLog.append_copied`."""
         began = self._log.log_end
         try:
             self._log.append_copied(base, data)
@@ -178,6 +178,6 @@ class LogCopy:
             raise BadRecord(problem)
         self._derived.replay_record(placed)
         if record.kind is RecordKind.OPERATION:
-            self._operations.replay_record(placed, self._derived.index)
+            self._operations.replay_record(placed, self._derived.queues)
         self.stored_ms = max(self.stored_ms, record.stored_ms)
         return size

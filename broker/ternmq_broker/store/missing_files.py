@@ -20,8 +20,8 @@ def find_missing_files(checkpoint: "Mapping[str, Any]", derived: "DerivedIndexes
     if checkpoint.get("durable", 0) > log_end:
         return []  # the end of the log itself is gone, which recovery reports
     gone = []
-    if derived.index.covered_offset < checkpoint.get("index", 0):
-        gone.append(f"index files from log offset {derived.index.covered_offset} to {checkpoint['index']}")
+    if derived.queues.covered_offset < checkpoint.get("index", 0):
+        gone.append(f"index files from log offset {derived.queues.covered_offset} to {checkpoint['index']}")
     timers_to = checkpoint.get("timers", {}).get("runs_to", 0)
     if derived.timers.covered_offset < timers_to:
         gone.append(f"timer files from log offset {derived.timers.covered_offset} to {timers_to}")

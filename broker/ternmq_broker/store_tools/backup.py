@@ -193,7 +193,7 @@ class _BackupRun:
             store = view.recover_store()
             if isinstance(forgotten, dict):
                 self._write_side_file(
-                    _FORGOTTEN, "store/", {topic: min(end, store.log_end) for topic, end in forgotten.items()}
+                    _FORGOTTEN, "store/", {topic: min(end, store.log.log_end) for topic, end in forgotten.items()}
                 )
             if isinstance(low_watermarks, list):
                 self._write_side_file(
@@ -201,7 +201,7 @@ class _BackupRun:
                     "store/index/",
                     [*filter(None, (_low_watermark_within(store, *each) for each in low_watermarks))],
                 )
-            return store.log_start, store.log_end, store.last_stored_ms
+            return store.log.log_start, store.log.log_end, store.writer.last_stored_ms
 
     # --- files
 
@@ -297,7 +297,7 @@ def _low_watermark_within(
     store: "MessageStore", topic: str, queue_id: int, low_watermark: int, origin: int
 ) -> tuple[str, int, int, int] | None:
     """Return a queue's low watermark, lowered to what the backup has of it; None if the queue has never begun there."""
-    end = store.queue_bounds(topic, queue_id)[1]
+    end = store.indexes.queues.queue_bounds(topic, queue_id)[1]
     if end:
         return topic, queue_id, min(low_watermark, end), min(origin, end)
-    return (topic, queue_id, low_watermark, origin) if store.log_start else None
+    return (topic, queue_id, low_watermark, origin) if store.log.log_start else None

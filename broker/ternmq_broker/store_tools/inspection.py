@@ -101,19 +101,19 @@ def inspect_store(directory: "Path") -> StoreInspection:
             view.is_running,
             layout,
             layout_1_below,
-            store.log_start,
-            store.log_end,
+            store.log.log_start,
+            store.log.log_end,
             durable,
-            store.torn_bytes,
-            _segment_facts(view, view.open_log(), store.last_stored_ms),
+            store.recovery.torn_bytes,
+            _segment_facts(view, view.open_log(), store.writer.last_stored_ms),
             [
                 _queue_facts(store, topic, queue_id)
-                for topic, queue_id in store.used_queues()
-                if any(store.queue_bounds(topic, queue_id))
+                for topic, queue_id in store.indexes.queues.used_queues()
+                if any(store.indexes.queues.queue_bounds(topic, queue_id))
             ],
             _group_facts(view, store),
             count_pending(store).count,
-            len(store.halves.waiting),
+            len(store.indexes.halves.waiting),
             accepted,
             sorted(set(accepted_ranges(view)) - set(accepted)),
             set_aside,
@@ -138,9 +138,9 @@ def _stored_ms(log: "CommitLog", log_offset: int) -> int | None:
 
 
 def _queue_facts(store: "MessageStore", topic: str, queue_id: int) -> QueueFacts:
-    first, end = store.queue_bounds(topic, queue_id)
-    last_ms = store.stored_ms(topic, queue_id, end - 1) if end > first else None
-    return QueueFacts(topic, queue_id, first, end, store.stored_ms(topic, queue_id, first), last_ms)
+    first, end = store.indexes.queues.queue_bounds(topic, queue_id)
+    last_ms = store.reader.stored_ms(topic, queue_id, end - 1) if end > first else None
+    return QueueFacts(topic, queue_id, first, end, store.reader.stored_ms(topic, queue_id, first), last_ms)
 
 
 def _group_facts(view: "StoreView", store: "MessageStore") -> list[GroupFacts]:
@@ -150,5 +150,9 @@ def _group_facts(view: "StoreView", store: "MessageStore") -> list[GroupFacts]:
     ):
         place = (retry_topic(group), 0) if queue_id == RETRY_QUEUE_ID else (topic, queue_id)
         unfinished = sum(hole.count for hole in snapshot.holes)
-        found.append(GroupFacts(group, topic, queue_id, snapshot.cursor, unfinished, store.queue_bounds(*place)[1]))
+        found.append(
+            GroupFacts(
+                group, topic, queue_id, snapshot.cursor, unfinished, store.indexes.queues.queue_bounds(*place)[1]
+            )
+        )
     return found

@@ -146,8 +146,10 @@ class _RepairRun:
                         f"the content of {name} is in no other file: have this replica copied again from its leader"
                     )
             self._clamp_progress(store, journal)
-            if store.torn_bytes:
-                self.done.append(f"set aside and cut off {store.torn_bytes} bytes of a torn tail, which a crash left")
+            if store.recovery.torn_bytes:
+                self.done.append(
+                    f"set aside and cut off {store.recovery.torn_bytes} bytes of a torn tail, which a crash left"
+                )
             store.close()
         except BaseException:
             store.abandon_files()
@@ -250,21 +252,25 @@ class _RepairRun:
     def _keep_ends(self, store: MessageStore) -> None:
         """Keep the ends of queues: an offset is not given again, though its message is lost."""
         for (topic, queue_id), end in self._ends.items():
-            if store.queue_bounds(topic, queue_id)[1] < end:
-                store.continue_queue_at(topic, queue_id, end)
+            if store.indexes.queues.queue_bounds(topic, queue_id)[1] < end:
+                store.indexes.queues.continue_queue_at(
+                    topic, queue_id, end, max(store.log.log_start, store.log.log_end - 1)
+                )
 
     def _guess_low_watermarks(self, store: MessageStore, journal: ProgressJournal) -> None:
         low_watermarks: dict[QueueId, tuple[int, int]] = {}
         for (group, topic, queue_id), snapshot in journal.queue_snapshots().items():
             queue = _queue_of(group, topic, queue_id)
-            first, end = store.queue_bounds(*queue)
+            first, end = store.indexes.queues.queue_bounds(*queue)
             if first == end and snapshot.cursor > max(end, low_watermarks.get(queue, (0, 0))[0]):
                 low_watermarks[queue] = (snapshot.cursor, 0)
-        for topic, queue_id in store.used_queues():
+        for topic, queue_id in store.indexes.queues.used_queues():
             low_watermark = _first_not_forgotten(store, topic, queue_id)
-            if low_watermark > store.queue_bounds(topic, queue_id)[0]:
+            if low_watermark > store.indexes.queues.queue_bounds(topic, queue_id)[0]:
                 low_watermarks[topic, queue_id] = (low_watermark, low_watermark)
-        store.begin_queues_at((*queue, *low_watermark) for queue, low_watermark in low_watermarks.items())
+        for (topic, queue_id), (first, origin) in low_watermarks.items():
+            store.indexes.queues.set_low_watermark(topic, queue_id, first, origin)
+        store.indexes.queues.save_low_watermarks()()
         self.done.append(
             f"rebuilt the low watermarks of {len(low_watermarks)} queues from the groups' progress and deletions; a "
             "queue that retention emptied, and that no group read, begins again at 0"
@@ -273,7 +279,7 @@ class _RepairRun:
     def _clamp_progress(self, store: MessageStore, journal: ProgressJournal) -> None:
         behind = []
         for key, snapshot in journal.queue_snapshots().items():
-            end = store.queue_bounds(*_queue_of(*key))[1]
+            end = store.indexes.queues.queue_bounds(*_queue_of(*key))[1]
             if snapshot.cursor > end:
                 behind.append((key, _clamp_snapshot(snapshot, end)))
                 self.done.append(
@@ -318,10 +324,10 @@ def _read_pieces(file: "StoreFile", begin: int, end: int | None = None) -> "Iter
 
 def _first_not_forgotten(store: MessageStore, topic: str, queue_id: int) -> int:
     """Return the first offset of the queue that was stored after the topic was last deleted."""
-    offset, end = store.queue_bounds(topic, queue_id)
+    offset, end = store.indexes.queues.queue_bounds(topic, queue_id)
     while offset < end:
-        for location in store.locate_messages(topic, queue_id, offset, end - offset, may_block=True):
-            if not store.is_forgotten(topic, location.log_offset):
+        for location in store.indexes.queues.locate_messages(topic, queue_id, offset, end - offset, may_block=True):
+            if not store.deletions.is_forgotten(topic, location.log_offset):
                 return offset
             offset += 1
     return end

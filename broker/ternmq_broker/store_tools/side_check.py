@@ -93,7 +93,11 @@ def check_progress(view: "StoreView", store: "MessageStore", findings: StoreFind
     """Check that no group is further than its queue. For a recovered view."""
     for (group, topic, queue_id), snapshot in ProgressJournal(view.folders.consumption).queue_snapshots().items():
         is_retry = queue_id == RETRY_QUEUE_ID
-        end = store.queue_bounds(retry_topic(group), 0)[1] if is_retry else store.queue_bounds(topic, queue_id)[1]
+        end = (
+            store.indexes.queues.queue_bounds(retry_topic(group), 0)[1]
+            if is_retry
+            else store.indexes.queues.queue_bounds(topic, queue_id)[1]
+        )
         if snapshot.cursor > end:
             where = f"retries of topic {topic}" if is_retry else f"queue {queue_id} of topic {topic}"
             findings.add_finding(

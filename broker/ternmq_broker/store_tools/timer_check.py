@@ -130,9 +130,9 @@ def count_pending(store: "MessageStore") -> PendingTimers:
     pending = PendingTimers()
     start = None
     while True:
-        job = store.timers.prepare_scan(store.log_end, start=start, limit=_SCAN)
+        job = store.indexes.timers.prepare_scan(store.log.log_end, start=start, limit=_SCAN)
         job.run_job()
-        found, start = store.timers.finish_scan(job)
+        found, start = store.indexes.timers.finish_scan(job)
         for entry in found:
             pending.add_timer(entry.log_offset)
         if start is None:
@@ -144,9 +144,9 @@ def check_pending(
 ) -> PendingTimers:
     """Report whether index and log disagree; return what is pending by the index."""
     by_index = count_pending(store)
-    began = store.timers.checkpoint_content()["log_start"]
+    began = store.indexes.timers.checkpoint_content()["log_start"]
     assert isinstance(began, int)
-    if by_index != by_log and not places.has_any and began <= store.log_start:
+    if by_index != by_log and not places.has_any and began <= store.log.log_start:
         reason = f"{by_log.count} timers are pending by the log, and {by_index.count} by the timer index"
         if by_log.count == by_index.count:
             reason = f"{by_log.count} timers are pending, and the timer index has others than the log"

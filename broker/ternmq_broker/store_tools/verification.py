@@ -155,7 +155,7 @@ class _VerificationRun:
             )
 
     def _track_half(self, placed: "PlacedRecord") -> None:
-        """Track half messages as `Derived.note` does."""
+        """Track half messages as `DerivedIndexes.note_record` does."""
         record, log_offset = placed.record, placed.log_offset
         if record.kind is RecordKind.HALF_MESSAGE:
             self._halves.add_half(log_offset, placed.size)
@@ -175,8 +175,9 @@ class _VerificationRun:
             self._findings.add_finding(StoreFinding(StorePart.LOG, "the log", str(error)))
             return
         self._result.pending_timers = check_pending(self._timers, store, places, self._findings).count
-        self._result.waiting_halves = len(store.halves.waiting)
-        if not places.has_any and store.halves.waiting.keys() != self._halves.waiting.keys():
-            reason = f"{len(self._halves.waiting)} wait by the log, and {len(store.halves.waiting)} by the checkpoint"
+        waiting = store.indexes.halves.waiting
+        self._result.waiting_halves = len(waiting)
+        if not places.has_any and waiting.keys() != self._halves.waiting.keys():
+            reason = f"{len(self._halves.waiting)} wait by the log, and {len(waiting)} by the checkpoint"
             self._findings.add_finding(StoreFinding(StorePart.HALVES, "checkpoint", reason))
         check_progress(self._view, store, self._findings)

@@ -104,4 +104,4 @@ class TransactionChecks:
             operation = NewMessage(0, b"", encode_checks(half.checks + 1), ())
             origin = RecordOrigin(half.log_offset)
             draft = RecordDraft(RecordKind.OPERATION, half.topic, 0, operation, origin=origin)
-            self._store.append_drafts([draft], self._clock.now_ms())
+            self._store.writer.append_drafts([draft], self._clock.now_ms())

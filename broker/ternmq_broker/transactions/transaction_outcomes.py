@@ -42,7 +42,7 @@ class TransactionOutcome:
 def outcome_of(store: MessageStore, transaction: TransactionId) -> TransactionOutcome | None:
     """The outcome of a transaction that is not pending; None if there was none of that id, or nothing is left of it."""
     half = _half_of(store, transaction)
-    copy = store.find_descendant(DISCARD_TOPIC, transaction.message_id, transaction.log_offset)
+    copy = store.reader.find_descendant(DISCARD_TOPIC, transaction.message_id, transaction.log_offset)
     source = half or copy
     if source is None:
         return None
@@ -51,9 +51,9 @@ def outcome_of(store: MessageStore, transaction: TransactionId) -> TransactionOu
     if half is None and discarded is not None:
         place, message = discarded.target_queue, discarded.message
     state = TransactionState.ROLLED_BACK
-    if store.find_descendant(place[0], transaction.message_id, transaction.log_offset) is not None:
+    if store.reader.find_descendant(place[0], transaction.message_id, transaction.log_offset) is not None:
         state = TransactionState.COMMITTED
-    elif copy is not None and not store.halves.is_resolved_late(transaction.log_offset):
+    elif copy is not None and not store.indexes.halves.is_resolved_late(transaction.log_offset):
         state = TransactionState.DISCARDED
     return TransactionOutcome(
         state=state,
@@ -68,7 +68,7 @@ def outcome_of(store: MessageStore, transaction: TransactionId) -> TransactionOu
 
 def _half_of(store: MessageStore, transaction: TransactionId) -> "Record | None":
     """The half message of a transaction, as long as the log has it."""
-    half = store.read_record_at(transaction.log_offset)
+    half = store.reader.read_record_at(transaction.log_offset)
     if half is None or half.kind is not RecordKind.HALF_MESSAGE or keys_of(half.system)[0] != transaction.message_id:
         return None
     return half
@@ -93,12 +93,14 @@ def discarded_from(store: MessageStore, broker: str, topic: str, start: int, lim
 
     Of `topic` only, if that is not empty. Examines `limit` records.
     """
-    first, end = store.queue_bounds(DISCARD_TOPIC, 0)
+    first, end = store.indexes.queues.queue_bounds(DISCARD_TOPIC, 0)
     start = max(first, start)
-    locations = store.locate_messages(DISCARD_TOPIC, 0, start, limit, may_block=True) if start < end else []
+    locations = (
+        store.indexes.queues.locate_messages(DISCARD_TOPIC, 0, start, limit, may_block=True) if start < end else []
+    )
     found: list[OpenTransaction] = []
-    for record in store.read_records(locations, may_block=True):
-        if record is None or record.origin is None or store.halves.is_resolved_late(record.origin.log_offset):
+    for record in store.reader.read_records(locations, may_block=True):
+        if record is None or record.origin is None or store.indexes.halves.is_resolved_late(record.origin.log_offset):
             continue
         discarded = parse_discarded(record)
         if topic in ("", discarded.target_queue[0]):

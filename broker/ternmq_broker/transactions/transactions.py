@@ -84,9 +84,9 @@ class Transactions:
         self._clock = clock
         self._broker = broker
         self._open_max = open_max
-        self.halves = store.halves
+        self.halves = store.indexes.halves
         """Which half messages wait."""
-        self.checks = CheckSchedule(store.halves, rules)
+        self.checks = CheckSchedule(store.indexes.halves, rules)
         self.check_is_sooner = asyncio.Event()
         """Set when a check is due earlier than planned."""
         self._ends: OrderedDict[int, _TransactionEnd] = OrderedDict()
@@ -95,7 +95,7 @@ class Transactions:
         """Load what waited when the store was opened; reads, so call it in a thread."""
         now_ms = self._clock.now_ms()
         for half in self.halves.waiting_in_order():
-            record = self._store.read_record_at(half.log_offset)
+            record = self._store.reader.read_record_at(half.log_offset)
             if record is None:
                 _log.error("the half message at log offset %d can't be read any more, it is lost", half.log_offset)
                 self.halves.give_up_half(half)
@@ -126,10 +126,10 @@ class Transactions:
             )
         now_ms = self._clock.now_ms()
         draft = RecordDraft(RecordKind.HALF_MESSAGE, topic, queue_id, half.message, sender=half.sender)
-        [location] = self._store.append_drafts([draft], now_ms)
+        [location] = self._store.writer.append_drafts([draft], now_ms)
         waiting = self.halves.waiting[location.log_offset]
         message_id = half.message.message_id
-        stored_ms = self._store.last_stored_ms  # later than now, if the clock was set back
+        stored_ms = self._store.writer.last_stored_ms  # later than now, if the clock was set back
         self.halves.describe_half(waiting, topic=topic, message_id=message_id, sender=half.sender, stored_ms=stored_ms)
         self.checks.add_half(waiting, half.recovery_ms)
         if self.checks.next_due_ms() == waiting.next_check_ms:
@@ -137,7 +137,7 @@ class Transactions:
         return await self._acknowledge_begin(waiting)
 
     async def _acknowledge_begin(self, half: "WaitingHalf") -> AppendedMessage:
-        await self._flusher.wait_until_acknowledged(self._store.log_end, _do_nothing)
+        await self._flusher.wait_until_acknowledged(self._store.log.log_end, _do_nothing)
         return AppendedMessage(half.message_id, half.log_offset, str(self.id_of(half)))
 
     async def _find_repeated(self, topic: str, half: "HalfMessage") -> "WaitingHalf | None":
@@ -224,7 +224,7 @@ class Transactions:
         self._append_draft(draft)
         self._remember_end(
             transaction.log_offset,
-            _TransactionEnd(following, outcome.topic, transaction.message_id, self._store.log_end),
+            _TransactionEnd(following, outcome.topic, transaction.message_id, self._store.log.log_end),
         )
 
     def _rollback_draft(self, topic: str, log_offset: int) -> RecordDraft:
@@ -234,14 +234,16 @@ class Transactions:
     def _settle_half(self, half: "WaitingHalf", state: TransactionState, draft: RecordDraft) -> None:
         self._append_draft(draft)
         assert half.log_offset not in self.halves.waiting
-        self._remember_end(half.log_offset, _TransactionEnd(state, half.topic, half.message_id, self._store.log_end))
+        self._remember_end(
+            half.log_offset, _TransactionEnd(state, half.topic, half.message_id, self._store.log.log_end)
+        )
 
     def _append_draft(self, draft: RecordDraft) -> None:
         if self._flusher.failure is not None:
             raise self._flusher.failure
-        self._store.append_drafts([draft], self._clock.now_ms())
+        self._store.writer.append_drafts([draft], self._clock.now_ms())
         if draft.kind is RecordKind.MESSAGE:
-            self._flusher.when_readable(self._store.log_end, lambda: self._pollers.wake_topic(draft.topic, 1))
+            self._flusher.when_readable(self._store.log.log_end, lambda: self._pollers.wake_topic(draft.topic, 1))
 
     def _remember_end(self, log_offset: int, end: _TransactionEnd) -> None:
         self._ends[log_offset] = end
@@ -252,7 +254,9 @@ class Transactions:
     async def _wait_until_ended(self, log_offset: int) -> None:
         """Wait until the end of that transaction is durable."""
         end = self._ends.get(log_offset)
-        await self._flusher.wait_until_acknowledged(self._store.log_end if end is None else end.log_end, _do_nothing)
+        await self._flusher.wait_until_acknowledged(
+            self._store.log.log_end if end is None else end.log_end, _do_nothing
+        )
 
     # --- discarding
 
@@ -288,7 +292,7 @@ class Transactions:
         durable."""
         for half in self.halves.waiting_below(log_offset):
             await self.discard_half(half)
-        await self._flusher.wait_until_durable(self._store.log_end)
+        await self._flusher.wait_until_durable(self._store.log.log_end)
 
     def forget_topic(self, topic: str) -> None:
         """End the transactions of a deleted topic."""

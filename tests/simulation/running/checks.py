@@ -43,12 +43,13 @@ class Checks:
         held = {each.name: each.disk.safe_end() for each in self.machines if each.store_id in in_sync}
         for machine in self.machines:
             store = machine.store
-            if store is None or store.spill_limit >= NO_LIMIT:
+            if store is None or store.indexes.spill_limit >= NO_LIMIT:
                 continue
             for name, end in held.items():
-                if end < store.spill_limit:
+                spill_limit = store.indexes.spill_limit
+                if end < spill_limit:
                     self._world.violated(
-                        f"{machine.name} takes the log to be acknowledged up to {store.spill_limit}, and {name}, which "
+                        f"{machine.name} takes the log to be acknowledged up to {spill_limit}, and {name}, which "
                         f"is in sync, has synced it up to {end}"
                     )
 

@@ -31,7 +31,7 @@ class Replicated(Shop):
         self.look()
         self.damage(offset)
         location = self.location(offset)
-        data = self.store.log_bytes(location.log_offset, location.size, may_block=True)[1]
+        data = self.store.replica_log.log_bytes(location.log_offset, location.size, may_block=True)[1]
         self.store.repair.write_repair(location.log_offset, data)
 
     def give_up(self) -> None:
@@ -105,8 +105,8 @@ def test_a_message_group_that_stopped_goes_on_when_its_message_was_repaired_afte
 def test_other_queues_do_not_wait(shop: Replicated, group: str) -> None:
     shop.send("a1", "a2")
     system = pb.SystemProperties(message_id="other", message_group="z").SerializeToString()
-    shop.store.append_batch(TOPIC, 1, [NewMessage(0, system, b"body", ("other",))], NOW_MS)
-    shop.store.sync_log()
+    shop.store.writer.append_batch(TOPIC, 1, [NewMessage(0, system, b"body", ("other",))], NOW_MS)
+    shop.store.log.sync_segments()
     shop.damage(0)
     assert names(shop.receive_of(group, queues=2)) == ["other"]
     shop.repair(0)
@@ -147,7 +147,7 @@ async def test_records_of_timers_and_half_messages_are_waited_for(shop: Replicat
     locations = [shop.location(0), shop.location(1)]
     shop.damage(1)
     with pytest.raises(AwaitsRepair):
-        shop.store.read_records(locations, may_block=False)
+        shop.store.reader.read_records(locations, may_block=False)
     reading = asyncio.create_task(records_at(shop.store, locations))
     await asyncio.sleep(0)
     shop.repair(1)
@@ -164,8 +164,8 @@ def test_a_lite_topic_waits_alone_and_is_received_from_when_it_was_repaired(
     topics = [lite_queue_topic(TOPIC, name) for name in ("one", "other")]
     for topic in topics:
         system = pb.SystemProperties(message_id=topic).SerializeToString()
-        shop.store.append_batch(topic, 0, [NewMessage(0, system, b"body", (topic,))], NOW_MS)
-    shop.store.sync_log()
+        shop.store.writer.append_batch(topic, 0, [NewMessage(0, system, b"body", (topic,))], NOW_MS)
+    shop.store.log.sync_segments()
     lite = shop.consumption.lite
     lite.sync_client("fifo", LiteGroup(TOPIC, wildcard=wildcard), "me", LiteAction.COMPLETE_ADD, topics, 0.0)
 
@@ -175,7 +175,7 @@ def test_a_lite_topic_waits_alone_and_is_received_from_when_it_was_repaired(
         )
         return names(shop.consumption.pop(order, NOW_MS).deliveries)
 
-    [place] = shop.store.locate_messages(topics[0], 0, 0, 1, may_block=True)
+    [place] = shop.store.indexes.queues.locate_messages(topics[0], 0, 0, 1, may_block=True)
     [segment] = shop.folders.commit_log.files.values()
     segment.content[place.log_offset + place.size - 1] ^= 1
     for topic in topics:

@@ -79,7 +79,7 @@ class ConsumptionMachine(RuleBasedStateMachine):
             self.store,
             self.journal,
             broker="b",
-            readable_end=lambda: self.store.synced,
+            readable_end=lambda: self.store.log.synced,
             rules=lambda name: ConsumerGroup(name=name, fifo=name == FIFO, max_attempts=MANY),
             now_ms=lambda: self.now,
         )
@@ -105,10 +105,10 @@ class ConsumptionMachine(RuleBasedStateMachine):
             )
             for each in messages
         ]
-        self.store.append_batch(TOPIC, queue_id, incoming, self.now)
+        self.store.writer.append_batch(TOPIC, queue_id, incoming, self.now)
         self.sent[queue_id] += messages
         if synced:
-            self.store.sync_log()
+            self.store.log.sync_segments()
 
     @rule(milliseconds=st.integers(1, 30))
     def time_passes(self, milliseconds: int) -> None:
@@ -168,8 +168,8 @@ class ConsumptionMachine(RuleBasedStateMachine):
 
     def retry(self, group: str, queue_id: int, offset: int, attempts: int) -> None:
         record = self.consumption.reader.read_offsets(TOPIC, queue_id, [offset], ALL)[offset]
-        copy = self.store.append_batch(retry_topic(group), 0, [copy_message(record)], self.now)
-        self.store.sync_log()
+        copy = self.store.writer.append_batch(retry_topic(group), 0, [copy_message(record)], self.now)
+        self.store.log.sync_segments()
         self.consumption.find_states(group, TOPIC)[queue_id].finish_offset(offset)
         self.consumption.find_or_create_retries(group, TOPIC).place_copy(copy.first_offset, attempts)
         self.consumption.mark_changed(group, TOPIC, RETRY_QUEUE_ID)
@@ -199,7 +199,7 @@ class ConsumptionMachine(RuleBasedStateMachine):
 
     @rule(queue_id=st.sampled_from(QUEUES), data=st.data())
     def a_puller_commits(self, queue_id: int, data: st.DataObject) -> None:
-        offset = data.draw(st.integers(0, self.store.queue_bounds(TOPIC, queue_id)[1]))
+        offset = data.draw(st.integers(0, self.store.indexes.queues.queue_bounds(TOPIC, queue_id)[1]))
         self.consumption.set_committed(PULLING, TOPIC, queue_id, offset)
         self.committed.setdefault(queue_id, []).append(offset)
         assert self.consumption.committed_offset(PULLING, TOPIC, queue_id) == offset
@@ -208,7 +208,7 @@ class ConsumptionMachine(RuleBasedStateMachine):
 
     @rule()
     def the_journal_is_written(self) -> None:
-        self.store.sync_log()
+        self.store.log.sync_segments()
         self.journal.write_progress(
             [
                 (key, state.record_changes(whole=self.journal.wants_snapshot(key)))
@@ -238,10 +238,10 @@ class ConsumptionMachine(RuleBasedStateMachine):
         for seen in self.seen.values():
             seen.acknowledged = set(seen.journalled)
         for queue_id, messages in self.sent.items():
-            del messages[self.store.queue_bounds(TOPIC, queue_id)[1] :]
+            del messages[self.store.indexes.queues.queue_bounds(TOPIC, queue_id)[1] :]
         for queue_id, values in list(self.committed.items()):
             committed = self.consumption.committed_offset(PULLING, TOPIC, queue_id)
-            end = self.store.queue_bounds(TOPIC, queue_id)[1]
+            end = self.store.indexes.queues.queue_bounds(TOPIC, queue_id)[1]
             assert committed in [min(value, end) for value in values] or queue_id not in self.remembered
             if committed is None:
                 del self.committed[queue_id]
@@ -252,7 +252,7 @@ class ConsumptionMachine(RuleBasedStateMachine):
         """In the end everything can be had, whatever happened before."""
         if not hasattr(self, "store"):
             return
-        self.store.sync_log()
+        self.store.log.sync_segments()
         left: defaultdict[str, set[str]] = defaultdict(set)
         for group, seen in self.seen.items():
             for _ in range(3 * self.count + 10):

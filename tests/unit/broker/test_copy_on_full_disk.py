@@ -28,11 +28,11 @@ def files(settings: BrokerSettings) -> Iterator[ReplicaFiles]:
     """Four segments, of which all is acknowledged."""
     files = ReplicaFiles(settings)
     store = files.current_store
-    store.begin_epoch(1)()
+    store.replica_log.begin_epoch(1)()
     for number in range(40):
-        store.append_batch("orders", 0, [message(str(number), bytes(100_000))], 1000)
-    store.sync_log()
-    store.spill_limit = store.log_end
+        store.writer.append_batch("orders", 0, [message(str(number), bytes(100_000))], 1000)
+    store.log.sync_segments()
+    store.indexes.spill_limit = store.log.log_end
     yield files
     files.close()
 
@@ -68,9 +68,9 @@ async def test_what_the_leader_has_removed_goes_though_the_disk_is_full(
 ) -> None:
     copy = running(files, settings)
     FullDisk(monkeypatch, settings, reserve_left=0.2)
-    copy.note_leader_state(files.current_store.log_end, LOG_START)
+    copy.note_leader_state(files.current_store.log.log_end, LOG_START)
     async with asyncio.timeout(20):
-        await until(lambda: files.current_store.log_start > 1 << 20)
+        await until(lambda: files.current_store.log.log_start > 1 << 20)
     await copy.stop()
 
 
@@ -93,15 +93,15 @@ async def test_the_journal_gets_half_of_the_reserve_at_most(
 async def test_a_log_that_could_not_be_cut_off_is_open_as_it_was(
     files: ReplicaFiles, settings: BrokerSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    copy, end = running(files, settings), files.current_store.log_end
+    copy, end = running(files, settings), files.current_store.log.log_end
     await copy.stop()
-    began = files.current_store.epoch_marks[0][1]
+    began = files.current_store.replica_log.epoch_marks[0][1]
     with monkeypatch.context() as patch:
         FullDisk(patch, settings, reserve_left=0.0)
         with pytest.raises(OSError, match="No space"):
             await asyncio.to_thread(files.cut_log, began)
     assert files.is_open
-    assert files.current_store.log_end == end
+    assert files.current_store.log.log_end == end
     assert await asyncio.to_thread(files.cut_log, began) is not None
     await copy.stop()  # a second time, which does nothing
 

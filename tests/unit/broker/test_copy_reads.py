@@ -54,22 +54,22 @@ class Pair:
 
     def __init__(self) -> None:
         self.leader = Leader()
-        self.leader.store.begin_epoch(1)()
+        self.leader.store.replica_log.begin_epoch(1)()
         for number in range(COUNT):
-            self.leader.store.append_batch(TOPIC, 0, [numbered(number)], number)
+            self.leader.store.writer.append_batch(TOPIC, 0, [numbered(number)], number)
         self.follower = Follower()
-        self.follower.begin(self.leader.store.join_state())
+        self.follower.begin(self.leader.store.replica_log.join_state())
         self.copy()
-        self.acknowledged = self.leader.store.log_end
+        self.acknowledged = self.leader.store.log.log_end
         self.log_start = 0
         self.reads = CopyReads(self.follower.store, lambda: self.acknowledged, lambda: self.log_start)
 
     def copy(self) -> None:
         """Have the follower take what there is, and keep some of its index on disk."""
-        self.leader.store.sync_log()
+        self.leader.store.log.sync_segments()
         self.follower.take_all(self.leader.store)
-        self.follower.store.sync_log()
-        self.acknowledged = self.follower.store.spill_limit = self.leader.store.log_end
+        self.follower.store.log.sync_segments()
+        self.acknowledged = self.follower.store.indexes.spill_limit = self.leader.store.log.log_end
         spill(self.follower.store)
 
     def of_leader(self, offset: int, passing: MessageFilter, limit: int) -> PulledMessages:
@@ -103,7 +103,7 @@ async def test_a_follower_answers_as_its_leader_does(pair: Pair) -> None:
 async def test_a_pull_gets_what_it_asks_for_where_the_index_goes_on_in_another_block(pair: Pair) -> None:
     """Blocks end wherever one was written; here after each few messages."""
     for number in range(COUNT, COUNT + 30):
-        pair.leader.store.append_batch(TOPIC, 0, [numbered(number)], number)
+        pair.leader.store.writer.append_batch(TOPIC, 0, [numbered(number)], number)
         if number % 3 == 0:
             pair.copy()
     pair.copy()
@@ -114,26 +114,26 @@ async def test_a_pull_gets_what_it_asks_for_where_the_index_goes_on_in_another_b
 
 
 async def test_nothing_is_read_that_is_not_acknowledged(pair: Pair) -> None:
-    acknowledged = pair.leader.store.log_end
-    pair.leader.store.append_batch(TOPIC, 0, [numbered(number) for number in range(5)], COUNT)
+    acknowledged = pair.leader.store.log.log_end
+    pair.leader.store.writer.append_batch(TOPIC, 0, [numbered(number) for number in range(5)], COUNT)
     pair.copy()
     pair.acknowledged = acknowledged
     answer = await pair.reads.pull_messages(QUEUE, COUNT - 2, ALL, 8)
     assert (len(answer.messages), answer.next_offset) == (2, COUNT)
     assert await pair.reads.pull_messages(QUEUE, COUNT, ALL, 8) == PulledMessages([], COUNT)
-    pair.acknowledged = pair.leader.store.log_end
+    pair.acknowledged = pair.leader.store.log.log_end
     assert (await pair.reads.pull_messages(QUEUE, COUNT, ALL, 8)).next_offset > COUNT
 
 
 async def test_what_the_leader_deleted_or_purged_is_not_read(pair: Pair) -> None:
-    pair.leader.store.purge_queue(TOPIC, 0, 20)()
+    pair.leader.store.deletions.purge_queue(TOPIC, 0, 20)()
     pair.copy()
     assert await pair.reads.pull_messages(QUEUE, 19, ALL, 8) == PulledMessages([], 19)
     assert (await pair.reads.pull_messages(QUEUE, 20, ALL, 8)).next_offset > 20
-    pair.leader.store.forget_topic(TOPIC, 5)()
+    pair.leader.store.deletions.forget_topic(TOPIC, 5)()
     pair.copy()
     assert await pair.reads.pull_messages(QUEUE, 20, ALL, 8) == PulledMessages([], 20)
-    pair.leader.store.append_batch(TOPIC, 0, [numbered(1)], COUNT)
+    pair.leader.store.writer.append_batch(TOPIC, 0, [numbered(1)], COUNT)
     pair.copy()
     assert len((await pair.reads.pull_messages(QUEUE, COUNT, ALL, 8)).messages) == 1
 
@@ -141,14 +141,14 @@ async def test_what_the_leader_deleted_or_purged_is_not_read(pair: Pair) -> None
 async def test_what_the_leaders_log_has_no_more_is_refused(pair: Pair) -> None:
     """The follower removes its segments a little later."""
     answer = await pair.reads.pull_messages(QUEUE, 30, ALL, 1)
-    [location] = pair.follower.store.locate_messages(TOPIC, 0, 30, 1, may_block=True)
+    [location] = pair.follower.store.indexes.queues.locate_messages(TOPIC, 0, 30, 1, may_block=True)
     pair.log_start = location.log_offset
     assert await pair.reads.pull_messages(QUEUE, 30, ALL, 1) == answer
     assert "retention" in await pair.refusal(29)
 
 
 async def test_a_message_that_is_damaged_here_is_the_leaders_to_give(pair: Pair) -> None:
-    [location] = pair.follower.store.locate_messages(TOPIC, 0, 30, 1, may_block=True)
+    [location] = pair.follower.store.indexes.queues.locate_messages(TOPIC, 0, 30, 1, may_block=True)
     bases = [int(name) for name in pair.follower.folders.commit_log.files if int(name) <= location.log_offset]
     file = pair.follower.folders.commit_log.files[f"{max(bases):020d}"]
     file.content[location.log_offset + location.size - 1 - max(bases)] ^= 1
@@ -193,18 +193,20 @@ async def test_a_copy_gives_what_it_holds_and_the_leader_said_to_be_acknowledged
     leader = Pair().leader.store
     settings = StorageSettings(data_dir=tmp_path)
     files = ReplicaFiles(BrokerSettings.from_storage(settings))
-    files.replace_log(leader.join_state())
+    files.replace_log(leader.replica_log.join_state())
     copy = FollowerCopy(files.opened, settings.flush, DeletionNotes(tmp_path), lambda: None)
     copy.start()
-    while copy.wanted_offset < leader.log_end:
-        base, data = leader.log_bytes(copy.wanted_offset, 1 << 20, may_block=True)
-        await copy.append_bytes(LogBytes(LeaderHeartbeat(1.0, 0, leader.log_end, 0), base, copy.wanted_offset, data))
-    assert await copy.wait_until_durable() == leader.log_end
+    while copy.wanted_offset < leader.log.log_end:
+        base, data = leader.replica_log.log_bytes(copy.wanted_offset, 1 << 20, may_block=True)
+        await copy.append_bytes(
+            LogBytes(LeaderHeartbeat(1.0, 0, leader.log.log_end, 0), base, copy.wanted_offset, data)
+        )
+    assert await copy.wait_until_durable() == leader.log.log_end
     assert await copy.reads.pull_messages(QUEUE, 0, ALL, 8) == PulledMessages([], 0)
-    [tenth] = leader.locate_messages(TOPIC, 0, 10, 1, may_block=True)
+    [tenth] = leader.indexes.queues.locate_messages(TOPIC, 0, 10, 1, may_block=True)
     copy.note_leader_state(tenth.log_offset, 0)
     assert (await copy.reads.pull_messages(QUEUE, 0, ALL, 32)).next_offset == 10
-    copy.note_leader_state(leader.log_end + 1000, tenth.log_offset)
+    copy.note_leader_state(leader.log.log_end + 1000, tenth.log_offset)
     with pytest.raises(MessagingError, match="retention"):
         await copy.reads.pull_messages(QUEUE, 9, ALL, 8)
     assert (await copy.reads.pull_messages(QUEUE, 10, ALL, PULL_BATCH_MAX)).next_offset == COUNT
@@ -218,19 +220,21 @@ async def test_what_was_read_of_a_topic_is_counted_until_the_log_says_that_it_wa
     leader = Pair().leader.store
     settings = StorageSettings(data_dir=tmp_path)
     files = ReplicaFiles(BrokerSettings.from_storage(settings))
-    files.replace_log(leader.join_state())
+    files.replace_log(leader.replica_log.join_state())
     counts = MessageCounts()
     counts.delivered.add_count(TOPIC, 3)
     copy = FollowerCopy(files.opened, settings.flush, DeletionNotes(tmp_path), lambda: None, counts)
     copy.start()
-    leader.forget_topic(TOPIC, 7)()
-    deleted = leader.log_end
-    leader.append_batch("others", 0, [numbered(1)], COUNT)
-    while copy.wanted_offset < leader.log_end:
+    leader.deletions.forget_topic(TOPIC, 7)()
+    deleted = leader.log.log_end
+    leader.writer.append_batch("others", 0, [numbered(1)], COUNT)
+    while copy.wanted_offset < leader.log.log_end:
         assert counts.delivered.copy_counts() == {TOPIC: 3}
-        size = (deleted if copy.wanted_offset < deleted else leader.log_end) - copy.wanted_offset
-        base, data = leader.log_bytes(copy.wanted_offset, size, may_block=True)
-        await copy.append_bytes(LogBytes(LeaderHeartbeat(1.0, 0, leader.log_end, 0), base, copy.wanted_offset, data))
+        size = (deleted if copy.wanted_offset < deleted else leader.log.log_end) - copy.wanted_offset
+        base, data = leader.replica_log.log_bytes(copy.wanted_offset, size, may_block=True)
+        await copy.append_bytes(
+            LogBytes(LeaderHeartbeat(1.0, 0, leader.log.log_end, 0), base, copy.wanted_offset, data)
+        )
         copy.note_leader_state(deleted, 0)
     assert counts.delivered.copy_counts() == {}
     await copy.stop()

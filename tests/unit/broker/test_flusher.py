@@ -26,18 +26,20 @@ class SlowStore(MessageStore):
         self.syncs = 0
         self.error: OSError | None = None
         self.was_synced = threading.Event()
+        self._sync_segments = self.log.sync_segments
+        self.log.sync_segments = self._sync_slowly  # type: ignore[method-assign]
 
-    def sync_log(self) -> int:
+    def _sync_slowly(self) -> int:
         self.go_on.wait(timeout=30)
         self.syncs += 1
         if self.error is not None:
             raise self.error
-        synced = super().sync_log()
+        synced = self._sync_segments()
         self.was_synced.set()
         return synced
 
     def add(self) -> int:
-        return self.append_batch("t", 0, [NewMessage(0, b"", b"body", ())], 1).log_end
+        return self.writer.append_batch("t", 0, [NewMessage(0, b"", b"body", ())], 1).log_end
 
 
 async def all_began() -> None:
@@ -61,7 +63,7 @@ async def test_one_sync_covers_everyone_who_came_while_the_last_one_ran() -> Non
     store.go_on.set()
     await asyncio.gather(first, *others)
     assert store.syncs <= 2
-    assert flusher.readable_end == store.log_end
+    assert flusher.readable_end == store.log.log_end
     await flusher.stop()
 
 
@@ -90,7 +92,7 @@ async def test_after_a_failed_sync_nothing_is_acknowledged() -> None:
         assert isinstance(outcome, MessagingError)
     assert flusher.failure is not None
     with pytest.raises(MessagingError, match="durable"):
-        await flusher.wait_until_acknowledged(store.log_end, nothing)
+        await flusher.wait_until_acknowledged(store.log.log_end, nothing)
     await flusher.stop()
 
 
@@ -120,9 +122,9 @@ async def test_in_async_mode_nobody_waits_and_the_sync_follows() -> None:
     flusher = LogFlusher(store, FlushMode.ASYNC)
     flusher.start()
     await flusher.wait_until_acknowledged(store.add(), nothing)
-    assert flusher.readable_end == store.log_end > store.synced
+    assert flusher.readable_end == store.log.log_end > store.log.synced
     await flusher.stop()
-    assert store.synced == store.log_end
+    assert store.log.synced == store.log.log_end
 
 
 # --- with replicas
@@ -164,7 +166,7 @@ async def test_what_other_replicas_do_not_have_is_neither_acknowledged_nor_reada
 
 async def flusher_synced(flusher: LogFlusher, store: SlowStore) -> None:
     done = asyncio.Event()
-    flusher.when_acknowledged(store.log_end, lambda _error: done.set(), alone=True)
+    flusher.when_acknowledged(store.log.log_end, lambda _error: done.set(), alone=True)
     await done.wait()
 
 
@@ -172,8 +174,8 @@ async def test_what_waits_for_this_disk_too_is_not_told_before_it() -> None:
     store, flusher, told = limited(FlushMode.SYNC)
     store.go_on.clear()
     flusher.when_acknowledged(store.add(), tell_of(told, "sent"))
-    flusher.when_acknowledged(store.log_end, tell_of(told, "alone"), alone=True)
-    flusher.raise_limit(store.log_end)
+    flusher.when_acknowledged(store.log.log_end, tell_of(told, "alone"), alone=True)
+    flusher.raise_limit(store.log.log_end)
     assert told == []
     store.go_on.set()
     await flusher_synced(flusher, store)
@@ -185,7 +187,7 @@ async def test_what_waits_for_this_disk_too_is_not_told_before_it() -> None:
 async def test_a_send_that_waits_for_no_replica_is_answered_and_not_read(mode: FlushMode) -> None:
     store, flusher, told = limited(mode)
     store.add()
-    flusher.when_acknowledged(store.log_end, tell_of(told, "alone"), alone=True)
+    flusher.when_acknowledged(store.log.log_end, tell_of(told, "alone"), alone=True)
     await flusher_synced(flusher, store)
     assert (told, flusher.readable_end) == (["alone"], 0)
     await flusher.stop()
@@ -200,7 +202,7 @@ async def test_durable_means_on_this_disk_and_on_the_replicas(mode: FlushMode) -
         await asyncio.to_thread(store.was_synced.wait)
     await all_began()
     assert not waiting.done()
-    flusher.raise_limit(store.log_end)
+    flusher.raise_limit(store.log.log_end)
     await waiting
     await flusher.stop()
 
@@ -211,15 +213,15 @@ async def test_who_waits_for_replicas_when_the_broker_stops_is_refused(mode: Flu
     flusher.when_acknowledged(store.add(), tell_of(told, "sent"))
     await flusher.stop()
     assert told == ["sent refused"]
-    assert store.synced == store.log_end
+    assert store.log.synced == store.log.log_end
 
 
 async def test_a_failed_sync_refuses_who_waits_for_anything() -> None:
     store, flusher, told = limited(FlushMode.SYNC)
     store.error = OSError(5, "Input/output error")
     flusher.when_acknowledged(store.add(), tell_of(told, "sent"))
-    flusher.when_acknowledged(store.log_end, tell_of(told, "alone"), alone=True)
+    flusher.when_acknowledged(store.log.log_end, tell_of(told, "alone"), alone=True)
     with pytest.raises(MessagingError, match="durable"):
-        await flusher.wait_until_durable(store.log_end)
+        await flusher.wait_until_durable(store.log.log_end)
     assert told == ["sent refused", "alone refused"]
     await flusher.stop()

@@ -58,6 +58,13 @@ class Store:
     log_start, log_end, key = 100, 1000, KEY
     epoch_marks = [(1, 100), (3, 600)]  # noqa: RUF012 - never changed
 
+    @property
+    def log(self) -> "Store":
+        """All parts are one."""
+        return self
+
+    replica_log = layouts = log
+
     def join_state(self) -> JoinState:
         return STATE
 

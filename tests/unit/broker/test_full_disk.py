@@ -79,7 +79,7 @@ async def test_everything_new_is_refused_and_nothing_of_it_is_written(broker: Br
         with pytest.raises(DiskShort, match="disk_free_min_bytes") as caught:
             await refused
         assert caught.value.code == definition_pb2.INTERNAL_SERVER_ERROR
-    assert broker._store.log_end == 0
+    assert broker._store.log.log_end == 0
     assert broker.problem is not None
 
 

@@ -78,7 +78,7 @@ class House:
             self.store,
             self.journal,
             broker="b",
-            readable_end=lambda: self.store.log_end,
+            readable_end=lambda: self.store.log.log_end,
             rules=lambda name: ConsumerGroup(name=name),
             now_ms=self.clock.now_ms,
         )
@@ -93,12 +93,12 @@ class House:
             purge=self.purge,
             short_check_s=0.01,
         )
-        while self.store.segment_count <= 10:
+        while self.store.log.segment_count <= 10:
             self.add()
-        self.store.sync_log()
+        self.store.log.sync_segments()
 
     async def purge(self, topic: str, queue_id: int, below: int) -> None:
-        self.store.purge_queue(topic, queue_id, below)()
+        self.store.deletions.purge_queue(topic, queue_id, below)()
 
     @property
     def segment_files(self) -> list[str]:
@@ -109,7 +109,7 @@ class House:
         return [name for name in self.folders.index_folder.names() if name.isdigit()]
 
     def add(self) -> None:
-        self.store.append_batch(TOPIC, 0, [NewMessage(0, b"", bytes(100), ())], self.clock.now_ms())
+        self.store.writer.append_batch(TOPIC, 0, [NewMessage(0, b"", bytes(100), ())], self.clock.now_ms())
 
     def pass_time(self) -> None:
         """What is there expires."""
@@ -132,7 +132,7 @@ async def test_a_clock_that_is_off_expires_nothing() -> None:
     assert house.segment_files == before
     problem = None
     await house.remove_expired()
-    assert house.store.segment_count == 1
+    assert house.store.log.segment_count == 1
 
 
 async def test_when_floors_can_not_be_written_no_segment_leaks_and_the_next_pass_removes_all() -> None:
@@ -144,14 +144,18 @@ async def test_when_floors_can_not_be_written_no_segment_leaks_and_the_next_pass
         with pytest.raises(OSError, match="No space"):
             await house.remove_expired()
     assert house.segment_files[:-1] == before
-    assert house.store.segment_count == len(before) + 1, "what is on the disk is known, so that it is tried again"
+    assert house.store.log.segment_count == len(before) + 1, "what is on the disk is known, so that it is tried again"
     house.folders.faults.full = ()
     await house.remove_expired()
-    assert len(house.segment_files) == house.store.segment_count == 1
+    assert len(house.segment_files) == house.store.log.segment_count == 1
     assert not house.index_files
     assert all(file.closed == 1 for name, file in house.folders.log_folder.opened.items() if name in before)
-    end = house.store.queue_bounds(TOPIC, 0)[1]
-    assert house.restarted().queue_bounds(TOPIC, 0) == house.store.queue_bounds(TOPIC, 0) == (end, end)
+    end = house.store.indexes.queues.queue_bounds(TOPIC, 0)[1]
+    assert (
+        house.restarted().indexes.queues.queue_bounds(TOPIC, 0)
+        == house.store.indexes.queues.queue_bounds(TOPIC, 0)
+        == (end, end)
+    )
 
 
 async def test_a_file_that_can_not_be_deleted_is_deleted_by_a_later_pass() -> None:
@@ -178,39 +182,39 @@ async def test_a_start_after_a_removal_that_stopped_in_the_middle_finds_every_me
     house.folders.faults.stuck = {house.segment_files[4]}
     with pytest.raises(OSError, match="Input/output"):
         await house.remove_expired()
-    kept = house.store.queue_bounds(TOPIC, 0)
+    kept = house.store.indexes.queues.queue_bounds(TOPIC, 0)
     again = house.restarted()
     assert again.replayed_records == 0, "the index speaks of all segments that are there"
-    assert again.queue_bounds(TOPIC, 0) == kept
+    assert again.indexes.queues.queue_bounds(TOPIC, 0) == kept
 
 
 async def test_a_start_after_floors_were_written_and_nothing_was_forgotten_yet_goes_on_at_the_same_offsets() -> None:
     house = House()
-    house.store.roll_segment()
+    house.store.log.roll_segment()
     await house.keeping._spill_index(entries_min=1)
-    house.store.prepare_removal(house.store.segment_count - 1).write()
+    house.store.deletions.prepare_removal(house.store.log.segment_count - 1).write()
     again = house.restarted()
-    end = house.store.queue_bounds(TOPIC, 0)[1]
-    assert again.queue_bounds(TOPIC, 0) == (end, end)
-    assert again.append_batch(TOPIC, 0, [NewMessage(0, b"", b"", ())], house.clock.now_ms()).first_offset == end
+    end = house.store.indexes.queues.queue_bounds(TOPIC, 0)[1]
+    assert again.indexes.queues.queue_bounds(TOPIC, 0) == (end, end)
+    assert again.writer.append_batch(TOPIC, 0, [NewMessage(0, b"", b"", ())], house.clock.now_ms()).first_offset == end
 
 
 async def test_floors_of_a_topic_that_is_deleted_meanwhile_do_not_undo_those_of_a_removal() -> None:
     """Both are written in threads, in any order."""
     house = House()
-    house.store.append_batch("gone", 0, [NewMessage(0, b"", b"x", ())], house.clock.now_ms())
-    house.store.roll_segment()
-    house.store.sync_log()
+    house.store.writer.append_batch("gone", 0, [NewMessage(0, b"", b"x", ())], house.clock.now_ms())
+    house.store.log.roll_segment()
+    house.store.log.sync_segments()
     await house.keeping._spill_index(entries_min=1)
-    forget = house.store.forget_topic("gone")
-    removal = house.store.prepare_removal(house.store.segment_count - 1)
+    forget = house.store.deletions.forget_topic("gone")
+    removal = house.store.deletions.prepare_removal(house.store.log.segment_count - 1)
     removal.write()
     forget()
-    house.store.finish_removal(removal)
-    house.store.delete_removed()
+    house.store.deletions.finish_removal(removal)
+    house.store.deletions.delete_removed()
     again = house.restarted()
-    assert again.queue_bounds(TOPIC, 0) == house.store.queue_bounds(TOPIC, 0)
-    assert again.queue_bounds("gone", 0) == (1, 1)
+    assert again.indexes.queues.queue_bounds(TOPIC, 0) == house.store.indexes.queues.queue_bounds(TOPIC, 0)
+    assert again.indexes.queues.queue_bounds("gone", 0) == (1, 1)
 
 
 @pytest.mark.parametrize("what", ["index/0", "index/floors", "root/checkpoint", "timers/", ""])
@@ -220,8 +224,8 @@ async def test_retention_gets_room_for_whatever_it_writes(what: str) -> None:
     timer = RecordDraft(
         RecordKind.TIMER, TOPIC, 0, NewMessage(0, system, b"later", ()), due_ms=house.clock.now_ms() + 10 * HOUR_MS
     )
-    house.store.append_drafts([timer], house.clock.now_ms())
-    house.store.sync_log()
+    house.store.writer.append_drafts([timer], house.clock.now_ms())
+    house.store.log.sync_segments()
     house.pass_time()
     house.folders.faults.full = (what,)
     house.reserve.slices = 1
@@ -233,10 +237,10 @@ async def test_retention_gets_room_for_whatever_it_writes(what: str) -> None:
 async def test_a_spill_that_fails_again_and_again_leaves_no_runs_of_timers_behind() -> None:
     house = House()
     system = definition_pb2.SystemProperties(message_id="later").SerializeToString()
-    house.store.append_drafts(
+    house.store.writer.append_drafts(
         [RecordDraft(RecordKind.TIMER, TOPIC, 0, NewMessage(0, system, b"", ()), due_ms=HOUR_MS)], 1
     )
-    house.store.sync_log()
+    house.store.log.sync_segments()
     house.folders.faults.full = ("index/0",)
     for _ in range(5):
         with pytest.raises(OSError, match="No space"):
@@ -282,7 +286,7 @@ async def test_when_room_is_short_what_expired_goes_at_once() -> None:
     house.room._look_at_disk = lambda: DiskBytes(1, 10**9)
     house.room.check_disk()
     async with asyncio.timeout(20):
-        while house.store.segment_count > 1:  # noqa: ASYNC110 - there is no event
+        while house.store.log.segment_count > 1:  # noqa: ASYNC110 - there is no event
             await asyncio.sleep(0)
     await house.keeping.stop()
 
@@ -294,9 +298,9 @@ def test_a_store_whose_disk_is_full_can_be_closed_again_or_abandoned(full: str) 
     for _ in range(2):
         with pytest.raises(OSError, match="No space"):
             house.store.close()
-    bounds = house.store.queue_bounds(TOPIC, 0)
+    bounds = house.store.indexes.queues.queue_bounds(TOPIC, 0)
     house.store.abandon_files()
-    assert house.restarted().queue_bounds(TOPIC, 0) == bounds
+    assert house.restarted().indexes.queues.queue_bounds(TOPIC, 0) == bounds
     other = House()
     other.folders.faults.full = (full,)
     with pytest.raises(OSError, match="No space"):
@@ -309,30 +313,30 @@ def test_a_store_whose_disk_is_full_can_be_closed_again_or_abandoned(full: str) 
 async def test_a_topic_with_a_retention_of_its_own_holds_nothing_older() -> None:
     house = House()
     house.keeping.retention_of = lambda topic: HOUR_MS // 2 if topic == TOPIC else 0
-    before = house.store.queue_bounds(TOPIC, 0)
+    before = house.store.indexes.queues.queue_bounds(TOPIC, 0)
     house.clock.advance_by(HOUR_MS // 4)
-    house.store.append_batch("other", 0, [NewMessage(0, b"", b"x", ())], house.clock.now_ms())
+    house.store.writer.append_batch("other", 0, [NewMessage(0, b"", b"x", ())], house.clock.now_ms())
     house.add()
     await house.remove_expired()
-    assert house.store.queue_bounds(TOPIC, 0) == (before[0], before[1] + 1), "nothing is so old yet"
+    assert house.store.indexes.queues.queue_bounds(TOPIC, 0) == (before[0], before[1] + 1), "nothing is so old yet"
     house.clock.advance_by(HOUR_MS // 3)
     await house.remove_expired()
-    assert house.store.queue_bounds(TOPIC, 0) == (before[1], before[1] + 1)
-    assert house.store.queue_bounds("other", 0) == (0, 1)
+    assert house.store.indexes.queues.queue_bounds(TOPIC, 0) == (before[1], before[1] + 1)
+    assert house.store.indexes.queues.queue_bounds("other", 0) == (0, 1)
     house.clock.advance_by(HOUR_MS // 3)
     await house.remove_expired()
-    assert house.store.queue_bounds(TOPIC, 0) == (before[1] + 1, before[1] + 1)
-    assert house.restarted().queue_bounds(TOPIC, 0) == house.store.queue_bounds(TOPIC, 0)
+    assert house.store.indexes.queues.queue_bounds(TOPIC, 0) == (before[1] + 1, before[1] + 1)
+    assert house.restarted().indexes.queues.queue_bounds(TOPIC, 0) == house.store.indexes.queues.queue_bounds(TOPIC, 0)
 
 
 async def test_while_nobody_knows_the_time_no_topic_s_own_retention_counts() -> None:
     house = House()
     house.keeping.retention_of = lambda _: 1
-    before = house.store.queue_bounds(TOPIC, 0)
+    before = house.store.indexes.queues.queue_bounds(TOPIC, 0)
     house.clock.set_judge(lambda: "it is days ahead")
     house.clock.advance_by(HOUR_MS // 2)
     await house.remove_expired()
-    assert house.store.queue_bounds(TOPIC, 0) == before
+    assert house.store.indexes.queues.queue_bounds(TOPIC, 0) == before
 
 
 async def test_a_retention_of_a_topic_s_own_that_fails_keeps_no_segment_from_going() -> None:
@@ -346,7 +350,7 @@ async def test_a_retention_of_a_topic_s_own_that_fails_keeps_no_segment_from_goi
     house.clock.advance_by(HOUR_MS * 3 // 4)
     house.add()
     house.clock.advance_by(HOUR_MS // 2)
-    house.store.append_batch("other", 0, [NewMessage(0, b"", b"x", ())], house.clock.now_ms())
+    house.store.writer.append_batch("other", 0, [NewMessage(0, b"", b"x", ())], house.clock.now_ms())
     with pytest.raises(OSError, match="No space"):
         await house.remove_expired()
-    assert house.store.segment_count < 10, "old segments went all the same"
+    assert house.store.log.segment_count < 10, "old segments went all the same"

@@ -63,13 +63,13 @@ async def test_a_time_is_looked_up_once_for_all_groups_that_begin_then(
         running.groups[f"g{number}"] = ConsumerGroup(name=f"g{number}", consume_from=begin)
     await running.subscribe(*running.groups)
     looked_up: list[int] = []
-    offset_at = running.broker._store.find_offset_at
+    offset_at = running.broker._store.reader.find_offset_at
 
     def watched(topic: str, queue_id: int, time_ms: int) -> int:
         looked_up.append(queue_id)
         return offset_at(topic, queue_id, time_ms)
 
-    monkeypatch.setattr(running.broker._store, "find_offset_at", watched)
+    monkeypatch.setattr(running.broker._store.reader, "find_offset_at", watched)
     for _ in range(3):
         assert sum((await running.lags()).values()) == 100 * QUEUES
     assert sorted(looked_up) == list(range(QUEUES))
@@ -139,13 +139,13 @@ async def test_what_stands_still_is_read_once_for_all_groups(running: Running, m
     await running.send(b"1", b"2")
     await running.subscribe(*(f"g{number}" for number in range(200)))
     read: list[int] = []
-    stored_ms = running.broker._store.stored_ms
+    stored_ms = running.broker._store.reader.stored_ms
 
     def watched(topic: str, queue_id: int, offset: int) -> int | None:
         read.append(queue_id)
         return stored_ms(topic, queue_id, offset)
 
-    monkeypatch.setattr(running.broker._store, "stored_ms", watched)
+    monkeypatch.setattr(running.broker._store.reader, "stored_ms", watched)
     for _ in range(3):
         assert len(await running.lags()) == 200
     assert sorted(read) == list(range(QUEUES))

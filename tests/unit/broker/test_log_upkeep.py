@@ -183,7 +183,7 @@ async def test_each_end_of_a_stream_gives_the_other_what_it_has() -> None:
     first = world.rotting.whole[0]
     assert await one.request_log(100, 50) == first[100:150]
     assert await other.request_log(0, 1 << 30) == first
-    for nowhere in (ours.log_end, 1 << 40):
+    for nowhere in (ours.log.log_end, 1 << 40):
         with pytest.raises(SourceAway):
             await one.request_log(nowhere, 10)
 

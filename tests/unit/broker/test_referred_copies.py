@@ -47,7 +47,7 @@ class Stack:
 
     @property
     def log_end(self) -> int:
-        return self.service._broker._store.log_end
+        return self.service._broker._store.log.log_end
 
     async def receive(self, group: str, *, invisible_ms: int) -> list[DeliveredMessage]:
         order = PopOrder(group=group, topic=TOPIC, queues=range(1), filter=ALL, batch=32, invisible_ms=invisible_ms)
@@ -101,16 +101,16 @@ async def test_a_body_that_retention_would_take_before_long_is_copied(stack: Sta
 
 async def test_a_copy_whose_body_has_become_old_gets_one_of_its_own(stack: Stack) -> None:
     store = stack.service._broker._store
-    store.roll_segment()
+    store.log.roll_segment()
     await stack.receive_all("billing", invisible_ms=1000)
     stack.clock.advance_by(1001)
     await stack.receive_all("billing", invisible_ms=37 * HOUR_MS)
-    store.roll_segment()
+    store.log.roll_segment()
     stack.clock.advance_by(37 * HOUR_MS + 1)
     await stack.receive_all("billing", invisible_ms=40 * HOUR_MS)
     stack.clock.advance_by(36 * HOUR_MS)
     await stack.service._broker._housekeeping.remove_expired()
-    assert store.log_start > 0, "the messages as they were sent are gone"
+    assert store.log.log_start > 0, "the messages as they were sent are gone"
     stack.clock.advance_by(4 * HOUR_MS + 1)
     last = await stack.receive_all("billing", invisible_ms=1000)
     assert {delivery.message.rest for delivery in last} == BODIES

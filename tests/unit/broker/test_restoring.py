@@ -33,7 +33,7 @@ class Node:
             self.store,
             self.journal,
             broker="b",
-            readable_end=lambda: self.store.synced,
+            readable_end=lambda: self.store.log.synced,
             rules=lambda name: self.rules.get(name, ConsumerGroup(name=name)),
             now_ms=lambda: NOW_MS,
         )
@@ -44,8 +44,8 @@ class Node:
         incoming = [
             NewMessage(0, pb.SystemProperties(message_id=name).SerializeToString(), b"body", (name,)) for name in names
         ]
-        self.store.append_batch(topic, 0, incoming, NOW_MS)
-        self.store.sync_log()
+        self.store.writer.append_batch(topic, 0, incoming, NOW_MS)
+        self.store.log.sync_segments()
         return names
 
     def receive(self, group: str, topic: str, batch: int = 32) -> list[DeliveredMessage]:
@@ -61,9 +61,9 @@ class Node:
 
     def fail(self, group: str, topic: str, delivery: DeliveredMessage) -> None:
         """As `Redelivery` does it at the first failure."""
-        (record,) = self.store.find_by_key(topic, names([delivery])[0], 1)
-        copy = self.store.append_batch(retry_topic(group), 0, [copy_message(record)], NOW_MS)
-        self.store.sync_log()
+        (record,) = self.store.reader.find_by_key(topic, names([delivery])[0], 1)
+        copy = self.store.writer.append_batch(retry_topic(group), 0, [copy_message(record)], NOW_MS)
+        self.store.log.sync_segments()
         self.consumption.find_states(group, topic)[0].finish_offset(delivery.handle.queue_offset)
         self.consumption.find_or_create_retries(group, topic).place_copy(copy.first_offset, 1)
         self.consumption.mark_changed(group, topic, 0)
@@ -157,7 +157,7 @@ def test_progress_beyond_the_end_of_a_queue_is_said(node: Node, caplog: pytest.L
         node.consume(f"g{number:02}", "t")
     node.remember()
     (segment,) = node.folders.commit_log.files.values()
-    (location,) = node.store.locate_messages("t", 0, 15, 1, may_block=True)
+    (location,) = node.store.indexes.queues.locate_messages("t", 0, 15, 1, may_block=True)
     segment.truncate(location.log_offset)
     with caplog.at_level(logging.WARNING):
         node.open()

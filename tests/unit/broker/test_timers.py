@@ -74,9 +74,9 @@ async def test_a_timer_whose_record_is_damaged_waits_for_its_repair_and_holds_up
     broker.log_upkeep.sources = lambda: RepairSources(are_all=False)  # who may have it is away
     for number in range(2):
         await service.schedule(QUEUE, [TimedMessage(message(number), clock.now_ms() + HOUR_MS)])
-    await broker._flusher.wait_until_durable(store.log_end)
+    await broker._flusher.wait_until_durable(store.log.log_end)
     [segment] = (tmp_path / "store" / "commitlog").iterdir()
-    whole = store.log_bytes(0, store.log_end, may_block=True)[1]
+    whole = store.replica_log.log_bytes(0, store.log.log_end, may_block=True)[1]
     with segment.open("r+b") as file:
         file.seek(70)
         file.write(bytes([whole[70] ^ 1]))

@@ -36,7 +36,7 @@ class Shop:
             self.store,
             self.journal,
             broker="b",
-            readable_end=lambda: min(self.limit, self.store.synced),
+            readable_end=lambda: min(self.limit, self.store.log.synced),
             rules=lambda name: ConsumerGroup(name=name, fifo=name.startswith("fifo")),
             now_ms=lambda: NOW_MS,
         )
@@ -54,11 +54,11 @@ class Shop:
             )
             for name in names
         ]
-        self.store.append_batch(TOPIC, 0, incoming, NOW_MS)
-        self.store.sync_log()
+        self.store.writer.append_batch(TOPIC, 0, incoming, NOW_MS)
+        self.store.log.sync_segments()
 
     def location(self, offset: int) -> MessageLocation:
-        (location,) = self.store.locate_messages(TOPIC, 0, offset, 1, may_block=True)
+        (location,) = self.store.indexes.queues.locate_messages(TOPIC, 0, offset, 1, may_block=True)
         return location
 
     def damage(self, offset: int) -> None:
@@ -113,13 +113,13 @@ def test_no_message_is_delivered_in_place_of_another(
     shop.send("a1", "b1", "c1")
     nowhere = replace(shop.location(1), log_offset=1 << 40)
     points_to = nowhere if wrong is None else shop.location(wrong)
-    locate = shop.store.locate_messages
+    locate = shop.store.indexes.queues.locate_messages
 
     def damaged(topic: str, queue_id: int, offset: int, count: int, *, may_block: bool) -> list[MessageLocation]:
         found = locate(topic, queue_id, offset, count, may_block=may_block)
         return [points_to if at == 1 else location for at, location in enumerate(found, offset)]
 
-    monkeypatch.setattr(shop.store, "locate_messages", damaged)
+    monkeypatch.setattr(shop.store.indexes.queues, "locate_messages", damaged)
     assert names(shop.receive(group)) == ["a1", "c1"]
     assert shop.reader.lost_count == 1
 
@@ -186,7 +186,7 @@ def test_a_new_leader_takes_nothing_for_gone_that_it_may_hand_out_only_later(sho
     shop.restart()
     shop.limit = shop.location(known).log_offset
     assert shop.receive("fifo") == []
-    shop.limit = shop.store.synced
+    shop.limit = shop.store.log.synced
     assert shop.receive("fifo") == []
     shop.acknowledge("fifo", first)
     assert names(shop.receive("fifo")) == ["a2", "a3", "a4"]
@@ -198,5 +198,5 @@ def test_what_is_to_be_delivered_again_waits_until_it_may_be_read(shop: Shop) ->
     assert shop.consumption.release_claim("plain", TOPIC, first.handle, now_ms=NOW_MS, counts=True)
     shop.limit = shop.location(0).log_offset
     assert shop.receive("plain") == []
-    shop.limit = shop.store.synced
+    shop.limit = shop.store.log.synced
     assert names(shop.receive("plain")) == ["a1"]

@@ -72,17 +72,17 @@ class SyncingFlusher:
         self.acknowledges = True
 
     async def wait_until_acknowledged(self, log_end: int, then: Callable[[], None]) -> None:
-        assert log_end <= self._store.log_end
+        assert log_end <= self._store.log.log_end
         if self.acknowledges:
-            self._store.sync_log()
+            self._store.log.sync_segments()
         then()
 
     async def wait_until_durable(self, log_end: int) -> None:
-        assert log_end <= self._store.log_end
-        self._store.sync_log()
+        assert log_end <= self._store.log.log_end
+        self._store.log.sync_segments()
 
     def when_readable(self, log_end: int, then: Callable[[], None]) -> None:
-        assert log_end <= self._store.log_end
+        assert log_end <= self._store.log.log_end
         then()
 
 
@@ -207,7 +207,7 @@ class WaitingMachine(RuleBasedStateMachine):
             assert self.timers[message_id].due_ms <= self.clock.time_ms, "nothing comes before its time"
             assert not self.timers[message_id].recalled, "what was recalled never comes"
         if synced:
-            self.store.sync_log()
+            self.store.log.sync_segments()
 
     # --- transactions
 
@@ -218,7 +218,9 @@ class WaitingMachine(RuleBasedStateMachine):
         begun = self.run(self.transactions.begin_transaction(TOPIC, queue_id, HalfMessage(message, "sender")))
         if acknowledged:
             transaction = TransactionId.parse_id(begun.transaction_id)
-            self.halves[message.message_id] = Half(transaction, self.store.last_stored_ms, {TransactionState.PENDING})
+            self.halves[message.message_id] = Half(
+                transaction, self.store.writer.last_stored_ms, {TransactionState.PENDING}
+            )
 
     @precondition(lambda self: self.halves)
     @rule(
@@ -256,13 +258,13 @@ class WaitingMachine(RuleBasedStateMachine):
 
     @rule()
     def all_is_synced(self) -> None:
-        self.store.sync_log()
+        self.store.log.sync_segments()
 
     @rule(checkpoint=st.booleans())
     def the_indexes_are_spilled(self, checkpoint: bool) -> None:
         spill_all(self.store)
         if checkpoint:
-            self.store.save_checkpoint()
+            self.store.checkpoints.save_checkpoint()
 
     @rule()
     def runs_are_merged(self) -> None:
@@ -271,8 +273,8 @@ class WaitingMachine(RuleBasedStateMachine):
     @precondition(lambda self: len(self.store._log.segment_bases) > 2)
     @rule(data=st.data())
     def retention_removes_segments(self, data: st.DataObject) -> None:
-        count = data.draw(st.integers(1, len(self.store._log.segment_bases) - 1))
-        start = self.store.segment_end(count)
+        count = data.draw(st.integers(1, len(self.store.log.segment_bases) - 1))
+        start = self.store.log.segment_end(count)
         self.flusher.acknowledges = True
         waiting = {half.message_id for half in self.transactions.halves.waiting_below(start)}
         self.run(self.service.relocate_below(start))
@@ -293,7 +295,7 @@ class WaitingMachine(RuleBasedStateMachine):
             self.halves = {key: half for key, half in self.halves.items() if half.transaction.log_offset >= start}
 
     def discards_were_removed(self) -> bool:
-        return self.store.queue_bounds(DISCARD_TOPIC, 0)[0] > 0
+        return self.store.indexes.queues.queue_bounds(DISCARD_TOPIC, 0)[0] > 0
 
     @rule()
     def restart(self) -> None:
@@ -314,11 +316,11 @@ class WaitingMachine(RuleBasedStateMachine):
         """The ids of all messages in the queues."""
         found: Counter[str] = Counter()
         for queue_id in QUEUES:
-            offset, end = self.store.queue_bounds(TOPIC, queue_id)
+            offset, end = self.store.indexes.queues.queue_bounds(TOPIC, queue_id)
             while offset < end:
-                locations = self.store.locate_messages(TOPIC, queue_id, offset, 100, may_block=True)
+                locations = self.store.indexes.queues.locate_messages(TOPIC, queue_id, offset, 100, may_block=True)
                 records = [
-                    record for record in self.store.read_records(locations, may_block=True) if record is not None
+                    record for record in self.store.reader.read_records(locations, may_block=True) if record is not None
                 ]
                 found.update(pb.SystemProperties.FromString(record.system).message_id for record in records)
                 offset += len(locations)
@@ -355,9 +357,9 @@ def test_half_messages_whose_records_are_lost_do_not_hold_up_retention() -> None
     machine.start()
     for _ in range(2):
         machine.one_begins(queue_id=0, acknowledged=True)
-        machine.store._log.roll_segment()
+        machine.store.log.roll_segment()
     machine.messages_are_scheduled(waits_ms=[5], queue_id=0, acknowledged=True)
-    for log_offset in list(machine.store.halves.waiting):
+    for log_offset in list(machine.store.indexes.halves.waiting):
         file = machine.folders.commit_log.files[f"{log_offset:020d}"]
         file.content[60] ^= 1
         if log_offset == 0:
@@ -365,9 +367,9 @@ def test_half_messages_whose_records_are_lost_do_not_hold_up_retention() -> None
             machine.open()
             assert [half.log_offset for half in machine.transactions.halves.waiting_in_order()] != [log_offset]
             assert len(machine.transactions.halves.waiting) == 1
-    machine.run(machine.transactions.discard_below(machine.store.segment_end(2)))
+    machine.run(machine.transactions.discard_below(machine.store.log.segment_end(2)))
     remove_segments(machine.store, 2)
-    assert not machine.store.halves.waiting
+    assert not machine.store.indexes.halves.waiting
     machine.loop.close()
 
 
@@ -378,9 +380,9 @@ def test_a_discarded_half_message_says_when_it_was_stored_if_its_copy_or_the_log
     machine.start()
     machine.one_begins(queue_id=1, acknowledged=True)
     [half] = machine.halves.values()
-    machine.store._log.roll_segment()
+    machine.store.log.roll_segment()
     machine.time_passes(50_000)
-    [waiting] = machine.store.halves.waiting_in_order()
+    [waiting] = machine.store.indexes.halves.waiting_in_order()
     record = machine.run(machine.transactions.read_half(waiting))
     if says_when:
         machine.run(machine.transactions.discard_half(waiting))
@@ -389,7 +391,9 @@ def test_a_discarded_half_message_says_when_it_was_stored_if_its_copy_or_the_log
         copied = record.rest + pb.Message(user_properties=properties).SerializeToString()
         message = NewMessage(0, record.system, copied, (waiting.message_id,))
         origin = RecordOrigin(waiting.log_offset)
-        machine.store.append_drafts([RecordDraft(RecordKind.MESSAGE, DISCARD_TOPIC, 0, message, origin=origin)], 1)
+        machine.store.writer.append_drafts(
+            [RecordDraft(RecordKind.MESSAGE, DISCARD_TOPIC, 0, message, origin=origin)], 1
+        )
 
     def stored_ms() -> list[int | None]:
         outcome = machine.run(machine.transactions.find_outcome(half.transaction))
@@ -398,7 +402,7 @@ def test_a_discarded_half_message_says_when_it_was_stored_if_its_copy_or_the_log
         return [outcome.stored_ms, *(each.stored_ms for each in listed.transactions)]
 
     assert stored_ms() == [half.stored_ms, half.stored_ms]
-    machine.store._log.roll_segment()
+    machine.store.log.roll_segment()
     spill_all(machine.store)
     remove_segments(machine.store, 1)
     assert stored_ms() == ([half.stored_ms] * 2 if says_when else [None, None])
@@ -411,13 +415,13 @@ def test_a_half_message_that_can_not_be_read_at_one_start_waits_again_after_the_
     machine.start()
     machine.one_begins(queue_id=0, acknowledged=True)
     machine.the_indexes_are_spilled(checkpoint=True)
-    [half] = machine.store.halves.waiting_in_order()
+    [half] = machine.store.indexes.halves.waiting_in_order()
     [name] = machine.folders.commit_log.files
     machine.folders.commit_log.files[name].content[60] ^= 1
     machine.open()
     assert not machine.transactions.halves.waiting
-    machine.store.append_drafts([RecordDraft(RecordKind.MESSAGE, TOPIC, 0, machine.new_message())], 1)
-    machine.store.sync_log()
+    machine.store.writer.append_drafts([RecordDraft(RecordKind.MESSAGE, TOPIC, 0, machine.new_message())], 1)
+    machine.store.log.sync_segments()
     machine.the_indexes_are_spilled(checkpoint=True)
     machine.folders.commit_log.files[name].content[60] ^= 1
     machine.open()
@@ -430,8 +434,8 @@ def test_a_half_message_that_is_lost_does_not_keep_others_from_being_asked_about
     machine.start()
     for _ in range(3):
         machine.one_begins(queue_id=0, acknowledged=True)
-        machine.store._log.roll_segment()
-    before, lost, behind = machine.store.halves.waiting_in_order()
+        machine.store.log.roll_segment()
+    before, lost, behind = machine.store.indexes.halves.waiting_in_order()
     file = machine.folders.commit_log.files[f"{lost.log_offset:020d}"]
     file.content[60] ^= 1
     orphans = TransactionChecks(machine.transactions, machine.store, machine.clock, broker=BROKER)

@@ -267,7 +267,7 @@ async def test_a_send_to_a_broker_without_room_goes_to_another_and_producers_hea
     half = await two.one.begin_transaction(queue("broker-0"), HalfMessage(message(b"half"), "producer", None))
     assert timed.broker == "broker-1"
     assert half.transaction_id is not None
-    assert two.first.broker._store.log_end == 0
+    assert two.first.broker._store.log.log_end == 0
     assert two.stored() == [0, 1]
     has_no_room(two.second.broker)
     with pytest.raises(BrokerUnavailable, match="disk_free_min_bytes") as caught:

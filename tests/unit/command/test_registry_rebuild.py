@@ -38,25 +38,27 @@ def data_dir(tmp_path: Path) -> Path:
     """A store with topics of all types, two deleted ones, and groups, and no registry."""
     folders = DiskFolders(tmp_path / "store")
     store = MessageStore(folders, segment_bytes=1 << 20)
-    store.append_batch("orders", 0, [message()] * 3, STORED_MS)
-    store.append_batch("orders", 4, [message()], STORED_MS)
-    store.append_batch("chat", 1, [message(pb.FIFO)] * 2, STORED_MS)
-    store.append_batch("all", 0, [message()], STORED_MS)
-    store.append_batch("all", 1, [message(pb.FIFO)], STORED_MS)
-    store.append_batch("alarms", 2, [message(pb.PRIORITY)], STORED_MS)
-    store.append_batch("again", 9, [message(pb.FIFO)], STORED_MS)
-    store.append_batch("gone", 0, [message()], STORED_MS)
-    store.append_drafts([RecordDraft(RecordKind.TIMER, "gone", 0, message(pb.DELAY), due_ms=STORED_MS + 1)], STORED_MS)
+    store.writer.append_batch("orders", 0, [message()] * 3, STORED_MS)
+    store.writer.append_batch("orders", 4, [message()], STORED_MS)
+    store.writer.append_batch("chat", 1, [message(pb.FIFO)] * 2, STORED_MS)
+    store.writer.append_batch("all", 0, [message()], STORED_MS)
+    store.writer.append_batch("all", 1, [message(pb.FIFO)], STORED_MS)
+    store.writer.append_batch("alarms", 2, [message(pb.PRIORITY)], STORED_MS)
+    store.writer.append_batch("again", 9, [message(pb.FIFO)], STORED_MS)
+    store.writer.append_batch("gone", 0, [message()], STORED_MS)
+    store.writer.append_drafts(
+        [RecordDraft(RecordKind.TIMER, "gone", 0, message(pb.DELAY), due_ms=STORED_MS + 1)], STORED_MS
+    )
     for topic in ("again", "gone"):
-        store.forget_topic(topic)()
-    store.append_batch("again", 1, [message(pb.DELAY)], STORED_MS)
-    store.append_batch("%RETRY%shop", 0, [message()], STORED_MS)
-    store.append_batch("%DLQ%lost", 0, [message()], STORED_MS)
-    store.append_batch(lite_queue_topic("talks", "%a$"), 0, [message(pb.LITE)] * 3, STORED_MS)
-    store.append_batch(lite_queue_topic("talks", "b"), 0, [message(pb.LITE)], STORED_MS)
-    store.append_batch(lite_queue_topic("games", "b"), 0, [message(pb.LITE)], STORED_MS)
-    store.append_batch("TRANS_CHECK_MAX_TIME_TOPIC", 0, [message()], STORED_MS)
-    store.append_drafts(
+        store.deletions.forget_topic(topic)()
+    store.writer.append_batch("again", 1, [message(pb.DELAY)], STORED_MS)
+    store.writer.append_batch("%RETRY%shop", 0, [message()], STORED_MS)
+    store.writer.append_batch("%DLQ%lost", 0, [message()], STORED_MS)
+    store.writer.append_batch(lite_queue_topic("talks", "%a$"), 0, [message(pb.LITE)] * 3, STORED_MS)
+    store.writer.append_batch(lite_queue_topic("talks", "b"), 0, [message(pb.LITE)], STORED_MS)
+    store.writer.append_batch(lite_queue_topic("games", "b"), 0, [message(pb.LITE)], STORED_MS)
+    store.writer.append_batch("TRANS_CHECK_MAX_TIME_TOPIC", 0, [message()], STORED_MS)
+    store.writer.append_drafts(
         [
             RecordDraft(RecordKind.TIMER, "reminders", 3, message(pb.DELAY), due_ms=STORED_MS + 1),
             RecordDraft(RecordKind.HALF_MESSAGE, "payments", 1, message(pb.TRANSACTION), sender="p"),

@@ -18,7 +18,7 @@ def data_dir(tmp_path: Path) -> Path:
 @pytest.fixture
 def damaged_at(data_dir: Path) -> int:
     store = opened(data_dir)
-    [location] = store.locate_messages("orders", 1, 4, 1, may_block=True)
+    [location] = store.indexes.queues.locate_messages("orders", 1, 4, 1, may_block=True)
     store.abandon_files()
     flip_record(data_dir, location.log_offset)
     return location.log_offset

@@ -38,23 +38,23 @@ class Contents:
 
 
 def contents(store: MessageStore) -> Contents:
-    found = Contents(halves=set(store.halves.waiting))
+    found = Contents(halves=set(store.indexes.halves.waiting))
     for key in (("orders", 0), ("orders", 1), ("deleted", 0)):
-        first, end = store.queue_bounds(*key)
+        first, end = store.indexes.queues.queue_bounds(*key)
         bodies: list[bytes | None] = [None] * first
         while len(bodies) < end:
-            locations = store.locate_messages(*key, len(bodies), 100, may_block=True)
+            locations = store.indexes.queues.locate_messages(*key, len(bodies), 100, may_block=True)
             assert locations
-            for record in store.read_records(locations, may_block=True):
+            for record in store.reader.read_records(locations, may_block=True):
                 is_it = record is not None and (record.topic, record.queue_id) == key
                 bodies.append(record.rest if record is not None and is_it else None)
         found.queues[key] = bodies
-    job = store.timers.prepare_scan(store.log_end, limit=1000)
+    job = store.indexes.timers.prepare_scan(store.log.log_end, limit=1000)
     job.run_job()
     found.timers = {
         entry.log_offset
-        for entry in store.timers.finish_scan(job)[0]
-        if not store.is_forgotten("deleted" if entry.due_ms == 2 else "timed", entry.log_offset)
+        for entry in store.indexes.timers.finish_scan(job)[0]
+        if not store.deletions.is_forgotten("deleted" if entry.due_ms == 2 else "timed", entry.log_offset)
     }
     return found
 
@@ -64,29 +64,30 @@ def filled(*, closed: bool) -> MemoryFolders:
     folders = MemoryFolders()
     store = MessageStore(folders, segment_bytes=SEGMENT_BYTES)
     timers = [
-        store.append_drafts([RecordDraft(RecordKind.TIMER, "timed", 0, incoming(f"t{n}"), due_ms=10**12)], 1)
+        store.writer.append_drafts([RecordDraft(RecordKind.TIMER, "timed", 0, incoming(f"t{n}"), due_ms=10**12)], 1)
         for n in (1, 2)
     ]
-    store.append_batch("deleted", 0, [incoming("gone")], 1)
-    store.append_drafts([RecordDraft(RecordKind.TIMER, "deleted", 0, incoming("never"), due_ms=2)], 1)
-    store.forget_topic("deleted")()
+    store.writer.append_batch("deleted", 0, [incoming("gone")], 1)
+    store.writer.append_drafts([RecordDraft(RecordKind.TIMER, "deleted", 0, incoming("never"), due_ms=2)], 1)
+    store.deletions.forget_topic("deleted")()
     halves = [
-        store.append_drafts([RecordDraft(RecordKind.HALF_MESSAGE, "paid", 0, incoming(f"h{n}"))], 1) for n in (1, 2)
+        store.writer.append_drafts([RecordDraft(RecordKind.HALF_MESSAGE, "paid", 0, incoming(f"h{n}"))], 1)
+        for n in (1, 2)
     ]
     for number in range(MESSAGES):
-        store.append_batch("orders", number % 2, [incoming(f"m{number}")], 10 + number)
+        store.writer.append_batch("orders", number % 2, [incoming(f"m{number}")], 10 + number)
         if number % 5 == 4:
-            store.sync_log()
+            store.log.sync_segments()
         if number == MESSAGES // 2:
             spill_all(store)
-            store.save_checkpoint()
+            store.checkpoints.save_checkpoint()
     settled = RecordOrigin(timers[1][0].log_offset, 10**12), RecordOrigin(halves[1][0].log_offset)
-    store.append_drafts([RecordDraft(RecordKind.TOMBSTONE, "timed", 0, NO_MESSAGE, origin=settled[0])], 100)
-    store.append_drafts(
+    store.writer.append_drafts([RecordDraft(RecordKind.TOMBSTONE, "timed", 0, NO_MESSAGE, origin=settled[0])], 100)
+    store.writer.append_drafts(
         [RecordDraft(RecordKind.OPERATION, "paid", 0, NewMessage(0, b"", b"rollback", ()), origin=settled[1])], 100
     )
-    store.sync_log()
-    store.mark_durable()
+    store.log.sync_segments()
+    store.checkpoints.mark_durable()
     if closed:
         store.close()
     return folders
@@ -160,10 +161,10 @@ def test_what_nothing_else_can_tell_refuses_the_start_and_names_the_file(name: s
 
 def test_a_damaged_checkpoint_is_made_anew_with_what_waits(caplog: pytest.LogCaptureFixture) -> None:
     folders = filled(closed=True)
-    waiting = set(MessageStore(copied(folders), segment_bytes=SEGMENT_BYTES).halves.waiting)
+    waiting = set(MessageStore(copied(folders), segment_bytes=SEGMENT_BYTES).indexes.halves.waiting)
     folders.root.files["checkpoint"].content[60] ^= 1
     again = MessageStore(folders, segment_bytes=SEGMENT_BYTES)
-    assert set(again.halves.waiting) == waiting
+    assert set(again.indexes.halves.waiting) == waiting
     assert len(waiting) == 1
     assert "'checkpoint' is damaged" in caplog.text
 

@@ -41,8 +41,8 @@ def filled(folder: Path, count: int, queues: int = 2) -> MessageStore:
     """A store with messages at one a millisecond, from 1 on."""
     store = MessageStore(DiskFolders(folder), segment_bytes=SEGMENT_BYTES)
     for number in range(count):
-        store.append_batch("orders", number % queues, [incoming(number)], number + 1)
-    store.sync_log()
+        store.writer.append_batch("orders", number % queues, [incoming(number)], number + 1)
+    store.log.sync_segments()
     return store
 
 
@@ -68,36 +68,36 @@ def test_damage_below_what_was_durable_stops_the_start_and_says_where(tmp_path: 
 def test_retention_removes_whole_old_segments_and_keeps_offsets_over_a_restart(tmp_path: Path) -> None:
     store = filled(tmp_path, 300)
     spill_all(store)
-    count = store.expired_segments(before_ms=200)
+    count = store.deletions.expired_segments(before_ms=200)
     assert count > 0
     remove_segments(store, count)
-    first, end = store.queue_bounds("orders", 0)
+    first, end = store.indexes.queues.queue_bounds("orders", 0)
     assert 0 < first < 100
     assert end == 150
-    assert store.locate_messages("orders", 0, first - 1, 1, may_block=True) == []
+    assert store.indexes.queues.locate_messages("orders", 0, first - 1, 1, may_block=True) == []
     store.close()
     again = MessageStore(DiskFolders(tmp_path), segment_bytes=SEGMENT_BYTES)
-    assert again.queue_bounds("orders", 0) == (first, end)
+    assert again.indexes.queues.queue_bounds("orders", 0) == (first, end)
     assert len(list((tmp_path / "commitlog").iterdir())) == len(list((tmp_path / "index").glob("0*")))
 
 
 def test_a_queue_that_retention_emptied_goes_on_at_its_offset(tmp_path: Path) -> None:
     store = filled(tmp_path, 50, queues=1)
-    store.roll_segment()
+    store.log.roll_segment()
     spill_all(store)
-    remove_segments(store, store.expired_segments(before_ms=1000))
-    assert store.queue_bounds("orders", 0) == (50, 50)
+    remove_segments(store, store.deletions.expired_segments(before_ms=1000))
+    assert store.indexes.queues.queue_bounds("orders", 0) == (50, 50)
     store.close()
     again = MessageStore(DiskFolders(tmp_path), segment_bytes=SEGMENT_BYTES)
-    assert again.append_batch("orders", 0, [incoming(50)], 2000).first_offset == 50
+    assert again.writer.append_batch("orders", 0, [incoming(50)], 2000).first_offset == 50
 
 
 def test_a_deleted_topic_stays_deleted_over_a_restart(tmp_path: Path) -> None:
     store = filled(tmp_path, 10, queues=1)
-    store.forget_topic("orders")()
+    store.deletions.forget_topic("orders")()
     store.close()
     again = MessageStore(DiskFolders(tmp_path), segment_bytes=SEGMENT_BYTES)
-    assert again.queue_bounds("orders", 0) == (10, 10)
+    assert again.indexes.queues.queue_bounds("orders", 0) == (10, 10)
 
 
 @pytest.mark.parametrize("spilled", [False, True])
@@ -105,18 +105,20 @@ def test_messages_are_found_by_key_id_and_time(tmp_path: Path, *, spilled: bool)
     store = filled(tmp_path, 90)
     if spilled:
         spill_all(store)
-    assert [record.rest for record in store.find_by_key("orders", "k1", 2)] == [b"88" * 50, b"85" * 50]
-    assert [record.rest for record in store.find_by_key("orders", "id-7", 10)] == [b"7" * 50]
-    assert store.find_by_key("payments", "id-7", 10) == []
-    assert store.find_offset_at("orders", 1, 42) == 20
-    assert store.find_offset_at("orders", 1, 1000) == 45
+    assert [record.rest for record in store.reader.find_by_key("orders", "k1", 2)] == [b"88" * 50, b"85" * 50]
+    assert [record.rest for record in store.reader.find_by_key("orders", "id-7", 10)] == [b"7" * 50]
+    assert store.reader.find_by_key("payments", "id-7", 10) == []
+    assert store.reader.find_offset_at("orders", 1, 42) == 20
+    assert store.reader.find_offset_at("orders", 1, 1000) == 45
 
 
 def test_timestamps_never_go_back_over_a_restart(tmp_path: Path) -> None:
     filled(tmp_path, 10, queues=1).close()
     again = MessageStore(DiskFolders(tmp_path), segment_bytes=SEGMENT_BYTES)
-    again.append_batch("orders", 0, [incoming(10)], now_ms=1)
-    (record,) = again.read_records(again.locate_messages("orders", 0, 10, 1, may_block=True), may_block=True)
+    again.writer.append_batch("orders", 0, [incoming(10)], now_ms=1)
+    (record,) = again.reader.read_records(
+        again.indexes.queues.locate_messages("orders", 0, 10, 1, may_block=True), may_block=True
+    )
     assert record is not None
     assert record.stored_ms == 10
 
@@ -213,39 +215,43 @@ def test_room_that_was_reserved_is_given_back(tmp_path: Path) -> None:
 def test_a_crash_leaves_reserved_room_that_is_no_message(tmp_path: Path) -> None:
     store = filled(tmp_path, 30)
     log = tmp_path / "commitlog"
-    assert sum(file.stat().st_size for file in log.iterdir()) > store.log_end
-    end, segments = store.log_end, len(list(log.iterdir()))
+    assert sum(file.stat().st_size for file in log.iterdir()) > store.log.log_end
+    end, segments = store.log.log_end, len(list(log.iterdir()))
     assert segments > 1
     again = MessageStore(DiskFolders(tmp_path), segment_bytes=SEGMENT_BYTES)  # the first was never closed
-    assert (again.log_end, again.replayed_records, again.queue_bounds("orders", 0)) == (end, 30, (0, 15))
-    assert again.append_batch("orders", 0, [incoming(30)], 31).first_offset == 15
+    assert (again.log.log_end, again.replayed_records, again.indexes.queues.queue_bounds("orders", 0)) == (
+        end,
+        30,
+        (0, 15),
+    )
+    assert again.writer.append_batch("orders", 0, [incoming(30)], 31).first_offset == 15
 
 
 def test_zeros_that_a_crash_left_in_an_older_segment_are_given_back(tmp_path: Path) -> None:
     store = filled(tmp_path, 3)
-    store.roll_segment()
-    store.append_batch("orders", 0, [incoming(3)], 4)  # and no sync that would seal the segment before
+    store.log.roll_segment()
+    store.writer.append_batch("orders", 0, [incoming(3)], 4)  # and no sync that would seal the segment before
     first, second = sorted((tmp_path / "commitlog").iterdir())
     assert first.stat().st_size > int(second.name)
     again = MessageStore(DiskFolders(tmp_path), segment_bytes=SEGMENT_BYTES)
     assert first.stat().st_size == int(second.name)
-    assert again.log_end == again.synced == store.log_end
+    assert again.log.log_end == again.log.synced == store.log.log_end
 
 
 def test_a_segment_is_sealed_by_the_first_sync_after_it_ended(tmp_path: Path) -> None:
     store = filled(tmp_path, 3)
-    store.roll_segment()
-    store.append_batch("orders", 0, [incoming(3)], 4)
-    store.sync_log()
+    store.log.roll_segment()
+    store.writer.append_batch("orders", 0, [incoming(3)], 4)
+    store.log.sync_segments()
     first, second = sorted((tmp_path / "commitlog").iterdir())
     assert first.stat().st_size == int(second.name)
 
 
 def test_an_abandoned_store_promises_nothing_that_was_not_synced(tmp_path: Path) -> None:
     store = filled(tmp_path, 10)
-    store.save_checkpoint()
-    durable = store.synced
-    store.append_batch("orders", 0, [incoming(10)], 11)
+    store.checkpoints.save_checkpoint()
+    durable = store.log.synced
+    store.writer.append_batch("orders", 0, [incoming(10)], 11)
     store.abandon_files()
     checkpoint = side_files.SideFileReader(
         SetAsideFolder(DiskFolder(tmp_path)), accept_damage=False, may_be_plain=False

@@ -103,7 +103,7 @@ class FailingWrites(RuleBasedStateMachine):
         messages = [incoming(body) for body in batch]
         try:
             with self.calls.failing(outcomes):
-                self.store.append_batch(*queue, messages, 1)
+                self.store.writer.append_batch(*queue, messages, 1)
         except WriteNotUndone:
             self.unknown = queue, batch
         except OSError:
@@ -115,7 +115,7 @@ class FailingWrites(RuleBasedStateMachine):
     @rule(outcomes=st.lists(st.sampled_from([WORKS, FAILS]), max_size=4))
     def roll(self, outcomes: list[str]) -> None:
         with contextlib.suppress(OSError), self.calls.failing(outcomes):
-            self.store.roll_segment()
+            self.store.log.roll_segment()
 
     @rule(body=st.binary(min_size=1, max_size=400))
     def heal(self, body: bytes) -> None:
@@ -125,7 +125,7 @@ class FailingWrites(RuleBasedStateMachine):
 
     @rule()
     def sync(self) -> None:
-        self.store.sync_log()
+        self.store.log.sync_segments()
 
     @rule()
     def kill(self) -> None:
@@ -153,8 +153,8 @@ TestFailingWrites = FailingWrites.TestCase
 def test_a_read_over_the_end_of_a_segment_has_no_zeros_of_its_reserved_room(tmp_path: Path) -> None:
     store = MessageStore(DiskFolders(tmp_path), segment_bytes=SEGMENT_BYTES)
     for body in (b"in the first segment", b"in the second"):
-        store.append_batch("orders", 0, [incoming(body)], 1)
-        store.roll_segment()
+        store.writer.append_batch("orders", 0, [incoming(body)], 1)
+        store.log.roll_segment()
     assert bodies(store, "orders", 0) == [b"in the first segment", b"in the second"]
     store.close()
 

@@ -18,15 +18,19 @@ def reopened(store: MessageStore, folders: MemoryFolders) -> MessageStore:
 def test_topics_are_told_with_their_queues_and_messages(*, is_restarted: bool) -> None:
     folders = MemoryFolders()
     store = MessageStore(folders, segment_bytes=10_000)
-    store.append_batch("orders", 0, [MESSAGE] * 3, 1)
-    store.append_batch("orders", 5, [MESSAGE], 1)
-    store.append_batch("letters", 0, [MESSAGE], 1)
-    store.append_batch("gone", 2, [MESSAGE], 1)
-    store.append_batch("again", 7, [MESSAGE], 1)
+    store.writer.append_batch("orders", 0, [MESSAGE] * 3, 1)
+    store.writer.append_batch("orders", 5, [MESSAGE], 1)
+    store.writer.append_batch("letters", 0, [MESSAGE], 1)
+    store.writer.append_batch("gone", 2, [MESSAGE], 1)
+    store.writer.append_batch("again", 7, [MESSAGE], 1)
     for topic in ("gone", "again"):
-        store.forget_topic(topic)()
-    store.append_batch("again", 1, [MESSAGE] * 2, 1)
+        store.deletions.forget_topic(topic)()
+    store.writer.append_batch("again", 1, [MESSAGE] * 2, 1)
     if is_restarted:
         store = reopened(store, folders)
-    assert store.held_topics() == {"orders": HeldTopic(6, 4), "letters": HeldTopic(1, 1), "again": HeldTopic(2, 2)}
+    assert store.indexes.queues.held_topics() == {
+        "orders": HeldTopic(6, 4),
+        "letters": HeldTopic(1, 1),
+        "again": HeldTopic(2, 2),
+    }
     store.close()

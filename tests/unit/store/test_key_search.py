@@ -30,12 +30,14 @@ def send(store: MessageStore, numbers: range) -> None:
         keys = [f"k{number % 3}", f"own-{number}"]
         system = definition_pb2.SystemProperties(message_id=f"id-{number}", keys=keys).SerializeToString()
         for topic in ("orders", LITE[number % 2]):
-            store.append_batch(topic, 0, [NewMessage(0, system, b"%d" % number, (f"id-{number}", *keys))], number + 1)
-    store.sync_log()
+            store.writer.append_batch(
+                topic, 0, [NewMessage(0, system, b"%d" % number, (f"id-{number}", *keys))], number + 1
+            )
+    store.log.sync_segments()
 
 
 def numbers(store: MessageStore, topic: str, key: str, limit: int = 1000) -> list[int]:
-    return [int(record.rest) for record in store.find_by_key(topic, key, limit)]
+    return [int(record.rest) for record in store.reader.find_by_key(topic, key, limit)]
 
 
 def check(store: MessageStore, count: int) -> None:
@@ -105,9 +107,9 @@ def test_a_message_that_waits_for_its_time_is_not_found_where_keys_rot(tmp_path:
     store = opened(tmp_path)
     system = definition_pb2.SystemProperties(message_id="late", keys=["k"]).SerializeToString()
     message = NewMessage(0, system, b"1", ("late", "k"))
-    store.append_drafts([RecordDraft(RecordKind.TIMER, "orders", 0, message, due_ms=1 << 40)], 1)
-    store.append_batch("orders", 0, [message], 2)
-    store.sync_log()
+    store.writer.append_drafts([RecordDraft(RecordKind.TIMER, "orders", 0, message, due_ms=1 << 40)], 1)
+    store.writer.append_batch("orders", 0, [message], 2)
+    store.log.sync_segments()
     spill_all(store)
     rot_ends(tmp_path, 8)
     assert numbers(store, "orders", "k") == [1]
@@ -121,19 +123,19 @@ def test_what_retention_removes_during_a_search_is_passed_over(tmp_path: Path) -
         nonlocal steps
         steps += 1
         if steps == 2:
-            store.roll_segment()
+            store.log.roll_segment()
             spill_all(store)
-            remove_segments(store, store.expired_segments(before_ms=1 << 40))
+            remove_segments(store, store.deletions.expired_segments(before_ms=1 << 40))
 
-    assert [int(record.rest) for record in store.find_by_key("orders", "own-0", 10, pause)] == []
-    assert store.log_start > 0
+    assert [int(record.rest) for record in store.reader.find_by_key("orders", "own-0", 10, pause)] == []
+    assert store.log.log_start > 0
 
 
 def test_a_message_with_the_same_key_twice_is_found_once(tmp_path: Path) -> None:
     store = opened(tmp_path)
     system = definition_pb2.SystemProperties(message_id="same", keys=["same"]).SerializeToString()
-    store.append_batch("orders", 0, [NewMessage(0, system, b"1", ("same", "same"))], 1)
-    store.sync_log()
+    store.writer.append_batch("orders", 0, [NewMessage(0, system, b"1", ("same", "same"))], 1)
+    store.log.sync_segments()
     assert numbers(store, "orders", "same") == [1]
     spill_all(store)
     assert numbers(store, "orders", "same") == [1]
@@ -149,4 +151,4 @@ def test_what_a_pause_raises_ends_the_search(tmp_path: Path) -> None:
         raise EndedError
 
     with pytest.raises(EndedError):
-        store.find_by_key("orders", "nothing", 1, end)
+        store.reader.find_by_key("orders", "nothing", 1, end)

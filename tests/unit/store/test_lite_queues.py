@@ -42,7 +42,7 @@ class LiteMachine(RuleBasedStateMachine):
         for _ in range(count):
             self.number += 1
             sent.append(b"%d " % self.number + b"x" * size)
-        done = self.store.append_batch(name, 0, [incoming(body) for body in sent], 1)
+        done = self.store.writer.append_batch(name, 0, [incoming(body) for body in sent], 1)
         assert done.first_offset >= self.next_offset[name], "an offset is given once"
         self.next_offset[name] = done.first_offset + count
         self.lives[name] += sent
@@ -52,22 +52,22 @@ class LiteMachine(RuleBasedStateMachine):
     def send_to_another_topic(self, size: int) -> None:
         self.number += 1
         body = b"%d " % self.number + b"x" * size
-        assert self.store.append_batch(PLAIN, 0, [incoming(body)], 1).first_offset == len(self.plain)
+        assert self.store.writer.append_batch(PLAIN, 0, [incoming(body)], 1).first_offset == len(self.plain)
         self.plain.append(body)
 
     @rule(name=st.sampled_from(NAMES))
     def drop(self, name: str) -> None:
-        self.store.drop_lite_topic(name)
+        self.store.indexes.queues.drop_lite_topic(name)
         self.dropped.add(name)
         self.before[name].append(self.lives[name])
         self.lives[name] = []
         self.safe[name] = 0
-        assert self.store.queue_bounds(name, 0) == (0, 0)
+        assert self.store.indexes.queues.queue_bounds(name, 0) == (0, 0)
 
     @rule()
     def delete_the_topic(self) -> None:
-        self.store.sync_log()
-        self.store.forget_topic(PARENT)()
+        self.store.log.sync_segments()
+        self.store.deletions.forget_topic(PARENT)()
         for name in NAMES:
             self.lives[name] = []
             self.before[name] = []
@@ -76,7 +76,7 @@ class LiteMachine(RuleBasedStateMachine):
 
     @rule()
     def sync(self) -> None:
-        self.store.sync_log()
+        self.store.log.sync_segments()
         self.safe = {name: len(life) for name, life in self.lives.items()}
         self.plain_safe = len(self.plain)
 
@@ -104,7 +104,7 @@ class LiteMachine(RuleBasedStateMachine):
             found = bodies(self.store, name, 0)
             if name not in self.dropped:
                 self.keep_what_survived(name, life, found)
-            self.next_offset[name] = self.store.queue_bounds(name, 0)[1]
+            self.next_offset[name] = self.store.indexes.queues.queue_bounds(name, 0)[1]
         self.take_what_is_back()
         self.sync()
 
@@ -132,10 +132,10 @@ class LiteMachine(RuleBasedStateMachine):
         for name, life in self.lives.items():
             assert bodies(self.store, name, 0) == life
         held = sum(map(len, self.lives.values()))
-        assert self.store.held_topics().get(PARENT) == (HeldTopic(1, held) if held else None)
-        assert PARENT not in self.store.topic_names()
-        assert set(self.store.lite_topics()) >= {name for name, life in self.lives.items() if life}
-        assert self.store.lite_count == len(self.store.lite_topics())
+        assert self.store.indexes.queues.held_topics().get(PARENT) == (HeldTopic(1, held) if held else None)
+        assert PARENT not in self.store.indexes.queues.topic_names()
+        assert set(self.store.indexes.queues.lite_topics()) >= {name for name, life in self.lives.items() if life}
+        assert self.store.indexes.queues.lite_queues == len(self.store.indexes.queues.lite_topics())
 
 
 TestLiteMachine = LiteMachine.TestCase
@@ -145,58 +145,58 @@ TestLiteMachine.settings = settings(stateful_step_count=40)
 def test_what_retention_has_emptied_is_no_more_known() -> None:
     folders = MemoryFolders()
     store = MessageStore(folders, segment_bytes=SEGMENT_BYTES)
-    store.append_batch(NAMES[0], 0, [incoming(b"x" * 1500)], 1)
-    store.append_batch(NAMES[1], 0, [incoming(b"y" * 1500)], 2)
-    store.append_batch(NAMES[2], 0, [incoming(b"z" * 1500)], 3)
-    store.sync_log()
+    store.writer.append_batch(NAMES[0], 0, [incoming(b"x" * 1500)], 1)
+    store.writer.append_batch(NAMES[1], 0, [incoming(b"y" * 1500)], 2)
+    store.writer.append_batch(NAMES[2], 0, [incoming(b"z" * 1500)], 3)
+    store.log.sync_segments()
     remove_segments(store, 2)
-    assert store.lite_topics() == [NAMES[2]]
-    log_end = store.log_end
-    first = store.append_batch(NAMES[0], 0, [incoming(b"new")], 4).first_offset
+    assert store.indexes.queues.lite_topics() == [NAMES[2]]
+    log_end = store.log.log_end
+    first = store.writer.append_batch(NAMES[0], 0, [incoming(b"new")], 4).first_offset
     assert first == log_end
     store.close()
     again = MessageStore(folders, segment_bytes=SEGMENT_BYTES)
     assert bodies(again, NAMES[0], 0) == [b"new"]
-    assert again.queue_bounds(NAMES[1], 0) == (0, 0)
+    assert again.indexes.queues.queue_bounds(NAMES[1], 0) == (0, 0)
     assert bodies(again, NAMES[2], 0) == [b"z" * 1500]
 
 
 def remove_segments(store: MessageStore, count: int) -> None:
     spill_all(store)
-    removal = store.prepare_removal(count)
+    removal = store.deletions.prepare_removal(count)
     removal.write()
-    store.finish_removal(removal)
-    store.delete_removed()
+    store.deletions.finish_removal(removal)
+    store.deletions.delete_removed()
 
 
 def test_when_something_was_sent_last_is_known_after_a_restart() -> None:
     folders = MemoryFolders()
     store = MessageStore(folders, segment_bytes=SEGMENT_BYTES)
-    store.append_batch(NAMES[0], 0, [incoming(b"1")], 100)
-    store.append_batch(NAMES[0], 0, [incoming(b"2")], 200)
-    assert store.lite_sent_ms(NAMES[0]) == 200
+    store.writer.append_batch(NAMES[0], 0, [incoming(b"1")], 100)
+    store.writer.append_batch(NAMES[0], 0, [incoming(b"2")], 200)
+    assert store.reader.lite_sent_ms(NAMES[0]) == 200
     store.close()
     store = MessageStore(folders, segment_bytes=SEGMENT_BYTES)
-    assert store.lite_sent_ms(NAMES[0]) == 0
-    store.read_lite_sent_ms([NAMES[0], NAMES[1]])
-    assert store.lite_sent_ms(NAMES[0]) == 200
+    assert store.reader.lite_sent_ms(NAMES[0]) == 0
+    store.reader.read_lite_sent_ms([NAMES[0], NAMES[1]])
+    assert store.reader.lite_sent_ms(NAMES[0]) == 200
 
 
 def test_a_copy_takes_a_lite_topic_that_came_again_at_its_leader() -> None:
     leader, follower = Leader(), Follower()
-    leader.store.begin_epoch(1)()
-    follower.begin(leader.store.join_state())
+    leader.store.replica_log.begin_epoch(1)()
+    follower.begin(leader.store.replica_log.join_state())
     store = leader.store
-    store.append_batch(NAMES[0], 0, [incoming(b"old")] * 3, 1)
-    store.sync_log()
+    store.writer.append_batch(NAMES[0], 0, [incoming(b"old")] * 3, 1)
+    store.log.sync_segments()
     follower.take(store, 1 << 20)
-    store.drop_lite_topic(NAMES[0])
-    store.append_batch(NAMES[0], 0, [incoming(b"new")], 2)
-    store.sync_log()
+    store.indexes.queues.drop_lite_topic(NAMES[0])
+    store.writer.append_batch(NAMES[0], 0, [incoming(b"new")], 2)
+    store.log.sync_segments()
     follower.take(store, 1 << 20)
     assert bodies(follower.store, NAMES[0], 0) == bodies(store, NAMES[0], 0) == [b"new"]
-    assert follower.store.queue_bounds(NAMES[0], 0) == store.queue_bounds(NAMES[0], 0)
-    store.forget_topic(PARENT, 5)()
-    store.sync_log()
+    assert follower.store.indexes.queues.queue_bounds(NAMES[0], 0) == store.indexes.queues.queue_bounds(NAMES[0], 0)
+    store.deletions.forget_topic(PARENT, 5)()
+    store.log.sync_segments()
     follower.take(store, 1 << 20)
-    assert follower.store.lite_topics() == store.lite_topics() == []
+    assert follower.store.indexes.queues.lite_topics() == store.indexes.queues.lite_topics() == []

@@ -32,8 +32,8 @@ class Opened:
 
     def append(self, count: int = 10) -> None:
         for number in range(count):
-            self.store.append_batch("orders", 0, [incoming(f"m{number}")], number)
-        self.store.sync_log()
+            self.store.writer.append_batch("orders", 0, [incoming(f"m{number}")], number)
+        self.store.log.sync_segments()
 
     def problem(self) -> str | None:
         """What one of many looks finds."""
@@ -54,13 +54,13 @@ def test_nothing_that_a_store_does_is_taken_for_a_loss(opened: Opened) -> None:
     for turn in range(6):
         opened.append()
         spill_all(opened.store)
-        opened.store.save_checkpoint()
-        opened.store.forget_topic(f"t{turn}")()
+        opened.store.checkpoints.save_checkpoint()
+        opened.store.deletions.forget_topic(f"t{turn}")()
         opened.journal.write_progress(
             [(("g", "orders", 0), ClaimsSnapshot(turn, 1, []))] * 9, turn
         )  # which compacts it
         assert opened.problem() is None
-    remove_segments(opened.store, opened.store.segment_count - 1)
+    remove_segments(opened.store, opened.store.log.segment_count - 1)
     assert opened.problem() is None
     opened.close()
     assert opened.problem() is None
@@ -133,7 +133,7 @@ def test_nothing_is_written_to_what_has_taken_the_place_of_a_folder(opened: Open
         (folder / name).mkdir(parents=True)
     opened.append(60)
     spill_all(opened.store)
-    opened.store.save_checkpoint()
+    opened.store.checkpoints.save_checkpoint()
     opened.journal.write_progress([(("g", "orders", 0), ClaimsSnapshot(1, 1, []))] * 9, 1)
     opened.close()
     assert [path for path in folder.rglob("*") if path.is_file()] == []

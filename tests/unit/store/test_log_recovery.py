@@ -31,10 +31,10 @@ def filled(folders: MemoryFolders, count: int, *, batch: int = 5) -> list[int]:
     places = []
     for first in range(0, count, batch):
         for number in range(first, first + batch):
-            places.append(store.log_end)
-            store.append_batch("orders", 0, [NewMessage(0, b"", body(number), ())], 1)
-        store.sync_log()
-    return [*places, store.log_end]
+            places.append(store.log.log_end)
+            store.writer.append_batch("orders", 0, [NewMessage(0, b"", body(number), ())], 1)
+        store.log.sync_segments()
+    return [*places, store.log.log_end]
 
 
 def file_at(folders: MemoryFolders, log_offset: int) -> tuple[MemoryFile, int]:
@@ -49,12 +49,12 @@ def flip(folders: MemoryFolders, log_offset: int, mask: int = 0xFF) -> None:
 
 def found(store: MessageStore) -> list[bytes | None]:
     """What every offset of the queue has."""
-    first, end = store.queue_bounds("orders", 0)
+    first, end = store.indexes.queues.queue_bounds("orders", 0)
     assert first == 0, "a queue whose first messages were lost has not begun later"
     bodies: list[bytes | None] = []
     while len(bodies) < end:
-        locations = store.locate_messages("orders", 0, len(bodies), 100, may_block=True)
-        bodies += [record.rest if record else None for record in store.read_records(locations, may_block=True)]
+        locations = store.indexes.queues.locate_messages("orders", 0, len(bodies), 100, may_block=True)
+        bodies += [record.rest if record else None for record in store.reader.read_records(locations, may_block=True)]
     return bodies
 
 
@@ -85,7 +85,7 @@ def test_accepted_damage_costs_that_record_alone_is_set_aside_and_stays_accepted
     store = opened(folders, accept=True)
     expected = [None if number == 5 else body(number) for number in range(500)]
     assert found(store) == expected
-    assert store.skipped_bytes == len(damaged)
+    assert store.recovery.skipped_bytes == len(damaged)
     name = f"commitlog-{places[5]:020d}-{places[6]:020d}"
     assert bytes(folders.set_aside.files[name].content) == damaged
     [line] = [record.message for record in caplog.records if record.levelno == logging.ERROR]
@@ -108,7 +108,7 @@ def test_a_torn_tail_is_set_aside_before_it_is_cut_off(caplog: pytest.LogCapture
     last.content += torn + bytes(1000)
     store = opened(folders)
     assert found(store) == [body(number) for number in range(20)]
-    assert (store.log_end, store.torn_bytes) == (places[-1], len(torn))
+    assert (store.log.log_end, store.recovery.torn_bytes) == (places[-1], len(torn))
     [kept] = folders.set_aside.files.values()
     assert bytes(kept.content) == torn
     assert any("torn tail" in record.message and str(places[-1]) in record.message for record in caplog.records)
@@ -118,7 +118,7 @@ def test_room_that_was_reserved_is_given_back_without_a_word(caplog: pytest.LogC
     folders = MemoryFolders()
     places = filled(folders, 20)
     file_at(folders, places[-1] - 1)[0].content += bytes(5000)
-    assert opened(folders).log_end == places[-1]
+    assert opened(folders).log.log_end == places[-1]
     assert not folders.set_aside.files
     assert not caplog.records
 
@@ -149,28 +149,28 @@ def test_a_record_within_a_body_is_not_believed() -> None:
     """A client may know the layout, and where its message will be, but not the key of the log."""
     folders = MemoryFolders()
     store = opened(folders)
-    forged_at = store.log_end + HEADER_BYTES + len("orders")
+    forged_at = store.log.log_end + HEADER_BYTES + len("orders")
     forged = Record(RecordKind.MESSAGE, "payments", 0, 2**40, 1, 0, b"", b"forged")
-    store.append_batch(
+    store.writer.append_batch(
         "orders", 0, [NewMessage(0, b"", b"".join(encode_record(to_unplaced(forged), forged_at, forged_at, 0)), ())], 1
     )
-    store.append_batch("orders", 0, [NewMessage(0, b"", b"honest", ())], 1)
-    store.sync_log()
-    store.append_batch("orders", 0, [NewMessage(0, b"", b"last", ())], 1)
-    store.sync_log()
+    store.writer.append_batch("orders", 0, [NewMessage(0, b"", b"honest", ())], 1)
+    store.log.sync_segments()
+    store.writer.append_batch("orders", 0, [NewMessage(0, b"", b"last", ())], 1)
+    store.log.sync_segments()
     flip(folders, 10)
     again = opened(folders, accept=True)
     assert found(again) == [None, b"honest", b"last"]
-    assert again.queue_bounds("payments", 0) == (0, 0)
+    assert again.indexes.queues.queue_bounds("payments", 0) == (0, 0)
 
 
 def test_a_body_full_of_headers_does_not_hold_up_the_start() -> None:
     folders = MemoryFolders()
     store = opened(folders)
-    store.append_batch("orders", 0, [NewMessage(0, b"", b"TM\x02\x01" * 4000, ())], 1)
-    store.append_batch("orders", 0, [NewMessage(0, b"", b"honest", ())], 1)
-    store.sync_log()
-    store.append_batch("orders", 0, [NewMessage(0, b"", b"last", ())], 1)
+    store.writer.append_batch("orders", 0, [NewMessage(0, b"", b"TM\x02\x01" * 4000, ())], 1)
+    store.writer.append_batch("orders", 0, [NewMessage(0, b"", b"honest", ())], 1)
+    store.log.sync_segments()
+    store.writer.append_batch("orders", 0, [NewMessage(0, b"", b"last", ())], 1)
     flip(folders, 10)
     assert found(opened(folders, accept=True)) == [None, b"honest", b"last"]
 
@@ -178,11 +178,11 @@ def test_a_body_full_of_headers_does_not_hold_up_the_start() -> None:
 def test_an_offset_that_can_not_be_is_damage() -> None:
     folders = MemoryFolders()
     store = opened(folders)
-    store.append_batch("orders", 0, [NewMessage(0, b"", b"first", ())], 1)
-    log = store._log
+    store.writer.append_batch("orders", 0, [NewMessage(0, b"", b"first", ())], 1)
+    log = store.log
     for offset in (2**40, 0):
         log.append_records([to_unplaced(Record(RecordKind.MESSAGE, "orders", 0, offset, 1, 0, b"", b"impossible"))])
-    store.sync_log()
+    store.log.sync_segments()
     log.append_records([to_unplaced(Record(RecordKind.MESSAGE, "orders", 0, 1, 1, 0, b"", b"second"))])
     with pytest.raises(CommitLogCorrupted, match=f"offset {2**40} in queue 0 .* next offset is 1"):
         opened(folders)
@@ -210,8 +210,8 @@ def test_a_log_that_lost_its_end_is_damage_when_the_store_was_closed() -> None:
         opened(folders)
     store = opened(folders, accept=True)
     assert found(store) == [body(number) for number in range(19)]
-    assert store.append_batch("orders", 0, [NewMessage(0, b"", body(19), ())], 1).first_offset == 19
-    store.sync_log()
+    assert store.writer.append_batch("orders", 0, [NewMessage(0, b"", body(19), ())], 1).first_offset == 19
+    store.log.sync_segments()
     assert found(opened(folders)) == [body(number) for number in range(20)]
 
 
@@ -219,8 +219,8 @@ def test_while_nothing_is_written_the_last_messages_are_vouched_for_too() -> Non
     folders = MemoryFolders()
     filled(folders, 20)
     store = opened(folders)
-    places_end = store.log_end
-    store.mark_durable()
+    places_end = store.log.log_end
+    store.checkpoints.mark_durable()
     flip(folders, places_end - 1)
     with pytest.raises(CommitLogCorrupted):
         opened(folders)

@@ -27,7 +27,7 @@ def test_whatever_bits_flip_is_found_and_nothing_else_and_repaired_to_the_byte(
     flips: list[tuple[float, int]], piece_bytes: int
 ) -> None:
     rotting = Rotting()
-    places = {int(share * rotting.store.log_end): bit for share, bit in flips}
+    places = {int(share * rotting.store.log.log_end): bit for share, bit in flips}
     for place, bit in places.items():
         rotting.flip(place, bit)
     found = rotting.scrub(piece_bytes)
@@ -46,7 +46,7 @@ def test_a_power_cut_in_the_middle_of_a_repair_leaves_what_was_or_what_is_to_be(
 ) -> None:
     rotting = Rotting()
     spill(rotting.store)
-    place = flip % rotting.store.log_end
+    place = flip % rotting.store.log.log_end
     rotting.flip(place)
     [(begin, end)] = rotting.scrub()
     shares = iter([*kept, *[1.0] * 1000])
@@ -85,17 +85,17 @@ def test_a_reader_waits_for_a_repair_only_while_another_replica_may_have_it() ->
     store, place = rotting.store, rotting.location(7)
     rotting.flip(place.log_offset + place.size - 1)
     with pytest.raises(AwaitsRepair):
-        store.read_records([place], may_block=False)
-    assert store.read_records([place], may_block=True) == [None]
+        store.reader.read_records([place], may_block=False)
+    assert store.reader.read_records([place], may_block=True) == [None]
     [(log_offset, size)] = store.damage.open_reports()
     store.repair.check_report(log_offset, size)
     assert store.damage.damaged_ranges == [(place.log_offset, place.log_offset + place.size)]
     with pytest.raises(AwaitsRepair):
-        store.read_records([place], may_block=False)
+        store.reader.read_records([place], may_block=False)
     store.damage.postpone_repair(place.log_offset, 1e9, is_given_up=True)
-    assert store.read_records([place], may_block=False) == [None]
+    assert store.reader.read_records([place], may_block=False) == [None]
     rotting.mend_all()
-    [record] = store.read_records([place], may_block=False)
+    [record] = store.reader.read_records([place], may_block=False)
     assert record is not None
     assert record.queue_offset == 7
 
@@ -106,7 +106,7 @@ def test_without_replicas_nobody_waits_and_the_damage_is_known(caplog: pytest.Lo
     store.damage.may_be_repaired = False
     rotting.flip(place.log_offset)
     for _ in range(3):
-        assert store.read_records([place], may_block=False) == [None]
+        assert store.reader.read_records([place], may_block=False) == [None]
     for log_offset, size in store.damage.open_reports():
         store.repair.check_report(log_offset, size)
     assert store.damage.damaged_ranges == [(place.log_offset, place.log_offset + place.size)]
@@ -127,11 +127,11 @@ def test_a_place_where_the_index_is_wrong_is_no_damage_of_the_log(shift: int) ->
     store, place = rotting.store, rotting.location(7)
     nowhere = MessageLocation(place.log_offset + shift, place.size, 0)
     with pytest.raises(AwaitsRepair):
-        store.read_records([nowhere], may_block=False)
+        store.reader.read_records([nowhere], may_block=False)
     for log_offset, size in store.damage.open_reports():
         store.repair.check_report(log_offset, size)
     assert not store.damage.is_known
-    assert store.read_records([nowhere], may_block=False) == [None]
+    assert store.reader.read_records([nowhere], may_block=False) == [None]
 
 
 @pytest.mark.plain
@@ -149,13 +149,13 @@ def test_a_place_that_the_disk_refuses_to_read_is_damaged(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(file, "read", refusing)
     with pytest.raises(AwaitsRepair):
-        store.read_records([place], may_block=False)
+        store.reader.read_records([place], may_block=False)
     [(log_offset, size)] = store.damage.open_reports()
     store.repair.check_report(log_offset, size)
     assert store.damage.damaged_ranges == [(place.log_offset, place.log_offset + place.size)]
     store.damage.may_be_repaired = False
     with pytest.raises(OSError, match="Input/output"):
-        store.read_records([place], may_block=False)
+        store.reader.read_records([place], may_block=False)
 
 
 def test_bytes_that_are_not_the_record_are_not_taken() -> None:
@@ -214,7 +214,7 @@ def test_a_log_that_begins_as_a_copy_has_no_damage() -> None:
     assert rotting.scrub()
     rotting.store.repair.save_damage()
     folders = rotting.leader.folders
-    begin_copy(folders, rotting.store.join_state())
+    begin_copy(folders, rotting.store.replica_log.join_state())
     assert not opened(folders).damage.is_known
 
 
@@ -223,9 +223,9 @@ def test_damage_in_segments_that_retention_removes_is_forgotten() -> None:
     spill(rotting.store)
     rotting.flip(rotting.location(0).log_offset + 70)
     assert rotting.scrub()
-    removal = rotting.store.prepare_removal(1)
+    removal = rotting.store.deletions.prepare_removal(1)
     removal.write()
-    rotting.store.finish_removal(removal)
+    rotting.store.deletions.finish_removal(removal)
     rotting.store.repair.save_damage()
     assert not rotting.store.damage.is_known
 

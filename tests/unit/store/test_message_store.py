@@ -19,12 +19,12 @@ def incoming(body: bytes) -> NewMessage:
 
 def bodies(store: MessageStore, topic: str, queue_id: int) -> list[bytes]:
     """Everything that can be read from a queue, from its first offset on."""
-    first, end = store.queue_bounds(topic, queue_id)
+    first, end = store.indexes.queues.queue_bounds(topic, queue_id)
     found: list[bytes] = []
     while first < end:
-        locations = store.locate_messages(topic, queue_id, first, 5, may_block=True)
+        locations = store.indexes.queues.locate_messages(topic, queue_id, first, 5, may_block=True)
         assert locations
-        for record in store.read_records(locations, may_block=True):
+        for record in store.reader.read_records(locations, may_block=True):
             assert record is not None
             assert record.queue_offset == first
             found.append(record.rest)
@@ -46,7 +46,7 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(queue=st.sampled_from(QUEUES), batch=st.lists(st.binary(min_size=1, max_size=400), min_size=1, max_size=8))
     def append(self, queue: tuple[str, int], batch: list[bytes]) -> None:
         self.clock += 1
-        done = self.store.append_batch(*queue, [incoming(body) for body in batch], self.clock)
+        done = self.store.writer.append_batch(*queue, [incoming(body) for body in batch], self.clock)
         assert done.first_offset == len(self.written[queue])
         self.written[queue] += batch
 
@@ -55,7 +55,7 @@ class StoreMachine(RuleBasedStateMachine):
         last = self.folders.commit_log.files[max(self.folders.commit_log.files)]
         last.full_after = last.size + 10
         try:
-            self.store.append_batch(*queue, [incoming(body), incoming(body)], self.clock)
+            self.store.writer.append_batch(*queue, [incoming(body), incoming(body)], self.clock)
         except OSError:
             pass
         else:  # it went into a new segment
@@ -64,7 +64,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule()
     def sync(self) -> None:
-        assert self.store.sync_log() == self.store.log_end
+        assert self.store.log.sync_segments() == self.store.log.log_end
         self.safe = {queue: len(written) for queue, written in self.written.items()}
 
     @rule()
@@ -73,7 +73,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule()
     def save_checkpoint(self) -> None:
-        self.store.save_checkpoint()
+        self.store.checkpoints.save_checkpoint()
 
     @rule()
     def restart(self) -> None:
@@ -107,9 +107,9 @@ def test_an_accepted_corruption_costs_that_record_and_no_other(sizes: list[int],
     folders = MemoryFolders()
     store = MessageStore(folders, segment_bytes=SEGMENT_BYTES)
     written = [bytes([number]) * size for number, size in enumerate(sizes, start=1)]
-    starts = [store.append_batch("orders", 0, [incoming(body)], 1).log_end for body in written]
-    store.sync_log()
-    store.save_checkpoint()
+    starts = [store.writer.append_batch("orders", 0, [incoming(body)], 1).log_end for body in written]
+    store.log.sync_segments()
+    store.checkpoints.save_checkpoint()
     victim = data.draw(st.integers(0, len(written) - 2))
     damage_at = starts[victim] - 1
     base = max(int(name) for name in folders.commit_log.files if int(name) <= damage_at)
@@ -117,7 +117,9 @@ def test_an_accepted_corruption_costs_that_record_and_no_other(sizes: list[int],
     again = MessageStore(folders, segment_bytes=SEGMENT_BYTES, accept_corruption=True)
     found: list[bytes | None] = [None] * len(written)
     for offset in range(len(written)):
-        for record in again.read_records(again.locate_messages("orders", 0, offset, 1, may_block=True), may_block=True):
+        for record in again.reader.read_records(
+            again.indexes.queues.locate_messages("orders", 0, offset, 1, may_block=True), may_block=True
+        ):
             found[offset] = record.rest if record else None
     assert found == [None if number == victim else body for number, body in enumerate(written)]
 
@@ -125,17 +127,23 @@ def test_an_accepted_corruption_costs_that_record_and_no_other(sizes: list[int],
 def test_a_queue_goes_on_where_its_messages_end_though_its_floor_was_higher() -> None:
     folders = MemoryFolders()
     store = MessageStore(folders, segment_bytes=SEGMENT_BYTES)
-    store.append_batch("orders", 0, [incoming(b"kept")], 1)
-    store.sync_log()
-    store.append_batch("orders", 0, [incoming(b"lost")], 1)
-    store.append_batch("orders", 1, [incoming(b"lost")], 1)
-    store.forget_topic("orders")()
+    store.writer.append_batch("orders", 0, [incoming(b"kept")], 1)
+    store.log.sync_segments()
+    store.writer.append_batch("orders", 0, [incoming(b"lost")], 1)
+    store.writer.append_batch("orders", 1, [incoming(b"lost")], 1)
+    store.deletions.forget_topic("orders")()
     survivor = folders.crash(lambda _: 0, b"")
     again = MessageStore(survivor, segment_bytes=SEGMENT_BYTES)
-    assert (again.queue_bounds("orders", 0), again.queue_bounds("orders", 1)) == ((1, 1), (0, 0))
+    assert (again.indexes.queues.queue_bounds("orders", 0), again.indexes.queues.queue_bounds("orders", 1)) == (
+        (1, 1),
+        (0, 0),
+    )
     for queue_id, offset in ((0, 1), (1, 0)):
-        assert again.append_batch("orders", queue_id, [incoming(b"later")], 1).first_offset == offset
+        assert again.writer.append_batch("orders", queue_id, [incoming(b"later")], 1).first_offset == offset
     again.close()
     survivor.index.files = {name: file for name, file in survivor.index.files.items() if name == "floors"}
     rebuilt = MessageStore(survivor, segment_bytes=SEGMENT_BYTES)
-    assert (rebuilt.queue_bounds("orders", 0), rebuilt.queue_bounds("orders", 1)) == ((1, 2), (0, 1))
+    assert (rebuilt.indexes.queues.queue_bounds("orders", 0), rebuilt.indexes.queues.queue_bounds("orders", 1)) == (
+        (1, 2),
+        (0, 1),
+    )

@@ -38,23 +38,25 @@ def stored(folders: MemoryFolders, steps: list[Step]) -> None:
             drafts = [
                 RecordDraft(RecordKind.MESSAGE, topic, queue_id, each, origin=RecordOrigin(0)) for each in incoming
             ]
-            store.append_drafts(drafts, number)
+            store.writer.append_drafts(drafts, number)
         else:
-            store.append_batch(topic, queue_id, incoming, number)
-        store.sync_log()
+            store.writer.append_batch(topic, queue_id, incoming, number)
+        store.log.sync_segments()
 
 
 def found(store: MessageStore, keys: set[str]) -> dict[object, object]:
     contents: dict[object, object] = {}
     for topic in ("orders", "payments", "größe"):
         for queue_id in range(3):
-            first, end = store.queue_bounds(topic, queue_id)
+            first, end = store.indexes.queues.queue_bounds(topic, queue_id)
             located: list[MessageLocation] = []
             while first + len(located) < end:
-                located += store.locate_messages(topic, queue_id, first + len(located), 100, may_block=True)
+                located += store.indexes.queues.locate_messages(
+                    topic, queue_id, first + len(located), 100, may_block=True
+                )
             contents[topic, queue_id] = (first, located)
         for key in keys:
-            contents[topic, key] = {record.queue_offset for record in store.find_by_key(topic, key, 1000)}
+            contents[topic, key] = {record.queue_offset for record in store.reader.find_by_key(topic, key, 1000)}
     return contents
 
 

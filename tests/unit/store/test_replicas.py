@@ -28,18 +28,18 @@ from tests.support.replica_pair import SEGMENT_BYTES, Follower, Leader, content,
 def filled(batches: int = 12) -> Leader:
     """A leader with some segments of all kinds of records, all acknowledged."""
     leader = Leader()
-    leader.store.begin_epoch(1)()
+    leader.store.replica_log.begin_epoch(1)()
     for number in range(batches):
         leader.append("orders", number % 2, 2, b"x" * 90, "k")
     leader.draft(RecordKind.TIMER, "orders", due_ms=70)
     leader.draft(RecordKind.HALF_MESSAGE, "orders")
-    leader.store.sync_log()
+    leader.store.log.sync_segments()
     return leader
 
 
 def following(leader: Leader) -> Follower:
     follower = Follower()
-    follower.begin(leader.store.join_state())
+    follower.begin(leader.store.replica_log.join_state())
     return follower
 
 
@@ -49,44 +49,44 @@ def following(leader: Leader) -> Follower:
 def test_records_vouch_for_no_more_than_all_replicas_have() -> None:
     leader = Leader()
     leader.append("orders", 0, 3, b"", "")
-    end = leader.store.sync_log()
-    leader.store.vouch_limit = 70
+    end = leader.store.log.sync_segments()
+    leader.store.log.vouch_limit = 70
     told: list[int] = []
-    leader.store.on_append = lambda: told.append(leader.store.log_end)
+    leader.store.log.on_append = lambda: told.append(leader.store.log.log_end)
     leader.append("orders", 0, 1, b"", "")
-    assert told == [leader.store.log_end]
-    assert leader.store._log.head_at(end).durable_to == 70
-    leader.store.vouch_limit = NO_LIMIT
-    before = leader.store.log_end
-    leader.store.sync_log()
+    assert told == [leader.store.log.log_end]
+    assert leader.store.log.head_at(end).durable_to == 70
+    leader.store.log.vouch_limit = NO_LIMIT
+    before = leader.store.log.log_end
+    leader.store.log.sync_segments()
     leader.append("orders", 0, 1, b"", "")
-    assert leader.store._log.head_at(before).durable_to == before
+    assert leader.store.log.head_at(before).durable_to == before
 
 
 def test_nothing_beside_the_log_speaks_of_what_is_not_acknowledged() -> None:
     leader = filled()
-    acknowledged = leader.store.spill_limit = leader.store.segment_end(1)
-    leader.store.mark_durable()
+    acknowledged = leader.store.indexes.spill_limit = leader.store.log.segment_end(1)
+    leader.store.checkpoints.mark_durable()
     leader.store.close()
     assert leader.folders.root.content("durable") == b""
     again = opened(leader.folders)
     assert again.replayed_records > 0
-    assert again.spill_limit == acknowledged
-    assert again._derived.highest_covered <= acknowledged
-    assert not again.count_removable(acknowledged - 1)
-    assert again.count_removable(NO_LIMIT) == 1
-    assert again.expired_segments(1 << 40) == 1
+    assert again.indexes.spill_limit == acknowledged
+    assert again.indexes.highest_covered <= acknowledged
+    assert not again.replica_log.count_removable(acknowledged - 1)
+    assert again.replica_log.count_removable(NO_LIMIT) == 1
+    assert again.deletions.expired_segments(1 << 40) == 1
 
 
 def test_a_store_without_replicas_writes_no_operations_and_no_files() -> None:
     folders = MemoryFolders()
     store = MessageStore(folders, segment_bytes=SEGMENT_BYTES)
-    store.append_batch("orders", 0, [message("m")], 1)
-    end = store.log_end
-    store.forget_topic("orders", 7)()
-    store.forget_group("g", 8)
-    store.purge_queue("orders", 0, 1)()
-    assert store.log_end == end
+    store.writer.append_batch("orders", 0, [message("m")], 1)
+    end = store.log.log_end
+    store.deletions.forget_topic("orders", 7)()
+    store.deletions.forget_group("g", 8)
+    store.deletions.purge_queue("orders", 0, 1)()
+    assert store.log.log_end == end
     store.close()
     assert sorted(folders.root.files) == ["checkpoint", "durable", "forgotten", "format", "format.copy"]
     assert b"epochs" not in (folders.root.content("checkpoint") or b"")
@@ -111,12 +111,12 @@ def test_a_copy_has_the_same_segments_however_the_bytes_come(sizes: list[int]) -
 def test_a_byte_that_changed_on_the_way_is_refused_and_nowhere_in_the_log(at: float, mask: int) -> None:
     leader = filled(6)
     follower = following(leader)
-    base, data = leader.store.log_bytes(0, 1 << 20, may_block=True)
+    base, data = leader.store.replica_log.log_bytes(0, 1 << 20, may_block=True)
     place = int(at * len(data))
     garbled = data[:place] + bytes([data[place] ^ mask]) + data[place + 1 :]
     with pytest.raises(BadCopy):
-        follower.store.append_copied(base, garbled)
-    assert follower.store.log_end == 0
+        follower.store.replica_log.append_copied(base, garbled)
+    assert follower.store.log.log_end == 0
     follower.store.abandon_files()
     follower.reopen(follower.folders)
     follower.take_all(leader.store)
@@ -126,29 +126,29 @@ def test_a_byte_that_changed_on_the_way_is_refused_and_nowhere_in_the_log(at: fl
 def test_bytes_of_another_place_another_log_or_another_segment_are_refused() -> None:
     leader, other = filled(), filled()
     follower = following(leader)
-    base, data = leader.store.log_bytes(0, 1 << 20, may_block=True)
-    following_base, more = leader.store.log_bytes(len(data), 1 << 20, may_block=True)
+    base, data = leader.store.replica_log.log_bytes(0, 1 << 20, may_block=True)
+    following_base, more = leader.store.replica_log.log_bytes(len(data), 1 << 20, may_block=True)
     for wrong_base, wrong in (
         (following_base, more),
         (base, more),
-        (base, other.store.log_bytes(0, 1 << 20, may_block=True)[1]),
+        (base, other.store.replica_log.log_bytes(0, 1 << 20, may_block=True)[1]),
         (base, data[:-1]),
         (base, data + data),
     ):
         with pytest.raises(BadCopy):
-            follower.store.append_copied(wrong_base, wrong)
+            follower.store.replica_log.append_copied(wrong_base, wrong)
         follower.reopen(follower.folders)
     follower.take_all(leader.store)
     with pytest.raises(BadCopy):
-        follower.store.append_copied(base, data)
+        follower.store.replica_log.append_copied(base, data)
 
 
 def test_an_epoch_that_has_passed_is_refused() -> None:
     leader = filled(1)
     follower = following(leader)
     follower.take_all(leader.store)
-    follower.store._operations.epoch_marks.append((9, follower.store.log_end - 1))
-    leader.store.begin_epoch(2)()
+    follower.store._operations.epoch_marks.append((9, follower.store.log.log_end - 1))
+    leader.store.replica_log.begin_epoch(2)()
     with pytest.raises(BadCopy, match="epoch 2 after epoch 9"):
         follower.take_all(leader.store)
 
@@ -157,11 +157,11 @@ def test_a_full_disk_takes_nothing_and_the_store_goes_on() -> None:
     leader = filled()
     disk = FaultyFolders()
     follower = Follower(disk)
-    follower.begin(leader.store.join_state())
+    follower.begin(leader.store.replica_log.join_state())
     disk.faults.full = ("log/",)
-    base, data = leader.store.log_bytes(0, 1 << 20, may_block=True)
+    base, data = leader.store.replica_log.log_bytes(0, 1 << 20, may_block=True)
     with pytest.raises(OSError, match="No space"):
-        follower.store.append_copied(base, data)
+        follower.store.replica_log.append_copied(base, data)
     disk.faults.full = ()
     follower.take_all(leader.store)
     assert content(follower.store) == content(leader.store)
@@ -170,23 +170,23 @@ def test_a_full_disk_takes_nothing_and_the_store_goes_on() -> None:
 def test_damage_that_the_leader_stepped_over_is_copied_as_it_is() -> None:
     leader = filled()
     ends = [0]
-    while ends[-1] < leader.store.log_end:
-        ends.append(ends[-1] + leader.store._log.head_at(ends[-1]).size)
-    victim = next(end for end in ends[3:] if end not in leader.store._log.segment_bases)
+    while ends[-1] < leader.store.log.log_end:
+        ends.append(ends[-1] + leader.store.log.head_at(ends[-1]).size)
+    victim = next(end for end in ends[3:] if end not in leader.store.log.segment_bases)
     leader.store.close()
     base = max(int(name) for name in leader.folders.commit_log.files if int(name) <= victim)
     leader.folders.commit_log.files[f"{base:020d}"].content[victim - base + 70] ^= 0xFF
     for name in list(leader.folders.index.files):
         leader.folders.index.remove(name)
     leader.store = MessageStore(leader.folders, segment_bytes=SEGMENT_BYTES, accept_corruption=True)
-    leader.store.is_replicated = True
-    assert leader.store.join_state().accepted == [(victim, ends[ends.index(victim) + 1])]
+    leader.store.deletions.is_replicated = True
+    assert leader.store.replica_log.join_state().accepted == [(victim, ends[ends.index(victim) + 1])]
     follower = following(leader)
     for _ in range(200):
         follower.take(leader.store, 47)
-        follower.store.sync_log()
-        follower.store.end_catching_up()()
-        follower.store.spill_limit = follower.store.log_end
+        follower.store.log.sync_segments()
+        follower.store.replica_log.end_catching_up()()
+        follower.store.indexes.spill_limit = follower.store.log.log_end
         spill(follower.store)
         follower.store.close()
         follower.reopen(follower.folders)
@@ -202,16 +202,16 @@ def test_damage_that_the_leader_stepped_over_is_copied_as_it_is() -> None:
 
 def test_deletions_are_given_when_they_are_acknowledged_until_they_are_noted() -> None:
     leader = filled(2)
-    leader.store.forget_topic("orders", 5)()
-    leader.store.forget_topic("%RETRY%g")()
-    leader.store.forget_group("g", 6)
+    leader.store.deletions.forget_topic("orders", 5)()
+    leader.store.deletions.forget_topic("%RETRY%g")()
+    leader.store.deletions.forget_group("g", 6)
     follower = following(leader)
     follower.take_all(leader.store)
     assert not follower.noted
     both = [RegistryDeletion(5, DeletedKind.TOPIC, "orders"), RegistryDeletion(6, DeletedKind.GROUP, "g")]
-    assert follower.store.pending_deletions() == both
-    follower.store.sync_log()
-    follower.store.spill_limit = follower.store.log_end
+    assert follower.store.replica_log.pending_deletions() == both
+    follower.store.log.sync_segments()
+    follower.store.indexes.spill_limit = follower.store.log.log_end
     follower.store.close()  # nobody has noted anything
     follower.reopen(follower.folders)
     assert follower.store.replayed_records == 0
@@ -220,22 +220,22 @@ def test_deletions_are_given_when_they_are_acknowledged_until_they_are_noted() -
     assert follower.noted == set(both)
     leader.append("orders", 0, 1, b"", "")
     follower.take_all(leader.store)
-    assert not follower.store.pending_deletions()
+    assert not follower.store.replica_log.pending_deletions()
 
 
 def test_messages_behind_a_deletion_are_there_though_only_a_replay_does_it() -> None:
     leader = filled(3)
-    leader.store.forget_topic("orders", 5)
+    leader.store.deletions.forget_topic("orders", 5)
     leader.append("orders", 0, 2, b"later", "")
-    leader.store.purge_queue("orders", 0, leader.store.queue_bounds("orders", 0)[1] - 1)
+    leader.store.deletions.purge_queue("orders", 0, leader.store.indexes.queues.queue_bounds("orders", 0)[1] - 1)
     leader.append("orders", 0, 1, b"last", "")
     expected = content(leader.store)
-    leader.store.sync_log()
-    job = leader.store.prepare_spill(entries_min=1)
+    leader.store.log.sync_segments()
+    job = leader.store.checkpoints.prepare_spill(entries_min=1)
     while job:
         job.write()
-        leader.store.finish_spill(job)
-        job = leader.store.prepare_spill(entries_min=1)
+        leader.store.checkpoints.finish_spill(job)
+        job = leader.store.checkpoints.prepare_spill(entries_min=1)
     # Power fails before the checkpoint: index files speak of more than the side files.
     assert content(opened(leader.folders.crash(lambda _: 0, b""))) == expected
 
@@ -244,8 +244,8 @@ def test_messages_behind_a_deletion_are_there_though_only_a_replay_does_it() -> 
 @pytest.mark.parametrize("checkpoint", [True, False])
 def test_epoch_marks_are_found_again_in_the_log(how: str, *, checkpoint: bool) -> None:
     leader = filled()
-    leader.store.begin_epoch(4)()
-    epochs = leader.store.epoch_marks
+    leader.store.replica_log.begin_epoch(4)()
+    epochs = leader.store.replica_log.epoch_marks
     assert [epoch for epoch, _ in epochs] == [1, 4]
     leader.store.close()
     root = leader.folders.root
@@ -256,19 +256,19 @@ def test_epoch_marks_are_found_again_in_the_log(how: str, *, checkpoint: bool) -
     if not checkpoint:
         root.remove("checkpoint")
     again = opened(leader.folders)
-    assert again.epoch_marks == epochs
+    assert again.replica_log.epoch_marks == epochs
     again.close()
-    assert opened(leader.folders).epoch_marks == epochs
+    assert opened(leader.folders).replica_log.epoch_marks == epochs
 
 
 @pytest.mark.plain
 def test_a_mark_that_was_never_durable_is_forgotten() -> None:
     leader = filled(2)
-    finish = leader.store.begin_epoch(2)
-    leader.store.sync_log = lambda: 0  # type: ignore[method-assign]  # the file is written, and the log is not
+    finish = leader.store.replica_log.begin_epoch(2)
+    leader.store.log.sync_segments = lambda: 0  # type: ignore[method-assign]  # the file is written, and the log is not
     finish()
     survivor = opened(leader.folders.crash(lambda _: 0, b""))
-    assert [epoch for epoch, _ in survivor.epoch_marks] == [1]
+    assert [epoch for epoch, _ in survivor.replica_log.epoch_marks] == [1]
 
 
 # --- power cuts
@@ -288,11 +288,11 @@ def test_a_replica_that_was_behind_takes_no_torn_tail_for_damage() -> None:
     leader.append("orders", 0, 1, b"", "")  # its mark says that all before was durable
     follower = following(leader)
     again = opened(pages_lost(leader, follower))
-    assert again.torn_bytes
-    assert again.log_end == min(base for base in leader.store._log.segment_bases if base)
+    assert again.recovery.torn_bytes
+    assert again.log.log_end == min(base for base in leader.store.log.segment_bases if base)
     follower.reopen(follower.folders)
     in_sync = following(leader)
-    in_sync.store.end_catching_up()()
+    in_sync.store.replica_log.end_catching_up()()
     with pytest.raises(CommitLogCorrupted):
         opened(pages_lost(leader, in_sync))
 
@@ -301,9 +301,9 @@ def test_what_it_knows_itself_to_be_durable_is_damage() -> None:
     leader = filled()
     follower = following(leader)
     follower.take_all(leader.store)
-    follower.store.sync_log()
-    follower.store.spill_limit = follower.store.log_end
-    follower.store.mark_durable()
+    follower.store.log.sync_segments()
+    follower.store.indexes.spill_limit = follower.store.log.log_end
+    follower.store.checkpoints.mark_durable()
     with pytest.raises(CommitLogCorrupted):
         opened(pages_lost(leader, follower))
 
@@ -312,10 +312,10 @@ def test_who_begins_an_epoch_believes_its_log_again() -> None:
     leader = filled()
     follower = following(leader)
     follower.take_all(leader.store)
-    assert follower.store.is_catching_up
-    follower.store.begin_epoch(8)()
-    assert not opened(follower.folders).is_catching_up
-    assert follower.store.synced == follower.store.log_end
+    assert follower.store.replica_log.is_catching_up
+    follower.store.replica_log.begin_epoch(8)()
+    assert not opened(follower.folders).replica_log.is_catching_up
+    assert follower.store.log.synced == follower.store.log.log_end
 
 
 # --- beginning as a copy
@@ -363,7 +363,7 @@ def dying(folders: MemoryFolders, steps: int) -> MemoryFolders:
 
 def test_a_copy_that_was_not_begun_to_its_end_can_not_be_opened_and_is_begun_again() -> None:
     leader = filled()
-    state = leader.store.join_state()
+    state = leader.store.replica_log.join_state()
     refused = died = 0
     for steps in itertools.count():
         was = filled(3)
@@ -394,23 +394,23 @@ def test_a_copy_that_was_not_begun_to_its_end_can_not_be_opened_and_is_begun_aga
 
 def test_deletions_of_before_there_were_replicas_are_known_when_the_copy_has_come_so_far() -> None:
     leader = Leader()
-    leader.store.is_replicated = False
+    leader.store.deletions.is_replicated = False
     for _ in range(6):
         leader.append("orders", 0, 2, b"x" * 200, "")
     leader.append("gone", 0, 3, b"", "")
     leader.draft(RecordKind.TIMER, "gone", due_ms=9)
-    leader.store.forget_topic("gone")()
+    leader.store.deletions.forget_topic("gone")()
     leader.append("gone", 0, 1, b"again", "")
-    leader.store.purge_queue("orders", 0, 7)()
-    leader.store.is_replicated = True
-    leader.store.begin_epoch(1)()
+    leader.store.deletions.purge_queue("orders", 0, 7)()
+    leader.store.deletions.is_replicated = True
+    leader.store.replica_log.begin_epoch(1)()
     follower = following(leader)
     while follower.take(leader.store, 300):
         follower.store.close()
         follower.reopen(follower.folders)
     assert content(follower.store) == content(leader.store)
-    follower.store.sync_log()
-    follower.store.spill_limit = follower.store.log_end
+    follower.store.log.sync_segments()
+    follower.store.indexes.spill_limit = follower.store.log.log_end
     follower.store.close()
     follower.reopen(follower.folders)
     assert content(follower.store) == content(leader.store)
@@ -421,7 +421,7 @@ def test_deletions_of_before_there_were_replicas_are_known_when_the_copy_has_com
 
 def test_a_cut_that_was_interrupted_leaves_a_store_that_opens_and_can_be_cut_again() -> None:
     leader = filled(20)
-    end = leader.store.segment_end(1)
+    end = leader.store.log.segment_end(1)
     whole = content(leader.store)
     leader.store.close()  # what is beside the log speaks of all of it
     for steps in itertools.count():
@@ -432,15 +432,15 @@ def test_a_cut_that_was_interrupted_leaves_a_store_that_opens_and_can_be_cut_aga
             for share in (0, 1):
                 survivor = disk.crash(partial(mul, share), b"")
                 again = opened(survivor)
-                assert again.log_end >= end
-                if again.log_end == leader.store.log_end:
+                assert again.log.log_end >= end
+                if again.log.log_end == leader.store.log.log_end:
                     assert content(again) == whole
                 again.abandon_files()
                 truncate_store(survivor, end)
-                assert opened(survivor).log_end == end
+                assert opened(survivor).log.log_end == end
         else:
-            assert list(disk.set_aside.files) == [f"commitlog-{end:020d}-{leader.store.log_end:020d}"]
-            assert opened(disk.crash(lambda _: 0, b"")).log_end == end
+            assert list(disk.set_aside.files) == [f"commitlog-{end:020d}-{leader.store.log.log_end:020d}"]
+            assert opened(disk.crash(lambda _: 0, b"")).log.log_end == end
             break
     assert steps > 10
 
@@ -449,15 +449,15 @@ def test_a_cut_store_goes_on_with_another_leader() -> None:
     one = filled(6)
     two = following(one)
     two.take_all(one.store)
-    common = one.store.log_end
-    one.store.spill_limit = two.store.spill_limit = common
-    one.store.purge_queue("orders", 0, 3)()
-    one.store.forget_topic("orders", 4)()
+    common = one.store.log.log_end
+    one.store.indexes.spill_limit = two.store.indexes.spill_limit = common
+    one.store.deletions.purge_queue("orders", 0, 3)()
+    one.store.deletions.forget_topic("orders", 4)()
     one.append("orders", 1, 4, b"never acknowledged", "")
     one.store.close()
-    two.store.begin_epoch(2)()
-    two.store.append_batch("orders", 0, [message("other")], 99)
-    two.store.sync_log()
+    two.store.replica_log.begin_epoch(2)()
+    two.store.writer.append_batch("orders", 0, [message("other")], 99)
+    two.store.log.sync_segments()
     name = truncate_store(one.folders, common)
     assert name is not None
     assert name.startswith(f"commitlog-{common:020d}-")
@@ -466,7 +466,7 @@ def test_a_cut_store_goes_on_with_another_leader() -> None:
     back.reopen(one.folders)
     back.take_all(two.store)
     assert content(back.store) == content(two.store)
-    assert not back.store.pending_deletions()
+    assert not back.store.replica_log.pending_deletions()
 
 
 # --- the log
@@ -511,15 +511,17 @@ def test_a_log_may_begin_in_the_middle_of_a_segment_of_another_leader() -> None:
 def test_whole_bytes_are_told_by_headers_alone() -> None:
     leader = filled(2)
     store = following(leader).store
-    _, data = leader.store.log_bytes(0, 1 << 20, may_block=True)
+    _, data = leader.store.replica_log.log_bytes(0, 1 << 20, may_block=True)
     (size,) = struct.unpack_from("<I", data, 4)
-    assert store.whole_bytes(b"") == 0
-    assert store.whole_bytes(data[: size - 1]) == 0
-    assert store.whole_bytes(data[: size + 1]) == size
-    assert store.whole_bytes(data) == len(data)
+    assert store.replica_log.whole_bytes(b"") == 0
+    assert store.replica_log.whole_bytes(data[: size - 1]) == 0
+    assert store.replica_log.whole_bytes(data[: size + 1]) == size
+    assert store.replica_log.whole_bytes(data) == len(data)
     forged = struct.pack("<I", 10)
     head = data[:4] + forged + data[8:60]
     with pytest.raises(BadRecord):
-        store.whole_bytes(head + struct.pack("<I", crc32(head) ^ leader.store.join_state().key) + data[64:])
+        store.replica_log.whole_bytes(
+            head + struct.pack("<I", crc32(head) ^ leader.store.replica_log.join_state().key) + data[64:]
+        )
     with pytest.raises(BadRecord):
-        store.whole_bytes(data[1:])
+        store.replica_log.whole_bytes(data[1:])

@@ -56,22 +56,22 @@ async def test_a_reader_that_knows_the_document_only_finds_everything(tmp_path: 
 
 def test_a_reader_that_knows_the_document_only_finds_what_replicas_do(tmp_path: Path) -> None:
     leader = MessageStore(DiskFolders(tmp_path / "leader"), segment_bytes=1 << 20)
-    leader.is_replicated = True
-    mark = leader.log_end
-    leader.begin_epoch(7)()
-    leader.append_batch("orders", 2, [NewMessage(0, b"", b"body", ()) for _ in range(3)], 5)
-    leader.sync_log()
-    leader.vouch_limit = leader.log_end - 1
-    leader.purge_queue("orders", 2, 1)()
-    leader.forget_topic("orders", 12)()
-    leader.forget_group("buyers", 13)
-    state = leader.join_state()
+    leader.deletions.is_replicated = True
+    mark = leader.log.log_end
+    leader.replica_log.begin_epoch(7)()
+    leader.writer.append_batch("orders", 2, [NewMessage(0, b"", b"body", ()) for _ in range(3)], 5)
+    leader.log.sync_segments()
+    leader.log.vouch_limit = leader.log.log_end - 1
+    leader.deletions.purge_queue("orders", 2, 1)()
+    leader.deletions.forget_topic("orders", 12)()
+    leader.deletions.forget_group("buyers", 13)
+    state = leader.replica_log.join_state()
     begin_copy(DiskFolders(tmp_path / "copy"), state)
     copy = MessageStore(DiskFolders(tmp_path / "copy"), segment_bytes=1 << 20, spill_limit=0)
-    copy.is_replicated = True
-    copy.append_copied(*leader.log_bytes(0, 1 << 20, may_block=True))
-    copy.sync_log()
-    copy.spill_limit = copy.log_end
+    copy.deletions.is_replicated = True
+    copy.replica_log.append_copied(*leader.replica_log.log_bytes(0, 1 << 20, may_block=True))
+    copy.log.sync_segments()
+    copy.indexes.spill_limit = copy.log.log_end
     copy.close()
     leader.close()
     for name in ("leader", "copy"):

@@ -34,14 +34,14 @@ def incoming(number: int) -> NewMessage:
 def fill(folder: Path) -> None:
     store = MessageStore(DiskFolders(folder), segment_bytes=SEGMENT_BYTES)
     for number in range(MESSAGES):
-        store.append_batch(*QUEUES[number * number % 3], [incoming(number)], number)
+        store.writer.append_batch(*QUEUES[number * number % 3], [incoming(number)], number)
         if number % 500 == 250:  # what is not plain
-            store.append_drafts(
+            store.writer.append_drafts(
                 [RecordDraft(RecordKind.MESSAGE, "orders", 0, incoming(number), origin=RecordOrigin(0))], number
             )
-            store.append_drafts([RecordDraft(RecordKind.HALF_MESSAGE, "paid", 0, incoming(number))], number)
-            store.sync_log()
-    store.sync_log()
+            store.writer.append_drafts([RecordDraft(RecordKind.HALF_MESSAGE, "paid", 0, incoming(number))], number)
+            store.log.sync_segments()
+    store.log.sync_segments()
     store.abandon_files()
 
 
@@ -53,16 +53,16 @@ def opened(folder: Path, sizes: ReplaySizes = REPLAY_SIZES, *, accept_corruption
 
 def contents(folder: Path, sizes: ReplaySizes = REPLAY_SIZES) -> dict[object, object]:
     store = opened(folder, sizes)
-    found: dict[object, object] = {"recovered": store.replayed_records, "halves": set(store.halves.waiting)}
+    found: dict[object, object] = {"recovered": store.replayed_records, "halves": set(store.indexes.halves.waiting)}
     for topic, queue_id in QUEUES:
-        first, end = store.queue_bounds(topic, queue_id)
+        first, end = store.indexes.queues.queue_bounds(topic, queue_id)
         bodies: list[bytes | None] = []
         while first + len(bodies) < end:
-            located = store.locate_messages(topic, queue_id, first + len(bodies), 1000, may_block=True)
-            bodies += [record.rest if record else None for record in store.read_records(located, may_block=True)]
+            located = store.indexes.queues.locate_messages(topic, queue_id, first + len(bodies), 1000, may_block=True)
+            bodies += [record.rest if record else None for record in store.reader.read_records(located, may_block=True)]
         found[topic, queue_id] = (first, bodies)
-        found[topic, "keys"] = [record.queue_offset for record in store.find_by_key(topic, "k3", 10_000)]
-    found["stored_ms"] = store.last_stored_ms
+        found[topic, "keys"] = [record.queue_offset for record in store.reader.find_by_key(topic, "k3", 10_000)]
+    found["stored_ms"] = store.writer.last_stored_ms
     store.abandon_files()
     return found
 
@@ -105,9 +105,11 @@ def test_damage_is_met_where_it_is(folder: Path) -> None:
     store = opened(folder, SEVERAL, accept_corruption=True)
     lost = 0
     for topic, queue_id in QUEUES:
-        end = store.queue_bounds(topic, queue_id)[1]
-        located = [store.locate_messages(topic, queue_id, offset, 1, may_block=True)[0] for offset in range(end)]
-        lost += sum(record is None for record in store.read_records(located, may_block=True))
+        end = store.indexes.queues.queue_bounds(topic, queue_id)[1]
+        located = [
+            store.indexes.queues.locate_messages(topic, queue_id, offset, 1, may_block=True)[0] for offset in range(end)
+        ]
+        lost += sum(record is None for record in store.reader.read_records(located, may_block=True))
     assert lost == 1
     store.abandon_files()
 

@@ -94,21 +94,23 @@ class Live:
 
     def send(self, count: int = 10) -> None:
         for _ in range(count):
-            self.store.append_batch("orders", self.sent % 2, [incoming(f"n{self.sent}")], 1000 + self.sent)
+            self.store.writer.append_batch("orders", self.sent % 2, [incoming(f"n{self.sent}")], 1000 + self.sent)
             self.sent += 1
-        self.store.sync_log()
+        self.store.log.sync_segments()
 
     def spill(self) -> None:
         self.send()
-        self.store.append_drafts([RecordDraft(RecordKind.TIMER, "timed", 0, incoming("late"), due_ms=FAR_MS + 7)], 1)
-        self.store.sync_log()
+        self.store.writer.append_drafts(
+            [RecordDraft(RecordKind.TIMER, "timed", 0, incoming("late"), due_ms=FAR_MS + 7)], 1
+        )
+        self.store.log.sync_segments()
         spill(self.store)
 
     def retain(self) -> None:
         """Retention takes all but the last two segments; timers and half messages there are given up here."""
         self.send()
         spill(self.store)
-        remove_segments(self.store, self.store.segment_count - 2)
+        remove_segments(self.store, self.store.log.segment_count - 2)
 
     def compact(self) -> None:
         self.journal.write_progress([(("billing", "orders", 0), ClaimsSnapshot(20, 2, []))], 1)
@@ -116,7 +118,7 @@ class Live:
 
     def delete_topic(self) -> None:
         self.send()
-        self.store.forget_topic("orders")()
+        self.store.deletions.forget_topic("orders")()
 
     def close(self) -> None:
         self.store.abandon_files()
@@ -179,7 +181,7 @@ def test_whatever_happens_meanwhile_the_backup_is_sound(
             assert body == was or (body is None and change in (Live.retain, Live.delete_topic))
     store = opened(tmp_path / "new")
     for queue_id in (0, 1):
-        assert store.append_batch("orders", queue_id, [incoming("after")], 9999).first_offset == len(
+        assert store.writer.append_batch("orders", queue_id, [incoming("after")], 9999).first_offset == len(
             now.queues["orders", queue_id]
         )
     store.close()
@@ -195,9 +197,11 @@ def contents_of(live: Live) -> dict[tuple[str, int], list[bytes]]:
     bodies: dict[tuple[str, int], list[bytes]] = {}
     for queue in (("orders", 0), ("orders", 1)):
         bodies[queue] = []
-        while len(bodies[queue]) < live.store.queue_bounds(*queue)[1]:
-            locations = live.store.locate_messages(*queue, len(bodies[queue]), 100, may_block=True)
-            bodies[queue] += [record.rest for record in live.store.read_records(locations, may_block=True) if record]
+        while len(bodies[queue]) < live.store.indexes.queues.queue_bounds(*queue)[1]:
+            locations = live.store.indexes.queues.locate_messages(*queue, len(bodies[queue]), 100, may_block=True)
+            bodies[queue] += [
+                record.rest for record in live.store.reader.read_records(locations, may_block=True) if record
+            ]
     return bodies
 
 

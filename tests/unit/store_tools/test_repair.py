@@ -89,7 +89,7 @@ def test_damaged_records_are_set_aside_and_their_offsets_are_not_given_again(
     store_at: Path, expected: Contents
 ) -> None:
     store = opened(store_at)
-    places = [store.locate_messages("orders", 0, offset, 1, may_block=True)[0] for offset in (3, 19)]
+    places = [store.indexes.queues.locate_messages("orders", 0, offset, 1, may_block=True)[0] for offset in (3, 19)]
     store.abandon_files()
     damaged = []
     for place in places:
@@ -113,13 +113,13 @@ def other_tag(content: BlockContent) -> None:
 
 def test_the_offset_of_a_lost_last_message_stays_taken(store_at: Path) -> None:
     store = opened(store_at)
-    [place] = store.locate_messages("orders", 1, 19, 1, may_block=True)
+    [place] = store.indexes.queues.locate_messages("orders", 1, 19, 1, may_block=True)
     store.abandon_files()
     flip_record(store_at, place.log_offset)
     rewritten_block(store_at, other_tag)
     assert repair_store(store_at).after.findings.is_sound
     store = opened(store_at)
-    assert store.append_batch("orders", 1, [incoming("next")], 300).first_offset == 20
+    assert store.writer.append_batch("orders", 1, [incoming("next")], 300).first_offset == 20
     store.close()
     assert verify_store(store_at).findings.is_sound
 
@@ -137,7 +137,7 @@ def test_the_key_of_the_log_is_found_out(store_at: Path, expected: Contents) -> 
 def test_floors_are_told_by_progress_and_deletions(tmp_path: Path) -> None:
     data_dir = fill(tmp_path / "data")
     store = opened(data_dir)
-    remove_segments(store, store.segment_count - 1)
+    remove_segments(store, store.log.segment_count - 1)
     store.close()
     journal = ProgressJournal(DiskFolders(data_dir / "store").consumption)
     journal.write_progress([(("billing", "orders", 0), ClaimsSnapshot(20, 1, []))], 1)
@@ -155,8 +155,8 @@ def test_a_deleted_topic_stays_deleted_without_floors(store_at: Path, expected: 
     assert done.after.findings.is_sound
     assert contents(store_at).queues["deleted", 0] == expected.queues["deleted", 0] == [None]
     store = opened(store_at)
-    assert store.queue_bounds("deleted", 0) == (1, 1)
-    assert store.is_complete("deleted", 0)
+    assert store.indexes.queues.queue_bounds("deleted", 0) == (1, 1)
+    assert store.indexes.queues.is_complete("deleted", 0)
     store.abandon_files()
 
 
@@ -212,7 +212,7 @@ def test_who_dies_in_a_repair_repairs_again(
     whole: Path, expected: Contents, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = opened(whole)
-    [place] = store.locate_messages("orders", 0, 3, 1, may_block=True)
+    [place] = store.indexes.queues.locate_messages("orders", 0, 3, 1, may_block=True)
     store.abandon_files()
     number, done = 0, False
     while not done:

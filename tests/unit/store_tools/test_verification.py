@@ -83,7 +83,7 @@ def test_a_flipped_byte_is_found_or_did_not_matter(
 
 def test_a_damaged_record_is_named_by_the_index(store_at: Path) -> None:
     store = opened(store_at)
-    [location] = store.locate_messages("orders", 1, 4, 1, may_block=True)
+    [location] = store.indexes.queues.locate_messages("orders", 1, 4, 1, may_block=True)
     store.abandon_files()
     flip_record(store_at, location.log_offset)
     found = verify_store(store_at)
@@ -95,7 +95,7 @@ def test_a_damaged_record_is_named_by_the_index(store_at: Path) -> None:
 
 def test_a_message_whose_shared_bytes_are_damaged_is_told(store_at: Path) -> None:
     store = opened(store_at)
-    [location] = store.locate_messages("orders", 0, 0, 1, may_block=True)
+    [location] = store.indexes.queues.locate_messages("orders", 0, 0, 1, may_block=True)
     store.abandon_files()
     flip(store_at / "store" / "commitlog" / f"{0:020d}", location.log_offset + location.size - 1)
     told = [each for each in verify_store(store_at).findings.kept_findings if "the rest of this record" in each.reason]
@@ -186,13 +186,13 @@ def test_a_store_that_a_broker_writes_to_is_sound_at_every_moment(tmp_path: Path
     fill(data_dir)
     with StoreLock(data_dir / "store"):
         store = MessageStore(DiskFolders(data_dir / "store"), segment_bytes=SEGMENT_OF_A_BROKER)
-        store.append_batch("orders", 0, [incoming("more")], 200)
+        store.writer.append_batch("orders", 0, [incoming("more")], 200)
         found = verify_store(data_dir)
         assert (found.is_running, found.findings.kept_findings, found.messages) == (True, [], 43)
         last = segment_of(data_dir, 1 << 62)
-        assert last.stat().st_size > store.log_end - int(last.name), "room is reserved"
+        assert last.stat().st_size > store.log.log_end - int(last.name), "room is reserved"
         torn = last.read_bytes()
-        end = store.log_end - int(last.name)
+        end = store.log.log_end - int(last.name)
         last.write_bytes(torn[:end] + b"TM\x02\x01" + torn[end + 4 :])
         assert verify_store(data_dir).findings.is_sound, "a record that is being written"
         store.abandon_files()
@@ -211,21 +211,21 @@ def test_the_folder_of_the_store_will_do(whole: Path) -> None:
 def test_a_lite_topic_that_was_dropped_and_came_again_is_sound(tmp_path: Path, *, together: bool) -> None:
     topic = lite_queue_topic("chats", "a")
     store = opened(tmp_path / "data")
-    store.append_batch(topic, 0, [incoming("old")] * 3, 1)
-    store.append_batch("orders", 0, [incoming("other")], 1)
+    store.writer.append_batch(topic, 0, [incoming("old")] * 3, 1)
+    store.writer.append_batch("orders", 0, [incoming("other")], 1)
     if not together:
-        store.sync_log()
-        spill = store.prepare_spill(entries_min=1)
+        store.log.sync_segments()
+        spill = store.checkpoints.prepare_spill(entries_min=1)
         assert spill is not None
         spill.write()
-        store.finish_spill(spill)
-    store.drop_lite_topic(topic)
-    store.append_batch(topic, 0, [incoming("new")] * 2, 2)
+        store.checkpoints.finish_spill(spill)
+    store.indexes.queues.drop_lite_topic(topic)
+    store.writer.append_batch(topic, 0, [incoming("new")] * 2, 2)
     store.close()
     found = verify_store(tmp_path / "data")
     assert found.findings.kept_findings == []
     assert (found.messages, found.index_rows) == (6, 6)
     again = opened(tmp_path / "data")
-    first, end = again.queue_bounds(topic, 0)
+    first, end = again.indexes.queues.queue_bounds(topic, 0)
     assert (end - first, first > 3) == (2, True)
     again.close()

@@ -142,7 +142,7 @@ class ShardFollower:
     @property
     def durable_end(self) -> int:
         """The log offset up to which the log is durable."""
-        return self._files.current_store.synced
+        return self._files.current_store.log.synced
 
     @property
     def known_epoch(self) -> int:
@@ -237,8 +237,8 @@ class ShardFollower:
         store = self._files.current_store
         heartbeat = self._leader_progress.heartbeat
         has_all = heartbeat is not None and self._copy.held_end >= heartbeat.acknowledged
-        if store.is_catching_up and has_all and self._membership.store_id in in_sync_set(entry):
-            await asyncio.to_thread(store.end_catching_up())
+        if store.replica_log.is_catching_up and has_all and self._membership.store_id in in_sync_set(entry):
+            await asyncio.to_thread(store.replica_log.end_catching_up())
 
     async def _ask_for_leadership(self) -> WonElection | None:
         """Ask for the leadership, also if it was given: then for an epoch of its own. None if another replica leads.
@@ -338,14 +338,20 @@ class ShardFollower:
         """Make the leader check its log, which may be damaged at the end of this one."""
         with contextlib.suppress(StreamBroken):
             stream.write_messages(
-                shard_frames.join_pieces([replica_messages.UNTAKEN.encode_note(self._files.current_store.log_end)])
+                shard_frames.join_pieces([replica_messages.UNTAKEN.encode_note(self._files.current_store.log.log_end)])
             )
 
     async def _request_stream(self, stream: "MessageStream", epoch: int) -> LeadAnswer:
         membership, store = self._membership, self._files.current_store
         end = await self._copy.wait_until_durable()
         hello = FollowRequest(
-            membership.shard, membership.store_id, epoch, store.key, store.epoch_marks, store.log_start, end
+            membership.shard,
+            membership.store_id,
+            epoch,
+            store.log.layouts.key,
+            store.replica_log.epoch_marks,
+            store.log.log_start,
+            end,
         )
         stream.write_messages(shard_frames.join_pieces([replica_messages.FOLLOW.encode_note(hello)]))
         for piece in shard_frames.decode_frame(await stream.read_message() or b"\x90"):
@@ -366,19 +372,19 @@ class ShardFollower:
         if lead.state is not None:
             _log.info("truncating the whole log: the leader's begins at log offset %d", lead.state.log_start)
             await self._begin_again(lead)
-        elif lead.common < store.log_end:
+        elif lead.common < store.log.log_end:
             await self._begin_again(lead)
-        elif lead.common > store.log_end:
+        elif lead.common > store.log.log_end:
             raise InvalidFrame("the leader takes the log to be longer than it is")
         view = self._following.shard_view
         store = self._files.current_store
-        if view is not None and membership.store_id not in view.in_sync and not store.is_catching_up:
-            await asyncio.to_thread(store.begin_catching_up())
+        if view is not None and membership.store_id not in view.in_sync and not store.replica_log.is_catching_up:
+            await asyncio.to_thread(store.replica_log.begin_catching_up())
         self._copy.note_leader_state(0, lead.start)
         self._leader_progress.begin_stream(self._seconds())
         self._stream, self._stream_epoch = stream, lead.epoch
         self._log_requests = LogRequests(stream.write_messages, lambda: self._files.current_store)
-        stream.write_messages(shard_frames.join_pieces([replica_messages.READY.encode_note(store.log_end)]))
+        stream.write_messages(shard_frames.join_pieces([replica_messages.READY.encode_note(store.log.log_end)]))
 
     async def _begin_again(self, lead: LeadAnswer | None) -> None:
         """Open the store again, cut off or replaced as `lead` says; runs to its end even if cancelled."""
@@ -432,9 +438,9 @@ class ShardFollower:
         if piece.what == replica_messages.LOG.what:
             log = replica_messages.LOG.decode_note(piece)
             store = self._files.current_store
-            if log.heartbeat.acknowledged > self._copy.held_end and not store.is_catching_up:
+            if log.heartbeat.acknowledged > self._copy.held_end and not store.replica_log.is_catching_up:
                 # The leader has put this replica out of sync, so its records may claim what is not durable here.
-                await asyncio.to_thread(store.begin_catching_up())
+                await asyncio.to_thread(store.replica_log.begin_catching_up())
             await self._copy.append_bytes(log)
             self._note_heartbeat(log.heartbeat)
             if len(log.data) >= _MUCH_BYTES:

@@ -1,6 +1,6 @@
 """A follower's store: takes the leader's bytes, makes them durable, and updates all that is derived of them.
 
-Nothing that is derived of messages that are not acknowledged yet is written to disk (`MessageStore.spill_limit`):
+Nothing that is derived of messages that are not acknowledged yet is written to disk (`DerivedIndexes.spill_limit`):
 another leader may still have them cut off the log, and then only memory holds what was derived of them.
 """
 
@@ -70,7 +70,7 @@ class FollowerCopy:
         """Finds and repairs damage of the log; the follower sets how to ask the leader."""
         opened.store.damage.may_be_repaired = True
         self._is_stopped = False
-        self.acknowledged = opened.store.spill_limit
+        self.acknowledged = opened.store.indexes.spill_limit
         self.reads = CopyReads(opened.store, lambda: min(self.acknowledged, self.held_end), lambda: self._log_start)
         """For proxies, while this is known to be in sync; ended by `stop`."""
 
@@ -128,13 +128,13 @@ class FollowerCopy:
     @property
     def wanted_offset(self) -> int:
         """The log offset of the next byte that is wanted."""
-        return self.store.log_end + len(self._partial)
+        return self.store.log.log_end + len(self._partial)
 
     async def wait_until_durable(self) -> int:
         """Wait until all of the log is durable; returns its end."""
         self._partial = b""
-        await self._flusher.wait_until_durable(self.store.log_end)
-        return self.store.log_end
+        await self._flusher.wait_until_durable(self.store.log.log_end)
+        return self.store.log.log_end
 
     # --- taking
 
@@ -148,13 +148,13 @@ class FollowerCopy:
             raise BadCopy(f"bytes of log offset {log.position} came, and {self.wanted_offset} was next")
         store = self.store
         data = self._partial + log.data if self._partial else log.data
-        whole = len(data) if log.is_whole else store.whole_bytes(data)
+        whole = len(data) if log.is_whole else store.replica_log.whole_bytes(data)
         if not whole and len(data) > _PARTIAL_BYTES_MAX:
             raise BadRecord(f"has no end in {len(data)} bytes")
         self._partial = data[whole:]
         if whole:
-            taken = store.append_copied(log.base, data[:whole] if self._partial else data)
-            self._flusher.when_acknowledged(store.log_end, self._notify_held)
+            taken = store.replica_log.append_copied(log.base, data[:whole] if self._partial else data)
+            self._flusher.when_acknowledged(store.log.log_end, self._notify_held)
             if taken.deletions:
                 for deletion in taken.deletions:
                     if deletion.kind is DeletedKind.TOPIC:
@@ -167,9 +167,9 @@ class FollowerCopy:
 
     def note_leader_state(self, acknowledged: int, log_start: int) -> None:
         """Note how far the leader's log is acknowledged, and where it begins."""
-        self.acknowledged = max(self.acknowledged, min(acknowledged, self.store.log_end))
+        self.acknowledged = max(self.acknowledged, min(acknowledged, self.store.log.log_end))
         self._log_start = max(self._log_start, log_start)
-        self.store.spill_limit = max(self.store.spill_limit, self.acknowledged)
+        self.store.indexes.spill_limit = max(self.store.indexes.spill_limit, self.acknowledged)
 
     async def replace_journal(self, lines: list[bytes]) -> None:
         """Replace the journal by the leader's. BadLines if these are no journal."""
@@ -187,9 +187,11 @@ class FollowerCopy:
             await self._run_shielded(self._update_derived())
 
     async def _update_derived(self) -> None:
-        if count := self.store.count_removable(self._log_start):
+        if count := self.store.replica_log.count_removable(self._log_start):
             # The leader has relocated what is still needed of them. This comes first, as it frees space on a full disk.
             await self._room.with_reserve(partial(self._upkeep.remove_segments, count), may_use_all=True)
-            _log.info("%d segments were removed, as the leader did; the log begins at %d", count, self.store.log_start)
-        self.store.mark_durable()
+            _log.info(
+                "%d segments were removed, as the leader did; the log begins at %d", count, self.store.log.log_start
+            )
+        self.store.checkpoints.mark_durable()
         await self._upkeep.spill_index()

@@ -108,20 +108,22 @@ class FollowerStream:
     async def _match_log(self, hello: FollowRequest) -> None:
         """Agree on the log offset from which the follower's log goes on."""
         store, lead = self._store, None
-        if hello.end > hello.start and hello.key == store.key:
+        if hello.end > hello.start and hello.key == store.log.layouts.key:
             try:
                 marks = EpochMarks.from_pairs(hello.marks)
             except ValueError as error:
                 raise InvalidFrame(str(error)) from error
-            common = EpochMarks.from_pairs(store.epoch_marks).common_end(store.log_end, marks, hello.end)
+            common = EpochMarks.from_pairs(store.replica_log.epoch_marks).common_end(
+                store.log.log_end, marks, hello.end
+            )
             if common is None and hello.store_id in self._leader.in_sync:
                 # It may be the only replica that has all: none of its log may be removed.
                 text = f"replica {self.name} is in sync, and was away for so long that the logs can't be compared"
                 raise CallRefused(GrpcStatus.UNAVAILABLE, text)
-            if common is not None and common >= store.log_start and common > hello.start:
-                lead = LeadAnswer(self._leader.epoch, common, start=store.log_start)
+            if common is not None and common >= store.log.log_start and common > hello.start:
+                lead = LeadAnswer(self._leader.epoch, common, start=store.log.log_start)
         if lead is None:
-            state = store.join_state()
+            state = store.replica_log.join_state()
             lead = LeadAnswer(self._leader.epoch, state.log_start, state)
         self._call.write_messages(shard_frames.join_pieces([replica_messages.LEAD.encode_note(lead)]))
         ready = replica_messages.READY.decode_note(await self._next_piece())
@@ -134,7 +136,7 @@ class FollowerStream:
             self.name,
             ready,
             f", without the {cut} bytes that it had beyond" if cut > 0 else "",
-            store.log_end - ready,
+            store.log.log_end - ready,
         )
 
     async def _run_stream(self) -> None:
@@ -174,7 +176,7 @@ class FollowerStream:
         while self._on_the_way and self._on_the_way[0] <= self.held:
             self._on_the_way.popleft()
         self._leader.note_held(self, held)
-        if self.sent < self._store.log_end:
+        if self.sent < self._store.log.log_end:
             self.send_more()
 
     async def ask_for_log(self, position: int, size: int) -> bytes:
@@ -185,12 +187,12 @@ class FollowerStream:
 
     def send_more(self) -> None:
         """Send more of the log, or have the writer do that: there is more, or the follower has held some."""
-        unsent = self._store.log_end - self.sent
+        unsent = self._store.log.log_end - self.sent
         if not self._is_live or unsent > _LIVE_BYTES:
             self._woken.set()
         elif self._is_next_due(unsent):
             try:
-                self._send_log(*self._store.log_bytes(self.sent, _LIVE_BYTES, may_block=False))
+                self._send_log(*self._store.replica_log.log_bytes(self.sent, _LIVE_BYTES, may_block=False))
             except (WouldBlock, StreamBroken, OSError):
                 self._woken.set()  # the writer waits for the disk, or gets the error of this stream
 
@@ -227,11 +229,13 @@ class FollowerStream:
                 lines, self._journal = self._journal, []
                 self._call.write_messages(shard_frames.join_pieces([replica_messages.JOURNAL.encode_note(lines)]))
             self._is_live = False
-            while (unsent := self._store.log_end - self.sent) > _LIVE_BYTES or (unsent and self._is_next_due(unsent)):
+            while (unsent := self._store.log.log_end - self.sent) > _LIVE_BYTES or (
+                unsent and self._is_next_due(unsent)
+            ):
                 if self.sent - self.held >= WINDOW_BYTES:
                     break
                 began_s = loop.time()
-                is_behind = self._store.log_end - self.sent > _CATCHING_UP_BYTES
+                is_behind = self._store.log.log_end - self.sent > _CATCHING_UP_BYTES
                 size = await self._write_log()
                 await self._call.wait_drained()
                 if is_behind:
@@ -265,16 +269,16 @@ class FollowerStream:
         """Send the next bytes; returns how many."""
         found: tuple[int, bytes] | None = None
         with contextlib.suppress(WouldBlock):
-            found = self._store.log_bytes(self.sent, _CHUNK_BYTES, may_block=False)
+            found = self._store.replica_log.log_bytes(self.sent, _CHUNK_BYTES, may_block=False)
         if found is None:
-            found = await asyncio.to_thread(self._store.log_bytes, self.sent, _CHUNK_BYTES, may_block=True)
+            found = await asyncio.to_thread(self._store.replica_log.log_bytes, self.sent, _CHUNK_BYTES, may_block=True)
         self._send_log(*found)
         return len(found[1])
 
     def _send_log(self, base: int, data: bytes) -> None:
         """Send the next bytes; StreamBroken: they are not sent."""
         sent = self.sent + len(data)
-        is_cut = sent < self._store.log_end
+        is_cut = sent < self._store.log.log_end
         log = LogBytes(self._leader.create_heartbeat(), base, self.sent, data, not is_cut)
         self._call.write_messages(shard_frames.join_pieces([replica_messages.LOG.encode_note(log)]))
         self.sent, self._is_cut = sent, is_cut

@@ -83,7 +83,7 @@ class ReplicatingLeader:
             timing=self._timing,
             now_s=seconds(),
             leased_at_s=leased_at_s,
-            start=self.store.log_end,
+            start=self.store.log.log_end,
             acknowledged=acknowledged,
             waits_for_replicas=self._mode is ReplicationMode.SYNC,
         )
@@ -109,23 +109,23 @@ class ReplicatingLeader:
     async def begin_epoch(self) -> None:
         """Begin the leader's part of the log; for a broker that has not started yet."""
         store = self.store
-        store.vouch_limit = self._leading.acknowledged
+        store.log.vouch_limit = self._leading.acknowledged
         store.damage.may_be_repaired = bool(self._other_replicas)
         self._broker.log_upkeep.sources = self.repair_sources
-        await asyncio.to_thread(store.begin_epoch(self.epoch))
+        await asyncio.to_thread(store.replica_log.begin_epoch(self.epoch))
         self._turn_end = turn_end()
-        store.on_append = self._plan_wake
+        store.log.on_append = self._plan_wake
         self._update_acknowledged()
 
     def start(self, load: "Callable[[], BrokerLoad]") -> None:
         """Renew the lease and serve followers from now on; the broker has started."""
         self._ticks.start()
         self._start_task(self._renew_forever(load), "heartbeat")
-        self._broker.wake_when_readable(self.store.log_end)
+        self._broker.wake_when_readable(self.store.log.log_end)
 
     async def stop(self) -> None:
         """Stop leading. Nothing is acknowledged from here on that was not before."""
-        self.store.on_append = None
+        self.store.log.on_append = None
         await self._ticks.stop()
         for task in self._tasks:
             task.cancel()
@@ -152,7 +152,7 @@ class ReplicatingLeader:
             return f"this was the leader in epoch {self.epoch}, and {hello.epoch} is a later one"
         if not await self._membership.is_replica(hello.store_id):
             return "it is no replica of this shard, as the registry has it"
-        if hello.end > hello.start and hello.key != self.store.key:
+        if hello.end > hello.start and hello.key != self.store.log.layouts.key:
             return "its data is of another store; start it with an empty --data-dir"
         return None
 
@@ -218,7 +218,7 @@ class ReplicatingLeader:
         """The heartbeat that goes along with everything that the leader sends."""
         self._note_own_log()
         store = self.store
-        return LeaderHeartbeat(self._seconds(), store.log_start, store.log_end, self._leading.acknowledged)
+        return LeaderHeartbeat(self._seconds(), store.log.log_start, store.log.log_end, self._leading.acknowledged)
 
     # --- progress
 
@@ -234,15 +234,15 @@ class ReplicatingLeader:
             follower.send_more()
 
     def _note_own_log(self) -> None:
-        end = self.store.log_end
-        self._leading.note_own_log(end, self.store.synced if self._flushes else end)
+        end = self.store.log.log_end
+        self._leading.note_own_log(end, self.store.log.synced if self._flushes else end)
 
     def _update_acknowledged(self) -> None:
         """Pass on to store and broker what is acknowledged now."""
         self._note_own_log()
         store, acknowledged = self.store, self._leading.acknowledged
-        store.vouch_limit = acknowledged
-        store.spill_limit = max(store.spill_limit, acknowledged)
+        store.log.vouch_limit = acknowledged
+        store.indexes.spill_limit = max(store.indexes.spill_limit, acknowledged)
         self._broker.limit_readable(self._leading.held_by_others)
 
     # --- for the broker
@@ -282,7 +282,7 @@ class ReplicatingLeader:
     def has_all(self, replica: str) -> bool:
         """Whether the replica is in sync and holds the log to its end."""
         follower = self._followers.get(replica)
-        return follower is not None and follower.held >= self.store.log_end and replica in self._leading.in_sync
+        return follower is not None and follower.held >= self.store.log.log_end and replica in self._leading.in_sync
 
     # --- figures, in any thread
 
@@ -312,7 +312,7 @@ class ReplicatingLeader:
 
         For a replica that is not connected, by its last report to the registry.
         """
-        entry, end, followers = self._membership.last_entry, self.store.log_end, self._followers.copy()
+        entry, end, followers = self._membership.last_entry, self.store.log.log_end, self._followers.copy()
         others = (
             [] if entry is None else [each for each in entry.replicas if each.store_id != self._membership.store_id]
         )
@@ -417,7 +417,7 @@ class ReplicatingLeader:
             await asyncio.sleep(beat_s if is_renewed else beat_s / 4)
             asked_s = self._seconds()
             try:
-                entry = await membership.renew_leader(self.epoch, load(), self.store.synced)
+                entry = await membership.renew_leader(self.epoch, load(), self.store.log.synced)
             except Exception as error:  # noqa: BLE001 - the outermost of this task, and it logs
                 if is_renewed:
                     _log.warning("the lease can't be renewed: %s", error)

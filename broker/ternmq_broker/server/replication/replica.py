@@ -232,7 +232,7 @@ class ShardReplica:
             else:
                 self._has_failed_to_move = False
                 # What its files know to be acknowledged can be received before any replica follows.
-                acknowledged = self._files.current_store.spill_limit
+                acknowledged = self._files.current_store.indexes.spill_limit
                 return WonElection(entry, asked_s, acknowledged) if entry.epoch == epoch else None
 
     # --- leading
@@ -288,7 +288,7 @@ class ShardReplica:
 
     def _note_deletions(self) -> None:
         """Note the deletions in the log as done, even if they are not acknowledged: they are in this leader's log."""
-        self._read_notes().add_done(*self._files.current_store.pending_deletions())
+        self._read_notes().add_done(*self._files.current_store.replica_log.pending_deletions())
 
     async def _begin_deletions(self, deletion_log: DeletionLog, leader: ReplicatingLeader) -> None:
         """Do the deletions of the time without a leader, before messages are accepted."""

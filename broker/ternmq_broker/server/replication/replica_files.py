@@ -71,7 +71,7 @@ class ReplicaFiles:
         """Cut the log off at `end`; returns the name below `set-aside/` of what was cut off, None if nothing
         was."""
         kept: list[str | None] = []
-        size = self.current_store.log_end - end
+        size = self.current_store.log.log_end - end
         self._with_files_closed(lambda folders: kept.append(truncate_store(folders, end)))
         _log.warning(
             "the leader has not the last %d bytes of this log: they were cut off, from log offset %d on, and are kept "

@@ -249,7 +249,7 @@ class LogIndex:
             self._dirty[queue] = None
 
     def set_low_watermark(self, topic: str, queue_id: int, low_watermark: int, origin: int) -> None:
-        """Set the low watermark of a queue, below which nothing is left; see `write_low_watermarks`."""
+        """Set the low watermark of a queue, below which nothing is left; see `save_low_watermarks`."""
         queue = self.get_queue(topic, queue_id)
         queue.raise_first(low_watermark)
         queue.origin = max(queue.origin, origin)  # an operation of the log may have raised it already
@@ -650,10 +650,6 @@ class LogIndex:
     def save_low_watermarks(self, acknowledged: int = NO_LIMIT) -> "Callable[[], None]":
         """Return a function that makes the low watermarks up to that log offset durable, for a thread."""
         return self._watermarks.prepare_write(self.low_watermarks(acknowledged))
-
-    def write_low_watermarks(self) -> None:
-        """Make the low watermarks durable."""
-        self.save_low_watermarks()()
 
     def close(self) -> None:
         for file in self._files.values():

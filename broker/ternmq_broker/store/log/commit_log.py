@@ -101,6 +101,14 @@ class CommitLog:
         return self._segments[-1].end if self._undo_to is None else self._undo_to
 
     @property
+    def segment_count(self) -> int:
+        return len(self.segment_bases)
+
+    def segment_end(self, count: int) -> int:
+        """Return where the log would begin without its oldest `count` segments."""
+        return self.segment_bases[count]
+
+    @property
     def segment_bases(self) -> list[int]:
         if self._undo_to is None:
             return list(self._bases)

@@ -2,7 +2,7 @@
 
 A plain record is a message of today's layout with no flags, whole, and the next one of its queue. Nearly all are; the
 first that is not ends the run, and the caller processes it. The work for each record is that of `record.decode` and
-`Derived.replay`, without an object for it: that makes a start after the index was lost five times faster.
+`DerivedIndexes.replay_record`, without an object for it: that makes a start after the index was lost five times faster.
 """
 
 import struct

@@ -63,7 +63,7 @@ class LogReplay:
         self._derived = derived
         self._operations = operations
         self._spill_limit = spill_limit
-        self._plain = PlainRecords(derived.index, log.layouts.key)
+        self._plain = PlainRecords(derived.queues, log.layouts.key)
         self._begin = log.log_start if whole else max(derived.covered_offset, log.log_start)
         self._began = self._logged_at = time.monotonic()
         self._stretches: StretchReaders | None = None
@@ -75,7 +75,7 @@ class LogReplay:
     def run_replay(self, recovery: "LogRecovery") -> None:
         """Replay the log. Raises the errors of `LogRecovery.recover_records`."""
         log, begin, sizes = self._log, self._begin, self._sizes
-        is_much = log.log_end - begin >= sizes.parallel_bytes and self._derived.index.covered_offset <= begin
+        is_much = log.log_end - begin >= sizes.parallel_bytes and self._derived.queues.covered_offset <= begin
         with StretchReaders(log, begin, sizes.stretch_bytes) if is_much else nullcontext() as self._stretches:
             self._replay_records(recovery)
 
@@ -83,7 +83,7 @@ class LogReplay:
         for placed in recovery.recover_records(self._begin, self._take_plain, self._sizes.read_bytes):
             self._derived.replay_record(placed)
             if placed.record.kind is RecordKind.OPERATION:
-                self._operations.replay_record(placed, self._derived.index)
+                self._operations.replay_record(placed, self._derived.queues)
             self.stored_ms = max(self.stored_ms, placed.record.stored_ms)
             self.count += 1
             self._keep_up(placed.log_offset + placed.size)
@@ -95,7 +95,7 @@ class LogReplay:
     def _take_plain(self, window: bytes, at: int, log_offset: int) -> int:
         if self._stretches is not None:
             stretch, limit = self._stretches.stretch_at(log_offset)
-            if stretch is not None and stretch.records and self._derived.index.add_stretch(stretch):
+            if stretch is not None and stretch.records and self._derived.queues.add_stretch(stretch):
                 self.stored_ms = max(self.stored_ms, stretch.stored_ms)
                 self.count += stretch.records
                 self._keep_up(stretch.end)
