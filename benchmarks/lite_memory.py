@@ -49,7 +49,7 @@ def say(what: str) -> None:
 async def send(broker: Broker, names: Sequence[str]) -> None:
     for start in range(0, len(names), _AT_ONCE):
         some = [QueueRef(lite_queue_topic(TOPIC, name), broker.name, 0) for name in names[start : start + _AT_ONCE]]
-        await asyncio.gather(*(broker.append(queue, [message(b"a message")]) for queue in some))
+        await asyncio.gather(*(broker.sending.append(queue, [message(b"a message")]) for queue in some))
 
 
 async def read(broker: Broker, client_id: str) -> int:
@@ -64,10 +64,10 @@ async def read(broker: Broker, client_id: str) -> int:
         lite_client=client_id,
     )
     count = 0
-    while deliveries := await broker.pop(order, 0):
+    while deliveries := await broker.consuming.pop(order, 0):
         count += len(deliveries)
         for topic, some in group_by_settled_topic(TOPIC, deliveries).items():
-            broker.acknowledge(GROUP, topic, [each.handle for each in some])
+            broker.consuming.acknowledge(GROUP, topic, [each.handle for each in some])
     return count
 
 
@@ -79,7 +79,7 @@ async def measure(folder: Path, topics: int, subscribers: int) -> None:
     clients = [f"client-{number}@host@1@{number:x}" for number in range(subscribers)]
     for number, client_id in enumerate(clients):
         sync = LiteSync(GROUP, TOPIC, client_id, LiteAction.COMPLETE_ADD, names[number::subscribers])
-        await broker.sync_lite(sync)
+        await broker.consuming.sync_lite(sync)
     say(f"{subscribers} subscribers")
     began = time.process_time()
     await send(broker, names)

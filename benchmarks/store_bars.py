@@ -321,7 +321,7 @@ async def ended_claims(folder: Path) -> Figures:
     for first in range(0, RETRIED, 32):
         batch = [incoming(first + number, 2000) for number in range(32)]
         messages = batch
-        await service.append(QueueRef("failing", "broker-0", first // 32 % FEW), messages)
+        await service.sending.append(QueueRef("failing", "broker-0", first // 32 % FEW), messages)
     before = service.figures.current_figures().log_bytes
     for number in range(4):
         order = PopOrder(
@@ -329,7 +329,7 @@ async def ended_claims(folder: Path) -> Figures:
         )
         received = 0
         while received < RETRIED:
-            received += len(await service.pop(order, broker="broker-0", poll_s=0))
+            received += len(await service.consuming.pop(order, broker="broker-0", poll_s=0))
     clock.advance_by(600_001)
     while service.figures.current_figures().retries < 4 * RETRIED:  # noqa: ASYNC110 - no event tells of a count
         await asyncio.sleep(0.05)

@@ -47,14 +47,14 @@ async def fill(folder: Path, messages: int, batch: int) -> None:
     broker = opened(folder, MovableClock())
     broker.start()
     for start in range(0, messages, BATCH):
-        await broker.append(
+        await broker.sending.append(
             QueueRef(TOPIC, broker.name, start // BATCH % len(QUEUES)), [message(start + n) for n in range(BATCH)]
         )
         await asyncio.sleep(0)
     order = PopOrder(group=GROUP, topic=TOPIC, queues=QUEUES, filter=ALL, batch=batch, invisible_ms=INVISIBLE_MS)
     received = True
     while received:
-        received = bool(await broker.pop(order, 0.0))
+        received = bool(await broker.consuming.pop(order, 0.0))
         await asyncio.sleep(0)  # the journal is written meanwhile, as between two calls of clients
     await asyncio.sleep(3)
     os._exit(0)

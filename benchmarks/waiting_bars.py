@@ -169,7 +169,7 @@ async def fill(folder: Path, count: int) -> None:
             properties.delivery_timestamp.FromMilliseconds(due_ms)
             message = NewMessage(0, properties.SerializeToString(), rest, (properties.message_id,))
             timed.append(TimedMessage(message, due_ms))
-        await service.schedule(QueueRef("timed", "broker-0", start // 100 % 8), timed)
+        await service.sending.schedule(QueueRef("timed", "broker-0", start // 100 % 8), timed)
         await asyncio.sleep(0)
     spent = time.process_time() - started
     resident = status_kib(os.getpid(), "VmRSS") / 1000

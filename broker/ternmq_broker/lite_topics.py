@@ -123,7 +123,7 @@ class LiteTopics:
     # --- subscriptions
 
     async def sync_subscriptions(self, sync: "LiteSync") -> None:
-        """See `Shard.sync_lite`."""
+        """See `MessageConsuming.sync_lite`."""
         rules = self._rules_of(sync)
         topics = [lite_queue_topic(sync.topic, name) for name in sync.names]
         now_s = asyncio.get_running_loop().time()
@@ -148,7 +148,7 @@ class LiteTopics:
             await self._mark_all_of(sync.group, rules.bind)
 
     def subscribed_clients(self, group: str, topic: str) -> DoneResult[list[str]]:
-        """See `Shard.lite_clients`."""
+        """See `StorageInspecting.lite_clients`."""
         return DoneResult(self._subscriptions.clients_of(group, topic))
 
     def _rules_of(self, sync: "LiteSync") -> "LiteGroup":

@@ -88,6 +88,6 @@ def settled_topic(topic: str, lite_topic: str, handle: str) -> str:
 async def found_transaction(handle: str, services: "Services") -> "tuple[OpenTransaction, StoredMessage]":
     """What became of the transaction that the handle is about, and its message; INVALID_TRANSACTION_ID if no server of
     this registry gave it. Only with the transaction is its topic known, which the handle was made for."""
-    transaction, stored = await services.messages.transaction(transaction_of_handle(handle))
+    transaction, stored = await services.messages.inspecting.transaction(transaction_of_handle(handle))
     check_handle(handle, transaction.topic, services.handles.keys)
     return transaction, stored

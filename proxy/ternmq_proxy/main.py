@@ -119,8 +119,8 @@ async def open_storage(
     messages = await LocalMessageService.open(settings, catalog.rules, clock)
     messages.know_topics(catalog.known_topic)
     stack.push_async_callback(messages.close)
-    await asyncio.to_thread(messages.watch_file, database)
-    await asyncio.to_thread(messages.keep_file, settings.data_dir / OWN_KEY_FILE)
+    await asyncio.to_thread(messages.live_files.watch_file, database)
+    await asyncio.to_thread(messages.live_files.keep_file, settings.data_dir / OWN_KEY_FILE)
     await _warn_of_unknown_topics(messages, directory, settings)
     return messages, catalog
 
@@ -131,5 +131,5 @@ async def _warn_of_unknown_topics(
     known = directory.snapshot.topics
     waiting = 0 if known else await messages.figures.count_timers() + messages.figures.current_figures().transactions
     rebuild = f"ternmq registry rebuild --data-dir {settings.data_dir}"
-    if warning := warning_of(unknown_topics(messages.held_topics(), known), waiting, rebuild):
+    if warning := warning_of(unknown_topics(messages.inspecting.held_topics(), known), waiting, rebuild):
         _log.warning("%s", warning)

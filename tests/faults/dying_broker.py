@@ -104,30 +104,30 @@ class Scenario:
         self._service = await opened(self._folder, self._clock)
 
     async def begin(self, name: str) -> TransactionId:
-        begun = await self._service.begin_transaction(QUEUE, HalfMessage(message(name), "sender"))
+        begun = await self._service.sending.begin_transaction(QUEUE, HalfMessage(message(name), "sender"))
         say(f"begun {name} {begun.transaction_id}")
         return TransactionId.parse_id(begun.transaction_id)
 
     async def end(self, transaction: TransactionId, resolution: TransactionResolution) -> None:
         say(f"ending {transaction.message_id} {resolution.value}")
-        await self._service.end_transaction(TOPIC, transaction, resolution)
+        await self._service.sending.end_transaction(TOPIC, transaction, resolution)
         say(f"ended {transaction.message_id} {resolution.value}")
 
     async def schedule(self, name: str, hours: int) -> RecallHandle:
         due_ms = self._start_ms + hours * HOUR_MS
-        await self._service.schedule(QUEUE, [TimedMessage(message(name), due_ms)])
+        await self._service.sending.schedule(QUEUE, [TimedMessage(message(name), due_ms)])
         say(f"scheduled {name}")
         return RecallHandle(TOPIC, "broker-0", due_ms, name)
 
     async def recall(self, handle: RecallHandle) -> None:
         say(f"recalling {handle.message_id}")
-        await self._service.recall(handle)
+        await self._service.sending.recall(handle)
         say(f"recalled {handle.message_id}")
 
     async def hours_pass(self, hours: int, expected: int) -> None:
         """Let time pass until the queue has so many messages."""
         self._clock.advance_by(hours * HOUR_MS)
-        await self._service.pull(QUEUE, expected - 1, ALL, batch=1, poll_s=60)
+        await self._service.reading.pull(QUEUE, expected - 1, ALL, batch=1, poll_s=60)
 
 
 class PurgeScenario:
@@ -139,14 +139,16 @@ class PurgeScenario:
     async def run(self) -> None:
         service = await opened(self._folder, MovableClock())
         for queue in PURGED_QUEUES:
-            await service.append(queue, [message(f"{queue.queue_id}-{number}") for number in range(PURGED_MESSAGES)])
+            await service.sending.append(
+                queue, [message(f"{queue.queue_id}-{number}") for number in range(PURGED_MESSAGES)]
+            )
         say("sent")
         for queue in PURGED_QUEUES:
             say(f"purging {queue.queue_id}")
-            await service.purge(queue, PURGED_BELOW, retries=True)
+            await service.administering.purge(queue, PURGED_BELOW, retries=True)
             say(f"purged {queue.queue_id}")
         for queue in PURGED_QUEUES:
-            await service.append(queue, [message(f"{queue.queue_id}-after")])
+            await service.sending.append(queue, [message(f"{queue.queue_id}-after")])
             say(f"appended {queue.queue_id}")
         await service.close()
 

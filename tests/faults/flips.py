@@ -102,14 +102,18 @@ async def fill(folder: Path) -> None:
         for number in range(0, MESSAGES, 10):
             for topic in ("orders", "steps"):
                 batch = [message(f"{topic}-{number + each}", f"g{each % 3}" * (topic == "steps")) for each in range(10)]
-                await service.append(QueueRef(topic, BROKER, number // 10 % TOPICS[topic]), batch)
+                await service.sending.append(QueueRef(topic, BROKER, number // 10 % TOPICS[topic]), batch)
         for number in range(TIMERS):
-            await service.schedule(QueueRef("timed", BROKER, 0), [TimedMessage(message(f"timer-{number}"), FAR_MS)])
+            await service.sending.schedule(
+                QueueRef("timed", BROKER, 0), [TimedMessage(message(f"timer-{number}"), FAR_MS)]
+            )
         for number in range(HALVES):
-            await service.begin_transaction(QueueRef("paid", BROKER, 0), HalfMessage(message(f"half-{number}"), "me"))
-        await service.append(QueueRef("deleted", BROKER, 0), [message("deleted-0")])
-        await service.schedule(QueueRef("deleted", BROKER, 0), [TimedMessage(message("deleted-1"), FAR_MS)])
-        await service.forget_topic("deleted", version=0)
+            await service.sending.begin_transaction(
+                QueueRef("paid", BROKER, 0), HalfMessage(message(f"half-{number}"), "me")
+            )
+        await service.sending.append(QueueRef("deleted", BROKER, 0), [message("deleted-0")])
+        await service.sending.schedule(QueueRef("deleted", BROKER, 0), [TimedMessage(message("deleted-1"), FAR_MS)])
+        await service.administering.forget_topic("deleted", version=0)
         for group, (topic, _) in GROUPS.items():
             await consume(service, group, topic, CONSUMED)
 
@@ -119,11 +123,11 @@ async def consume(service: LocalMessageService, group: str, topic: str, most: in
     seen: set[bytes] = set()
     order = PopOrder(group=group, topic=topic, queues=range(TOPICS[topic]), filter=ALL, batch=32, invisible_ms=60_000)
     while len(seen) < most:
-        deliveries = await service.pop(order, broker=BROKER, poll_s=0)
+        deliveries = await service.consuming.pop(order, broker=BROKER, poll_s=0)
         if not deliveries:
             break
         seen.update(delivery.message.rest for delivery in deliveries)
-        await service.acknowledge(group, topic, [delivery.handle for delivery in deliveries])
+        await service.consuming.acknowledge(group, topic, [delivery.handle for delivery in deliveries])
     return seen
 
 
@@ -139,7 +143,7 @@ async def held(folder: Path, *, accept: bool) -> Held:
             for queue_id in range(queues):
                 found.queues[topic, queue_id] = await bodies(service, QueueRef(topic, BROKER, queue_id))
         found.timers = await service._broker.figures.count_timers()
-        page = await service.transactions(TransactionState.PENDING, topic="", start="", limit=100)
+        page = await service.inspecting.transactions(TransactionState.PENDING, topic="", start="", limit=100)
         found.halves = {transaction.message_id for transaction in page.transactions}
         for group, (topic, _) in GROUPS.items():
             found.groups[group] = await consume(service, group, topic, sys.maxsize)
@@ -147,11 +151,11 @@ async def held(folder: Path, *, accept: bool) -> Held:
 
 
 async def bodies(service: LocalMessageService, queue: QueueRef) -> list[bytes]:
-    bounds = await service.bounds(queue)
+    bounds = await service.reading.bounds(queue)
     found: list[bytes] = []
     offset = bounds.minimum
     while offset < bounds.maximum:
-        pulled = await service.pull(queue, offset, ALL, batch=100, poll_s=0)
+        pulled = await service.reading.pull(queue, offset, ALL, batch=100, poll_s=0)
         found += [stored.rest for stored in pulled.messages]
         assert pulled.next_offset > offset, "a pull goes on"
         offset = pulled.next_offset

@@ -31,7 +31,7 @@ async def check(folder: Path, told: list[str]) -> None:
     service = await opened(folder, MovableClock())
     try:
         for queue in PURGED_QUEUES:
-            bounds = await service.bounds(queue)
+            bounds = await service.reading.bounds(queue)
             if f"purged {queue.queue_id}" in told:
                 assert bounds.minimum == PURGED_BELOW
             elif f"purging {queue.queue_id}" not in told:
@@ -41,9 +41,9 @@ async def check(folder: Path, told: list[str]) -> None:
                 is_known = f"appended {queue.queue_id}" in told
                 ends = {PURGED_MESSAGES + 1} if is_known else {PURGED_MESSAGES, PURGED_MESSAGES + 1}
                 assert bounds.maximum in ends
-            (appended,) = await service.append(queue, [message("again")])
+            (appended,) = await service.sending.append(queue, [message("again")])
             assert appended.queue_offset == bounds.maximum
-            assert await service.bounds(queue) == QueueBounds(bounds.minimum, bounds.maximum + 1)
+            assert await service.reading.bounds(queue) == QueueBounds(bounds.minimum, bounds.maximum + 1)
     finally:
         await service.close()
 

@@ -57,10 +57,10 @@ def run_until_death(folder: Path, number: int) -> tuple[int, Told]:
 async def bodies(service: LocalMessageService) -> Counter[str]:
     """How often each message is in the queue; waits for what is there but not durable yet."""
     found: Counter[str] = Counter()
-    bounds = await service.bounds(QUEUE)
+    bounds = await service.reading.bounds(QUEUE)
     start = bounds.minimum
     while start < bounds.maximum:
-        pulled = await service.pull(QUEUE, start, ALL, batch=100, poll_s=20)
+        pulled = await service.reading.pull(QUEUE, start, ALL, batch=100, poll_s=20)
         start = pulled.next_offset
         found.update(definition_pb2.Message.FromString(each.rest).body.decode() for each in pulled.messages)
     return found
@@ -79,7 +79,7 @@ async def check(folder: Path, told: Told) -> None:
 async def check_transactions(service: LocalMessageService, told: Told) -> None:
     before = await bodies(service)
     for name, transaction in told.begun.items():
-        state = (await service.transaction(transaction))[0].state
+        state = (await service.inspecting.transaction(transaction))[0].state
         assert before[name] == (state is TransactionState.COMMITTED), (name, state)
         for resolution, ended in (
             (TransactionResolution.COMMIT, TransactionState.COMMITTED),
@@ -92,18 +92,18 @@ async def check_transactions(service: LocalMessageService, told: Told) -> None:
         wanted = (
             TransactionResolution.ROLLBACK if state is TransactionState.ROLLED_BACK else TransactionResolution.COMMIT
         )
-        await service.end_transaction(TOPIC, transaction, wanted)
+        await service.sending.end_transaction(TOPIC, transaction, wanted)
         other = (
             TransactionResolution.COMMIT if wanted is TransactionResolution.ROLLBACK else TransactionResolution.ROLLBACK
         )
         with pytest.raises(MessagingError):
-            await service.end_transaction(TOPIC, transaction, other)
+            await service.sending.end_transaction(TOPIC, transaction, other)
         assert (await bodies(service))[name] == (wanted is TransactionResolution.COMMIT), name
 
 
 async def check_timers(service: LocalMessageService, clock: MovableClock, told: Told) -> None:
     clock.advance_by(4 * HOUR_MS)
-    await service.append(QUEUE, [message("after all")])
+    await service.sending.append(QUEUE, [message("after all")])
     for name in told.scheduled:
         if not told.has(f"recalling {name}"):
             await until_there(service, name)
@@ -117,7 +117,7 @@ async def check_timers(service: LocalMessageService, clock: MovableClock, told: 
 async def until_there(service: LocalMessageService, name: str) -> None:
     async with asyncio.timeout(60):
         while not (found := await bodies(service))[name]:
-            await service.pull(QUEUE, (await service.bounds(QUEUE)).maximum, ALL, batch=1, poll_s=0.2)
+            await service.reading.pull(QUEUE, (await service.reading.bounds(QUEUE)).maximum, ALL, batch=1, poll_s=0.2)
     assert found[name] == 1
 
 

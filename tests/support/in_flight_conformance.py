@@ -39,7 +39,7 @@ BY_GROUP = order(of_group=LIMIT)
 async def fill(service: MessageService, each: int = 20) -> None:
     """So many messages on each broker, in message groups of their own."""
     for broker in service.route(TOPIC).brokers:
-        await service.append(
+        await service.sending.append(
             QueueRef(TOPIC.name, broker, 1), [message(b"x", group=f"m{number}") for number in range(each)]
         )
 
@@ -47,13 +47,13 @@ async def fill(service: MessageService, each: int = 20) -> None:
 async def taken(service: MessageService, wanted: PopOrder) -> list[DeliveredMessage]:
     """All that can be had now, in as many calls as that needs."""
     found: list[DeliveredMessage] = []
-    while some := await service.pop(wanted, broker="", poll_s=0):
+    while some := await service.consuming.pop(wanted, broker="", poll_s=0):
         found += some
     return found
 
 
 async def acknowledge(service: MessageService, *deliveries: DeliveredMessage, group: str = "g") -> None:
-    await service.acknowledge(group, TOPIC.name, [delivery.handle for delivery in deliveries])
+    await service.consuming.acknowledge(group, TOPIC.name, [delivery.handle for delivery in deliveries])
 
 
 class InFlightConformance:
@@ -79,8 +79,8 @@ class InFlightConformance:
     async def test_a_poll_waits_until_something_is_acknowledged(self, service: MessageService) -> None:
         await fill(service)
         first = await taken(service, BY_GROUP)
-        waiting = asyncio.create_task(service.pop(BY_GROUP, broker="", poll_s=POLL_S))
-        assert await service.pop(BY_GROUP, broker="", poll_s=0.01) == []
+        waiting = asyncio.create_task(service.consuming.pop(BY_GROUP, broker="", poll_s=POLL_S))
+        assert await service.consuming.pop(BY_GROUP, broker="", poll_s=0.01) == []
         await acknowledge(service, first[0])
         [freed] = await waiting
         assert freed.handle.broker == first[0].handle.broker
@@ -88,8 +88,8 @@ class InFlightConformance:
     async def test_a_poll_of_another_group_of_the_topic_waits_and_is_woken_too(self, service: MessageService) -> None:
         await fill(service)
         first = await taken(service, order(of_topic=LIMIT))
-        waiting = asyncio.create_task(service.pop(order("other", of_topic=LIMIT), broker="", poll_s=POLL_S))
-        assert await service.pop(order(of_topic=LIMIT), broker="", poll_s=0.01) == []
+        waiting = asyncio.create_task(service.consuming.pop(order("other", of_topic=LIMIT), broker="", poll_s=POLL_S))
+        assert await service.consuming.pop(order(of_topic=LIMIT), broker="", poll_s=0.01) == []
         await acknowledge(service, *first)
         assert await waiting
 
@@ -97,23 +97,23 @@ class InFlightConformance:
         await fill(service)
         first = await taken(service, BY_GROUP)
         for delivery in first:
-            await service.change_invisible("g", TOPIC.name, delivery.handle, 0, counts=True)
+            await service.consuming.change_invisible("g", TOPIC.name, delivery.handle, 0, counts=True)
         again = await taken(service, BY_GROUP)
         assert len(again) == LIMIT
-        await service.release("g", TOPIC.name, [delivery.handle for delivery in again], counts=False)
+        await service.consuming.release("g", TOPIC.name, [delivery.handle for delivery in again], counts=False)
         assert len(await taken(service, BY_GROUP)) == LIMIT
 
     async def test_what_is_hidden_for_longer_stays_in_flight(self, service: MessageService) -> None:
         await fill(service)
         for delivery in await taken(service, BY_GROUP):
-            await service.change_invisible("g", TOPIC.name, delivery.handle, 2 * MINUTE_MS, counts=True)
+            await service.consuming.change_invisible("g", TOPIC.name, delivery.handle, 2 * MINUTE_MS, counts=True)
         assert await taken(service, BY_GROUP) == []
 
     async def test_dead_letters_make_room(self, service: MessageService) -> None:
         await fill(service)
         first = await taken(service, BY_GROUP)
-        waiting = asyncio.create_task(service.pop(BY_GROUP, broker="", poll_s=POLL_S))
-        await service.dead_letter("g", TOPIC.name, first[0].handle)
+        waiting = asyncio.create_task(service.consuming.pop(BY_GROUP, broker="", poll_s=POLL_S))
+        await service.consuming.dead_letter("g", TOPIC.name, first[0].handle)
         assert len(await waiting) == 1
 
     async def test_the_end_of_the_invisible_duration_makes_room(
@@ -121,8 +121,8 @@ class InFlightConformance:
     ) -> None:
         await fill(service)
         await taken(service, BY_GROUP)
-        waiting = asyncio.create_task(service.pop(BY_GROUP, broker="", poll_s=POLL_S))
-        assert await service.pop(BY_GROUP, broker="", poll_s=0.01) == []
+        waiting = asyncio.create_task(service.consuming.pop(BY_GROUP, broker="", poll_s=POLL_S))
+        assert await service.consuming.pop(BY_GROUP, broker="", poll_s=0.01) == []
         stack.clock.advance_by(2 * MINUTE_MS)
         assert await waiting
 
@@ -150,10 +150,10 @@ class InFlightConformance:
     async def test_an_operator_who_moves_a_group_makes_room(self, service: MessageService) -> None:
         await fill(service)
         await taken(service, BY_GROUP)
-        waiting = asyncio.create_task(service.pop(BY_GROUP, broker="", poll_s=POLL_S))
-        assert await service.pop(BY_GROUP, broker="", poll_s=0.01) == []
+        waiting = asyncio.create_task(service.consuming.pop(BY_GROUP, broker="", poll_s=POLL_S))
+        assert await service.consuming.pop(BY_GROUP, broker="", poll_s=0.01) == []
         for broker in service.route(TOPIC).brokers:
-            await service.set_committed("g", QueueRef(TOPIC.name, broker, 1), 10)
+            await service.reading.set_committed("g", QueueRef(TOPIC.name, broker, 1), 10)
         assert await waiting
 
     # --- in order
@@ -166,7 +166,7 @@ class InFlightConformance:
         await acknowledge(service, first[0])
         assert len(await taken(service, BY_GROUP)) == 1
         stack.clock.advance_by(2 * MINUTE_MS)
-        assert await service.pop(BY_GROUP, broker="", poll_s=POLL_S)
+        assert await service.consuming.pop(BY_GROUP, broker="", poll_s=POLL_S)
 
     async def test_a_fifo_group_goes_on_after_a_restart_in_which_all_claims_ended(
         self, service: MessageService, stack: HasGroupsAndClock, restarted: Restart
@@ -177,7 +177,7 @@ class InFlightConformance:
         service = await restarted()
         assert await taken(service, BY_GROUP) == []
         stack.clock.advance_by(2 * MINUTE_MS)
-        assert await service.pop(BY_GROUP, broker="", poll_s=POLL_S)
+        assert await service.consuming.pop(BY_GROUP, broker="", poll_s=POLL_S)
 
     async def test_a_call_that_is_repeated_gets_its_messages_though_there_is_no_room(
         self, service: MessageService, stack: HasGroupsAndClock
@@ -186,7 +186,7 @@ class InFlightConformance:
         await fill(service)
         broker = service.route(TOPIC).brokers[0]
         wanted = replace(BY_GROUP, attempt_id="x")
-        first = await service.pop(wanted, broker=broker, poll_s=0)
-        again = await service.pop(wanted, broker=broker, poll_s=0)
+        first = await service.consuming.pop(wanted, broker=broker, poll_s=0)
+        again = await service.consuming.pop(wanted, broker=broker, poll_s=0)
         assert [each.message.queue_offset for each in again] == [each.message.queue_offset for each in first]
         assert [each.attempt for each in again] == [1] * len(first)

@@ -39,13 +39,13 @@ GROUP = "readers"
 
 async def send(service: MessageService, name: str, *bodies: bytes) -> None:
     queue = queue_of_lite(service.route(TOPIC), name)
-    await service.append(queue, [message(each) for each in bodies])
+    await service.sending.append(queue, [message(each) for each in bodies])
 
 
 async def sync(
     service: MessageService, client: str, *names: str, action: LiteAction = LiteAction.COMPLETE_ADD, group: str = GROUP
 ) -> None:
-    await service.sync_lite(LiteSync(group, TOPIC.name, client, action, names))
+    await service.consuming.sync_lite(LiteSync(group, TOPIC.name, client, action, names))
 
 
 async def pop(
@@ -60,13 +60,13 @@ async def pop(
         invisible_ms=invisible_ms,
         lite_client=client,
     )
-    return await service.pop(order, broker="", poll_s=poll_s)
+    return await service.consuming.pop(order, broker="", poll_s=poll_s)
 
 
 async def acknowledge(service: MessageService, deliveries: list[DeliveredMessage]) -> list[SettleOutcome]:
     outcomes: list[SettleOutcome] = []
     for topic, some in group_by_settled_topic(TOPIC.name, deliveries).items():
-        outcomes += await service.acknowledge(GROUP, topic, [each.handle for each in some])
+        outcomes += await service.consuming.acknowledge(GROUP, topic, [each.handle for each in some])
     return outcomes
 
 
@@ -155,7 +155,7 @@ class LiteConformance:
         await send(service, "a", b"1", b"2")
         first = await pop(service, "x")
         for topic, some in group_by_settled_topic(TOPIC.name, first).items():
-            await service.release(GROUP, topic, [each.handle for each in some], counts=False)
+            await service.consuming.release(GROUP, topic, [each.handle for each in some], counts=False)
         assert told(await pop(service, "y", poll_s=POLL_S)) == [("a", b"1", 1), ("a", b"2", 1)]
 
     async def test_who_lost_a_lite_topic_to_another_is_told(self, service: MessageService, stack: HasGroups) -> None:
@@ -195,7 +195,7 @@ class LiteConformance:
         await sync(service, "x", "a", "b")
         await send(service, "a", b"old")
         await send(service, "b", b"old")
-        await service.forget_topic(TOPIC.name, version=next(versions))
+        await service.administering.forget_topic(TOPIC.name, version=next(versions))
         await send(service, "a", b"new")
         await sync(service, "x", "a", "b")
         assert await all_taken(service, "x") == {"a": [b"new"]}
@@ -212,11 +212,11 @@ class LiteConformance:
             await send(service, f"n{number}", b"1", b"2", b"3")
         held = await pop(service, "x", batch=6)
         await acknowledge(service, held[:3])
-        rows = [row for row in await service.progress(GROUP) if row.queue.topic == TOPIC.name]
+        rows = [row for row in await service.inspecting.progress(GROUP) if row.queue.topic == TOPIC.name]
         assert sum(row.max_offset - row.cursor + row.in_flight for row in rows) == 21
         assert sum(row.max_offset for row in rows) == 24
         topic = held[-1].message.queue.topic
-        one = [row for row in await service.progress(GROUP, (topic,)) if row.queue.topic == topic]
+        one = [row for row in await service.inspecting.progress(GROUP, (topic,)) if row.queue.topic == topic]
         assert [(row.max_offset, row.in_flight) for row in one if row.max_offset] == [(3, 3)]
 
     async def test_a_position_can_be_set_where_a_group_rests(self, service: MessageService) -> None:
@@ -225,5 +225,5 @@ class LiteConformance:
         assert await all_taken(service, "x") == {"a": [b"1", b"2"]}
         queue = queue_of_lite(service.route(TOPIC), "a")
         assert queue.topic == lite_queue_topic(TOPIC.name, "a")
-        await service.set_committed(GROUP, queue, 1)
+        await service.reading.set_committed(GROUP, queue, 1)
         assert await all_taken(service, "x") == {"a": [b"2"]}

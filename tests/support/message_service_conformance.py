@@ -111,26 +111,26 @@ class MessageServiceConformance:
         return service.route(TOPIC).brokers[0]
 
     async def send(self, service: MessageService, *messages: NewMessage, queue_id: int = 0) -> list[int]:
-        appended = await service.append(await self.queue(service, queue_id), messages)
+        appended = await service.sending.append(await self.queue(service, queue_id), messages)
         assert [result.message_id for result in appended] == [each.message_id for each in messages]
         return [result.queue_offset for result in appended]
 
     async def pop(self, service: MessageService, wanted: PopOrder, poll_s: float = 0.0) -> list[DeliveredMessage]:
-        return await service.pop(wanted, broker="", poll_s=poll_s)
+        return await service.consuming.pop(wanted, broker="", poll_s=poll_s)
 
     async def give_back(self, service: MessageService, *deliveries: DeliveredMessage, group: str = "g") -> None:
         for delivery in deliveries:
-            await service.change_invisible(group, TOPIC.name, delivery.handle, 0, counts=True)
+            await service.consuming.change_invisible(group, TOPIC.name, delivery.handle, 0, counts=True)
 
     async def acknowledge(
         self, service: MessageService, *deliveries: DeliveredMessage, group: str = "g"
     ) -> list[SettleOutcome]:
-        return await service.acknowledge(group, TOPIC.name, [delivery.handle for delivery in deliveries])
+        return await service.consuming.acknowledge(group, TOPIC.name, [delivery.handle for delivery in deliveries])
 
     async def stored(self, service: MessageService, topic: str, *, poll_s: float = 0.0) -> list[StoredMessage]:
         """The messages of a topic with one queue; with `poll_s` it waits for the first."""
         broker = service.route(TOPIC).brokers[0]
-        return (await service.pull(QueueRef(topic, broker, 0), 0, ALL, batch=32, poll_s=poll_s)).messages
+        return (await service.reading.pull(QueueRef(topic, broker, 0), 0, ALL, batch=32, poll_s=poll_s)).messages
 
     async def test_a_route_names_brokers(self, service: MessageService) -> None:
         route = service.route(TOPIC)
@@ -141,7 +141,7 @@ class MessageServiceConformance:
         assert await self.send(service, message(b"a"), message(b"b")) == [0, 1]
         assert await self.send(service, message(b"c")) == [2]
         assert await self.send(service, message(b"d"), queue_id=1) == [0]
-        bounds = await service.bounds(await self.queue(service))
+        bounds = await service.reading.bounds(await self.queue(service))
         assert (bounds.minimum, bounds.maximum) == (0, 3)
 
     async def test_a_message_comes_as_it_was_stored(self, service: MessageService) -> None:
@@ -181,24 +181,27 @@ class MessageServiceConformance:
         await self.send(service, message(b"a"))
         for invisible_ms in INVISIBLE_MS:
             (delivery,) = await self.pop(service, order(invisible_ms=invisible_ms), poll_s=20)
-            if await service.acknowledge("g", TOPIC.name, [delivery.handle]) == [SettleOutcome.DONE]:
+            if await service.consuming.acknowledge("g", TOPIC.name, [delivery.handle]) == [SettleOutcome.DONE]:
                 break
         assert await self.pop(service, order(), poll_s=invisible_ms / 1000 + 0.15) == []
-        assert await service.acknowledge("g", TOPIC.name, [delivery.handle]) == [SettleOutcome.EXPIRED]
+        assert await service.consuming.acknowledge("g", TOPIC.name, [delivery.handle]) == [SettleOutcome.EXPIRED]
 
     async def test_a_second_acknowledgement_changes_nothing(self, service: MessageService) -> None:
         await self.send(service, message(b"a"))
         (delivery,) = await self.pop(service, order())
         handles = [delivery.handle, delivery.handle]
-        assert await service.acknowledge("g", TOPIC.name, handles) == [SettleOutcome.DONE, SettleOutcome.STALE]
+        assert await service.consuming.acknowledge("g", TOPIC.name, handles) == [
+            SettleOutcome.DONE,
+            SettleOutcome.STALE,
+        ]
 
     async def test_a_message_that_is_not_acknowledged_comes_again(self, service: MessageService) -> None:
         await self.send(service, message(b"a"))
         (first,) = await self.pop(service, order(invisible_ms=30))
         (second,) = await self.pop(service, order(), poll_s=5)
         assert (body(second), second.attempt) == (b"a", 2)
-        assert await service.acknowledge("g", TOPIC.name, [first.handle]) == [SettleOutcome.EXPIRED]
-        assert await service.acknowledge("g", TOPIC.name, [second.handle]) == [SettleOutcome.DONE]
+        assert await service.consuming.acknowledge("g", TOPIC.name, [first.handle]) == [SettleOutcome.EXPIRED]
+        assert await service.consuming.acknowledge("g", TOPIC.name, [second.handle]) == [SettleOutcome.DONE]
 
     async def test_a_waiting_poll_is_answered_by_a_send(self, service: MessageService) -> None:
         polls = [asyncio.create_task(self.pop(service, order(f"g{number}"), poll_s=20)) for number in range(3)]
@@ -224,19 +227,19 @@ class MessageServiceConformance:
     async def test_hidden_for_longer_then_shown(self, service: MessageService) -> None:
         await self.send(service, message(b"a"))
         (first,) = await self.pop(service, order(invisible_ms=5000))
-        changed = await service.change_invisible("g", TOPIC.name, first.handle, MINUTE_MS, counts=True)
-        assert await service.acknowledge("g", TOPIC.name, [first.handle]) == [SettleOutcome.STALE]
-        await service.change_invisible("g", TOPIC.name, changed, 0, counts=True)
+        changed = await service.consuming.change_invisible("g", TOPIC.name, first.handle, MINUTE_MS, counts=True)
+        assert await service.consuming.acknowledge("g", TOPIC.name, [first.handle]) == [SettleOutcome.STALE]
+        await service.consuming.change_invisible("g", TOPIC.name, changed, 0, counts=True)
         (second,) = await self.pop(service, order())
         assert second.attempt == 2
         with pytest.raises(MessagingError) as refused:
-            await service.change_invisible("g", TOPIC.name, changed, 0, counts=True)
+            await service.consuming.change_invisible("g", TOPIC.name, changed, 0, counts=True)
         assert refused.value.code == definition_pb2.INVALID_RECEIPT_HANDLE
 
     async def test_an_attempt_that_does_not_count(self, service: MessageService) -> None:
         await self.send(service, message(b"a"))
         (first,) = await self.pop(service, order())
-        await service.change_invisible("g", TOPIC.name, first.handle, 0, counts=False)
+        await service.consuming.change_invisible("g", TOPIC.name, first.handle, 0, counts=False)
         (second,) = await self.pop(service, order())
         assert second.attempt == 1
 
@@ -244,41 +247,41 @@ class MessageServiceConformance:
         await self.send(service, message(b"a"))
         for invisible_ms in INVISIBLE_MS:
             (delivery,) = await self.pop(service, order(invisible_ms=invisible_ms), poll_s=20)
-            if await service.prolong("g", TOPIC.name, [delivery.handle], MINUTE_MS) == [True]:
+            if await service.consuming.prolong("g", TOPIC.name, [delivery.handle], MINUTE_MS) == [True]:
                 break
         assert await self.pop(service, order(), poll_s=invisible_ms / 1000 + 0.15) == []
-        assert await service.acknowledge("g", TOPIC.name, [delivery.handle]) == [SettleOutcome.DONE]
-        assert await service.prolong("g", TOPIC.name, [delivery.handle], MINUTE_MS) == [False]
+        assert await service.consuming.acknowledge("g", TOPIC.name, [delivery.handle]) == [SettleOutcome.DONE]
+        assert await service.consuming.prolong("g", TOPIC.name, [delivery.handle], MINUTE_MS) == [False]
 
     async def test_a_released_message_goes_to_the_next_poll(self, service: MessageService) -> None:
         await self.send(service, message(b"a"))
         (first,) = await self.pop(service, order())
         poll = asyncio.create_task(self.pop(service, order(), poll_s=20))
         await asyncio.sleep(0)
-        await service.release("g", TOPIC.name, [first.handle], counts=False)
+        await service.consuming.release("g", TOPIC.name, [first.handle], counts=False)
         (second,) = await poll
         assert second.attempt == 1
 
     async def test_a_released_message_can_still_be_acknowledged(self, service: MessageService) -> None:
         await self.send(service, message(b"a"))
         (delivery,) = await self.pop(service, order())
-        await service.release("g", TOPIC.name, [delivery.handle], counts=True)
-        assert await service.acknowledge("g", TOPIC.name, [delivery.handle]) == [SettleOutcome.DONE]
+        await service.consuming.release("g", TOPIC.name, [delivery.handle], counts=True)
+        assert await service.consuming.acknowledge("g", TOPIC.name, [delivery.handle]) == [SettleOutcome.DONE]
         assert await self.pop(service, order()) == []
 
     async def test_reading_by_offset_claims_nothing(self, service: MessageService) -> None:
         await self.send(service, message(b"1", tag="red"), message(b"2", tag="blue"), message(b"3", tag="blue"))
         queue = await self.queue(service)
-        pulled = await service.pull(queue, 0, TagFilter.parse_expression("blue"), batch=10, poll_s=0)
+        pulled = await service.reading.pull(queue, 0, TagFilter.parse_expression("blue"), batch=10, poll_s=0)
         assert [stored.queue_offset for stored in pulled.messages] == [1, 2]
         assert pulled.next_offset == 3
         assert len(await self.pop(service, order())) == 3
 
     async def test_reading_at_the_end_waits_for_the_next_message(self, service: MessageService) -> None:
         queue = await self.queue(service)
-        nothing = await service.pull(queue, 0, ALL, batch=10, poll_s=0)
+        nothing = await service.reading.pull(queue, 0, ALL, batch=10, poll_s=0)
         assert (nothing.messages, nothing.next_offset) == ([], 0)
-        polls = [asyncio.ensure_future(service.pull(queue, 0, ALL, batch=10, poll_s=20)) for _ in range(2)]
+        polls = [asyncio.ensure_future(service.reading.pull(queue, 0, ALL, batch=10, poll_s=20)) for _ in range(2)]
         await asyncio.sleep(0)
         await self.send(service, message(b"elsewhere"), queue_id=1)
         await self.send(service, message(b"a"))
@@ -289,54 +292,54 @@ class MessageServiceConformance:
         """As where the broker has begun anew: who waits would not notice when the queue comes up to its offset."""
         queue = await self.queue(service)
         await self.send(service, message(b"a"))
-        pulled = await service.pull(queue, 2, ALL, batch=10, poll_s=HOUR_S)
+        pulled = await service.reading.pull(queue, 2, ALL, batch=10, poll_s=HOUR_S)
         assert (pulled.messages, pulled.next_offset) == ([], 2)
 
     async def test_an_offset_by_time(self, service: MessageService) -> None:
         queue = await self.queue(service)
         await self.send(service, message(b"a"), message(b"b"))
-        (first, *_) = (await service.pull(queue, 0, ALL, batch=1, poll_s=0)).messages
-        assert await service.offset_at(queue, 0) == 0
-        assert await service.offset_at(queue, first.stored_ms) == 0
-        assert await service.offset_at(queue, first.stored_ms + MINUTE_MS) == 2
+        (first, *_) = (await service.reading.pull(queue, 0, ALL, batch=1, poll_s=0)).messages
+        assert await service.reading.offset_at(queue, 0) == 0
+        assert await service.reading.offset_at(queue, first.stored_ms) == 0
+        assert await service.reading.offset_at(queue, first.stored_ms + MINUTE_MS) == 2
 
     async def test_a_group_can_be_moved(self, service: MessageService) -> None:
         queue = await self.queue(service)
         await self.send(service, *(message(b"%d" % number) for number in range(5)))
-        assert await service.committed("g", queue) is None
+        assert await service.reading.committed("g", queue) is None
         held = await self.pop(service, order())
-        await service.set_committed("g", queue, 3)
-        assert await service.committed("g", queue) == 3
-        assert await service.acknowledge("g", TOPIC.name, [held[4].handle]) == [SettleOutcome.STALE]
+        await service.reading.set_committed("g", queue, 3)
+        assert await service.reading.committed("g", queue) == 3
+        assert await service.consuming.acknowledge("g", TOPIC.name, [held[4].handle]) == [SettleOutcome.STALE]
         assert [body(delivery) for delivery in await self.pop(service, order())] == [b"3", b"4"]
 
     async def test_one_message_is_skipped_whoever_has_it(self, service: MessageService) -> None:
         queue = await self.queue(service)
         await self.send(service, *(message(b"%d" % number) for number in range(3)))
         with pytest.raises(MessagingError, match="has not reached offset 0") as refused:
-            await service.skip("g", queue, 0)
+            await service.administering.skip("g", queue, 0)
         assert refused.value.code == definition_pb2.BAD_REQUEST
         first, second, third = await self.pop(service, order())
-        await service.skip("g", queue, 0)
-        assert await service.committed("g", queue) == 1
+        await service.administering.skip("g", queue, 0)
+        assert await service.reading.committed("g", queue) == 1
         handles = [first.handle, second.handle, third.handle]
-        assert await service.acknowledge("g", TOPIC.name, handles) == [
+        assert await service.consuming.acknowledge("g", TOPIC.name, handles) == [
             SettleOutcome.STALE,
             SettleOutcome.DONE,
             SettleOutcome.DONE,
         ]
-        await service.skip("g", queue, 0)
+        await service.administering.skip("g", queue, 0)
 
     async def test_progress_says_how_far_a_group_is(self, service: MessageService) -> None:
         await self.send(service, message(b"a"), message(b"b"))
         first, _ = await self.pop(service, order())
-        await service.acknowledge("g", TOPIC.name, [first.handle])
-        (progress,) = [each for each in await service.progress("g") if each.queue.queue_id == 0]
+        await service.consuming.acknowledge("g", TOPIC.name, [first.handle])
+        (progress,) = [each for each in await service.inspecting.progress("g") if each.queue.queue_id == 0]
         assert (progress.committed, progress.cursor, progress.in_flight, progress.max_offset) == (1, 2, 1, 2)
 
     async def lag(self, service: MessageService, group: str) -> int:
         """What the group has to do in the topic."""
-        rows = await service.progress(group, [TOPIC.name])
+        rows = await service.inspecting.progress(group, [TOPIC.name])
         return sum(row.max_offset - row.cursor + row.in_flight for row in rows if row.queue.topic == TOPIC.name)
 
     async def test_progress_counts_queues_in_which_a_group_has_never_been(self, service: MessageService) -> None:
@@ -345,7 +348,7 @@ class MessageServiceConformance:
         (first,) = await self.pop(service, order(batch=1))
         assert await self.lag(service, "g") == 5 * TOPIC.queues
         await self.acknowledge(service, first)
-        rows = await service.progress("g")
+        rows = await service.inspecting.progress("g")
         assert sum(row.max_offset - row.cursor + row.in_flight for row in rows) == 5 * TOPIC.queues - 1
         assert sorted(row.queue.queue_id for row in rows) == list(range(TOPIC.queues))
         assert all(row.oldest_ms is not None for row in rows)
@@ -354,7 +357,7 @@ class MessageServiceConformance:
         self, service: MessageService, stack: HasGroups
     ) -> None:
         await self.send(service, message(b"1"), message(b"2"))
-        (stored, _) = (await service.pull(await self.queue(service), 0, ALL, batch=2, poll_s=0)).messages
+        (stored, _) = (await service.reading.pull(await self.queue(service), 0, ALL, batch=2, poll_s=0)).messages
         begins = {
             "earliest": 2,
             "auto": 2,
@@ -364,8 +367,8 @@ class MessageServiceConformance:
         }
         stack.groups.update({f"g{text}": ConsumerGroup(name=f"g{text}", consume_from=text) for text in begins})
         assert {text: await self.lag(service, f"g{text}") for text in begins} == begins
-        assert await service.progress("gearliest") == []
-        (row,) = await service.progress("gearliest", [TOPIC.name, "another"])
+        assert await service.inspecting.progress("gearliest") == []
+        (row,) = await service.inspecting.progress("gearliest", [TOPIC.name, "another"])
         assert (row.committed, row.cursor, row.in_flight, row.max_offset, row.oldest_ms) == (
             0,
             0,
@@ -378,10 +381,10 @@ class MessageServiceConformance:
         await self.send(service, message(b"1"), message(b"2"))
         subscription = TopicSubscription("g", TOPIC.name)
         await service.notify_subscriptions([subscription], lambda: [subscription])
-        (row,) = await service.progress("g")
+        (row,) = await service.inspecting.progress("g")
         assert (row.queue, row.cursor, row.max_offset) == (await self.queue(service), 0, 2)
-        await service.forget_group("g", version=next(versions))
-        assert await service.progress("g") == []
+        await service.administering.forget_group("g", version=next(versions))
+        assert await service.inspecting.progress("g") == []
 
     async def test_a_new_group_begins_with_the_first_message_that_was_ever_sent(self, service: MessageService) -> None:
         await self.send(service, message(b"a"))
@@ -389,7 +392,7 @@ class MessageServiceConformance:
 
     async def test_a_deleted_topic_shows_nothing_and_goes_on_at_its_offsets(self, service: MessageService) -> None:
         await self.send(service, message(b"a"))
-        await service.forget_topic(TOPIC.name, version=next(versions))
+        await service.administering.forget_topic(TOPIC.name, version=next(versions))
         assert await self.pop(service, order()) == []
         assert await self.send(service, message(b"b")) == [1]
         assert [body(delivery) for delivery in await self.pop(service, order())] == [b"b"]
@@ -398,7 +401,7 @@ class MessageServiceConformance:
         self, service: MessageService, restarted: Restart
     ) -> None:
         await self.send(service, message(b"a"))
-        await service.forget_topic(TOPIC.name, version=next(versions))
+        await service.administering.forget_topic(TOPIC.name, version=next(versions))
         await self.send(service, message(b"b"))
         assert [body(delivery) for delivery in await self.pop(service, order("late"))] == [b"b"]
         again = await restarted()
@@ -407,16 +410,16 @@ class MessageServiceConformance:
     async def test_a_handle_of_a_deleted_group_settles_nothing(self, service: MessageService) -> None:
         await self.send(service, message(b"a"))
         (delivery,) = await self.pop(service, order())
-        await service.forget_group("g", version=next(versions))
-        assert await service.acknowledge("g", TOPIC.name, [delivery.handle]) == [SettleOutcome.STALE]
-        assert await service.prolong("g", TOPIC.name, [delivery.handle], MINUTE_MS) == [False]
-        assert await service.progress("g") == []
+        await service.administering.forget_group("g", version=next(versions))
+        assert await service.consuming.acknowledge("g", TOPIC.name, [delivery.handle]) == [SettleOutcome.STALE]
+        assert await service.consuming.prolong("g", TOPIC.name, [delivery.handle], MINUTE_MS) == [False]
+        assert await service.inspecting.progress("g") == []
 
     async def test_a_deleted_group_begins_anew(self, service: MessageService) -> None:
         await self.send(service, message(b"a"))
         assert len(await self.pop(service, order())) == 1
-        await service.forget_group("g", version=next(versions))
-        assert await service.progress("g") == []
+        await service.administering.forget_group("g", version=next(versions))
+        assert await service.inspecting.progress("g") == []
         assert len(await self.pop(service, order())) == 1
 
     async def test_a_restart_keeps_messages_progress_and_handles(
@@ -424,10 +427,10 @@ class MessageServiceConformance:
     ) -> None:
         await self.send(service, message(b"a"), message(b"b"), message(b"c"))
         first, second = await self.pop(service, order(batch=2))
-        await service.acknowledge("g", TOPIC.name, [first.handle])
+        await service.consuming.acknowledge("g", TOPIC.name, [first.handle])
         again = await restarted()
         assert [body(delivery) for delivery in await self.pop(again, order())] == [b"c"]
-        assert await again.acknowledge("g", TOPIC.name, [second.handle]) == [SettleOutcome.DONE]
+        assert await again.consuming.acknowledge("g", TOPIC.name, [second.handle]) == [SettleOutcome.DONE]
         assert await self.send(again, message(b"d")) == [3]
 
     # --- again, and dead letters
@@ -445,7 +448,7 @@ class MessageServiceConformance:
             assert (delivery.message.queue.topic, delivery.message.queue_offset) == (place, 0)
             assert len(await self.stored(service, retry_topic("g"))) == min(1, attempt - 1)
             await self.give_back(service, delivery)
-        assert await service.committed("g", await self.queue(service, 2)) == 1
+        assert await service.reading.committed("g", await self.queue(service, 2)) == 1
 
     async def test_a_copy_is_made_when_a_claim_ends_though_nobody_asks(self, service: MessageService) -> None:
         await self.send(service, message(b"a"))
@@ -457,22 +460,22 @@ class MessageServiceConformance:
         await self.send(service, message(b"a"))
         await self.give_back(service, *await self.pop(service, order()))
         assert bodies_and_attempts(await self.pop(service, order("other"))) == [(b"a", 1)]
-        (retries,) = [each for each in await service.progress("g") if each.queue.topic == retry_topic("g")]
+        (retries,) = [each for each in await service.inspecting.progress("g") if each.queue.topic == retry_topic("g")]
         assert (retries.committed, retries.in_flight, retries.max_offset) == (0, 1, 1)
         assert retries.oldest_ms is not None
         assert await self.acknowledge(service, *await self.pop(service, order())) == [SettleOutcome.DONE]
-        (retries,) = [each for each in await service.progress("g") if each.queue.topic == retry_topic("g")]
+        (retries,) = [each for each in await service.inspecting.progress("g") if each.queue.topic == retry_topic("g")]
         assert (retries.committed, retries.in_flight, retries.oldest_ms) == (1, 0, None)
 
     async def test_retries_that_are_dropped_do_not_come(self, service: MessageService) -> None:
         await self.send(service, message(b"a"), message(b"b"))
         first, second = await self.pop(service, order())
         await self.give_back(service, first)
-        await service.drop_retries("g", "another")
+        await service.administering.drop_retries("g", "another")
         again = await self.pop(service, order())
         assert bodies_and_attempts(again) == [(b"a", 2)]
         await self.give_back(service, *again)
-        await service.drop_retries("g", TOPIC.name)
+        await service.administering.drop_retries("g", TOPIC.name)
         assert await self.pop(service, order()) == []
         assert await self.acknowledge(service, *again, second) == [SettleOutcome.STALE, SettleOutcome.DONE]
 
@@ -481,10 +484,10 @@ class MessageServiceConformance:
         sent = message(b"a", tag="red", key="k")
         await self.send(service, sent)
         for _ in range(2):
-            assert await service.dead_letters("g", await self.broker(service), [0]) == {}
+            assert await service.inspecting.dead_letters("g", await self.broker(service), [0]) == {}
             await self.give_back(service, *await self.pop(service, order()))
         assert await self.pop(service, order()) == []
-        letters = await service.dead_letters("g", await self.broker(service), [1, 0])
+        letters = await service.inspecting.dead_letters("g", await self.broker(service), [1, 0])
         assert list(letters) == [0]
         assert letters[0].queue.topic == dead_letter_topic("g")
         letter = definition_pb2.Message.FromString(letters[0].rest)
@@ -517,11 +520,11 @@ class MessageServiceConformance:
     async def test_a_consumer_can_make_a_message_a_dead_letter_once(self, service: MessageService) -> None:
         await self.send(service, message(b"a"), message(b"b"))
         given_up, finished = await self.pop(service, order())
-        assert await service.dead_letter("g", TOPIC.name, given_up.handle) is SettleOutcome.DONE
-        assert await service.dead_letter("g", TOPIC.name, given_up.handle) is SettleOutcome.STALE
+        assert await service.consuming.dead_letter("g", TOPIC.name, given_up.handle) is SettleOutcome.DONE
+        assert await service.consuming.dead_letter("g", TOPIC.name, given_up.handle) is SettleOutcome.STALE
         await self.acknowledge(service, finished)
-        assert await service.dead_letter("g", TOPIC.name, finished.handle) is SettleOutcome.STALE
-        letters = await service.dead_letters("g", await self.broker(service), range(3))
+        assert await service.consuming.dead_letter("g", TOPIC.name, finished.handle) is SettleOutcome.STALE
+        letters = await service.inspecting.dead_letters("g", await self.broker(service), range(3))
         assert [body_of(letter) for letter in letters.values()] == [b"a"]
         properties = definition_pb2.Message.FromString(letters[0].rest).user_properties
         assert (properties[ATTEMPTS], properties[REASON]) == ("1", DeadLetterReason.FORWARDED.value)
@@ -534,7 +537,7 @@ class MessageServiceConformance:
         poll = asyncio.create_task(self.pop(service, order(), poll_s=20))
         await asyncio.sleep(0)
         sent = [message(b"a", key="k"), message(b"b")]
-        await service.retry("g", TOPIC.name, sent)
+        await service.administering.retry("g", TOPIC.name, sent)
         assert await self.pop(service, order("other")) == []
         first = await poll
         again = first + await self.pop(service, order())
@@ -545,17 +548,17 @@ class MessageServiceConformance:
         again = await self.pop(service, order())
         assert bodies_and_attempts(again) == [(b"a", 2), (b"b", 2)]
         await self.give_back(service, again[0])
-        assert len(await service.dead_letters("g", await self.broker(service), [0])) == 1
+        assert len(await service.inspecting.dead_letters("g", await self.broker(service), [0])) == 1
         assert await self.acknowledge(service, again[1]) == [SettleOutcome.DONE]
 
     async def test_a_deleted_group_leaves_no_retries_and_keeps_its_dead_letters(self, service: MessageService) -> None:
         await self.send(service, message(b"a"), message(b"b"))
         first, second = await self.pop(service, order())
         await self.give_back(service, first)
-        await service.dead_letter("g", TOPIC.name, second.handle)
-        await service.forget_group("g", version=next(versions))
+        await service.consuming.dead_letter("g", TOPIC.name, second.handle)
+        await service.administering.forget_group("g", version=next(versions))
         assert await self.stored(service, retry_topic("g")) == []
-        [letter] = (await service.dead_letters("g", await self.broker(service), [0])).values()
+        [letter] = (await service.inspecting.dead_letters("g", await self.broker(service), [0])).values()
         assert body_of(letter) == b"b"
 
     async def test_a_restart_keeps_retries_and_dead_letters(self, service: MessageService, restarted: Restart) -> None:
@@ -564,8 +567,8 @@ class MessageServiceConformance:
         await self.give_back(service, held)
         (held,) = await self.pop(service, order())
         await self.give_back(service, ready)
-        await service.dead_letter("g", TOPIC.name, dead.handle)
-        await service.retry("g", TOPIC.name, [message(b"resent")])
+        await service.consuming.dead_letter("g", TOPIC.name, dead.handle)
+        await service.administering.retry("g", TOPIC.name, [message(b"resent")])
         again = await restarted()
         taken = await self.pop(again, order(), poll_s=20)
         while len(taken) < 2:
@@ -573,7 +576,8 @@ class MessageServiceConformance:
         assert sorted(bodies_and_attempts(taken)) == [(b"ready", 2), (b"resent", 1)]
         assert await self.acknowledge(again, held) == [SettleOutcome.DONE]
         assert [
-            body_of(letter) for letter in (await again.dead_letters("g", await self.broker(again), [0, 1])).values()
+            body_of(letter)
+            for letter in (await again.inspecting.dead_letters("g", await self.broker(again), [0, 1])).values()
         ] == [b"dead"]
 
     # --- looking
@@ -583,32 +587,32 @@ class MessageServiceConformance:
         for number, each in enumerate(sent):
             await self.send(service, each, queue_id=number)
         await self.send(service, message(b"another", key="kk"))
-        found = await service.find_by_key(TOPIC.name, "k", 3)
+        found = await service.inspecting.find_by_key(TOPIC.name, "k", 3)
         assert [(body_of(each), each.queue) for each in found] == [
             (b"%d" % number, await self.queue(service, number)) for number in (3, 2, 1)
         ]
-        (one,) = await service.find_by_key(TOPIC.name, sent[0].message_id, 3)
+        (one,) = await service.inspecting.find_by_key(TOPIC.name, sent[0].message_id, 3)
         assert (one.system, one.rest, one.queue_offset) == (sent[0].system, sent[0].rest, 0)
-        assert await service.find_by_key("another", "k", 3) == []
+        assert await service.inspecting.find_by_key("another", "k", 3) == []
 
     async def test_copies_are_found_too(self, service: MessageService) -> None:
         await self.send(service, message(b"retry", key="k"), message(b"dead", key="k"))
         retry, dead = await self.pop(service, order())
         await self.give_back(service, retry)
-        await service.dead_letter("g", TOPIC.name, dead.handle)
+        await service.consuming.dead_letter("g", TOPIC.name, dead.handle)
         for topic, expected in ((retry_topic("g"), b"retry"), (dead_letter_topic("g"), b"dead")):
-            assert [body_of(each) for each in await service.find_by_key(topic, "k", 9)] == [expected]
+            assert [body_of(each) for each in await service.inspecting.find_by_key(topic, "k", 9)] == [expected]
 
     async def test_a_deleted_topics_messages_are_not_found(self, service: MessageService) -> None:
         await self.send(service, message(b"old", key="k"))
-        await service.forget_topic(TOPIC.name, version=next(versions))
+        await service.administering.forget_topic(TOPIC.name, version=next(versions))
         await self.send(service, message(b"new", key="k"))
-        assert [body_of(each) for each in await service.find_by_key(TOPIC.name, "k", 9)] == [b"new"]
+        assert [body_of(each) for each in await service.inspecting.find_by_key(TOPIC.name, "k", 9)] == [b"new"]
 
     # --- how a message stands with groups
 
     async def status(self, service: MessageService, sent: NewMessage, offset: int, group: str = "g") -> MessageStatus:
-        found = await service.standings(await self.queue(service), offset, sent.message_id)
+        found = await service.inspecting.standings(await self.queue(service), offset, sent.message_id)
         (status,) = [each for each in found if each.group == group]
         return status
 
@@ -618,7 +622,7 @@ class MessageServiceConformance:
         stack.groups["g"] = ConsumerGroup(name="g", max_attempts=2)
         done, tried, ahead = (message(body) for body in (b"done", b"tried", b"ahead"))
         await self.send(service, done, tried, ahead)
-        assert await service.standings(await self.queue(service), 0, done.message_id) == []
+        assert await service.inspecting.standings(await self.queue(service), 0, done.message_id) == []
         first, second = await self.pop(service, order(batch=2))
         assert await self.status(service, ahead, 2) == MessageStatus(group="g", state=MessageState.AHEAD)
         assert await self.status(service, tried, 1) == MessageStatus(
@@ -631,7 +635,7 @@ class MessageServiceConformance:
         (again,) = [each for each in await self.pop(service, order()) if body(each) == b"tried"]
         held = await self.status(service, tried, 1)
         assert (held.state, held.attempts, held.until_ms) == (MessageState.HELD, 2, again.handle.deadline_ms)
-        await service.dead_letter("g", TOPIC.name, again.handle)
+        await service.consuming.dead_letter("g", TOPIC.name, again.handle)
         assert await self.status(service, tried, 1) == MessageStatus(group="g", state=MessageState.DEAD, dead_offset=0)
 
     async def test_an_ordered_message_stands_behind_others_of_its_group(
@@ -666,12 +670,12 @@ class MessageServiceConformance:
     # --- what a topic holds
 
     async def test_a_topic_says_what_it_holds_and_who_has_it(self, service: MessageService) -> None:
-        assert (await service.content(TOPIC.name)).queues == []
+        assert (await service.inspecting.content(TOPIC.name)).queues == []
         before_ms = time.time_ns() // 1_000_000
         await self.send(service, *(message(b"x" * 1000) for _ in range(300)))
         await self.send(service, message(b"a"), queue_id=2)
         await self.pop(service, order())
-        content = await service.content(TOPIC.name)
+        content = await service.inspecting.content(TOPIC.name)
         assert content.groups == ["g"]
         sizes = {each.queue.queue_id: each.bytes for each in content.queues}
         assert sorted(sizes) == [0, 2]
@@ -680,21 +684,23 @@ class MessageServiceConformance:
         for each in content.queues:
             assert each.oldest_ms is not None
             assert before_ms <= each.oldest_ms <= time.time_ns() // 1_000_000
-        assert await service.content("another") == TopicContent(queues=[], groups=[], sent_per_s=0, delivered_per_s=0)
+        assert await service.inspecting.content("another") == TopicContent(
+            queues=[], groups=[], sent_per_s=0, delivered_per_s=0
+        )
 
     async def test_sizes_of_long_queues_are_near_what_they_are(self, service: MessageService) -> None:
         for batch in range(20):
             await self.send(service, *(message(b"x" * (100 + 10 * batch)) for _ in range(250)))
-        (queue,) = (await service.content(TOPIC.name)).queues
-        await service.purge(await self.queue(service), 4000, retries=False)
-        (rest,) = (await service.content(TOPIC.name)).queues
+        (queue,) = (await service.inspecting.content(TOPIC.name)).queues
+        await service.administering.purge(await self.queue(service), 4000, retries=False)
+        (rest,) = (await service.inspecting.content(TOPIC.name)).queues
         sizes = [250 * (100 + 10 * batch + 100) for batch in range(20)]  # with some 100 bytes beside each body
         assert queue.bytes == pytest.approx(sum(sizes), rel=0.15)
         assert rest.bytes == pytest.approx(sum(sizes[16:]), rel=0.15)
 
     async def test_the_past_of_what_nobody_knows_is_empty(self, service: MessageService) -> None:
         for of in HistoryOf:
-            found = await service.history(of, "" if of is HistoryOf.BROKER else "nobody")
+            found = await service.inspecting.history(of, "" if of is HistoryOf.BROKER else "nobody")
             assert found.step_ms == STEP_MS
             if of is not HistoryOf.BROKER:
                 assert found.series == {}
@@ -702,7 +708,7 @@ class MessageServiceConformance:
     # --- purging
 
     async def purge(self, service: MessageService, below: int, *, retries: bool = True) -> None:
-        await service.purge(await self.queue(service), below, retries=retries)
+        await service.administering.purge(await self.queue(service), below, retries=retries)
 
     async def test_what_is_purged_is_found_by_nobody_and_offsets_go_on(
         self, service: MessageService, restarted: Restart
@@ -711,10 +717,10 @@ class MessageServiceConformance:
         await self.purge(service, 3)
         for is_again in (False, True):
             current = await restarted() if is_again else service
-            assert await current.bounds(await self.queue(current)) == QueueBounds(3, 4)
-            assert [body_of(each) for each in await current.find_by_key(TOPIC.name, "k", 9)] == [b"3"]
+            assert await current.reading.bounds(await self.queue(current)) == QueueBounds(3, 4)
+            assert [body_of(each) for each in await current.inspecting.find_by_key(TOPIC.name, "k", 9)] == [b"3"]
             for offset, expected in ((2, []), (3, [b"3"])):
-                pulled = await current.pull(await self.queue(current), offset, ALL, batch=9, poll_s=0)
+                pulled = await current.reading.pull(await self.queue(current), offset, ALL, batch=9, poll_s=0)
                 assert [body_of(each) for each in pulled.messages] == expected
         assert await self.send(current, message(b"4")) == [4]
 
@@ -722,12 +728,12 @@ class MessageServiceConformance:
         await self.send(service, message(b"a"), message(b"b"), message(b"c"))
         first, second = await self.pop(service, order(batch=2))
         await self.purge(service, 3)
-        (row,) = await service.progress("g")
+        (row,) = await service.inspecting.progress("g")
         assert (row.cursor, row.in_flight, row.max_offset) == (3, 2, 3)
         assert await self.acknowledge(service, first) == [SettleOutcome.DONE]
         await self.give_back(service, second)
         assert await self.pop(service, order()) == []
-        row = (await service.progress("g"))[0]
+        row = (await service.inspecting.progress("g"))[0]
         assert (row.committed, row.in_flight) == (3, 0)
 
     async def test_a_purge_takes_what_waits_for_another_delivery_if_it_is_to(self, service: MessageService) -> None:
@@ -764,7 +770,7 @@ class MessageServiceConformance:
         await self.purge(service, 1000)
         assert await self.send(service, message(b"b")) == [1]
         await self.purge(service, 0)
-        assert await service.bounds(await self.queue(service)) == QueueBounds(1, 2)
+        assert await service.reading.bounds(await self.queue(service)) == QueueBounds(1, 2)
 
     # --- order
 
@@ -815,7 +821,8 @@ class MessageServiceConformance:
         await self.pop(service, order(batch=1, invisible_ms=30))
         assert bodies_and_attempts(await self.pop(service, order(), poll_s=20)) == [(b"2", 1)]
         assert [
-            body_of(letter) for letter in (await service.dead_letters("g", await self.broker(service), [0])).values()
+            body_of(letter)
+            for letter in (await service.inspecting.dead_letters("g", await self.broker(service), [0])).values()
         ] == [b"1"]
 
     async def test_an_ordered_message_can_be_given_up_after_its_time_until_another_has_it(
@@ -827,10 +834,11 @@ class MessageServiceConformance:
         (again,) = await self.pop(service, order(batch=1), poll_s=20)
         (taken,) = [each for each in late if body(each) == body(again)]
         (left,) = [each for each in late if body(each) != body(again)]
-        assert await service.dead_letter("g", TOPIC.name, taken.handle) is SettleOutcome.EXPIRED
-        assert await service.dead_letter("g", TOPIC.name, left.handle) is SettleOutcome.DONE
+        assert await service.consuming.dead_letter("g", TOPIC.name, taken.handle) is SettleOutcome.EXPIRED
+        assert await service.consuming.dead_letter("g", TOPIC.name, left.handle) is SettleOutcome.DONE
         assert [
-            body_of(each) for each in (await service.dead_letters("g", await self.broker(service), [0, 1])).values()
+            body_of(each)
+            for each in (await service.inspecting.dead_letters("g", await self.broker(service), [0, 1])).values()
         ] == [body(left)]
         assert await self.pop(service, order()) == []
 
@@ -859,11 +867,13 @@ class MessageServiceConformance:
         self, service: MessageService, member: str, offset: int, *, poll_s: float = 0.0, hold_ms: int = MINUTE_MS
     ) -> PulledMessages:
         reader = QueueReaderId("g", member, hold_ms)
-        return await service.pull(await self.queue(service), offset, ALL, batch=32, poll_s=poll_s, reader=reader)
+        return await service.reading.pull(
+            await self.queue(service), offset, ALL, batch=32, poll_s=poll_s, reader=reader
+        )
 
     async def commit(self, service: MessageService, member: str, offset: int) -> None:
         reader = QueueReaderId("g", member, MINUTE_MS)
-        await service.set_committed("g", await self.queue(service), offset, reader=reader)
+        await service.reading.set_committed("g", await self.queue(service), offset, reader=reader)
 
     async def test_a_queue_has_one_reader_until_all_that_it_was_handed_is_committed(
         self, service: MessageService
@@ -885,15 +895,15 @@ class MessageServiceConformance:
         with pytest.raises(MessagingError) as refused:
             await self.commit(service, "b", 1)
         assert refused.value.code == definition_pb2.FORBIDDEN
-        assert await service.committed("g", await self.queue(service)) is None
+        assert await service.reading.committed("g", await self.queue(service)) is None
         await self.commit(service, "a", 1)
-        assert await service.committed("g", await self.queue(service)) == 1
+        assert await service.reading.committed("g", await self.queue(service)) == 1
 
     async def test_anybody_moves_the_offset_of_a_queue_without_a_reader(self, service: MessageService) -> None:
         await self.send(service, message(b"1"), message(b"2"))
         for member, offset in (("a", 2), ("b", 1)):
             await self.commit(service, member, offset)
-            assert await service.committed("g", await self.queue(service)) == offset
+            assert await service.reading.committed("g", await self.queue(service)) == offset
         assert [body_of(each) for each in (await self.pull(service, "a", 0)).messages] == [b"2"]
 
     async def test_a_reader_that_leaves_leaves_the_queue_at_the_groups_offset(self, service: MessageService) -> None:
@@ -902,10 +912,10 @@ class MessageServiceConformance:
         await self.commit(service, "a", 1)
         poll = asyncio.create_task(self.pull(service, "b", 0, poll_s=20))
         await asyncio.sleep(0)
-        await service.leave("g", "c")
-        await service.leave("another", "a")
+        await service.consuming.leave("g", "c")
+        await service.consuming.leave("another", "a")
         assert not poll.done()
-        await service.leave("g", "a")
+        await service.consuming.leave("g", "a")
         assert [body_of(each) for each in (await poll).messages] == [b"2"]
 
     async def test_a_reader_that_is_silent_for_its_hold_time_loses_the_queue(self, service: MessageService) -> None:
@@ -919,7 +929,7 @@ class MessageServiceConformance:
     async def test_an_operator_frees_the_queue_by_moving_the_group(self, service: MessageService) -> None:
         await self.send(service, message(b"1"), message(b"2"))
         await self.pull(service, "a", 0)
-        await service.set_committed("g", await self.queue(service), 1)
+        await service.reading.set_committed("g", await self.queue(service), 1)
         with pytest.raises(MessagingError):
             await self.commit(service, "a", 2)
         assert [body_of(each) for each in (await self.pull(service, "b", 0)).messages] == [b"2"]
@@ -929,4 +939,4 @@ class MessageServiceConformance:
         for member in ("a", "b"):
             assert len((await self.pull(service, member, 0, hold_ms=0)).messages) == 1
             reader = QueueReaderId("g", member)
-            await service.set_committed("g", await self.queue(service), 1, reader=reader)
+            await service.reading.set_committed("g", await self.queue(service), 1, reader=reader)

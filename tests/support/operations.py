@@ -44,7 +44,7 @@ class Stack:
         """Store messages with these bodies in a queue of the topic."""
         system = encode_field(_TAG_TAG, tag.encode()) if tag else b""
         messages = [NewMessage(tag_hash(tag), system, encode_field(_BODY_TAG, body), (body.hex(),)) for body in bodies]
-        await self.messages.append(QueueRef(topic, BROKER, queue_id), messages)
+        await self.messages.sending.append(QueueRef(topic, BROKER, queue_id), messages)
 
     async def receive(self, group: str, topic: str) -> list[tuple[str, int]]:
         """Receive what is there, and return the receipt handle and the delivery attempt of each message."""
@@ -57,14 +57,14 @@ class Stack:
             batch=32,
             invisible_ms=INVISIBLE_MS,
         )
-        deliveries = await self.messages.pop(order, broker="", poll_s=0.0)
+        deliveries = await self.messages.consuming.pop(order, broker="", poll_s=0.0)
         form = self.services.handles.of(group, topic)
         return [(form.encode_handle(each.handle).decode(), each.attempt) for each in deliveries]
 
     async def bodies(self, topic: str, *, queue_id: int = 0) -> list[bytes]:
         """The bodies of all messages in a queue of the topic."""
         queue = QueueRef(topic, BROKER, queue_id)
-        pulled = await self.messages.pull(queue, 0, TagFilter.parse_expression("*"), batch=32, poll_s=0.0)
+        pulled = await self.messages.reading.pull(queue, 0, TagFilter.parse_expression("*"), batch=32, poll_s=0.0)
         return [body_of(message) for message in pulled.messages]
 
 

@@ -59,22 +59,22 @@ async def fill(folder: Path, *, killed: bool) -> None:
     rolled back transaction; and a topic that was deleted, with a timer."""
     service = await opened(folder)
     for number in range(MESSAGES):
-        await service.append(queue(number % 2), [message(f"m{number}")])
+        await service.sending.append(queue(number % 2), [message(f"m{number}")])
     order = PopOrder(group=GROUP, topic=TOPIC, queues=range(1), filter=ALL, batch=ACKNOWLEDGED, invisible_ms=HIDDEN_MS)
-    deliveries = await service.pop(order, broker=BROKER, poll_s=0)
-    await service.acknowledge(GROUP, TOPIC, [delivery.handle for delivery in deliveries])
+    deliveries = await service.consuming.pop(order, broker=BROKER, poll_s=0)
+    await service.consuming.acknowledge(GROUP, TOPIC, [delivery.handle for delivery in deliveries])
     for name in ("pending", "recalled"):
-        await service.schedule(queue(0, "timed"), [TimedMessage(message(name), FAR_MS)])
-    await service.recall(RecallHandle("timed", BROKER, FAR_MS, "recalled"))
+        await service.sending.schedule(queue(0, "timed"), [TimedMessage(message(name), FAR_MS)])
+    await service.sending.recall(RecallHandle("timed", BROKER, FAR_MS, "recalled"))
     begun = {}
     for name in ("waiting", "committed", "rolled-back"):
-        appended = await service.begin_transaction(queue(0, "paid"), HalfMessage(message(name), "sender"))
+        appended = await service.sending.begin_transaction(queue(0, "paid"), HalfMessage(message(name), "sender"))
         begun[name] = TransactionId.parse_id(appended.transaction_id)
-    await service.end_transaction("paid", begun["committed"], TransactionResolution.COMMIT)
-    await service.end_transaction("paid", begun["rolled-back"], TransactionResolution.ROLLBACK)
-    await service.append(queue(0, "deleted"), [message("gone")])
-    await service.schedule(queue(0, "deleted"), [TimedMessage(message("gone-later"), FAR_MS)])
-    await service.forget_topic("deleted", version=0)
+    await service.sending.end_transaction("paid", begun["committed"], TransactionResolution.COMMIT)
+    await service.sending.end_transaction("paid", begun["rolled-back"], TransactionResolution.ROLLBACK)
+    await service.sending.append(queue(0, "deleted"), [message("gone")])
+    await service.sending.schedule(queue(0, "deleted"), [TimedMessage(message("gone-later"), FAR_MS)])
+    await service.administering.forget_topic("deleted", version=0)
     if killed:
         os.kill(os.getpid(), signal.SIGKILL)
     await service.close()

@@ -34,7 +34,7 @@ async def polling(
     service: MessageService, client: Client, poll_s: float = PATIENCE_S
 ) -> "asyncio.Task[list[DeliveredMessage]]":
     """A pop that waits, for messages or for room."""
-    task = asyncio.create_task(service.pop(order(), broker="", poll_s=poll_s, room=client.call()))
+    task = asyncio.create_task(service.consuming.pop(order(), broker="", poll_s=poll_s, room=client.call()))
     await settled(service)
     assert not task.done()
     return task
@@ -44,7 +44,7 @@ async def settled(service: MessageService) -> None:
     """Return when calls that were begun before have come back from the brokers, which answer others meanwhile."""
     for _ in range(5):
         for broker in service.route(TOPIC).brokers:
-            await service.bounds(QueueRef(TOPIC.name, broker, 0))
+            await service.reading.bounds(QueueRef(TOPIC.name, broker, 0))
             await asyncio.sleep(0)
 
 
@@ -55,18 +55,18 @@ class RoomConformance:
         return QueueRef(TOPIC.name, service.route(TOPIC).brokers[0], 0)
 
     async def send(self, service: MessageService, *bodies: bytes) -> None:
-        await service.append(await self.queue(service), [message(each) for each in bodies])
+        await service.sending.append(await self.queue(service), [message(each) for each in bodies])
 
     async def pull(self, service: MessageService, room: AnswerRoom | None, poll_s: float = 0.0) -> PulledMessages:
-        return await service.pull(await self.queue(service), 0, ALL, batch=8, poll_s=poll_s, room=room)
+        return await service.reading.pull(await self.queue(service), 0, ALL, batch=8, poll_s=poll_s, room=room)
 
     async def test_nothing_is_taken_for_a_client_that_does_not_read(self, service: MessageService) -> None:
         await self.send(service, b"a")
         client = Client()
         client.reads(False)
-        assert await service.pop(order(), broker="", poll_s=0.1, room=client.call()) == []
+        assert await service.consuming.pop(order(), broker="", poll_s=0.1, room=client.call()) == []
         assert (await self.pull(service, client.call(), poll_s=0.1)) == PulledMessages([], 0)
-        (delivery,) = await service.pop(order(), broker="", poll_s=0)
+        (delivery,) = await service.consuming.pop(order(), broker="", poll_s=0)
         assert (body(delivery), delivery.attempt) == (b"a", 1)
 
     async def test_a_client_gets_its_messages_when_it_reads_again(self, service: MessageService) -> None:
@@ -101,14 +101,14 @@ class RoomConformance:
     async def test_a_pull_with_room_does_not_wait_beyond_the_end(self, service: MessageService) -> None:
         await self.send(service, b"a")
         client, queue = Client(), await self.queue(service)
-        pulled = await service.pull(queue, 2, ALL, batch=8, poll_s=10 * PATIENCE_S, room=client.call())
+        pulled = await service.reading.pull(queue, 2, ALL, batch=8, poll_s=10 * PATIENCE_S, room=client.call())
         assert pulled == PulledMessages([], 2)
 
     async def test_a_call_that_took_messages_keeps_its_place_until_it_leaves(self, service: MessageService) -> None:
         await self.send(service, b"a")
         client = Client()
         calls = [client.call() for _ in range(PLACES_MAX)]
-        assert await service.pop(order(), broker="", poll_s=0, room=calls[0])
+        assert await service.consuming.pop(order(), broker="", poll_s=0, room=calls[0])
         for call in calls[1:]:
             assert (await self.pull(service, call)).messages
         another = client.call()
@@ -119,7 +119,7 @@ class RoomConformance:
     async def test_a_call_that_took_nothing_has_no_place(self, service: MessageService) -> None:
         client = Client()
         for _ in range(PLACES_MAX + 1):
-            assert await service.pop(order(), broker="", poll_s=0, room=client.call()) == []
+            assert await service.consuming.pop(order(), broker="", poll_s=0, room=client.call()) == []
             assert not (await self.pull(service, client.call())).messages
         assert client.call().is_open
 
@@ -147,6 +147,6 @@ class RoomConformance:
         for _ in range(3):
             await self.send(service, large)
         sizes = []
-        while deliveries := await service.pop(order(), broker="", poll_s=0):
+        while deliveries := await service.consuming.pop(order(), broker="", poll_s=0):
             sizes.append(len(deliveries))
         assert sizes == [1, 1, 1]

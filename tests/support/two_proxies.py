@@ -25,6 +25,7 @@ from ternmq_proxy.processors.subscriptions import Subscriptions
 from ternmq_registry.directory import RegistryDirectory
 from ternmq_registry.errors import RegistryUnavailable
 from ternmq_registry.registry import Registry
+from tests.support.all_parts import AllParts
 from tests.support.hand_clock import Clock
 from tests.support.new_registry import put_new_registry
 
@@ -67,7 +68,7 @@ class WatchedRegistry(Registry):
 
 
 @dataclass
-class Brokers:
+class Brokers(AllParts):
     """Stands for the MessageService of a proxy: the routes follow from what its directory knows.
 
     `silent` brokers answer nothing. `elsewhere` are the pulling members of other proxies.

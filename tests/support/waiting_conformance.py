@@ -73,7 +73,7 @@ async def pulled(
     service: MessageService, queue: QueueRef, *, start: int = 0, poll_s: float = POLL_S
 ) -> list[StoredMessage]:
     """What is in the queue from an offset on; waits for the first of it."""
-    return (await service.pull(queue, start, ALL, batch=32, poll_s=poll_s)).messages
+    return (await service.reading.pull(queue, start, ALL, batch=32, poll_s=poll_s)).messages
 
 
 class WaitingConformance:
@@ -89,7 +89,7 @@ class WaitingConformance:
         now = stack.clock.now_ms()
         messages = [message(f"due in {wait_ms}".encode()) for wait_ms in waits_ms]
         timed = [TimedMessage(each, now + wait_ms) for each, wait_ms in zip(messages, waits_ms, strict=True)]
-        appended = await service.schedule(queue, timed)
+        appended = await service.sending.schedule(queue, timed)
         assert [each.message_id for each in appended] == [each.message_id for each in messages]
         return [
             (
@@ -122,7 +122,7 @@ class WaitingConformance:
         with pytest.raises(MessagingError, match="the clock is off") as refused:
             await self.schedule(service, stack, HOUR_MS)
         assert refused.value.code == definition_pb2.HA_NOT_AVAILABLE
-        [ordinary] = await service.append(queue, [message(b"ordinary")])
+        [ordinary] = await service.sending.append(queue, [message(b"ordinary")])
         [came] = await pulled(service, queue)
         assert (came.queue_offset, body_of(came)) == (ordinary.queue_offset, b"ordinary")
         assert not await pulled(service, queue, start=came.queue_offset + 1, poll_s=0)
@@ -136,7 +136,7 @@ class WaitingConformance:
         found: list[WaitingTimer] = []
         start = ""
         while True:
-            page = await service.timers(topic=topic, start=start, limit=limit)
+            page = await service.inspecting.timers(topic=topic, start=start, limit=limit)
             assert len(page.timers) <= limit
             found += page.timers
             start = page.following
@@ -159,13 +159,13 @@ class WaitingConformance:
         assert await self.listed(service, TOPIC.name, limit=100) == found
         again = await restarted()
         assert await self.listed(again) == found
-        await again.recall(handles[2])
+        await again.sending.recall(handles[2])
         stack.clock.advance_by(60 * SECOND_MS)
         assert len(await pulled(again, queue)) == 1
         assert [each.due_ms for each in await self.listed(again)] == [handles[at].due_ms for at in (3, 0, 4)]
         for start in ("x", "1", "1-", "-1", "00-zz", "@", "1-1-1"):
             with pytest.raises(MessagingError) as refused:
-                await again.timers(topic="", start=start, limit=2)
+                await again.inspecting.timers(topic="", start=start, limit=2)
             assert refused.value.code == definition_pb2.BAD_REQUEST
 
     async def test_a_time_that_has_passed_is_now(self, service: MessageService, stack: HasClock) -> None:
@@ -178,7 +178,7 @@ class WaitingConformance:
         wanted = PopOrder(
             group="g", topic=TOPIC.name, queues=range(TOPIC.queues), filter=ALL, batch=1, invisible_ms=HOUR_MS
         )
-        waiting = asyncio.ensure_future(service.pop(wanted, broker="", poll_s=POLL_S))
+        waiting = asyncio.ensure_future(service.consuming.pop(wanted, broker="", poll_s=POLL_S))
         await asyncio.sleep(0)
         stack.clock.advance_by(HOUR_MS)
         [delivery] = await waiting
@@ -201,12 +201,12 @@ class WaitingConformance:
     ) -> None:
         queue = await queue_of(service)
         (near, _), (_, kept), (far, _) = await self.schedule(service, stack, 5 * SECOND_MS, HOUR_MS, HOUR_MS + 1)
-        await service.recall(near)
-        await service.recall(far)
-        await service.recall(far)  # again, which is fine
-        await service.recall(far._replace(message_id="never-sent"))
+        await service.sending.recall(near)
+        await service.sending.recall(far)
+        await service.sending.recall(far)  # again, which is fine
+        await service.sending.recall(far._replace(message_id="never-sent"))
         service = await restarted()
-        await service.recall(far)
+        await service.sending.recall(far)
         stack.clock.advance_by(2 * HOUR_MS)
         assert [body_of(each) for each in await pulled(service, queue)] == [kept]
         await self.schedule(service, stack, 0)
@@ -217,9 +217,9 @@ class WaitingConformance:
     ) -> None:
         queue, due_ms = await queue_of(service), stack.clock.now_ms() + HOUR_MS
         twice, other = message(b"twice"), message(b"other")
-        await service.schedule(queue, [TimedMessage(twice, due_ms), TimedMessage(other, due_ms)])
-        await service.schedule(await queue_of(service, 1), [TimedMessage(twice, due_ms)])
-        await service.recall(RecallHandle(queue.topic, queue.broker, due_ms, twice.message_id))
+        await service.sending.schedule(queue, [TimedMessage(twice, due_ms), TimedMessage(other, due_ms)])
+        await service.sending.schedule(await queue_of(service, 1), [TimedMessage(twice, due_ms)])
+        await service.sending.recall(RecallHandle(queue.topic, queue.broker, due_ms, twice.message_id))
         stack.clock.advance_by(HOUR_MS)
         assert [body_of(each) for each in await pulled(service, queue)] == [b"other"]
         assert not await pulled(service, await queue_of(service, 1), poll_s=0)
@@ -229,29 +229,29 @@ class WaitingConformance:
         stack.clock.advance_by(HOUR_MS)
         assert await pulled(service, await queue_of(service))
         with pytest.raises(MessagingError) as refused:
-            await service.recall(handle)
+            await service.sending.recall(handle)
         assert refused.value.code == definition_pb2.BAD_REQUEST
 
     async def test_timers_of_a_deleted_topic_never_come(
         self, service: MessageService, stack: HasClock, restarted: Restart
     ) -> None:
         await self.schedule(service, stack, HOUR_MS)
-        await service.forget_topic(TOPIC.name, version=next(versions))
+        await service.administering.forget_topic(TOPIC.name, version=next(versions))
         [(_, body)] = await self.schedule(service, stack, HOUR_MS)
         service = await restarted()
         stack.clock.advance_by(2 * HOUR_MS)
         queue = await queue_of(service)
-        [came] = await pulled(service, queue, start=(await service.bounds(queue)).minimum)
+        [came] = await pulled(service, queue, start=(await service.reading.bounds(queue)).minimum)
         assert body_of(came) == body
 
     async def test_a_timed_message_can_be_found_when_it_has_come(
         self, service: MessageService, stack: HasClock
     ) -> None:
         [(handle, _)] = await self.schedule(service, stack, HOUR_MS)
-        assert not await service.find_by_key(TOPIC.name, handle.message_id, 10)
+        assert not await service.inspecting.find_by_key(TOPIC.name, handle.message_id, 10)
         stack.clock.advance_by(HOUR_MS)
         assert await pulled(service, await queue_of(service))
-        assert len(await service.find_by_key(TOPIC.name, handle.message_id, 10)) == 1
+        assert len(await service.inspecting.find_by_key(TOPIC.name, handle.message_id, 10)) == 1
 
     # --- transactions
 
@@ -259,7 +259,7 @@ class WaitingConformance:
         self, service: MessageService, body: bytes, *, recovery_ms: int | None = None, sender: str = "sender"
     ) -> AppendedMessage:
         queue = await queue_of(service, 2)
-        return await service.begin_transaction(queue, HalfMessage(message(body), sender, recovery_ms))
+        return await service.sending.begin_transaction(queue, HalfMessage(message(body), sender, recovery_ms))
 
     async def end(
         self,
@@ -271,7 +271,7 @@ class WaitingConformance:
         by_operator: bool = False,
     ) -> None:
         transaction = TransactionId.parse_id(begun.transaction_id)
-        await service.end_transaction(topic, transaction, resolution, by_operator=by_operator)
+        await service.sending.end_transaction(topic, transaction, resolution, by_operator=by_operator)
 
     async def refused(
         self,
@@ -285,7 +285,7 @@ class WaitingConformance:
         assert refusal.value.code == definition_pb2.INVALID_TRANSACTION_ID
 
     async def state(self, service: MessageService, begun: AppendedMessage) -> TransactionState:
-        transaction, half = await service.transaction(TransactionId.parse_id(begun.transaction_id))
+        transaction, half = await service.inspecting.transaction(TransactionId.parse_id(begun.transaction_id))
         assert (transaction.topic, transaction.message_id) == (TOPIC.name, begun.message_id)
         assert half.queue.queue_id == 2
         return transaction.state
@@ -296,12 +296,12 @@ class WaitingConformance:
     async def test_a_half_message_is_invisible_until_it_is_committed(self, service: MessageService) -> None:
         begun = await self.begin(service, b"half")
         assert not await self.committed(service)
-        assert not await service.find_by_key(TOPIC.name, begun.message_id, 10)
-        assert (await service.bounds(await queue_of(service, 2))).maximum == 0
+        assert not await service.inspecting.find_by_key(TOPIC.name, begun.message_id, 10)
+        assert (await service.reading.bounds(await queue_of(service, 2))).maximum == 0
         assert await self.state(service, begun) is TransactionState.PENDING
         await self.end(service, begun, COMMIT)
         assert await self.committed(service) == [b"half"]
-        assert len(await service.find_by_key(TOPIC.name, begun.message_id, 10)) == 1
+        assert len(await service.inspecting.find_by_key(TOPIC.name, begun.message_id, 10)) == 1
         assert await self.state(service, begun) is TransactionState.COMMITTED
 
     async def test_a_rolled_back_message_never_appears(self, service: MessageService) -> None:
@@ -354,7 +354,7 @@ class WaitingConformance:
     async def test_a_message_is_no_half_message(self, service: MessageService) -> None:
         queue = await queue_of(service)
         plain = message(b"plain")
-        await service.append(queue, [plain])
+        await service.sending.append(queue, [plain])
         transaction = TransactionId(plain.message_id, queue.broker, 0)
         await self.refused(service, AppendedMessage(plain.message_id, 0, str(transaction)), COMMIT)
 
@@ -367,7 +367,7 @@ class WaitingConformance:
         await self.end(service, begun[0], ROLLBACK)
         service = await restarted()
         assert await self.committed(service) == [b"1"]
-        page = await service.transactions(TransactionState.PENDING, topic="", start="", limit=10)
+        page = await service.inspecting.transactions(TransactionState.PENDING, topic="", start="", limit=10)
         assert [each.transaction_id for each in page.transactions] == [begun[2].transaction_id]
 
     async def test_a_producer_is_asked_again_and_again_until_the_message_is_discarded(
@@ -395,7 +395,7 @@ class WaitingConformance:
     async def noted(self, service: MessageService, begun: AppendedMessage, checks: int) -> None:
         """Wait until the check is counted: that happens in the step after it was put."""
         transaction = TransactionId.parse_id(begun.transaction_id)
-        while (await service.transaction(transaction))[0].checks < checks:  # noqa: ASYNC110 - there is no event for it
+        while (await service.inspecting.transaction(transaction))[0].checks < checks:  # noqa: ASYNC110 - there is no event for it
             await asyncio.sleep(0)
 
     async def until_discarded(self, service: MessageService, count: int) -> None:
@@ -474,9 +474,9 @@ class WaitingConformance:
         await self.until_discarded(service, 2)
         service = await restarted() if restart else service
         assert await self.discarded(service) == [begun.transaction_id, other.transaction_id]
-        described, half = await service.transaction(TransactionId.parse_id(begun.transaction_id))
+        described, half = await service.inspecting.transaction(TransactionId.parse_id(begun.transaction_id))
         assert before_ms <= half.stored_ms <= after_ms
-        listed = await service.transactions(TransactionState.DISCARDED, topic=TOPIC.name, start="", limit=1)
+        listed = await service.inspecting.transactions(TransactionState.DISCARDED, topic=TOPIC.name, start="", limit=1)
         assert described.stored_ms == half.stored_ms == listed.transactions[0].stored_ms
         for _ in range(2):
             await self.end(service, begun, resolution, by_operator=True)
@@ -491,7 +491,9 @@ class WaitingConformance:
         found: list[str] = []
         start, is_more = "", True
         while is_more:
-            page = await service.transactions(TransactionState.DISCARDED, topic=TOPIC.name, start=start, limit=1)
+            page = await service.inspecting.transactions(
+                TransactionState.DISCARDED, topic=TOPIC.name, start=start, limit=1
+            )
             found += [each.transaction_id for each in page.transactions]
             start, is_more = page.following, page.following != ""
         return found
@@ -507,19 +509,23 @@ class WaitingConformance:
         found: list[str] = []
         start, is_more = "", True
         while is_more:
-            page = await service.transactions(TransactionState.PENDING, topic=TOPIC.name, start=start, limit=2)
+            page = await service.inspecting.transactions(
+                TransactionState.PENDING, topic=TOPIC.name, start=start, limit=2
+            )
             assert len(page.transactions) <= 2
             found += [each.transaction_id for each in page.transactions]
             start, is_more = page.following, page.following != ""
         assert found == begun
-        page = await service.transactions(TransactionState.PENDING, topic="another", start="", limit=2)
+        page = await service.inspecting.transactions(TransactionState.PENDING, topic="another", start="", limit=2)
         assert (page.transactions, page.following) == ([], "")
 
     async def test_transactions_of_a_deleted_topic_end(self, service: MessageService) -> None:
         begun = await self.begin(service, b"half")
-        await service.forget_topic(TOPIC.name, version=next(versions))
+        await service.administering.forget_topic(TOPIC.name, version=next(versions))
         await self.refused(service, begun, COMMIT)
-        assert not (await service.transactions(TransactionState.PENDING, topic="", start="", limit=9)).transactions
+        assert not (
+            await service.inspecting.transactions(TransactionState.PENDING, topic="", start="", limit=9)
+        ).transactions
 
     # --- priority
 
@@ -536,19 +542,19 @@ class WaitingConformance:
 
     async def test_higher_priorities_come_first(self, service: MessageService) -> None:
         for number, queue_id in enumerate((0, 1, 2, 3, 3, 1, 3, 0, 2)):
-            await service.append(await queue_of(service, queue_id), [message(b"%d-%d" % (queue_id, number))])
+            await service.sending.append(await queue_of(service, queue_id), [message(b"%d-%d" % (queue_id, number))])
         came = []
         for _ in range(9):
-            [delivery] = await service.pop(self.receives("g"), broker="", poll_s=0)
+            [delivery] = await service.consuming.pop(self.receives("g"), broker="", poll_s=0)
             came.append(body_of(delivery.message))
         assert came == [b"3-3", b"3-4", b"3-6", b"2-2", b"2-8", b"1-1", b"1-5", b"0-0", b"0-7"]
 
     async def test_what_fails_comes_after_what_is_new(self, service: MessageService) -> None:
-        await service.append(await queue_of(service, 3), [message(b"high")])
-        [delivery] = await service.pop(self.receives("g"), broker="", poll_s=0)
-        await service.change_invisible("g", TOPIC.name, delivery.handle, 0, counts=True)
-        await service.append(await queue_of(service, 0), [message(b"low")])
-        came = await service.pop(self.receives("g", batch=2), broker="", poll_s=POLL_S)
+        await service.sending.append(await queue_of(service, 3), [message(b"high")])
+        [delivery] = await service.consuming.pop(self.receives("g"), broker="", poll_s=0)
+        await service.consuming.change_invisible("g", TOPIC.name, delivery.handle, 0, counts=True)
+        await service.sending.append(await queue_of(service, 0), [message(b"low")])
+        came = await service.consuming.pop(self.receives("g", batch=2), broker="", poll_s=POLL_S)
         assert [body_of(each.message) for each in came] == [b"low", b"high"]
 
     @pytest.mark.parametrize(("factor", "low_comes_at"), [(100, 150), (99, 99), (90, 9), (0, 0)])
@@ -556,10 +562,10 @@ class WaitingConformance:
         self, service: MessageService, stack: HasClock, factor: int, low_comes_at: int
     ) -> None:
         stack.groups["g"] = ConsumerGroup(name="g", priority_factor=factor)
-        await service.append(await queue_of(service, 3), [message(b"high")] * 150)
-        await service.append(await queue_of(service, 1), [message(b"low")])
+        await service.sending.append(await queue_of(service, 3), [message(b"high")] * 150)
+        await service.sending.append(await queue_of(service, 1), [message(b"low")])
         came = []
         for _ in range(151):
-            [delivery] = await service.pop(self.receives("g"), broker="", poll_s=0)
+            [delivery] = await service.consuming.pop(self.receives("g"), broker="", poll_s=0)
             came.append(body_of(delivery.message))
         assert came.index(b"low") == low_comes_at

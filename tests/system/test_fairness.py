@@ -92,7 +92,7 @@ async def test_a_filter_that_passes_little_looks_at_so_many_messages_a_turn(serv
     [broker] = services.messages.route(topic).brokers
     for queue_id in range(topic.queues):
         blue = [NewMessage(tag_hash("blue"), b"", b"", (str(number),)) for number in range(1000)]
-        await services.messages.append(QueueRef("t", broker, queue_id), blue)
+        await services.messages.sending.append(QueueRef("t", broker, queue_id), blue)
     order = PopOrder(
         group="g",
         topic="t",
@@ -101,7 +101,7 @@ async def test_a_filter_that_passes_little_looks_at_so_many_messages_a_turn(serv
         batch=32,
         invisible_ms=60_000,
     )
-    turns, deliveries = await turns_during(services.messages.pop(order, broker="", poll_s=0))
+    turns, deliveries = await turns_during(services.messages.consuming.pop(order, broker="", poll_s=0))
     assert deliveries == []
     assert turns >= topic.queues * 1000 // popping.SCAN_ROWS
 

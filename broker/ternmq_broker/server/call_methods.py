@@ -43,11 +43,12 @@ class CallMethods:
         pulling_members: Callable[[str, str], Awaitable[list[str]]],
     ) -> None:
         shard: Shard = broker
+        parts = (shard.sending, shard.consuming, shard.reading, shard.inspecting, shard.administering)
         self._broker = broker
         self._filters = FilterCache()
         self._registry_sync = registry_sync
         self.methods: dict[str, Callable[..., Awaitable[object]]] = {
-            **{name: getattr(shard, name) for name in CALLS if hasattr(shard, name)},
+            **{name: getattr(part, name) for part in parts for name in CALLS if hasattr(part, name)},
             "append_each": self._append_each,
             "pull": self._pull_filtered,
             "forget_topic": deletion_log.delete_topic,
@@ -112,7 +113,7 @@ class CallMethods:
                 done([outcomes[place] for place in range(len(requests))])
 
         for place, (queue, messages) in enumerate(requests):
-            self._broker.append_nowait(queue, messages, partial(note_outcome, place))
+            self._broker.sending.append_nowait(queue, messages, partial(note_outcome, place))
         if not requests:
             done([])
 
@@ -133,7 +134,7 @@ class CallMethods:
         reader: "QueueReaderId | None",
     ) -> "PulledMessages":
         compiled = await self.compile_filter(passing)
-        return await self._broker.pull(queue, offset, compiled, batch=batch, poll_s=poll_s, reader=reader)
+        return await self._broker.reading.pull(queue, offset, compiled, batch=batch, poll_s=poll_s, reader=reader)
 
 
 async def compile_filter(filters: FilterCache, passing: "MessageFilter") -> "MessageFilter":

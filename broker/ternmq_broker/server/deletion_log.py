@@ -113,7 +113,7 @@ class DeletionLog:
         if self._notes.is_done(deletion):
             return
         if deletion.kind is DeletedKind.TOPIC:
-            await self._broker.forget_topic(deletion.name, version=deletion.version)
+            await self._broker.administering.forget_topic(deletion.name, version=deletion.version)
         else:
-            await self._broker.forget_group(deletion.name, version=deletion.version)
+            await self._broker.administering.forget_group(deletion.name, version=deletion.version)
         await asyncio.to_thread(self._notes.add_done, deletion)

@@ -97,7 +97,7 @@ class LoadReport:
             unfinished, number = unfinished + lag.messages, number + 1
             if number % _LAGS_IN_A_ROW == 0:
                 await asyncio.sleep(0)
-        held = self._broker.held_topics()
+        held = self._broker.inspecting.held_topics()
         messages = sum(topic.messages for name, topic in held.items() if is_user_topic(name))
         timers = await figures.count_timers()
         self._counted = BrokerLoad(messages=messages, unfinished=unfinished, timers=timers)

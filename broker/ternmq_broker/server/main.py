@@ -224,7 +224,7 @@ class BrokerServer:
         """The lease of this broker, which is not registered yet."""
         settings = self._settings
         own = await asyncio.to_thread(store_id, settings.data_dir, is_used=broker.is_used)
-        await asyncio.to_thread(broker.keep_file, settings.data_dir / STORE_ID)
+        await asyncio.to_thread(broker.live_files.keep_file, settings.data_dir / STORE_ID)
         lease = BrokerLease(
             directory.registry,
             name=broker.name,
@@ -252,7 +252,7 @@ class BrokerServer:
         stack.push_async_callback(broker.close)
         broker.start()
         for topic in gone:
-            await broker.forget_topic(topic)
+            await broker.administering.forget_topic(topic)
 
     async def _take_lease(self, lease: BrokerLease, broker: Broker, directory: "RegistryDirectory") -> list[str]:
         """Register. Returns the topics that were deleted while the broker was removed, which only this call returns."""
@@ -282,7 +282,7 @@ class BrokerServer:
                 try:
                     await directory.wait_until_reached()
                     for topic in await self._take_lease(lease, broker, directory):
-                        await broker.forget_topic(topic)
+                        await broker.administering.forget_topic(topic)
                     await deletion_log.begin_with_registry()
                     break
                 except RegistryUnavailable as error:
@@ -340,7 +340,7 @@ class BrokerServer:
         known = directory.snapshot.topics
         waiting = 0 if known else await broker.figures.count_timers() + broker.figures.current_figures().transactions
         rebuild = f"ternmq registry rebuild --data-dir {settings.data_dir} --broker-name {broker.name} --registry URL"
-        if warning := warning_of(unknown_topics(broker.held_topics(), known), waiting, rebuild):
+        if warning := warning_of(unknown_topics(broker.inspecting.held_topics(), known), waiting, rebuild):
             _log.warning("%s", warning)
 
     def _degraded_reason(self) -> str | None:

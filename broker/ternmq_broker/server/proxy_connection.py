@@ -171,7 +171,7 @@ class ProxyConnection:
     def close(self) -> None:
         """Clean up after the stream has ended: give undelivered messages back, and end all waits."""
         self._closed = True
-        self._broker.remove_watcher(self.send_ready)
+        self._broker.consuming.remove_watcher(self.send_ready)
         _give_back(self._outbox.clear())
         for waiting in self._replies.values():
             if not waiting.done():
@@ -289,7 +289,7 @@ class ProxyConnection:
 
     def _release_deliveries(self, order: "PopOrder", deliveries: "list[DeliveredMessage]") -> None:
         for topic, some in group_by_settled_topic(order.topic, deliveries).items():
-            self._broker.release(order.group, topic, [delivery.handle for delivery in some], counts=False)
+            self._broker.consuming.release(order.group, topic, [delivery.handle for delivery in some], counts=False)
 
     # --- calls that depend on the proxy
 
@@ -313,7 +313,7 @@ class ProxyConnection:
                 order, filter=ALL if text.expression == "*" else TagFilter.parse_expression(text.expression)
             )
             with self._noting_refusal(order, watch=watch):
-                deliveries = self._broker.pop_or_watch_nowait(order, self.send_ready if watch else None)
+                deliveries = self._broker.consuming.pop_or_watch_nowait(order, self.send_ready if watch else None)
             if deliveries is not None:
                 return DoneResult(deliveries)
         return self._pop_later(order, watch=watch)
@@ -323,10 +323,10 @@ class ProxyConnection:
             if isinstance(order.filter, FilterText):
                 order = structs.replace(order, filter=await self._answers.compile_filter(order.filter))
             with self._noting_refusal(order, watch=watch):
-                return await self._broker.pop_or_watch(order, self.send_ready if watch else None)
+                return await self._broker.consuming.pop_or_watch(order, self.send_ready if watch else None)
         finally:
             if self._closed:
-                self._broker.remove_watcher(self.send_ready)
+                self._broker.consuming.remove_watcher(self.send_ready)
 
     @contextmanager
     def _noting_refusal(self, order: "PopOrder", *, watch: bool) -> "Iterator[None]":

@@ -57,7 +57,7 @@ class ProxyConnections:
         self._leaving = False
         self._empty = asyncio.Event()
         broker.orphans.set_watcher(self._check_transaction)
-        broker.watch_lite(self._send_dropped)
+        broker.lite.add_listener(self._send_dropped)
         directory.on_change(self._registry_changed)
 
     def __len__(self) -> int:

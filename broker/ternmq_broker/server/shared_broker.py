@@ -108,8 +108,8 @@ async def _open_broker(settings: ServerSettings, directory: RegistryDirectory, s
 
     broker = await asyncio.to_thread(Broker.open, BrokerSettings.from_storage(settings), find_group, SystemClock())
     stack.push_async_callback(broker.close)
-    await asyncio.to_thread(broker.watch_file, settings.data_dir / REGISTRY)
-    await asyncio.to_thread(broker.keep_file, settings.data_dir / OWN_KEY_FILE)
+    await asyncio.to_thread(broker.live_files.watch_file, settings.data_dir / REGISTRY)
+    await asyncio.to_thread(broker.live_files.keep_file, settings.data_dir / OWN_KEY_FILE)
     broker.set_topic_lookup(directory.find_topic)
     broker.start()
     return broker
@@ -119,7 +119,7 @@ async def _warn_of_unknown_topics(broker: Broker, directory: RegistryDirectory, 
     known = directory.snapshot.topics
     waiting = 0 if known else await broker.figures.count_timers() + broker.figures.current_figures().transactions
     rebuild = f"ternmq registry rebuild --data-dir {settings.data_dir}"
-    if warning := warning_of(unknown_topics(broker.held_topics(), known), waiting, rebuild):
+    if warning := warning_of(unknown_topics(broker.inspecting.held_topics(), known), waiting, rebuild):
         _log.warning("%s", warning)
 
 

@@ -157,7 +157,7 @@ class Transactions:
     async def end_transaction(
         self, topic: str, transaction: TransactionId, resolution: TransactionResolution, *, by_operator: bool
     ) -> None:
-        """Commit or roll back, and return when that may be acknowledged; see `MessageService.end_transaction`."""
+        """Commit or roll back, and return when that may be acknowledged; see `MessageSending.end_transaction`."""
         while True:
             half = self._pending_half(topic, transaction)
             if half is None:

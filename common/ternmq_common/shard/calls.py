@@ -1,13 +1,13 @@
 """The table of remote calls: the calls of a proxy to a broker in another process, and their rules.
 
-Arguments and results are those of `RemoteShard`. A new call needs a method there, a line here, the broker's method,
-and a line where the proxy's service routes it.
+Arguments and results are those of the protocols in `shard.py`. A new call needs a method there and in
+`remote_shard.py`, a line here, the broker's method, and one of the proxy's service where no argument names the broker.
 """
 
 import enum
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar, cast, get_args, get_type_hints
+from typing import Any, NamedTuple, TypeVar, get_args, get_type_hints
 
 from msgspec import defstruct, structs
 
@@ -15,8 +15,7 @@ from ternmq_common.message_filter import MessageFilter
 from ternmq_common.model import PopOrder
 from ternmq_common.names import lite_parent
 from ternmq_common.ranges import Int64
-from ternmq_common.shard import shard_frames
-from ternmq_common.shard.shard import RemoteShard, Storage
+from ternmq_common.shard import shard, shard_frames
 from ternmq_common.shard.shard_frames import FramePiece, filter_text
 
 ANSWER_TIMEOUT_S = 2.0
@@ -96,7 +95,6 @@ RULES = {
 }
 
 
-P = ParamSpec("P")
 T = TypeVar("T")
 Values = tuple[Any, ...]
 """The arguments of a call, all of them, in the order of its signature."""
@@ -116,11 +114,18 @@ _ENCODERS: dict[object, Callable[[Any], object]] = {
 }
 
 
+def find_method(name: str) -> Callable[..., object]:
+    """The method of that name of the protocols."""
+    [method] = {method for protocol in shard.PROTOCOLS if (method := getattr(protocol, name, None)) is not None}
+    found: Callable[..., object] = method
+    return found
+
+
 class ShardCall:
     """One row of the table, with the codecs of its annotations."""
 
     def __init__(self, name: str, rules: CallRules) -> None:
-        method = getattr(RemoteShard, name)
+        method = find_method(name)
         hints = get_type_hints(method, include_extras=True)
         parameters = list(inspect.signature(method).parameters.values())[1:]
         self.name = name
@@ -146,20 +151,6 @@ class ShardCall:
         return self._names.index(name) if name else None
 
     # --- for the caller
-
-    def bind_arguments(self, args: Values, named: dict[str, Any]) -> Values:
-        """The arguments of a call, all of them, in order."""
-        if len(args) == len(self._parameters) and not named:
-            return args
-        values = list(args)
-        for parameter in self._parameters[len(args) :]:
-            value = named.pop(parameter.name, parameter.default)
-            if value is parameter.empty:
-                raise TypeError(f"{self.name} lacks {parameter.name}")
-            values.append(value)
-        if named or len(values) > len(self._parameters):
-            raise TypeError(f"{self.name} has too many arguments")
-        return tuple(values)
 
     def answer_timeout_s(self, values: Values) -> float:
         """How many seconds the answer may take."""
@@ -204,28 +195,3 @@ def _name_of(value: object, kind: str) -> str:
 
 
 CALLS = {name: ShardCall(name, rules) for name, rules in RULES.items()}
-
-
-def remote_method(method: Callable[Concatenate[Storage, P], Awaitable[T]], ask: Ask) -> Callable[P, Awaitable[T]]:
-    """A function with the signature of that method of a shard, which makes the call by `ask`."""
-    call = CALLS[method.__name__]
-
-    def call_remotely(*args: P.args, **named: P.kwargs) -> Awaitable[T]:
-        return ask(call, call.bind_arguments(args, named))
-
-    return call_remotely
-
-
-class _RemoteMethods:
-    def __init__(self, ask: Ask) -> None:
-        self._ask = ask
-
-    def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
-        if name not in CALLS:
-            raise AttributeError(name)
-        return remote_method(getattr(RemoteShard, name), self._ask)
-
-
-def remote_shard(ask: Ask) -> RemoteShard:
-    """A shard whose methods make remote calls."""
-    return cast("RemoteShard", _RemoteMethods(ask))

@@ -1,8 +1,9 @@
-"""The calls of one broker: `Shard`, implemented by `Broker` in its process and by remote calls from another one.
+"""The calls of one broker: `Shard`, implemented by `Broker` in its process and by `RemoteShard` from another one.
 
-`Storage` is the part that one broker and all brokers of a proxy have in common, since the queue, the handle or the
-transaction names its broker. Errors are `MessagingError`s; a call that raises has changed nothing, except where its
-answer may have been lost. Times are milliseconds, waits are seconds. The annotations define the encoding (`calls.py`).
+They are five protocols: sending, consuming, reading, inspecting, administering. `Storage` is the part that one broker
+and all brokers of a proxy have in common, since the queue, the handle or the transaction names its broker. Errors are
+`MessagingError`s; a call that raises has changed nothing, except where its answer may have been lost. Times are
+milliseconds, waits are seconds. The annotations define the encoding (`calls.py`).
 """
 
 from collections.abc import Awaitable, Generator, Sequence
@@ -63,8 +64,8 @@ class DoneResult(Generic[T]):
 DONE = DoneResult(None)
 
 
-class Storage(Protocol):
-    """The calls that one broker and all brokers together have in common."""
+class MessageSending(Protocol):
+    """Storing messages, and deciding about those that are hidden."""
 
     def append(self, queue: QueueRef, messages: Sequence[NewMessage]) -> Awaitable[list[AppendedMessage]]:
         """Store the messages in order; returns when they may be acknowledged, by the broker's flush mode."""
@@ -96,16 +97,9 @@ class Storage(Protocol):
         for all but an operator, for a discarded one.
         """
 
-    def transactions(
-        self, state: TransactionState, *, topic: str, start: str, limit: UInt32
-    ) -> Awaitable[TransactionPage]:
-        """List pending or discarded transactions, each broker's oldest first, of a topic or of all if it is empty.
 
-        `start` is `following` of the page before, or empty; BAD_REQUEST for anything else.
-        """
-
-    def transaction(self, transaction: TransactionId) -> Awaitable[tuple[OpenTransaction, StoredMessage]]:
-        """The outcome of a transaction, and its half message; INVALID_TRANSACTION_ID if there is none."""
+class MessageConsuming(Protocol):
+    """Settling received messages, and what consumers tell of themselves."""
 
     def acknowledge(self, group: str, topic: str, handles: Sequence[ReceiptHandle]) -> Awaitable[list[SettleOutcome]]:
         """Finish messages; returns an outcome for each handle, in order."""
@@ -129,16 +123,6 @@ class Storage(Protocol):
         With `counts` false the messages never reached their consumer.
         """
 
-    def sync_lite(self, sync: LiteSync) -> Awaitable[None]:
-        """Change the subscriptions of a client of a lite group.
-
-        ILLEGAL_TOPIC if the group is not bound to that topic, LITE_SUBSCRIPTION_QUOTA_EXCEEDED for too many: nothing
-        has changed. Subscriptions are forgotten in a restart, and after three minutes without a call.
-        """
-
-    def lite_clients(self, group: str, topic: str) -> Awaitable[list[str]]:
-        """The ids of the lite group's clients that subscribe the lite topic whose queue has that topic."""
-
     def dead_letter(
         self, group: str, topic: str, handle: ReceiptHandle, *, attempts: Int64 = 0
     ) -> Awaitable[SettleOutcome]:
@@ -147,6 +131,20 @@ class Storage(Protocol):
         STALE when it is finished already; EXPIRED when another consumer has it, or will. `attempts` is how often its
         consumer reports to have tried, which may be more often than it was delivered.
         """
+
+    def sync_lite(self, sync: LiteSync) -> Awaitable[None]:
+        """Change the subscriptions of a client of a lite group.
+
+        ILLEGAL_TOPIC if the group is not bound to that topic, LITE_SUBSCRIPTION_QUOTA_EXCEEDED for too many: nothing
+        has changed. Subscriptions are forgotten in a restart, and after three minutes without a call.
+        """
+
+    def leave(self, group: str, client_id: str) -> Awaitable[None]:
+        """Release the queue locks of a member that has left the group."""
+
+
+class QueueReading(Protocol):
+    """Reading queues by offset, and groups' offsets in them."""
 
     def pull(
         self,
@@ -177,21 +175,20 @@ class Storage(Protocol):
         FORBIDDEN if another member has the queue lock; without `reader` an operator sets it, and the lock ends.
         """
 
-    def skip(self, group: str, queue: QueueRef, offset: Int64) -> Awaitable[None]:
-        """Finish the message at that offset, whoever has it; BAD_REQUEST if the group has not reached it yet."""
 
-    def leave(self, group: str, client_id: str) -> Awaitable[None]:
-        """Release the queue locks of a member that has left the group."""
+class StorageInspecting(Protocol):
+    """Looking at what is stored, and at what waits."""
 
-    def drop_retries(self, group: str, topic: str) -> Awaitable[None]:
-        """Finish all messages of the topic that wait in the group's retry topic."""
+    def transactions(
+        self, state: TransactionState, *, topic: str, start: str, limit: UInt32
+    ) -> Awaitable[TransactionPage]:
+        """List pending or discarded transactions, each broker's oldest first, of a topic or of all if it is empty.
 
-    def purge(self, queue: QueueRef, below: Int64, *, retries: bool) -> Awaitable[None]:
-        """Remove all messages of the queue below that offset, for good.
-
-        Timed and half messages that still wait are in no queue, and stay. With `retries` all copies of the topic's
-        messages that wait for redelivery to groups go too.
+        `start` is `following` of the page before, or empty; BAD_REQUEST for anything else.
         """
+
+    def transaction(self, transaction: TransactionId) -> Awaitable[tuple[OpenTransaction, StoredMessage]]:
+        """The outcome of a transaction, and its half message; INVALID_TRANSACTION_ID if there is none."""
 
     def progress(self, group: str, topics: Sequence[str] = ()) -> Awaitable[list[QueueProgress]]:
         """The group's progress in each queue that it has touched, and in each other one with messages.
@@ -203,9 +200,6 @@ class Storage(Protocol):
 
     def find_by_key(self, topic: str, key: str, limit: UInt32) -> Awaitable[list[StoredMessage]]:
         """The newest messages of the topic with that key or message id."""
-
-    def retry(self, group: str, topic: str, messages: Sequence[NewMessage]) -> Awaitable[None]:
-        """Deliver messages of the topic to this group only, with all their attempts; not for a FIFO group."""
 
     def standings(self, queue: QueueRef, offset: Int64, message_id: str) -> Awaitable[list[MessageStatus]]:
         """The status of the message with that id in the queue for each group that is known to have the topic.
@@ -233,6 +227,29 @@ class Storage(Protocol):
     def remaining(self, broker: str) -> Awaitable[UnfinishedWork]:
         """What would be lost with that broker."""
 
+    def lite_clients(self, group: str, topic: str) -> Awaitable[list[str]]:
+        """The ids of the lite group's clients that subscribe the lite topic whose queue has that topic."""
+
+
+class StorageAdministering(Protocol):
+    """Changing by an operator's call what is stored, or how far groups are."""
+
+    def skip(self, group: str, queue: QueueRef, offset: Int64) -> Awaitable[None]:
+        """Finish the message at that offset, whoever has it; BAD_REQUEST if the group has not reached it yet."""
+
+    def drop_retries(self, group: str, topic: str) -> Awaitable[None]:
+        """Finish all messages of the topic that wait in the group's retry topic."""
+
+    def purge(self, queue: QueueRef, below: Int64, *, retries: bool) -> Awaitable[None]:
+        """Remove all messages of the queue below that offset, for good.
+
+        Timed and half messages that still wait are in no queue, and stay. With `retries` all copies of the topic's
+        messages that wait for redelivery to groups go too.
+        """
+
+    def retry(self, group: str, topic: str, messages: Sequence[NewMessage]) -> Awaitable[None]:
+        """Deliver messages of the topic to this group only, with all their attempts; not for a FIFO group."""
+
     def forget_topic(self, topic: str, *, version: Int64) -> Awaitable[None]:
         """Remove all messages of a topic whose deletion gave the registry that version.
 
@@ -243,8 +260,8 @@ class Storage(Protocol):
         """Remove a deleted group, as `forget_topic`: its progress, its retries and its dead letters."""
 
 
-class Shard(Storage, Protocol):
-    """The calls of one broker."""
+class ShardConsuming(MessageConsuming, Protocol):
+    """`MessageConsuming` of one broker."""
 
     def subscribed(self, subscriptions: Sequence[TopicSubscription]) -> Awaitable[None]:
         """Count the messages of these topics for these groups, also where they have never been.
@@ -252,15 +269,23 @@ class Shard(Storage, Protocol):
         Forgotten in a restart.
         """
 
+
+class ShardReading(QueueReading, Protocol):
+    """`QueueReading` of one broker."""
+
     def wait_for_more(self, queue: QueueRef, offset: Int64, poll_s: Seconds) -> Awaitable[bool]:
         """Whether the queue has a message at that offset or behind it, or gets one within `poll_s` seconds."""
 
 
-class RemoteShard(Shard, Protocol):
-    """The calls of one broker in another process, as a proxy has it."""
+class RemoteSending(MessageSending, Protocol):
+    """`MessageSending` of one broker in another process."""
 
     def append_each(self, requests: AppendRequests) -> Awaitable[list[AppendOutcome]]:
         """Do `append` for each of several requests, which share one call; returns the outcome of each."""
+
+
+class RemoteConsuming(ShardConsuming, Protocol):
+    """`ShardConsuming` of one broker in another process."""
 
     def pop(self, order: PopOrder, *, watch: bool) -> Awaitable[list[DeliveredMessage]]:
         """Claim the messages that are there for a consumer.
@@ -273,6 +298,10 @@ class RemoteShard(Shard, Protocol):
         """How many queues of a PRIORITY topic come before the first one that may have messages for the group; all if
         none has."""
 
+
+class RemoteInspecting(StorageInspecting, Protocol):
+    """`StorageInspecting` of one broker in another process, and of what its proxies know."""
+
     def pulling_members(self, group: str, topic: str) -> Awaitable[list[str]]:
         """The client ids of the group's members that pull the topic, through all proxies."""
 
@@ -282,3 +311,36 @@ class RemoteShard(Shard, Protocol):
 
         Within a second, with None for those that have not answered by then.
         """
+
+
+class Storage(Protocol):
+    """The calls that one broker and all brokers together have in common, as five parts."""
+
+    @property
+    def sending(self) -> MessageSending: ...
+
+    @property
+    def consuming(self) -> MessageConsuming: ...
+
+    @property
+    def reading(self) -> QueueReading: ...
+
+    @property
+    def inspecting(self) -> StorageInspecting: ...
+
+    @property
+    def administering(self) -> StorageAdministering: ...
+
+
+class Shard(Storage, Protocol):
+    """The calls of one broker."""
+
+    @property
+    def consuming(self) -> ShardConsuming: ...
+
+    @property
+    def reading(self) -> ShardReading: ...
+
+
+PROTOCOLS: tuple[type, ...] = (RemoteSending, RemoteConsuming, ShardReading, RemoteInspecting, StorageAdministering)
+"""All calls that a proxy makes to a broker in another process; `RemoteShard` has a part for each."""

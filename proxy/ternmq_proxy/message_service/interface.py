@@ -6,7 +6,7 @@ Any implementation passes `tests/support/message_service_conformance.py`. What i
 
 from typing import TYPE_CHECKING, Protocol
 
-from ternmq_common.shard.shard import Storage
+from ternmq_common.shard.shard import MessageConsuming, MessageSending, QueueReading, Storage
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -38,14 +38,15 @@ if TYPE_CHECKING:
     """Answers a question with its argument; None to one that is not known."""
 
 
-class MessageService(Storage, Protocol):
-    """Storage, as the proxy sees it."""
-
-    def route(self, topic: "Topic") -> "TopicRoute":
-        """The brokers that have the topic's queues."""
+class ServiceSending(MessageSending, Protocol):
+    """`MessageSending`, as the proxy sees it."""
 
     def append_nowait(self, queue: "QueueRef", messages: "Sequence[NewMessage]", done: "Stored") -> None:
         """As `append`, for who does not wait: `done` is called then, or at once."""
+
+
+class ServiceConsuming(MessageConsuming, Protocol):
+    """`MessageConsuming`, as the proxy sees it."""
 
     def acknowledge_nowait(
         self, group: str, topic: str, handles: "Sequence[ReceiptHandle]", done: "Acknowledged"
@@ -53,19 +54,16 @@ class MessageService(Storage, Protocol):
         """As `acknowledge` of one handle or more, for who does not wait: `done` is called then, or at once, unless this
         raises."""
 
-    def watch_orphans(self, ask: "AskProducer") -> None:
-        """Have `ask` called for each half message whose producer must be asked, until this service is closed."""
-
-    def watch_lite(self, listener: "Callable[[Sequence[DroppedLite]], None]") -> None:
-        """Have `listener` hear of subscriptions of lite topics that clients have no more though they did not say so,
-        wherever these clients are."""
-
     async def pop(
         self, order: "PopOrder", *, broker: str, poll_s: float, room: "AnswerRoom | None" = None
     ) -> "list[DeliveredMessage]":
         """Claim messages for a consumer, or wait for some; [] when none came in time. A `broker` that is not there, or
         an empty name, stands for any. Nothing is claimed without a place in `room`, and the wait for it is part of
         `poll_s`; when messages were claimed the place is kept, and the caller's to leave."""
+
+
+class ServiceReading(QueueReading, Protocol):
+    """`QueueReading`, as the proxy sees it."""
 
     def pull(
         self,
@@ -78,7 +76,30 @@ class MessageService(Storage, Protocol):
         reader: "QueueReaderId | None" = None,
         room: "AnswerRoom | None" = None,
     ) -> "Awaitable[PulledMessages]":
-        """As `Storage.pull`; for `room` see `pop`."""
+        """As `QueueReading.pull`; for `room` see `pop`."""
+
+
+class MessageService(Storage, Protocol):
+    """Storage, as the proxy sees it."""
+
+    @property
+    def sending(self) -> ServiceSending: ...
+
+    @property
+    def consuming(self) -> ServiceConsuming: ...
+
+    @property
+    def reading(self) -> ServiceReading: ...
+
+    def route(self, topic: "Topic") -> "TopicRoute":
+        """The brokers that have the topic's queues."""
+
+    def watch_orphans(self, ask: "AskProducer") -> None:
+        """Have `ask` called for each half message whose producer must be asked, until this service is closed."""
+
+    def watch_lite(self, listener: "Callable[[Sequence[DroppedLite]], None]") -> None:
+        """Have `listener` hear of subscriptions of lite topics that clients have no more though they did not say so,
+        wherever these clients are."""
 
     async def notify_subscriptions(
         self, news: "Sequence[TopicSubscription]", everything: "Callable[[], Sequence[TopicSubscription]]"

@@ -9,25 +9,77 @@ from ternmq_broker.store_opening import make_room_to_start
 from ternmq_common.model import TopicRoute
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine, Sequence
     from pathlib import Path
 
+    from ternmq_broker.shard.consuming import BrokerConsuming
     from ternmq_common.clock import SystemClock
     from ternmq_common.model import (
         Acknowledged,
         ConsumerGroup,
         DeliveredMessage,
+        DroppedLite,
+        LiteSync,
         PopOrder,
         ProxyAnswer,
         PullingMember,
+        SettleOutcome,
         Topic,
         TopicSubscription,
     )
     from ternmq_common.output_room import AnswerRoom
     from ternmq_common.receipt_handle import ReceiptHandle
     from ternmq_common.server_settings import ServerSettings
-    from ternmq_proxy.message_service.interface import AnswerProxies
+    from ternmq_proxy.message_service.interface import AnswerProxies, AskProducer
     from ternmq_runtime.observability.figures import BrokerSource
+
+
+class LocalConsuming:
+    """`ServiceConsuming` by the broker in this process."""
+
+    def __init__(self, consuming: "BrokerConsuming") -> None:
+        self._consuming = consuming
+
+    def pop(
+        self, order: "PopOrder", *, broker: str, poll_s: float, room: "AnswerRoom | None" = None
+    ) -> "Coroutine[Any, Any, list[DeliveredMessage]]":
+        del broker
+        # No coroutine around that of the broker: thousands wait.
+        return self._consuming.pop(order, poll_s, room)
+
+    def acknowledge(
+        self, group: str, topic: str, handles: "Sequence[ReceiptHandle]"
+    ) -> "Awaitable[list[SettleOutcome]]":
+        return self._consuming.acknowledge(group, topic, handles)
+
+    def acknowledge_nowait(
+        self, group: str, topic: str, handles: "Sequence[ReceiptHandle]", done: "Acknowledged"
+    ) -> None:
+        done(self._consuming.acknowledge(group, topic, handles).result, None)
+
+    def change_invisible(
+        self, group: str, topic: str, handle: "ReceiptHandle", invisible_ms: int, *, counts: bool
+    ) -> "Awaitable[ReceiptHandle]":
+        return self._consuming.change_invisible(group, topic, handle, invisible_ms, counts=counts)
+
+    def prolong(
+        self, group: str, topic: str, handles: "Sequence[ReceiptHandle]", invisible_ms: int
+    ) -> "Awaitable[list[bool]]":
+        return self._consuming.prolong(group, topic, handles, invisible_ms)
+
+    def release(self, group: str, topic: str, handles: "Sequence[ReceiptHandle]", *, counts: bool) -> "Awaitable[None]":
+        return self._consuming.release(group, topic, handles, counts=counts)
+
+    def dead_letter(
+        self, group: str, topic: str, handle: "ReceiptHandle", *, attempts: int = 0
+    ) -> "Awaitable[SettleOutcome]":
+        return self._consuming.dead_letter(group, topic, handle, attempts=attempts)
+
+    def sync_lite(self, sync: "LiteSync") -> "Awaitable[None]":
+        return self._consuming.sync_lite(sync)
+
+    def leave(self, group: str, client_id: str) -> "Awaitable[None]":
+        return self._consuming.leave(group, client_id)
 
 
 class LocalMessageService:
@@ -36,48 +88,12 @@ class LocalMessageService:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._routes: dict[str, TopicRoute] = {}
-        self.append = broker.append
-        self.append_nowait = broker.append_nowait
-        self.schedule = broker.schedule
-        self.recall = broker.recall
-        self.begin_transaction = broker.begin_transaction
-        self.end_transaction = broker.end_transaction
-        self.transactions = broker.transactions
-        self.transaction = broker.transaction
-        self.watch_orphans = broker.orphans.set_watcher
-        self.sync_lite = broker.sync_lite
-        self.watch_lite = broker.watch_lite
-        self.lite_clients = broker.lite_clients
-        self.acknowledge = broker.acknowledge
-        self.change_invisible = broker.change_invisible
-        self.prolong = broker.prolong
-        self.release = broker.release
-        self.dead_letter = broker.dead_letter
-        self.pull = broker.pull
-        self.bounds = broker.bounds
-        self.offset_at = broker.offset_at
-        self.committed = broker.committed
-        self.set_committed = broker.set_committed
-        self.skip = broker.skip
-        self.leave = broker.leave
-        self.drop_retries = broker.drop_retries
-        self.purge = broker.purge
-        self.progress = broker.progress
-        self.find_by_key = broker.find_by_key
-        self.standings = broker.standings
-        self.content = broker.content
-        self.timers = broker.timers
-        self.history = broker.history
-        self.dead_letters = broker.dead_letters
-        self.retry = broker.retry
-        self.remaining = broker.remaining
-        self.forget_topic = broker.forget_topic
-        self.forget_group = broker.forget_group
-        self.end_polls = broker.end_polls
-        self.held_topics = broker.held_topics
-        self.close = broker.close
-        self.know_topics = broker.set_topic_lookup
-        self.watch_file, self.keep_file = broker.watch_file, broker.keep_file
+        self.sending = broker.sending
+        self.consuming = LocalConsuming(broker.consuming)
+        self.reading = broker.reading
+        self.inspecting = broker.inspecting
+        self.administering = broker.administering
+        self.live_files = broker.live_files
 
     @classmethod
     async def open(
@@ -109,29 +125,33 @@ class LocalMessageService:
     def figures(self) -> "BrokerSource":
         return self._broker.figures
 
+    async def close(self) -> None:
+        await self._broker.close()
+
+    def end_polls(self) -> None:
+        self._broker.end_polls()
+
+    def know_topics(self, find: "Callable[[str], Topic | None]") -> None:
+        """Set where to find the settings of a topic."""
+        self._broker.set_topic_lookup(find)
+
+    def watch_orphans(self, ask: "AskProducer") -> None:
+        self._broker.orphans.set_watcher(ask)
+
+    def watch_lite(self, listener: "Callable[[Sequence[DroppedLite]], None]") -> None:
+        self._broker.lite.add_listener(listener)
+
     def route(self, topic: "Topic") -> TopicRoute:
         known = self._routes.get(topic.name)
         if known is None or known.topic is not topic:
             known = self._routes[topic.name] = TopicRoute.to_one_broker(topic, self._broker.name)
         return known
 
-    def acknowledge_nowait(
-        self, group: str, topic: str, handles: "Sequence[ReceiptHandle]", done: "Acknowledged"
-    ) -> None:
-        done(self._broker.acknowledge(group, topic, handles).result, None)
-
-    def pop(
-        self, order: "PopOrder", *, broker: str, poll_s: float, room: "AnswerRoom | None" = None
-    ) -> "Coroutine[Any, Any, list[DeliveredMessage]]":
-        del broker
-        # No coroutine around that of the broker: thousands wait.
-        return self._broker.pop(order, poll_s, room)
-
     async def notify_subscriptions(
         self, news: "Sequence[TopicSubscription]", everything: "Callable[[], Sequence[TopicSubscription]]"
     ) -> None:
         # Everything else was told: the broker has been there as long as this process.
-        await self._broker.subscribed(news)
+        await self._broker.consuming.subscribed(news)
 
     def announce(self, members: "Sequence[PullingMember]") -> None:
         """Nobody else has to know."""

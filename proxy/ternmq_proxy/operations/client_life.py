@@ -88,7 +88,7 @@ async def depart(client: "ConnectedClient", services: "Services") -> None:
     await services.renewal.release(client.client_id)
     services.subscriptions.forget(client.client_id)
     if client.group:
-        await services.messages.leave(client.group, client.client_id)
+        await services.messages.consuming.leave(client.group, client.client_id)
 
 
 def detach(client_id: str, stream: "CommandStream", services: "Services") -> bool:
@@ -105,4 +105,6 @@ async def _unsubscribe(group_name: str, client_id: str, services: "Services") ->
     be connected elsewhere."""
     group = services.catalog.rules(group_name)
     if group.lite is not None:
-        await services.messages.sync_lite(LiteSync(group_name, group.lite.bind, client_id, LiteAction.COMPLETE_REMOVE))
+        await services.messages.consuming.sync_lite(
+            LiteSync(group_name, group.lite.bind, client_id, LiteAction.COMPLETE_REMOVE)
+        )

@@ -48,7 +48,7 @@ async def resend_letters(
     if to_topic:
         await services.catalog.existing_topic(check_topic_name(to_topic))
     broker = _find_broker(group_name, broker, services)
-    found = await services.messages.dead_letters(group.name, broker, list(offsets))
+    found = await services.messages.inspecting.dead_letters(group.name, broker, list(offsets))
     return [await _resend(offset, found.get(offset), to_topic, group, call, services) for offset in offsets]
 
 
@@ -86,7 +86,7 @@ async def _resend(
             services.access.require("ResendDeadLetters", call, TOPIC_PUB, topic.name)
             await _send(letter, topic, services)
         else:
-            await services.messages.retry(group.name, topic.name, [letter.stored])
+            await services.messages.administering.retry(group.name, topic.name, [letter.stored])
     except MessagingError as error:
         return ResentLetter(offset, name, letter.message.message_id, error)
     return ResentLetter(offset, name, letter.message.message_id)
@@ -110,4 +110,4 @@ async def _send(letter: "RevivedLetter", topic: "Topic", services: "Services") -
         queue = queue_of_priority(topic, services.placement.next_broker(route), message.priority or 0)
     else:
         queue = services.placement.next_queue(route)
-    await services.messages.append(queue, [letter.stored])
+    await services.messages.sending.append(queue, [letter.stored])

@@ -63,7 +63,7 @@ async def sync_lite_topics(
     sync = LiteSync(group, topic, client_id, action, checked)
     if action is LiteAction.PARTIAL_ADD and position is not None:
         sync = LiteSync(group, topic, client_id, action, checked, position.begin, position.number)
-    await services.messages.sync_lite(sync)
+    await services.messages.consuming.sync_lite(sync)
 
 
 def _take_rate(adds: "TokenBucket") -> None:

@@ -37,11 +37,11 @@ async def commit_offset(group: str, named: "QueueRef", offset: int, call: "Call"
     name = check_group_name(group)
     may_create = may_create_group(call, name, services)
     known = await services.catalog.group_of(name, (queue.topic,), may_create=may_create)
-    bounds = await services.messages.bounds(queue)
+    bounds = await services.messages.reading.bounds(queue)
     if not 0 <= offset <= bounds.maximum:
         raise illegal_offset(offset, queue, bounds)
     reader = QueueReaderId(known.name, client_id, known.queue_lock_hold_ms)
-    await services.messages.set_committed(known.name, queue, offset, reader=reader)
+    await services.messages.reading.set_committed(known.name, queue, offset, reader=reader)
 
 
 async def find_committed_offset(group: str, named: "QueueRef", call: "Call", services: "Services") -> int:
@@ -50,7 +50,7 @@ async def find_committed_offset(group: str, named: "QueueRef", call: "Call", ser
     call.require_client()
     queue = await find_queue(named, services)
     check_group_name(group)
-    offset = await services.messages.committed(group, queue)
+    offset = await services.messages.reading.committed(group, queue)
     if offset is None:
         raise MessagingError(
             ErrorCode.OFFSET_NOT_FOUND,
@@ -69,11 +69,11 @@ async def find_offset(
     services.access.require("QueryOffset", call, TOPIC_SUB, named.topic)
     call.require_client()
     queue = await find_queue(named, services)
-    bounds = await services.messages.bounds(queue)
+    bounds = await services.messages.reading.bounds(queue)
     if policy is OffsetPolicy.BEGINNING:
         return bounds.minimum
     if policy is OffsetPolicy.END:
         return bounds.maximum
     if policy is OffsetPolicy.TIMESTAMP and time_ms is not None:
-        return await services.messages.offset_at(queue, time_ms)
+        return await services.messages.reading.offset_at(queue, time_ms)
     raise MessagingError(ErrorCode.BAD_REQUEST, "the policy must be BEGINNING, END, or TIMESTAMP with a timestamp")

@@ -58,7 +58,7 @@ async def pull_messages(request: PullRequest, call: "Call", services: "Services"
     queue = await find_queue(request.queue, services)
     check_readable(services.catalog.find_topic(queue.topic))
     reader = _find_reader(request.group, client_id, services)
-    bounds = await services.messages.bounds(queue)
+    bounds = await services.messages.reading.bounds(queue)
     offset = request.offset
     if offset > bounds.maximum or offset < 0:
         return PullResult([], bounds.maximum, illegal_offset(offset, queue, bounds))
@@ -92,7 +92,7 @@ async def _pull(
     batch: int,
     poll_s: float,
 ) -> "PulledMessages":
-    return await services.messages.pull(
+    return await services.messages.reading.pull(
         queue, offset, passing, batch=batch, poll_s=poll_s, reader=reader, room=call.room
     )
 

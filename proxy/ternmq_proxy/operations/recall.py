@@ -43,7 +43,7 @@ async def recall_timed_message(topic: str, recall_handle: str, call: "Call", ser
         )
     if handle.due_ms > services.clock.now_ms() + _WAIT_MAX_MS:
         raise MessagingError(ErrorCode.BAD_REQUEST, "no message waits for as long as the recall handle says")
-    await services.messages.recall(handle)
+    await services.messages.sending.recall(handle)
     return handle.message_id
 
 

@@ -78,12 +78,12 @@ class ReceivedMessages:
         """Show the messages to others at once; it counts as no attempt."""
         for topic, some in self._let_go().items():
             handles = [delivery.handle for delivery in some]
-            await self.services.messages.release(self.group, topic, handles, counts=False)
+            await self.services.messages.consuming.release(self.group, topic, handles, counts=False)
 
     async def return_later(self) -> None:
         """Show the messages again when the group's backoff says; it counts as an attempt."""
         backoff = self.services.catalog.rules(self.group).retry_backoff
-        change = self.services.messages.change_invisible
+        change = self.services.messages.consuming.change_invisible
         for topic, some in self._let_go().items():
             for delivery in some:
                 await change(self.group, topic, delivery.handle, backoff.delay_ms(delivery.attempt), counts=True)
@@ -192,7 +192,7 @@ async def _pop_within_quotas(
     quotas = services.quotas
     meters = quotas.of_receiver(call.user, order.topic, order.group, call.client_id) if quotas.limits_out else []
     if not meters:
-        return await services.messages.pop(order, broker=broker, poll_s=poll_s, room=call.room), meters
+        return await services.messages.consuming.pop(order, broker=broker, poll_s=poll_s, room=call.room), meters
     take = partial(_pop, order, broker, call, services)
     return await within(meters, order.batch, poll_s, take, len, quotas.now) or [], meters
 
@@ -202,7 +202,7 @@ async def _pop(
 ) -> list[DeliveredMessage]:
     if batch != order.batch:
         order = replace(order, batch=batch)
-    return await services.messages.pop(order, broker=broker, poll_s=poll_s, room=call.room)
+    return await services.messages.consuming.pop(order, broker=broker, poll_s=poll_s, room=call.room)
 
 
 def _first_queue(request: ReceiveRequest, topic: "Topic") -> int | None:

@@ -85,7 +85,7 @@ def begin_acknowledge(
             let_go(client_id, group, topic, decoded)
         done(outcomes, error)
 
-    services.messages.acknowledge_nowait(group, topic, decoded, acknowledged)
+    services.messages.consuming.acknowledge_nowait(group, topic, decoded, acknowledged)
     return True
 
 
@@ -123,7 +123,7 @@ async def _acknowledge(
     form = services.handles.of(group, topic)
     decoded = [_decode(text, form) for text in texts]
     handles = [handle for handle in decoded if isinstance(handle, ReceiptHandle)]
-    outcomes = iter(await services.messages.acknowledge(group, topic, handles))
+    outcomes = iter(await services.messages.consuming.acknowledge(group, topic, handles))
     services.renewal.let_go(client_id, group, topic, handles)
     return [_ERROR_OF[next(outcomes)] if isinstance(item, ReceiptHandle) else item for item in decoded]
 
@@ -154,7 +154,7 @@ async def change_invisible(
     handle = form.decode_handle(receipt.handle)
     if not invisible_ms and not suspend and _is_push(client_id, services):
         invisible_ms = services.renewal.backoff_ms(client_id, group, topic, handle)
-    changed = await services.messages.change_invisible(group, topic, handle, invisible_ms, counts=not suspend)
+    changed = await services.messages.consuming.change_invisible(group, topic, handle, invisible_ms, counts=not suspend)
     services.renewal.let_go(client_id, group, topic, [handle])
     return form.encode_handle(changed).decode()
 
@@ -178,7 +178,7 @@ async def forward_to_dead_letters(receipt: Receipt, attempts: int, call: "Call",
     handle = services.handles.of(group, topic).decode_handle(receipt.handle)
     may_create = may_create_group(call, group, services)
     await services.catalog.group_of(group, (receipt.topic,), may_create=may_create)
-    outcome = await services.messages.dead_letter(group, topic, handle, attempts=attempts)
+    outcome = await services.messages.consuming.dead_letter(group, topic, handle, attempts=attempts)
     services.renewal.let_go(client_id, group, topic, [handle])
     if outcome is SettleOutcome.EXPIRED:
         raise MessagingError(

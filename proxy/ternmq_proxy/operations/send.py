@@ -100,7 +100,7 @@ async def _send_normal(sending: SendInParts, turns: WorkTurns | None) -> list[Se
     if turns is not None:
         await turns.next_turn()
     queue = services.placement.queue_for(sending.route, sending.call.queue)
-    appended = await services.messages.append(queue, stored)
+    appended = await services.messages.sending.append(queue, stored)
     if turns is not None:
         await turns.next_turn()
     return [SentMessage(each.message_id, each.queue_offset) for each in appended]

@@ -57,7 +57,7 @@ def begin_ordinary_send(
         queue = queue_of_lite(route, lite_topic)
     else:
         queue = services.placement.queue_for(route, call.queue)
-    services.messages.append_nowait(queue, messages, stored)
+    services.messages.sending.append_nowait(queue, messages, stored)
     return True
 
 
@@ -137,4 +137,4 @@ async def _append_by_queue(
 
 async def _append(queue: "QueueRef", messages: "Sequence[NewMessage]", services: "Services") -> int:
     """Store the messages, in order; the queue offset of the first."""
-    return await wait_until_stored(partial(services.messages.append_nowait, queue, messages))
+    return await wait_until_stored(partial(services.messages.sending.append_nowait, queue, messages))

@@ -161,7 +161,7 @@ async def _plan_by_queue(sending: SendInParts, queue_of: "Callable[[ProducerMess
 
 def _appended_part(sending: SendInParts, queue: QueueRef, numbers: list[int], messages: list[NewMessage]) -> _Part:
     async def store() -> list[SentMessage]:
-        return list(map(_stored_result, await sending.services.messages.append(queue, messages)))
+        return list(map(_stored_result, await sending.services.messages.sending.append(queue, messages)))
 
     return _Part(numbers, messages, store)
 
@@ -208,7 +208,7 @@ def _set_due_time(message: "ProducerMessage", now_ms: int) -> int:
 
 async def _schedule_messages(queue: QueueRef, timed: list[TimedMessage], services: "Services") -> list[SentMessage]:
     results = []
-    for message, appended in zip(timed, await services.messages.schedule(queue, timed), strict=True):
+    for message, appended in zip(timed, await services.messages.sending.schedule(queue, timed), strict=True):
         handle = RecallHandle(queue.topic, appended.broker or queue.broker, message.due_ms, appended.message_id)
         result = _stored_result(appended)
         result.recall_handle = handle.encode_handle(services.handles.keys)
@@ -232,7 +232,7 @@ async def _plan_transaction(sending: SendInParts) -> list[_Part]:
 
 
 async def _begin_transaction(queue: QueueRef, half: HalfMessage, services: "Services") -> list[SentMessage]:
-    appended = await services.messages.begin_transaction(queue, half)
+    appended = await services.messages.sending.begin_transaction(queue, half)
     result = _stored_result(appended)
     result.transaction_id = transaction_handle(appended.transaction_id, queue.topic, services.handles.keys)
     return [result]

@@ -38,9 +38,9 @@ async def resolve_transaction(
             f"the transaction is that of message {transaction.message_id!r}, not of {message_id!r}",
         )
     if resolution is None:
-        await services.messages.transaction(transaction)  # it must be there
+        await services.messages.inspecting.transaction(transaction)  # it must be there
     elif isinstance(resolution, TransactionResolution):
-        await services.messages.end_transaction(name, transaction, resolution)
+        await services.messages.sending.end_transaction(name, transaction, resolution)
     else:
         raise MessagingError(ErrorCode.BAD_REQUEST, f"resolution {resolution} is unknown")
     services.orphans.answered(str(transaction))

@@ -137,7 +137,7 @@ class OrphanChecks:
 
     async def _ask_again(self, transaction_id: str) -> None:
         try:
-            transaction, message = await self._messages.transaction(TransactionId.parse_id(transaction_id))
+            transaction, message = await self._messages.inspecting.transaction(TransactionId.parse_id(transaction_id))
         except MessagingError as error:
             _log.debug("transaction %s is not checked again: %s", transaction_id, error)
             return

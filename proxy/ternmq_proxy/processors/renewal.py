@@ -74,7 +74,7 @@ class Renewal:
         """The client is gone: show its messages to others at once."""
         held = self._held.pop(client_id, {})
         for (group, topic), entries in _by_topic(held).items():
-            await self._messages.release(group, topic, [entry.handle for _, entry in entries], counts=True)
+            await self._messages.consuming.release(group, topic, [entry.handle for _, entry in entries], counts=True)
 
     async def renew(self) -> None:
         """Prolong what ends soon; to be called every few seconds."""
@@ -115,7 +115,7 @@ class Renewal:
     async def _take_back(self, group: str, topic: str, entry: _Held) -> None:
         wait_ms = self._rules(group).retry_backoff.delay_ms(entry.attempt)
         try:
-            await self._messages.change_invisible(group, topic, entry.handle, wait_ms, counts=True)
+            await self._messages.consuming.change_invisible(group, topic, entry.handle, wait_ms, counts=True)
         except MessagingError as error:
             if error.code != ErrorCode.INVALID_RECEIPT_HANDLE:  # then it was settled meanwhile
                 raise
@@ -140,7 +140,9 @@ class Renewal:
         now: int,
     ) -> list[_Held]:
         """Those that are hidden for so long from now on; the others are not held any more."""
-        done = await self._messages.prolong(group, topic, [entry.handle for _, entry in entries], invisible_ms)
+        done = await self._messages.consuming.prolong(
+            group, topic, [entry.handle for _, entry in entries], invisible_ms
+        )
         hidden = []
         for (place, entry), prolonged in zip(entries, done, strict=True):
             if prolonged:

@@ -84,9 +84,11 @@ class Clients:
             try:
                 if not is_subscribed:
                     names = tuple(LITE_NAMES[number::2])
-                    await self._service.sync_lite(LiteSync(group, topic, client, LiteAction.COMPLETE_ADD, names))
+                    await self._service.consuming.sync_lite(
+                        LiteSync(group, topic, client, LiteAction.COMPLETE_ADD, names)
+                    )
                     is_subscribed = True
-                deliveries = await self._service.pop(order, broker="", poll_s=_POLL_S)
+                deliveries = await self._service.consuming.pop(order, broker="", poll_s=_POLL_S)
                 if deliveries:
                     self._had(group, deliveries)
                     await asyncio.sleep(dice.uniform(0, 0.05))
@@ -111,7 +113,7 @@ class Clients:
         ids = [definition_pb2.SystemProperties.FromString(each.message.system).message_id for each in deliveries]
         self._ledger.begins_to_settle(group, ids)
         for topic, some in group_by_settled_topic(GROUPS[group], deliveries).items():
-            await self._service.acknowledge(group, topic, [each.handle for each in some])
+            await self._service.consuming.acknowledge(group, topic, [each.handle for each in some])
 
     # --- an operator
 
@@ -123,7 +125,7 @@ class Clients:
                 if topic == LITE:
                     continue  # the group's place in each of its queues is not shown
                 try:
-                    rows = await self._service.progress(group, [topic])
+                    rows = await self._service.inspecting.progress(group, [topic])
                 except MessagingError:
                     rows = []
                 self.unfinished[group] = _unfinished(rows)

@@ -89,18 +89,18 @@ class Producers:
             self._checks.held_by_all(message.message_id, "was acknowledged")
 
     async def _append(self, message: Sent) -> int:
-        [stored] = await self._service.append(_queue_of(message), [_stored_form(message)])
+        [stored] = await self._service.sending.append(_queue_of(message), [_stored_form(message)])
         return stored.queue_offset
 
     async def _schedule(self, message: Sent) -> None:
         message.due_ms = self._world.now_ms() + int(self._world.dice.uniform(*_DELAYS_S) * 1000)
-        await self._service.schedule(_queue_of(message), [TimedMessage(_stored_form(message), message.due_ms)])
+        await self._service.sending.schedule(_queue_of(message), [TimedMessage(_stored_form(message), message.due_ms)])
 
     async def _transact(self, message: Sent) -> None:
         """It is hidden until it is to be committed. Of a transaction that nobody ended nothing is known."""
         dice, message.hidden = self._world.dice, True
         half = HalfMessage(_stored_form(message), "producer")
-        begun = await self._service.begin_transaction(_queue_of(message), half)
+        begun = await self._service.sending.begin_transaction(_queue_of(message), half)
         self._checks.held_by_all(message.message_id, "is a half message")
         await asyncio.sleep(dice.uniform(0, 0.1))
         resolution = dice.choice(
@@ -109,7 +109,7 @@ class Producers:
         message.hidden = resolution is TransactionResolution.ROLLBACK
         transaction = TransactionId.parse_id(begun.transaction_id)
         try:
-            await self._service.end_transaction(TRANSACTION, transaction, resolution)
+            await self._service.sending.end_transaction(TRANSACTION, transaction, resolution)
         except BrokerUnavailable as error:
             # It may still be committed by who asks again: nobody does.
             raise MessagingError(error.code, error.message) from error

@@ -38,20 +38,22 @@ class Running:
     async def send(self, *bodies: bytes, topic: str = "orders") -> None:
         """Each of them to every queue."""
         for queue_id in range(QUEUES):
-            await self.broker.append(QueueRef(topic, self.broker.name, queue_id), [new(body) for body in bodies])
+            await self.broker.sending.append(
+                QueueRef(topic, self.broker.name, queue_id), [new(body) for body in bodies]
+            )
 
     async def take(self, group: str, batch: int = 1) -> None:
         order = PopOrder(
             group=group, topic="orders", queues=range(QUEUES), filter=ALL, batch=batch, invisible_ms=HOUR_MS
         )
-        for delivery in await self.broker.pop(order, 0):
-            self.broker.acknowledge(group, "orders", [delivery.handle])
+        for delivery in await self.broker.consuming.pop(order, 0):
+            self.broker.consuming.acknowledge(group, "orders", [delivery.handle])
 
     async def lags(self) -> dict[str, int]:
         return {lag.group: lag.messages async for lag in self.broker.figures.count_lags()}
 
     async def subscribe(self, *groups: str, topic: str = "orders") -> None:
-        await self.broker.subscribed([TopicSubscription(group, topic) for group in groups])
+        await self.broker.consuming.subscribed([TopicSubscription(group, topic) for group in groups])
 
 
 def new(body: bytes) -> NewMessage:

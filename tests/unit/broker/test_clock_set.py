@@ -39,7 +39,7 @@ async def opened(folder: Path, clock: SystemClock, *, fifo: bool = False) -> Loc
 
 
 async def send(service: LocalMessageService, *message_ids: str) -> None:
-    await service.append(
+    await service.sending.append(
         QUEUE,
         [
             NewMessage(0, definition_pb2.SystemProperties(message_id=each).SerializeToString(), b"", (each,))
@@ -50,7 +50,7 @@ async def send(service: LocalMessageService, *message_ids: str) -> None:
 
 async def receive(service: LocalMessageService, *, invisible_ms: int) -> list[DeliveredMessage]:
     order = PopOrder(group=GROUP, topic=TOPIC, queues=range(1), filter=ALL, batch=8, invisible_ms=invisible_ms)
-    return await service.pop(order, broker="broker-0", poll_s=POLL_S)
+    return await service.consuming.pop(order, broker="broker-0", poll_s=POLL_S)
 
 
 @pytest.mark.parametrize("fifo", [False, True])
@@ -74,8 +74,8 @@ async def test_claims_go_on_when_the_clock_is_set_forward(tmp_path: Path, wall: 
     first, second = await receive(service, invisible_ms=60_000)
     wall.set_by_ms += HOUR_MS
     # Nobody has looked at the clock yet when this has the broker look at its claims.
-    await service.change_invisible(GROUP, TOPIC, first.handle, 0, counts=True)
-    assert await service.acknowledge(GROUP, TOPIC, [second.handle]) == [SettleOutcome.DONE]
+    await service.consuming.change_invisible(GROUP, TOPIC, first.handle, 0, counts=True)
+    assert await service.consuming.acknowledge(GROUP, TOPIC, [second.handle]) == [SettleOutcome.DONE]
     await service.close()
 
 

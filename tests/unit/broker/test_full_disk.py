@@ -71,49 +71,50 @@ async def test_everything_new_is_refused_and_nothing_of_it_is_written(broker: Br
     has_no_room(broker)
     half = HalfMessage(message("half"), "producer", None)
     for refused in (
-        broker.append(QUEUE, [message("a")]),
-        broker.schedule(QUEUE, [TimedMessage(message("b"), clock.now_ms() + MINUTE_MS)]),
-        broker.begin_transaction(QUEUE, half),
-        broker.retry(GROUP, TOPIC, [message("c")]),
+        broker.sending.append(QUEUE, [message("a")]),
+        broker.sending.schedule(QUEUE, [TimedMessage(message("b"), clock.now_ms() + MINUTE_MS)]),
+        broker.sending.begin_transaction(QUEUE, half),
+        broker.administering.retry(GROUP, TOPIC, [message("c")]),
     ):
         with pytest.raises(DiskShort, match="disk_free_min_bytes") as caught:
             await refused
         assert caught.value.code == definition_pb2.INTERNAL_SERVER_ERROR
-    assert broker._store.log.log_end == 0
+    assert broker.store.log.log_end == 0
     assert broker.problem is not None
 
 
 async def test_what_is_there_is_consumed_settled_retried_and_ended(broker: Broker, clock: MovableClock) -> None:
-    await broker.append(QUEUE, [message(name) for name in ("acked", "failed", "dead")])
-    await broker.schedule(QUEUE, [TimedMessage(message("timed"), clock.now_ms() + MINUTE_MS)])
-    begun = await broker.begin_transaction(QUEUE, HalfMessage(message("half"), "producer", None))
+    await broker.sending.append(QUEUE, [message(name) for name in ("acked", "failed", "dead")])
+    await broker.sending.schedule(QUEUE, [TimedMessage(message("timed"), clock.now_ms() + MINUTE_MS)])
+    begun = await broker.sending.begin_transaction(QUEUE, HalfMessage(message("half"), "producer", None))
     has_no_room(broker)
-    acked, failed, dead = await broker.pop(order(batch=3), 5)
-    assert await broker.acknowledge(GROUP, TOPIC, [acked.handle]) == [SettleOutcome.DONE]
-    assert await broker.dead_letter(GROUP, TOPIC, dead.handle) is SettleOutcome.DONE
-    assert (await broker.bounds(QueueRef(dead_letter_topic(GROUP), broker.name, 0))).maximum == 1
-    await broker.change_invisible(GROUP, TOPIC, failed.handle, 0, counts=True)
-    (again,) = await broker.pop(order(batch=3), 5)
+    acked, failed, dead = await broker.consuming.pop(order(batch=3), 5)
+    assert await broker.consuming.acknowledge(GROUP, TOPIC, [acked.handle]) == [SettleOutcome.DONE]
+    assert await broker.consuming.dead_letter(GROUP, TOPIC, dead.handle) is SettleOutcome.DONE
+    assert (await broker.reading.bounds(QueueRef(dead_letter_topic(GROUP), broker.name, 0))).maximum == 1
+    await broker.consuming.change_invisible(GROUP, TOPIC, failed.handle, 0, counts=True)
+    (again,) = await broker.consuming.pop(order(batch=3), 5)
     assert again.handle.queue_id == RETRY_QUEUE_ID, "a copy was made"
     assert begun.transaction_id is not None
     transaction = TransactionId.parse_id(begun.transaction_id)
-    await broker.end_transaction(TOPIC, transaction, TransactionResolution.COMMIT, by_operator=False)
-    (committed,) = await broker.pop(order(batch=3), 5)
+    await broker.sending.end_transaction(TOPIC, transaction, TransactionResolution.COMMIT, by_operator=False)
+    (committed,) = await broker.consuming.pop(order(batch=3), 5)
     assert (
-        await broker.acknowledge(GROUP, TOPIC, [each.handle for each in (again, committed)]) == [SettleOutcome.DONE] * 2
+        await broker.consuming.acknowledge(GROUP, TOPIC, [each.handle for each in (again, committed)])
+        == [SettleOutcome.DONE] * 2
     )
     clock.advance_by(MINUTE_MS)
-    (timed,) = await broker.pop(order(batch=3), 5)
-    assert await broker.acknowledge(GROUP, TOPIC, [timed.handle]) == [SettleOutcome.DONE]
+    (timed,) = await broker.consuming.pop(order(batch=3), 5)
+    assert await broker.consuming.acknowledge(GROUP, TOPIC, [timed.handle]) == [SettleOutcome.DONE]
 
 
 async def test_sends_work_again_when_there_is_room(broker: Broker) -> None:
     has_no_room(broker)
     with pytest.raises(DiskShort):
-        await broker.append(QUEUE, [message("a")])
+        await broker.sending.append(QUEUE, [message("a")])
     broker._room._look_at_disk = lambda: DiskBytes(1 << 39, 1 << 40)
     broker._room.check_disk()
-    await broker.append(QUEUE, [message("a")])
+    await broker.sending.append(QUEUE, [message("a")])
     assert broker.problem is None
 
 
@@ -139,7 +140,7 @@ async def test_a_send_that_meets_the_end_of_the_disk_is_told_so_and_has_the_disk
     monkeypatch.setattr(DiskFile, "append", no_room)
     broker._room._look_at_disk = lambda: DiskBytes(0, 1 << 40)
     with pytest.raises(DiskShort, match="No space left"):
-        await broker.append(QUEUE, [message("a")])
+        await broker.sending.append(QUEUE, [message("a")])
     assert broker._room.refuses
 
 
@@ -148,9 +149,9 @@ async def test_an_end_for_which_even_the_reserve_is_too_small_says_it_in_two_lin
 ) -> None:
     broker = opened(tmp_path, clock)
     broker.start()
-    await broker.append(QUEUE, [message("a"), message("b")])
-    await broker.schedule(QUEUE, [TimedMessage(message("timed"), clock.now_ms() + MINUTE_MS)])
-    await broker.pop(order(batch=1), 5)
+    await broker.sending.append(QUEUE, [message("a"), message("b")])
+    await broker.sending.schedule(QUEUE, [TimedMessage(message("timed"), clock.now_ms() + MINUTE_MS)])
+    await broker.consuming.pop(order(batch=1), 5)
     with monkeypatch.context() as full:
         full.setattr(DiskFile, "append", no_room)
         full.setattr(DiskFolder, "replace", no_room)
@@ -160,7 +161,7 @@ async def test_an_end_for_which_even_the_reserve_is_too_small_says_it_in_two_lin
     assert all(record.exc_info is None for record in errors)
     again = opened(tmp_path, clock)
     again.start()
-    assert (await again.bounds(QUEUE)).maximum == 2
+    assert (await again.reading.bounds(QUEUE)).maximum == 2
     assert await again.figures.count_timers() == 1
     await again.close()
 

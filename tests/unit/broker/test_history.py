@@ -48,7 +48,7 @@ async def test_a_topic_that_is_made_again_has_no_rate_below_zero(running: Runnin
     remembering = Remembering(running)
     await running.send(*[b"message"] * 50)
     await remembering.step()
-    await running.broker.forget_topic("orders")
+    await running.broker.administering.forget_topic("orders")
     await running.send(b"message")
     await remembering.step()
     assert remembering.last(HistoryOf.TOPIC, "orders")["in"] > 0
@@ -68,7 +68,7 @@ async def test_the_lag_of_a_group_is_remembered_and_ends(running: Running) -> No
     assert lag["oldest"] >= 5
     before = remembering.history.find_history(HistoryOf.GROUP, "g").series["lag"][:-1]
     assert set(before) == {UNKNOWN}
-    await running.broker.forget_group("g")
+    await running.broker.administering.forget_group("g")
     remembering.history.count_lags_now()
     await remembering.step()
     assert remembering.last(HistoryOf.GROUP, "g") == {"lag": 0, "oldest": 0}

@@ -45,11 +45,11 @@ async def test_a_topic_without_messages_is_no_lag_and_one_that_is_deleted_no_mor
     assert await running.lags() == {}
     await running.send(b"1")
     assert await running.lags() == {"g": QUEUES}
-    await running.broker.forget_topic("orders")
+    await running.broker.administering.forget_topic("orders")
     assert await running.lags() == {}
     await running.send(b"1")
     assert await running.lags() == {"g": QUEUES}
-    await running.broker.forget_group("g")
+    await running.broker.administering.forget_group("g")
     assert await running.lags() == {}
 
 
@@ -63,13 +63,13 @@ async def test_a_time_is_looked_up_once_for_all_groups_that_begin_then(
         running.groups[f"g{number}"] = ConsumerGroup(name=f"g{number}", consume_from=begin)
     await running.subscribe(*running.groups)
     looked_up: list[int] = []
-    offset_at = running.broker._store.reader.find_offset_at
+    offset_at = running.broker.store.reader.find_offset_at
 
     def watched(topic: str, queue_id: int, time_ms: int) -> int:
         looked_up.append(queue_id)
         return offset_at(topic, queue_id, time_ms)
 
-    monkeypatch.setattr(running.broker._store.reader, "find_offset_at", watched)
+    monkeypatch.setattr(running.broker.store.reader, "find_offset_at", watched)
     for _ in range(3):
         assert sum((await running.lags()).values()) == 100 * QUEUES
     assert sorted(looked_up) == list(range(QUEUES))
@@ -78,7 +78,7 @@ async def test_a_time_is_looked_up_once_for_all_groups_that_begin_then(
 async def test_a_lag_says_what_is_in_flight(running: Running) -> None:
     await running.send(b"1", b"2")
     order = PopOrder(group="g", topic="orders", queues=range(QUEUES), filter=ALL, batch=1, invisible_ms=HOUR_MS)
-    await running.broker.pop(order, 0)
+    await running.broker.consuming.pop(order, 0)
     assert [lag async for lag in running.broker.figures.count_lags()] == [GroupLag("g", "orders", 2 * QUEUES, 1, ANY)]
 
 
@@ -96,26 +96,26 @@ async def test_a_lag_is_as_old_as_the_oldest_message_that_is_not_finished(runnin
     await running.subscribe("g")
     assert await oldest_hours(running) == 1
     order = PopOrder(group="g", topic="orders", queues=range(QUEUES), filter=ALL, batch=99, invisible_ms=9 * HOUR_MS)
-    taken = await running.broker.pop(order, 0)
+    taken = await running.broker.consuming.pop(order, 0)
     running.clock.advance_by(HOUR_MS)
     assert await oldest_hours(running) == 2
     first = [each.handle for each in taken if each.handle.queue_offset == 0]
-    running.broker.acknowledge("g", "orders", first[1:])
+    running.broker.consuming.acknowledge("g", "orders", first[1:])
     assert await oldest_hours(running) == 2
-    running.broker.acknowledge("g", "orders", first[:1])
+    running.broker.consuming.acknowledge("g", "orders", first[:1])
     assert await oldest_hours(running) == 1
-    running.broker.acknowledge("g", "orders", [each.handle for each in taken if each.handle not in first])
+    running.broker.consuming.acknowledge("g", "orders", [each.handle for each in taken if each.handle not in first])
     assert await oldest_hours(running) == 0
 
 
 async def test_a_retry_is_as_old_as_its_first_failure(running: Running) -> None:
     await running.send(b"1")
     order = PopOrder(group="g", topic="orders", queues=range(QUEUES), filter=ALL, batch=99, invisible_ms=HOUR_MS)
-    taken = await running.broker.pop(order, 0)
-    running.broker.acknowledge("g", "orders", [each.handle for each in taken[1:]])
+    taken = await running.broker.consuming.pop(order, 0)
+    running.broker.consuming.acknowledge("g", "orders", [each.handle for each in taken[1:]])
     running.clock.advance_by(2 * HOUR_MS)
     # It is handed out again when its copy is there.
-    [again] = await running.broker.pop(order, 10)
+    [again] = await running.broker.consuming.pop(order, 10)
     assert again.attempt == 2
     running.clock.advance_by(HOUR_MS // 2)
     assert await oldest_hours(running) == 0.5
@@ -130,7 +130,7 @@ async def test_messages_that_are_gone_have_no_age(running: Running) -> None:
     running.clock.advance_by(HOUR_MS)
     assert await oldest_hours(running) == 2
     for queue_id in range(QUEUES):
-        await running.broker.purge(QueueRef("orders", running.broker.name, queue_id), 1, retries=False)
+        await running.broker.administering.purge(QueueRef("orders", running.broker.name, queue_id), 1, retries=False)
     assert await oldest_hours(running) == 1
 
 
@@ -139,13 +139,13 @@ async def test_what_stands_still_is_read_once_for_all_groups(running: Running, m
     await running.send(b"1", b"2")
     await running.subscribe(*(f"g{number}" for number in range(200)))
     read: list[int] = []
-    stored_ms = running.broker._store.reader.stored_ms
+    stored_ms = running.broker.store.reader.stored_ms
 
     def watched(topic: str, queue_id: int, offset: int) -> int | None:
         read.append(queue_id)
         return stored_ms(topic, queue_id, offset)
 
-    monkeypatch.setattr(running.broker._store.reader, "stored_ms", watched)
+    monkeypatch.setattr(running.broker.store.reader, "stored_ms", watched)
     for _ in range(3):
         assert len(await running.lags()) == 200
     assert sorted(read) == list(range(QUEUES))

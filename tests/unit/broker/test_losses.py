@@ -27,8 +27,8 @@ async def take_one_of_each(running: Running, group: str = "g") -> None:
         order = PopOrder(
             group=group, topic="orders", queues=range(queue_id, queue_id + 1), filter=ALL, batch=1, invisible_ms=HOUR_MS
         )
-        [delivery] = await running.broker.pop(order, 0)
-        running.broker.acknowledge(group, "orders", [delivery.handle])
+        [delivery] = await running.broker.consuming.pop(order, 0)
+        running.broker.consuming.acknowledge(group, "orders", [delivery.handle])
 
 
 async def expire(running: Running) -> None:
@@ -44,7 +44,7 @@ async def restart(running: Running) -> None:
 
 async def lost(running: Running, group: str = "g") -> int:
     """As the rows of the group say, which is what the metric says too."""
-    by_rows = sum(row.lost for row in await running.broker.progress(group))
+    by_rows = sum(row.lost for row in await running.broker.inspecting.progress(group))
     [by_metric] = [lag.lost async for lag in running.broker.figures.count_lags() if lag.group == group]
     assert by_rows == by_metric
     return by_rows
@@ -75,15 +75,15 @@ async def test_what_retention_takes_unread_is_counted_wherever_the_group_goes_on
 
 async def test_a_reader_by_offset_lost_what_it_had_not_committed(running: Running) -> None:
     await running.send(*[b"-"] * 10)
-    await running.broker.set_committed("g", queue(running), 2)
+    await running.broker.reading.set_committed("g", queue(running), 2)
     await expire(running)
     assert await lost(running) == 8
-    await running.broker.set_committed("g", queue(running), 5)
+    await running.broker.reading.set_committed("g", queue(running), 5)
     assert await lost(running) == 8 - 3, "it had read on before, and says so now"
     await running.send(b"new")
-    await running.broker.set_committed("g", queue(running), 11)
+    await running.broker.reading.set_committed("g", queue(running), 11)
     assert await lost(running) == 5
-    await running.broker.set_committed("g", queue(running), 0)
+    await running.broker.reading.set_committed("g", queue(running), 0)
     assert await lost(running) == 5, "who goes back does not lose it again"
     await restart(running)
     assert await lost(running) == 5
@@ -92,33 +92,35 @@ async def test_a_reader_by_offset_lost_what_it_had_not_committed(running: Runnin
 async def test_a_purge_counts_and_is_known_as_one(running: Running) -> None:
     await running.send(*[b"-"] * 6)
     await take_one_of_each(running)
-    assert (await running.broker.bounds(queue(running))).purged_below == 0
-    await running.broker.purge(queue(running), 4, retries=False)
-    await running.broker.purge(queue(running, 1), 6, retries=True)
+    assert (await running.broker.reading.bounds(queue(running))).purged_below == 0
+    await running.broker.administering.purge(queue(running), 4, retries=False)
+    await running.broker.administering.purge(queue(running, 1), 6, retries=True)
     for _ in range(2):
         assert await lost(running) == 3 + 5
-        purged = [(await running.broker.bounds(queue(running, queue_id))).purged_below for queue_id in range(QUEUES)]
+        purged = [
+            (await running.broker.reading.bounds(queue(running, queue_id))).purged_below for queue_id in range(QUEUES)
+        ]
         assert purged == [4, 6, 0, 0]
         await restart(running)
     await running.broker._purge_expired("orders", 2, 6)
     assert await lost(running) == 3 + 5 + 5
-    assert (await running.broker.bounds(queue(running, 2))).purged_below == 0, "retention is no purge"
+    assert (await running.broker.reading.bounds(queue(running, 2))).purged_below == 0, "retention is no purge"
 
 
 async def test_what_goes_with_a_topic_or_a_group_is_not_lost(running: Running) -> None:
     running.groups["g"] = ConsumerGroup(name="g", consume_from="earliest")
     await running.send(*[b"-"] * 6)
     await take_one_of_each(running)
-    await running.broker.purge(queue(running), 4, retries=False)
-    await running.broker.forget_topic("orders")
+    await running.broker.administering.purge(queue(running), 4, retries=False)
+    await running.broker.administering.forget_topic("orders")
     await running.send(b"-")
     for _ in range(2):
         assert await lost(running) == 0
-        assert (await running.broker.bounds(queue(running))).purged_below == 0
+        assert (await running.broker.reading.bounds(queue(running))).purged_below == 0
         await restart(running)
     await expire(running)
     assert await lost(running) == QUEUES
-    await running.broker.forget_group("g")
+    await running.broker.administering.forget_group("g")
     await running.send(b"-")
     await take_one_of_each(running)
     for _ in range(2):
@@ -131,15 +133,17 @@ async def test_a_lite_group_lost_what_went_from_its_lite_topics(running: Running
     running.groups["g"] = ConsumerGroup(name="g", lite=LiteGroup("orders"))
     for name in ("a", "b"):
         topic = lite_queue_topic("orders", name)
-        await running.broker.append(QueueRef(topic, running.broker.name, 0), [message(b"1"), message(b"2")])
-        await running.broker.set_committed("g", QueueRef(topic, running.broker.name, 0), 1)
+        await running.broker.sending.append(QueueRef(topic, running.broker.name, 0), [message(b"1"), message(b"2")])
+        await running.broker.reading.set_committed("g", QueueRef(topic, running.broker.name, 0), 1)
     await restart(running)
     assert await lost(running) == 0
     await expire(running)
     for _ in range(2):
         assert await lost(running) == 2
         await restart(running)
-    await running.broker.set_committed("g", QueueRef(lite_queue_topic("orders", "a"), running.broker.name, 0), 2)
+    await running.broker.reading.set_committed(
+        "g", QueueRef(lite_queue_topic("orders", "a"), running.broker.name, 0), 2
+    )
     for _ in range(2):
         assert await lost(running) == 2, "one is noted, one is pending"
         await restart(running)

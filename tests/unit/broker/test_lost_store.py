@@ -40,11 +40,11 @@ async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
 
 
 async def test_sends_are_refused_as_on_a_full_disk_and_readiness_says_why(broker: Broker, tmp_path: Path) -> None:
-    await broker.append(QUEUE, [message("a")])
+    await broker.sending.append(QUEUE, [message("a")])
     remove_folder(tmp_path / "data")
     await broker._room.check_and_renew()
     with pytest.raises(DiskShort, match="gone") as caught:
-        await broker.append(QUEUE, [message("b")])
+        await broker.sending.append(QUEUE, [message("b")])
     assert caught.value.code == definition_pb2.INTERNAL_SERVER_ERROR
     assert str(tmp_path) not in caught.value.message, "clients need not know where"
     assert broker.problem is not None
@@ -56,11 +56,11 @@ async def test_sends_are_refused_as_on_a_full_disk_and_readiness_says_why(broker
 
 
 async def test_what_is_stored_can_be_consumed(broker: Broker, tmp_path: Path) -> None:
-    await broker.append(QUEUE, [message("a")])
+    await broker.sending.append(QUEUE, [message("a")])
     remove_folder(tmp_path / "data")
     await broker._room.check_and_renew()
-    (delivery,) = await broker.pop(order(), 5)
-    assert await broker.acknowledge(GROUP, TOPIC, [delivery.handle]) == [SettleOutcome.DONE]
+    (delivery,) = await broker.consuming.pop(order(), 5)
+    assert await broker.consuming.acknowledge(GROUP, TOPIC, [delivery.handle]) == [SettleOutcome.DONE]
 
 
 async def test_it_is_said_once_and_so_is_the_return(
@@ -79,14 +79,14 @@ async def test_it_is_said_once_and_so_is_the_return(
         await broker._room.check_and_renew()
     assert [record.levelname for record in caplog.records] == ["ERROR", "WARNING"]
     assert "accepted again" in caplog.messages[1]
-    await broker.append(QUEUE, [message("a")])
+    await broker.sending.append(QUEUE, [message("a")])
 
 
 async def test_housekeeping_and_the_end_leave_what_is_there_as_it_is(tmp_path: Path) -> None:
     broker = opened(tmp_path / "data", MovableClock())
     broker.start()
-    await broker.append(QUEUE, [message("a")])
-    await broker.pop(order(), 5)
+    await broker.sending.append(QUEUE, [message("a")])
+    await broker.consuming.pop(order(), 5)
     await until((tmp_path / "data" / "store" / "scrub").exists)  # which is written soon after the start
     elsewhere = tmp_path / "elsewhere"
     (tmp_path / "data").rename(elsewhere)
@@ -110,7 +110,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 async def test_a_file_beside_the_store_is_missed_too(broker: Broker, tmp_path: Path) -> None:
     registry = tmp_path / "registry.db"
     registry.write_bytes(b"")
-    broker.watch_file(registry)
+    broker.live_files.watch_file(registry)
     await broker._room.check_and_renew()
     assert broker.problem is None
     registry.unlink()
@@ -189,13 +189,13 @@ async def test_a_journal_that_is_gone_at_a_start_is_said_and_everything_is_deliv
         broker._consumption.rules = lambda _: rules
         broker.start()
         if is_first:
-            assert await broker.pop(order(), 0) == []
-            await broker.append(QUEUE, [message("a"), message("b")])
-            (first, _) = await broker.pop(order(), 5)
-            assert await broker.acknowledge(GROUP, TOPIC, [first.handle]) == [SettleOutcome.DONE]
+            assert await broker.consuming.pop(order(), 0) == []
+            await broker.sending.append(QUEUE, [message("a"), message("b")])
+            (first, _) = await broker.consuming.pop(order(), 5)
+            assert await broker.consuming.acknowledge(GROUP, TOPIC, [first.handle]) == [SettleOutcome.DONE]
             assert "is gone" not in caplog.text
         else:
-            assert len(await broker.pop(order(), 5)) == 2
+            assert len(await broker.consuming.pop(order(), 5)) == 2
         await broker.close()
         (tmp_path / "data" / "store" / "consumption" / "journal").unlink()
     said = [record.getMessage() for record in caplog.records if "is gone" in record.getMessage()]
@@ -211,11 +211,11 @@ async def filled(folder: Path) -> None:
     broker = opened(folder, MovableClock())
     broker.start()
     for number in range(20):
-        await broker.append(QUEUE, [message(f"m{number}")])
-        (got,) = await broker.pop(order(), 1)
-        assert await broker.acknowledge(GROUP, TOPIC, [got.handle]) == [SettleOutcome.DONE]
+        await broker.sending.append(QUEUE, [message(f"m{number}")])
+        (got,) = await broker.consuming.pop(order(), 1)
+        assert await broker.consuming.acknowledge(GROUP, TOPIC, [got.handle]) == [SettleOutcome.DONE]
         await broker._housekeeping.write_journal()
-    await broker.schedule(QUEUE, [TimedMessage(message("later"), MovableClock().now_ms() + 600_000)])
+    await broker.sending.schedule(QUEUE, [TimedMessage(message("later"), MovableClock().now_ms() + 600_000)])
     await broker.close()
 
 
@@ -231,7 +231,7 @@ async def test_a_journal_that_was_cut_off_is_said_and_the_rest_is_delivered_agai
     assert errors_of(caplog) == []
     broker = opened(tmp_path / "data", MovableClock())
     broker.start()
-    assert 0 < len(await broker.pop(order(), 32)) <= 20
+    assert 0 < len(await broker.consuming.pop(order(), 32)) <= 20
     await broker.close()
     [said] = errors_of(caplog)
     assert f"the consumption journal has {left} bytes, and had {before}" in said
@@ -261,7 +261,7 @@ async def test_files_beside_the_log_that_are_gone_are_said_once_and_nothing_is_l
     for is_first in (True, False):
         broker = opened(tmp_path / "data", MovableClock())
         broker.start()
-        assert (await broker.bounds(QUEUE)).maximum == 20
+        assert (await broker.reading.bounds(QUEUE)).maximum == 20
         await broker.close()
         assert [text in each for each in errors_of(caplog)] == [True] * is_first
         caplog.clear()

@@ -47,11 +47,11 @@ class Stack:
 
     @property
     def log_end(self) -> int:
-        return self.service._broker._store.log.log_end
+        return self.service._broker.store.log.log_end
 
     async def receive(self, group: str, *, invisible_ms: int) -> list[DeliveredMessage]:
         order = PopOrder(group=group, topic=TOPIC, queues=range(1), filter=ALL, batch=32, invisible_ms=invisible_ms)
-        return await self.service.pop(order, broker=BROKER, poll_s=20)
+        return await self.service.consuming.pop(order, broker=BROKER, poll_s=20)
 
     async def receive_all(self, group: str, *, invisible_ms: int) -> list[DeliveredMessage]:
         found: list[DeliveredMessage] = []
@@ -64,7 +64,7 @@ class Stack:
 async def stack(tmp_path: Path) -> Stack:
     stack = Stack(tmp_path)
     await stack.open()
-    await stack.service.append(QueueRef(TOPIC, BROKER, 0), [message(number) for number in range(MESSAGES)])
+    await stack.service.sending.append(QueueRef(TOPIC, BROKER, 0), [message(number) for number in range(MESSAGES)])
     return stack
 
 
@@ -84,7 +84,7 @@ async def test_retries_of_several_groups_do_not_copy_the_bodies(stack: Stack) ->
     for group in GROUPS:
         third = await stack.receive_all(group, invisible_ms=60_000)
         assert {delivery.message.rest for delivery in third} == BODIES
-    pulled = await stack.service.pull(QueueRef(retry_topic("billing"), BROKER, 0), 0, ALL, batch=100, poll_s=0)
+    pulled = await stack.service.reading.pull(QueueRef(retry_topic("billing"), BROKER, 0), 0, ALL, batch=100, poll_s=0)
     assert {stored.rest for stored in pulled.messages} == BODIES
     await stack.service.close()
 
@@ -100,7 +100,7 @@ async def test_a_body_that_retention_would_take_before_long_is_copied(stack: Sta
 
 
 async def test_a_copy_whose_body_has_become_old_gets_one_of_its_own(stack: Stack) -> None:
-    store = stack.service._broker._store
+    store = stack.service._broker.store
     store.log.roll_segment()
     await stack.receive_all("billing", invisible_ms=1000)
     stack.clock.advance_by(1001)

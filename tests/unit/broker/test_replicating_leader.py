@@ -30,7 +30,11 @@ class Shown:
         membership = SimpleNamespace(
             timing=TIMING, settings=settings, store_id="me", shard="broker-0", last_entry=None, names_of=", ".join
         )
-        store = SimpleNamespace(log_start=0, log_end=0, synced=0, vouch_limit=0, spill_limit=0, damage=LogDamage())
+        store = SimpleNamespace(
+            log=SimpleNamespace(log_start=0, log_end=0, synced=0, vouch_limit=0),
+            indexes=SimpleNamespace(spill_limit=0),
+            damage=LogDamage(),
+        )
         self.store = store
         self.others_hold = 0
         broker = SimpleNamespace(store=store, disk_failure=None, refuses_for_room=False, limit_readable=self._hold)
@@ -112,7 +116,7 @@ async def test_who_is_added_to_those_in_sync_counts_before_the_registry_hears_of
     one had not made durable, and it could have led next."""
     shown = Shown()
     leader, held = shown.leader, {"other": 200, "new": 100}
-    shown.store.end, shown.store.synced = 200, 100
+    shown.store.log.end, shown.store.log.synced = 200, 100
     cast("Any", leader._membership).set_in_sync = _never
     for name, position in held.items():
         leader._leading.add_follower(name, position, 0.0)

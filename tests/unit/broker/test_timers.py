@@ -48,7 +48,7 @@ async def test_a_merge_does_not_hold_up_the_end(tmp_path: Path, monkeypatch: pyt
     clock = MovableClock()
     for number in range(16):
         service = await opened(tmp_path, clock)
-        await service.schedule(QUEUE, [TimedMessage(message(number), clock.now_ms() + HOUR_MS)])
+        await service.sending.schedule(QUEUE, [TimedMessage(message(number), clock.now_ms() + HOUR_MS)])
         await service.close()
     service = await opened(tmp_path, clock)
     await asyncio.to_thread(is_merging.wait)
@@ -59,8 +59,8 @@ async def test_a_merge_does_not_hold_up_the_end(tmp_path: Path, monkeypatch: pyt
     clock.advance_by(2 * HOUR_MS)
     arrived = 0
     while arrived < 16:
-        arrived = (await service.pull(QUEUE, arrived, ALL, batch=32, poll_s=20)).next_offset
-    assert (await service.bounds(QUEUE)).maximum == 16
+        arrived = (await service.reading.pull(QUEUE, arrived, ALL, batch=32, poll_s=20)).next_offset
+    assert (await service.reading.bounds(QUEUE)).maximum == 16
     await service.close()
 
 
@@ -73,7 +73,7 @@ async def test_a_timer_whose_record_is_damaged_waits_for_its_repair_and_holds_up
     store.damage.may_be_repaired = True
     broker.log_upkeep.sources = lambda: RepairSources(are_all=False)  # who may have it is away
     for number in range(2):
-        await service.schedule(QUEUE, [TimedMessage(message(number), clock.now_ms() + HOUR_MS)])
+        await service.sending.schedule(QUEUE, [TimedMessage(message(number), clock.now_ms() + HOUR_MS)])
     await broker._flusher.wait_until_durable(store.log.log_end)
     [segment] = (tmp_path / "store" / "commitlog").iterdir()
     whole = store.replica_log.log_bytes(0, store.log.log_end, may_block=True)[1]
@@ -84,10 +84,10 @@ async def test_a_timer_whose_record_is_damaged_waits_for_its_repair_and_holds_up
     [(begin, end)] = store.damage.damaged_ranges
     assert begin == 0
     clock.advance_by(2 * HOUR_MS)
-    first = await service.pull(QUEUE, 0, ALL, batch=32, poll_s=20)
+    first = await service.reading.pull(QUEUE, 0, ALL, batch=32, poll_s=20)
     assert [each.system for each in first.messages] == [message(1).system]
     store.repair.write_repair(begin, whole[begin:end])
-    second = await service.pull(QUEUE, 1, ALL, batch=32, poll_s=20)
+    second = await service.reading.pull(QUEUE, 1, ALL, batch=32, poll_s=20)
     assert [each.system for each in second.messages] == [message(0).system]
     await service.close()
 
@@ -161,14 +161,14 @@ async def test_a_recall_whose_caller_leaves_goes_to_its_end(tmp_path: Path, monk
     clock, slow = MovableClock(), SlowFind(monkeypatch)
     service = await opened(tmp_path, clock)
     due_ms = clock.now_ms() + HOUR_MS
-    await service.schedule(QUEUE, [TimedMessage(message(1), due_ms), TimedMessage(message(2), due_ms)])
-    recall = asyncio.create_task(service.recall(RecallHandle(QUEUE.topic, QUEUE.broker, due_ms, "m1")))
+    await service.sending.schedule(QUEUE, [TimedMessage(message(1), due_ms), TimedMessage(message(2), due_ms)])
+    recall = asyncio.create_task(service.sending.recall(RecallHandle(QUEUE.topic, QUEUE.broker, due_ms, "m1")))
     await asyncio.to_thread(slow.began.wait)
     recall.cancel()
     slow.goes_on.set()
-    await service.recall(RecallHandle(QUEUE.topic, QUEUE.broker, due_ms, "another"))
+    await service.sending.recall(RecallHandle(QUEUE.topic, QUEUE.broker, due_ms, "another"))
     clock.advance_by(HOUR_MS)
-    [came] = (await service.pull(QUEUE, 0, ALL, batch=9, poll_s=20)).messages
+    [came] = (await service.reading.pull(QUEUE, 0, ALL, batch=9, poll_s=20)).messages
     assert definition_pb2.SystemProperties.FromString(came.system).message_id == "m2"
     await service.close()
 
@@ -179,12 +179,12 @@ async def test_a_recall_that_comes_too_late_while_it_looks_leaves_the_message(
     clock, slow = MovableClock(), SlowFind(monkeypatch)
     service = await opened(tmp_path, clock)
     due_ms = clock.now_ms() + HOUR_MS
-    await service.schedule(QUEUE, [TimedMessage(message(1), due_ms)])
-    recall = asyncio.create_task(service.recall(RecallHandle(QUEUE.topic, QUEUE.broker, due_ms, "m1")))
+    await service.sending.schedule(QUEUE, [TimedMessage(message(1), due_ms)])
+    recall = asyncio.create_task(service.sending.recall(RecallHandle(QUEUE.topic, QUEUE.broker, due_ms, "m1")))
     await asyncio.to_thread(slow.began.wait)
     clock.advance_by(HOUR_MS)
     slow.goes_on.set()
     with pytest.raises(MessagingError):
         await recall
-    assert len((await service.pull(QUEUE, 0, ALL, batch=9, poll_s=20)).messages) == 1
+    assert len((await service.reading.pull(QUEUE, 0, ALL, batch=9, poll_s=20)).messages) == 1
     await service.close()

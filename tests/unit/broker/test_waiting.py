@@ -270,7 +270,7 @@ class WaitingMachine(RuleBasedStateMachine):
     def runs_are_merged(self) -> None:
         self.run(self.service._merge_some())
 
-    @precondition(lambda self: len(self.store._log.segment_bases) > 2)
+    @precondition(lambda self: len(self.store.log.segment_bases) > 2)
     @rule(data=st.data())
     def retention_removes_segments(self, data: st.DataObject) -> None:
         count = data.draw(st.integers(1, len(self.store.log.segment_bases) - 1))

@@ -18,6 +18,7 @@ from ternmq_registry.copy_form import RegistryCopy, UnusableCopy
 from ternmq_registry.directory import RegistryDirectory
 from ternmq_registry.errors import RegistryUnavailable
 from ternmq_registry.registry import Registry
+from tests.support.all_parts import AllParts
 
 if TYPE_CHECKING:
     from ternmq_broker.broker import Broker
@@ -63,7 +64,7 @@ def test_any_copy_tells_a_replica_to_wait(tmp_path: Path) -> None:
     check_copy_fits(BrokerServerSettings(data_dir=tmp_path, broker_name="b", replicas=3), ADDRESS)(copy_of(None))
 
 
-class Store:
+class Store(AllParts):
     """What a broker was told to forget."""
 
     name = "b"

@@ -86,7 +86,7 @@ class TwoByTwo:
 
     def stored(self, queue_id: int = 0) -> list[int]:
         """How many messages each broker has in that queue."""
-        return [node.broker.bounds(queue(node.name, queue_id)).result.maximum for node in self.cluster.nodes]
+        return [node.broker.reading.bounds(queue(node.name, queue_id)).result.maximum for node in self.cluster.nodes]
 
 
 @pytest.fixture
@@ -112,62 +112,64 @@ def queue(broker: str, queue_id: int = 0) -> QueueRef:
 
 async def test_what_one_proxy_received_is_acknowledged_through_another(two: TwoByTwo) -> None:
     for name in BOTH:
-        await two.one.append(queue(name), [message(name.encode())])
-    received = [each for _ in BOTH for each in await two.one.pop(order(), broker="", poll_s=POLL_S)]
+        await two.one.sending.append(queue(name), [message(name.encode())])
+    received = [each for _ in BOTH for each in await two.one.consuming.pop(order(), broker="", poll_s=POLL_S)]
     assert sorted(map(body, received)) == [b"broker-0", b"broker-1"]
-    outcomes = await two.other.acknowledge("g", ORDERS.name, [each.handle for each in received])
+    outcomes = await two.other.consuming.acknowledge("g", ORDERS.name, [each.handle for each in received])
     assert outcomes == [SettleOutcome.DONE, SettleOutcome.DONE]
-    assert await two.one.pop(order(), broker="", poll_s=0) == []
+    assert await two.one.consuming.pop(order(), broker="", poll_s=0) == []
 
 
 @pytest.mark.parametrize("name", BOTH)
 async def test_a_poll_hears_of_a_message_on_any_broker(two: TwoByTwo, name: str) -> None:
-    polling = asyncio.create_task(two.one.pop(order(), broker="broker-0", poll_s=POLL_S))
+    polling = asyncio.create_task(two.one.consuming.pop(order(), broker="broker-0", poll_s=POLL_S))
     await until(lambda: two.one.polls.waiting == 1)
-    await two.other.append(queue(name), [message(b"here")])
+    await two.other.sending.append(queue(name), [message(b"here")])
     assert [body(each) for each in await polling] == [b"here"]
 
 
 async def test_a_burst_gives_every_poll_something(two: TwoByTwo) -> None:
-    polls = [asyncio.create_task(two.one.pop(order(batch=1), broker="", poll_s=POLL_S)) for _ in range(16)]
+    polls = [asyncio.create_task(two.one.consuming.pop(order(batch=1), broker="", poll_s=POLL_S)) for _ in range(16)]
     await until(lambda: two.one.polls.waiting == 16)
     for name in BOTH:
-        await two.other.append(queue(name), [message(b"%d" % number) for number in range(8)])
+        await two.other.sending.append(queue(name), [message(b"%d" % number) for number in range(8)])
     assert all(len(each) == 1 for each in await asyncio.gather(*polls))
 
 
 async def test_a_poll_hears_when_its_topic_is_put_on_another_broker(two: TwoByTwo) -> None:
     await two.make(replace(ORDERS, brokers=("broker-0",)))
-    await two.one.append(queue("broker-1"), [message(b"there already")])
-    polling = asyncio.create_task(two.one.pop(order(), broker="", poll_s=POLL_S))
+    await two.one.sending.append(queue("broker-1"), [message(b"there already")])
+    polling = asyncio.create_task(two.one.consuming.pop(order(), broker="", poll_s=POLL_S))
     await until(lambda: two.one.polls.waiting == 1)
     await two.changed(lambda: two.cluster.proxy_directory.registry.update_topic(ORDERS))
     assert [body(each) for each in await polling] == [b"there already"]
 
 
 async def test_messages_that_come_for_nobody_are_given_to_others_at_once(two: TwoByTwo) -> None:
-    await two.one.append(queue("broker-0"), [message(b"once")])
+    await two.one.sending.append(queue("broker-0"), [message(b"once")])
     two.wire.hold()
-    polling = asyncio.create_task(two.one.pop(order(), broker="broker-0", poll_s=POLL_S))
+    polling = asyncio.create_task(two.one.consuming.pop(order(), broker="broker-0", poll_s=POLL_S))
     await until(lambda: any(row.in_flight for row in two.first.broker._consumption.group_progress("g")))
     polling.cancel()
     with pytest.raises(asyncio.CancelledError):
         await polling
-    waiting = asyncio.create_task(two.other.pop(order(), broker="broker-0", poll_s=POLL_S))
+    waiting = asyncio.create_task(two.other.consuming.pop(order(), broker="broker-0", poll_s=POLL_S))
     two.wire.release()
     assert [(body(each), each.attempt) for each in await waiting] == [(b"once", 1)]
 
 
 async def test_what_a_broker_could_not_write_goes_to_others_at_once(two: TwoByTwo) -> None:
-    await two.one.append(queue("broker-0"), [message(bytes(1 << 20)) for _ in range(16)])
+    await two.one.sending.append(queue("broker-0"), [message(bytes(1 << 20)) for _ in range(16)])
     two.wire.hold()
-    polls = [asyncio.create_task(two.one.pop(order(batch=1), broker="broker-0", poll_s=POLL_S)) for _ in range(16)]
+    polls = [
+        asyncio.create_task(two.one.consuming.pop(order(batch=1), broker="broker-0", poll_s=POLL_S)) for _ in range(16)
+    ]
     await until(lambda: sum(row.in_flight for row in two.first.broker._consumption.group_progress("g")) == 16)
     for poll in polls:
         poll.cancel()
     two.wire.cut()
     # What had left the broker's process is hidden until its time; the rest is not.
-    received = await two.other.pop(order(batch=1), broker="broker-0", poll_s=POLL_S)
+    received = await two.other.consuming.pop(order(batch=1), broker="broker-0", poll_s=POLL_S)
     assert [each.attempt for each in received] == [1]
 
 
@@ -188,12 +190,12 @@ class Gate:
 @pytest.mark.parametrize("passing", [ALL, SqlFilter.parse_expression("a IS NULL")], ids=["tags", "sql"])
 async def test_a_poll_that_a_leader_refused_hears_when_it_serves_again(two: TwoByTwo, passing: MessageFilter) -> None:
     await two.make(replace(ORDERS, brokers=("broker-0",)))
-    await two.one.append(queue("broker-0"), [message(b"there already")])
-    gate = two.first.broker.gate = Gate()
+    await two.one.sending.append(queue("broker-0"), [message(b"there already")])
+    gate = two.first.broker.admission.gate = Gate()
     asked = structs.replace(order(), filter=passing)
-    polling = asyncio.create_task(two.one.pop(asked, broker="broker-0", poll_s=POLL_S))
+    polling = asyncio.create_task(two.one.consuming.pop(asked, broker="broker-0", poll_s=POLL_S))
     await until(lambda: gate.refused > 0 and two.one.polls.waiting == 1)
-    two.first.broker.gate = None
+    two.first.broker.admission.gate = None
     two.first.proxies.retry_refused()
     assert [body(each) for each in await polling] == [b"there already"]
 
@@ -207,11 +209,11 @@ async def lags(node: BrokerNode) -> list[GroupLag]:
 
 async def test_progress_counts_brokers_that_a_group_never_came_to(two: TwoByTwo) -> None:
     for name in BOTH:
-        await two.one.append(queue(name), [message(b"1"), message(b"2")])
-    (delivery,) = await two.one.pop(order(batch=1), broker="broker-0", poll_s=0)
-    await two.one.acknowledge("g", ORDERS.name, [delivery.handle])
+        await two.one.sending.append(queue(name), [message(b"1"), message(b"2")])
+    (delivery,) = await two.one.consuming.pop(order(batch=1), broker="broker-0", poll_s=0)
+    await two.one.consuming.acknowledge("g", ORDERS.name, [delivery.handle])
     for proxy in (two.one, two.other):
-        rows = await proxy.progress("g")
+        rows = await proxy.inspecting.progress("g")
         assert [(row.queue.broker, row.cursor, row.max_offset) for row in rows] == [
             ("broker-0", 1, 2),
             ("broker-1", 0, 2),
@@ -220,7 +222,7 @@ async def test_progress_counts_brokers_that_a_group_never_came_to(two: TwoByTwo)
 
 async def test_every_broker_counts_what_waits_for_who_subscribes_also_one_that_comes_back(two: TwoByTwo) -> None:
     for name in BOTH:
-        await two.one.append(queue(name), [message(b"1"), message(b"2")])
+        await two.one.sending.append(queue(name), [message(b"1"), message(b"2")])
     new, known = TopicSubscription("g", ORDERS.name), TopicSubscription("h", ORDERS.name)
     await two.one.notify_subscriptions([known], lambda: [known])
     await two.one.notify_subscriptions([new], lambda: [known, new])
@@ -244,14 +246,14 @@ async def test_a_send_to_a_broker_that_is_down_goes_to_another(two: TwoByTwo) ->
     await two.make()
     await two.first.stop()
     await reached(two.one, ["broker-1"])
-    await two.one.append(queue("broker-0", 2), [message(b"elsewhere")])
+    await two.one.sending.append(queue("broker-0", 2), [message(b"elsewhere")])
     assert two.stored(2)[1] == 1
-    (timed,) = await two.one.schedule(
+    (timed,) = await two.one.sending.schedule(
         queue("broker-0"), [TimedMessage(message(b"later"), two.cluster.clock.now_ms() + MINUTE_MS)]
     )
     assert timed.broker == "broker-1"
-    half = await two.one.begin_transaction(queue("broker-0"), HalfMessage(message(b"half"), "producer", None))
-    page = await two.second.broker.transactions(TransactionState.PENDING, topic="", start="", limit=10)
+    half = await two.one.sending.begin_transaction(queue("broker-0"), HalfMessage(message(b"half"), "producer", None))
+    page = await two.second.broker.inspecting.transactions(TransactionState.PENDING, topic="", start="", limit=10)
     assert [each.transaction_id for each in page.transactions] == [half.transaction_id]
 
 
@@ -260,18 +262,18 @@ async def test_a_send_to_a_broker_without_room_goes_to_another_and_producers_hea
 ) -> None:
     await two.make()
     has_no_room(two.first.broker)
-    await two.one.append(queue("broker-0"), [message(b"elsewhere")])
-    (timed,) = await two.one.schedule(
+    await two.one.sending.append(queue("broker-0"), [message(b"elsewhere")])
+    (timed,) = await two.one.sending.schedule(
         queue("broker-0"), [TimedMessage(message(b"later"), two.cluster.clock.now_ms() + MINUTE_MS)]
     )
-    half = await two.one.begin_transaction(queue("broker-0"), HalfMessage(message(b"half"), "producer", None))
+    half = await two.one.sending.begin_transaction(queue("broker-0"), HalfMessage(message(b"half"), "producer", None))
     assert timed.broker == "broker-1"
     assert half.transaction_id is not None
-    assert two.first.broker._store.log.log_end == 0
+    assert two.first.broker.store.log.log_end == 0
     assert two.stored() == [0, 1]
     has_no_room(two.second.broker)
     with pytest.raises(BrokerUnavailable, match="disk_free_min_bytes") as caught:
-        await two.one.append(queue("broker-0"), [message(b"nowhere")])
+        await two.one.sending.append(queue("broker-0"), [message(b"nowhere")])
     assert (caught.value.code, caught.value.maybe_done) == (definition_pb2.HA_NOT_AVAILABLE, False)
     assert two.stored() == [0, 1]
 
@@ -284,14 +286,14 @@ def has_no_room(broker: Broker) -> None:
 async def test_who_does_not_wait_for_a_send_hears_where_it_went(two: TwoByTwo) -> None:
     await two.make()
     told: asyncio.Queue[tuple[int, Exception | None]] = asyncio.Queue()
-    two.one.append_nowait(queue("broker-0"), [message(b"first")], lambda *ended: told.put_nowait(ended))
+    two.one.sending.append_nowait(queue("broker-0"), [message(b"first")], lambda *ended: told.put_nowait(ended))
     assert await told.get() == (0, None)
     has_no_room(two.first.broker)
-    two.one.append_nowait(queue("broker-0"), [message(b"elsewhere")], lambda *ended: told.put_nowait(ended))
+    two.one.sending.append_nowait(queue("broker-0"), [message(b"elsewhere")], lambda *ended: told.put_nowait(ended))
     assert await told.get() == (0, None)
     assert two.stored() == [1, 1]
     has_no_room(two.second.broker)
-    two.one.append_nowait(queue("broker-0"), [message(b"nowhere")], lambda *ended: told.put_nowait(ended))
+    two.one.sending.append_nowait(queue("broker-0"), [message(b"nowhere")], lambda *ended: told.put_nowait(ended))
     first, error = await told.get()
     assert (first, type(error)) == (0, BrokerRefused)
     assert two.stored() == [1, 1]
@@ -304,7 +306,7 @@ async def test_who_does_not_wait_for_a_send_hears_what_nobody_foresaw(
     told: asyncio.Queue[tuple[int, Exception | None]] = asyncio.Queue()
     for error in (MessagingError(definition_pb2.TOO_MANY_REQUESTS, "full"), ZeroDivisionError()):
         monkeypatch.setattr(RemoteBroker, "append_each_nowait", Mock(side_effect=error))
-        two.one.append_nowait(queue("broker-0"), [message(b"second")], lambda *ended: told.put_nowait(ended))
+        two.one.sending.append_nowait(queue("broker-0"), [message(b"second")], lambda *ended: told.put_nowait(ended))
         assert await told.get() == (0, error)
 
 
@@ -313,16 +315,16 @@ async def test_who_does_not_wait_for_an_acknowledgement_hears_it_of_any_brokers(
     told: asyncio.Queue[tuple[list[SettleOutcome] | None, Exception | None]] = asyncio.Queue()
     handles = []
     for name in BOTH:
-        await two.one.append(queue(name), [message(b"a"), message(b"b")])
-        handles.append([each.handle for each in await two.one.pop(order(batch=2), broker=name, poll_s=0)])
+        await two.one.sending.append(queue(name), [message(b"a"), message(b"b")])
+        handles.append([each.handle for each in await two.one.consuming.pop(order(batch=2), broker=name, poll_s=0)])
     (one, other), (third, fourth) = handles
     for acknowledged in ([one], [one, third, other], [fourth]):
-        two.other.acknowledge_nowait("g", "orders", acknowledged, lambda *ended: told.put_nowait(ended))
+        two.other.consuming.acknowledge_nowait("g", "orders", acknowledged, lambda *ended: told.put_nowait(ended))
         outcomes, error = await told.get()
         assert (len(outcomes or ()), error) == (len(acknowledged), None)
     assert outcomes == [SettleOutcome.DONE]
     with pytest.raises(MessagingError, match="which this cluster has not"):
-        two.other.acknowledge_nowait(
+        two.other.consuming.acknowledge_nowait(
             "g", "orders", [structs.replace(one, broker="broker-9")], lambda *ended: told.put_nowait(ended)
         )
     assert told.empty()
@@ -333,19 +335,19 @@ async def test_a_fifo_message_has_no_other_place(two: TwoByTwo) -> None:
     await two.first.stop()
     await reached(two.one, ["broker-1"])
     with pytest.raises(BrokerUnavailable) as caught:
-        await two.one.append(queue("broker-0"), [message(b"a", group="m")])
+        await two.one.sending.append(queue("broker-0"), [message(b"a", group="m")])
     assert caught.value.code == definition_pb2.HA_NOT_AVAILABLE
     assert two.stored()[1] == 0
     await two.first.start()
     await two.know()
     await reached(two.one, BOTH)
-    await two.one.append(queue("broker-0"), [message(b"a", group="m")])
+    await two.one.sending.append(queue("broker-0"), [message(b"a", group="m")])
 
 
 async def test_a_send_whose_answer_was_lost_is_not_repeated(two: TwoByTwo) -> None:
     await two.make()
     two.wire.hold()
-    sending = asyncio.ensure_future(two.one.append(queue("broker-0"), [message(b"once")]))
+    sending = asyncio.ensure_future(two.one.sending.append(queue("broker-0"), [message(b"once")]))
     await until(lambda: two.stored() == [1, 0])
     two.wire.cut()
     with pytest.raises(BrokerUnavailable) as caught:
@@ -364,7 +366,7 @@ async def test_a_broker_that_ends_answers_every_send_and_no_producer_sees_it(two
         nonlocal sent
         while not stopped.is_set():
             name = BOTH[sent % 2] if two.one.links.is_connected("broker-0") else "broker-0"
-            await two.one.append(queue(name, number % 4), [message(b"x")])
+            await two.one.sending.append(queue(name, number % 4), [message(b"x")])
             sent += 1
 
     producers = [asyncio.create_task(producer(number)) for number in range(8)]
@@ -376,7 +378,7 @@ async def test_a_broker_that_ends_answers_every_send_and_no_producer_sees_it(two
     stopped.set()
     await asyncio.gather(*producers)
     stored = [
-        broker.bounds(queue(broker.name, each)).result.maximum
+        broker.reading.bounds(queue(broker.name, each)).result.maximum
         for broker in (before, two.second.broker)
         for each in range(4)
     ]
@@ -386,7 +388,9 @@ async def test_a_broker_that_ends_answers_every_send_and_no_producer_sees_it(two
 @pytest.mark.parametrize("lock_hold_ms", [0, MINUTE_MS])
 async def test_a_broker_that_ends_answers_pulls_that_wait(two: TwoByTwo, lock_hold_ms: int) -> None:
     reader = QueueReaderId("g", "client", lock_hold_ms)
-    pulling = asyncio.create_task(two.one.pull(queue("broker-0"), 0, ALL, batch=1, poll_s=POLL_S, reader=reader))
+    pulling = asyncio.create_task(
+        two.one.reading.pull(queue("broker-0"), 0, ALL, batch=1, poll_s=POLL_S, reader=reader)
+    )
     await until(lambda: two.first.broker._pollers.waiting_count == 1)
     async with asyncio.timeout(3):
         await two.first.stop()
@@ -470,7 +474,7 @@ async def test_the_sender_of_a_half_message_is_asked_wherever_it_is(two: TwoByTw
     assert isinstance(clock, MovableClock)
     two.one.watch_orphans(producers("one", "somebody"))
     two.other.watch_orphans(producers("other", "sender"))
-    await two.one.begin_transaction(queue("broker-0"), HalfMessage(message(b"half"), "sender", None))
+    await two.one.sending.begin_transaction(queue("broker-0"), HalfMessage(message(b"half"), "sender", None))
     clock.advance_by(7_000)
     heard = [await asked.get()]
     while heard[-1] != ("other", True):
@@ -488,7 +492,7 @@ async def test_somebody_else_is_asked_where_the_sender_is_gone(two: TwoByTwo) ->
     clock = two.cluster.clock
     assert isinstance(clock, MovableClock)
     two.other.watch_orphans(ask)
-    await two.one.begin_transaction(queue("broker-1"), HalfMessage(message(b"half"), "gone", None))
+    await two.one.sending.begin_transaction(queue("broker-1"), HalfMessage(message(b"half"), "gone", None))
     clock.advance_by(7_000)
     assert await asked.get() == (True, b"half")
     assert await asked.get() == (False, b"half")
@@ -499,13 +503,13 @@ async def test_somebody_else_is_asked_where_the_sender_is_gone(two: TwoByTwo) ->
 
 async def test_pages_of_transactions_go_from_broker_to_broker(two: TwoByTwo) -> None:
     begun = [
-        (await two.one.begin_transaction(queue(name), HalfMessage(message(b"half"), "p", None))).transaction_id
+        (await two.one.sending.begin_transaction(queue(name), HalfMessage(message(b"half"), "p", None))).transaction_id
         for name in BOTH
         for _ in range(3)
     ]
     found, start, pages = list[str](), "", 0
     while True:
-        page = await two.other.transactions(TransactionState.PENDING, topic="orders", start=start, limit=2)
+        page = await two.other.inspecting.transactions(TransactionState.PENDING, topic="orders", start=start, limit=2)
         found += [each.transaction_id for each in page.transactions]
         pages += 1
         if not page.following:
@@ -518,31 +522,31 @@ async def test_pages_of_transactions_go_from_broker_to_broker(two: TwoByTwo) -> 
 async def test_a_topic_that_was_deleted_while_a_broker_was_down_is_forgotten_when_it_is_back(two: TwoByTwo) -> None:
     await two.make()
     for name in BOTH:
-        await two.one.append(queue(name), [message(b"old")])
+        await two.one.sending.append(queue(name), [message(b"old")])
     await two.first.stop()
     await reached(two.one, ["broker-1"])
     registry = two.cluster.proxy_directory.registry
     version = await two.changed(lambda: registry.delete_topic(ORDERS.name))
     assert isinstance(version, int)
-    await two.one.forget_topic(ORDERS.name, version=version)
+    await two.one.administering.forget_topic(ORDERS.name, version=version)
     await two.make()
     await two.first.start()
     await two.know()
     await reached(two.one, BOTH)
-    await two.one.append(queue("broker-0"), [message(b"new")])
-    received = await two.one.pop(order(), broker="", poll_s=POLL_S)
+    await two.one.sending.append(queue("broker-0"), [message(b"new")])
+    received = await two.one.consuming.pop(order(), broker="", poll_s=POLL_S)
     assert [body(each) for each in received] == [b"new"]
-    assert await two.one.pop(order(), broker="", poll_s=0) == []
+    assert await two.one.consuming.pop(order(), broker="", poll_s=0) == []
 
 
 async def test_a_draining_broker_gives_and_takes_nothing(two: TwoByTwo) -> None:
     await two.make()
-    await two.one.append(queue("broker-0"), [message(b"left")])
+    await two.one.sending.append(queue("broker-0"), [message(b"left")])
     registry = two.cluster.proxy_directory.registry
     await two.changed(lambda: registry.set_broker("broker-0", draining=True))
     route = two.one.route(two.cluster.proxy_directory.snapshot.topics["orders"])
     assert (route.writable, route.readable) == (("broker-1",), ("broker-0", "broker-1"))
-    assert [body(each) for each in await two.one.pop(order(), broker="", poll_s=POLL_S)] == [b"left"]
+    assert [body(each) for each in await two.one.consuming.pop(order(), broker="", poll_s=POLL_S)] == [b"left"]
     await two.changed(lambda: registry.set_broker("broker-0", permission=QueuePermission.NONE))
     route = two.one.route(two.cluster.proxy_directory.snapshot.topics["orders"])
     assert route.readable == ("broker-1",)
@@ -550,8 +554,8 @@ async def test_a_draining_broker_gives_and_takes_nothing(two: TwoByTwo) -> None:
 
 async def test_a_big_batch_passes(two: TwoByTwo) -> None:
     big: list[NewMessage] = [message(bytes(4 << 20)) for _ in range(8)]
-    await two.one.append(queue("broker-0"), big)
+    await two.one.sending.append(queue("broker-0"), big)
     received = 0
     while received < len(big):
-        received += len(await two.one.pop(order(), broker="broker-0", poll_s=POLL_S))
+        received += len(await two.one.consuming.pop(order(), broker="broker-0", poll_s=POLL_S))
     assert received == len(big)

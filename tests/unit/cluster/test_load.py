@@ -28,10 +28,10 @@ async def test_what_would_be_lost_with_a_broker_is_counted(tmp_path: Path) -> No
             None,
         )
         queue = QueueRef(TOPIC.name, broker.name, 0)
-        await broker.append(queue, [message(b"1"), message(b"2"), message(b"3")])
-        await broker.append(QueueRef("%DLQ%g", broker.name, 0), [message(b"nobody's")])
+        await broker.sending.append(queue, [message(b"1"), message(b"2"), message(b"3")])
+        await broker.sending.append(QueueRef("%DLQ%g", broker.name, 0), [message(b"nobody's")])
         later = TimedMessage(message(b"later"), cluster.clock.now_ms() + HOUR_MS)
-        await broker.schedule(queue, [later, later])
+        await broker.sending.schedule(queue, [later, later])
         load.start()
         try:
             await until(lambda: load.current_load().timers == 2)
@@ -49,10 +49,10 @@ async def test_at_the_end_all_is_counted_once_more(tmp_path: Path) -> None:
         load = load_of(cluster)
         load.start()
         await until(lambda: load.current_load().messages == 0)
-        await broker.append(QueueRef(TOPIC.name, broker.name, 0), [message(b"1"), message(b"2")])
-        [first] = await broker.pop(order(batch=1), 0.0)
+        await broker.sending.append(QueueRef(TOPIC.name, broker.name, 0), [message(b"1"), message(b"2")])
+        [first] = await broker.consuming.pop(order(batch=1), 0.0)
         assert (load.current_load().messages, load.current_load().unfinished) == (0, 0)
-        broker.acknowledge("g", TOPIC.name, [first.handle])
+        broker.consuming.acknowledge("g", TOPIC.name, [first.handle])
         last = await load.final_load()
         assert (last.messages, last.unfinished, last.timers) == (2, 1, 0)
         assert (last.messages_in, last.messages_out) == (0.0, 0.0)
@@ -67,7 +67,7 @@ async def test_a_last_count_that_takes_too_long_leaves_what_was_known(
         load = LoadReport(broker, node.proxies, node.directory, last_count_s=0.01)
         load.start()
         await until(lambda: load.current_load().messages == 0)
-        await broker.append(QueueRef(TOPIC.name, broker.name, 0), [message(b"1")])
+        await broker.sending.append(QueueRef(TOPIC.name, broker.name, 0), [message(b"1")])
 
         async def never() -> int:
             await asyncio.Event().wait()

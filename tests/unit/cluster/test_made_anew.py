@@ -119,7 +119,7 @@ async def with_group(cluster: InProcessCluster, topic: Topic = ORDERS) -> Broker
     first, _ = cluster.nodes
     await make(cluster, topic)
     group = await make_group(cluster)
-    assert await cluster.service.pop(order(), broker="broker-0", poll_s=0) == []
+    assert await cluster.service.consuming.pop(order(), broker="broker-0", poll_s=0) == []
     assert first.proxies.registry_sync.is_synced_to(group.created_version)
     return first
 
@@ -143,13 +143,13 @@ def calls_to(node: BrokerNode) -> int:
 
 def stored(cluster: InProcessCluster) -> list[int]:
     """The offsets at which the queues 0 of the brokers end."""
-    return [node.broker.bounds(queue(node.name)).result.maximum for node in cluster.nodes]
+    return [node.broker.reading.bounds(queue(node.name)).result.maximum for node in cluster.nodes]
 
 
 async def bodies(cluster: InProcessCluster) -> list[bytes]:
     """What a group finds, on all brokers."""
     found: list[bytes] = []
-    while received := await cluster.service.pop(order(), broker="", poll_s=0):
+    while received := await cluster.service.consuming.pop(order(), broker="", poll_s=0):
         found += map(body, received)
     return sorted(found)
 
@@ -162,14 +162,14 @@ async def test_what_is_sent_to_a_topic_made_anew_is_kept_whatever_a_broker_misse
     first, _ = cluster.nodes
     await make(cluster)
     for name in BOTH:
-        await cluster.service.append(queue(name), [message(b"old")])
+        await cluster.service.sending.append(queue(name), [message(b"old")])
     with cut_off(first):
         topic = await make_anew(cluster)
         for number in range(3):
-            await cluster.service.append(queue("broker-0"), [message(b"%d" % number)])
+            await cluster.service.sending.append(queue("broker-0"), [message(b"%d" % number)])
         assert stored(cluster)[0] == 1
     await until(lambda: first.proxies.registry_sync.is_synced_to(topic.created_version))
-    await cluster.service.append(queue("broker-0"), [message(b"3")])
+    await cluster.service.sending.append(queue("broker-0"), [message(b"3")])
     assert await bodies(cluster) == [b"0", b"1", b"2", b"3"]
 
 
@@ -177,18 +177,18 @@ async def test_what_is_sent_to_a_topic_made_anew_is_kept_whatever_a_broker_misse
 async def test_timed_and_half_messages_and_retries_go_elsewhere_too(cluster: InProcessCluster) -> None:
     first, second = cluster.nodes
     await make(cluster)
-    await cluster.service.append(queue("broker-0"), [message(b"old")])
+    await cluster.service.sending.append(queue("broker-0"), [message(b"old")])
     due_ms = cluster.clock.now_ms() + MINUTE_MS
     with cut_off(first):
         await make_anew(cluster)
-        (timed,) = await cluster.service.schedule(queue("broker-0"), [TimedMessage(message(b"later"), due_ms)])
+        (timed,) = await cluster.service.sending.schedule(queue("broker-0"), [TimedMessage(message(b"later"), due_ms)])
         assert timed.broker == "broker-1"
-        await cluster.service.begin_transaction(queue("broker-0"), HalfMessage(message(b"half"), "producer"))
-        await cluster.service.retry("g", ORDERS.name, [message(b"again")])
-        assert (await first.broker.remaining("broker-0")).is_nothing
-        there = await second.broker.remaining("broker-1")
+        await cluster.service.sending.begin_transaction(queue("broker-0"), HalfMessage(message(b"half"), "producer"))
+        await cluster.service.administering.retry("g", ORDERS.name, [message(b"again")])
+        assert (await first.broker.inspecting.remaining("broker-0")).is_nothing
+        there = await second.broker.inspecting.remaining("broker-1")
         assert (there.timers, there.transactions) == (1, 1)
-        received = await cluster.service.pop(order(), broker="broker-1", poll_s=POLL_S)
+        received = await cluster.service.consuming.pop(order(), broker="broker-1", poll_s=POLL_S)
         assert [body(each) for each in received] == [b"again"]
 
 
@@ -202,11 +202,11 @@ async def test_a_message_that_has_no_other_place_is_refused(cluster: InProcessCl
         with pytest.raises(
             BrokerRefused, match=r"broker-0 does not know yet .* before topic 'orders' was created"
         ) as caught:
-            await cluster.service.append(queue("broker-0"), [message(b"a", group="m")])
+            await cluster.service.sending.append(queue("broker-0"), [message(b"a", group="m")])
         assert caught.value.code == definition_pb2.HA_NOT_AVAILABLE
         assert stored(cluster) == [0, 0]
     await until(lambda: first.proxies.registry_sync.is_synced_to(topic.created_version))
-    await cluster.service.append(queue("broker-0"), [message(b"a", group="m")])
+    await cluster.service.sending.append(queue("broker-0"), [message(b"a", group="m")])
     assert stored(cluster) == [1, 0]
 
 
@@ -214,10 +214,10 @@ async def test_a_message_that_has_no_other_place_is_refused(cluster: InProcessCl
 async def test_topics_that_are_known_go_on(cluster: InProcessCluster) -> None:
     first, _ = cluster.nodes
     await make(cluster)
-    await cluster.service.append(queue("broker-0"), [message(b"known")])
+    await cluster.service.sending.append(queue("broker-0"), [message(b"known")])
     with cut_off(first):
         await make(cluster, replace(ORDERS, name="another"))
-        await cluster.service.append(queue("broker-0"), [message(b"goes on")])
+        await cluster.service.sending.append(queue("broker-0"), [message(b"goes on")])
         assert stored(cluster) == [2, 0]
 
 
@@ -228,7 +228,7 @@ async def test_a_broker_learns_of_topics_before_anybody_sends(cluster: InProcess
     await first.directory.refresh_snapshot()  # as it does every second
     await until(lambda: first.proxies.registry_sync.is_synced_to(topic.created_version))
     with cut_off(first):
-        await cluster.service.append(queue("broker-0"), [message(b"x")])
+        await cluster.service.sending.append(queue("broker-0"), [message(b"x")])
         assert stored(cluster) == [1, 0]
 
 
@@ -249,8 +249,8 @@ async def test_a_send_waits_for_a_slow_registry_and_other_calls_do_not(
     monkeypatch.setattr(first.directory.registry, "list_deletions", slow)
     await make(cluster)
     await make_anew(cluster)
-    sending = asyncio.ensure_future(cluster.service.append(queue("broker-0"), [message(b"new")]))
-    assert await cluster.service.bounds(queue("broker-0")) == QueueBounds(0, 0)
+    sending = asyncio.ensure_future(cluster.service.sending.append(queue("broker-0"), [message(b"new")]))
+    assert await cluster.service.reading.bounds(queue("broker-0")) == QueueBounds(0, 0)
     assert not sending.done()
     answers.set()
     await sending
@@ -271,14 +271,14 @@ async def test_what_a_group_made_anew_did_is_kept_whatever_a_broker_missed(clust
     first = await with_group(cluster)
     service = cluster.service
     for name in BOTH:
-        await service.append(queue(name), [message(name.encode())])
+        await service.sending.append(queue(name), [message(name.encode())])
 
     async def give_up() -> list[bytes]:
         """Make dead letters of all that the group gets."""
         found: list[bytes] = []
-        while received := await service.pop(order(), broker="broker-0", poll_s=0):
+        while received := await service.consuming.pop(order(), broker="broker-0", poll_s=0):
             for each in received:
-                assert await service.dead_letter("g", ORDERS.name, each.handle) is SettleOutcome.DONE
+                assert await service.consuming.dead_letter("g", ORDERS.name, each.handle) is SettleOutcome.DONE
                 found.append(body(each))
         return found
 
@@ -292,18 +292,18 @@ async def test_what_a_group_made_anew_did_is_kept_whatever_a_broker_missed(clust
     await reached(service, BOTH)
     assert await give_up() == []
     for name in BOTH:
-        assert len(await service.dead_letters("g", name, [0])) == 1
+        assert len(await service.inspecting.dead_letters("g", name, [0])) == 1
 
 
 @impatient
 @pytest.mark.parametrize("places", [tuple(BOTH), ("broker-0",)])
 async def test_a_poll_waits_for_a_broker_that_refuses_it(cluster: InProcessCluster, places: tuple[str, ...]) -> None:
     first = await with_group(cluster, replace(ORDERS, brokers=places))
-    await cluster.service.append(queue("broker-0"), [message(b"x")])
+    await cluster.service.sending.append(queue("broker-0"), [message(b"x")])
     with cut_off(first):
         await make_group_anew(cluster)
         before = calls_to(first)
-        polling = asyncio.create_task(cluster.service.pop(order(), broker="broker-0", poll_s=POLL_S))
+        polling = asyncio.create_task(cluster.service.consuming.pop(order(), broker="broker-0", poll_s=POLL_S))
         await until(lambda: cluster.service.polls.waiting == 1)
         for _ in range(3):
             await asked_again(first)
@@ -316,12 +316,12 @@ async def test_a_poll_waits_for_a_broker_that_refuses_it(cluster: InProcessClust
 @impatient
 async def test_a_poll_gets_what_other_brokers_have_while_one_refuses(cluster: InProcessCluster) -> None:
     first = await with_group(cluster)
-    await cluster.service.append(queue("broker-0"), [message(b"later")])
+    await cluster.service.sending.append(queue("broker-0"), [message(b"later")])
     with cut_off(first):
         await make_group_anew(cluster)
-        polling = asyncio.create_task(cluster.service.pop(order(), broker="broker-0", poll_s=POLL_S))
+        polling = asyncio.create_task(cluster.service.consuming.pop(order(), broker="broker-0", poll_s=POLL_S))
         await until(lambda: cluster.service.polls.waiting == 1)
-        await cluster.service.append(queue("broker-1"), [message(b"now")])
+        await cluster.service.sending.append(queue("broker-1"), [message(b"now")])
         (received,) = await polling
         assert body(received) == b"now"
 
@@ -329,10 +329,10 @@ async def test_a_poll_gets_what_other_brokers_have_while_one_refuses(cluster: In
 @impatient
 async def test_a_version_that_is_gone_from_the_registry_keeps_no_poll_waiting(cluster: InProcessCluster) -> None:
     first = await with_group(cluster)
-    await cluster.service.append(queue("broker-0"), [message(b"x")])
+    await cluster.service.sending.append(queue("broker-0"), [message(b"x")])
     with pytest.MonkeyPatch.context() as restored:
         restored.setattr(RegistrySnapshot, "group_created_version", lambda *_: first.directory.snapshot.version + 1000)
-        polling = asyncio.create_task(cluster.service.pop(order(), broker="broker-0", poll_s=POLL_S))
+        polling = asyncio.create_task(cluster.service.consuming.pop(order(), broker="broker-0", poll_s=POLL_S))
         before = calls_to(first)
         await until(lambda: calls_to(first) > before + 2)
     (received,) = await polling
@@ -345,9 +345,9 @@ async def test_a_group_that_was_just_made_waits_for_nothing(
     first = await with_group(cluster)
     refused: list[str] = []
     monkeypatch.setattr(first.proxies.answers, "not_known_yet", lambda _, name: refused.append(name))
-    await cluster.service.append(queue("broker-0"), [message(b"x")])
+    await cluster.service.sending.append(queue("broker-0"), [message(b"x")])
     await make_group_anew(cluster)
-    (received,) = await cluster.service.pop(order(), broker="broker-0", poll_s=POLL_S)
+    (received,) = await cluster.service.consuming.pop(order(), broker="broker-0", poll_s=POLL_S)
     assert body(received) == b"x"
     assert refused == []
 
@@ -355,7 +355,7 @@ async def test_a_group_that_was_just_made_waits_for_nothing(
 async def skipped(service: ClusterMessageService, there: QueueRef) -> None:
     """The new group is not there yet, which is another answer."""
     try:
-        await service.skip("g", there, 0)
+        await service.administering.skip("g", there, 0)
     except MessagingError as error:
         if error.code != definition_pb2.BAD_REQUEST:
             raise
@@ -363,12 +363,12 @@ async def skipped(service: ClusterMessageService, there: QueueRef) -> None:
 
 READER = QueueReaderId("g", "client", 30_000)
 CALLS_FOR_GROUPS: dict[str, Callable[[ClusterMessageService, QueueRef], Awaitable[object]]] = {
-    "pop": lambda service, _: service.pop(order(), broker="", poll_s=0),
-    "pull": lambda service, there: service.pull(there, 0, ALL, batch=1, poll_s=0, reader=READER),
-    "committed": lambda service, there: service.committed("g", there),
-    "set_committed": lambda service, there: service.set_committed("g", there, 0),
+    "pop": lambda service, _: service.consuming.pop(order(), broker="", poll_s=0),
+    "pull": lambda service, there: service.reading.pull(there, 0, ALL, batch=1, poll_s=0, reader=READER),
+    "committed": lambda service, there: service.reading.committed("g", there),
+    "set_committed": lambda service, there: service.reading.set_committed("g", there, 0),
     "skip": skipped,
-    "retry": lambda service, there: service.retry("g", there.topic, [message(b"again")]),
+    "retry": lambda service, there: service.administering.retry("g", there.topic, [message(b"again")]),
 }
 
 
@@ -379,8 +379,8 @@ async def test_what_is_for_a_group_that_a_broker_may_confuse_is_refused(
 ) -> None:
     first = await with_group(cluster, replace(ORDERS, brokers=("broker-0",)))
     service, there = cluster.service, queue("broker-0")
-    await service.append(there, [message(b"x")])
-    await service.set_committed("g", there, 1)
+    await service.sending.append(there, [message(b"x")])
+    await service.reading.set_committed("g", there, 1)
     await cluster.nodes[1].stop()
     await reached(service, ["broker-0"])
     with cut_off(first):
@@ -389,11 +389,11 @@ async def test_what_is_for_a_group_that_a_broker_may_confuse_is_refused(
         with pytest.raises(BrokerRefused, match=r"broker-0 does not know yet .* before group 'g' was created"):
             await call(service, there)
         assert calls_to(first) == before + 1, "it is not asked again at once"
-        assert first.broker.committed("g", there).result == 1
-        assert (await service.pull(there, 0, ALL, batch=1, poll_s=0)).messages, "nobody's reads go on"
+        assert first.broker.reading.committed("g", there).result == 1
+        assert (await service.reading.pull(there, 0, ALL, batch=1, poll_s=0)).messages, "nobody's reads go on"
     await until(lambda: first.proxies.registry_sync.is_synced_to(group.created_version))
     await call(service, there)
-    assert first.broker.committed("g", there).result in (None, 0)
+    assert first.broker.reading.committed("g", there).result in (None, 0)
 
 
 @impatient
@@ -401,22 +401,22 @@ async def test_handles_of_a_group_that_is_gone_settle_nothing_of_the_one_made_an
     first = await with_group(cluster)
     service = cluster.service
     for number in range(6):
-        await service.append(queue("broker-0", number % 4), [message(b"%d" % number)])
-    handles = [each.handle for each in await service.pop(order(), broker="broker-0", poll_s=0)]
+        await service.sending.append(queue("broker-0", number % 4), [message(b"%d" % number)])
+    handles = [each.handle for each in await service.consuming.pop(order(), broker="broker-0", poll_s=0)]
     with cut_off(first):
         group = await make_group_anew(cluster)
-        assert await service.acknowledge("g", ORDERS.name, handles[:1]) == [SettleOutcome.DONE]
-        assert await service.dead_letter("g", ORDERS.name, handles[1]) is SettleOutcome.DONE
-        await service.release("g", ORDERS.name, handles[2:3], counts=True)
+        assert await service.consuming.acknowledge("g", ORDERS.name, handles[:1]) == [SettleOutcome.DONE]
+        assert await service.consuming.dead_letter("g", ORDERS.name, handles[1]) is SettleOutcome.DONE
+        await service.consuming.release("g", ORDERS.name, handles[2:3], counts=True)
     await until(lambda: first.proxies.registry_sync.is_synced_to(group.created_version))
-    assert await service.acknowledge("g", ORDERS.name, handles[:1]) == [SettleOutcome.STALE]
-    assert await service.dead_letter("g", ORDERS.name, handles[1]) is SettleOutcome.STALE
-    assert await service.prolong("g", ORDERS.name, handles[2:3], MINUTE_MS) == [False]
-    await service.release("g", ORDERS.name, handles[3:4], counts=True)
+    assert await service.consuming.acknowledge("g", ORDERS.name, handles[:1]) == [SettleOutcome.STALE]
+    assert await service.consuming.dead_letter("g", ORDERS.name, handles[1]) is SettleOutcome.STALE
+    assert await service.consuming.prolong("g", ORDERS.name, handles[2:3], MINUTE_MS) == [False]
+    await service.consuming.release("g", ORDERS.name, handles[3:4], counts=True)
     with pytest.raises(MessagingError, match="not in force"):
-        await service.change_invisible("g", ORDERS.name, handles[4], MINUTE_MS, counts=True)
-    assert await service.progress("g") == []
-    received = await service.pop(order(), broker="broker-0", poll_s=0)
+        await service.consuming.change_invisible("g", ORDERS.name, handles[4], MINUTE_MS, counts=True)
+    assert await service.inspecting.progress("g") == []
+    received = await service.consuming.pop(order(), broker="broker-0", poll_s=0)
     assert sorted(map(body, received)) == [b"%d" % number for number in range(6)]
 
 
@@ -425,7 +425,7 @@ async def test_a_proxy_that_missed_a_deletion_takes_nothing_for_the_group(
 ) -> None:
     first = await with_group(cluster)
     service = cluster.service
-    await service.append(queue("broker-0"), [message(b"x")])
+    await service.sending.append(queue("broker-0"), [message(b"x")])
 
     async def nothing(*_: object) -> None:
         """The registry can't be read."""
@@ -437,28 +437,28 @@ async def test_a_proxy_that_missed_a_deletion_takes_nothing_for_the_group(
         await first.proxies.registry_sync.wait_for_version(version)
         await until(lambda: first.proxies.registry_sync.is_synced_to(version))
         with pytest.raises(MessagingError, match="group 'g' was deleted") as refused:
-            await service.pop(order(), broker="broker-0", poll_s=0)
+            await service.consuming.pop(order(), broker="broker-0", poll_s=0)
         assert refused.value.code == definition_pb2.CONSUMER_GROUP_NOT_FOUND
     await make_group(cluster)
-    assert [body(each) for each in await service.pop(order(), broker="broker-0", poll_s=0)] == [b"x"]
+    assert [body(each) for each in await service.consuming.pop(order(), broker="broker-0", poll_s=0)] == [b"x"]
 
 
 @impatient
 async def test_handles_of_a_group_made_anew_settle_after_a_restart(cluster: InProcessCluster) -> None:
     first = await with_group(cluster)
     service = cluster.service
-    await service.append(queue("broker-0"), [message(b"x")])
+    await service.sending.append(queue("broker-0"), [message(b"x")])
     with cut_off(first):
         group = await make_group_anew(cluster)
-        assert await service.pop(order(), broker="broker-0", poll_s=0) == []
+        assert await service.consuming.pop(order(), broker="broker-0", poll_s=0) == []
     await until(lambda: first.proxies.registry_sync.is_synced_to(group.created_version))
-    (received,) = await service.pop(order(), broker="broker-0", poll_s=POLL_S)
+    (received,) = await service.consuming.pop(order(), broker="broker-0", poll_s=POLL_S)
     await first.stop()
     await first.start()
     await reached(service, BOTH)
     assert first.proxies.registry_sync.is_synced_to(group.created_version)
-    assert await service.acknowledge("g", ORDERS.name, [received.handle]) == [SettleOutcome.DONE]
-    assert await service.committed("g", queue("broker-0")) == 1
+    assert await service.consuming.acknowledge("g", ORDERS.name, [received.handle]) == [SettleOutcome.DONE]
+    assert await service.reading.committed("g", queue("broker-0")) == 1
 
 
 # --- what the proxy makes of a refusal
@@ -497,13 +497,13 @@ async def test_a_send_that_is_refused_goes_to_another_broker(cluster: InProcessC
     async with beside(cluster, refusing, ORDERS) as topic:
         await reached(cluster.service, [*BOTH, "broker-9"])
         if name == "append":
-            await cluster.service.append(there, [message(b"x")])
+            await cluster.service.sending.append(there, [message(b"x")])
             assert stored(cluster) == [1, 0]
         elif name == "schedule":
-            (timed,) = await cluster.service.schedule(there, [TimedMessage(message(b"x"), 0)])
+            (timed,) = await cluster.service.sending.schedule(there, [TimedMessage(message(b"x"), 0)])
             assert timed.broker == "broker-0"
         else:
-            half = await cluster.service.begin_transaction(there, HalfMessage(message(b"x"), "producer"))
+            half = await cluster.service.sending.begin_transaction(there, HalfMessage(message(b"x"), "producer"))
             assert half.transaction_id
         (call,) = refusing.calls
         assert (call.what, call.topic_created_version) == (name, topic.created_version)
@@ -519,7 +519,7 @@ async def test_a_retry_says_too_when_its_topic_and_its_group_were_made(cluster: 
         group = await make_group(cluster)
         await reached(cluster.service, ["broker-9"])
         with pytest.raises(BrokerRefused, match="not now"):
-            await cluster.service.retry("g", ORDERS.name, [message(b"again")])
+            await cluster.service.administering.retry("g", ORDERS.name, [message(b"again")])
         (call,) = refusing.calls
         assert call.topic_created_version == topic.created_version > 0
         assert call.group_created_version == group.created_version > topic.created_version
@@ -539,7 +539,7 @@ async def test_a_send_that_can_go_nowhere_else_is_asked_once(
     async with beside(cluster, refusing, replace(ORDERS, type=kind)):
         await reached(cluster.service, [*BOTH, "broker-9"])
         with pytest.raises(MessagingError, match="not now") as caught:
-            await cluster.service.append(queue("broker-9"), [message(b"x", group="m")])
+            await cluster.service.sending.append(queue("broker-9"), [message(b"x", group="m")])
         assert caught.value.code == code
         assert len(refusing.calls) == 1
         assert stored(cluster) == [0, 0]

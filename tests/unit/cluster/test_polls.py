@@ -17,6 +17,7 @@ from ternmq_common.tag_filter import ALL
 from ternmq_proxy.message_service.cluster.calls import BrokerRefused, BrokerUnavailable, LateAnswer
 from ternmq_proxy.message_service.cluster.polls import Polls
 from ternmq_proxy.message_service.cluster.receiving import ClusterReceiving
+from tests.support.all_parts import AllParts
 
 if TYPE_CHECKING:
     from ternmq_proxy.message_service.cluster.links import Links
@@ -51,7 +52,7 @@ class Asked:
 
 
 @dataclass(eq=False)
-class ModelBroker:
+class ModelBroker(AllParts):
     """What a broker does: `said` are answers and words on their way to the proxy, in order; an answer without a list is
     a refusal. One that is `behind` does not know yet what was deleted before the group was made."""
 

@@ -48,7 +48,7 @@ def by_priority(group: str = "strict", *, batch: int = 8, lowest_first: bool = F
 
 async def put(cluster: InProcessCluster, broker: str, priority: int, count: int = 1) -> None:
     queue = QueueRef("alarms", broker, priority)
-    await cluster.service.append(queue, [message(b"%d" % number) for number in range(count)])
+    await cluster.service.sending.append(queue, [message(b"%d" % number) for number in range(count)])
 
 
 def priorities(deliveries: list[DeliveredMessage]) -> list[int]:
@@ -66,14 +66,14 @@ async def test_nothing_is_received_while_something_more_urgent_waits_on_any_brok
     received: list[int] = []
     while len(received) < len(waiting):
         asked = by_priority(batch=chance.randint(1, 9), lowest_first=lowest_first)
-        got = priorities(await three.service.pop(asked, broker=chance.choice(BROKERS), poll_s=0))
+        got = priorities(await three.service.consuming.pop(asked, broker=chance.choice(BROKERS), poll_s=0))
         assert got, "something waits"
         received += got
     assert received == sorted(waiting, reverse=not lowest_first)
 
 
 async def test_a_receive_that_was_woken_gets_the_most_urgent(three: InProcessCluster) -> None:
-    poll = asyncio.create_task(three.service.pop(by_priority(batch=1), broker="broker-0", poll_s=15))
+    poll = asyncio.create_task(three.service.consuming.pop(by_priority(batch=1), broker="broker-0", poll_s=15))
     await asyncio.sleep(0)
     await put(three, "broker-1", 2)
     assert priorities(await poll) == [2]
@@ -83,13 +83,13 @@ async def test_what_is_to_be_delivered_again_comes_after_all_that_is_new_on_any_
     three: InProcessCluster,
 ) -> None:
     await put(three, "broker-0", 3)
-    [failed] = await three.service.pop(by_priority(), broker="broker-0", poll_s=0)
-    await three.service.change_invisible("strict", "alarms", failed.handle, 0, counts=True)
+    [failed] = await three.service.consuming.pop(by_priority(), broker="broker-0", poll_s=0)
+    await three.service.consuming.change_invisible("strict", "alarms", failed.handle, 0, counts=True)
     await put(three, "broker-1", 0)
     attempts = [
         delivery.attempt
         for _ in range(2)
-        for delivery in await three.service.pop(by_priority(), broker="broker-0", poll_s=5)
+        for delivery in await three.service.consuming.pop(by_priority(), broker="broker-0", poll_s=5)
     ]
     assert attempts == [1, 2]
 
@@ -100,7 +100,7 @@ async def test_a_broker_with_low_priorities_alone_does_not_starve(three: InProce
     taken = 0
     for _ in range(100):
         await put(three, "broker-1", 3, count=2)
-        got = priorities(await three.service.pop(by_priority("fair", batch=1), broker="broker-0", poll_s=0))
+        got = priorities(await three.service.consuming.pop(by_priority("fair", batch=1), broker="broker-0", poll_s=0))
         taken += 1
         if got == [0]:
             break
@@ -118,6 +118,6 @@ async def test_a_broker_that_does_not_say_is_asked_last(
         raise MessagingError(definition_pb2.NOT_IMPLEMENTED, "it is older")
 
     monkeypatch.setattr(silent, "urgency", unknown, raising=False)
-    got = [await three.service.pop(by_priority(), broker="broker-0", poll_s=0) for _ in BROKERS]
+    got = [await three.service.consuming.pop(by_priority(), broker="broker-0", poll_s=0) for _ in BROKERS]
     assert [[delivery.handle.broker for delivery in each] for each in got][-1] == ["broker-0"]
     assert sorted(delivery.handle.broker for each in got for delivery in each) == list(BROKERS)

@@ -1,7 +1,7 @@
 """The seam as it is in use: a real link to a real broker, every call of the table, and proxies that mean harm."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from ternmq_common.recall_handle import RecallHandle
 from ternmq_common.receipt_handle import ReceiptHandle
 from ternmq_common.shard import shard_frames
 from ternmq_common.shard.calls import CALLS, ShardCall
+from ternmq_common.shard.remote_shard import RemoteShard
 from ternmq_common.shard.shard_frames import FORM, FramePiece, PeerGreeting
 from ternmq_common.tag_filter import ALL
 from ternmq_common.transaction_id import TransactionId
@@ -107,13 +108,20 @@ async def cluster(tmp_path: Path) -> AsyncIterator[InProcessCluster]:
         yield cluster
 
 
+def _method_of(shard: RemoteShard, name: str) -> Callable[..., Awaitable[object]]:
+    parts = (shard.sending, shard.consuming, shard.reading, shard.inspecting, shard.administering)
+    [method] = [getattr(part, name) for part in parts if hasattr(part, name)]
+    found: Callable[..., Awaitable[object]] = method
+    return found
+
+
 async def test_every_call_is_answered_by_the_broker(cluster: InProcessCluster) -> None:
     broker = cluster.service.links.broker("broker-0")
     # First those that are refused, while there is nothing yet that they could find.
     for call in sorted(CALLS.values(), key=lambda call: call.name not in REFUSED):
         code, text = 0, ""
         try:
-            await call.call_method(getattr(broker.shard, call.name), ARGUMENTS[call.name])
+            await call.call_method(_method_of(broker.shard, call.name), ARGUMENTS[call.name])
         except MessagingError as error:
             code, text = error.code, error.message
         assert (call.name, code, "can't read" in text) == (call.name, REFUSED.get(call.name, 0), False)
@@ -188,8 +196,8 @@ async def node(cluster: InProcessCluster) -> AsyncIterator[BrokerNode]:
     yield node
     await until(lambda: len(node.proxies) == 1)
     assert cluster.service.links.is_connected("broker-0")
-    (stored,) = await cluster.service.append(QUEUE, NEW)
-    assert await cluster.service.find_by_key("orders", stored.message_id, 1)
+    (stored,) = await cluster.service.sending.append(QUEUE, NEW)
+    assert await cluster.service.inspecting.find_by_key("orders", stored.message_id, 1)
 
 
 @pytest.fixture

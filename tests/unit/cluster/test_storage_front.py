@@ -75,7 +75,7 @@ async def test_messages_on_their_way_to_a_proxy_that_is_lost_go_to_others(
     """The first is sent in part when it is lost, and the others wait behind it; the broker may hear it no more."""
     node.proxies.limits = ConnectionLimits(answers_bytes_max=answers_bytes_max)
     bodies = [bytes([number]) * 70_000 for number in range(3)]
-    await cluster.service.append(queue("broker-0"), [message(each) for each in bodies])
+    await cluster.service.sending.append(queue("broker-0"), [message(each) for each in bodies])
     async with client(node.address) as peer:
         await begin(peer)
         say(peer, pop(1, batch=1))
@@ -84,10 +84,10 @@ async def test_messages_on_their_way_to_a_proxy_that_is_lost_go_to_others(
             got += len((await peer.expect(h2.DATA)).payload)
         say(peer, pop(2, batch=2))
         await until(lambda: node.proxies._connections[-1].calls == 2)
-        assert await cluster.service.pop(order(), broker="", poll_s=0) == []
+        assert await cluster.service.consuming.pop(order(), broker="", poll_s=0) == []
     received: list[DeliveredMessage] = []
     while len(received) < len(bodies):
-        received += await cluster.service.pop(order(), broker="", poll_s=POLL_S)
+        received += await cluster.service.consuming.pop(order(), broker="", poll_s=POLL_S)
     assert sorted(bodies_and_attempts(received)) == [(each, 1) for each in bodies]
     await until(lambda: len(node.proxies) == 1)
 

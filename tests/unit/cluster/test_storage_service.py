@@ -88,7 +88,7 @@ async def test_what_is_no_frame_ends_its_stream_and_no_other(
         assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert "an invalid frame" in caplog.text
     await until(lambda: len(node.proxies) == 1)
-    await cluster.service.append(queue("broker-0"), [message(b"goes on")])
+    await cluster.service.sending.append(queue("broker-0"), [message(b"goes on")])
 
 
 async def test_a_call_of_a_later_version_is_refused_by_its_name(cluster: InProcessCluster) -> None:
@@ -104,7 +104,7 @@ async def test_a_call_of_a_later_version_is_refused_by_its_name(cluster: InProce
 async def test_an_answer_that_can_not_be_written_gives_its_messages_back(
     cluster: InProcessCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await cluster.service.append(queue("broker-0"), [message(b"kept")])
+    await cluster.service.sending.append(queue("broker-0"), [message(b"kept")])
 
     written = shard_frames.encode_piece
 
@@ -116,14 +116,14 @@ async def test_an_answer_that_can_not_be_written_gives_its_messages_back(
     with monkeypatch.context() as patch:
         patch.setattr(shard_frames, "encode_piece", defect)
         with pytest.raises(Exception, match="unexpected error"):
-            await cluster.service.pop(order(), broker="", poll_s=POLL_S)
-    (delivery,) = await cluster.service.pop(order(), broker="", poll_s=POLL_S)
+            await cluster.service.consuming.pop(order(), broker="", poll_s=POLL_S)
+    (delivery,) = await cluster.service.consuming.pop(order(), broker="", poll_s=POLL_S)
     assert (body(delivery), delivery.attempt) == (b"kept", 1)
 
 
 async def test_a_proxy_that_asks_faster_than_it_reads_is_heard_later(cluster: InProcessCluster) -> None:
     cluster.nodes[0].proxies.limits = ConnectionLimits(answers_bytes_max=100)
-    await cluster.service.append(queue("broker-0"), [message(bytes(200)) for _ in range(4)])
+    await cluster.service.sending.append(queue("broker-0"), [message(bytes(200)) for _ in range(4)])
     reads, written = asyncio.Event(), list[bytes]()
 
     async def write(frame: bytes) -> None:
@@ -149,7 +149,9 @@ async def test_a_proxy_that_leaves_is_told_of_its_sends_that_wait_for_the_disk(
     cluster: InProcessCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waiting: list[Stored] = []
-    monkeypatch.setattr(cluster.nodes[0].broker, "append_nowait", lambda _queue, _messages, done: waiting.append(done))
+    monkeypatch.setattr(
+        cluster.nodes[0].broker.sending, "append_nowait", lambda _queue, _messages, done: waiting.append(done)
+    )
     written = asyncio.Queue[bytes]()
     leaving = proxy_connection.ProxyConnection(cluster.nodes[0].proxies, written.put)
     writer = asyncio.create_task(leaving.write_forever())
@@ -172,12 +174,12 @@ async def test_a_proxy_that_leaves_is_told_of_its_sends_that_wait_for_the_disk(
 
 
 async def test_a_broker_remembers_no_watchers_of_what_was_deleted(cluster: InProcessCluster) -> None:
-    polling = asyncio.create_task(cluster.service.pop(order(), broker="", poll_s=POLL_S))
+    polling = asyncio.create_task(cluster.service.consuming.pop(order(), broker="", poll_s=POLL_S))
     await until(lambda: cluster.service.polls.waiting == 1)
     polling.cancel()
     pollers = cluster.nodes[0].broker._pollers
     assert pollers.has_waiting("g", "orders")
-    await cluster.service.forget_group("g", version=next(versions))
+    await cluster.service.administering.forget_group("g", version=next(versions))
     assert not pollers.has_waiting("g", "orders")
 
 
@@ -209,7 +211,7 @@ async def test_calls_do_not_wait_long_for_a_registry_that_does_not_answer(
 
     monkeypatch.setattr(cluster.nodes[0].directory, "wait_for_version", never)
     await later_version(cluster, "unheard-of")
-    await cluster.service.append(queue("broker-0"), [message(b"not held up")])
+    await cluster.service.sending.append(queue("broker-0"), [message(b"not held up")])
     assert cluster.service.links.is_connected("broker-0")
 
 
@@ -229,7 +231,7 @@ async def test_what_could_not_be_looked_up_is_as_soon_as_it_can(
 
     monkeypatch.setattr(Registry, "list_deletions", out)
     version = await later_version(cluster, "heard-of-late")
-    await cluster.service.append(queue("broker-0"), [message(b"x")])
+    await cluster.service.sending.append(queue("broker-0"), [message(b"x")])
     await until(lambda: cluster.nodes[0].proxies.registry_sync.is_synced_to(version))
     assert outages < 0
 
@@ -258,17 +260,17 @@ async def test_a_deletion_of_which_the_registry_could_not_be_told_is_not_done_ag
         raise RegistryUnavailable("a test")
 
     await make(cluster)
-    await cluster.service.append(queue("broker-0"), [message(b"old")])
+    await cluster.service.sending.append(queue("broker-0"), [message(b"old")])
     with monkeypatch.context() as patch:
         patch.setattr(Registry, "set_applied_version", out)
         version = await asyncio.to_thread(registry_of(cluster).delete_topic, TOPIC.name)
-        await cluster.service.forget_topic(TOPIC.name, version=version)
+        await cluster.service.administering.forget_topic(TOPIC.name, version=version)
         await make(cluster)
-        await cluster.service.append(queue("broker-0"), [message(b"new")])
+        await cluster.service.sending.append(queue("broker-0"), [message(b"new")])
     assert await asyncio.to_thread(registry_of(cluster).applied_version, "broker-0") < version
     await restart(cluster, cluster.nodes[0])
     assert await asyncio.to_thread(registry_of(cluster).applied_version, "broker-0") == version
-    received = await cluster.service.pop(order(), broker="", poll_s=POLL_S)
+    received = await cluster.service.consuming.pop(order(), broker="", poll_s=POLL_S)
     assert [body(each) for each in received] == [b"new"]
 
 
@@ -277,9 +279,9 @@ async def test_a_broker_that_was_removed_and_is_back_forgets_nothing_again(clust
     await asyncio.to_thread(registry_of(cluster).register_broker, "away", "another store", "127.0.0.1:1", "test", 0)
     await make(cluster)
     version = await asyncio.to_thread(registry_of(cluster).delete_topic, TOPIC.name)
-    await cluster.service.forget_topic(TOPIC.name, version=version)
+    await cluster.service.administering.forget_topic(TOPIC.name, version=version)
     await make(cluster)
-    await cluster.service.append(queue("broker-0"), [message(b"new")])
+    await cluster.service.sending.append(queue("broker-0"), [message(b"new")])
     assert await asyncio.to_thread(registry_of(cluster).list_deletions, 0)  # "away" has not done it
     await node.stop()
     await asyncio.to_thread(lambda: registry_of(cluster).remove_broker("broker-0", force=True))
@@ -288,7 +290,7 @@ async def test_a_broker_that_was_removed_and_is_back_forgets_nothing_again(clust
     await asyncio.to_thread(registry_of(cluster).update_topic, TOPIC)
     await cluster.proxy_directory.refresh_snapshot()
     await reached(cluster.service, ["broker-0"])
-    received = await cluster.service.pop(order(), broker="", poll_s=POLL_S)
+    received = await cluster.service.consuming.pop(order(), broker="", poll_s=POLL_S)
     assert [body(each) for each in received] == [b"new"]
 
 
@@ -296,7 +298,7 @@ async def test_a_deletion_that_comes_late_is_not_done_again(cluster: InProcessCl
     await make(cluster)
     version = await asyncio.to_thread(registry_of(cluster).delete_topic, TOPIC.name)
     await make(cluster)
-    await cluster.service.append(queue("broker-0"), [message(b"new")])
-    await cluster.service.forget_topic(TOPIC.name, version=version)
-    received = await cluster.service.pop(order(), broker="", poll_s=POLL_S)
+    await cluster.service.sending.append(queue("broker-0"), [message(b"new")])
+    await cluster.service.administering.forget_topic(TOPIC.name, version=version)
+    received = await cluster.service.consuming.pop(order(), broker="", poll_s=POLL_S)
     assert [body(each) for each in received] == [b"new"]

@@ -1,5 +1,6 @@
 """What travels between proxy and broker: whatever it is, it comes as it went, and what is no frame is told."""
 
+import inspect
 import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple, get_args, get_type_hints
@@ -13,8 +14,9 @@ from msgspec import Struct, structs
 from ternmq_common.message_filter import MessageFilter
 from ternmq_common.model import OrphanedTransaction, PopOrder, PullingMember, QueueBounds, QueueReaderId, QueueRef
 from ternmq_common.shard import shard_frames
-from ternmq_common.shard.calls import CALLS, RULES, ShardCall
-from ternmq_common.shard.shard import RemoteShard
+from ternmq_common.shard.calls import CALLS, RULES, ShardCall, Values, find_method
+from ternmq_common.shard.remote_shard import RemoteShard
+from ternmq_common.shard.shard import DONE, PROTOCOLS, DoneResult
 from ternmq_common.shard.shard_frames import (
     FramePiece,
     InvalidFrame,
@@ -31,7 +33,7 @@ encode = msgspec.msgpack.Encoder().encode
 
 
 def hints_of(call: ShardCall) -> dict[str, Any]:
-    return get_type_hints(getattr(RemoteShard, call.name), include_extras=True)
+    return get_type_hints(find_method(call.name), include_extras=True)
 
 
 def one(frame: bytes) -> FramePiece:
@@ -48,7 +50,11 @@ def as_told(value: object) -> object:
 
 def test_every_method_of_a_shard_is_in_the_table_and_nothing_else() -> None:
     methods = {
-        name for each in RemoteShard.__mro__ for name, what in vars(each).items() if callable(what) and name[0] != "_"
+        name
+        for protocol in PROTOCOLS
+        for each in protocol.__mro__
+        for name, what in vars(each).items()
+        if callable(what) and name[0] != "_"
     }
     assert set(RULES) == methods
     named = [name for rules in RULES.values() for name in (rules.topic, rules.group, rules.waits) if name]
@@ -105,24 +111,19 @@ def test_a_frame_has_its_pieces_in_their_order(count: int) -> None:
 def test_a_call_is_made_as_a_method_is() -> None:
     call = CALLS["pull"]
     whole = (QUEUE, 5, ALL, 3, 1.5, None)
-    assert call.bind_arguments((QUEUE, 5), {"passing": ALL, "poll_s": 1.5, "batch": 3}) == whole
-    assert call.bind_arguments(whole, {}) is whole
+    asked: list[tuple[ShardCall, Values]] = []
+
+    def ask(call: ShardCall, values: Values) -> DoneResult[None]:
+        asked.append((call, values))
+        return DONE
+
+    RemoteShard(ask).reading.pull(QUEUE, 5, passing=ALL, poll_s=1.5, batch=3)
+    assert asked == [(call, whole)]
     assert call.answer_timeout_s(whole) == RULES["pull"].timeout_s + 1.5
     assert call.call_method(lambda *args, **named: (args, named), whole) == (
         (QUEUE, 5, ALL),
         {"batch": 3, "poll_s": 1.5, "reader": None},
     )
-
-
-@pytest.mark.parametrize(
-    ("args", "named", "why"),
-    [((), {}, "lacks queue"), ((QUEUE, 1), {}, "too many"), ((QUEUE,), {"offset": 1}, "too many")],
-)
-def test_a_call_that_is_not_made_so_is_refused_where_it_is_made(
-    args: tuple[object, ...], named: dict[str, object], why: str
-) -> None:
-    with pytest.raises(TypeError, match=why):
-        CALLS["bounds"].bind_arguments(args, named)
 
 
 def test_a_call_says_of_what_it_speaks() -> None:
@@ -132,6 +133,23 @@ def test_a_call_says_of_what_it_speaks() -> None:
     assert CALLS["append"].required_topic((QUEUE, [])) == "orders"
     retry = CALLS["retry"]
     assert (retry.required_topic(("g", "t", [])), retry.required_group(("g", "t", []))) == ("t", "g")
+
+
+@pytest.mark.parametrize("call", list(CALLS.values()), ids=list(CALLS))
+def test_each_call_has_a_method_that_makes_it(call: ShardCall) -> None:
+    made: list[tuple[ShardCall, Values]] = []
+
+    def ask(call: ShardCall, values: Values) -> DoneResult[None]:
+        made.append((call, values))
+        return DONE
+
+    shard = RemoteShard(ask)
+    parts = (shard.sending, shard.consuming, shard.reading, shard.inspecting, shard.administering)
+    [method] = [getattr(part, call.name) for part in parts if hasattr(part, call.name)]
+    assert inspect.signature(method) == inspect.signature(find_method(call.name).__get__(shard))
+    arguments = tuple(range(len(inspect.signature(method).parameters)))
+    call.call_method(method, arguments)
+    assert made == [(call, arguments)]
 
 
 # --- peers of other versions

@@ -19,6 +19,7 @@ from ternmq_proxy.access.control import AccessControl
 from ternmq_proxy.call import Call
 from ternmq_proxy.fronts.grpc.activities.settle_message import ack_message, begin_ack
 from ternmq_proxy.services import Services
+from tests.support.all_parts import AllParts
 from tests.support.handle_keys import handle_form, made_up_handles
 
 CALL = Call(client_id="client", peer="127.0.0.1:9")
@@ -56,7 +57,7 @@ OF_ANY = st.builds(
 )
 
 
-class Settling:
+class Settling(AllParts):
     """A message service by which a handle's fate is in its offset; `error`: nothing is sure."""
 
     def __init__(self, error: Exception | None = None) -> None:

@@ -22,6 +22,7 @@ from ternmq_proxy.processors.placement import Placement
 from ternmq_proxy.processors.stored_form import LAST_SECOND
 from ternmq_proxy.quotas.quotas import Quotas
 from ternmq_proxy.services import Services
+from tests.support.all_parts import AllParts
 
 TOPIC = Topic(name="orders", type=MessageType.NORMAL, queues=4)
 FIFO = Topic(name="fifo", type=MessageType.FIFO, queues=4)
@@ -115,7 +116,7 @@ def changed(message: pb.Message, topic: str, **system: Any) -> pb.Message:  # no
     return copy
 
 
-class Stored:
+class Stored(AllParts):
     """A message service that stores nothing, and remembers what it was to store; `error`: it refuses."""
 
     def __init__(self, error: Exception | None = None) -> None:

@@ -13,6 +13,7 @@ from ternmq_proxy.processors.client_commands import CheckTransaction, ClientComm
 from ternmq_proxy.processors.client_settings import ClientSettings, NamedTopic
 from ternmq_proxy.processors.clients import ClientRegistry
 from ternmq_proxy.processors.orphan_checks import CHECK_AGE_MAX_S, CHECKS_MAX, OrphanChecks
+from tests.support.all_parts import AllParts
 from tests.support.hand_clock import Clock
 from tests.support.handle_keys import made_up_handles
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 POLL_S = 10.0
 
 
-class Ends:
+class Ends(AllParts):
     """Plays the part of MessageService that orphan checks use: what became of each transaction."""
 
     def __init__(self) -> None:

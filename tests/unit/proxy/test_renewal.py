@@ -9,6 +9,7 @@ from ternmq_common.limits import HOUR_MS, MINUTE_MS, SECOND_MS
 from ternmq_common.model import ConsumerGroup, DeliveredMessage, QueueRef, StoredMessage
 from ternmq_common.receipt_handle import ReceiptHandle
 from ternmq_proxy.processors.renewal import Renewal
+from tests.support.all_parts import AllParts
 
 if TYPE_CHECKING:
     from ternmq_proxy.message_service.interface import MessageService
@@ -17,7 +18,7 @@ FIRST = ReceiptHandle("broker-0", 0, 1, 1, MINUTE_MS)
 SECOND = ReceiptHandle("broker-0", 0, 2, 1, MINUTE_MS)
 
 
-class Hidden:
+class Hidden(AllParts):
     """Plays the part of MessageService that renewal uses: until when each message is hidden."""
 
     def __init__(self) -> None:

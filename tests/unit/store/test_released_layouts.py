@@ -35,10 +35,10 @@ def unpacked(name: str, folder: Path) -> Path:
 
 
 async def bodies(service: LocalMessageService, topic: str, queue_id: int) -> list[bytes]:
-    end = (await service.bounds(queue(queue_id, topic))).maximum
+    end = (await service.reading.bounds(queue(queue_id, topic))).maximum
     found: list[bytes] = []
     while len(found) < end:
-        pulled = await service.pull(queue(queue_id, topic), len(found), ALL, batch=100, poll_s=0)
+        pulled = await service.reading.pull(queue(queue_id, topic), len(found), ALL, batch=100, poll_s=0)
         if not pulled.messages:
             break
         found += [stored.rest for stored in pulled.messages]
@@ -52,19 +52,19 @@ async def check(folder: Path, name: str) -> None:
         assert await bodies(service, TOPIC, number) == wanted
     assert await bodies(service, "paid", 0) == [message("committed").rest]
     assert await bodies(service, "deleted", 0) == []
-    [found] = await service.find_by_key(TOPIC, "key-m7", 10)
+    [found] = await service.inspecting.find_by_key(TOPIC, "key-m7", 10)
     assert found.rest == message("m7").rest
-    page = await service.transactions(TransactionState.PENDING, topic="", start="", limit=10)
+    page = await service.inspecting.transactions(TransactionState.PENDING, topic="", start="", limit=10)
     assert [waiting.message_id for waiting in page.transactions] == ["waiting"]
     broker = service._broker
     assert await broker.figures.count_timers() == 2, "the one that is far ahead, and that of a topic that was deleted"
     order = PopOrder(group=GROUP, topic=TOPIC, queues=range(1), filter=ALL, batch=32, invisible_ms=1000)
-    delivered = await service.pop(order, broker=BROKER, poll_s=0)
+    delivered = await service.consuming.pop(order, broker=BROKER, poll_s=0)
     first = 0 if name.endswith("killed") else ACKNOWLEDGED
     assert [each.message.rest for each in delivered] == [
         message(f"m{each}").rest for each in range(2 * first, MESSAGES, 2)
     ]
-    appended = await service.append(queue(0), [message("later")])
+    appended = await service.sending.append(queue(0), [message("later")])
     assert appended[0].queue_offset == MESSAGES // 2
     await service.close()
 
@@ -81,7 +81,7 @@ async def test_a_store_of_a_version_before_is_read_and_brought_up_to_date(name: 
     await check(folder, name)
     assert store_format.read_format(DiskFolder(folder / "store"), DiskFolder(folder / "store" / "commitlog"))
     service = await opened(folder, now_ms=written_ms(name))
-    assert (await service.bounds(queue(0))).maximum == MESSAGES // 2 + 1
+    assert (await service.reading.bounds(queue(0))).maximum == MESSAGES // 2 + 1
     assert (await bodies(service, TOPIC, 0))[-1] == message("later").rest
     await service.close()
 

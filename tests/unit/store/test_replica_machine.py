@@ -174,7 +174,7 @@ class ReplicaMachine(RuleBasedStateMachine):
             self.follower.begin(self.leader.store.replica_log.join_state())
         self.limit()
 
-    @precondition(lambda self: self.follower.store.log_end > self.acknowledged)
+    @precondition(lambda self: self.follower.store.log.log_end > self.acknowledged)
     @rule(data=st.data())
     def follower_is_cut_back(self, data: st.DataObject) -> None:
         """As when another leader has less; here the same one goes on."""
@@ -204,7 +204,7 @@ class ReplicaMachine(RuleBasedStateMachine):
 
     # --- both
 
-    @precondition(lambda self: not self.follower.store.is_catching_up)
+    @precondition(lambda self: not self.follower.store.replica_log.is_catching_up)
     @rule(data=st.data(), noise=st.binary(max_size=64), power=st.booleans(), reopened=st.booleans())
     def they_change_places(self, data: st.DataObject, noise: bytes, power: bool, reopened: bool) -> None:
         """The leader dies; the follower, which has all that was acknowledged, leads, and the other one follows it."""

@@ -253,7 +253,7 @@ class ShardReplica:
             shortage=self._shortage,
             seconds=self._seconds,
         )
-        broker.gate = leader
+        broker.admission.gate = leader
         broker.set_answers_alone(leader.is_async)
         broker.set_topic_lookup(self._directory.find_topic)
         await leader.begin_epoch()

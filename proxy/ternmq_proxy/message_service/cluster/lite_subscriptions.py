@@ -50,12 +50,12 @@ class LiteSubscriptionsHere:
         self._telling: set[asyncio.Task[None]] = set()
 
     async def sync(self, sync: LiteSync) -> None:
-        """See `Storage.sync_lite`. A broker that is away hears it when it is back."""
+        """See `MessageConsuming.sync_lite`. A broker that is away hears it when it is back."""
         names = [name for name in self._directory.snapshot.brokers_of(sync.topic) if self._links.is_connected(name)]
         if not names:
             raise BrokerUnavailable(f"no broker of topic {sync.topic!r} can be reached", maybe_done=False)
         results = await asyncio.gather(
-            *(self._repeats.at(name).sync_lite(sync) for name in names), return_exceptions=True
+            *(self._repeats.at(name).consuming.sync_lite(sync) for name in names), return_exceptions=True
         )
         failures = [result for result in results if isinstance(result, BaseException)]
         refused = [failure for failure in failures if not isinstance(failure, BrokerUnavailable)]
@@ -110,7 +110,7 @@ class LiteSubscriptionsHere:
                 continue
             sync = LiteSync(group, known.topic, client_id, LiteAction.COMPLETE_ADD, list(known.names))
             try:
-                await self._links.broker(broker).shard.sync_lite(sync)
+                await self._links.broker(broker).shard.consuming.sync_lite(sync)
             except BrokerUnavailable:
                 return  # when it is back it hears all of it
             except MessagingError as error:

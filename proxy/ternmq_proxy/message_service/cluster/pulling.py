@@ -39,12 +39,12 @@ class Pulling:
         reader: "QueueReaderId | None" = None,
         room: "AnswerRoom | None" = None,
     ) -> PulledMessages:
-        """See `MessageService.pull`."""
+        """See `ServiceReading.pull`."""
         broker = self._repeats.at(queue.broker)
         is_locked = reader is not None and reader.lock_hold_ms > 0
 
         def at_leader(wait_s: float) -> "Awaitable[PulledMessages]":
-            return broker.pull(queue, offset, passing, batch=batch, poll_s=wait_s, reader=reader)
+            return broker.reading.pull(queue, offset, passing, batch=batch, poll_s=wait_s, reader=reader)
 
         fetched: Callable[[float], Awaitable[PulledMessages]] = at_leader
         if self._followers is not None and not is_locked:
@@ -62,7 +62,7 @@ class Pulling:
             left_s = end - loop.time()
             if pulled.messages or pulled.next_offset > offset or left_s <= 0:
                 return pulled
-            if not await broker.wait_for_more(queue, offset, left_s):
+            if not await broker.reading.wait_for_more(queue, offset, left_s):
                 return pulled
 
 

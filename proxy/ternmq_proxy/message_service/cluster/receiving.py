@@ -117,7 +117,7 @@ class ClusterReceiving:
     async def _most_urgent(self, order: "PopOrder", name: str) -> "list[DeliveredMessage]":
         """What the broker has of that; nothing is known of the rest then, or if it fails."""
         try:
-            return await self._links.broker(name).shard.pop(self._part(order, name), watch=False)
+            return await self._links.broker(name).shard.consuming.pop(self._part(order, name), watch=False)
         except MessagingError:  # it is asked again for all that it has, and that says why
             return []
 
@@ -140,7 +140,7 @@ class ClusterReceiving:
                 return []
             number = self._polls.about_to_ask(group, wait_key)
             try:
-                deliveries = await self._links.broker(name).shard.pop(self._part(order, name), watch=watch)
+                deliveries = await self._links.broker(name).shard.consuming.pop(self._part(order, name), watch=watch)
             except BrokerRefused as error:
                 if watch:
                     self._polls.found_nothing(group, wait_key, name, number)

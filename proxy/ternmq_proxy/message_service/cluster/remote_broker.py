@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 from ternmq_common.model import group_by_settled_topic
 from ternmq_common.names import lite_parent
-from ternmq_common.shard.calls import CALLS, remote_shard
+from ternmq_common.shard.calls import CALLS
+from ternmq_common.shard.remote_shard import RemoteShard
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -22,7 +23,7 @@ class RemoteBroker:
     def __init__(self, link: "BrokerLink", directory: "RegistryDirectory") -> None:
         self.link = link
         self.name = link.broker
-        self.shard = remote_shard(self.ask)
+        self.shard = RemoteShard(self.ask)
         self._directory = directory
 
     def ask(self, call: "ShardCall", values: "Values") -> "Awaitable[Any]":

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from tenacity import AsyncRetrying, retry_if_exception, stop_after_delay, wait_random_exponential
 
-from ternmq_common.shard.calls import CALLS, CallRepeat, remote_shard
+from ternmq_common.shard.calls import CALLS, CallRepeat
+from ternmq_common.shard.remote_shard import RemoteShard
 from ternmq_proxy.message_service.cluster.background_calls import BackgroundCalls
 from ternmq_proxy.message_service.cluster.calls import BrokerRefused, BrokerUnavailable
 from ternmq_proxy.message_service.cluster.repeated_acknowledgements import RepeatedAcknowledgements
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ternmq_common.shard.calls import ShardCall, Values
-    from ternmq_common.shard.shard import RemoteShard
     from ternmq_proxy.message_service.cluster.calls import Heard
     from ternmq_proxy.message_service.cluster.links import Links
 
@@ -52,9 +52,9 @@ class Repeats:
         self._acknowledged = RepeatedAcknowledgements(links, seconds)
         self.link_changed = self._acknowledged.link_changed
 
-    def at(self, broker: str) -> "RemoteShard":
+    def at(self, broker: str) -> RemoteShard:
         """The broker of that name; calls are repeated by the rules of the table."""
-        return remote_shard(lambda call, values: self.ask(broker, call, values))
+        return RemoteShard(lambda call, values: self.ask(broker, call, values))
 
     async def ask(self, broker: str, call: "ShardCall", values: "Values") -> Any:  # noqa: ANN401 - it is the call's own
         # The first try goes without tenacity, which costs more than the call.

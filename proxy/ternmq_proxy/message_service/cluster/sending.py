@@ -10,20 +10,27 @@ from typing import TYPE_CHECKING, Any
 from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.model import QueueRef
 from ternmq_common.names import lite_parent
+from ternmq_common.shard.remote_shard import SendingCalls
 from ternmq_proxy.message_service.cluster.calls import BrokerRefused, BrokerUnavailable
+from ternmq_proxy.message_service.cluster.gathered_sends import GatheredSends
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ternmq_common.model import NewMessage, Stored
     from ternmq_common.shard.calls import ShardCall, Values
+    from ternmq_proxy.message_service.cluster.called_brokers import CalledBrokers
     from ternmq_proxy.message_service.cluster.links import Links
     from ternmq_proxy.message_service.cluster.repeats import Repeats
     from ternmq_proxy.message_service.cluster.routes import Routes
     from ternmq_registry.directory import RegistryDirectory
 
 # What says that a broker could not store: its disk, or what nobody foresaw.
+_TO_QUEUE = frozenset({"append", "schedule", "begin_transaction"})
 _FAILURES = frozenset({ErrorCode.INTERNAL_SERVER_ERROR, ErrorCode.PROXY_TIMEOUT})
 
 
-class ClusterSending:
+class BrokerChoice:
     """Chooses the broker of each send, and backs off from those that fail."""
 
     def __init__(self, directory: "RegistryDirectory", links: "Links", routes: "Routes", repeats: "Repeats") -> None:
@@ -86,6 +93,24 @@ class ClusterSending:
             for name in self._routes.route(topic).writable
             if name != queue.broker and self._links.is_connected(name)
         ]
+
+
+class ClusterSending(SendingCalls):
+    """Sends to the chosen queue's broker, or another one; decides about hidden messages where they are."""
+
+    def __init__(self, brokers: "CalledBrokers", choice: BrokerChoice, links: "Links", routes: "Routes") -> None:
+        super().__init__(self._choose)
+        self._brokers = brokers
+        self._choice = choice
+        self._gathered = GatheredSends(links, routes, self.append)
+
+    async def _choose(self, call: "ShardCall", values: "Values") -> Any:  # noqa: ANN401 - it is the call's own
+        ask = self._choice.to_queue if call.name in _TO_QUEUE else self._brokers.ask_named
+        return await ask(call, values)
+
+    def append_nowait(self, queue: QueueRef, messages: "Sequence[NewMessage]", done: "Stored") -> None:
+        """See `ServiceSending.append_nowait`."""
+        self._gathered.append_nowait(queue, messages, done)
 
 
 def is_broker_s_failure(error: Exception) -> bool:

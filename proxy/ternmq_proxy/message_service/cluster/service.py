@@ -3,57 +3,44 @@
 import asyncio
 import logging
 import time
-from collections import defaultdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ternmq_common.errors import ErrorCode, MessagingError
-from ternmq_common.model import FigureHistory, TimerPage, TopicContent, TransactionPage
-from ternmq_common.names import retry_topic
-from ternmq_common.receipt_handle import ReceiptHandle
 from ternmq_common.shard import shard_frames
-from ternmq_common.shard.calls import CALLS, remote_method
-from ternmq_common.shard.shard import Storage
-from ternmq_common.transaction_id import TransactionId
-from ternmq_proxy.message_service.cluster.background_calls import BackgroundCalls
-from ternmq_proxy.message_service.cluster.broker_pages import page_of_brokers
+from ternmq_proxy.message_service.cluster.administering import ClusterAdministering
+from ternmq_proxy.message_service.cluster.called_brokers import CalledBrokers
 from ternmq_proxy.message_service.cluster.calls import BrokerUnavailable, LateAnswer
+from ternmq_proxy.message_service.cluster.consuming import ClusterConsuming
 from ternmq_proxy.message_service.cluster.follower_reads import FollowerReads
 from ternmq_proxy.message_service.cluster.gathered_acknowledgements import GatheredAcknowledgements
-from ternmq_proxy.message_service.cluster.gathered_sends import GatheredSends
+from ternmq_proxy.message_service.cluster.inspecting import ClusterInspecting
 from ternmq_proxy.message_service.cluster.link_timing import LINK_TIMING, LinkTiming
 from ternmq_proxy.message_service.cluster.links import Links
 from ternmq_proxy.message_service.cluster.lite_subscriptions import LiteSubscriptionsHere
 from ternmq_proxy.message_service.cluster.polls import Polls
 from ternmq_proxy.message_service.cluster.pulling import Pulling
+from ternmq_proxy.message_service.cluster.reading import ClusterReading
 from ternmq_proxy.message_service.cluster.receiving import ClusterReceiving
 from ternmq_proxy.message_service.cluster.repeats import Repeats
 from ternmq_proxy.message_service.cluster.routes import Routes
-from ternmq_proxy.message_service.cluster.sending import ClusterSending
+from ternmq_proxy.message_service.cluster.sending import BrokerChoice, ClusterSending
 from ternmq_proxy.message_service.cluster.subscription_notices import SubscriptionNotices
 from ternmq_registry.errors import RegistryUnavailable
-from ternmq_runtime.observability.history_rings import STEP_MS, combine_histories
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Callable, Sequence
 
     from ternmq_common.cluster import RegistrySnapshot
+    from ternmq_common.errors import MessagingError
     from ternmq_common.model import (
-        Acknowledged,
         DroppedLite,
-        HistoryOf,
         OrphanedTransaction,
         ProxyAnswer,
         PullingMember,
-        QueueBounds,
-        QueueProgress,
-        SettleOutcome,
-        StoredMessage,
         Topic,
         TopicRoute,
-        TransactionState,
+        TopicSubscription,
     )
-    from ternmq_common.shard.calls import ShardCall, Values
     from ternmq_proxy.message_service.interface import AnswerProxies, AskProducer
     from ternmq_registry.directory import RegistryDirectory
     from ternmq_runtime.observability.figures import FollowerReadFigures, LinkFigures
@@ -84,51 +71,31 @@ class ClusterMessageService:
         self.polls = Polls()
         self.routes = Routes(directory, self.links, seconds)
         self._repeats = Repeats(self.links, seconds)
-        self._gathered = GatheredAcknowledgements(self._repeats)
-        self._telling = SubscriptionNotices(self.links)
-        self.notify_subscriptions = self._telling.tell
-        self._background_calls = BackgroundCalls()
-        sending = ClusterSending(directory, self.links, self.routes, self._repeats)
+        self._lite = LiteSubscriptionsHere(directory, self.links, self._repeats)
+        self._notices = SubscriptionNotices(self.links)
+        self._followers = (
+            FollowerReads(directory, proxy=proxy, timing=link_timing, tls=tls) if read_from_followers else None
+        )
         self._ask: AskProducer | None = None
         self._answer_proxies: AnswerProxies | None = None
+        self._lite_listener: Callable[[Sequence[DroppedLite]], None] | None = None
         self._refreshing: asyncio.Task[None] | None = None
         self._seeking: asyncio.Task[None] | None = None
         self.connected = asyncio.Event()
         """Set when a broker can be asked for the first time."""
 
-        self.append = remote_method(Storage.append, sending.to_queue)
-        self.append_nowait = GatheredSends(self.links, self.routes, self.append).append_nowait
-        self.schedule = remote_method(Storage.schedule, sending.to_queue)
-        self.begin_transaction = remote_method(Storage.begin_transaction, sending.to_queue)
-        self.retry = remote_method(Storage.retry, sending.anywhere)
-        self.recall = remote_method(Storage.recall, self._its_broker)
-        self.end_transaction = remote_method(Storage.end_transaction, self._its_broker)
-        self.transaction = remote_method(Storage.transaction, self._its_broker)
-        self.pop = ClusterReceiving(directory, self.links, self.polls).pop
-        self._lite = LiteSubscriptionsHere(directory, self.links, self._repeats)
-        self.sync_lite = self._lite.sync
-        self._lite_listener: Callable[[Sequence[DroppedLite]], None] | None = None
-        self.acknowledge = remote_method(Storage.acknowledge, self._brokers_of_handles)
-        self.prolong = remote_method(Storage.prolong, self._brokers_of_handles)
-        self.release = remote_method(Storage.release, self._brokers_of_handles)
-        self.change_invisible = remote_method(Storage.change_invisible, self._its_broker)
-        self.dead_letter = remote_method(Storage.dead_letter, self._its_broker)
-        self._followers: FollowerReads | None = None
-        self.bounds = remote_method(Storage.bounds, self._its_broker)
-        if read_from_followers:
-            self._followers = FollowerReads(directory, proxy=proxy, timing=link_timing, tls=tls)
-            self.bounds = remote_method(Storage.bounds, self._noted_bounds)
-        self.pull = Pulling(self._repeats, self._followers).pull
-        self.offset_at = remote_method(Storage.offset_at, self._its_broker)
-        self.committed = remote_method(Storage.committed, self._its_broker)
-        self.set_committed = remote_method(Storage.set_committed, self._its_broker)
-        self.skip = remote_method(Storage.skip, self._its_broker)
-        self.drop_retries = remote_method(Storage.drop_retries, self._all)
-        self.purge = remote_method(Storage.purge, self._its_broker)
-        self.standings = remote_method(Storage.standings, self._its_broker)
-        self.dead_letters = remote_method(Storage.dead_letters, self._its_broker)
-        self.remaining = remote_method(Storage.remaining, self._its_broker)
-        self.end_polls = self.polls.close
+        brokers = CalledBrokers(self.links, self._repeats)
+        choice = BrokerChoice(directory, self.links, self.routes, self._repeats)
+        self.sending = ClusterSending(brokers, choice, self.links, self.routes)
+        self.consuming = ClusterConsuming(
+            brokers,
+            ClusterReceiving(directory, self.links, self.polls),
+            GatheredAcknowledgements(self._repeats),
+            self._lite,
+        )
+        self.reading = ClusterReading(brokers, Pulling(self._repeats, self._followers), self._followers)
+        self.inspecting = ClusterInspecting(brokers)
+        self.administering = ClusterAdministering(brokers, choice, self.polls)
 
     def start(self) -> None:
         self._directory.on_change(self._registry_changed)
@@ -144,6 +111,14 @@ class ClusterMessageService:
         await self.links.close()
         if self._followers is not None:
             await self._followers.close()
+
+    def end_polls(self) -> None:
+        self.polls.close()
+
+    async def notify_subscriptions(
+        self, news: "Sequence[TopicSubscription]", everything: "Callable[[], Sequence[TopicSubscription]]"
+    ) -> None:
+        await self._notices.tell(news, everything)
 
     @property
     def problem(self) -> str | None:
@@ -168,7 +143,7 @@ class ClusterMessageService:
         self._repeats.link_changed(broker)
         self.routes.changed()
         self.polls.changed(broker)
-        self._telling.link_changed(broker)
+        self._notices.link_changed(broker)
         self._lite.link_changed(broker)
         if self._seeks_leader(broker) and (self._seeking is None or self._seeking.done()):
             self._seeking = asyncio.create_task(self._seek_leaders(), name="search for leaders")
@@ -220,15 +195,6 @@ class ClusterMessageService:
     def watch_lite(self, listener: "Callable[[Sequence[DroppedLite]], None]") -> None:
         self._lite_listener = listener
 
-    async def lite_clients(self, group: str, topic: str) -> list[str]:
-        """As the brokers know them that can be reached: all hear the same."""
-        found = await self._those_there(CALLS["lite_clients"], (group, topic))
-        return sorted({client_id for some in found for client_id in some})
-
-    async def leave(self, group: str, client_id: str) -> None:
-        self._lite.gone(group, client_id)
-        await self._those_there(CALLS["leave"], (group, client_id))
-
     def _registry_changed(self, snapshot: "RegistrySnapshot") -> None:
         self.links.follow(snapshot)
         if self._followers is not None:
@@ -236,153 +202,13 @@ class ClusterMessageService:
         self.routes.changed()
         self.polls.moved()
 
-    # --- which brokers are asked
-
-    def acknowledge_nowait(
-        self, group: str, topic: str, handles: "Sequence[ReceiptHandle]", done: "Acknowledged"
-    ) -> None:
-        name = handles[0].broker
-        if all(handle.broker == name for handle in handles):
-            self._check_broker(handles[0])
-            self._gathered.acknowledge_nowait(name, group, topic, handles, done)
-        else:
-            self._background_calls.start(self._acknowledged(group, topic, handles), done)
-
-    async def _acknowledged(self, group: str, topic: str, handles: "Sequence[ReceiptHandle]") -> "list[SettleOutcome]":
-        return await self.acknowledge(group, topic, handles)
-
-    async def _its_broker(self, call: "ShardCall", values: "Values") -> Any:  # noqa: ANN401 - it is the call's own
-        """The one that is named, or that the queue, handle or transaction names."""
-        assert call.broker is not None
-        named = values[call.broker]
-        if isinstance(named, str):
-            return await self._repeats.ask(named or self._only_broker(), call, values)
-        if isinstance(named, ReceiptHandle | TransactionId):
-            self._check_broker(named)
-        return await self._repeats.ask(named.broker, call, values)
-
-    async def _noted_bounds(self, call: "ShardCall", values: "Values") -> "QueueBounds":
-        bounds: QueueBounds = await self._its_broker(call, values)
-        if self._followers is not None:
-            self._followers.noted(values[0], bounds)
-        return bounds
-
-    async def _brokers_of_handles(self, call: "ShardCall", values: "Values") -> Any:  # noqa: ANN401 - it is the call's own
-        """One call for each broker that gave some of the handles; an outcome for each handle, in order."""
-        group, topic, handles, *others = values
-        places: defaultdict[str, list[int]] = defaultdict(list)
-        for place, handle in enumerate(handles):
-            if handle.broker not in places:
-                self._check_broker(handle)
-            places[handle.broker].append(place)
-        if len(places) == 1:
-            return await self._repeats.ask(handles[0].broker, call, values)
-
-        def of(name: str) -> "Awaitable[list[Any] | None]":
-            some = [handles[place] for place in places[name]]
-            return self._repeats.ask(name, call, (group, topic, some, *others))
-
-        outcomes: dict[int, Any] = {}
-        for name, result in zip(places, await asyncio.gather(*map(of, places)), strict=True):
-            outcomes.update(zip(places[name], result or (), strict=result is not None))
-        return [outcomes[place] for place in sorted(outcomes)]
-
-    def _check_broker(self, named: "ReceiptHandle | TransactionId") -> None:
-        if self.links.find(named.broker) is None:
-            code, what = ErrorCode.INVALID_RECEIPT_HANDLE, "the receipt handle"
-            if isinstance(named, TransactionId):
-                code, what = ErrorCode.INVALID_TRANSACTION_ID, f"transaction {str(named)!r}"
-            raise MessagingError(code, f"{what} names broker {named.broker!r}, which this cluster has not")
-
-    async def _all(self, call: "ShardCall", values: "Values") -> None:
-        await asyncio.gather(*(self._repeats.ask(broker.name, call, values) for broker in self.links.all()))
-
-    async def _those_there(self, call: "ShardCall", values: "Values") -> list[Any]:
-        """The answers of all brokers that can be reached; who does not answer is said in the log."""
-        brokers = self.links.connected()
-        results = await asyncio.gather(*(broker.ask(call, values) for broker in brokers), return_exceptions=True)
-        answers: list[Any] = []
-        for broker, result in zip(brokers, results, strict=True):
-            if isinstance(result, BrokerUnavailable | LateAnswer):
-                _log.warning("broker %s is left out: %s", broker.name, result)
-            elif isinstance(result, BaseException):
-                raise result
-            else:
-                answers.append(result)
-        return answers
-
     # --- what is put together
 
     def route(self, topic: "Topic") -> "TopicRoute":
         return self.routes.route(topic)
 
-    async def transactions(self, state: "TransactionState", *, topic: str, start: str, limit: int) -> TransactionPage:
-        """Broker by broker."""
-
-        async def ask(broker: str, place: str) -> tuple[TransactionPage, bool]:
-            page = await self._repeats.at(broker).transactions(state, topic=topic, start=place, limit=limit)
-            return page, bool(page.transactions)
-
-        page, following = await page_of_brokers(self._names(), start, ask)
-        return TransactionPage(page.transactions if page else [], following)
-
-    async def timers(self, *, topic: str, start: str, limit: int) -> TimerPage:
-        """Broker by broker, each one's by their times."""
-
-        async def ask(broker: str, place: str) -> tuple[TimerPage, bool]:
-            page = await self._repeats.at(broker).timers(topic=topic, start=place, limit=limit)
-            return page, bool(page.timers)
-
-        page, following = await page_of_brokers(self._names(), start, ask)
-        return TimerPage(page.timers if page else [], following)
-
-    def _names(self) -> list[str]:
-        return [broker.name for broker in self.links.all()]
-
-    async def content(self, topic: str) -> TopicContent:
-        """Of the brokers that can be reached."""
-        told: list[TopicContent] = await self._those_there(CALLS["content"], (topic,))
-        return TopicContent(
-            queues=[queue for each in told for queue in each.queues],
-            groups=sorted({group for each in told for group in each.groups}),
-            sent_per_s=sum(each.sent_per_s for each in told),
-            delivered_per_s=sum(each.delivered_per_s for each in told),
-            lite_topics=sum(each.lite_topics for each in told),
-            lite_messages=sum(each.lite_messages for each in told),
-        )
-
-    async def history(self, of: "HistoryOf", name: str) -> FigureHistory:
-        """Of the brokers that can be reached, together."""
-        told = combine_histories(await self._those_there(CALLS["history"], (of, name)))
-        return FigureHistory(step_ms=STEP_MS, end_ms=0, series={}) if told is None else told
-
     def watch_orphans(self, ask: "AskProducer") -> None:
         self._ask = ask
-
-    async def progress(self, group: str, topics: "Sequence[str]" = ()) -> "list[QueueProgress]":
-        """Of the brokers that can be reached. What one of them knows the group to have, it has on the others too."""
-        rows = await self._progress(group, topics)
-        known = {row.queue.topic for row in rows} - {retry_topic(group)}
-        if known.issubset(topics) or len(self.links.all()) == 1:
-            return rows
-        return await self._progress(group, sorted(known.union(topics)))
-
-    async def _progress(self, group: str, topics: "Sequence[str]") -> "list[QueueProgress]":
-        return [row for some in await self._those_there(CALLS["progress"], (group, list(topics))) for row in some]
-
-    async def find_by_key(self, topic: str, key: str, limit: int) -> "list[StoredMessage]":
-        """On the brokers that can be reached."""
-        found = await self._those_there(CALLS["find_by_key"], (topic, key, limit))
-        newest_first = sorted((each for some in found for each in some), key=lambda each: each.stored_ms, reverse=True)
-        return newest_first[:limit]
-
-    async def forget_topic(self, topic: str, *, version: int) -> None:
-        self.polls.forget(topic=topic)
-        await self._those_there(CALLS["forget_topic"], (topic, version))
-
-    async def forget_group(self, group: str, *, version: int) -> None:
-        self.polls.forget(group=group)
-        await self._those_there(CALLS["forget_group"], (group, version))
 
     def announce(self, members: "Sequence[PullingMember]") -> None:
         self.links.announce(shard_frames.PRESENCE.encode_note(list(members)))
@@ -391,7 +217,7 @@ class ClusterMessageService:
         """As one of the brokers knows them: every proxy tells all brokers."""
         for broker in self.links.connected():
             try:
-                return sorted({*here, *await broker.shard.pulling_members(group, topic)})
+                return sorted({*here, *await broker.shard.inspecting.pulling_members(group, topic)})
             except (BrokerUnavailable, LateAnswer) as error:
                 _log.warning("broker %s cannot list the readers of %s for %s: %s", broker.name, topic, group, error)
         return sorted(here)
@@ -404,13 +230,7 @@ class ClusterMessageService:
         why: MessagingError | None = None
         for broker in self.links.connected():
             try:
-                return await broker.shard.ask_proxies(question, argument)
+                return await broker.shard.inspecting.ask_proxies(question, argument)
             except (BrokerUnavailable, LateAnswer) as error:
                 why = error
         raise why or BrokerUnavailable(self.problem or "no broker can be reached", maybe_done=False)
-
-    def _only_broker(self) -> str:
-        names = [broker.name for broker in self.links.all()]
-        if len(names) != 1:
-            raise MessagingError(ErrorCode.BAD_REQUEST, f"name the broker, one of {', '.join(names) or 'none'}")
-        return names[0]

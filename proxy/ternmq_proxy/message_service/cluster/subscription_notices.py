@@ -42,7 +42,7 @@ class SubscriptionNotices:
     async def _tell(self, broker: "RemoteBroker", subscriptions: "Sequence[TopicSubscription]") -> None:
         try:
             for start in range(0, len(subscriptions), _AT_ONCE):
-                await broker.shard.subscribed(subscriptions[start : start + _AT_ONCE])
+                await broker.shard.consuming.subscribed(subscriptions[start : start + _AT_ONCE])
         except MessagingError as error:
             self._knowing.discard(broker.name)
             _log.warning(

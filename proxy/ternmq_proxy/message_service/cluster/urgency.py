@@ -44,7 +44,7 @@ class Urgency:
     async def _place(self, order: "PopOrder", name: str) -> int:
         """How many queues of the broker have nothing before the first one that has."""
         try:
-            return await self._links.broker(name).shard.urgency(
+            return await self._links.broker(name).shard.consuming.urgency(
                 order.group, order.topic, order.queues, lowest_first=order.lowest_first
             )
         except MessagingError:  # it is asked last, and its failure is that of the receive if no other has anything

@@ -103,8 +103,8 @@ async def _begun_topic(group: str, services: "Services") -> str | None:
     knows: nothing tells what it left out from what it has finished.
     """
     for broker in services.catalog.brokers():
-        await services.messages.committed(group, QueueRef(retry_topic(group), broker.name, 0))
-    for row in await services.messages.progress(group):
+        await services.messages.reading.committed(group, QueueRef(retry_topic(group), broker.name, 0))
+    for row in await services.messages.inspecting.progress(group):
         if row.in_flight or (row.cursor and await _has_begun(group, row, services)):
             return row.queue.topic
     return None
@@ -113,7 +113,10 @@ async def _begun_topic(group: str, services: "Services") -> str | None:
 async def _has_begun(group: str, row: "QueueProgress", services: "Services") -> bool:
     if row.queue.topic == retry_topic(group):
         return True
-    bounds, committed = await services.messages.bounds(row.queue), await services.messages.committed(group, row.queue)
+    bounds, committed = (
+        await services.messages.reading.bounds(row.queue),
+        await services.messages.reading.committed(group, row.queue),
+    )
     return committed is not None and row.cursor > bounds.minimum
 
 
@@ -199,7 +202,7 @@ async def describe_group(
 ) -> admin_pb2.DescribeGroupResponse:
     """The group, how far it is in each queue, its members, wherever they are connected, and where they contradict.
 
-    The queues are those of all topics that it subscribes or has taken messages of; see `Storage.progress`.
+    The queues are those of all topics that it subscribes or has taken messages of; see `StorageInspecting.progress`.
     """
     del call
     group = await services.catalog.existing_group(request.name)
@@ -216,7 +219,7 @@ async def describe_group(
         subscribed = {topic: its[client_id] for topic, its in filters.items() if client_id in its}
         answer.members.add(client_id=client_id, client_type=types[client_id], subscriptions=subscribed)
     now = services.clock.now_ms()
-    rows = await services.messages.progress(group.name, sorted(filters))
+    rows = await services.messages.inspecting.progress(group.name, sorted(filters))
     answer.progress.extend(_progress(progress, now) for progress in rows)
     return answer
 
@@ -257,11 +260,11 @@ async def delete_group(
     name = request.name
     if request.with_dead_letters:
         version, letters_version = await services.catalog.delete_group_with_dead_letters(name)
-        await services.messages.forget_group(name, version=version)
-        await services.messages.forget_topic(dead_letter_topic(name), version=letters_version)
+        await services.messages.administering.forget_group(name, version=version)
+        await services.messages.administering.forget_topic(dead_letter_topic(name), version=letters_version)
     else:
         version = await services.catalog.delete_group(name)
-        await services.messages.forget_group(name, version=version)
+        await services.messages.administering.forget_group(name, version=version)
     return admin_pb2.DeleteGroupResponse(status=OK)
 
 

@@ -23,11 +23,11 @@ async def get_history(
     kind = request.WhichOneof("of")
     if kind == "topic":
         topic = await services.catalog.existing_topic(check_topic_name(request.topic))
-        return await _answer([await services.messages.history(HistoryOf.TOPIC, topic.name)])
+        return await _answer([await services.messages.inspecting.history(HistoryOf.TOPIC, topic.name)])
     if kind == "group":
         group = await services.catalog.existing_group(request.group)
-        return await _answer([await services.messages.history(HistoryOf.GROUP, group.name)])
-    of_brokers = await services.messages.history(HistoryOf.BROKER, "")
+        return await _answer([await services.messages.inspecting.history(HistoryOf.GROUP, group.name)])
+    of_brokers = await services.messages.inspecting.history(HistoryOf.BROKER, "")
     await wait_for_turn()  # each of the two is some thousands of values
     return await _answer([of_brokers, services.history.history()])
 

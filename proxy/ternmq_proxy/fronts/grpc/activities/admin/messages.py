@@ -71,10 +71,10 @@ async def reset_offsets(
     moves = await asyncio.gather(*(_move(request, queue, services) for queue in queues))
     if not request.dry_run:
         for queue, move in zip(queues, moves, strict=True):
-            await services.messages.set_committed(group.name, queue, move.after)
+            await services.messages.reading.set_committed(group.name, queue, move.after)
     answer = admin_pb2.ResetOffsetsResponse(status=OK, moves=moves)
     if not request.queue_ids and not request.broker and not request.dry_run:
-        await services.messages.drop_retries(group.name, topic.name)
+        await services.messages.administering.drop_retries(group.name, topic.name)
     return answer
 
 
@@ -88,17 +88,17 @@ async def _skip(
             f"an offset is one of one queue of one broker, and the request names {len(queues)} queues",
         )
     (queue,) = queues
-    before = await services.messages.committed(request.group, queue)
+    before = await services.messages.reading.committed(request.group, queue)
     if not request.dry_run:
-        await services.messages.skip(request.group, queue, request.skip)
-    after = await services.messages.committed(request.group, queue)
+        await services.messages.administering.skip(request.group, queue, request.skip)
+    after = await services.messages.reading.committed(request.group, queue)
     known, now = (-1 if each is None else each for each in (before, after))
     move = admin_pb2.OffsetMove(broker=queue.broker, queue_id=queue.queue_id, before=known, after=now)
     return admin_pb2.ResetOffsetsResponse(status=OK, moves=[move])
 
 
 async def _move(request: admin_pb2.ResetOffsetsRequest, queue: QueueRef, services: "Services") -> admin_pb2.OffsetMove:
-    before = await services.messages.committed(request.group, queue)
+    before = await services.messages.reading.committed(request.group, queue)
     after = await _target(request, queue, before, services)
     known = -1 if before is None else before
     return admin_pb2.OffsetMove(broker=queue.broker, queue_id=queue.queue_id, before=known, after=after)
@@ -108,14 +108,14 @@ async def _target(
     request: admin_pb2.ResetOffsetsRequest, queue: QueueRef, before: int | None, services: "Services"
 ) -> int:
     """Where the group is to go on in that queue, within what the queue holds."""
-    bounds = await services.messages.bounds(queue)
+    bounds = await services.messages.reading.bounds(queue)
     kind = request.WhichOneof("target")
     if kind == "earliest":
         return bounds.minimum
     if kind == "latest":
         return bounds.maximum
     if kind == "time":
-        return await services.messages.offset_at(queue, time_ms(request.time))
+        return await services.messages.reading.offset_at(queue, time_ms(request.time))
     asked = request.offset if kind == "offset" else (bounds.minimum if before is None else before) + request.shift
     return min(max(asked, bounds.minimum), bounds.maximum)
 
@@ -133,7 +133,7 @@ async def query_messages(
     if not request.key:
         raise MessagingError(ErrorCode.BAD_REQUEST, "the request names no key")
     limit = min(max(1, request.limit or _FOUND_MAX), _FOUND_MAX)
-    found = await services.messages.find_by_key(topic.name, request.key, limit)
+    found = await services.messages.inspecting.find_by_key(topic.name, request.key, limit)
     answer = admin_pb2.QueryMessagesResponse(status=OK)
     for message, size in zip(found, accumulate(map(_size, found)), strict=True):
         if size > CLIENT_MESSAGE_BYTES and answer.messages:
@@ -160,12 +160,12 @@ async def describe_message(
         queue, queues = QueueRef(topic.name, broker, request.queue_id), topic.queues
     if not 0 <= request.queue_id < queues or request.offset < 0:
         raise _no_such_message(request)
-    pulled = await services.messages.pull(queue, request.offset, ALL, batch=1, poll_s=0.0)
+    pulled = await services.messages.reading.pull(queue, request.offset, ALL, batch=1, poll_s=0.0)
     found = [each for each in pulled.messages if each.queue_offset == request.offset]
     if not found:
         raise _no_such_message(request)
     message_id = SystemProperties.FromString(found[0].system).message_id
-    standings = await services.messages.standings(queue, request.offset, message_id)
+    standings = await services.messages.inspecting.standings(queue, request.offset, message_id)
     return admin_pb2.DescribeMessageResponse(
         status=OK,
         message=delivered_form(found[0], topic=topic.name, store_host=services.store_host),

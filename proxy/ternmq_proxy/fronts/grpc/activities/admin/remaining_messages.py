@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 async def remaining_on(broker: str, services: "Services") -> UnfinishedWork:
     """What the broker says, with what it has for groups that it does not know."""
-    known = await services.messages.remaining(broker)
+    known = await services.messages.inspecting.remaining(broker)
     backlogs = {(backlog.group, backlog.topic): backlog.messages for backlog in known.backlogs}
     for group in services.catalog.groups():
         counted: dict[tuple[str, str], int] = {}
-        for row in await services.messages.progress(group.name, services.subscriptions.topics(group.name)):
+        for row in await services.messages.inspecting.progress(group.name, services.subscriptions.topics(group.name)):
             if row.queue.broker == broker:
                 place = group.name, row.queue.topic
                 counted[place] = counted.get(place, 0) + row.max_offset - row.cursor + row.in_flight

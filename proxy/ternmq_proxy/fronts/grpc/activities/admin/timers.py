@@ -24,7 +24,7 @@ async def list_timers(
     del call
     topic = (await services.catalog.existing_topic(check_topic_name(request.topic))).name if request.topic else ""
     limit = min(max(1, request.limit or _LISTED_DEFAULT), _LISTED_MAX)
-    page = await services.messages.timers(topic=topic, start=request.page, limit=limit)
+    page = await services.messages.inspecting.timers(topic=topic, start=request.page, limit=limit)
     return admin_pb2.ListTimersResponse(
         status=OK, timers=[_timer(each, services) for each in page.timers], next_page=page.following
     )

@@ -288,7 +288,7 @@ async def describe_topic(
             answer.queues.extend(states)
     is_lite = topic.type == MessageType.LITE
     if request.contents or is_lite:
-        content = await services.messages.content(topic.name)
+        content = await services.messages.inspecting.content(topic.name)
         if request.contents:
             _add_contents(answer, content)
         if is_lite:
@@ -311,7 +311,7 @@ async def _queue_states(topic: Topic, broker: str, services: "Services") -> list
     """None if the broker doesn't answer: what the others hold is worth knowing then."""
     queues = [QueueRef(topic.name, broker, queue_id) for queue_id in range(topic.queues)]
     try:
-        bounds = await asyncio.gather(*map(services.messages.bounds, queues))
+        bounds = await asyncio.gather(*map(services.messages.reading.bounds, queues))
     except MessagingError as error:
         if error.code not in (ErrorCode.HA_NOT_AVAILABLE, ErrorCode.PROXY_TIMEOUT):
             raise
@@ -335,7 +335,7 @@ async def delete_topic(
     del call
     name = check_topic_name(request.name)
     version = await services.catalog.delete_topic(name)
-    await services.messages.forget_topic(name, version=version)
+    await services.messages.administering.forget_topic(name, version=version)
     return admin_pb2.DeleteTopicResponse(status=OK)
 
 
@@ -361,14 +361,14 @@ async def purge_topic(
         count = sum(each.after - each.first for each in purged)
         _log.info("topic %s is purged by %s: %d messages of %d queues", topic.name, call.caller, count, len(queues))
         for queue, each in zip(queues, purged, strict=True):
-            await services.messages.purge(queue, each.after, retries=before_ms is None)
+            await services.messages.administering.purge(queue, each.after, retries=before_ms is None)
     return admin_pb2.PurgeTopicResponse(status=OK, queues=purged)
 
 
 async def _to_purge(queue: QueueRef, before_ms: int | None, services: "Services") -> admin_pb2.PurgedQueue:
     """What the queue holds, and would hold afterwards."""
-    bounds = await services.messages.bounds(queue)
-    after = bounds.maximum if before_ms is None else await services.messages.offset_at(queue, before_ms)
+    bounds = await services.messages.reading.bounds(queue)
+    after = bounds.maximum if before_ms is None else await services.messages.reading.offset_at(queue, before_ms)
     # Between the two questions retention may have been there.
     after = max(bounds.minimum, after)
     return admin_pb2.PurgedQueue(broker=queue.broker, queue_id=queue.queue_id, first=bounds.minimum, after=after)

@@ -45,7 +45,7 @@ async def list_transactions(
         )
     topic = (await services.catalog.existing_topic(check_topic_name(request.topic))).name if request.topic else ""
     limit = min(max(1, request.limit or _LISTED_DEFAULT), _LISTED_MAX)
-    page = await services.messages.transactions(state, topic=topic, start=request.page, limit=limit)
+    page = await services.messages.inspecting.transactions(state, topic=topic, start=request.page, limit=limit)
     return admin_pb2.ListTransactionsResponse(
         status=OK,
         transactions=[
@@ -80,9 +80,9 @@ async def resolve_transaction(
         raise MessagingError(ErrorCode.BAD_REQUEST, "the resolution must be COMMIT or ROLLBACK")
     before, _ = await found_transaction(request.transaction_id, services)
     transaction_id = transaction_of_handle(request.transaction_id)
-    await services.messages.end_transaction(before.topic, transaction_id, resolution, by_operator=True)
+    await services.messages.sending.end_transaction(before.topic, transaction_id, resolution, by_operator=True)
     services.orphans.answered(str(transaction_id))
-    after, _ = await services.messages.transaction(transaction_id)
+    after, _ = await services.messages.inspecting.transaction(transaction_id)
     return admin_pb2.ResolveTransactionResponse(status=OK, transaction=_transaction(after, services))
 
 

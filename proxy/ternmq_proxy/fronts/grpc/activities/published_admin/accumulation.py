@@ -59,7 +59,7 @@ async def describe_group_accumulation(
     now_ms = services.clock.now_ms()
     total, sums = _Sum(), dict[str, _Sum]()
     turns = WorkTurns()
-    for row in await services.messages.progress(group.name, topics):
+    for row in await services.messages.inspecting.progress(group.name, topics):
         if named is None or row.queue.topic in named:
             total.add(row)
             sums.setdefault(row.queue.topic, _Sum()).add(row)
@@ -76,7 +76,7 @@ async def describe_group_accumulation(
 async def _of_lite_topic(group: "ConsumerGroup", name: str, services: "Services") -> DescribeGroupAccumulationResponse:
     topic = lite_queue_of(group, name)
     total = _Sum()
-    for row in await services.messages.progress(group.name, (topic,)):
+    for row in await services.messages.inspecting.progress(group.name, (topic,)):
         if row.queue.topic == topic:
             total.add(row)
     shown = total.shown(services.clock.now_ms())

@@ -37,7 +37,7 @@ async def _of_topic(wanted: Wanted, services: "Services") -> Found[ClientInfo]:
 
 
 async def _of_lite_topic(topic: str, group: str, call: "Call", services: "Services") -> Found[ClientInfo]:
-    ids = set(await services.messages.lite_clients(group, topic))
+    ids = set(await services.messages.inspecting.lite_clients(group, topic))
     found = await _of_group(group, call, services)
     return Found([each for each in found.entries if each.client_id in ids], found.cut_at, found.silent)
 

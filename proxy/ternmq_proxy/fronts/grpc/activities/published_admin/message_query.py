@@ -97,7 +97,7 @@ async def _fill_by_key(
     asked = request.message_id or request.message_key
     if not asked:
         raise MessagingError(ErrorCode.BAD_REQUEST, "the request names an empty id or key")
-    found = await services.messages.find_by_key(topic.name, asked, FOUND_MAX)
+    found = await services.messages.inspecting.find_by_key(topic.name, asked, FOUND_MAX)
     wanted = set(queues)
     left = page.start_number(len(found))
     matching = [

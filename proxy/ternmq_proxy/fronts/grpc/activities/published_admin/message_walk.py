@@ -85,7 +85,7 @@ class Walk:
             if self._is_over():
                 return at
             batch = min(page.most, PULL_BATCH_MAX) if self._passing.takes_all else PULL_BATCH_MAX
-            pulled = await self._messages.pull(queue, at, self._passing, batch=batch, poll_s=0.0)
+            pulled = await self._messages.reading.pull(queue, at, self._passing, batch=batch, poll_s=0.0)
             for stored in pulled.messages:
                 if stored.queue_offset >= end:
                     return None
@@ -98,12 +98,12 @@ class Walk:
 
     async def _held(self, queue: "QueueRef") -> tuple[int, int]:
         """The offsets of what was stored within the time."""
-        bounds = await self._messages.bounds(queue)
+        bounds = await self._messages.reading.bounds(queue)
         first, end = bounds.minimum, bounds.maximum
         if self._span.begin_ms is not None:
-            first = max(first, await self._messages.offset_at(queue, self._span.begin_ms))
+            first = max(first, await self._messages.reading.offset_at(queue, self._span.begin_ms))
         if self._span.end_ms is not None:
-            end = min(end, await self._messages.offset_at(queue, self._span.end_ms + 1))
+            end = min(end, await self._messages.reading.offset_at(queue, self._span.end_ms + 1))
         return first, end
 
     def _is_over(self) -> bool:

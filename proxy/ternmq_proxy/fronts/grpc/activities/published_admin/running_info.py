@@ -44,7 +44,7 @@ async def get_consumer_running_info(
         raise MessagingError(
             ErrorCode.NOT_FOUND, f"consumer group {group.name!r} has no client {cut_text(request.client_id)!r} here"
         )
-    rows = await services.messages.progress(group.name, sorted(info.subscriptions))
+    rows = await services.messages.inspecting.progress(group.name, sorted(info.subscriptions))
     items = [_item(row) for row in rows if row.queue.topic in info.subscriptions]
     entries_max = services.answer_limits.entries_max
     info.message_queue_table.extend(items[:entries_max])

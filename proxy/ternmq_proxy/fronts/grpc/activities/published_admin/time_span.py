@@ -30,7 +30,7 @@ async def query_time_span(request: QueryTimeSpanRequest, call: "Call", services:
     named, of_all = set(topics), retry_topic(group.name)
     rows = [
         row
-        for row in await services.messages.progress(group.name, topics)
+        for row in await services.messages.inspecting.progress(group.name, topics)
         if row.queue.topic != of_all and (not request.topics or row.queue.topic in named)
     ]
     if len(rows) > (queues_max := services.answer_limits.span_queues_max):
@@ -49,8 +49,8 @@ async def query_time_span(request: QueryTimeSpanRequest, call: "Call", services:
 async def _span(group: str, row: "QueueProgress", now_ms: int, services: "Services") -> _Span:
     queue = row.queue
     span = _Span(message_queue={"topic": {"name": queue.topic}, "id": queue.queue_id, "broker": {"name": queue.broker}})
-    bounds = await services.messages.bounds(queue)
-    committed = await services.messages.committed(group, queue)
+    bounds = await services.messages.reading.bounds(queue)
+    committed = await services.messages.reading.committed(group, queue)
     if bounds.minimum < bounds.maximum:
         span.min_timestamp = await _stored_ms(queue, bounds.minimum, services)
         span.max_timestamp = await _stored_ms(queue, bounds.maximum - 1, services)
@@ -63,5 +63,5 @@ async def _span(group: str, row: "QueueProgress", now_ms: int, services: "Servic
 
 async def _stored_ms(queue: "QueueRef", queue_offset: int, services: "Services") -> int:
     """When that message was stored; 0, which is unset, if it can't be read any more."""
-    pulled = await services.messages.pull(queue, queue_offset, ALL, batch=1, poll_s=0.0)
+    pulled = await services.messages.reading.pull(queue, queue_offset, ALL, batch=1, poll_s=0.0)
     return pulled.messages[0].stored_ms if pulled.messages else 0

@@ -1,0 +1,92 @@
+"""The broker's reads by offset, and groups' offsets. See `ShardReading`."""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from ternmq_common.model import PulledMessages, QueueRef
+from ternmq_common.shard.shard import DONE, DoneResult
+
+if TYPE_CHECKING:
+    from ternmq_broker.consumption.consumption import Consumption
+    from ternmq_broker.consumption.pulls import PullCalls
+    from ternmq_broker.consumption.queue_locks import QueueLocks
+    from ternmq_broker.store.record_reader import RecordReader
+    from ternmq_common.message_filter import MessageFilter
+    from ternmq_common.model import QueueBounds, QueueReaderId
+    from ternmq_common.output_room import AnswerRoom
+    from ternmq_common.poll_queues import PollQueues
+    from ternmq_runtime.observability.figures import NameCounts
+
+
+class BrokerReading:
+    """Reads queues by offset, without claims."""
+
+    def __init__(
+        self,
+        name: str,
+        reader: "RecordReader",
+        consumption: "Consumption",
+        pulls: "PullCalls",
+        queue_locks: "QueueLocks",
+        pollers: "PollQueues",
+        delivered: "NameCounts",
+    ) -> None:
+        self._name = name
+        self._reader = reader
+        self._consumption = consumption
+        self._pulls = pulls
+        self._queue_locks = queue_locks
+        self._pollers = pollers
+        self._delivered = delivered
+
+    async def pull(
+        self,
+        queue: QueueRef,
+        offset: int,
+        passing: "MessageFilter",
+        *,
+        batch: int,
+        poll_s: float,
+        reader: "QueueReaderId | None" = None,
+        room: "AnswerRoom | None" = None,
+    ) -> PulledMessages:
+        """Read from `offset` on without claims; see `Pulls.pull_messages`."""
+        pulled = await self._pulls.pull_messages(
+            queue, offset, passing, limit=batch, poll_s=poll_s, reader=reader, room=room
+        )
+        self._delivered.add_count(queue.topic, len(pulled.messages))
+        return pulled
+
+    async def wait_for_more(self, queue: QueueRef, offset: int, poll_s: float) -> bool:
+        """Whether the queue has a message at or behind that offset; see `PullCalls.wait_for_more`."""
+        return await self._pulls.wait_for_more(queue, offset, poll_s)
+
+    def bounds(self, queue: QueueRef) -> "DoneResult[QueueBounds]":
+        return DoneResult(self._consumption.queue_bounds(queue.topic, queue.queue_id))
+
+    async def offset_at(self, queue: QueueRef, time_ms: int) -> int:
+        """The first offset stored at or after that time; the end of the queue if there is none."""
+        return await asyncio.to_thread(self._reader.find_offset_at, queue.topic, queue.queue_id, time_ms)
+
+    def committed(self, group: str, queue: QueueRef) -> DoneResult[int | None]:
+        """Where the group is in the queue; None if it never was there."""
+        return DoneResult(self._consumption.committed_offset(group, queue.topic, queue.queue_id))
+
+    def set_committed(
+        self, group: str, queue: QueueRef, offset: int, *, reader: "QueueReaderId | None" = None
+    ) -> DoneResult[None]:
+        """Set the group's committed offset. FORBIDDEN if another member than `reader` has the queue lock.
+
+        Without `reader` an operator sets it.
+        """
+        queue = QueueRef(queue.topic, self._name, queue.queue_id)
+        if reader is None:
+            self._queue_locks.reset_offset(group, queue, offset)
+        elif reader.lock_hold_ms:
+            self._queue_locks.move_offset(reader, queue, offset)
+        else:
+            self._queue_locks.unlock_queue(group, queue)
+        self._consumption.set_committed(group, queue.topic, queue.queue_id, offset)
+        self._pollers.wake_group(group, queue.topic, 1)
+        self._consumption.in_flight.wake_for_freed(group, queue.topic, self._pollers)
+        return DONE

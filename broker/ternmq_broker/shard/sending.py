@@ -1,0 +1,98 @@
+"""The broker's sends: messages, timed messages, half messages. See `MessageSending`."""
+
+from typing import TYPE_CHECKING
+
+from ternmq_common.errors import ErrorCode, MessagingError
+from ternmq_common.model import AppendedMessage, QueueRef
+from ternmq_common.names import lite_parent
+from ternmq_runtime.observability.tracing import child_span
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ternmq_broker.disk_room import DiskErrors
+    from ternmq_broker.sending.message_appender import MessageAppender
+    from ternmq_broker.shard.admission import Admission
+    from ternmq_broker.timers import TimerDelivery
+    from ternmq_broker.transactions.transactions import Transactions
+    from ternmq_common.clock import SystemClock
+    from ternmq_common.model import HalfMessage, NewMessage, Stored, TimedMessage, TransactionResolution
+    from ternmq_common.recall_handle import RecallHandle
+    from ternmq_common.transaction_id import TransactionId
+    from ternmq_runtime.observability.figures import NameCounts
+
+# Timers and half messages wait for replicas by the shard's replication mode, whatever their topic's mode is.
+_WAITS_FOR_REPLICAS = ""
+
+
+class BrokerSending:
+    """Stores messages, and decides about hidden ones."""
+
+    def __init__(
+        self,
+        name: str,
+        appending: "MessageAppender",
+        timers: "TimerDelivery",
+        transactions: "Transactions",
+        admission: "Admission",
+        writing: "DiskErrors",
+        sent: "NameCounts",
+        clock: "SystemClock",
+    ) -> None:
+        self._name = name
+        self._appending = appending
+        self._timers = timers
+        self._transactions = transactions
+        self._admission = admission
+        self._writing = writing
+        self._sent = sent
+        self._clock = clock
+
+    def append_nowait(self, queue: QueueRef, messages: "Sequence[NewMessage]", done: "Stored") -> None:
+        """Store the messages, in order; `done` is called when they may be acknowledged, or at once."""
+        self._appending.append_nowait(queue, messages, done)
+
+    async def append(self, queue: QueueRef, messages: "Sequence[NewMessage]") -> list[AppendedMessage]:
+        """Store the messages, in order, and return when they may be acknowledged."""
+        with child_span("append", lite_parent(queue.topic)):
+            first = await self._appending.append(queue, messages)
+        return [AppendedMessage(message.message_id, first + number) for number, message in enumerate(messages)]
+
+    async def schedule(self, queue: QueueRef, messages: "Sequence[TimedMessage]") -> list[AppendedMessage]:
+        """Store messages that become visible in the queue at their times; return when they may be acknowledged.
+
+        HA_NOT_AVAILABLE while the clock can't be relied on.
+        """
+        self._admission.check_accepts(_WAITS_FOR_REPLICAS)
+        if problem := self._clock.find_problem():
+            raise MessagingError(ErrorCode.HA_NOT_AVAILABLE, f"broker {self._name}: {problem}")
+        with child_span("append", queue.topic), self._writing:
+            appended = await self._timers.store_timers(queue.topic, queue.queue_id, messages)
+        self._sent.add_count(queue.topic, len(messages))
+        return [AppendedMessage(each.message_id, each.queue_offset, broker=self._name) for each in appended]
+
+    async def recall(self, handle: "RecallHandle") -> None:
+        """Take back a timed message; see `Timers.recall_message`."""
+        self._admission.check_durable()
+        with self._writing:
+            await self._timers.recall_message(handle)
+
+    async def begin_transaction(self, queue: QueueRef, half: "HalfMessage") -> AppendedMessage:
+        """Store a half message; see `Transactions.begin_transaction`."""
+        self._admission.check_accepts(_WAITS_FOR_REPLICAS)
+        with child_span("append", queue.topic), self._writing:
+            appended = await self._transactions.begin_transaction(queue.topic, queue.queue_id, half)
+        self._sent.add_count(queue.topic)
+        return appended
+
+    async def end_transaction(
+        self,
+        topic: str,
+        transaction: "TransactionId",
+        resolution: "TransactionResolution",
+        *,
+        by_operator: bool = False,
+    ) -> None:
+        """Commit or roll back; see `Transactions.end`."""
+        with self._writing:
+            await self._transactions.end_transaction(topic, transaction, resolution, by_operator=by_operator)
