@@ -22,12 +22,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ternmq_broker.key_searches import KeySearches
-from ternmq_broker.store.files import DiskFolder, DiskFolders
+from ternmq_broker.inspecting.key_searches import KeySearches
+from ternmq_broker.store.disk.files import DiskFolder, DiskFolders
 from ternmq_broker.store.index import index_block, key_table
 from ternmq_broker.store.message_store import MessageStore
 from ternmq_broker.store.record_writer import AppendBatch
-from ternmq_broker.store_tools.log_walk import read_index_blocks
+from ternmq_broker.store_tools.checking.log_walk import read_index_blocks
 from ternmq_common.model import NewMessage
 from ternmq_protos.v2 import definition_pb2
 

@@ -28,9 +28,9 @@ from pathlib import Path
 from benchmarks.embedded_server import start_server, status_kib
 from ternmq import Message, Producer, SimpleConsumer
 from ternmq_broker.delivery.claims import ClaimsSnapshot
-from ternmq_broker.store.files import DiskFolders
+from ternmq_broker.store.disk.files import DiskFolders
+from ternmq_broker.store.journal.progress_journal import ProgressJournal
 from ternmq_broker.store.message_store import MessageStore
-from ternmq_broker.store.progress_journal import ProgressJournal
 from ternmq_common.clock import MovableClock
 from ternmq_common.message_type import MessageType
 from ternmq_common.model import ConsumerGroup, NewMessage, PopOrder, QueueRef, Topic

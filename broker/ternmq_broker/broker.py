@@ -10,8 +10,6 @@ import gc
 import logging
 from typing import TYPE_CHECKING
 
-from ternmq_broker.broker_figures import BrokerFigureSource
-from ternmq_broker.broker_history import BrokerHistory
 from ternmq_broker.broker_settings import BrokerSettings
 from ternmq_broker.consumption.consumption import Consumption
 from ternmq_broker.consumption.pulls import PullCalls
@@ -20,13 +18,14 @@ from ternmq_broker.consumption.redelivery import Redelivery
 from ternmq_broker.consumption.turn_clock import TurnClock
 from ternmq_broker.delivery.check_schedule import CheckRules
 from ternmq_broker.delivery.lite_subscriptions import LiteSubscriptions
-from ternmq_broker.disk_room import DiskErrors
-from ternmq_broker.housekeeping import BrokerHousekeeping
-from ternmq_broker.key_searches import KeySearches
+from ternmq_broker.inspecting.broker_figures import BrokerFigureSource
+from ternmq_broker.inspecting.broker_history import BrokerHistory
+from ternmq_broker.inspecting.key_searches import KeySearches
+from ternmq_broker.inspecting.message_statuses import MessageStatuses
+from ternmq_broker.inspecting.queries import BrokerQueries
+from ternmq_broker.inspecting.timer_pages import TimerPages
+from ternmq_broker.inspecting.topic_contents import TopicContents
 from ternmq_broker.lite_topics import LiteTopics
-from ternmq_broker.log_upkeep import LogUpkeep
-from ternmq_broker.message_statuses import MessageStatuses
-from ternmq_broker.queries import BrokerQueries
 from ternmq_broker.sending.flusher import LogFlusher
 from ternmq_broker.sending.message_appender import MessageAppender
 from ternmq_broker.shard.administering import BrokerAdministering
@@ -36,11 +35,12 @@ from ternmq_broker.shard.inspecting import BrokerInspecting
 from ternmq_broker.shard.reading import BrokerReading
 from ternmq_broker.shard.sending import BrokerSending
 from ternmq_broker.store_opening import OpenedStore, open_store
-from ternmq_broker.timer_pages import TimerPages
 from ternmq_broker.timers import TimerDelivery
-from ternmq_broker.topic_contents import TopicContents
 from ternmq_broker.transactions.transaction_checks import TransactionChecks
 from ternmq_broker.transactions.transactions import Transactions
+from ternmq_broker.upkeep.disk_room import DiskErrors
+from ternmq_broker.upkeep.housekeeping import BrokerHousekeeping
+from ternmq_broker.upkeep.log_upkeep import LogUpkeep
 from ternmq_common.cluster import FlushMode
 from ternmq_common.errors import MessagingError
 from ternmq_common.names import lite_wait_key

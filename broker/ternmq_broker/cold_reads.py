@@ -7,8 +7,8 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from ternmq_broker.store.damage import AwaitsRepair
-from ternmq_broker.store.files import WouldBlock
+from ternmq_broker.store.disk.files import WouldBlock
+from ternmq_broker.store.repairing.damage import AwaitsRepair
 from ternmq_common.errors import ErrorCode, MessagingError
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from ternmq_broker.background_loop import BackgroundLoop
+from ternmq_broker.upkeep.background_loop import BackgroundLoop
 from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.limits import LITE_TOPICS_MAX
 from ternmq_common.model import DroppedLite, LiteAction, LiteOffset

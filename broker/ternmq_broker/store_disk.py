@@ -6,16 +6,16 @@ A simulation replaces it by one that loses power.
 import time
 from typing import TYPE_CHECKING, Protocol
 
-from ternmq_broker.disk_room import DiskBytes, disk_bytes
 from ternmq_broker.sending.sync_thread import SyncThread, SyncWorker
-from ternmq_broker.store.files import DiskFolders, Folder, StoreFolders
-from ternmq_broker.store.reserve import DiskReserve, reserve_bytes
-from ternmq_broker.store.store_lock import StoreLock
+from ternmq_broker.store.disk.files import DiskFolders, Folder, StoreFolders
+from ternmq_broker.store.disk.reserve import DiskReserve, reserve_bytes
+from ternmq_broker.store.disk.store_lock import StoreLock
+from ternmq_broker.upkeep.disk_room import DiskBytes, disk_bytes
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ternmq_broker.store.live_files import LiveFiles
+    from ternmq_broker.store.disk.live_files import LiveFiles
 
 
 class BrokerFolders(StoreFolders, Protocol):

@@ -5,16 +5,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ternmq_broker.disk_room import DiskSpaceWatch, disk_bytes
-from ternmq_broker.store.checked_file import DamagedFile, NewerFormat
-from ternmq_broker.store.copy_start import UNFINISHED, UnfinishedCopy, wipe_store
-from ternmq_broker.store.live_files import LiveFiles
+from ternmq_broker.store.copying.copy_start import UNFINISHED, UnfinishedCopy, wipe_store
+from ternmq_broker.store.disk.checked_file import DamagedFile, NewerFormat
+from ternmq_broker.store.disk.live_files import LiveFiles
+from ternmq_broker.store.disk.reserve import MIB, DiskReserve, reserve_bytes
+from ternmq_broker.store.journal.progress_journal import ProgressJournal
 from ternmq_broker.store.log.commit_log import NO_LIMIT
 from ternmq_broker.store.log.log_recovery import CommitLogCorrupted
 from ternmq_broker.store.message_store import MessageStore
-from ternmq_broker.store.progress_journal import ProgressJournal
-from ternmq_broker.store.reserve import MIB, DiskReserve, reserve_bytes
 from ternmq_broker.store_disk import RealDisk
+from ternmq_broker.upkeep.disk_room import DiskSpaceWatch, disk_bytes
 from ternmq_common.errors import StartupError
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ternmq_broker.broker_settings import BrokerSettings
-    from ternmq_broker.store.store_lock import StoreLock
+    from ternmq_broker.store.disk.store_lock import StoreLock
     from ternmq_broker.store_disk import StoreDisk
 
 _log = logging.getLogger(__name__)

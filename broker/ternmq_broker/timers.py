@@ -15,7 +15,6 @@ import logging
 from collections import Counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ternmq_broker.background_loop import BackgroundLoop
 from ternmq_broker.cold_reads import NotRepaired, records_at
 from ternmq_broker.message_copies import copy_message
 from ternmq_broker.store.derived_indexes import keys_of
@@ -23,6 +22,7 @@ from ternmq_broker.store.index.queue_index import MessageLocation
 from ternmq_broker.store.log.record import RecordKind, RecordOrigin
 from ternmq_broker.store.record_drafts import NO_MESSAGE, RecordDraft
 from ternmq_broker.store.timers.timer_run import TimerEntry, id_hash
+from ternmq_broker.upkeep.background_loop import BackgroundLoop
 from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.model import AppendedMessage
 

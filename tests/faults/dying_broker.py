@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
-from ternmq_broker.store import files
+from ternmq_broker.store.disk import files
 from ternmq_common.clock import MovableClock
 from ternmq_common.model import ConsumerGroup, HalfMessage, NewMessage, QueueRef, TimedMessage, TransactionResolution
 from ternmq_common.recall_handle import RecallHandle

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ternmq_broker.delivery.claims import ClaimsSnapshot
-from ternmq_broker.store.files import DiskFolders
+from ternmq_broker.store.disk.files import DiskFolders
 from ternmq_broker.store.index import index_block
 from ternmq_broker.store.index.index_block import BlockContent
+from ternmq_broker.store.journal.progress_journal import ProgressJournal
 from ternmq_broker.store.log.record import RecordKind, RecordOrigin, RestReference
 from ternmq_broker.store.message_store import MessageStore
-from ternmq_broker.store.progress_journal import ProgressJournal
 from ternmq_broker.store.record_drafts import NO_MESSAGE, RecordDraft
 from ternmq_common.model import NewMessage
 from ternmq_protos.v2 import definition_pb2

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass, field
 
-from ternmq_broker.store.copy_start import JoinState, begin_copy, wipe_store
+from ternmq_broker.store.copying.copy_start import JoinState, begin_copy, wipe_store
+from ternmq_broker.store.copying.log_copy import BadCopy
 from ternmq_broker.store.log.commit_log import NO_LIMIT
 from ternmq_broker.store.log.record import RecordKind, RecordOrigin
-from ternmq_broker.store.log_copy import BadCopy
 from ternmq_broker.store.message_store import MessageStore
 from ternmq_broker.store.record_drafts import RecordDraft
 from ternmq_broker.store.replaying.replay import ReplaySizes

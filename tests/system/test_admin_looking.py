@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from ternmq_broker.broker_history import BROKER_SERIES
+from ternmq_broker.inspecting.broker_history import BROKER_SERIES
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import service_pb2 as rpc
 from ternmq_proxy.front_history import SERIES

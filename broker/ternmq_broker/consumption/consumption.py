@@ -25,8 +25,8 @@ from ternmq_broker.delivery.idle_offsets import IdleOffsets
 from ternmq_broker.delivery.lite_subscriptions import LiteSubscriptions
 from ternmq_broker.delivery.ordered_consumption import OrderedConsumption
 from ternmq_broker.delivery.queue_consumption import QueueConsumption
-from ternmq_broker.store.damage import AwaitsRepair
-from ternmq_broker.store.files import WouldBlock
+from ternmq_broker.store.disk.files import WouldBlock
+from ternmq_broker.store.repairing.damage import AwaitsRepair
 from ternmq_common.model import (
     RETRY_QUEUE_ID,
     ConsumerGroup,
@@ -43,8 +43,8 @@ from ternmq_common.receipt_handle import ReceiptHandle
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from ternmq_broker.store.journal.progress_journal import ProgressJournal, QueueKey
     from ternmq_broker.store.message_store import MessageStore
-    from ternmq_broker.store.progress_journal import ProgressJournal, QueueKey
 
 _log = logging.getLogger(__name__)
 QueueState = QueueConsumption | OrderedConsumption

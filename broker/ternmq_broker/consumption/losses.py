@@ -13,7 +13,7 @@ Purges    by an operator are noted by queue, so that a reader by offset can tell
 
 from typing import TYPE_CHECKING
 
-from ternmq_broker.store.journal_marks import LostMark, Mark, PurgeMark, key_of
+from ternmq_broker.store.journal.journal_marks import LostMark, Mark, PurgeMark, key_of
 from ternmq_common.names import is_lite_queue, lite_parent
 
 if TYPE_CHECKING:

@@ -24,9 +24,9 @@ from ternmq_common.names import is_lite_queue, retry_topic
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ternmq_broker.store.journal.progress_journal import ProgressJournal, QueueKey
     from ternmq_broker.store.log.record import Record
     from ternmq_broker.store.message_store import MessageStore
-    from ternmq_broker.store.progress_journal import ProgressJournal, QueueKey
 
     State = QueueConsumption | OrderedConsumption
     States = dict[tuple[str, str], dict[int, State]]

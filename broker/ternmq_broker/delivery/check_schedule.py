@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ternmq_common.model import TransactionResolution, TransactionState
 
 if TYPE_CHECKING:
-    from ternmq_broker.store.half_index import HalfIndex, WaitingHalf
+    from ternmq_broker.store.index.half_index import HalfIndex, WaitingHalf
 
 NEXT = {
     (TransactionState.PENDING, TransactionResolution.COMMIT): TransactionState.COMMITTED,

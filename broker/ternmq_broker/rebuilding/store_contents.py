@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING
 
 from google.protobuf.message import DecodeError
 
+from ternmq_broker.store.disk.overlay import OverlayFolders
+from ternmq_broker.store.disk.store_lock import StoreLock
+from ternmq_broker.store.journal.progress_journal import ProgressJournal
 from ternmq_broker.store.message_store import MessageStore
-from ternmq_broker.store.overlay import OverlayFolders
-from ternmq_broker.store.progress_journal import ProgressJournal
-from ternmq_broker.store.store_lock import StoreLock
 from ternmq_broker.store_opening import startup_errors
 from ternmq_common.message_type import MessageType
 from ternmq_common.model import MIXED, RETRY_QUEUE_ID
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from ternmq_broker.broker_settings import BrokerSettings
+    from ternmq_broker.store.journal.progress_journal import QueueKey
     from ternmq_broker.store.log.record import Record
-    from ternmq_broker.store.progress_journal import QueueKey
     from ternmq_broker.store.timers.timer_run import Key
 
 _SCAN_BATCH = 4096

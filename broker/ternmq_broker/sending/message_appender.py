@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ternmq_broker.store.files import WriteNotUndone
+from ternmq_broker.store.disk.files import WriteNotUndone
 from ternmq_broker.store.record_writer import AppendBatch
 from ternmq_common.callbacks import call_back, wait_until_stored
 from ternmq_common.cluster import FlushMode
@@ -21,9 +21,9 @@ from ternmq_common.turn_end import TurnEnd, turn_end
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ternmq_broker.disk_room import DiskErrors
     from ternmq_broker.sending.flusher import LogFlusher
     from ternmq_broker.store.message_store import MessageStore
+    from ternmq_broker.upkeep.disk_room import DiskErrors
     from ternmq_common.clock import SystemClock
     from ternmq_common.model import NewMessage, QueueRef
     from ternmq_common.poll_queues import PollQueues

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
-from ternmq_broker.disk_room import DiskShort
+from ternmq_broker.upkeep.disk_room import DiskShort
 from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.filter_cache import FilterCache
 from ternmq_common.model import AppendOutcome

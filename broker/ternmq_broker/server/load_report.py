@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ternmq_broker.background_loop import BackgroundLoop
+from ternmq_broker.upkeep.background_loop import BackgroundLoop
 from ternmq_common.cluster import BrokerLoad
 from ternmq_registry.unknown_topics import is_user_topic
 

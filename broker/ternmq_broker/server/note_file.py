@@ -7,10 +7,10 @@ nowhere else.
 
 from typing import TYPE_CHECKING
 
-from ternmq_broker.store import checked_file
-from ternmq_broker.store.checked_file import DamagedFile, NewerFormat
-from ternmq_broker.store.files import DiskFolder
-from ternmq_broker.store.live_files import LiveFiles
+from ternmq_broker.store.disk import checked_file
+from ternmq_broker.store.disk.checked_file import DamagedFile, NewerFormat
+from ternmq_broker.store.disk.files import DiskFolder
+from ternmq_broker.store.disk.live_files import LiveFiles
 from ternmq_common.errors import StartupError
 
 if TYPE_CHECKING:

@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from ternmq_broker.consumption.consumption import Consumption
     from ternmq_broker.consumption.queue_locks import QueueLocks
     from ternmq_broker.consumption.redelivery import Redelivery
-    from ternmq_broker.disk_room import DiskErrors, DiskSpaceWatch
-    from ternmq_broker.housekeeping import BrokerHousekeeping
     from ternmq_broker.lite_topics import LiteTopics
     from ternmq_broker.sending.flusher import LogFlusher
     from ternmq_broker.shard.sending import BrokerSending
     from ternmq_broker.store.message_store import MessageStore
     from ternmq_broker.transactions.transactions import Transactions
+    from ternmq_broker.upkeep.disk_room import DiskErrors, DiskSpaceWatch
+    from ternmq_broker.upkeep.housekeeping import BrokerHousekeeping
     from ternmq_common.model import NewMessage
     from ternmq_common.poll_queues import PollQueues
     from ternmq_runtime.observability.figures import MessageCounts
@@ -106,7 +106,7 @@ class BrokerAdministering:
         await self._wait_for_replicas()
 
     async def purge(self, queue: QueueRef, below: int, *, retries: bool) -> None:
-        """Remove the messages below an offset; see `StorageAdministering.purge`. Claims on them end as after retention."""
+        """Remove the messages below an offset; see `StorageAdministering`. Claims on them end as after retention."""
         await self._purge_queue(queue, below, retries=retries, by_operator=True)
 
     async def _purge_queue(self, queue: QueueRef, below: int, *, retries: bool, by_operator: bool) -> None:

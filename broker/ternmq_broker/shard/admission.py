@@ -3,8 +3,8 @@
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from ternmq_broker.disk_room import DiskSpaceWatch
     from ternmq_broker.sending.flusher import LogFlusher
+    from ternmq_broker.upkeep.disk_room import DiskSpaceWatch
 
 
 class ReplicationGate(Protocol):

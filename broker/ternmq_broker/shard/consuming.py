@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from ternmq_broker.cold_reads import run_when_read
 from ternmq_broker.consumption.popping import PopBatch
-from ternmq_broker.store.files import WouldBlock
+from ternmq_broker.store.disk.files import WouldBlock
 from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.limits import QUEUES_MAX
 from ternmq_common.model import DeliveredMessage, PopOrder, SettleOutcome, group_by_settled_topic

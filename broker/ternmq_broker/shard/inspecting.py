@@ -7,13 +7,13 @@ from ternmq_common.shard.shard import DoneResult
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ternmq_broker.broker_history import BrokerHistory
+    from ternmq_broker.inspecting.broker_history import BrokerHistory
+    from ternmq_broker.inspecting.message_statuses import MessageStatuses
+    from ternmq_broker.inspecting.queries import BrokerQueries
+    from ternmq_broker.inspecting.timer_pages import TimerPages
+    from ternmq_broker.inspecting.topic_contents import TopicContents
     from ternmq_broker.lite_topics import LiteTopics
-    from ternmq_broker.message_statuses import MessageStatuses
-    from ternmq_broker.queries import BrokerQueries
     from ternmq_broker.store.index.log_index import LogIndex
-    from ternmq_broker.timer_pages import TimerPages
-    from ternmq_broker.topic_contents import TopicContents
     from ternmq_broker.transactions.transactions import Transactions
     from ternmq_common.cluster import UnfinishedWork
     from ternmq_common.model import (

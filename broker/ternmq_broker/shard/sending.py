@@ -10,11 +10,11 @@ from ternmq_runtime.observability.tracing import child_span
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ternmq_broker.disk_room import DiskErrors
     from ternmq_broker.sending.message_appender import MessageAppender
     from ternmq_broker.shard.admission import Admission
     from ternmq_broker.timers import TimerDelivery
     from ternmq_broker.transactions.transactions import Transactions
+    from ternmq_broker.upkeep.disk_room import DiskErrors
     from ternmq_common.clock import SystemClock
     from ternmq_common.model import HalfMessage, NewMessage, Stored, TimedMessage, TransactionResolution
     from ternmq_common.recall_handle import RecallHandle

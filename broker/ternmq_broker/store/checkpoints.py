@@ -6,17 +6,17 @@ Checkpoint  says what was known durable, and what the indexes have beside their 
 
 from typing import TYPE_CHECKING, Any
 
-from ternmq_broker.store import side_files
 from ternmq_broker.store.derived_indexes import IndexSpill
+from ternmq_broker.store.disk import side_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ternmq_broker.store.applied_operations import AppliedOperations
     from ternmq_broker.store.derived_indexes import DerivedIndexes
-    from ternmq_broker.store.files import Folder
+    from ternmq_broker.store.disk.files import Folder
     from ternmq_broker.store.log.commit_log import CommitLog
     from ternmq_broker.store.log.durable_watermarks import DurableWatermarks
+    from ternmq_broker.store.operations.applied_operations import AppliedOperations
     from ternmq_broker.store.record_writer import RecordWriter
 
 CHECKPOINT = "checkpoint"

@@ -8,7 +8,7 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ternmq_broker.store.half_index import HalfIndex, decode_checks
+from ternmq_broker.store.index.half_index import HalfIndex, decode_checks
 from ternmq_broker.store.index.log_index import BlockSpill, LogIndex
 from ternmq_broker.store.log.record import RecordKind
 from ternmq_broker.store.timers.timer_index import TimerIndex
@@ -20,7 +20,7 @@ from ternmq_protos.v2 import definition_pb2
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ternmq_broker.store.files import Folder
+    from ternmq_broker.store.disk.files import Folder
     from ternmq_broker.store.log.commit_log import PlacedRecord
     from ternmq_broker.store.log.record import Record
 

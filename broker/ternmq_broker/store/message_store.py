@@ -12,35 +12,36 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ternmq_broker.store import side_files, store_format
-from ternmq_broker.store.applied_operations import FORGOTTEN, AppliedOperations
-from ternmq_broker.store.catch_up_state import CatchUpState
+from ternmq_broker.store import store_format
 from ternmq_broker.store.checkpoints import CHECKPOINT, Checkpoints
-from ternmq_broker.store.copy_start import JOINED, check_finished
-from ternmq_broker.store.damage import LogDamage
-from ternmq_broker.store.deletions import Deletions
+from ternmq_broker.store.copying.catch_up_state import CatchUpState
+from ternmq_broker.store.copying.copy_start import JOINED, check_finished
+from ternmq_broker.store.copying.log_copy import AcceptedRanges
+from ternmq_broker.store.copying.replica_log import ReplicaLog
 from ternmq_broker.store.derived_indexes import DerivedIndexes
+from ternmq_broker.store.disk import side_files
+from ternmq_broker.store.disk.set_aside import SetAsideFolder
+from ternmq_broker.store.disk.side_files import SideFileReader
 from ternmq_broker.store.log import durable_watermarks
 from ternmq_broker.store.log.commit_log import NO_LIMIT, CommitLog
 from ternmq_broker.store.log.durable_watermarks import DurableWatermarks
 from ternmq_broker.store.log.log_recovery import LogRecovery
 from ternmq_broker.store.log.record_layouts import RecordLayouts
-from ternmq_broker.store.log_copy import AcceptedRanges
-from ternmq_broker.store.log_repair import DAMAGE, SCRUB, LogRepair
-from ternmq_broker.store.missing_files import find_missing_files, log_missing_durable_file, log_missing_files
-from ternmq_broker.store.record_overwriting import RecordOverwriting
+from ternmq_broker.store.operations.applied_operations import FORGOTTEN, AppliedOperations
+from ternmq_broker.store.operations.deletions import Deletions
 from ternmq_broker.store.record_reader import RecordReader, list_records_between
 from ternmq_broker.store.record_writer import RecordWriter
+from ternmq_broker.store.repairing.damage import LogDamage
+from ternmq_broker.store.repairing.log_repair import DAMAGE, SCRUB, LogRepair
+from ternmq_broker.store.repairing.missing_files import find_missing_files, log_missing_durable_file, log_missing_files
+from ternmq_broker.store.repairing.record_overwriting import RecordOverwriting
 from ternmq_broker.store.replaying.replay import REPLAY_SIZES, LogReplay, ReplaySizes
-from ternmq_broker.store.replica_log import ReplicaLog
-from ternmq_broker.store.set_aside import SetAsideFolder
-from ternmq_broker.store.side_files import SideFileReader
 from ternmq_broker.store.store_format import StoreFormat
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ternmq_broker.store.files import StoreFolders
+    from ternmq_broker.store.disk.files import StoreFolders
 
 _log = logging.getLogger(__name__)
 _ACCEPTED = "accepted-damage"

@@ -7,20 +7,20 @@ import contextlib
 import errno
 from typing import TYPE_CHECKING
 
-from ternmq_broker.store.damage import AwaitsRepair
 from ternmq_broker.store.derived_indexes import keys_of
 from ternmq_broker.store.index.key_search import KeySearch
 from ternmq_broker.store.index.key_table import do_not_pause
 from ternmq_broker.store.index.queue_index import MessageLocation
 from ternmq_broker.store.log.record import BadRecord, Record, RecordKind, RecordOrigin
+from ternmq_broker.store.repairing.damage import AwaitsRepair
 from ternmq_common.names import lite_parent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from ternmq_broker.store.damage import LogDamage
     from ternmq_broker.store.index.log_index import LogIndex
     from ternmq_broker.store.log.commit_log import CommitLog
+    from ternmq_broker.store.repairing.damage import LogDamage
 
 _MESSAGE = RecordKind.MESSAGE.value
 # A batch's records are read as one piece while the gaps between them cost less than reading each by itself.

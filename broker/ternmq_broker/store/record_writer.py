@@ -10,11 +10,11 @@ from ternmq_broker.store.record_drafts import RecordDraft
 from ternmq_common.model import NewMessage
 
 if TYPE_CHECKING:
-    from ternmq_broker.store.applied_operations import AppliedOperations
     from ternmq_broker.store.derived_indexes import DerivedIndexes
     from ternmq_broker.store.log.commit_log import CommitLog
     from ternmq_broker.store.log.record import RestReference, UnplacedRecord
-    from ternmq_broker.store.operations import StoreOperation
+    from ternmq_broker.store.operations.applied_operations import AppliedOperations
+    from ternmq_broker.store.operations.store_operation import StoreOperation
 
 _MESSAGE = RecordKind.MESSAGE.value
 

@@ -13,12 +13,12 @@ import secrets
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from ternmq_broker.store import checked_file
-from ternmq_broker.store.checked_file import DamagedFile
+from ternmq_broker.store.disk import checked_file
+from ternmq_broker.store.disk.checked_file import DamagedFile
 from ternmq_broker.store.log import record_layout_1
 
 if TYPE_CHECKING:
-    from ternmq_broker.store.files import Folder
+    from ternmq_broker.store.disk.files import Folder
 
 _log = logging.getLogger(__name__)
 LAYOUT = 2

@@ -20,12 +20,19 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ternmq_broker.store import applied_operations, catch_up_state, checked_file, copy_start, store_format
+from ternmq_broker.store import store_format
+from ternmq_broker.store.copying import catch_up_state, copy_start
+from ternmq_broker.store.disk import checked_file
+from ternmq_broker.store.disk.overlay import OverlayFolder, open_overlay
 from ternmq_broker.store.index.index_block import BadBlock
+from ternmq_broker.store.journal.progress_journal import SIZE_NAME as JOURNAL_SIZE
 from ternmq_broker.store.log.record import BadRecord
-from ternmq_broker.store.overlay import OverlayFolder, open_overlay
-from ternmq_broker.store.progress_journal import SIZE_NAME as JOURNAL_SIZE
+from ternmq_broker.store.operations import applied_operations
 from ternmq_broker.store.timers.timer_run import BadRun, RunName, TimerRun
+from ternmq_broker.store_tools.checking.live_tail import count_written, find_last_head
+from ternmq_broker.store_tools.checking.log_walk import ACCEPTED, read_index_blocks
+from ternmq_broker.store_tools.checking.side_check import JOURNAL, LOW_WATERMARKS
+from ternmq_broker.store_tools.checking.side_content import read_side_content
 from ternmq_broker.store_tools.durable_copies import (
     compute_digest,
     copy_file,
@@ -34,12 +41,8 @@ from ternmq_broker.store_tools.durable_copies import (
     sync_folder,
     write_new_file,
 )
-from ternmq_broker.store_tools.live_tail import count_written, find_last_head
-from ternmq_broker.store_tools.log_walk import ACCEPTED, read_index_blocks
 from ternmq_broker.store_tools.manifest import DATA, BackupManifest
 from ternmq_broker.store_tools.progress import Progress, ProgressSteps, no_progress
-from ternmq_broker.store_tools.side_check import JOURNAL, LOW_WATERMARKS
-from ternmq_broker.store_tools.side_content import read_side_content
 from ternmq_broker.store_tools.store_view import open_view, store_folder
 from ternmq_common.errors import StartupError
 from ternmq_common.own_version import own_version
@@ -48,8 +51,8 @@ from ternmq_common.private_files import create_file, create_folder
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ternmq_broker.store.disk.overlay import OverlayFile
     from ternmq_broker.store.message_store import MessageStore
-    from ternmq_broker.store.overlay import OverlayFile
     from ternmq_broker.store_tools.store_view import StoreView
 
 _CHECKPOINT, _FORGOTTEN = "checkpoint", "forgotten"

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ternmq_broker.store.log.record import BadRecord, RecordKind
-from ternmq_broker.store_tools.log_walk import CheckedLogWalk
+from ternmq_broker.store_tools.checking.log_walk import CheckedLogWalk
+from ternmq_broker.store_tools.checking.side_check import LOW_WATERMARKS
+from ternmq_broker.store_tools.checking.side_content import read_side_content
 from ternmq_broker.store_tools.progress import Progress, ProgressSteps, no_progress
-from ternmq_broker.store_tools.side_check import LOW_WATERMARKS
-from ternmq_broker.store_tools.side_content import read_side_content
 from ternmq_broker.store_tools.store_view import open_view
 from ternmq_common.errors import StartupError
 from ternmq_common.names import DEAD_LETTER_PREFIX, RETRY_PREFIX

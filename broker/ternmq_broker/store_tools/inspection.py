@@ -4,12 +4,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ternmq_broker.store import store_format
-from ternmq_broker.store.checked_file import DamagedFile
+from ternmq_broker.store.disk.checked_file import DamagedFile
+from ternmq_broker.store.journal.progress_journal import ProgressJournal
 from ternmq_broker.store.log.record import BadRecord
-from ternmq_broker.store.progress_journal import ProgressJournal
-from ternmq_broker.store_tools.log_walk import accepted_ranges, durable_by_files
+from ternmq_broker.store_tools.checking.log_walk import accepted_ranges, durable_by_files
+from ternmq_broker.store_tools.checking.timer_check import count_pending
 from ternmq_broker.store_tools.store_view import open_view
-from ternmq_broker.store_tools.timer_check import count_pending
 from ternmq_common.errors import StartupError
 from ternmq_common.model import RETRY_QUEUE_ID
 from ternmq_common.names import retry_topic

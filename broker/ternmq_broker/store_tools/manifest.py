@@ -10,8 +10,8 @@ The files are below the folder `data`, as they are in a data directory.
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from ternmq_broker.store import checked_file
-from ternmq_broker.store.checked_file import DamagedFile, NewerFormat
+from ternmq_broker.store.disk import checked_file
+from ternmq_broker.store.disk.checked_file import DamagedFile, NewerFormat
 from ternmq_broker.store_tools.durable_copies import sync_folder, write_new_file
 from ternmq_common.errors import StartupError
 

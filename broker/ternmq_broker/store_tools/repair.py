@@ -19,20 +19,21 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ternmq_broker.delivery.claims import ClaimHole, ClaimsSnapshot
-from ternmq_broker.store import side_files, store_format
-from ternmq_broker.store.files import DiskFolders
+from ternmq_broker.store import store_format
+from ternmq_broker.store.disk import side_files
+from ternmq_broker.store.disk.files import DiskFolders
+from ternmq_broker.store.disk.set_aside import SetAsideFolder
+from ternmq_broker.store.disk.store_lock import StoreLock
 from ternmq_broker.store.index.log_index import LogIndex
+from ternmq_broker.store.journal.progress_journal import ProgressJournal
 from ternmq_broker.store.log import durable_watermarks
 from ternmq_broker.store.message_store import MessageStore
-from ternmq_broker.store.progress_journal import ProgressJournal
-from ternmq_broker.store.set_aside import SetAsideFolder
-from ternmq_broker.store.store_lock import StoreLock
-from ternmq_broker.store_tools import side_check
-from ternmq_broker.store_tools.findings import StorePart
-from ternmq_broker.store_tools.log_walk import ACCEPTED, accepted_ranges
+from ternmq_broker.store_tools.checking import side_check
+from ternmq_broker.store_tools.checking.findings import StorePart
+from ternmq_broker.store_tools.checking.log_walk import ACCEPTED, accepted_ranges
+from ternmq_broker.store_tools.checking.verification import VerificationResult, verify_store
 from ternmq_broker.store_tools.progress import Progress, no_progress
 from ternmq_broker.store_tools.store_view import SEGMENT_BYTES, open_view, store_folder
-from ternmq_broker.store_tools.verification import VerificationResult, verify_store
 from ternmq_common.clock import now_ms
 from ternmq_common.errors import StartupError
 from ternmq_common.model import RETRY_QUEUE_ID
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from ternmq_broker.store.files import Folder, StoreFile
+    from ternmq_broker.store.disk.files import Folder, StoreFile
     from ternmq_broker.store.log.log_recovery import Range
     from ternmq_broker.store.store_format import StoreFormat
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ternmq_broker.store.live_files import KEPT
-from ternmq_broker.store.overlay import open_overlay
+from ternmq_broker.store.disk.live_files import KEPT
+from ternmq_broker.store.disk.overlay import open_overlay
 from ternmq_broker.store_tools.durable_copies import copy_file, sync_folder
 from ternmq_broker.store_tools.progress import Progress, ProgressSteps, no_progress
 from ternmq_common.errors import StartupError

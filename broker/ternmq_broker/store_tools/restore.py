@@ -6,8 +6,8 @@ The copy is written beside its place, as `<name>.partial`, and renamed when all 
 import shutil
 from pathlib import Path, PurePosixPath
 
+from ternmq_broker.store.disk.overlay import open_overlay
 from ternmq_broker.store.log import durable_watermarks
-from ternmq_broker.store.overlay import open_overlay
 from ternmq_broker.store_tools.durable_copies import ShortFile, copy_file, sync_folder
 from ternmq_broker.store_tools.manifest import DATA, BackupManifest, read_manifest
 from ternmq_broker.store_tools.progress import Progress, ProgressSteps, no_progress

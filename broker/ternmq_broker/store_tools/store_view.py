@@ -11,21 +11,21 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ternmq_broker.store import store_format
-from ternmq_broker.store.checked_file import DamagedFile
-from ternmq_broker.store.copy_start import UnfinishedCopy, check_finished
+from ternmq_broker.store.copying.copy_start import UnfinishedCopy, check_finished
+from ternmq_broker.store.disk.checked_file import DamagedFile
+from ternmq_broker.store.disk.overlay import OverlayFolders
 from ternmq_broker.store.log.commit_log import CommitLog
 from ternmq_broker.store.log.record_layouts import RecordLayouts
 from ternmq_broker.store.message_store import MessageStore
-from ternmq_broker.store.overlay import OverlayFolders
-from ternmq_broker.store_tools.format_search import find_format
-from ternmq_broker.store_tools.live_tail import count_written
+from ternmq_broker.store_tools.checking.format_search import find_format
+from ternmq_broker.store_tools.checking.live_tail import count_written
 from ternmq_common.errors import StartupError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from ternmq_broker.store.overlay import OverlayFile
+    from ternmq_broker.store.disk.overlay import OverlayFile
     from ternmq_broker.store.store_format import StoreFormat
 
 _STORE, _LOG = "store", "commitlog"

@@ -8,18 +8,18 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from ternmq_broker.background_loop import BackgroundLoop
 from ternmq_broker.consumption.queue_reader import stored_message
-from ternmq_broker.store.half_index import encode_checks
+from ternmq_broker.store.index.half_index import encode_checks
 from ternmq_broker.store.log.record import RecordKind, RecordOrigin
 from ternmq_broker.store.record_drafts import RecordDraft
+from ternmq_broker.upkeep.background_loop import BackgroundLoop
 from ternmq_common.errors import MessagingError
 from ternmq_common.model import NewMessage, OrphanedTransaction, QueueRef
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from ternmq_broker.store.half_index import WaitingHalf
+    from ternmq_broker.store.index.half_index import WaitingHalf
     from ternmq_broker.store.message_store import MessageStore
     from ternmq_broker.transactions.transactions import Transactions
     from ternmq_common.clock import SystemClock

@@ -20,7 +20,7 @@ from ternmq_broker.cold_reads import NotRepaired, records_at
 from ternmq_broker.delivery.check_schedule import NEXT, NEXT_BY_OPERATOR, CheckSchedule
 from ternmq_broker.message_copies import copy_message, create_discarded
 from ternmq_broker.store.derived_indexes import keys_of
-from ternmq_broker.store.half_index import ROLLBACK
+from ternmq_broker.store.index.half_index import ROLLBACK
 from ternmq_broker.store.index.queue_index import MessageLocation
 from ternmq_broker.store.log.record import RecordKind, RecordOrigin
 from ternmq_broker.store.record_drafts import RecordDraft
@@ -43,7 +43,7 @@ from ternmq_protos.v2 import definition_pb2
 if TYPE_CHECKING:
     from ternmq_broker.delivery.check_schedule import CheckRules
     from ternmq_broker.sending.flusher import LogFlusher
-    from ternmq_broker.store.half_index import WaitingHalf
+    from ternmq_broker.store.index.half_index import WaitingHalf
     from ternmq_broker.store.log.record import Record
     from ternmq_broker.store.message_store import MessageStore
     from ternmq_common.clock import SystemClock

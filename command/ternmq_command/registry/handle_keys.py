@@ -83,7 +83,7 @@ def _open_registry(config: Path | None, flags: dict[str, object], data_dir: Path
         with closing(Registry.open_postgres(settings.registry, password_file=password_file)) as of_cluster:
             yield of_cluster
         return
-    from ternmq_broker.store.store_lock import StoreLock
+    from ternmq_broker.store.disk.store_lock import StoreLock
 
     database, store = data_dir / "registry.db", data_dir / "store"
     if not (database.exists() and store.is_dir()):

@@ -33,7 +33,7 @@ def command(target: Path, data_dir: Path, only_copies: bool, is_to_verify: bool,
     """
     with store_failures():
         from ternmq_broker.store_tools.backup import back_up_store
-        from ternmq_broker.store_tools.verification import verify_store
+        from ternmq_broker.store_tools.checking.verification import verify_store
 
         with progress_bar("backing up") as progress:
             manifest = back_up_store(data_dir, target, progress, only_copies=only_copies)

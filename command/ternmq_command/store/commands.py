@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ternmq_broker.store.log.record import Record
+    from ternmq_broker.store_tools.checking.verification import VerificationResult
     from ternmq_broker.store_tools.inspection import StoreInspection
-    from ternmq_broker.store_tools.verification import VerificationResult
 
 
 @click.group(cls=NearestGroup)
@@ -198,7 +198,7 @@ def verify(directory: Path, as_json: bool) -> int:
       ternmq store verify /var/lib/ternmq --json | jq .problems
     """
     with store_failures(), progress_bar("verifying") as progress:
-        from ternmq_broker.store_tools.verification import verify_store
+        from ternmq_broker.store_tools.checking.verification import verify_store
 
         found = verify_store(directory, progress)
     if as_json:

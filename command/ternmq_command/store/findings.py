@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 from ternmq_command.terminal.printing import echo
 
 if TYPE_CHECKING:
-    from ternmq_broker.store_tools.findings import StoreFinding
-    from ternmq_broker.store_tools.verification import VerificationResult
+    from ternmq_broker.store_tools.checking.findings import StoreFinding
+    from ternmq_broker.store_tools.checking.verification import VerificationResult
 
 UNSOUND = 1
 

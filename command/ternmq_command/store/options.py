@@ -30,7 +30,7 @@ def directory_argument(command: F) -> F:
 def store_failures() -> Iterator[None]:
     """Convert the errors of reading a store to failures of one line."""
     with _ignoring_log("ternmq_broker"), server_failures():
-        from ternmq_broker.store.checked_file import NewerFormat
+        from ternmq_broker.store.disk.checked_file import NewerFormat
 
         try:
             yield

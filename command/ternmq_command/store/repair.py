@@ -15,8 +15,8 @@ from ternmq_command.terminal.printing import echo
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ternmq_broker.store_tools.checking.verification import VerificationResult
     from ternmq_broker.store_tools.repair import RepairResult
-    from ternmq_broker.store_tools.verification import VerificationResult
 
 
 @click.command()
@@ -38,7 +38,7 @@ def repair(directory: Path, dry_run: bool, cut_newer: bool, yes: bool, as_json: 
     """
     with store_failures():
         from ternmq_broker.store_tools import repair as repairing
-        from ternmq_broker.store_tools.verification import verify_store
+        from ternmq_broker.store_tools.checking.verification import verify_store
 
         if dry_run or not yes:
             with progress_bar("verifying") as progress:

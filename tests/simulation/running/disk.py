@@ -10,15 +10,15 @@ Faults      while `fails` names them, appends, syncs or replacements raise the e
 import asyncio
 from typing import TYPE_CHECKING
 
-from ternmq_broker.disk_room import DiskBytes
-from ternmq_broker.store.reserve import DiskReserve
-from ternmq_broker.store.store_lock import StoreLock
+from ternmq_broker.store.disk.reserve import DiskReserve
+from ternmq_broker.store.disk.store_lock import StoreLock
+from ternmq_broker.upkeep.disk_room import DiskBytes
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Sequence
 
-    from ternmq_broker.store.live_files import LiveFiles
+    from ternmq_broker.store.disk.live_files import LiveFiles
     from tests.simulation.running.loop import WorldLoop
 
 _FREE = DiskBytes(1 << 40, 1 << 41)

@@ -9,10 +9,10 @@ from typing import cast
 
 import pytest
 
-from ternmq_broker.disk_room import DiskErrors, DiskShort, DiskSpaceWatch
 from ternmq_broker.sending.flusher import LogFlusher
 from ternmq_broker.sending.message_appender import MessageAppender
 from ternmq_broker.store.message_store import MessageStore
+from ternmq_broker.upkeep.disk_room import DiskErrors, DiskShort, DiskSpaceWatch
 from ternmq_common.clock import MovableClock
 from ternmq_common.errors import MessagingError
 from ternmq_common.model import NewMessage, QueueRef

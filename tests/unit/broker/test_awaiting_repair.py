@@ -6,7 +6,7 @@ import asyncio
 import pytest
 
 from ternmq_broker.cold_reads import NotRepaired, records_at, run_when_read
-from ternmq_broker.store.damage import AwaitsRepair
+from ternmq_broker.store.repairing.damage import AwaitsRepair
 from ternmq_common.lite_group import LiteGroup
 from ternmq_common.model import DeliveredMessage, LiteAction, NewMessage, PopOrder, QueueRef
 from ternmq_common.names import lite_queue_topic

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from ternmq_broker.delivery.check_schedule import NEXT, NEXT_BY_OPERATOR, CheckRules, CheckSchedule
-from ternmq_broker.store.half_index import HalfIndex, WaitingHalf
+from ternmq_broker.store.index.half_index import HalfIndex, WaitingHalf
 from ternmq_common.model import TransactionResolution, TransactionState
 
 RULES = CheckRules(first_check_ms=60, interval_ms=100, checks_max=3, age_max_ms=2000)

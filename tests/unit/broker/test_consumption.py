@@ -15,8 +15,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from ternmq_broker.consumption.consumption import Consumption
 from ternmq_broker.delivery.ordered_consumption import OrderedConsumption
 from ternmq_broker.message_copies import copy_message
+from ternmq_broker.store.journal.progress_journal import ProgressJournal
 from ternmq_broker.store.message_store import MessageStore
-from ternmq_broker.store.progress_journal import ProgressJournal
 from ternmq_common.model import (
     RETRY_QUEUE_ID,
     ConsumerGroup,

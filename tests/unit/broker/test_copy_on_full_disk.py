@@ -10,7 +10,7 @@ from ternmq_broker.broker_settings import BrokerSettings
 from ternmq_broker.server.deletion_notes import DeletionNotes
 from ternmq_broker.server.replication.follower_copy import FollowerCopy
 from ternmq_broker.server.replication.replica_files import ReplicaFiles
-from ternmq_broker.store.files import DiskFolder
+from ternmq_broker.store.disk.files import DiskFolder
 from ternmq_common.server_settings import FlushMode, StorageSettings
 from tests.support.replica_pair import message
 from tests.support.until import until

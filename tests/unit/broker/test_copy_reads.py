@@ -16,7 +16,7 @@ from ternmq_broker.server.replication.follower_copy import FollowerCopy
 from ternmq_broker.server.replication.leader_progress import LeaderProgress
 from ternmq_broker.server.replication.replica_files import ReplicaFiles
 from ternmq_broker.server.replication.replica_messages import LeaderHeartbeat, LogBytes
-from ternmq_broker.store.files import WouldBlock
+from ternmq_broker.store.disk.files import WouldBlock
 from ternmq_common.errors import MessagingError
 from ternmq_common.limits import PULL_BATCH_MAX
 from ternmq_common.message_filter import MessageFilter

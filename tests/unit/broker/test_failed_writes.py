@@ -1,6 +1,6 @@
 """When sends are refused after a failed write, what is said of it, and when the disk is probed."""
 
-from ternmq_broker.failed_writes import FailedWrites
+from ternmq_broker.upkeep.failed_writes import FailedWrites
 
 BROKEN = OSError(5, "Input/output error")
 

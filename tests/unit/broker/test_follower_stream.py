@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from ternmq_broker.server.replication import replica_messages
 from ternmq_broker.server.replication.follower_stream import FollowerStream
 from ternmq_broker.server.replication.replica_messages import FollowRequest, HeldReport, LeaderHeartbeat
-from ternmq_broker.store.copy_start import JoinState
-from ternmq_broker.store.files import WouldBlock
+from ternmq_broker.store.copying.copy_start import JoinState
+from ternmq_broker.store.disk.files import WouldBlock
 from ternmq_common.shard import shard_frames
 from ternmq_rpc.grpc_http2.messages import StreamBroken
 from ternmq_rpc.grpc_stream.served_call import CallRefused

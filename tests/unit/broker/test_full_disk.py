@@ -9,9 +9,9 @@ import pytest
 from ternmq_broker import store_opening
 from ternmq_broker.broker import Broker
 from ternmq_broker.broker_settings import BrokerSettings
-from ternmq_broker.disk_room import DiskBytes, DiskShort
 from ternmq_broker.server.main import BrokerServer
-from ternmq_broker.store.files import DiskFile, DiskFolder
+from ternmq_broker.store.disk.files import DiskFile, DiskFolder
+from ternmq_broker.upkeep.disk_room import DiskBytes, DiskShort
 from ternmq_common.clock import MovableClock
 from ternmq_common.errors import StartupError
 from ternmq_common.model import (

@@ -8,13 +8,13 @@ import pytest
 
 from ternmq_broker.broker_settings import BrokerSettings
 from ternmq_broker.consumption.consumption import Consumption
-from ternmq_broker.disk_room import DiskBytes, DiskSpaceWatch
-from ternmq_broker.housekeeping import BrokerHousekeeping
+from ternmq_broker.store.disk.reserve import DiskReserve
+from ternmq_broker.store.journal.progress_journal import ProgressJournal
 from ternmq_broker.store.log.record import RecordKind
 from ternmq_broker.store.message_store import MessageStore
-from ternmq_broker.store.progress_journal import ProgressJournal
 from ternmq_broker.store.record_drafts import RecordDraft
-from ternmq_broker.store.reserve import DiskReserve
+from ternmq_broker.upkeep.disk_room import DiskBytes, DiskSpaceWatch
+from ternmq_broker.upkeep.housekeeping import BrokerHousekeeping
 from ternmq_common.clock import MovableClock
 from ternmq_common.model import ConsumerGroup, NewMessage
 from ternmq_common.server_settings import FlushMode, StorageSettings

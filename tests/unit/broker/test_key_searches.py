@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from ternmq_broker.key_searches import KeySearches
+from ternmq_broker.inspecting.key_searches import KeySearches
 from ternmq_broker.store.log.record import Record
 from ternmq_common.eager import start_eagerly
 from ternmq_common.errors import MessagingError

@@ -7,10 +7,10 @@ from functools import partial
 
 import pytest
 
-from ternmq_broker.log_upkeep import LogUpkeep, RepairSources, SourceAway
-from ternmq_broker.scrubbing import DAY_S, MAX_BYTES_PER_S, MIN_BYTES_PER_S, LogScrubber
 from ternmq_broker.server.replication.log_requests import LogRequests
 from ternmq_broker.store.message_store import MessageStore
+from ternmq_broker.upkeep.log_upkeep import LogUpkeep, RepairSources, SourceAway
+from ternmq_broker.upkeep.scrubbing import DAY_S, MAX_BYTES_PER_S, MIN_BYTES_PER_S, LogScrubber
 from ternmq_common.shard import shard_frames
 from tests.support.replica_pair import log_of
 from tests.support.rotting import Rotting

@@ -4,7 +4,7 @@ import pytest
 
 from ternmq_broker.consumption.losses import LostMessages
 from ternmq_broker.delivery.queue_consumption import QueueConsumption
-from ternmq_broker.store.journal_marks import LostMark, PurgeMark
+from ternmq_broker.store.journal.journal_marks import LostMark, PurgeMark
 from ternmq_broker.store.message_store import MessageStore
 from ternmq_common.lite_group import LiteGroup
 from ternmq_common.model import ConsumerGroup, PopOrder, QueueRef

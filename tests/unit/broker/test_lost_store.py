@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from ternmq_broker.broker import Broker
-from ternmq_broker.disk_room import DiskBytes, DiskShort, DiskSpaceWatch
 from ternmq_broker.replication.timing import ReplicationTiming
 from ternmq_broker.server.deletion_notes import DeletionNotes
 from ternmq_broker.server.replication.follower import ShardFollower, _StoreLost
 from ternmq_broker.server.replication.replica_files import ReplicaFiles
-from ternmq_broker.store.reserve import DiskReserve
+from ternmq_broker.store.disk.reserve import DiskReserve
+from ternmq_broker.upkeep.disk_room import DiskBytes, DiskShort, DiskSpaceWatch
 from ternmq_common.clock import MovableClock
 from ternmq_common.cluster import DeletedKind, RegistryDeletion
 from ternmq_common.errors import StartupError
@@ -66,7 +66,7 @@ async def test_what_is_stored_can_be_consumed(broker: Broker, tmp_path: Path) ->
 async def test_it_is_said_once_and_so_is_the_return(
     broker: Broker, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO, "ternmq_broker.disk_room")
+    caplog.set_level(logging.INFO, "ternmq_broker.upkeep.disk_room")
     data, elsewhere = tmp_path / "data", tmp_path / "elsewhere"
     data.rename(elsewhere)
     for _ in range(3):

@@ -8,7 +8,7 @@ import pytest
 
 from ternmq_broker.server.note_file import NoteFile
 from ternmq_broker.server.store_identity import store_id
-from ternmq_broker.store import checked_file
+from ternmq_broker.store.disk import checked_file
 from ternmq_common.errors import StartupError
 
 OLD = re.compile("[0-9a-f]{32}")

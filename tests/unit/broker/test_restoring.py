@@ -6,8 +6,8 @@ import pytest
 
 from ternmq_broker.consumption.consumption import Consumption
 from ternmq_broker.message_copies import copy_message
+from ternmq_broker.store.journal.progress_journal import ProgressJournal
 from ternmq_broker.store.message_store import MessageStore
-from ternmq_broker.store.progress_journal import ProgressJournal
 from ternmq_common.model import RETRY_QUEUE_ID, ConsumerGroup, DeliveredMessage, NewMessage, PopOrder, SettleOutcome
 from ternmq_common.names import retry_topic
 from ternmq_common.tag_filter import ALL

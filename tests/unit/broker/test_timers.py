@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ternmq_broker.log_upkeep import RepairSources
 from ternmq_broker.store.timers.timer_jobs import FindJob, MergeJob
+from ternmq_broker.upkeep.log_upkeep import RepairSources
 from ternmq_common.clock import MovableClock, SystemClock
 from ternmq_common.errors import MessagingError
 from ternmq_common.model import ConsumerGroup, NewMessage, QueueRef, TimedMessage

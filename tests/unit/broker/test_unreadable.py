@@ -8,8 +8,8 @@ import pytest
 from ternmq_broker.consumption.consumption import Consumption
 from ternmq_broker.consumption.queue_reader import QueueReader
 from ternmq_broker.store.index.queue_index import MessageLocation
+from ternmq_broker.store.journal.progress_journal import ProgressJournal
 from ternmq_broker.store.message_store import MessageStore
-from ternmq_broker.store.progress_journal import ProgressJournal
 from ternmq_common.model import ConsumerGroup, DeliveredMessage, NewMessage, PopOrder, QueueRef, SettleOutcome
 from ternmq_common.tag_filter import ALL
 from ternmq_protos.v2 import definition_pb2 as pb

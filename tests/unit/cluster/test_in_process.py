@@ -11,8 +11,8 @@ import pytest
 from msgspec import structs
 
 from ternmq_broker.broker import Broker
-from ternmq_broker.disk_room import DiskBytes
 from ternmq_broker.server.proxy_connections import ConnectionLimits
+from ternmq_broker.upkeep.disk_room import DiskBytes
 from ternmq_common.clock import MovableClock
 from ternmq_common.cluster import QueuePermission
 from ternmq_common.errors import MessagingError

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from ternmq_broker.delivery.claims import ClaimsSnapshot
-from ternmq_broker.store.files import DiskFolders
+from ternmq_broker.store.disk.files import DiskFolders
+from ternmq_broker.store.disk.store_lock import StoreLock
+from ternmq_broker.store.journal.progress_journal import ProgressJournal
 from ternmq_broker.store.log.record import RecordKind
 from ternmq_broker.store.message_store import MessageStore
-from ternmq_broker.store.progress_journal import ProgressJournal
 from ternmq_broker.store.record_drafts import RecordDraft
-from ternmq_broker.store.store_lock import StoreLock
 from ternmq_common.message_type import MessageType
 from ternmq_common.model import RETRY_QUEUE_ID, ConsumerGroup, NewMessage, Topic
 from ternmq_common.names import lite_queue_topic

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ternmq_broker.store.store_lock import StoreLock
+from ternmq_broker.store.disk.store_lock import StoreLock
 from ternmq_registry.registry import Registry
 from tests.unit.command.conftest import Call
 

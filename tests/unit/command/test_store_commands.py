@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ternmq_broker.store.store_lock import StoreLock
+from ternmq_broker.store.disk.store_lock import StoreLock
 from tests.support.disk_store import fill, flip_record, opened, state_of
 from tests.unit.command.conftest import Call
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ternmq_broker.delivery.claims import Claim, ClaimHole, ClaimsDelta, ClaimsSnapshot
-from ternmq_broker.store.progress_journal import BadLines, ProgressJournal
+from ternmq_broker.store.journal.progress_journal import BadLines, ProgressJournal
 from tests.support.memory_disk import MemoryFolder
 
 KEYS = [("g", "t", 0), ("g", "t", 1), ("h", "t", 0), ("h", "u", 0)]

@@ -3,8 +3,8 @@
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from ternmq_broker.store import damage as module
-from ternmq_broker.store.damage import LogDamage
+from ternmq_broker.store.repairing import damage as module
+from ternmq_broker.store.repairing.damage import LogDamage
 
 places = st.integers(0, 40)
 

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ternmq_broker.store import checked_file, store_format
-from ternmq_broker.store.checked_file import DamagedFile, NewerFormat
+from ternmq_broker.store import store_format
+from ternmq_broker.store.disk import checked_file
+from ternmq_broker.store.disk.checked_file import DamagedFile, NewerFormat
 from ternmq_broker.store.log.log_recovery import CommitLogCorrupted
 from ternmq_broker.store.log.record import RecordKind, RecordOrigin
 from ternmq_broker.store.message_store import MessageStore

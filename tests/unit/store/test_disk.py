@@ -8,10 +8,10 @@ import pytest
 
 from ternmq_broker.broker import Broker
 from ternmq_broker.broker_settings import BrokerSettings
-from ternmq_broker.store import side_files
-from ternmq_broker.store.files import DiskFile, DiskFolder, DiskFolders
+from ternmq_broker.store.disk import side_files
+from ternmq_broker.store.disk.files import DiskFile, DiskFolder, DiskFolders
+from ternmq_broker.store.disk.set_aside import SetAsideFolder
 from ternmq_broker.store.message_store import MessageStore
-from ternmq_broker.store.set_aside import SetAsideFolder
 from ternmq_common.clock import SystemClock
 from ternmq_common.errors import StartupError
 from ternmq_common.model import ConsumerGroup, NewMessage

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from ternmq_broker.store.files import DiskFile, DiskFolders, WriteNotUndone
+from ternmq_broker.store.disk.files import DiskFile, DiskFolders, WriteNotUndone
 from ternmq_broker.store.message_store import MessageStore
 from tests.unit.store.test_message_store import SEGMENT_BYTES, bodies, incoming
 

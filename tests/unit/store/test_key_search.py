@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ternmq_broker.store.files import DiskFolders
+from ternmq_broker.store.disk.files import DiskFolders
 from ternmq_broker.store.log.record import RecordKind
 from ternmq_broker.store.message_store import MessageStore
 from ternmq_broker.store.record_drafts import RecordDraft

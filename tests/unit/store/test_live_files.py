@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from ternmq_broker.delivery.claims import ClaimsSnapshot
-from ternmq_broker.store.files import DiskFolder, DiskFolders
-from ternmq_broker.store.live_files import LiveFiles
+from ternmq_broker.store.disk.files import DiskFolder, DiskFolders
+from ternmq_broker.store.disk.live_files import LiveFiles
+from ternmq_broker.store.disk.store_lock import StoreLock
+from ternmq_broker.store.journal.progress_journal import ProgressJournal
 from ternmq_broker.store.message_store import MessageStore
-from ternmq_broker.store.progress_journal import ProgressJournal
-from ternmq_broker.store.store_lock import StoreLock
 from tests.support.disk_store import SEGMENT_BYTES, incoming
 from tests.support.retention import remove_segments
 from tests.support.spilling import spill_all

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ternmq_broker.store.checked_file import NewerFormat
+from ternmq_broker.store.disk.checked_file import NewerFormat
 from ternmq_broker.store.log.log_recovery import CommitLogCorrupted
 from ternmq_broker.store.log.record import HEADER_BYTES, Record, RecordKind, encode_record, to_unplaced
 from ternmq_broker.store.message_store import MessageStore

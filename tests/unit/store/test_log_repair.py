@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ternmq_broker.store.copy_start import begin_copy
-from ternmq_broker.store.damage import AwaitsRepair
+from ternmq_broker.store.copying.copy_start import begin_copy
+from ternmq_broker.store.copying.log_truncation import truncate_store
 from ternmq_broker.store.index.queue_index import MessageLocation
-from ternmq_broker.store.log_truncation import truncate_store
+from ternmq_broker.store.repairing.damage import AwaitsRepair
 from tests.support.replica_pair import content, log_of, opened, spill
 from tests.support.rotting import Rotting, check_all
 

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ternmq_broker.delivery.claims import Claim, ClaimHole, ClaimsDelta, ClaimsSnapshot, to_holes
-from ternmq_broker.store import journal_lines, progress_journal
-from ternmq_broker.store.checked_file import NewerFormat
-from ternmq_broker.store.journal_marks import LostMark, PurgeMark, mark_of
-from ternmq_broker.store.progress_journal import ProgressJournal
+from ternmq_broker.store.disk.checked_file import NewerFormat
+from ternmq_broker.store.journal import journal_lines, progress_journal
+from ternmq_broker.store.journal.journal_marks import LostMark, PurgeMark, mark_of
+from ternmq_broker.store.journal.progress_journal import ProgressJournal
 from tests.support.memory_disk import MemoryFolder
 
 NUMBERS = st.integers(0, 2**62)

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from ternmq_broker.store import store_format
-from ternmq_broker.store.files import DiskFile, DiskFolder, DiskFolders
+from ternmq_broker.store.disk.files import DiskFile, DiskFolder, DiskFolders
+from ternmq_broker.store.disk.store_lock import StoreLock
 from ternmq_broker.store.message_store import MessageStore
-from ternmq_broker.store.store_lock import StoreLock
 from ternmq_common.model import PopOrder, TransactionState
 from ternmq_common.tag_filter import ALL
 from ternmq_proxy.message_service.local import LocalMessageService

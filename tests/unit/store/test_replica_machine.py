@@ -4,8 +4,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
+from ternmq_broker.store.copying.log_truncation import truncate_store
 from ternmq_broker.store.log.record import RecordKind, RecordOrigin
-from ternmq_broker.store.log_truncation import truncate_store
 from ternmq_broker.store.message_store import MessageStore
 from tests.support.replica_pair import Follower, Leader, content, log_of, opened, spill, timers
 

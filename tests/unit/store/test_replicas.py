@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ternmq_broker.store.copy_start import UnfinishedCopy, begin_copy, wipe_store
+from ternmq_broker.store.copying.copy_start import UnfinishedCopy, begin_copy, wipe_store
+from ternmq_broker.store.copying.log_copy import BadCopy
+from ternmq_broker.store.copying.log_truncation import truncate_store
 from ternmq_broker.store.log.commit_log import NO_LIMIT, CommitLog, name_of_segment
 from ternmq_broker.store.log.log_recovery import CommitLogCorrupted
 from ternmq_broker.store.log.record import BadRecord, RecordKind
 from ternmq_broker.store.log.record_layouts import RecordLayouts
-from ternmq_broker.store.log_copy import BadCopy
-from ternmq_broker.store.log_truncation import truncate_store
 from ternmq_broker.store.message_store import MessageStore
 from ternmq_common.cluster import DeletedKind, RegistryDeletion
 from tests.support.faulty_disk import FaultyFolders

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ternmq_broker.store.reserve import MIB, SLICES, DiskReserve, reserve_bytes
+from ternmq_broker.store.disk.reserve import MIB, SLICES, DiskReserve, reserve_bytes
 
 SIZE = 64 << 10
 SLICE = SIZE // SLICES

@@ -3,9 +3,9 @@
 from pathlib import Path
 from zlib import crc32
 
-from ternmq_broker.store.copy_start import begin_copy
+from ternmq_broker.store.copying.copy_start import begin_copy
 from ternmq_broker.store.derived_indexes import keys_of
-from ternmq_broker.store.files import DiskFolders
+from ternmq_broker.store.disk.files import DiskFolders
 from ternmq_broker.store.message_store import MessageStore
 from ternmq_common.model import NewMessage
 from tests.support import independent_reader

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ternmq_broker.store.files import DiskFolders
+from ternmq_broker.store.disk.files import DiskFolders
 from ternmq_broker.store.index.log_index import BlockSpill
 from ternmq_broker.store.log.log_recovery import CommitLogCorrupted
 from ternmq_broker.store.log.record import RecordKind, RecordOrigin

@@ -12,17 +12,17 @@ from pathlib import Path
 import pytest
 
 from ternmq_broker.delivery.claims import ClaimsSnapshot
-from ternmq_broker.store import overlay
-from ternmq_broker.store.files import DiskFolders
+from ternmq_broker.store.disk import overlay
+from ternmq_broker.store.disk.files import DiskFolders
+from ternmq_broker.store.disk.store_lock import StoreLock
+from ternmq_broker.store.journal.progress_journal import ProgressJournal
 from ternmq_broker.store.log.record import RecordKind
 from ternmq_broker.store.message_store import MessageStore
-from ternmq_broker.store.progress_journal import ProgressJournal
 from ternmq_broker.store.record_drafts import RecordDraft
-from ternmq_broker.store.store_lock import StoreLock
 from ternmq_broker.store_tools import backup as backup_module
 from ternmq_broker.store_tools.backup import back_up_store
+from ternmq_broker.store_tools.checking.verification import verify_store
 from ternmq_broker.store_tools.restore import restore_backup
-from ternmq_broker.store_tools.verification import verify_store
 from ternmq_common.errors import StartupError
 from tests.support.disk_store import (
     FAR_MS,

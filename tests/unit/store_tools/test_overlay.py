@@ -8,9 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ternmq_broker.store import overlay
-from ternmq_broker.store.files import DiskFolder, Folder
-from ternmq_broker.store.overlay import OverlayFolder
+from ternmq_broker.store.disk import overlay
+from ternmq_broker.store.disk.files import DiskFolder, Folder
+from ternmq_broker.store.disk.overlay import OverlayFolder
 from tests.support.disk_store import state_of
 
 if TYPE_CHECKING:

@@ -9,12 +9,12 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from ternmq_broker.delivery.claims import ClaimsSnapshot
-from ternmq_broker.store.files import DiskFile, DiskFolder, DiskFolders
+from ternmq_broker.store.disk.files import DiskFile, DiskFolder, DiskFolders
+from ternmq_broker.store.disk.store_lock import StoreLock
 from ternmq_broker.store.index.index_block import BlockContent
-from ternmq_broker.store.progress_journal import ProgressJournal
-from ternmq_broker.store.store_lock import StoreLock
+from ternmq_broker.store.journal.progress_journal import ProgressJournal
+from ternmq_broker.store_tools.checking.verification import verify_store
 from ternmq_broker.store_tools.repair import plan_repair, repair_store
-from ternmq_broker.store_tools.verification import verify_store
 from ternmq_common.errors import StartupError
 from tests.support.disk_store import (
     Contents,

@@ -9,15 +9,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ternmq_broker.delivery.claims import ClaimsSnapshot
-from ternmq_broker.store.files import DiskFolders
+from ternmq_broker.store.disk.files import DiskFolders
+from ternmq_broker.store.disk.store_lock import StoreLock
 from ternmq_broker.store.index.index_block import BlockContent
+from ternmq_broker.store.journal.progress_journal import ProgressJournal
 from ternmq_broker.store.message_store import MessageStore
-from ternmq_broker.store.progress_journal import ProgressJournal
-from ternmq_broker.store.store_lock import StoreLock
 from ternmq_broker.store.timers.timer_run import RunName, TimerRun
 from ternmq_broker.store.timers.timer_run_writer import RunWriter
-from ternmq_broker.store_tools.findings import StorePart
-from ternmq_broker.store_tools.verification import VerificationResult, verify_store
+from ternmq_broker.store_tools.checking.findings import StorePart
+from ternmq_broker.store_tools.checking.verification import VerificationResult, verify_store
 from ternmq_common.errors import StartupError
 from ternmq_common.names import lite_queue_topic
 from tests.support.disk_store import (

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from ternmq_broker.cold_reads import run_when_read
 from ternmq_broker.consumption.queue_reader import QueueReader
-from ternmq_broker.store.damage import AwaitsRepair
+from ternmq_broker.store.repairing.damage import AwaitsRepair
 from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.limits import PULL_BATCH_MAX
 

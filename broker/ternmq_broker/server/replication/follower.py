@@ -12,8 +12,6 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
-from ternmq_broker.background_loop import FailureLog
-from ternmq_broker.log_upkeep import RepairSources
 from ternmq_broker.replication.follower_state import FollowerState
 from ternmq_broker.server.replication import replica_messages
 from ternmq_broker.server.replication.copy_reads import CopyReads, not_readable_here
@@ -22,9 +20,11 @@ from ternmq_broker.server.replication.leader_progress import LeaderProgress
 from ternmq_broker.server.replication.log_requests import LogRequests
 from ternmq_broker.server.replication.membership import WonElection, in_sync_set, view_of
 from ternmq_broker.server.replication.replica_messages import FollowRequest, HeldReport, JournalPart, LeadAnswer
+from ternmq_broker.store.copying.log_copy import BadCopy
+from ternmq_broker.store.journal.progress_journal import BadLines
 from ternmq_broker.store.log.record import BadRecord
-from ternmq_broker.store.log_copy import BadCopy
-from ternmq_broker.store.progress_journal import BadLines
+from ternmq_broker.upkeep.background_loop import FailureLog
+from ternmq_broker.upkeep.log_upkeep import RepairSources
 from ternmq_common.errors import MessagingError, StartupError
 from ternmq_common.printable import cut_text, escape_line
 from ternmq_common.shard import shard_frames

@@ -9,13 +9,13 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ternmq_broker.background_loop import BackgroundLoop
-from ternmq_broker.log_upkeep import LogUpkeep
 from ternmq_broker.sending.flusher import LogFlusher
 from ternmq_broker.server.replication.copy_reads import CopyReads
+from ternmq_broker.store.copying.log_copy import BadCopy
 from ternmq_broker.store.log.record import BadRecord
-from ternmq_broker.store.log_copy import BadCopy
-from ternmq_broker.store_upkeep import StoreUpkeep
+from ternmq_broker.upkeep.background_loop import BackgroundLoop
+from ternmq_broker.upkeep.log_upkeep import LogUpkeep
+from ternmq_broker.upkeep.store_upkeep import StoreUpkeep
 from ternmq_common.cluster import DeletedKind
 from ternmq_runtime.observability.figures import MessageCounts
 

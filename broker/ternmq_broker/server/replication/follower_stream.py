@@ -25,7 +25,7 @@ from ternmq_broker.server.replication.replica_messages import (
     LeadAnswer,
     LogBytes,
 )
-from ternmq_broker.store.files import WouldBlock
+from ternmq_broker.store.disk.files import WouldBlock
 from ternmq_common.shard import shard_frames
 from ternmq_common.shard.shard_frames import FORM, InvalidFrame
 from ternmq_rpc.grpc_http2.messages import GrpcStatus, StreamBroken

@@ -11,11 +11,11 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ternmq_broker.background_loop import BackgroundLoop
-from ternmq_broker.log_upkeep import RepairSources
 from ternmq_broker.replication.leader_state import NO_LOG_LIMIT, InSyncChange, LeaderState
 from ternmq_broker.server.replication.follower_stream import FollowerStream
 from ternmq_broker.server.replication.replica_messages import FollowRequest, HeldReport, LeaderHeartbeat
+from ternmq_broker.upkeep.background_loop import BackgroundLoop
+from ternmq_broker.upkeep.log_upkeep import RepairSources
 from ternmq_common.cluster import ReplicationMode
 from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.server_settings import FlushMode

@@ -8,9 +8,9 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ternmq_broker.log_upkeep import SourceAway
 from ternmq_broker.server.replication import replica_messages
 from ternmq_broker.server.replication.replica_messages import LogReply, LogRequest
+from ternmq_broker.upkeep.log_upkeep import SourceAway
 from ternmq_common.shard import shard_frames
 from ternmq_rpc.grpc_http2.messages import StreamBroken
 

@@ -7,10 +7,10 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from ternmq_broker.background_loop import FailureLog
-from ternmq_broker.store.copy_start import JoinState, begin_copy
-from ternmq_broker.store.log_truncation import truncate_store
+from ternmq_broker.store.copying.copy_start import JoinState, begin_copy
+from ternmq_broker.store.copying.log_truncation import truncate_store
 from ternmq_broker.store_opening import open_files, open_store
+from ternmq_broker.upkeep.background_loop import FailureLog
 from ternmq_common.errors import StartupError
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from array import array
     from collections.abc import Callable, Iterable, Iterator
 
-    from ternmq_broker.store.files import StoreFile
+    from ternmq_broker.store.disk.files import StoreFile
     from ternmq_broker.store.index.index_block import BlockHead
 
 _COPIED_AT_ONCE = 16_384

@@ -22,7 +22,7 @@ from zlib import crc32
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from ternmq_broker.store.files import StoreFile
+    from ternmq_broker.store.disk.files import StoreFile
 
 PAGE_KEYS = 128
 _CHECK_BYTES = 4

@@ -20,25 +20,25 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from zlib import crc32
 
-from ternmq_broker.store.detached_files import DetachedFiles
-from ternmq_broker.store.files import Folder, StoreFile
+from ternmq_broker.store.disk.detached_files import DetachedFiles
+from ternmq_broker.store.disk.files import Folder, StoreFile
+from ternmq_broker.store.disk.latest_file import LatestFile
 from ternmq_broker.store.index import index_block
 from ternmq_broker.store.index.index_block import ROW_BYTES, BadBlock, BlockContent, BlockHead, IndexRun, key_hash
 from ternmq_broker.store.index.key_table import DamagedKeys
 from ternmq_broker.store.index.queue_index import MessageLocation, QueueIndex
 from ternmq_broker.store.interpreter_yield import yield_interpreter
-from ternmq_broker.store.latest_file import LatestFile
 from ternmq_broker.store.log.commit_log import NO_LIMIT
-from ternmq_broker.store.unacknowledged_changes import UnacknowledgedChanges
+from ternmq_broker.store.operations.unacknowledged_changes import UnacknowledgedChanges
 from ternmq_common.model import HeldTopic
 from ternmq_common.names import is_lite_queue, lite_parent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from ternmq_broker.store.disk.side_files import SideFileReader
     from ternmq_broker.store.index.key_search import KeySearch
     from ternmq_broker.store.replaying.stretch_reader import LogStretch
-    from ternmq_broker.store.side_files import SideFileReader
     from ternmq_common.model import NewMessage
 
     RecordsBetween = Callable[[int, int, Callable[[], None]], Iterable[int]]

@@ -19,15 +19,15 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ternmq_broker.store.detached_files import DetachedFiles
-from ternmq_broker.store.files import DiskFolder, StoreFile, WriteNotUndone
+from ternmq_broker.store.disk.detached_files import DetachedFiles
+from ternmq_broker.store.disk.files import DiskFolder, StoreFile, WriteNotUndone
 from ternmq_broker.store.log.record import BadRecord, Record, RecordHead, encode_record, record_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from ternmq_broker.store.files import Folder
+    from ternmq_broker.store.disk.files import Folder
     from ternmq_broker.store.log.record import UnplacedRecord
     from ternmq_broker.store.log.record_layouts import RecordLayouts
 

@@ -11,7 +11,7 @@ from zlib import crc32
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ternmq_broker.store.files import Folder
+    from ternmq_broker.store.disk.files import Folder
 
 NAME = "durable"
 _ENTRY = struct.Struct("<QI")

@@ -8,9 +8,9 @@ from ternmq_broker.store.log.head_search import HeadSearch
 from ternmq_broker.store.log.record import HEADER_BYTES, BadContent, BadRecord, decode_head
 
 if TYPE_CHECKING:
+    from ternmq_broker.store.copying.log_copy import AcceptedRanges
     from ternmq_broker.store.log.commit_log import CommitLog
     from ternmq_broker.store.log.record_layouts import RecordLayouts
-    from ternmq_broker.store.log_copy import AcceptedRanges
 
 _UNREADABLE = "can't be read: the disk reports an error"
 _MISFIT = "has bytes that do not fit its checksum"

@@ -24,7 +24,7 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
-from ternmq_broker.store.checked_file import NewerFormat
+from ternmq_broker.store.disk.checked_file import NewerFormat
 from ternmq_broker.store.log.commit_log import NO_LIMIT
 from ternmq_broker.store.log.head_search import HeadSearch
 from ternmq_broker.store.log.log_walk import READ_BYTES, LogWalk
@@ -33,9 +33,9 @@ from ternmq_broker.store.log.record import BadRecord, NewerRecord
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from ternmq_broker.store.disk.set_aside import SetAsideFolder
     from ternmq_broker.store.log.commit_log import CommitLog, PlacedRecord
     from ternmq_broker.store.log.log_walk import TakePlain
-    from ternmq_broker.store.set_aside import SetAsideFolder
 
 _log = logging.getLogger(__name__)
 _SCAN_BYTES = 1 << 20

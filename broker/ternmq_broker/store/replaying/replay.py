@@ -18,10 +18,10 @@ from ternmq_broker.store.replaying.plain_records import PlainRecords
 from ternmq_broker.store.replaying.stretches import StretchReaders
 
 if TYPE_CHECKING:
-    from ternmq_broker.store.applied_operations import AppliedOperations
     from ternmq_broker.store.derived_indexes import DerivedIndexes
     from ternmq_broker.store.log.commit_log import CommitLog
     from ternmq_broker.store.log.log_recovery import LogRecovery
+    from ternmq_broker.store.operations.applied_operations import AppliedOperations
 
 _log = logging.getLogger(__name__)
 _PROGRESS_INTERVAL_S = 2.0

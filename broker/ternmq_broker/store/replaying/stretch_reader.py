@@ -4,7 +4,7 @@ from array import array
 from pathlib import Path
 from typing import NamedTuple
 
-from ternmq_broker.store.files import DiskFile
+from ternmq_broker.store.disk.files import DiskFile
 from ternmq_broker.store.index.queue_index import QueueIndex
 from ternmq_broker.store.log.record import HEADER_BYTES, MAGIC_BYTES, BadRecord, decode_head
 from ternmq_broker.store.replaying.plain_records import PlainRecords

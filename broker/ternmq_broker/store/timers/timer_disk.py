@@ -14,7 +14,7 @@ from ternmq_broker.store.timers.timer_runs import FAN_IN, TimerRuns
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from ternmq_broker.store.files import Folder
+    from ternmq_broker.store.disk.files import Folder
     from ternmq_broker.store.timers.settled_watermarks import Watermark
     from ternmq_broker.store.timers.timer_run import BadRun, RunName, TimerRun
 

@@ -50,7 +50,7 @@ from ternmq_broker.store.timers.timer_runs import FAN_IN
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from ternmq_broker.store.files import Folder
+    from ternmq_broker.store.disk.files import Folder
 
 LOOK_AHEAD_MS = 60_000
 NEAR_MAX = 32_768

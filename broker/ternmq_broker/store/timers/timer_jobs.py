@@ -15,7 +15,7 @@ from ternmq_broker.store.timers.timer_run_writer import RunWriter
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from ternmq_broker.store.files import Folder
+    from ternmq_broker.store.disk.files import Folder
     from ternmq_broker.store.timers.settled_watermarks import Watermark
     from ternmq_broker.store.timers.timer_buffer import SettledTimer
     from ternmq_broker.store.timers.timer_run import Key, RunName, RunRow, TimerRun

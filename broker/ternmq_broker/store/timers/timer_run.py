@@ -29,7 +29,7 @@ from zlib import crc32
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ternmq_broker.store.files import StoreFile
+    from ternmq_broker.store.disk.files import StoreFile
     from ternmq_broker.store.timers.settled_watermarks import Watermark
 
 Key = tuple[int, int]

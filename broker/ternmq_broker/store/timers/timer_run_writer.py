@@ -22,7 +22,7 @@ from ternmq_broker.store.timers.timer_run import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ternmq_broker.store.files import Folder
+    from ternmq_broker.store.disk.files import Folder
     from ternmq_broker.store.timers.settled_watermarks import Watermark
 
 _WRITE_BYTES = 1 << 20

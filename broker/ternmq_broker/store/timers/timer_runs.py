@@ -16,7 +16,7 @@ from ternmq_broker.store.timers.timer_run import BadRun, RunName, TimerRun
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from ternmq_broker.store.files import Folder
+    from ternmq_broker.store.disk.files import Folder
     from ternmq_broker.store.timers.settled_watermarks import SettledWatermarks
 
 FAN_IN = 16

@@ -1,0 +1,1 @@
+"""The store as a copy of its leader's log."""

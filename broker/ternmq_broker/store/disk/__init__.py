@@ -1,0 +1,1 @@
+"""Files and folders of the store: how they are opened, written, checked, locked and set aside."""

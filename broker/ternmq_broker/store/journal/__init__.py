@@ -1,0 +1,1 @@
+"""The consumption journal: the groups' progress on disk."""

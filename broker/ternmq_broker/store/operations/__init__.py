@@ -1,0 +1,1 @@
+"""Operations of the log, and what they change: deletions, purges, epochs."""

@@ -1,0 +1,1 @@
+"""Damage of the log: found, noted, repaired."""

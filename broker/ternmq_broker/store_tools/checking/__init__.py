@@ -1,0 +1,1 @@
+"""Verifies a store: walks the log, and compares all files with it."""

@@ -1,0 +1,1 @@
+"""What the broker does by itself: retention, spills and checkpoints, scrubs and repairs, disk space."""
