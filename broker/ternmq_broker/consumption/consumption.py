@@ -41,7 +41,7 @@ from ternmq_common.priority import turn_of_lower
 from ternmq_common.receipt_handle import ReceiptHandle
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from ternmq_broker.store.journal.progress_journal import ProgressJournal, QueueKey
     from ternmq_broker.store.message_store import MessageStore
@@ -70,6 +70,7 @@ class Consumption:
     ) -> None:
         """Restore the groups' progress from the journal; blocks."""
         self._store = store
+        self._queues = store.indexes.queues
         self._broker = broker
         self.rules = rules
         self._now_ms = now_ms
@@ -100,8 +101,9 @@ class Consumption:
     def pop(self, order: PopOrder, now_ms: int) -> PopBatch:
         """Deliver the messages that are there, up to the batch and to the limits of messages in flight.
 
-        A queue counts as empty while its next message is damaged and another replica may have it whole. After
-        WouldBlock nothing was delivered: wait in a thread, then call again.
+        Three steps: limit the order, plan which queues come when, take from them until the batch is full. A queue is
+        skipped while its next message is damaged and another replica may have it whole. After WouldBlock nothing was
+        delivered: wait in a thread, then call again.
         """
         if order.group_in_flight_max is not None or order.topic_in_flight_max is not None:
             room = self.in_flight.room_for(order) + self._count_redelivered(order)
@@ -110,31 +112,30 @@ class Consumption:
                 return PopBatch(order, self.reader, broker=self._broker, now_ms=now_ms)
             if room < order.batch:
                 order = replace(order, batch=room)
-        if order.lite_client:
-            lite = OrderedPop(order, self.reader, broker=self._broker, now_ms=now_ms)
-            held_up: list[str] = []
-            try:
-                return self._run_steps(lite, self._lite_steps(order, lite, held_up))
-            finally:  # not earlier, or the topic would be a candidate again in this pop
-                for topic in held_up:
-                    self.lite.mark_ready(order.group, topic)
-        key = (order.group, order.topic)
-        turn = self._turns[key] = self._turns.get(key, -1) + 1
-        rules = self.rules(order.group)
         pop: PopBatch
-        if order.by_priority and not rules.fifo:
-            first = self._lower_queue_first(order, turn, rules.priority_factor)
-            pop = unordered = UnorderedPop(order, self.reader, broker=self._broker, now_ms=now_ms)
-            return self._run_steps(pop, self._steps_by_priority(order, unordered, first))
-        start = (turn if order.first_queue is None else order.first_queue) % len(order.queues)
-        queue_ids = (*order.queues[start:], *order.queues[:start])
-        if rules.fifo:
-            pop = ordered = OrderedPop(order, self.reader, broker=self._broker, now_ms=now_ms)
-            steps = self._ordered_steps(order, ordered, queue_ids)
-        else:
-            pop = unordered = UnorderedPop(order, self.reader, broker=self._broker, now_ms=now_ms)
-            steps = self._unordered_steps(order, unordered, queue_ids, turn)
-        return self._run_steps(pop, steps)
+        try:
+            if order.lite_client:
+                pop = lite = OrderedPop(order, self.reader, broker=self._broker, now_ms=now_ms)
+                self._take_lite(order, lite)
+                return pop
+            key = (order.group, order.topic)
+            turn = self._turns[key] = self._turns.get(key, -1) + 1
+            rules = self.rules(order.group)
+            if rules.fifo:
+                pop = ordered = OrderedPop(order, self.reader, broker=self._broker, now_ms=now_ms)
+                self._take_ordered(order, ordered, _queues_in_turn(order, turn))
+            else:
+                pop = unordered = UnorderedPop(order, self.reader, broker=self._broker, now_ms=now_ms)
+                if order.by_priority:
+                    plan = self._plan_by_priority(order, turn, rules.priority_factor)
+                else:
+                    plan = self._plan_in_turn(order, turn)
+                self._take_unordered(order, unordered, plan)
+        except WouldBlock:
+            if not pop.deliveries:
+                raise
+            pop.more = True  # delivered messages must not wait for the disk
+        return pop
 
     def _count_redelivered(self, order: PopOrder) -> int:
         """How many messages are delivered already to the call that this order may repeat."""
@@ -147,30 +148,89 @@ class Consumption:
             for lane in state.lanes_of_attempt(order.attempt_id)
         )
 
-    def _run_steps(self, pop: PopBatch, steps: "Iterator[None]") -> PopBatch:
-        try:
-            for _ in steps:
-                if pop.is_full:
-                    break
-        except WouldBlock:
-            if not pop.deliveries:
-                raise
-            pop.more = True  # delivered messages must not wait for the disk
-        return pop
+    def _plan_in_turn(self, order: PopOrder, turn: int) -> list[tuple[int, int]]:
+        """Some redeliveries, then new messages queue by queue, then the remaining redeliveries: queues, each with how
+        many redeliveries may be taken of it.
+        """
+        batch = order.batch
+        plan = [(queue_id, batch) for queue_id in _queues_in_turn(order, turn)]
+        if self._waiting_state(order, RETRY_QUEUE_ID) is not None:
+            plan.insert(0, (RETRY_QUEUE_ID, batch // _RETRY_SHARE or int(turn % _RETRY_SHARE == 0)))
+            plan.append((RETRY_QUEUE_ID, batch))
+        return plan
 
-    def _steps_by_priority(self, order: PopOrder, pop: UnorderedPop, first: int | None) -> "Iterator[None]":
-        """Pop from the queues by falling priority, then the redeliveries (`consuming.md, Priority`).
+    def _plan_by_priority(self, order: PopOrder, turn: int, factor: int) -> list[tuple[int, int]]:
+        """The queues by falling priority, then the redeliveries (`consuming.md, Priority`), as `_plan_in_turn`.
 
-        If `first` is a queue, it comes before all others.
+        In some turns a queue of a lower priority comes before all others.
         """
         queue_ids = self._queues_by_urgency(order)
+        first = self._lower_queue_first(order, turn, factor)
         if first is not None:
             queue_ids.insert(0, first)
-        for queue_id in queue_ids:
+        return [(queue_id, order.batch) for queue_id in queue_ids]
+
+    def _take_unordered(self, order: PopOrder, pop: UnorderedPop, plan: list[tuple[int, int]]) -> None:
+        """Take redeliveries and new messages by the plan."""
+        for queue_id, ready_max in plan:
             state = self._waiting_state(order, queue_id)
-            if state is not None:
-                self._pop_queue(order, queue_id, state, pop, order.batch)
-                yield
+            if state is None:
+                continue
+            queue = self.queue_of(order.group, order.topic, queue_id)
+            before = state.change_mark
+            try:
+                if state.ready_count:
+                    pop.claim_ready(queue, queue_id, state, ready_max)
+                if queue_id != RETRY_QUEUE_ID and not pop.is_full:
+                    pop.claim_new(queue, state)
+            except AwaitsRepair:
+                pass
+            finally:
+                if state.change_mark != before:
+                    self._changed[order.group, order.topic, queue_id] = state
+            if pop.is_full:
+                return
+
+    def _take_ordered(self, order: PopOrder, pop: OrderedPop, queue_ids: "Sequence[int]") -> None:
+        """Take what the order's first call was given, if it repeats one, then from open lanes."""
+        states = {queue_id: self._find_or_create_state(order.group, order.topic, queue_id) for queue_id in queue_ids}
+        for takes_again in (True, False):
+            for queue_id, state in states.items():
+                assert isinstance(state, OrderedConsumption)
+                if takes_again and not state.lanes_of_attempt(order.attempt_id):
+                    continue
+                queue = QueueRef(order.topic, self._broker, queue_id)
+                before = state.change_mark
+                try:
+                    if takes_again:
+                        pop.redeliver_held(queue, state)
+                    else:
+                        pop.claim_from_lanes(queue, state)
+                except AwaitsRepair:
+                    pass
+                finally:
+                    if state.change_mark != before:
+                        self._changed[order.group, order.topic, queue_id] = state
+                if pop.is_full:
+                    return
+
+    def _take_lite(self, order: PopOrder, pop: OrderedPop) -> None:
+        """Take from the client's lite topics that may have something, in turn."""
+        held_up: list[str] = []
+        try:
+            for topic in self.lite.take_ready(order.group, order.lite_client):
+                try:
+                    self._pop_lite(order, pop, topic)
+                except WouldBlock:
+                    held_up.append(topic)
+                    raise
+                except AwaitsRepair:
+                    held_up.append(topic)
+                if pop.is_full:
+                    return
+        finally:  # not earlier, or the topic would be a candidate again in this pop
+            for topic in held_up:
+                self.lite.mark_ready(order.group, topic)
 
     def _queues_by_urgency(self, order: PopOrder) -> list[int]:
         """The queues of the order, the most urgent one first, and the retry queue last."""
@@ -186,7 +246,7 @@ class Consumption:
             if isinstance(state, QueueConsumption):
                 may_have = self._has_waiting(topic, queue_id, state)
             else:  # where the group begins is decided at its first pop
-                first, end = self._store.indexes.queues.queue_bounds(topic, queue_id)
+                first, end = self._queues.queue_bounds(topic, queue_id)
                 may_have = first < end
             if may_have:
                 return place
@@ -217,74 +277,8 @@ class Consumption:
 
     def _has_waiting(self, topic: str, queue_id: int, state: QueueConsumption) -> bool:
         return state.ready_count > 0 or (
-            queue_id != RETRY_QUEUE_ID and state.cursor < self._store.indexes.queues.queue_bounds(topic, queue_id)[1]
+            queue_id != RETRY_QUEUE_ID and state.cursor < self._queues.queue_bounds(topic, queue_id)[1]
         )
-
-    def _unordered_steps(
-        self, order: PopOrder, pop: UnorderedPop, queue_ids: "tuple[int, ...]", turn: int
-    ) -> "Iterator[None]":
-        """Pop some redeliveries, then new messages queue by queue, then the remaining redeliveries."""
-        retries = self._states.get((order.group, order.topic), {}).get(RETRY_QUEUE_ID)
-        if isinstance(retries, QueueConsumption) and retries.ready_count:
-            share = order.batch // _RETRY_SHARE or int(turn % _RETRY_SHARE == 0)
-            self._pop_queue(order, RETRY_QUEUE_ID, retries, pop, share)
-            yield
-        for queue_id in queue_ids:
-            state = self._find_or_create_state(order.group, order.topic, queue_id)
-            assert isinstance(state, QueueConsumption)
-            self._pop_queue(order, queue_id, state, pop, order.batch)
-            yield
-        if isinstance(retries, QueueConsumption) and retries.ready_count:
-            self._pop_queue(order, RETRY_QUEUE_ID, retries, pop, order.batch)
-            yield
-
-    def _pop_queue(
-        self, order: PopOrder, queue_id: int, state: QueueConsumption, pop: UnorderedPop, ready_max: int
-    ) -> None:
-        queue = self.queue_of(order.group, order.topic, queue_id)
-        before = state.change_mark
-        try:
-            if state.ready_count:
-                pop.claim_ready(queue, queue_id, state, ready_max)
-            if queue_id != RETRY_QUEUE_ID and not pop.is_full:
-                pop.claim_new(queue, state)
-        except AwaitsRepair:
-            pass
-        finally:
-            if state.change_mark != before:
-                self._changed[order.group, order.topic, queue_id] = state
-
-    def _ordered_steps(self, order: PopOrder, pop: OrderedPop, queue_ids: "tuple[int, ...]") -> "Iterator[None]":
-        states = {queue_id: self._find_or_create_state(order.group, order.topic, queue_id) for queue_id in queue_ids}
-        for takes_again in (True, False):
-            for queue_id, state in states.items():
-                assert isinstance(state, OrderedConsumption)
-                if takes_again and not state.lanes_of_attempt(order.attempt_id):
-                    continue
-                queue = QueueRef(order.topic, self._broker, queue_id)
-                before = state.change_mark
-                try:
-                    if takes_again:
-                        pop.redeliver_held(queue, state)
-                    else:
-                        pop.claim_from_lanes(queue, state)
-                except AwaitsRepair:
-                    pass
-                finally:
-                    if state.change_mark != before:
-                        self._changed[order.group, order.topic, queue_id] = state
-                yield
-
-    def _lite_steps(self, order: PopOrder, pop: OrderedPop, held_up: list[str]) -> "Iterator[None]":
-        for topic in self.lite.take_ready(order.group, order.lite_client):
-            try:
-                self._pop_lite(order, pop, topic)
-            except WouldBlock:
-                held_up.append(topic)
-                raise
-            except AwaitsRepair:
-                held_up.append(topic)
-            yield
 
     def _pop_lite(self, order: PopOrder, pop: OrderedPop, topic: str) -> None:
         state = self._lite_state(order.group, topic)
@@ -334,7 +328,7 @@ class Consumption:
 
     def may_have_lite_messages(self, group: str, topic: str) -> bool:
         """Whether the lite topic may have something for the group now."""
-        first, end = self._store.indexes.queues.queue_bounds(topic, 0)
+        first, end = self._queues.queue_bounds(topic, 0)
         state = self.find_states(group, topic).get(0)
         if isinstance(state, OrderedConsumption):
             return state.has_open_lane or bool(state.offsets_to_scan(1)) or (not state.is_closed and state.cursor < end)
@@ -396,7 +390,7 @@ class Consumption:
 
     def _begin_offset(self, group: str, topic: str, queue_id: int, consume_from: str) -> int:
         """Where a group begins in a queue that is new to it; WouldBlock while a time must be looked up."""
-        first, end = self._store.indexes.queues.queue_bounds(topic, queue_id)
+        first, end = self._queues.queue_bounds(topic, queue_id)
         if consume_from == "earliest" or (consume_from == "auto" and is_lite_queue(topic)):
             return first
         if consume_from in ("latest", "auto") and self._may_have_lost_progress(topic, queue_id, may_block=False):
@@ -412,7 +406,7 @@ class Consumption:
         if consume_from == "auto":
             # With the first message while the queue still has it, else at the end: consumers that start after the
             # first sends see them, and a group on an old topic isn't buried in days of history.
-            return first if self._store.indexes.queues.is_complete(topic, queue_id) else end
+            return first if self._queues.is_complete(topic, queue_id) else end
         key = (group, topic, queue_id)
         if key not in self._begins:
             raise _TimeLookup(lambda: self._look_up_begin(key, int(consume_from)))
@@ -423,21 +417,21 @@ class Consumption:
 
         A time is looked up, which reads. For the others WouldBlock as in `pop`, unless `may_block`.
         """
-        first, end = self._store.indexes.queues.queue_bounds(topic, queue_id)
+        first, end = self._queues.queue_bounds(topic, queue_id)
         if consume_from == "earliest" or (consume_from == "auto" and is_lite_queue(topic)):
             return first
         if consume_from in ("latest", "auto"):
             if self._may_have_lost_progress(topic, queue_id, may_block=may_block):
                 return first
-            return first if consume_from == "auto" and self._store.indexes.queues.is_complete(topic, queue_id) else end
+            return first if consume_from == "auto" and self._queues.is_complete(topic, queue_id) else end
         return self._store.reader.find_offset_at(topic, queue_id, int(consume_from))
 
     def _may_have_lost_progress(self, topic: str, queue_id: int, *, may_block: bool) -> bool:
         """Whether groups with lost journal lines may have been in the queue; see `ProgressJournal.lost_below`."""
-        first, end = self._store.indexes.queues.queue_bounds(topic, queue_id)
+        first, end = self._queues.queue_bounds(topic, queue_id)
         if self._store.log.log_start >= self._lost_below or first == end:
             return False
-        (location,) = self._store.indexes.queues.locate_messages(topic, queue_id, first, 1, may_block=may_block)
+        (location,) = self._queues.locate_messages(topic, queue_id, first, 1, may_block=may_block)
         return location.log_offset < self._lost_below
 
     def _look_up_begin(self, key: "QueueKey", time_ms: int) -> None:
@@ -563,7 +557,7 @@ class Consumption:
         if state is None and is_lite_queue(topic):
             return self.resting.offset_of(group, topic)
         if state is None and self._may_have_lost_progress(topic, queue_id, may_block=True):
-            return self._store.indexes.queues.queue_bounds(topic, queue_id)[0]
+            return self._queues.queue_bounds(topic, queue_id)[0]
         return None if state is None else state.committed_offset
 
     def set_committed(self, group: str, topic: str, queue_id: int, offset: int) -> None:
@@ -670,9 +664,7 @@ class Consumption:
         ]
 
     def queue_bounds(self, topic: str, queue_id: int) -> QueueBounds:
-        return QueueBounds(
-            *self._store.indexes.queues.queue_bounds(topic, queue_id), self.losses.purged_below(topic, queue_id)
-        )
+        return QueueBounds(*self._queues.queue_bounds(topic, queue_id), self.losses.purged_below(topic, queue_id))
 
     # --- writing to the journal
 
@@ -703,6 +695,12 @@ class Consumption:
             del self._states[key]
             self._turns.pop(key, None)
         self._changed = {key: state for key, state in self._changed.items() if key[0] != group}
+
+
+def _queues_in_turn(order: PopOrder, turn: int) -> tuple[int, ...]:
+    """The queues of the order, from the one on whose turn it is."""
+    start = (turn if order.first_queue is None else order.first_queue) % len(order.queues)
+    return (*order.queues[start:], *order.queues[:start])
 
 
 def _has_no_waiting_poll(_group: str, _topic: str, _client_id: str) -> bool:

@@ -36,7 +36,9 @@ class QueueReader:
     def __init__(
         self, store: "MessageStore", readable_end: "Callable[[], int]", losses: "LostMessages | None" = None
     ) -> None:
-        self._store = store
+        self._log = store.log
+        self._queues = store.indexes.queues
+        self._records = store.reader
         self.losses = losses or LostMessages(store, ())
         self._readable_end = readable_end
         self._lost: dict[tuple[str, int, int], MessageLocation] = {}
@@ -65,7 +67,7 @@ class QueueReader:
 
     def locate_messages(self, topic: str, queue_id: int, offset: int, count: int) -> "list[MessageLocation]":
         """Up to `count` messages from `offset` on, as far as they may be read; WouldBlock."""
-        locations = self._store.indexes.queues.locate_messages(topic, queue_id, offset, count, may_block=False)
+        locations = self._queues.locate_messages(topic, queue_id, offset, count, may_block=False)
         end = self._readable_end()
         if locations and locations[-1].log_offset + locations[-1].size > end:
             return self._limit_to_readable(locations, end)
@@ -73,7 +75,7 @@ class QueueReader:
 
     def _limit_to_readable(self, locations: "list[MessageLocation]", end: int) -> "list[MessageLocation]":
         """The locations before the first one that is readable only later; one beyond the log's end never is."""
-        log_end = self._store.log.log_end
+        log_end = self._log.log_end
         readable: list[MessageLocation] = []
         for location in locations:
             location_end = location.log_offset + location.size
@@ -116,8 +118,8 @@ class QueueReader:
         self, topic: str, queue_id: int, located: "Mapping[int, MessageLocation]"
     ) -> "list[Record | None]":
         locations = list(located.values())
-        if _are_ascending(locations, self._store.log.log_end):
-            records = self._store.reader.read_records(locations, may_block=False)
+        if _are_ascending(locations, self._log.log_end):
+            records = self._records.read_records(locations, may_block=False)
         else:
             # Rows of the index are damaged: each by itself leads to no record, or to another one.
             records = [self._read_alone(location) for location in locations]
@@ -130,15 +132,15 @@ class QueueReader:
                 or record.kind is not RecordKind.MESSAGE
             ):
                 records[number] = None
-                if record is not None or not self._store.reader.has_expired(located[offset]):
+                if record is not None or not self._records.has_expired(located[offset]):
                     self._count_lost(
                         topic, queue_id, offset, located[offset], "is damaged" if record is None else "is another"
                     )
         return records
 
     def _read_alone(self, location: MessageLocation) -> "Record | None":
-        is_in_log = location.log_offset + location.size <= self._store.log.log_end
-        return self._store.reader.read_records([location], may_block=False)[0] if is_in_log else None
+        is_in_log = location.log_offset + location.size <= self._log.log_end
+        return self._records.read_records([location], may_block=False)[0] if is_in_log else None
 
     def _count_lost(self, topic: str, queue_id: int, offset: int, location: "MessageLocation", what: str) -> None:
         place = (topic, queue_id, offset)
@@ -202,17 +204,17 @@ class QueueReader:
 
         0 if it is readable now, or is gone.
         """
-        end, log_end = self._readable_end(), self._store.log.log_end
+        end, log_end = self._readable_end(), self._log.log_end
         if end >= log_end:
             return 0
-        for location in self._store.indexes.queues.locate_messages(topic, queue_id, offset, 1, may_block=False):
+        for location in self._queues.locate_messages(topic, queue_id, offset, 1, may_block=False):
             location_end = location.log_offset + location.size
             return location_end if end < location_end <= log_end else 0
         return 0
 
     def first_offset(self, topic: str, queue_id: int) -> int:
         """The first offset that the queue holds."""
-        return self._store.indexes.queues.queue_bounds(topic, queue_id)[0]
+        return self._queues.queue_bounds(topic, queue_id)[0]
 
 
 def _are_ascending(locations: "list[MessageLocation]", log_end: int) -> bool:

@@ -53,7 +53,7 @@ class LogFlusher:
         worker: "Callable[[], SyncWorker]" = SyncThread,
     ) -> None:
         """`turns` is how many turns the loop takes before a sync; `worker` creates the sync worker."""
-        self._store = store
+        self._log = store.log
         self._mode = mode
         self._turns = turns
         self.limit = NO_LIMIT
@@ -74,7 +74,7 @@ class LogFlusher:
     @property
     def readable_end(self) -> int:
         """Consumers may read the log below this offset."""
-        return min(self.limit, self._store.log.synced if self._mode is FlushMode.SYNC else self._store.log.log_end)
+        return min(self.limit, self._log.synced if self._mode is FlushMode.SYNC else self._log.log_end)
 
     @property
     def is_limited(self) -> bool:
@@ -143,7 +143,7 @@ class LogFlusher:
         """
         if self.failure is not None:
             raise self.failure
-        if min(self._store.log.synced, self.limit) < log_end:
+        if min(self._log.synced, self.limit) < log_end:
             await self._wait_in(self._waiting, log_end, _do_nothing)
 
     async def _wait_in(self, waiting: _Waiting, log_end: int, then: "Callable[[], None]") -> None:
@@ -185,7 +185,7 @@ class LogFlusher:
     def _sync_log(self) -> None:
         began = time.perf_counter()
         try:
-            self._store.log.sync_segments()
+            self._log.sync_segments()
         except Exception as error:  # noqa: BLE001 - the outermost of its thread; the loop logs it
             self._error = error
         self.syncs.record_duration(time.perf_counter() - began)
@@ -196,7 +196,7 @@ class LogFlusher:
             self._fail_for_good(self._error)
         else:
             self._release_waiting()
-        is_behind = self.failure is None and self._store.log.synced < self._store.log.log_end
+        is_behind = self.failure is None and self._log.synced < self._log.log_end
         if is_behind and (self._waiting or self._waiting_here or self._stopping):
             self._start_sync()
         elif is_behind:
@@ -205,7 +205,7 @@ class LogFlusher:
             self._stopped.set_result(None)
 
     def _release_waiting(self) -> None:
-        synced = self._store.log.synced
+        synced = self._log.synced
         _answer_below(self._waiting, min(synced, self.limit))
         if self._waiting_here:
             _answer_below(self._waiting_here, synced)

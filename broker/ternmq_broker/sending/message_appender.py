@@ -50,7 +50,8 @@ class MessageAppender:
         sent: "NameCounts",
         check: Callable[[str], None],
     ) -> None:
-        self._store = store
+        self._log = store.log
+        self._writer = store.writer
         self._flusher = flusher
         self._pollers = pollers
         self._clock = clock
@@ -95,15 +96,15 @@ class MessageAppender:
             self._store_together(came)
 
     def _store_together(self, came: _Requests) -> None:
-        before = self._store.log.log_end
+        before = self._log.log_end
         try:
             for topic in {lite_parent(batch.topic) for batch, _ in came}:
                 self._check(topic)
             with self._errors:
-                firsts = self._store.writer.append_batches([batch for batch, _ in came], self._clock.now_ms())
+                firsts = self._writer.append_batches([batch for batch, _ in came], self._clock.now_ms())
         except Exception as error:  # noqa: BLE001 - the caller gets it, and logs it if unexpected
             is_undone = not isinstance(error.__cause__, WriteNotUndone)
-            self._refuse_requests(came, error, apart=is_undone and self._store.log.log_end == before)
+            self._refuse_requests(came, error, apart=is_undone and self._log.log_end == before)
             return
         for batch, _ in came:
             self._sent.add_count(lite_parent(batch.topic), len(batch.messages))
@@ -111,7 +112,7 @@ class MessageAppender:
         if any(way != _DEFAULT_MODE for way in ways.values()):
             self._answer_apart(came, firsts, ways)
             return
-        self._flusher.when_acknowledged(self._store.log.log_end, partial(self._acknowledge_all, came, firsts))
+        self._flusher.when_acknowledged(self._log.log_end, partial(self._acknowledge_all, came, firsts))
 
     def _answer_mode_of(self, topic: str) -> _AnswerMode:
         topic = lite_parent(topic)
@@ -119,7 +120,7 @@ class MessageAppender:
 
     def _answer_apart(self, came: _Requests, firsts: list[int], ways: dict[str, _AnswerMode]) -> None:
         """Answer the requests of each topic when its flush mode and replication allow it."""
-        end = self._store.log.log_end
+        end = self._log.log_end
         for way in set(ways.values()):
             numbers = [number for number, (batch, _) in enumerate(came) if ways[batch.topic] == way]
             some, theirs = [came[number] for number in numbers], [firsts[number] for number in numbers]

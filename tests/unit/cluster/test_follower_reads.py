@@ -29,6 +29,7 @@ from ternmq_rpc.grpc_http2.messages import StreamBroken
 from ternmq_rpc.grpc_stream.client import open_stream
 from ternmq_rpc.tls.contexts import member_client_context, member_server_context
 from ternmq_rpc.tls.opening import PortTls
+from tests.support.all_parts import AllParts
 from tests.support.certificates import Certificates
 from tests.support.until import until
 
@@ -330,7 +331,7 @@ async def test_followers_and_proxies_know_each_other_by_certificates(tmp_path: P
 # --- pulls of clients
 
 
-class Leader:
+class Leader(AllParts):
     """What `Repeats.at` gives."""
 
     def __init__(self) -> None:

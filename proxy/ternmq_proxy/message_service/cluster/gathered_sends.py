@@ -10,8 +10,8 @@ from ternmq_common.callbacks import call_back
 from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.turn_end import turn_end
 from ternmq_proxy.message_service.cluster.background_calls import BackgroundCalls
+from ternmq_proxy.message_service.cluster.broker_choice import is_broker_s_failure
 from ternmq_proxy.message_service.cluster.calls import BrokerUnavailable
-from ternmq_proxy.message_service.cluster.sending import is_broker_s_failure
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence

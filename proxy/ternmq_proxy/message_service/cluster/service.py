@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ternmq_common.shard import shard_frames
 from ternmq_proxy.message_service.cluster.administering import ClusterAdministering
+from ternmq_proxy.message_service.cluster.broker_choice import BrokerChoice
 from ternmq_proxy.message_service.cluster.called_brokers import CalledBrokers
 from ternmq_proxy.message_service.cluster.calls import BrokerUnavailable, LateAnswer
 from ternmq_proxy.message_service.cluster.consuming import ClusterConsuming
@@ -22,7 +23,7 @@ from ternmq_proxy.message_service.cluster.reading import ClusterReading
 from ternmq_proxy.message_service.cluster.receiving import ClusterReceiving
 from ternmq_proxy.message_service.cluster.repeats import Repeats
 from ternmq_proxy.message_service.cluster.routes import Routes
-from ternmq_proxy.message_service.cluster.sending import BrokerChoice, ClusterSending
+from ternmq_proxy.message_service.cluster.sending import ClusterSending
 from ternmq_proxy.message_service.cluster.subscription_notices import SubscriptionNotices
 from ternmq_registry.errors import RegistryUnavailable
 
