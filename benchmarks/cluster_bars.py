@@ -23,6 +23,7 @@ import psutil
 
 from benchmarks import idle_clients, killed_broker
 from ternmq import Message, Producer, SimpleConsumer
+from ternmq.admin import topics as topic_calls
 from ternmq_command.calls.admin import AdminClient
 from tests.interop.apache_rocketmq import ApacheRocketMQ
 from tests.support.cluster_processes import ClusterProcesses
@@ -149,7 +150,7 @@ async def cost(folder: Path, scale: float) -> Figures:
         ]
         for endpoint in (embedded.grpc, one.proxies[0].grpc, two.proxies[0].grpc):
             with AdminClient(endpoint) as admin:
-                await asyncio.to_thread(admin.create_topic, "cost", "normal", 8)
+                await asyncio.to_thread(admin.send_call, topic_calls.create_topic("cost", "normal", 8))
         for number in range(ROUNDS + 1):
             for each in costs:
                 await each.round(messages, counts=number > 0)
@@ -209,7 +210,7 @@ async def idle(folder: Path, scale: float) -> Figures:
     with ClusterProcesses(folder, brokers=2, proxies=4) as cluster:
         endpoints, pids = [proxy.grpc for proxy in cluster.proxies], pids_of(cluster)
         with AdminClient(endpoints[0]) as admin:
-            await asyncio.to_thread(admin.create_topic, idle_clients.TOPIC, "normal", 8)
+            await asyncio.to_thread(admin.send_call, topic_calls.create_topic(idle_clients.TOPIC, "normal", 8))
         for polling in (False, True):
             name = f"{clients:,} idle clients{', each polling' if polling else ''}"
             seen = await idle_clients.measure(endpoints, pids, clients, polling=polling, hold_s=IDLE_S)

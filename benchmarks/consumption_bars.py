@@ -23,6 +23,8 @@ import grpc.aio
 
 from benchmarks.embedded_server import cpu_s, start_server, status_kib
 from ternmq import ConsumeResult, Message, MessageView, Producer, PushConsumer
+from ternmq.admin import groups as group_calls
+from ternmq.admin import topics as topic_calls
 from ternmq_command.calls.admin import AdminClient
 from ternmq_protos.pool import Duration
 from ternmq_protos.v2 import service_pb2 as rpc
@@ -162,8 +164,8 @@ async def fifo(folder: Path, scale: float) -> Figures:
 def make_ordered(endpoint: str, name: str) -> None:
     """Create a FIFO topic of eight queues, and a FIFO group of the same name."""
     with AdminClient(endpoint) as admin:
-        admin.create_topic(name, "fifo", 8)
-        admin.create_group(name, {"fifo": True})
+        admin.send_call(topic_calls.create_topic(name, "fifo", 8))
+        admin.send_call(group_calls.create_group(name, {"fifo": True}))
 
 
 async def fifo_round(endpoint: str, name: str, count: int, *, fails: bool) -> float:
@@ -215,7 +217,7 @@ async def consume(endpoint: str, topic: str, group: str, count: int, handle: Cal
 
 async def make_topic(endpoint: str, name: str) -> None:
     with AdminClient(endpoint) as admin:
-        await asyncio.to_thread(admin.create_topic, name, "normal", 8)
+        await asyncio.to_thread(admin.send_call, topic_calls.create_topic(name, "normal", 8))
 
 
 BARS: dict[str, Callable[[Path, float], Coroutine[None, None, Figures]]] = {

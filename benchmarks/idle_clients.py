@@ -32,6 +32,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from benchmarks.embedded_server import start_server
+from ternmq.admin import topics as topic_calls
 from ternmq_command.calls.admin import AdminClient
 from ternmq_protos.v2 import definition_pb2, service_pb2
 
@@ -430,7 +431,7 @@ async def _main(arguments: argparse.Namespace) -> dict[str, float]:
         return await measure(arguments.endpoint, arguments.watch, clients, polling=polling, hold_s=hold_s)
     async with embedded() as (endpoint, pid):
         with AdminClient(endpoint) as admin:
-            await asyncio.to_thread(admin.create_topic, TOPIC, "normal", 8)
+            await asyncio.to_thread(admin.send_call, topic_calls.create_topic(TOPIC, "normal", 8))
         return await measure([endpoint], [pid], clients, polling=polling, hold_s=hold_s)
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from ternmq import AckError, ClientError, Message, Producer, SimpleConsumer
+from ternmq.admin import topics as topic_calls
 from ternmq_command.calls.admin import AdminClient
 from tests.support.cluster_processes import ClusterProcesses
 
@@ -107,8 +108,8 @@ async def measured(cluster: ClusterProcesses) -> KilledBroker:
 
 def _make_topics(endpoint: str, names: tuple[str, str], other: str) -> None:
     with AdminClient(endpoint) as admin:
-        admin.create_topic(names[0], "normal", 4, [other])
-        admin.create_topic(names[1], "normal", 4, [])
+        admin.send_call(topic_calls.create_topic(names[0], "normal", 4, brokers=[other]))
+        admin.send_call(topic_calls.create_topic(names[1], "normal", 4, brokers=[]))
 
 
 async def _send(producer: Producer, topic: str, times: _Times) -> None:
@@ -152,4 +153,4 @@ async def _takes_messages(endpoint: str, broker: str) -> None:
 
 def _make_topic(endpoint: str, topic: str, broker: str) -> None:
     with AdminClient(endpoint) as admin:
-        admin.create_topic(topic, "normal", 1, [broker])
+        admin.send_call(topic_calls.create_topic(topic, "normal", 1, brokers=[broker]))

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING
 from benchmarks.bench.load import Figures, build_loader, figures_of, held
 from benchmarks.bench.processes import pinned, urgent
 from benchmarks.embedded_server import cpu_s, start_server, status_kib
+from ternmq.admin import topics as topic_calls
 from ternmq_command.calls.admin import AdminClient
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ def running(folder: Path, delay_ms: int, cores: list[int]) -> Iterator[tuple[int
     try:
         with AdminClient(endpoint) as admin:
             for topic in TOPICS:
-                admin.create_topic(topic, "normal", 8)
+                admin.send_call(topic_calls.create_topic(topic, "normal", 8))
         yield server.pid, endpoint
     finally:
         server.terminate()

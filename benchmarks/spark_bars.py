@@ -23,6 +23,7 @@ import psutil
 from pyspark.sql import SparkSession
 
 from benchmarks.ready_batches import QUEUES, ReadyBatches, message
+from ternmq.admin import topics as topic_calls
 from ternmq.blocking import Producer
 from ternmq_command.calls.admin import AdminClient
 from tests.support.spark import SETTINGS
@@ -120,7 +121,7 @@ def own_cpu_s(process: psutil.Process) -> float:
 def source(bench: Bench) -> Figures:
     rows = int(ROWS * bench.scale)
     with AdminClient(bench.stack.grpc) as admin:
-        admin.create_topic("source", "normal", QUEUES)
+        admin.send_call(topic_calls.create_topic("source", "normal", QUEUES))
     with Producer(bench.stack.grpc, ["source"]) as producer:
         for start in range(0, rows, 1000):
             producer.send_many([message("source", number) for number in range(start, min(start + 1000, rows))])
@@ -160,7 +161,7 @@ def source(bench: Bench) -> Figures:
 def sink(bench: Bench) -> Figures:
     rows = int(SENT * bench.scale)
     with AdminClient(bench.stack.grpc) as admin:
-        admin.create_topic("sink", "normal", QUEUES)
+        admin.send_call(topic_calls.create_topic("sink", "normal", QUEUES))
     bench.spark.dataSource.register(ReadyBatches)
     made = bench.folder / "to-send"
     frame = bench.spark.read.format("ready").option("rows", rows).load()
@@ -179,7 +180,7 @@ def sink(bench: Bench) -> Figures:
 
 def idle(bench: Bench) -> Figures:
     with AdminClient(bench.stack.grpc) as admin:
-        admin.create_topic("idle", "normal", 8)
+        admin.send_call(topic_calls.create_topic("idle", "normal", 8))
     with Producer(bench.stack.grpc, ["idle"]) as producer:
         producer.send(message("idle", 0))
     frame = bench.spark.readStream.format("ternmq").options(endpoint=bench.stack.grpc, startingOffsets="earliest")

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from benchmarks.ready_batches import QUEUES, message
+from ternmq.admin import topics as topic_calls
 from ternmq.blocking import Producer
 from ternmq_command.calls.admin import AdminClient
 from tests.support.stack import Stack
@@ -53,7 +54,7 @@ def main() -> None:
 
 def fill(endpoint: str, messages: int) -> None:
     with AdminClient(endpoint) as admin:
-        admin.create_topic(TOPIC, "normal", QUEUES)
+        admin.send_call(topic_calls.create_topic(TOPIC, "normal", QUEUES))
     with Producer(endpoint, [TOPIC]) as producer:
         for start in range(0, messages, 1000):
             producer.send_many([message(TOPIC, number) for number in range(start, min(start + 1000, messages))])

@@ -25,6 +25,8 @@ from typing import Any, TypeVar
 import grpc.aio
 
 from benchmarks.embedded_server import cpu_s, start_server, status_kib
+from ternmq.admin import topics as topic_calls
+from ternmq.admin.words import TopicType
 from ternmq_command.calls.admin import AdminClient
 from ternmq_protos.pool import Duration
 from ternmq_protos.v2 import definition_pb2 as pb
@@ -75,9 +77,9 @@ async def server(folder: Path, *options: str) -> AsyncIterator[tuple[int, str]]:
         await asyncio.to_thread(process.wait)
 
 
-async def make_topic(endpoint: str, name: str, kind: str) -> None:
+async def make_topic(endpoint: str, name: str, kind: TopicType) -> None:
     with AdminClient(endpoint) as admin:
-        await asyncio.to_thread(admin.create_topic, name, kind, 8)
+        await asyncio.to_thread(admin.send_call, topic_calls.create_topic(name, kind, 8))
 
 
 # --- what it costs
@@ -217,7 +219,7 @@ async def all_there(endpoint: str, count: int) -> float:
     second."""
     with AdminClient(endpoint) as admin:
         while True:
-            described = await asyncio.to_thread(admin.describe_topic, "timed")
+            described = await asyncio.to_thread(admin.send_call, topic_calls.describe_topic("timed"))
             if sum(queue.max_offset for queue in described.queues) >= count:
                 return time.time() * 1000
             await asyncio.sleep(0.1)

@@ -33,12 +33,6 @@ class SignedAuthorization:
         signature = values.get("Signature", "")
         return cls(access_key, signature) if access_key and signature else None
 
-    def is_signed_with(self, secret_key: str, date_text: str) -> bool:
-        """Whether the owner of `secret_key` signed `date_text`; takes as long for a near miss as for a far one."""
-        return hmac.compare_digest(
-            self.signature.upper().encode(errors="replace"), signature_of(secret_key, date_text).encode()
-        )
-
 
 def authorization_header(access_key: str, secret_key: str, date_text: str) -> str:
     """The value of the `authorization` header."""

@@ -90,8 +90,8 @@ class ClockSkew:
 
     def _describe_problem(self, skew_s: float) -> str:
         return (
-            f"the clock is {_render_skew(skew_s)} the registry's, beyond clock_skew_max_ms ({self._max_ms / 1000:g} "
-            "s): "
+            f"the clock is {_render_skew(skew_s)} the registry's, beyond expert.clock_skew_max_ms "
+            f"({self._max_ms / 1000:g} s): "
             "timed messages are not accepted and not delivered, and none is removed for its age"
         )
 

@@ -15,7 +15,7 @@ from ternmq_common.installing import COMPILED_HINT
 from ternmq_common.own_version import own_version
 from ternmq_common.private_files import UMASK, create_folder, narrow_modes
 from ternmq_common.server_settings import find_exposure
-from ternmq_common.settings import differing_fields
+from ternmq_common.setting import differing_settings
 from ternmq_rpc.build_form import is_compiled
 from ternmq_runtime.event_loop import loop_factory
 from ternmq_runtime.observability.logs import configure_logging
@@ -75,7 +75,7 @@ def ready_line(grpc_addresses: "Sequence[str]", http_address: str, admin_address
 def describe_server(settings: "ProcessSettings", ready: str) -> str:
     """Describe a server that serves, for the log, in one line: version, addresses, data directory, changed settings."""
     folder = getattr(settings, "data_dir", None)
-    changed = differing_fields(settings)
+    changed = differing_settings(settings)
     changed.pop("data_dir", None)
     told = " ".join(f"{name}={value if len(value.split()) == 1 else repr(value)}" for name, value in changed.items())
     return (

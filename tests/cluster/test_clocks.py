@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 HOUR_S = 3600
 WITHIN_S = 20.0
-WRONG = r"the clock is 3\d{3}\.\d s ahead of the registry's, beyond clock_skew_max_ms \(60 s\)"
+WRONG = r"the clock is 3\d{3}\.\d s ahead of the registry's, beyond expert\.clock_skew_max_ms \(60 s\)"
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from tests.support.embedded import RawClient
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
-SETTINGS = 'lease_ms = "1s"\nregistry_wait_ms = "5s"\n'
+SETTINGS = 'lease_ms = "1s"\nexpert.registry_wait_ms = "5s"\n'
 BACK_WITHIN_S = 20.0
 # A route that was looked up while the broker was away is good for half a minute.
 BEGINS_ANEW_S = 60.0

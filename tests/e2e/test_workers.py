@@ -14,7 +14,9 @@ import psutil
 import pytest
 
 from ternmq import Message, MessageView, Producer, SimpleConsumer, TransactionResolution
+from ternmq.admin import groups as group_calls
 from ternmq.admin import proxies
+from ternmq.admin import topics as topic_calls
 from ternmq.blocking import Producer as BlockingProducer
 from ternmq.blocking import SimpleConsumer as BlockingConsumer
 from ternmq_command.calls.admin import AdminClient
@@ -212,9 +214,9 @@ def test_a_clean_end_leaves_nobody_and_the_data_serves_any_number_of_workers(tmp
                     expected.remove(view.body)
                     consumer.ack(view)
             with AdminClient(stack.grpc) as admin:
-                assert [topic.name for topic in admin.list_topics()] == ["orders"]
-                assert [group.name for group in admin.list_groups()] == ["billing"]
-                assert not admin.describe_topic("orders").topic.brokers
+                assert [topic.name for topic in admin.send_call(topic_calls.list_all())] == ["orders"]
+                assert [group.name for group in admin.send_call(group_calls.list_all())] == ["billing"]
+                assert not admin.send_call(topic_calls.describe_topic("orders")).topic.brokers
             others = list(stack.processes.values())
             assert len(others) == (0 if workers == "1" else int(workers) + 1)
             assert stack.terminate() == 0
@@ -233,7 +235,7 @@ async def test_a_clean_end_answers_what_was_asked(stack: WorkerStack) -> None:
     senders = [asyncio.create_task(keep_sending(stack.grpc, name, account)) for name in range(SENDERS)]
     await account.grows(500)
     with AdminClient(stack.grpc) as admin:
-        await asyncio.to_thread(admin.create_topic, "nothing-here", "normal", 1)
+        await asyncio.to_thread(admin.send_call, topic_calls.create_topic("nothing-here", "normal", 1))
     waiting = SimpleConsumer(stack.grpc, "idlers", {"nothing-here": "*"}, await_duration=timedelta(seconds=20))
     async with waiting:
         poll = asyncio.create_task(waiting.receive(32, timedelta(seconds=30)))
@@ -295,7 +297,7 @@ async def test_each_producer_is_asked_about_its_own_transaction(tmp_path: Path) 
 
     with WorkerStack(tmp_path, *TWO) as stack:
         with AdminClient(stack.grpc) as admin:
-            await asyncio.to_thread(admin.create_topic, "payments", "transaction", 4)
+            await asyncio.to_thread(admin.send_call, topic_calls.create_topic("payments", "transaction", 4))
         producers = [
             Producer(stack.grpc, topics=["payments"], checker=checker_of(number))  # type: ignore[arg-type]
             for number in range(CONNECTIONS)
@@ -322,20 +324,20 @@ def test_a_topic_that_is_made_anew_keeps_its_messages_whichever_worker_deleted_t
 ) -> None:
     for number in range(10):
         with AdminClient(stack.grpc) as admin:
-            admin.create_topic("orders", "normal", 1)
+            admin.send_call(topic_calls.create_topic("orders", "normal", 1))
         with BlockingProducer(stack.grpc) as producer:
             producer.send(Message("orders", b"old"))
         with AdminClient(stack.grpc) as admin:
-            admin.delete_topic("orders")
+            admin.send_call(topic_calls.delete_topic("orders"))
         with AdminClient(stack.grpc) as admin:
-            admin.create_topic("orders", "normal", 1)
+            admin.send_call(topic_calls.create_topic("orders", "normal", 1))
         with BlockingProducer(stack.grpc) as producer:
             producer.send(Message("orders", b"new"))
         with BlockingConsumer(stack.grpc, f"billing-{number}", {"orders": "*"}) as consumer:
             (view,) = consumer.receive()
             assert view.body == b"new"
         with AdminClient(stack.grpc) as admin:
-            admin.delete_topic("orders")
+            admin.send_call(topic_calls.delete_topic("orders"))
 
 
 async def test_what_all_make_at_the_same_time_is_made_once(stack: WorkerStack) -> None:
@@ -345,7 +347,7 @@ async def test_what_all_make_at_the_same_time_is_made_once(stack: WorkerStack) -
     await asyncio.gather(*(producer.send(Message(name, b"body")) for producer in producers for name in names))
     await asyncio.gather(*(producer.close() for producer in producers))
     with AdminClient(stack.grpc) as admin:
-        assert {topic.name for topic in await asyncio.to_thread(admin.list_topics)} == set(names)
+        assert {topic.name for topic in await asyncio.to_thread(admin.send_call, topic_calls.list_all())} == set(names)
     assert (await asyncio.to_thread(stack.metric, "ternmq_messages_sent_total"))[BROKER] == CONNECTIONS * len(names)
 
 

@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 
 from ternmq import ClientError, Message, MessageView, Producer, SimpleConsumer
+from ternmq.admin import groups as group_calls
+from ternmq.admin import topics as topic_calls
 from ternmq.admin.groups import QueueProgress
 from ternmq_command.calls.admin import AdminClient
 from tests.support.stack import Stack
@@ -92,7 +94,7 @@ async def nothing_is_left(stack: Stack) -> None:
 
     def left() -> list[QueueProgress]:
         with AdminClient(stack.grpc) as admin:
-            progress = admin.describe_group(GROUP).progress
+            progress = admin.send_call(group_calls.describe_group(GROUP)).progress
         return [queue for queue in progress if queue.committed < queue.max_offset or queue.in_flight]
 
     await until_answered(lambda: asyncio.to_thread(left), [])
@@ -140,8 +142,8 @@ async def test_failing_messages_end_acknowledged_or_dead_and_none_is_lost(tmp_pa
 
     with Stack(tmp_path) as stack:
         with AdminClient(stack.grpc) as admin:
-            admin.create_topic(TOPIC, "normal", 2)
-            admin.create_group(GROUP, {"max_attempts": 6})
+            admin.send_call(topic_calls.create_topic(TOPIC, "normal", 2))
+            admin.send_call(group_calls.create_group(GROUP, {"max_attempts": 6}))
         async with Producer(stack.grpc, topics=[TOPIC]) as producer:
             await producer.send_many([Message(TOPIC, body) for body in sorted(bodies)])
         async with asyncio.TaskGroup() as tasks:
@@ -233,8 +235,8 @@ async def test_order_holds_through_failures_and_deaths(tmp_path: Path) -> None:
     readers = [Reader(account, acknowledged, seed) for seed in range(CONSUMERS)]
     with Stack(tmp_path) as stack:
         with AdminClient(stack.grpc) as admin:
-            admin.create_topic(TOPIC, "fifo", 4)
-            admin.create_group(GROUP, {"fifo": True, "max_attempts": 1000})
+            admin.send_call(topic_calls.create_topic(TOPIC, "fifo", 4))
+            admin.send_call(group_calls.create_group(GROUP, {"fifo": True, "max_attempts": 1000}))
         async with Producer(stack.grpc, topics=[TOPIC]) as producer:
             for number in range(per_lane):
                 messages = [Message(TOPIC, b"%d-%d" % (lane, number), message_group=str(lane)) for lane in range(lanes)]

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from ternmq import ClientError, Message, Producer, SimpleConsumer
+from ternmq.admin import topics as topic_calls
 from ternmq_command.calls.admin import AdminClient
 from tests.support.stack import Stack
 
@@ -110,7 +111,7 @@ async def test_an_orderly_end_takes_little_time_and_delivers_nothing_twice(tmp_p
     bodies = [b"%d" % number for number in range(2000)]
     with Stack(tmp_path) as stack:
         with AdminClient(stack.grpc) as admin:
-            admin.create_topic("nothing-here", "normal", 1)
+            admin.send_call(topic_calls.create_topic("nothing-here", "normal", 1))
         async with Producer(stack.grpc, topics=[TOPIC]) as producer:
             await producer.send_many([Message(TOPIC, body) for body in bodies])
         async with (

@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 
 from ternmq import ClientError, Message, MessageView, Producer, SimpleConsumer, TransactionResolution
+from ternmq.admin import messages as message_calls
+from ternmq.admin import topics as topic_calls
 from ternmq_command.calls.admin import AdminClient
 from tests.support.stack import Stack
 
@@ -108,7 +110,7 @@ async def until_nothing_waits(endpoint: str, account: Account) -> None:
     async with producer:
         with AdminClient(endpoint) as admin:
             while await asyncio.to_thread(  # noqa: ASYNC110 - in another process
-                lambda: list(admin.list_transactions("pending", topic=PAID))
+                lambda: admin.send_call(message_calls.list_transactions("pending", topic=PAID)).transactions
             ):
                 await asyncio.sleep(0.2)
     last_ms = max(account.due_ms.values())
@@ -121,8 +123,8 @@ async def test_what_waits_outlives_a_process_that_dies_under_load(tmp_path: Path
     account = Account()
     with Stack(tmp_path / "stack", "--config", str(settings)) as stack:
         with AdminClient(stack.grpc) as admin:
-            admin.create_topic(TIMED, "delay", 4)
-            admin.create_topic(PAID, "transaction", 4)
+            admin.send_call(topic_calls.create_topic(TIMED, "delay", 4))
+            admin.send_call(topic_calls.create_topic(PAID, "transaction", 4))
         senders = [asyncio.create_task(keep_scheduling(stack.grpc, f"t{each}", account)) for each in range(SENDERS)]
         senders += [asyncio.create_task(keep_paying(stack.grpc, f"p{each}", account)) for each in range(SENDERS)]
         for each in range(ROUNDS):

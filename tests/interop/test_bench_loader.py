@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks.bench import load
+from ternmq.admin import groups as group_calls
+from ternmq.admin import topics as topic_calls
 from ternmq_command.calls.admin import AdminClient
 from tests.support.guarded import GuardedStack, dev_certificates
 from tests.support.stack import Stack
@@ -37,7 +39,7 @@ def run(stack: Stack, work: str, *options: object) -> load.Run:
 
 def stored(stack: Stack, topic: str) -> int:
     with AdminClient(stack.grpc) as admin:
-        return sum(queue.max_offset for queue in admin.describe_topic(topic).queues)
+        return sum(queue.max_offset for queue in admin.send_call(topic_calls.describe_topic(topic)).queues)
 
 
 @pytest.mark.parametrize("options", [("-batch", 32), ("-batch", 1, "-ack-each")], ids=["batches", "each"])
@@ -50,22 +52,22 @@ def test_what_was_sent_is_what_was_stored_and_consumed(stack: Stack, options: tu
     consumed = run(stack, "consume", "-topic", "t", "-group", "g", "-in-flight", 4, *options[2:], "-count", MESSAGES)
     assert consumed.figures["received"] == consumed.figures["acknowledged"] == MESSAGES
     with AdminClient(stack.grpc) as admin:
-        progress = admin.describe_group("g").progress
+        progress = admin.send_call(group_calls.describe_group("g")).progress
     assert sum(queue.committed for queue in progress) == MESSAGES
     assert not any(queue.in_flight for queue in progress)
 
 
 def test_each_message_that_goes_through_has_its_time(stack: Stack) -> None:
     with AdminClient(stack.grpc) as admin:
-        admin.create_topic("t", "normal", 4)  # which is received from before anything is sent
+        admin.send_call(topic_calls.create_topic("t", "normal", 4))  # which is received from before anything is sent
     found = run(stack, "e2e", "-topic", "t", "-group", "g", "-rate", 200, "-seconds", 1)
     assert found.figures["sent"] == found.figures["received"] == found.figures["latency_us"]["count"] == 200
 
 
 def test_delayed_messages_are_not_early_and_committed_ones_are_there(stack: Stack) -> None:
     with AdminClient(stack.grpc) as admin:
-        admin.create_topic("later", "delay", 4)
-        admin.create_topic("both", "transaction", 4)
+        admin.send_call(topic_calls.create_topic("later", "delay", 4))
+        admin.send_call(topic_calls.create_topic("both", "transaction", 4))
     late = run(stack, "delayed", "-topic", "later", "-group", "g", "-rate", 100, "-seconds", 1, "-delay", "1s")
     assert late.figures["sent"] == late.figures["received"] == 100
     assert late.figures["early"] == 0
@@ -75,7 +77,7 @@ def test_delayed_messages_are_not_early_and_committed_ones_are_there(stack: Stac
 
 def test_a_server_that_refuses_is_counted_by_the_code_of_its_refusal(stack: Stack) -> None:
     with AdminClient(stack.grpc) as admin:
-        admin.create_topic("timed", "delay", 4)
+        admin.send_call(topic_calls.create_topic("timed", "delay", 4))
     options = ("-topic", "timed", "-count", 10, "-in-flight", 1)
     found = load.run("send", stack.grpc, *options, pids=[stack.process.pid], cores=CORES)
     assert found.figures["sent"] == 0

@@ -14,7 +14,8 @@ import pytest
 from ternmq_command.main import cli
 from ternmq_common.server_settings import BrokerServerSettings, MemberSettings, ProxySettings, TlsMode
 from ternmq_common.server_settings.exposure import find_exposure
-from ternmq_common.settings import load_settings, variable_name
+from ternmq_common.setting import settings_of
+from ternmq_common.settings import load_settings
 from tests.k8s.rendering import (
     K8S,
     Json,
@@ -82,7 +83,7 @@ def test_the_migration_is_the_commands(ours: list[Pod], known: Known) -> None:
     variables = environment(pod, container, known)
     name, _ = parsed(arguments(container, variables))
     assert name == "ternmq registry migrate"
-    assert {key for key in variables if key.startswith("TERNMQ_")} == {variable_name("registry")}
+    assert {key for key in variables if key.startswith("TERNMQ_")} == {settings_of(MemberSettings)["registry"].variable}
 
 
 def test_nothing_is_left_unexpanded(ours: list[Pod], known: Known) -> None:

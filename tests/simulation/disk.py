@@ -42,7 +42,7 @@ class Disk:
         end = self.end
         for at, record in enumerate(records, end):
             if record.number == 0:
-                self.marks = self.marks.add_mark(record.epoch, at)
+                self.marks = EpochMarks.from_pairs((*self.marks.marks, (record.epoch, at)), self.marks.marks_max)
         self.log += records
 
     def truncate(self, end: int) -> None:

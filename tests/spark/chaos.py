@@ -29,6 +29,7 @@ import psutil
 
 from pyspark_ternmq.pipelines.lake.options import FORMATS, Format
 from ternmq import Message
+from ternmq.admin import topics as topic_calls
 from ternmq.blocking import Producer
 from ternmq.offset_reader import OffsetReader
 from ternmq_command.calls.admin import AdminClient
@@ -78,8 +79,8 @@ def run(
     rows = max(10, messages // (2 * kills if kills else MICRO_BATCHES))
     with Stack(folder / "broker") as stack:
         with AdminClient(stack.grpc) as admin:
-            admin.create_topic("origin", "normal", QUEUES)
-            admin.create_topic("copy", "normal", QUEUES)
+            admin.send_call(topic_calls.create_topic("origin", "normal", QUEUES))
+            admin.send_call(topic_calls.create_topic("copy", "normal", QUEUES))
         send(stack.grpc, messages)
         checkpoint = folder / "copy-checkpoint"
         copy = ("-m", "tests.spark.jobs.copy", stack.grpc, "origin", "copy", str(checkpoint), str(rows))
@@ -126,7 +127,7 @@ def replays_what_is_left(endpoint: str, folder: Path, lake: Path, tables: TableO
         iceberg_table(tables).delete("json.id < 1000")
     left = Counter(number_of(body) for body in arrow(lake, tables).column("body").to_pylist())
     with AdminClient(endpoint) as admin:
-        admin.create_topic("again", "normal", QUEUES)
+        admin.send_call(topic_calls.create_topic("again", "normal", QUEUES))
     command = ("replay", "--endpoint", endpoint, "--from", str(lake), "--to", "again", *arguments_of(tables))
     with SparkJob(folder / "replay", *command) as job:
         job.finish()

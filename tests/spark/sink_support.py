@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as f
 
 from ternmq import MessageView
+from ternmq.admin import topics as topic_calls
 from ternmq.blocking import PullConsumer
 from ternmq_command.calls.admin import AdminClient
 
@@ -15,7 +16,9 @@ if TYPE_CHECKING:
 
 def stored_count(endpoint: str, topic: str) -> int:
     with AdminClient(endpoint) as admin:
-        return sum(queue.max_offset - queue.min_offset for queue in admin.describe_topic(topic).queues)
+        return sum(
+            queue.max_offset - queue.min_offset for queue in admin.send_call(topic_calls.describe_topic(topic)).queues
+        )
 
 
 def stored(endpoint: str, topic: str) -> list[MessageView]:

@@ -9,6 +9,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from ternmq.admin import topics as topic_calls
 from ternmq.testing import Stack
 from ternmq_command.calls.admin import AdminClient
 from tests.support.spark import bodies_of, send_bodies
@@ -51,7 +52,7 @@ def numbers(*bounds: int) -> list[str]:
 def made_anew(stack: Stack, topic: str, *bounds: int) -> None:
     """The topic, without what it had, and with messages of these numbers."""
     with AdminClient(stack.endpoint) as admin:
-        admin.delete_topic(topic)
+        admin.send_call(topic_calls.delete_topic(topic))
     stack.create_topic(topic, queues=1)
     send_bodies(stack.endpoint, topic, numbers(*bounds))
 

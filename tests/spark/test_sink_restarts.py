@@ -13,6 +13,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 from ternmq import parse_message_id
+from ternmq.admin import topics as topic_calls
 from ternmq.testing import Stack
 from ternmq_command.calls.admin import AdminClient
 from tests.spark.sink_support import numbered, save, stored, stored_count
@@ -182,7 +183,7 @@ def test_a_broker_that_is_killed_in_the_middle_costs_no_row(spark: "SparkSession
             return count
 
         with AdminClient(broker.grpc) as admin:
-            admin.create_topic("orders", "normal", 2)
+            admin.send_call(topic_calls.create_topic("orders", "normal", 2))
         killing = pool.submit(kill_in_the_middle)
         try:
             save(numbered(spark, 4000), broker.grpc, topic="orders", rowsPerSecond=1000, requestTimeoutMs=5000)

@@ -7,6 +7,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from ternmq.admin import topics
+from ternmq.admin import topics as topic_calls
 from ternmq.offset_reader import OffsetReader
 from ternmq_command.calls.admin import AdminClient
 from tests.support.cluster_processes import ClusterProcesses
@@ -46,7 +47,7 @@ def test_queues_that_move_are_read_once(spark: SparkSession, tmp_path: Path) -> 
         sending, endpoint = (proxy.grpc for proxy in cluster.proxies)
         read_on = reading(spark, endpoint, tmp_path)
         with AdminClient(sending) as admin:
-            admin.create_topic("moving", "normal", 2, ["broker-0"])
+            admin.send_call(topic_calls.create_topic("moving", "normal", 2, brokers=["broker-0"]))
         wait_for_brokers(endpoint, "moving", {"broker-0"})
         send_bodies(sending, "moving", numbers(50), together=5)
         assert read_on() == numbers(50)

@@ -13,7 +13,7 @@ import pytest
 from grpc import aio
 
 from ternmq_common.server_settings import ClientAuth, ServerSettings, TlsMode
-from ternmq_common.settings import InvalidSetting
+from ternmq_common.setting import InvalidSetting
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from ternmq_rpc.tls.reloading import poll_files

@@ -1,12 +1,15 @@
 """The generated reference of the command: nobody keeps a list for it, and one that is behind is noticed."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import click
 
-from tools.generate_reference import reference
+from ternmq_command.server.server_options import PROCESSES
+from ternmq_common.setting import settings_of
+from tools.generate_reference import reference, settings_reference
 
 ROOT = Path(__file__).parents[2]
 
@@ -47,12 +50,18 @@ def test_every_command_has_a_section_after_its_groups_but_not_what_help_hides() 
 
 
 def test_a_page_that_is_behind_is_noticed_until_it_is_made_again(tmp_path: Path) -> None:
-    page = tmp_path / "command.md"
-    page.write_text("# Command reference\n")
-    behind = run("--check", "--page", str(page))
+    behind = run("--check", "--folder", str(tmp_path))
     assert behind.returncode == 1
     assert "run python tools/generate_reference.py" in behind.stderr
-    assert run("--page", str(page)).returncode == 0
-    current = run("--check", "--page", str(page))
+    assert run("--folder", str(tmp_path)).returncode == 0
+    current = run("--check", "--folder", str(tmp_path))
     assert (current.returncode, current.stderr) == (0, "")
-    assert "## ternmq topic create\n" in page.read_text()
+    assert "## ternmq topic create\n" in (tmp_path / "command.md").read_text()
+
+
+def test_every_setting_has_one_row_and_experts_have_theirs_in_one_place() -> None:
+    page = settings_reference()
+    for each in {each.key: each for cls in PROCESSES.values() for each in settings_of(cls).values()}.values():
+        (begin,) = (found.start() for found in re.finditer(rf"^\| `{re.escape(each.key)}`", page, re.MULTILINE))
+        assert (begin > page.index("## Expert settings")) is each.expert, each.key
+    assert "| `retention_ms`, `--retention` | `3d` | How long a message is kept" in page

@@ -1,7 +1,6 @@
 """The pages of docs/protocol against the code: the names on them are names of the wire or of settings, and the limits
 are those in force."""
 
-import dataclasses
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +12,7 @@ from ternmq import Message
 from ternmq_common.limits import HOUR_MS, KIB, MIB, MessageLimits, RequestLimits
 from ternmq_common.names import RESERVED_GROUP_PREFIX, SYSTEM_TOPIC_PREFIX, SYSTEM_TOPICS
 from ternmq_common.server_settings import BrokerServerSettings, ProxySettings, ServerSettings
+from ternmq_common.setting import settings_of
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import admin_pb2 as published_pb2
 from ternmq_protos.v2 import definition_pb2, service_pb2
@@ -23,7 +23,7 @@ PAGES = {page.stem: page.read_text() for page in sorted(FOLDER.glob("*.md"))}
 FILES = (definition_pb2.DESCRIPTOR, service_pb2.DESCRIPTOR, admin_pb2.DESCRIPTOR, published_pb2.DESCRIPTOR)
 QUOTED = re.compile(r"`([^`]+)`")
 CODE = re.compile(r"\b[A-Z]+(?:_[A-Z]+)+\b")
-SNAKE = re.compile(r"[a-z0-9]+(?:_[a-z0-9]+)+")
+SNAKE = re.compile(r"(?:expert\.)?[a-z0-9]+(?:_[a-z0-9]+)+")
 # Of RocketMQ's own vocabulary, and names of our files.
 OTHERS = {"machine_room", "message_checks", "handle_form", "MACHINE_ROOM", "MACHINE_ROOM_NEARBY"}
 
@@ -42,7 +42,7 @@ def _fields() -> set[str]:
 
 def _settings() -> set[str]:
     kinds = (ServerSettings, BrokerServerSettings, ProxySettings)
-    return {field.name for kind in kinds for field in dataclasses.fields(kind)}
+    return {each.key for kind in kinds for each in settings_of(kind).values()}
 
 
 def _enum_values() -> set[str]:

@@ -168,11 +168,6 @@ class OrderedConsumption(QueueClaims):
             heapq.heappush(self._heads, (lane.waiting[0], lane.key))
         return True
 
-    @property
-    def blocked_lanes(self) -> int:
-        """How many message groups wait for an operator to skip a message that can't be read."""
-        return len(self._blocked)
-
     # --- handing out
 
     def open_lane(self) -> MessageGroupLane | None:

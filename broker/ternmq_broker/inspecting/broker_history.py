@@ -82,10 +82,6 @@ class BrokerHistory:
 
     # --- sampling
 
-    def count_lags_now(self) -> None:
-        """Count lags with the next sample, whatever that costs."""
-        self._lags_again_s = 0.0
-
     async def record_sample(self) -> None:
         """Record the figures once."""
         figures = self._figures.current_figures()

@@ -40,10 +40,6 @@ class EpochMarks:
         """The epoch of the last mark, 0 if there is none."""
         return self.marks[-1][0] if self.marks else 0
 
-    def add_mark(self, epoch: int, start: int) -> "EpochMarks":
-        """Return the marks with one more. ValueError if it is not above all others."""
-        return EpochMarks.from_pairs((*self.marks, (epoch, start)), self.marks_max)
-
     def cut_at(self, end: int) -> "EpochMarks":
         """Return the marks of a log that was cut off at `end`."""
         return EpochMarks(tuple(mark for mark in self.marks if mark[1] < end), self.marks_max)

@@ -134,15 +134,21 @@ class ChangeResult:
 
 
 def _plan_changes(admin: "AdminClient", declared: "Declarations") -> "list[PlannedChange]":
+    from ternmq.admin import groups as group_calls
+    from ternmq.admin import quotas as quota_calls
+    from ternmq.admin import topics as topic_calls
+    from ternmq.admin import users as user_calls
     from ternmq_command.apply.plan import plan_changes
     from ternmq_command.apply.quota_plan import quota_change
     from ternmq_command.apply.user_plan import user_changes
 
-    topics = {topic.name: topic for topic in admin.list_topics()}
-    groups = {group.name: group for group in admin.list_groups()}
-    users = {user.name: user for user in admin.list_users()} if declared.users else {}
+    topics = {topic.name: topic for topic in admin.send_call(topic_calls.list_all())}
+    groups = {group.name: group for group in admin.send_call(group_calls.list_all())}
+    user_pages = admin.send_pages(user_calls.list_users) if declared.users else ()
+    users = {user.name: user for page in user_pages for user in page.users}
     of_users = (user_changes(user, users.get(user.name)) for user in declared.users)
-    quotas = {f"{quota.kind}:{quota.name}": quota for quota in admin.list_quotas()} if declared.quotas else {}
+    all_quotas = admin.send_call(quota_calls.list_all()).quotas if declared.quotas else ()
+    quotas = {f"{quota.kind}:{quota.name}": quota for quota in all_quotas}
     of_quotas = (quota_change(quota, quotas.get(quota.name)) for quota in declared.quotas)
     return [*plan_changes(declared, topics, groups), *itertools.chain.from_iterable(of_users), *of_quotas]
 

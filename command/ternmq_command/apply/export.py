@@ -36,14 +36,19 @@ def command(endpoint: str, as_json: bool) -> None:
       ternmq export | ternmq apply -f - --endpoint other.example:8081 --dry-run
       ternmq export --json | jq -r '.groups[].name'
     """
+    from ternmq.admin import groups as group_calls
+    from ternmq.admin import quotas as quota_calls
+    from ternmq.admin import topics as topic_calls
+    from ternmq.admin import users as user_calls
     from ternmq_command.calls.admin import AdminClient
 
     with AdminClient(endpoint) as admin:
+        users = admin.send_pages(user_calls.list_users)
         content = file_content(
-            admin.list_topics(),
-            admin.list_groups(),
-            _list_if_allowed("users", admin.list_users),
-            _list_if_allowed("quotas", admin.list_quotas),
+            admin.send_call(topic_calls.list_all()),
+            admin.send_call(group_calls.list_all()),
+            _list_if_allowed("users", lambda: (each for page in users for each in page.users)),
+            _list_if_allowed("quotas", lambda: admin.send_call(quota_calls.list_all()).quotas),
         )
     if as_json:
         print_json(content)
@@ -68,8 +73,8 @@ def _list_if_allowed(what: str, ask: "Callable[[], Iterable[T]]") -> "list[T]":
 
 
 def file_content(
-    topics: "Iterable[Topic]",
-    groups: "Iterable[Group]",
+    topics: "list[Topic]",
+    groups: "list[Group]",
     users: "Iterable[User]" = (),
     quotas: "Iterable[Quota]" = (),
 ) -> dict[str, list[dict[str, object]]]:

@@ -59,11 +59,16 @@ def command(
       ternmq audit --call DeleteTopic --resource Topic:orders --max 10
       ternmq audit --since 1d --max 100000 --json | jq -r .user | sort | uniq -c
     """
+    from ternmq.admin import audit as audit_calls
     from ternmq_command.calls.admin import AdminClient
 
     with AdminClient(endpoint) as admin:
         pages = _AuditPages(
-            admin.audit_pages(user=user, call=call, resource=resource, allowed=allowed, since=since, until=until)
+            admin.send_pages(
+                lambda page: audit_calls.list_page(
+                    page, user=user, call=call, resource=resource, allowed=allowed, since=since, until=until
+                )
+            )
         )
         found = pages.read_entries()
         records = map(entry_record, itertools.islice(found, entries_max))

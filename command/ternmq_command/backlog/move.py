@@ -15,7 +15,10 @@ The module imports grpc, so subcommands import it when they run.
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import TYPE_CHECKING, cast
 
+from ternmq.admin import groups as group_calls
+from ternmq.admin import topics as topic_calls
 from ternmq.admin.groups import Group
 from ternmq.admin.topics import QueueState, Topic
 from ternmq_command.calls.admin import AdminClient
@@ -23,6 +26,9 @@ from ternmq_command.calls.messaging import MessagingClient
 from ternmq_command.terminal.failures import CallRefused, CommandFailure, WrongUsage
 from ternmq_common.names import group_of_derived
 from ternmq_protos.v2 import definition_pb2 as pb
+
+if TYPE_CHECKING:
+    from ternmq.admin.words import TopicType
 
 # A larger request would be refused on the way; a larger message has a request of its own.
 BATCH_BYTES_MAX = 4 * 1024 * 1024
@@ -74,9 +80,11 @@ class MovePlan:
 
 def plan_move(admin: AdminClient, messaging: MessagingClient, *, group: str, topic: str) -> MovePlan:
     """Plan a move; raises WrongUsage for a topic whose messages can't be moved."""
+
     if group_of_derived(topic) is not None:
         raise WrongUsage(f"{topic} belongs to the broker; `ternmq dlq resend --to-topic` sends dead letters elsewhere")
-    described_topic, described_group = admin.describe_topic(topic), admin.describe_group(group)
+    described_topic = admin.send_call(topic_calls.describe_topic(topic))
+    described_group = admin.send_call(group_calls.describe_group(group))
     _check_movable(described_topic.topic)
     progress = [entry for entry in described_group.progress if entry.topic == topic]
     return MovePlan(
@@ -137,13 +145,15 @@ class BacklogMover:
 
         Returns its number of queues on each broker.
         """
+
         try:
-            found = self._admin.describe_topic(self._target)
+            found = self._admin.send_call(topic_calls.describe_topic(self._target))
         except CallRefused as refusal:
             if refusal.code != pb.TOPIC_NOT_FOUND:
                 raise
-            self._admin.create_topic(self._target, self._plan.topic.type, queues)
-            found = self._admin.describe_topic(self._target)
+            kind = cast("TopicType", self._plan.topic.type)
+            self._admin.send_call(topic_calls.create_topic(self._target, kind, queues))
+            found = self._admin.send_call(topic_calls.describe_topic(self._target))
         if found.topic.type != self._plan.topic.type:
             raise CommandFailure(
                 f"topic {self._target} exists with type {found.topic.type}, "

@@ -73,15 +73,18 @@ def run_bench(endpoint: str, *, messages: int, size: int, in_flight: int) -> Ben
 @contextlib.contextmanager
 def _own_topic(endpoint: str) -> Iterator[str]:
     """Create a topic with a random name for this run, which is also the group's name; delete both in the end."""
+    from ternmq.admin import groups as group_calls
+    from ternmq.admin import topics as topic_calls
+
     name = f"ternmq-bench-{secrets.token_hex(6)}"
     with AdminClient(endpoint) as admin:
         try:
-            admin.create_topic(name, "normal", QUEUES)
+            admin.send_call(topic_calls.create_topic(name, "normal", QUEUES))
             yield name
         finally:
-            for delete in (admin.delete_topic, admin.delete_group):
+            for delete in (topic_calls.delete_topic, group_calls.delete_group):
                 try:
-                    delete(name)
+                    admin.send_call(delete(name))
                 except CallRefused as refusal:
                     if refusal.code not in (pb.TOPIC_NOT_FOUND, pb.CONSUMER_GROUP_NOT_FOUND):
                         raise

@@ -92,12 +92,15 @@ def rebalance(
 def _plan_rebalance(
     admin: "AdminClient", off: tuple[str, ...], patterns: tuple[str, ...], *, fifo: bool
 ) -> RebalancePlan:
-    topics = admin.list_topics()
+    from ternmq.admin import brokers as broker_calls
+    from ternmq.admin import topics as topic_calls
+
+    topics = admin.send_call(topic_calls.list_all())
     if patterns:
         topics = [topic for topic in topics if any(fnmatchcase(topic.name, pattern) for pattern in patterns)]
         if not topics:
             raise CommandFailure(f"no topic matches {' or '.join(patterns)}")
-    brokers = admin.list_brokers()
+    brokers = admin.send_call(broker_calls.list_all())
     if len(brokers) < 2 and not any(topic.brokers for topic in topics):
         raise CommandFailure("this server has only one broker: there is nothing to balance")
     try:
@@ -108,6 +111,7 @@ def _plan_rebalance(
 
 def _apply_plan(admin: "AdminClient", plan: RebalancePlan, *, as_json: bool) -> None:
     """Carry out the plan; queues are added before brokers are drained, so that every topic always has a broker."""
+    from ternmq.admin import brokers as broker_calls
     from ternmq.admin import topics
 
     for widening in plan.widenings:
@@ -117,7 +121,7 @@ def _apply_plan(admin: "AdminClient", plan: RebalancePlan, *, as_json: bool) -> 
     if plan.widenings and not as_json:
         echo(f"{format_count(len(plan.widenings), 'topic')} changed")
     for name in plan.emptied:
-        admin.update_broker(name, draining=True)
+        admin.send_call(broker_calls.update_broker(name, draining=True))
         if as_json:
             print_json_line({"done": "drain", "broker": name})
         else:

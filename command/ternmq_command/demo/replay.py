@@ -72,9 +72,12 @@ async def replay_flights(
 
 
 def _create_topic_and_group(endpoint: str) -> None:
+    from ternmq.admin import groups as group_calls
+    from ternmq.admin import topics as topic_calls
+
     with AdminClient(endpoint) as admin:
-        admin.create_topic(TOPIC, "normal", 0)
-        admin.create_group(GROUP)
+        admin.send_call(topic_calls.create_topic(TOPIC, "normal"))
+        admin.send_call(group_calls.create_group(GROUP, {}))
 
 
 async def _run_consumers(

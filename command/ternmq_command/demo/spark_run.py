@@ -129,8 +129,12 @@ def _fill_lake(spark: "SparkSession", folders: DemoFolders, endpoint: str, line:
 
 
 def _messages_in_topic(endpoint: str) -> int:
+    from ternmq.admin import topics as topic_calls
+
     with AdminClient(endpoint) as admin:
-        return sum(queue.max_offset - queue.min_offset for queue in admin.describe_topic(TOPIC).queues)
+        return sum(
+            queue.max_offset - queue.min_offset for queue in admin.send_call(topic_calls.describe_topic(TOPIC)).queues
+        )
 
 
 def _build_account(spark: "SparkSession", folders: DemoFolders, ledger: Ledger, messages: int) -> LakeAccount:

@@ -53,12 +53,14 @@ class DeadLetters:
 
     def _find_queues(self, group: str) -> list[pb.MessageQueue]:
         """Return one queue for each broker, none before the first letter; raises Refused if there is no such group."""
+        from ternmq.admin import groups as group_calls
+
         try:
             queues = self._messaging.readable_queues(self._topic)
         except CallRefused as refusal:
             if refusal.code != pb.TOPIC_NOT_FOUND:
                 raise
-            self._admin.describe_group(group)
+            self._admin.send_call(group_calls.describe_group(group))
             return []
         return [queue for queue in queues if queue.id == 0]
 

@@ -25,10 +25,12 @@ def command(group: str, before: datetime | None, dry_run: bool, yes: bool, endpo
       ternmq dlq purge billing --before 7d --dry-run
       ternmq dlq purge billing --before 2026-08-01T12:00 --yes
     """
+    from ternmq.admin import groups as group_calls
     from ternmq_command.calls.admin import AdminClient
     from ternmq_common.names import dead_letter_topic
 
     with AdminClient(endpoint) as admin:
-        admin.describe_group(group)  # so that the error for a missing group does not name its topic
+        # So that the error for a missing group does not name its topic.
+        admin.send_call(group_calls.describe_group(group))
         topic, whose = dead_letter_topic(group), f"group {group}"
         purge_topic(admin, topic, whose, "dead letter", before, dry_run=dry_run, yes=yes, as_json=as_json)

@@ -115,7 +115,11 @@ class ResendRun:
             )
 
     def _resend_batch(self, broker: str, queue_offsets: list[int]) -> "Iterator[ResentDeadLetter]":
-        answers = self._admin.resend_dead_letters(self._group, broker, queue_offsets, to_topic=self._to_topic)
+        from ternmq.admin import messages as message_calls
+
+        answers = self._admin.send_call(
+            message_calls.resend_dead_letters(self._group, queue_offsets, broker=broker, to_topic=self._to_topic)
+        )
         yield from answers
         for queue_offset in sorted(set(queue_offsets) - {answer.offset for answer in answers}):
             self._report_failure(self._letter_name(broker, queue_offset), "the server did not answer for it")

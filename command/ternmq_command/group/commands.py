@@ -92,6 +92,8 @@ def create(
       ternmq group create alarms --priority-factor 90
       ternmq group create agents --lite-bind chats --lite-model exclusive --lite-reset taken
     """
+    from ternmq.admin import groups as group_calls
+
     if lite_bind is None and (option := lite_option(settings)):
         raise WrongUsage(f"{option} is for lite groups: give the topic that the group is bound to with --lite-bind")
     from ternmq_command.apply.update_suggestions import suggesting_update
@@ -101,7 +103,7 @@ def create(
         AdminClient(endpoint) as admin,
         suggesting_update(lambda: _find_difference(admin, name, fifo=fifo, lite_bind=lite_bind, settings=settings)),
     ):
-        created = admin.create_group(name, {**settings, "fifo": fifo, "lite_bind": lite_bind})
+        created = admin.send_call(group_calls.create_group(name, {**settings, "fifo": fifo, "lite_bind": lite_bind}))
     if as_json:
         print_json({"name": name, "created": created})
     else:
@@ -112,10 +114,11 @@ def _find_difference(
     admin: "AdminClient", name: str, *, fifo: bool, lite_bind: str | None, settings: GroupSettings
 ) -> "PlannedChange | None":
     """Return the change that would give the existing group the requested settings; None if there is no such group."""
+    from ternmq.admin import groups as group_calls
     from ternmq_command.apply.declarations import DeclaredGroup
     from ternmq_command.apply.plan import group_change
 
-    there = next((group for group in admin.list_groups() if group.name == name), None)
+    there = next((group for group in admin.send_call(group_calls.list_all()) if group.name == name), None)
     declared = DeclaredGroup(name=name, fifo=fifo, lite_bind=lite_bind, settings=settings, begins_ago=False)
     return None if there is None else group_change(declared, there)
 
@@ -135,11 +138,13 @@ def list_groups(endpoint: str, search: str, as_json: bool, template: Template | 
       ternmq group list --json
       ternmq group list --format '{name} {max_attempts}'
     """
+    from ternmq.admin import groups as group_calls
+
     check_one_form(template, as_json=as_json)
     from ternmq_command.calls.admin import AdminClient
 
     with AdminClient(endpoint) as admin:
-        records = [group_record(group) for group in admin.list_groups(search)]
+        records = [group_record(group) for group in admin.send_call(group_calls.list_all(search=search))]
     if template is not None:
         template.write_records(records)
         return
@@ -163,10 +168,11 @@ def describe(name: str, endpoint: str, as_json: bool) -> None:
       ternmq group describe billing
       ternmq group describe billing --json | jq .lag
     """
+    from ternmq.admin import groups as group_calls
     from ternmq_command.calls.admin import AdminClient
 
-    with AdminClient(endpoint) as admin, suggesting_names("group", name, admin.group_names):
-        answer = admin.describe_group(name)
+    with AdminClient(endpoint) as admin, suggesting_names(admin, "group", name):
+        answer = admin.send_call(group_calls.describe_group(name))
     total = sum_progress(answer.progress)
     record: dict[str, object] = {
         **group_record(answer.group),
@@ -242,13 +248,15 @@ def update(name: str, fifo: bool | None, endpoint: str, as_json: bool, **setting
       ternmq group update workers --fifo
       ternmq group update agents --lite-quota 100 --lite-reset none
     """
+    from ternmq.admin import groups as group_calls
+
     if fifo is None and all(value is None for value in settings.values()):
         raise WrongUsage("nothing to change: give at least one setting, such as --max-attempts")
     from ternmq.admin import groups
     from ternmq_command.calls.admin import AdminClient
 
-    with AdminClient(endpoint) as admin, suggesting_names("group", name, admin.group_names):
-        there = admin.describe_group(name).group
+    with AdminClient(endpoint) as admin, suggesting_names(admin, "group", name):
+        there = admin.send_call(group_calls.describe_group(name)).group
         before = group_record(there)
         after = group_record(admin.send_call(groups.update_group(there, {**settings, "fifo": fifo, "lite_bind": None})))
     if as_json:
@@ -281,16 +289,17 @@ def delete(name: str, with_dead_letters: bool, yes: bool, endpoint: str, as_json
       ternmq group delete billing
       ternmq group delete billing --with-dead-letters --yes
     """
+    from ternmq.admin import groups as group_calls
     from ternmq_command.calls.admin import AdminClient
     from ternmq_command.group.deletion import GroupContents
 
-    with AdminClient(endpoint) as admin, suggesting_names("group", name, admin.group_names):
+    with AdminClient(endpoint) as admin, suggesting_names(admin, "group", name):
         confirm_action(
             lambda: GroupContents.read_from(admin, name).deletion_question(name, with_dead_letters=with_dead_letters),
             yes=yes,
         )
         contents = GroupContents.read_from(admin, name)
-        admin.delete_group(name, with_dead_letters=with_dead_letters)
+        admin.send_call(group_calls.delete_group(name, with_dead_letters=with_dead_letters))
     if as_json:
         print_json(contents.deletion_record(name, with_dead_letters=with_dead_letters))
     else:

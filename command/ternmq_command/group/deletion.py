@@ -27,7 +27,9 @@ class GroupContents:
     @staticmethod
     def read_from(admin: "AdminClient", name: str) -> "GroupContents":
         """Read the numbers from the server; raises Refused if there is no such group."""
-        described = _if_allowed(lambda: admin.describe_group(name))
+        from ternmq.admin import groups as group_calls
+
+        described = _if_allowed(lambda: admin.send_call(group_calls.describe_group(name)))
         return GroupContents(
             messages=None if described is None else described.lag,
             members=None if described is None else len(described.client_ids),
@@ -69,8 +71,10 @@ class GroupContents:
 
 
 def _count_dead_letters(admin: "AdminClient", name: str) -> int:
+    from ternmq.admin import topics as topic_calls
+
     try:
-        letters = admin.describe_topic(dead_letter_topic(name))
+        letters = admin.send_call(topic_calls.describe_topic(dead_letter_topic(name)))
     except CallRefused as refusal:
         if refusal.word != "TOPIC_NOT_FOUND":
             raise

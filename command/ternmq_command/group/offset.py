@@ -46,10 +46,15 @@ def show(group: str, topic: str | None, endpoint: str, as_json: bool) -> None:
       ternmq group offset show billing
       ternmq group offset show billing --topic orders --json | jq .total.lag_s
     """
+    from ternmq.admin import groups as group_calls
     from ternmq_command.calls.admin import AdminClient
 
     with AdminClient(endpoint) as admin:
-        entries = [entry for entry in admin.describe_group(group).progress if topic in (None, entry.topic)]
+        entries = [
+            entry
+            for entry in admin.send_call(group_calls.describe_group(group)).progress
+            if topic in (None, entry.topic)
+        ]
     records, total = [progress_record(entry) for entry in entries], sum_progress(entries)
     if as_json:
         print_json({"group": group, "queues": records, "total": total})
@@ -168,9 +173,12 @@ def skip(
 
 def _count_unfinished(admin: "AdminClient", group: str, topic: str) -> int:
     """Return the number of unfinished messages: the group's lag, and all messages of queues where it has no offset."""
-    progress = [entry for entry in admin.describe_group(group).progress if entry.topic == topic]
+    from ternmq.admin import groups as group_calls
+    from ternmq.admin import topics as topic_calls
+
+    progress = [entry for entry in admin.send_call(group_calls.describe_group(group)).progress if entry.topic == topic]
     lags = {(entry.broker, entry.queue_id): entry.lag for entry in progress}
-    queues = admin.describe_topic(topic).queues
+    queues = admin.send_call(topic_calls.describe_topic(topic)).queues
     return sum(lags.get((queue.broker, queue.queue_id), queue.max_offset - queue.min_offset) for queue in queues)
 
 

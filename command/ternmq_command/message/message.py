@@ -171,11 +171,12 @@ def groups(
       ternmq message groups orders 01E6E1FC7D8B4C0001
       ternmq message groups orders --queue 3 --offset 17 --json
     """
+    from ternmq.admin import message_status
     from ternmq_command.calls.admin import AdminClient
 
     view = _find_one(topic, message_id, queue_offset, queue_id, broker, endpoint)
     with AdminClient(endpoint) as admin:
-        found = admin.describe_message(topic, view.queue_id, view.offset, view.broker)
+        found = admin.send_call(message_status.describe_message(topic, view.queue_id, view.offset, broker=view.broker))
     records = [
         {
             "group": each.group,

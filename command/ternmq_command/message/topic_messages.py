@@ -80,9 +80,11 @@ class TopicMessages:
 
     def query_key(self, key: str) -> list[MessageView]:
         """Return up to FOUND_MAX messages with that key or message id."""
+        from ternmq.admin import messages as message_calls
+
         if not self._parts:
             return []
-        answered = self._admin.query_messages(self._topic, key, limit=FOUND_MAX)
+        answered = self._admin.send_call(message_calls.find_messages(self._topic, key, limit=FOUND_MAX))
         return [view for view in answered if queue_key_of(view) in self._parts]
 
     def read_at(self, place: QueueKey, queue_offset: int) -> MessageView | None:

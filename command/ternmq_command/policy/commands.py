@@ -124,9 +124,13 @@ def list_policies(user: str | None, endpoint: str, as_json: bool) -> None:
       ternmq policy list
       ternmq policy list alice --json | jq -r '.[].resource'
     """
+    from ternmq.admin import users as user_calls
     from ternmq_command.calls.admin import AdminClient
 
     with AdminClient(endpoint) as admin:
-        found = list(admin.list_users()) if user is None else [admin.describe_user(user)]
+        if user is None:
+            found = [each for page in admin.send_pages(user_calls.list_users) for each in page.users]
+        else:
+            found = [admin.send_call(user_calls.describe_user(user))]
     records = [{"user": each.name, **policy_record(policy)} for each in found for policy in each.policies]
     print_records(records, as_json=as_json, nothing="no policies")

@@ -1,22 +1,16 @@
 """The options and settings with the URL and password of a cluster's registry."""
 
 from dataclasses import dataclass
-from pathlib import Path
 
-import click
-
+from ternmq_command.server.server_options import setting_option
 from ternmq_common.server_settings import BrokerServerSettings, ProxySettings
+from ternmq_common.setting import settings_of
 
-REGISTRY_OPTION = click.option(
-    "--registry", metavar="URL",
-    help=f"The database; or $TERNMQ_REGISTRY, with $PGPASSWORD.  [default: {BrokerServerSettings.registry}]",
-)  # fmt: skip
-
-
-PASSWORD_FILE_OPTION = click.option(
-    "--registry-password-file", type=click.Path(path_type=Path), metavar="FILE",
-    help="The password of its user; or $TERNMQ_REGISTRY_PASSWORD_FILE.",
-)  # fmt: skip
+_OF_BROKER = settings_of(BrokerServerSettings)
+REGISTRY_OPTION = setting_option(_OF_BROKER["registry"])
+PASSWORD_FILE_OPTION = setting_option(_OF_BROKER["registry_password_file"])
+DATA_DIR_OPTION = setting_option(_OF_BROKER["data_dir"])
+BROKER_NAME_OPTION = setting_option(_OF_BROKER["broker_name"])
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ternmq_command.registry.failures import registry_failures
-from ternmq_command.registry.member_settings import PASSWORD_FILE_OPTION
+from ternmq_command.registry.member_settings import BROKER_NAME_OPTION, DATA_DIR_OPTION, PASSWORD_FILE_OPTION
 from ternmq_command.server.server_options import config_option, load_process_settings
 from ternmq_command.terminal.confirmation import confirm_action, yes_option
 from ternmq_command.terminal.failures import WrongUsage
@@ -31,16 +31,14 @@ GUESSED = (
 
 @click.command()
 @config_option
-@click.option(
-    "--data-dir", type=click.Path(path_type=Path), metavar="DIR", help="Of the server.  [default: ternmq-data]"
-)
+@DATA_DIR_OPTION
 @click.option(
     "--registry",
     metavar="URL",
     help="The database of a cluster, which gets the topics and groups of one of its brokers.",
 )
 @PASSWORD_FILE_OPTION
-@click.option("--broker-name", metavar="NAME", help="That broker's name.  [default: broker-0]")
+@BROKER_NAME_OPTION
 @click.option("--dry-run", is_flag=True, help="Only print what would be created.")
 @yes_option
 @json_option

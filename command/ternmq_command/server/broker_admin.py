@@ -13,6 +13,7 @@ from ternmq_common.removal_warning import has_nothing_to_lose, removal_warning
 
 if TYPE_CHECKING:
     from ternmq.admin.brokers import Broker, BrokerLoad
+    from ternmq.admin.words import Permission
 
 # The keys of `ternmq.admin.words.PERMISSIONS`, which needs the protocol's code to be imported.
 PERMISSION_NAMES = ("read-write", "read", "write", "none")
@@ -30,10 +31,11 @@ def list_brokers(endpoint: str, as_json: bool) -> None:
       ternmq broker list
       ternmq broker list --json | jq -r '.[] | select(.live | not).name'
     """
+    from ternmq.admin import brokers as broker_calls
     from ternmq_command.calls.admin import AdminClient
 
     with AdminClient(endpoint) as admin:
-        brokers = admin.list_brokers()
+        brokers = admin.send_call(broker_calls.list_all())
     records = [broker_record(broker) for broker in brokers]
     print_records(records if as_json else list(map(_table_row, records)), as_json=as_json, nothing="no brokers")
 
@@ -69,16 +71,17 @@ def drain(name: str, wait: bool, endpoint: str, as_json: bool) -> None:
       ternmq broker drain broker-1
       ternmq broker drain broker-1 --wait && ternmq broker remove broker-1 --yes
     """
+    from ternmq.admin import brokers as broker_calls
     from ternmq_command.calls.admin import AdminClient
 
     with AdminClient(endpoint) as admin:
-        admin.update_broker(name, draining=True)
+        admin.send_call(broker_calls.update_broker(name, draining=True))
         if not as_json:
             echo(f"broker {name} is draining")
         if wait:
             wait_until_empty(admin, name, as_json=as_json)
         else:
-            show_remaining(name, admin.describe_remaining(name), as_json=as_json)
+            show_remaining(name, admin.send_call(broker_calls.broker_remaining(name)), as_json=as_json)
 
 
 @click.command()
@@ -92,10 +95,11 @@ def resume(name: str, endpoint: str, as_json: bool) -> None:
     Examples:
       ternmq broker resume broker-1
     """
+    from ternmq.admin import brokers as broker_calls
     from ternmq_command.calls.admin import AdminClient
 
     with AdminClient(endpoint) as admin:
-        broker = admin.update_broker(name, draining=False)
+        broker = admin.send_call(broker_calls.update_broker(name, draining=False))
     if as_json:
         print_json(broker_record(broker))
     else:
@@ -107,7 +111,7 @@ def resume(name: str, endpoint: str, as_json: bool) -> None:
 @click.argument("permission", type=click.Choice(PERMISSION_NAMES), metavar="|".join(PERMISSION_NAMES))
 @endpoint_option
 @json_option
-def permission(name: str, permission: str, endpoint: str, as_json: bool) -> None:
+def permission(name: str, permission: "Permission", endpoint: str, as_json: bool) -> None:
     """Set what clients may do with all queues of broker NAME.
 
     \b
@@ -115,10 +119,11 @@ def permission(name: str, permission: str, endpoint: str, as_json: bool) -> None
       ternmq broker permission broker-1 read
       ternmq broker permission broker-1 read-write
     """
+    from ternmq.admin import brokers as broker_calls
     from ternmq_command.calls.admin import AdminClient
 
     with AdminClient(endpoint) as admin:
-        broker = admin.update_broker(name, permission_name=permission)
+        broker = admin.send_call(broker_calls.update_broker(name, permission=permission))
     if as_json:
         print_json(broker_record(broker))
     else:
@@ -143,11 +148,12 @@ def remove(name: str, force: bool, yes: bool, endpoint: str, as_json: bool) -> N
       ternmq broker remove broker-1
       ternmq broker remove broker-1 --force --yes
     """
+    from ternmq.admin import brokers as broker_calls
     from ternmq_command.calls.admin import AdminClient
 
     confirm_action(f"Remove broker {name} from the cluster, with what it holds?", yes=yes)
     with AdminClient(endpoint) as admin:
-        removed = admin.remove_broker(name, force=force)
+        removed = admin.send_call(broker_calls.remove_broker(name, force=force))
     lost = removed.lost
     if as_json:
         print_json(

@@ -104,7 +104,7 @@ def check_disk(data_dir: Path) -> Iterator[Finding]:
 
 def check_registry(url: str, password_file: Path | None = None) -> Iterator[Finding]:
     """Check whether a cluster's database answers, and has the schema that this version needs."""
-    from ternmq_common.settings import without_password
+    from ternmq_common.setting import without_password
 
     shown = without_password(url)
     try:
@@ -160,9 +160,10 @@ def check_server(admin: "AdminClient") -> Iterator[Finding]:
 
     Raises CommandFailure if it does not answer, since the other checks need it.
     """
+    from ternmq.admin import brokers as broker_calls
     from ternmq_command.calls.server_time import call_with_time, server_now
 
-    info, told = call_with_time(admin.server_info, server_now)
+    info, told = call_with_time(lambda: admin.send_call(broker_calls.server_info()), server_now)
     own = metadata.version("ternmq")
     said = f"version {info.version}, {info.resident_bytes / 2**20:,.0f} MiB"
     if info.version == own:
@@ -212,7 +213,9 @@ def check_certificate(endpoint: str) -> Iterator[Finding]:
 
 
 def check_brokers(admin: "AdminClient") -> Iterator[Finding]:
-    for broker in admin.list_brokers():
+    from ternmq.admin import brokers as broker_calls
+
+    for broker in admin.send_call(broker_calls.list_all()):
         if not broker.live:
             yield Finding("broker", "problem", f"{broker.name} is away", f"start it, or: {_removal_command(broker)}")
         elif broker.draining:
@@ -283,15 +286,17 @@ def check_health(http: str) -> Iterator[Finding]:
 
 def check_round_trip(endpoint: str, admin: "AdminClient") -> Iterator[Finding]:
     """Send a message to a topic created for it and read it again; the topic is deleted afterwards."""
+    from ternmq.admin import topics as topic_calls
+
     topic = f"ternmq-doctor-{os.urandom(4).hex()}"
     try:
-        admin.create_topic(topic, "normal", 1)
+        admin.send_call(topic_calls.create_topic(topic, "normal", 1))
         try:
             began = time.monotonic()
             broker = _send_and_read(endpoint, topic)
             took_ms = (time.monotonic() - began) * 1000
         finally:
-            admin.delete_topic(topic)
+            admin.send_call(topic_calls.delete_topic(topic))
     except CommandFailure as failure:
         yield Finding("round trip", "problem", failure.message, "the server's log says more")
         return

@@ -40,11 +40,12 @@ def show(endpoint: str, as_json: bool) -> None:
       ternmq clock show
       ternmq clock show --json | jq .ahead_s
     """
+    from ternmq.admin import brokers as broker_calls
     from ternmq_command.calls.admin import AdminClient
     from ternmq_command.calls.server_time import call_with_time, server_now
 
     with AdminClient(endpoint) as admin:
-        info, time = call_with_time(admin.server_info, server_now)
+        info, time = call_with_time(lambda: admin.send_call(broker_calls.server_info()), server_now)
     if time is None:
         raise CommandFailure(f"the server at {endpoint} does not report its time; its version is too old")
     _print_time(time, test_clock=info.test_clock, as_json=as_json)
@@ -79,12 +80,13 @@ def advance(by: timedelta, endpoint: str, as_json: bool) -> None:
 
 
 def _advance_clock(endpoint: str, by: timedelta) -> datetime:
+    from ternmq.admin import brokers as broker_calls
     from ternmq_command.calls.admin import AdminClient
     from ternmq_protos.v2 import definition_pb2
 
     with AdminClient(endpoint) as admin:
         try:
-            return admin.advance_clock(by)
+            return admin.send_call(broker_calls.advance_clock(by))
         except CallRefused as refusal:
             if refusal.code != definition_pb2.FORBIDDEN:
                 raise

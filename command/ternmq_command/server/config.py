@@ -1,6 +1,5 @@
 """`ternmq config`: prints the settings in force, and where each comes from."""
 
-import dataclasses
 from pathlib import Path
 
 import click
@@ -10,7 +9,7 @@ from ternmq_command.terminal.failures import WrongUsage
 from ternmq_command.terminal.options import json_option
 from ternmq_command.terminal.output import format_table, print_json
 from ternmq_command.terminal.printing import echo_lines
-from ternmq_common.settings import render_value, variable_name
+from ternmq_common.setting import Setting, settings_of
 
 
 @click.command()
@@ -35,38 +34,29 @@ def command(process: str, config: Path | None, as_json: bool, **flags: object) -
       TERNMQ_FLUSH=async ternmq config
     """
     loaded = load_process_settings(PROCESSES[process], config, _process_flags(process, flags))
-    values = {field.name: getattr(loaded.settings, field.name) for field in dataclasses.fields(loaded.settings)}
+    settings = settings_of(PROCESSES[process])
+    values = [(each, getattr(loaded.settings, each.name), loaded.origins[each.name]) for each in settings.values()]
     if as_json:
-        print_json(
-            {name: {"value": _json_value(name, value), "from": loaded.origins[name]} for name, value in values.items()}
-        )
+        print_json({each.key: {"value": _json_value(each, value), "from": origin} for each, value, origin in values})
         return
-    echo_lines(
-        format_table(
-            [
-                {
-                    "setting": name,
-                    "value": render_value(name, value),
-                    "from": loaded.origins[name],
-                    "variable": variable_name(name),
-                }
-                for name, value in values.items()
-            ]
-        )
-    )
+    rows = [
+        {"setting": each.key, "value": each.render(value), "from": origin, "variable": each.variable}
+        for each, value, origin in values
+    ]
+    echo_lines(format_table(rows))
 
 
 def _process_flags(process: str, flags: dict[str, object]) -> dict[str, object]:
     """Return the flags of the process's own settings; raises WrongUsage if others are given."""
-    known = {field.name for field in dataclasses.fields(PROCESSES[process])}
+    known = settings_of(PROCESSES[process])
     for parameter in click.get_current_context().command.params:
-        if parameter.name in flags.keys() - known and flags[parameter.name] is not None:
+        if parameter.name in flags.keys() - known.keys() and flags[parameter.name] is not None:
             raise WrongUsage(f"`ternmq {process}` has no option {parameter.opts[0]}")
     return {name: value for name, value in flags.items() if name in known}
 
 
-def _json_value(name: str, value: object) -> object:
+def _json_value(setting: Setting, value: object) -> object:
     """Return a setting as JSON prints it; a URL without its password."""
     if isinstance(value, Path):
         return str(value)
-    return render_value(name, value) if isinstance(value, str) else value
+    return setting.render(value) if isinstance(value, str) else value

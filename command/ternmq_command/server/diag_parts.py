@@ -18,6 +18,7 @@ from ternmq_command.server.broker_admin import broker_record
 from ternmq_command.server.status import status_record
 from ternmq_command.shard.records import shard_record
 from ternmq_command.terminal.failures import CommandFailure
+from ternmq_command.terminal.name_suggestions import list_names
 from ternmq_command.terminal.output import iso_or_none
 from ternmq_command.topic.commands import topic_record
 
@@ -51,14 +52,28 @@ def fill_bundle(bundle: "DiagnosticBundle", endpoint: str, http: str, log: Path 
 
 
 def _fill_server_parts(bundle: "DiagnosticBundle", client: WatchingClient) -> None:
+    from ternmq.admin import brokers as broker_calls
+    from ternmq.admin import groups as group_calls
+    from ternmq.admin import topics as topic_calls
+
     bundle.add_json("status.json", "whether each component is well", lambda: status_record(client.get_status()))
     bundle.add_json("log-levels.json", "what the server's processes log", lambda: _log_level_facts(client))
-    bundle.add_json("brokers.json", "the brokers", lambda: [broker_record(each) for each in client.list_brokers()])
     bundle.add_json(
-        "shards.json", "the replicas of brokers", lambda: [shard_record(each) for each in client.list_brokers()]
+        "brokers.json",
+        "the brokers",
+        lambda: [broker_record(each) for each in client.send_call(broker_calls.list_all())],
     )
-    bundle.add_json("topics.json", "all topics", lambda: [topic_record(each) for each in client.list_topics()])
-    bundle.add_json("groups.json", "all groups", lambda: [group_record(each) for each in client.list_groups()])
+    bundle.add_json(
+        "shards.json",
+        "the replicas of brokers",
+        lambda: [shard_record(each) for each in client.send_call(broker_calls.list_all())],
+    )
+    bundle.add_json(
+        "topics.json", "all topics", lambda: [topic_record(each) for each in client.send_call(topic_calls.list_all())]
+    )
+    bundle.add_json(
+        "groups.json", "all groups", lambda: [group_record(each) for each in client.send_call(group_calls.list_all())]
+    )
     bundle.add_json("lags.json", f"the lags of the first {LAGS_MAX} groups", lambda: _group_lags(client))
     bundle.add_json("clients.json", f"the first {CLIENTS_MAX} clients", lambda: _client_records(client))
     told: list[admin_pb2.ProcessDiagnostics] = []
@@ -84,7 +99,9 @@ def _command_facts(endpoint: str, http: str) -> object:
 
 
 def _server_facts(client: WatchingClient) -> object:
-    info = client.server_info()
+    from ternmq.admin import brokers as broker_calls
+
+    info = client.send_call(broker_calls.server_info())
     return {
         "version": info.version,
         "started": iso_or_none(info.started),
@@ -103,7 +120,12 @@ def _log_level_facts(client: WatchingClient) -> object:
 
 
 def _group_lags(client: WatchingClient) -> object:
-    return {name: sum_progress(client.describe_group(name).progress) for name in client.group_names()[:LAGS_MAX]}
+    from ternmq.admin import groups as group_calls
+
+    return {
+        name: sum_progress(client.send_call(group_calls.describe_group(name)).progress)
+        for name in list_names(client, "group")[:LAGS_MAX]
+    }
 
 
 def _client_records(client: WatchingClient) -> object:

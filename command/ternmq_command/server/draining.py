@@ -14,9 +14,11 @@ if TYPE_CHECKING:
 
 def wait_until_empty(admin: "AdminClient", name: str, *, as_json: bool) -> None:
     """Wait until nothing remains, and print what does whenever it changes."""
+    from ternmq.admin import brokers as broker_calls
+
     shown = None
     while True:
-        remaining = admin.describe_remaining(name)
+        remaining = admin.send_call(broker_calls.broker_remaining(name))
         if remaining != shown:
             show_remaining(name, remaining, as_json=as_json)
         shown = remaining

@@ -34,12 +34,13 @@ def command(topic: str, group: str, endpoint: str, as_json: bool) -> None:
       ternmq history --topic orders
       ternmq history --group billing --json | jq '.series[] | select(.name == "lag") | .values | max'
     """
+    from ternmq.admin import history as history_calls
     from ternmq_command.calls.admin import AdminClient
 
     if topic and group:
         raise WrongUsage("give --topic or --group, not both")
     with AdminClient(endpoint) as admin:
-        found = admin.get_history(topic=topic, group=group)
+        found = admin.send_call(history_calls.get_history(topic=topic, group=group))
     if as_json:
         print_json(_history_record(found))
     else:

@@ -13,6 +13,7 @@ import click
 from ternmq_command.server.rates import TrafficSnapshot, compute_rates, sum_column
 from ternmq_command.server.top_screen import ScreenPart, lay_out_screen
 from ternmq_command.terminal.failures import CallBroken, CallRefused, ServerUnreachable, WrongUsage
+from ternmq_command.terminal.name_suggestions import list_names
 from ternmq_command.terminal.options import DurationParam, endpoint_option, json_lines_option
 from ternmq_command.terminal.output import format_age, format_table, iso_datetime, print_json_line
 from ternmq_command.terminal.printing import echo, echo_lines
@@ -86,13 +87,16 @@ class _RateWatch:
 
 
 def _take_snapshot(admin: "AdminClient", topics: str, groups: str) -> TrafficSnapshot:
+    from ternmq.admin import groups as group_calls
+    from ternmq.admin import topics as topic_calls
+
     look = TrafficSnapshot(time.monotonic())
-    for name in _select_names(admin.topic_names(), topics, look):
+    for name in _select_names(list_names(admin, "topic"), topics, look):
         with _tolerating_refusals(look):
-            look.add_topic(admin.describe_topic(name))
-    for name in _select_names(admin.group_names(), groups, look):
+            look.add_topic(admin.send_call(topic_calls.describe_topic(name)))
+    for name in _select_names(list_names(admin, "group"), groups, look):
         with _tolerating_refusals(look):
-            look.add_group(admin.describe_group(name))
+            look.add_group(admin.send_call(group_calls.describe_group(name)))
     return look
 
 

@@ -56,10 +56,11 @@ def list_shards(endpoint: str, as_json: bool) -> None:
       ternmq shard list
       ternmq shard list --json | jq -r '.[] | select(.in_sync < .min_in_sync).shard'
     """
+    from ternmq.admin import brokers as broker_calls
     from ternmq_command.calls.admin import AdminClient
 
     with AdminClient(endpoint) as admin:
-        brokers = admin.list_brokers()
+        brokers = admin.send_call(broker_calls.list_all())
     records = [shard_record(broker) if as_json else shard_row(broker) for broker in brokers]
     print_records(records, as_json=as_json, nothing="no brokers")
 
@@ -260,7 +261,9 @@ def remove_replica(shard: str, replica: str, yes: bool, endpoint: str, as_json: 
 
 
 def _find_shard(admin: "AdminClient", name: str) -> "Broker":
-    brokers = {broker.name: broker for broker in admin.list_brokers()}
+    from ternmq.admin import brokers as broker_calls
+
+    brokers = {broker.name: broker for broker in admin.send_call(broker_calls.list_all())}
     if name not in brokers:
         hint = suggest_names(name, brokers) or "`ternmq shard list` shows all"
         raise CommandFailure(f"there is no shard {cut_text(name)!r}", hint=hint)

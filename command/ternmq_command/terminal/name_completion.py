@@ -94,11 +94,12 @@ def _find_names(kind: Kind, ctx: click.Context) -> "Iterable[str]":
 
 def _all_names(kind: Kind, admin: "AdminClient", ctx: click.Context) -> list[str]:
     """Return all names of that kind; replicas are those of the shard in the parameter before."""
-    if kind == "topic":
-        return admin.topic_names()
-    if kind == "group":
-        return admin.group_names()
-    shards = {broker.name: broker for broker in admin.list_brokers()}
+    from ternmq.admin import brokers as broker_calls
+    from ternmq_command.terminal.name_suggestions import list_names
+
+    if kind == "topic" or kind == "group":
+        return list_names(admin, kind)
+    shards = {broker.name: broker for broker in admin.send_call(broker_calls.list_all())}
     if kind == "shard":
         return list(shards)
     shard = shards.get(ctx.params.get("shard") or "")

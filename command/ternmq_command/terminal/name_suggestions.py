@@ -1,10 +1,14 @@
 """Suggests names that are similar to an unknown one."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING, Literal
 
 from ternmq_command.terminal.failures import CallRefused
 from ternmq_common.printable import cut_text
+
+if TYPE_CHECKING:
+    from ternmq_command.calls.admin import AdminClient
 
 SUGGESTED_MAX = 3
 WORD_MAX = 200
@@ -21,16 +25,25 @@ def suggest_names(word: str, known: Iterable[str]) -> str | None:
 
 
 @contextmanager
-def suggesting_names(kind: str, name: str, known: Callable[[], Iterable[str]]) -> Iterator[None]:
+def suggesting_names(admin: "AdminClient", kind: Literal["topic", "group"], name: str) -> Iterator[None]:
     """Add similar names to the refusal when the server does not have the topic or group of the calls inside.
 
-    The server's hint how to create it is dropped, since the caller wants to read or delete it. `known` fetches all
-    names.
+    The server's hint how to create it is dropped, since the caller wants to read or delete it.
     """
     try:
         yield
     except CallRefused as refusal:
         if refusal.word not in NOT_FOUND:
             raise
-        hint = suggest_names(name, known()) or f"`ternmq {kind} list` shows all"
+        hint = suggest_names(name, list_names(admin, kind)) or f"`ternmq {kind} list` shows all"
         raise CallRefused(refusal.code, f"there is no {kind} {cut_text(name)!r}", hint=hint) from None
+
+
+def list_names(admin: "AdminClient", kind: Literal["topic", "group"]) -> list[str]:
+    """Return the names of all topics, or of all groups."""
+    from ternmq.admin import groups as group_calls
+    from ternmq.admin import topics as topic_calls
+
+    if kind == "topic":
+        return [topic.name for topic in admin.send_call(topic_calls.list_all())]
+    return [group.name for group in admin.send_call(group_calls.list_all())]

@@ -34,10 +34,11 @@ def command(server: bool, endpoint: str, as_json: bool) -> None:
 
 
 def server_record(endpoint: str) -> dict[str, object]:
+    from ternmq.admin import brokers as broker_calls
     from ternmq_command.calls.admin import AdminClient
 
     with AdminClient(endpoint) as admin:
-        info = admin.server_info()
+        info = admin.send_call(broker_calls.server_info())
     return {
         "server": info.version,
         "server_endpoint": endpoint,

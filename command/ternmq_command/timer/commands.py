@@ -54,10 +54,12 @@ def list_timers(topic: str, most: int, endpoint: str, as_json: bool) -> None:
 
 
 def _read_records(endpoint: str, topic: str) -> "Iterator[Record]":
+    from ternmq.admin import timers as timer_calls
     from ternmq_command.calls.admin import AdminClient
 
     with AdminClient(endpoint) as admin:
-        yield from map(_timer_record, admin.list_timers(topic=topic))
+        for page in admin.send_pages(lambda mark: timer_calls.list_timers(topic=topic, page=mark)):
+            yield from map(_timer_record, page.timers)
 
 
 def _timer_record(timer: "WaitingTimer") -> "Record":

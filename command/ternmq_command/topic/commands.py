@@ -29,7 +29,7 @@ from ternmq_common.units import render_duration
 
 if TYPE_CHECKING:
     from ternmq.admin.topics import QueueState, Topic, TopicDescription
-    from ternmq.admin.words import Flush, Permission, Replication
+    from ternmq.admin.words import Flush, Permission, Replication, TopicType
     from ternmq_command.apply.declarations import DeclaredTopic
     from ternmq_command.apply.plan import PlannedChange
     from ternmq_command.calls.admin import AdminClient
@@ -111,11 +111,11 @@ command.add_command(topic_purge.command, "purge")
 @json_option
 def create(
     name: str,
-    type_name: str,
+    type_name: "TopicType",
     queues: int | None,
     brokers: str,
-    replication: str | None,
-    flush: str | None,
+    replication: "Replication | None",
+    flush: "Flush | None",
     retention: timedelta | None,
     lite_ttl: timedelta | None,
     endpoint: str,
@@ -134,6 +134,7 @@ def create(
       ternmq topic create audit --brokers broker-0,broker-1
       ternmq topic create clicks --replication async --flush async --retention 1d
     """
+    from ternmq.admin import topics as topic_calls
     from ternmq_command.apply.declarations import DeclaredTopic
     from ternmq_command.apply.update_suggestions import suggesting_update
     from ternmq_command.calls.admin import AdminClient
@@ -153,15 +154,17 @@ def create(
         AdminClient(endpoint) as admin,
         suggesting_update(lambda: _find_difference(admin, asked, is_more_asked=bool(places))),
     ):
-        created = admin.create_topic(
-            name,
-            type_name,
-            queues or 0,
-            places,
-            replication_name=replication,
-            flush_name=flush,
-            retention=retention,
-            lite_ttl=lite_ttl,
+        created = admin.send_call(
+            topic_calls.create_topic(
+                name,
+                type_name,
+                queues,
+                brokers=places,
+                replication=replication,
+                flush=flush,
+                retention=retention,
+                lite_ttl=lite_ttl,
+            )
         )
     if as_json:
         print_json({"name": name, "created": created})
@@ -174,9 +177,10 @@ def _find_difference(admin: "AdminClient", asked: "DeclaredTopic", *, is_more_as
 
     None if there is no such topic, or if only its brokers differ, which a declaration does not have.
     """
+    from ternmq.admin import topics as topic_calls
     from ternmq_command.apply.plan import topic_change
 
-    there = next((topic for topic in admin.list_topics() if topic.name == asked.name), None)
+    there = next((topic for topic in admin.send_call(topic_calls.list_all()) if topic.name == asked.name), None)
     if there is None:
         return None
     change = topic_change(asked, there)
@@ -198,11 +202,13 @@ def list_topics(endpoint: str, search: str, as_json: bool, template: Template | 
       ternmq topic list --json | jq -r '.[].name'
       ternmq topic list --format '{name} {queues}'
     """
+    from ternmq.admin import topics as topic_calls
+
     check_one_form(template, as_json=as_json)
     from ternmq_command.calls.admin import AdminClient
 
     with AdminClient(endpoint) as admin:
-        topics = admin.list_topics(search)
+        topics = admin.send_call(topic_calls.list_all(search=search))
     records = [topic_record(topic) for topic in topics]
     if template is not None:
         template.write_records(records)
@@ -223,10 +229,11 @@ def describe(name: str, endpoint: str, as_json: bool) -> None:
       ternmq topic describe orders
       ternmq topic describe orders --json | jq '[.message_queues[].messages] | add'
     """
+    from ternmq.admin import topics as topic_calls
     from ternmq_command.calls.admin import AdminClient
 
-    with AdminClient(endpoint) as admin, suggesting_names("topic", name, admin.topic_names):
-        answer = admin.describe_topic(name, contents=True)
+    with AdminClient(endpoint) as admin, suggesting_names(admin, "topic", name):
+        answer = admin.send_call(topic_calls.describe_topic(name, contents=True))
     record = {
         **full_topic_record(answer.topic),
         "identity": answer.topic.identity,
@@ -332,7 +339,7 @@ def update(
         retention=retention,
         lite_ttl=lite_ttl,
     )
-    with AdminClient(endpoint) as admin, suggesting_names("topic", name, admin.topic_names):
+    with AdminClient(endpoint) as admin, suggesting_names(admin, "topic", name):
         record = full_topic_record(admin.send_call(change))
     if as_json:
         print_json(record)
@@ -353,11 +360,12 @@ def delete(name: str, yes: bool, endpoint: str, as_json: bool) -> None:
       ternmq topic delete orders
       ternmq topic delete orders --yes
     """
+    from ternmq.admin import topics as topic_calls
     from ternmq_command.calls.admin import AdminClient
 
     confirm_action(f"Delete topic {name} and all its messages?", yes=yes)
-    with AdminClient(endpoint) as admin, suggesting_names("topic", name, admin.topic_names):
-        admin.delete_topic(name)
+    with AdminClient(endpoint) as admin, suggesting_names(admin, "topic", name):
+        admin.send_call(topic_calls.delete_topic(name))
     print_deleted("topic", name, as_json=as_json)
 
 

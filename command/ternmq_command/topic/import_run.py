@@ -143,9 +143,11 @@ class ImportRun:
         )
 
     def _is_stored(self, line: MessageLine) -> bool:
+        from ternmq.admin import messages as message_calls
+
         assert self._admin is not None
         try:
-            return bool(self._admin.query_messages(self._topic, line.message_id, limit=1))
+            return bool(self._admin.send_call(message_calls.find_messages(self._topic, line.message_id, limit=1)))
         except CallRefused as refusal:
             if refusal.code != pb.TOPIC_NOT_FOUND:
                 raise

@@ -43,7 +43,7 @@ def command(topic: str, before: datetime | None, dry_run: bool, yes: bool, endpo
     """
     from ternmq_command.calls.admin import AdminClient
 
-    with AdminClient(endpoint) as admin, suggesting_names("topic", topic, admin.topic_names):
+    with AdminClient(endpoint) as admin, suggesting_names(admin, "topic", topic):
         purge_topic(admin, topic, f"topic {topic}", "message", before, dry_run=dry_run, yes=yes, as_json=as_json)
 
 
@@ -62,15 +62,17 @@ def purge_topic(
 
     `thing` and `whose` name the messages and their owner, in the texts.
     """
+    from ternmq.admin import topics as topic_calls
+
     since = f" stored before {iso_datetime(before)}" if before is not None else ""
 
     def build_question() -> str:
-        there = count_removed(admin.purge_topic(topic, before, dry_run=True))
+        there = count_removed(admin.send_call(topic_calls.purge_topic(topic, before=before, dry_run=True)))
         return f"Remove {format_count(there, thing)} of {whose}{since} for good?"
 
     if not dry_run:
         confirm_action(build_question, yes=yes)
-    queues = admin.purge_topic(topic, before, dry_run=dry_run)
+    queues = admin.send_call(topic_calls.purge_topic(topic, before=before, dry_run=dry_run))
     if as_json:
         total = count_removed(queues)
         print_json(

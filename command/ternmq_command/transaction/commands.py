@@ -1,6 +1,6 @@
 """`ternmq transaction`: lists, shows, commits and rolls back transactions that no producer has ended."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import click
 
@@ -19,14 +19,16 @@ from ternmq_command.terminal.output import (
 from ternmq_command.terminal.printing import echo
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
-    from ternmq.admin.messages import OpenTransaction
+    from ternmq.admin.call import AdminCall
+    from ternmq.admin.messages import OpenTransaction, TransactionPage
+    from ternmq.admin.words import OpenState, Resolution
     from ternmq.message_view import MessageView
     from ternmq_command.terminal.output import Record
 
 # The keys of `ternmq.admin.words.OPEN_STATES`, which needs the protocol's code to be imported.
-OPEN_STATES = ("pending", "discarded")
+OPEN_STATES: tuple["OpenState", ...] = ("pending", "discarded")
 DONE = {"commit": "committed", "rollback": "rolled back"}
 
 
@@ -59,7 +61,9 @@ def command() -> None:
 @click.option("--message-id", default="", metavar="ID", help="Only those of the half message with this id.")
 @endpoint_option
 @json_lines_option
-def list_transactions(state: str, topic: str, message_id: str, endpoint: str, as_json: bool) -> None:
+def list_transactions(
+    state: "OpenState | Literal['all']", topic: str, message_id: str, endpoint: str, as_json: bool
+) -> None:
     """List open transactions: first the pending ones, then the discarded ones, of each the oldest first.
 
     \b
@@ -77,12 +81,19 @@ def list_transactions(state: str, topic: str, message_id: str, endpoint: str, as
         echo(f"no {kind} transactions{of}", err=True)
 
 
-def _read_records(endpoint: str, states: tuple[str, ...], topic: str, message_id: str) -> "Iterator[Record]":
+def _read_records(endpoint: str, states: "tuple[OpenState, ...]", topic: str, message_id: str) -> "Iterator[Record]":
     from ternmq_command.calls.admin import AdminClient
 
     with AdminClient(endpoint) as admin:
         for state in states:
-            yield from map(transaction_record, admin.list_transactions(state, topic=topic, message_id=message_id))
+            for page in admin.send_pages(_page_calls(state, topic, message_id)):
+                yield from map(transaction_record, page.transactions)
+
+
+def _page_calls(state: "OpenState", topic: str, message_id: str) -> "Callable[[str], AdminCall[TransactionPage]]":
+    from ternmq.admin import messages as message_calls
+
+    return lambda mark: message_calls.list_transactions(state, topic=topic, message_id=message_id, page=mark)
 
 
 def _table_row(record: "Record") -> "Record":
@@ -103,10 +114,11 @@ def show(transaction_id: str, endpoint: str, as_json: bool, raw: bool) -> None:
       ternmq transaction show 01E6E1FC7D8B4C0001@broker-0@1f40
       ternmq transaction show 01E6E1FC7D8B4C0001@broker-0@1f40 --json | jq -r .body
     """
+    from ternmq.admin import messages as message_calls
     from ternmq_command.calls.admin import AdminClient
 
     with AdminClient(endpoint) as admin:
-        answer = admin.describe_transaction(transaction_id)
+        answer = admin.send_call(message_calls.describe_transaction(transaction_id))
     record = {**transaction_record(answer.transaction), **_message_record(answer.message)}
     if as_json:
         print_json(record)
@@ -171,15 +183,16 @@ def _transactions_text(ids: list[str]) -> str:
     return f"transaction {ids[0]}" if len(ids) == 1 else format_count(len(ids), "transaction")
 
 
-def _resolve_transactions(ids: list[str], resolution: str, endpoint: str, *, as_json: bool) -> None:
+def _resolve_transactions(ids: list[str], resolution: "Resolution", endpoint: str, *, as_json: bool) -> None:
     """End each transaction by itself; raises CommandFailure at the end if some were refused."""
+    from ternmq.admin import messages as message_calls
     from ternmq_command.calls.admin import AdminClient
 
     refused = 0
     with AdminClient(endpoint) as admin:
         for transaction_id in ids:
             try:
-                transaction = admin.resolve_transaction(transaction_id, resolution)
+                transaction = admin.send_call(message_calls.resolve_transaction(transaction_id, resolution))
             except CallRefused as refusal:
                 if len(ids) == 1:
                     raise

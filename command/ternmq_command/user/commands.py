@@ -134,10 +134,11 @@ def list_users(endpoint: str, as_json: bool) -> None:
       ternmq user list
       ternmq user list --json | jq -r '.[] | select(.super).name'
     """
+    from ternmq.admin import users as user_calls
     from ternmq_command.calls.admin import AdminClient
 
     with AdminClient(endpoint) as admin:
-        found = list(admin.list_users())
+        found = [user for page in admin.send_pages(user_calls.list_users) for user in page.users]
     print_records([(user_record if as_json else user_row)(user) for user in found], as_json=as_json, nothing="no users")
 
 
@@ -153,10 +154,11 @@ def show(name: str, endpoint: str, as_json: bool) -> None:
       ternmq user show alice
       ternmq user show alice --json | jq .policies
     """
+    from ternmq.admin import users as user_calls
     from ternmq_command.calls.admin import AdminClient
 
     with AdminClient(endpoint) as admin:
-        user = admin.describe_user(name)
+        user = admin.send_call(user_calls.describe_user(name))
     record = user_record(user)
     if as_json:
         print_json(record)

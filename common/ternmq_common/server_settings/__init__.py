@@ -7,7 +7,6 @@ from ternmq_common.server_settings.front import FrontSettings
 from ternmq_common.server_settings.listeners import ClientListener, parse_listeners
 from ternmq_common.server_settings.member import BrokerServerSettings, MemberSettings, ProxySettings
 from ternmq_common.server_settings.process import EventLoop, LogFormat, ProcessSettings
-from ternmq_common.server_settings.ranges import RANGES
 from ternmq_common.server_settings.server import ServerSettings
 from ternmq_common.server_settings.storage import StorageSettings
 from ternmq_common.server_settings.tls import (
@@ -22,7 +21,6 @@ from ternmq_common.server_settings.traffic import TrafficSettings
 from ternmq_common.server_settings.users import UsersSettings
 
 __all__ = [
-    "RANGES",
     "BrokerServerSettings",
     "CertificateSettings",
     "ClientAuth",

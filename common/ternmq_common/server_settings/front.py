@@ -5,14 +5,25 @@ from dataclasses import dataclass
 
 from ternmq_common.addresses import DEFAULT_GRPC
 from ternmq_common.delay_levels import DEFAULT_DELAY_LEVELS, parse_delay_levels
-from ternmq_common.limits import DEFAULT_QUEUES, HOUR_MS, KIB, MIB, POLL_MAX_MS, SECOND_MS
+from ternmq_common.limits import (
+    DAY_MS,
+    DEFAULT_QUEUES,
+    HOUR_MS,
+    INBOUND_BYTES_MAX,
+    KIB,
+    MIB,
+    MINUTE_MS,
+    POLL_MAX_MS,
+    QUEUES_MAX,
+    SECOND_MS,
+)
 from ternmq_common.server_settings.access import AccessSettings
 from ternmq_common.server_settings.listeners import ClientListener, normalize_address, parse_listeners
 from ternmq_common.server_settings.quotas import QuotaSettings
 from ternmq_common.server_settings.tls import TlsSettings
 from ternmq_common.server_settings.traffic import TrafficSettings
 from ternmq_common.server_settings.users import UsersSettings
-from ternmq_common.settings import InvalidSetting
+from ternmq_common.setting import InvalidSetting, setting
 
 # No part is `.` or `..`, and nothing needs escaping anywhere.
 _PREFIX = re.compile(r"(/(?!\.{1,2}(/|$))[A-Za-z0-9._~-]{1,64}){1,8}", re.ASCII)
@@ -24,42 +35,48 @@ _SERVED = re.compile(r"/(api(/v\d+(/.*)?)?|(console|health|metrics|version)(/.*)
 class FrontSettings(AccessSettings, QuotaSettings, TlsSettings, TrafficSettings, UsersSettings):
     """Settings of a process that serves clients."""
 
-    grpc: str = DEFAULT_GRPC
-    """HOST:PORT of the gRPC front, or several, separated by commas; port 0 picks a free one. HOST:PORT=HOST:PORT tells
-    clients to connect to the second, which a load balancer or NodePort forwards here."""
-
-    workers: int = 1
-    """Processes that serve clients, on as many cores: each has some of the connections, and limits of its own."""
-
-    auto_create: bool = True
-    """Create topics by the first message that is sent to them, and groups by their first use of a topic."""
-
-    default_queues: int = DEFAULT_QUEUES
-    """Message queues of a topic that is created without a number."""
-
-    body_bytes_max: int = 4 * MIB
-    """Bytes of one message's body."""
-
-    properties_bytes_max: int = 16 * KIB
-    """Bytes of one message's user properties, names and values together."""
-
-    properties_max: int = 128
-    """Number of one message's user properties."""
-
-    delay_max_ms: int = 24 * HOUR_MS
-    """How far ahead a delayed message may be due, in milliseconds."""
-
-    priority_order_asc: bool = True
-    """Whether the larger number comes first in PRIORITY topics, else the smaller one."""
-
-    delay_levels: str = DEFAULT_DELAY_LEVELS
-    """The waits of the levels of the 4.x property DELAY, from level 1 on."""
-
-    long_poll_max_ms: int = POLL_MAX_MS
-    """How long a receive may wait for a message, in milliseconds."""
-
-    client_expiry_ms: int = 120 * SECOND_MS
-    """A client is forgotten this many milliseconds after its last sign of life."""
+    grpc: str = setting(
+        DEFAULT_GRPC,
+        "Address of the gRPC front, or several; port 0 picks a free one. HOST:PORT=HOST:PORT tells clients to "
+        "connect to the second, which a load balancer or NodePort forwards here.",
+        flag=True,
+        form="HOST:PORT[,HOST:PORT]...",
+    )
+    workers: int = setting(
+        1,
+        "Processes that serve clients, on as many cores: each has some of the connections, and limits of its own.",
+        within=(1, 64),
+        flag=True,
+        see="configuration.md#workers",
+    )
+    auto_create: bool = setting(
+        True,
+        "Create topics by the first message that is sent to them, and groups by their first use of a topic.",
+        flag=True,
+    )
+    default_queues: int = setting(
+        DEFAULT_QUEUES, "Message queues of a topic that is created without a number.", within=(1, QUEUES_MAX)
+    )
+    body_bytes_max: int = setting(4 * MIB, "Size of one message's body.", within=(1, INBOUND_BYTES_MAX - MIB))
+    properties_bytes_max: int = setting(
+        16 * KIB, "Size of one message's user properties, names and values together.", within=(1, MIB)
+    )
+    properties_max: int = setting(128, "Number of one message's user properties.", within=(1, 1024))
+    delay_max_ms: int = setting(
+        24 * HOUR_MS, "How far ahead a delayed message may be due.", within=(SECOND_MS, 365 * DAY_MS)
+    )
+    priority_order_asc: bool = setting(
+        True, "Whether the larger number comes first in PRIORITY topics, else the smaller one."
+    )
+    delay_levels: str = setting(
+        DEFAULT_DELAY_LEVELS, "The waits of the levels of the 4.x property DELAY, from level 1 on."
+    )
+    long_poll_max_ms: int = setting(
+        POLL_MAX_MS, "How long a receive may wait for a message.", within=(SECOND_MS, 10 * MINUTE_MS)
+    )
+    client_expiry_ms: int = setting(
+        120 * SECOND_MS, "After which silence a client is forgotten.", within=(10 * SECOND_MS, DAY_MS)
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

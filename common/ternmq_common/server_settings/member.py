@@ -1,17 +1,17 @@
 """Settings of the processes of a cluster."""
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from ternmq_common.addresses import is_wildcard, parse_address
-from ternmq_common.cluster import ReplicationMode
-from ternmq_common.limits import DAY_MS, MIB, MINUTE_MS, SECOND_MS
+from ternmq_common.cluster import REPLICAS_MAX, ReplicationMode
+from ternmq_common.limits import DAY_MS, GIB, HOUR_MS, KIB, MIB, MINUTE_MS, SECOND_MS
 from ternmq_common.server_settings.front import FrontSettings
 from ternmq_common.server_settings.process import ProcessSettings
 from ternmq_common.server_settings.storage import MEMBER_NAME, MEMBER_NAME_ALLOWED, StorageSettings
 from ternmq_common.server_settings.tls import CertificateSettings, ClusterTlsSettings
-from ternmq_common.settings import InvalidSetting, without_password
+from ternmq_common.setting import InvalidSetting, setting, without_password
 
 DEFAULT_STORAGE = "127.0.0.1:10911"
 STORE_ID = re.compile(r"[0-9a-f]{32}")
@@ -22,26 +22,48 @@ DEFAULT_REGISTRY = "postgresql://ternmq@127.0.0.1:5432/ternmq"
 class MemberSettings(ProcessSettings):
     """Settings of a process of a cluster."""
 
-    registry: str = DEFAULT_REGISTRY
-    """URL of the PostgreSQL database that all processes of the cluster share; a password may be in $PGPASSWORD."""
-
-    registry_password_file: Path | None = None
-    """File with the password of the registry's user, read again for each connection, so that another password needs no
-    restart; none: that of the URL, or of $PGPASSWORD."""
-
-    registry_wait_ms: int = 30 * SECOND_MS
-    """Milliseconds to wait for the registry at the start before giving up, if there is no copy of it to start with."""
-
-    registry_copy_max_age_ms: int = DAY_MS
-    """How old the copy of the registry may be, in milliseconds, with which a process begins while the registry is away;
-    0: as old as it is."""
-
-    clock_skew_warn_ms: int = SECOND_MS
-    """How far this machine's clock may be from the registry's, in milliseconds, before that is logged."""
-
-    clock_skew_max_ms: int = MINUTE_MS
-    """From which difference on, in milliseconds, timed messages are not accepted and not delivered, and nothing is
-    removed for its age, until the clock is right; 0: never."""
+    registry: str = setting(
+        DEFAULT_REGISTRY,
+        "The PostgreSQL database that all processes of the cluster share, postgresql://USER@HOST/NAME; a password "
+        "may be in $PGPASSWORD.",
+        flag=True,
+        form="URL",
+    )
+    registry_password_file: Path | None = setting(
+        None,
+        "File with the password of the registry's user, read again for each connection, so that another password "
+        "needs no restart; none: that of the URL, or of $PGPASSWORD.",
+        flag=True,
+    )
+    registry_wait_ms: int = setting(
+        30 * SECOND_MS,
+        "How long to wait for the registry at the start before giving up, if there is no copy of it to start with.",
+        within=(0, HOUR_MS),
+        expert=True,
+        see="backup.md#the-registry-is-away",
+    )
+    registry_copy_max_age_ms: int = setting(
+        DAY_MS,
+        "How old the copy of the registry may be with which a process begins while the registry is away; 0: as old "
+        "as it is.",
+        within=(0, 3650 * DAY_MS),
+        see="backup.md#the-registry-is-away",
+    )
+    clock_skew_warn_ms: int = setting(
+        SECOND_MS,
+        "How far this machine's clock may be from the registry's before that is logged.",
+        within=(10, HOUR_MS),
+        expert=True,
+        see="operations.md",
+    )
+    clock_skew_max_ms: int = setting(
+        MINUTE_MS,
+        "From which difference on timed messages are not accepted and not delivered, and nothing is removed for its "
+        "age, until the clock is right; 0: never.",
+        within=(0, DAY_MS),
+        expert=True,
+        see="operations.md",
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -57,39 +79,70 @@ class MemberSettings(ProcessSettings):
 class BrokerServerSettings(StorageSettings, CertificateSettings, ClusterTlsSettings, MemberSettings):
     """`ternmq broker`: one shard of a cluster, or one of its replicas."""
 
-    storage: str = DEFAULT_STORAGE
-    """HOST:PORT of the storage service, which proxies call; port 0 picks a free one."""
-
-    advertised_storage: str | None = None
-    """HOST:PORT by which proxies reach the storage service; none: the one it listens on."""
-
-    rejoin: bool = False
-    """Join again although this broker was removed from the cluster."""
-
-    accept_empty_store: str = ""
-    """The id of the broker's store in the registry, which is lost for good: an empty store replaces it. After that the
-    setting has no effect; another loss has another id."""
-
-    lease_ms: int = 6 * SECOND_MS
-    """How long the broker stays in the routes without a heartbeat; one is sent three times as often."""
-
-    replicas: int = 1
-    """How many copies the shard shall have, each a process with a data directory of its own; 1: only this one."""
-
-    replica_name: str = ""
-    """The name of this one among the shard's replicas; empty: a name with the beginning of its store's id."""
-
-    min_insync: int = 0
-    """How many replicas must have a message before it is acknowledged; 0: a majority."""
-
-    replication: ReplicationMode = ReplicationMode.SYNC
-    """When a send is answered: when all in-sync replicas have the message, or when the leader has it."""
-
-    replica_lag_ms: int = 1500
-    """How long a follower may be behind, in milliseconds, before it is not in sync any more."""
-
-    catch_up_bytes_per_second: int = field(default=16 * MIB, metadata={"flag": "--catch-up-rate"})
-    """Bytes a second that the leader gives a replica that is far behind, so that what is live keeps its latency."""
+    storage: str = setting(
+        DEFAULT_STORAGE,
+        "Address of the storage service, which proxies call; port 0 picks a free one.",
+        flag=True,
+        form="HOST:PORT",
+    )
+    advertised_storage: str | None = setting(
+        None,
+        "Address by which proxies reach the storage service; none: the one it listens on.",
+        flag=True,
+        form="HOST:PORT",
+    )
+    rejoin: bool = setting(False, "Join again although this broker was removed from the cluster.", flag=True)
+    accept_empty_store: str = setting(
+        "",
+        "The id of the broker's store in the registry, which is lost for good: an empty store replaces it. After "
+        "that the setting has no effect; another loss has another id.",
+        flag=True,
+        form="STORE-ID",
+    )
+    lease_ms: int = setting(
+        6 * SECOND_MS,
+        "How long the broker stays in the routes without a heartbeat; one is sent three times as often.",
+        within=(SECOND_MS, MINUTE_MS),
+    )
+    replicas: int = setting(
+        1,
+        "How many copies the shard shall have, each a process with a data directory of its own; 1: only this one.",
+        within=(1, REPLICAS_MAX),
+        flag=True,
+        see="durability.md",
+    )
+    replica_name: str = setting(
+        "",
+        "The name of this one among the shard's replicas; empty: a name with the beginning of its store's id.",
+        flag=True,
+        form="NAME",
+        see="durability.md",
+    )
+    min_insync: int = setting(
+        0,
+        "How many replicas must have a message before it is acknowledged; 0: a majority.",
+        within=(0, REPLICAS_MAX),
+        flag=True,
+        see="durability.md",
+    )
+    replication: ReplicationMode = setting(
+        ReplicationMode.SYNC,
+        "When a send is answered: when all in-sync replicas have the message, or when the leader has it.",
+        flag=True,
+        see="durability.md",
+    )
+    replica_lag_ms: int = setting(
+        1500,
+        "How long a follower may be behind before it is not in sync any more.",
+        within=(100, MINUTE_MS),
+        see="durability.md",
+    )
+    catch_up_bytes_per_second: int = setting(
+        16 * MIB,
+        "Bytes a second that the leader gives a replica that is far behind, so that what is live keeps its latency.",
+        within=(64 * KIB, 64 * GIB),
+        see="durability.md",
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -112,12 +165,23 @@ class BrokerServerSettings(StorageSettings, CertificateSettings, ClusterTlsSetti
 class ProxySettings(FrontSettings, ClusterTlsSettings, MemberSettings):
     """`ternmq proxy`: one of any number of proxies of a cluster, none of which keeps anything that it needs."""
 
-    proxy_name: str = ""
-    """The name of this proxy at brokers and in logs; empty: the machine's name and the process's number."""
-
-    cache_dir: Path | None = None
-    """Folder for a copy of the registry, with which the proxy starts while the registry is away; only its user may read
-    it, as it has keys. none: no copy is kept."""
-
-    read_from_followers: bool = False
-    """Read what consumers pull far behind the ends of queues from followers, not from the leader."""
+    proxy_name: str = setting(
+        "",
+        "The name of this proxy at brokers and in logs; empty: the machine's name and the process's number.",
+        flag=True,
+        form="NAME",
+    )
+    cache_dir: Path | None = setting(
+        None,
+        "Folder for a copy of the registry, with which the proxy starts while the registry is away; only its user "
+        "may read it, as it has keys. none: no copy is kept.",
+        flag=True,
+        form="FOLDER",
+        see="backup.md#the-registry-is-away",
+    )
+    read_from_followers: bool = setting(
+        False,
+        "Read what consumers pull far behind the ends of queues from followers, not from the leader.",
+        flag=True,
+        see="durability.md#reads-from-followers",
+    )

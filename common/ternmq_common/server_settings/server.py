@@ -4,15 +4,16 @@ from dataclasses import dataclass
 
 from ternmq_common.server_settings.front import FrontSettings
 from ternmq_common.server_settings.storage import StorageSettings
-from ternmq_common.settings import InvalidSetting
+from ternmq_common.setting import InvalidSetting, setting
 
 
 @dataclass(frozen=True, kw_only=True)
 class ServerSettings(FrontSettings, StorageSettings):
     """`ternmq up`: the embedded stack. May change between restarts."""
 
-    test_clock: bool = False
-    """Let clients move the clock (`ternmq clock advance`): for tests of applications only."""
+    test_clock: bool = setting(
+        False, "Let clients move the clock (`ternmq clock advance`): for tests of applications only.", flag=True
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -1,13 +1,13 @@
 """Settings of a process with a store."""
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from ternmq_common.cluster import FlushMode
-from ternmq_common.limits import GIB, HOUR_MS, MINUTE_MS, SECOND_MS
+from ternmq_common.limits import DAY_MS, GIB, HOUR_MS, MIB, MINUTE_MS, SECOND_MS
 from ternmq_common.server_settings.process import ProcessSettings
-from ternmq_common.settings import InvalidSetting
+from ternmq_common.setting import InvalidSetting, setting
 
 MEMBER_NAME = re.compile(r"[A-Za-z0-9_.-]{1,127}", re.ASCII)
 """Of a broker, and of a replica."""
@@ -18,47 +18,80 @@ MEMBER_NAME_ALLOWED = "1 to 127 letters, digits and the characters _ . - are all
 class StorageSettings(ProcessSettings):
     """Settings of a process with a store."""
 
-    data_dir: Path = Path("ternmq-data")
-    """Everything that survives a restart; one process at a time."""
-
-    broker_name: str = "broker-0"
-    """The shard's name in routes; clients remember queues by it."""
-
-    flush: FlushMode = FlushMode.SYNC
-    """When a message is acknowledged: after fdatasync, or after the write."""
-
-    segment_bytes: int = field(default=GIB, metadata={"flag": "--segment-size"})
-    """Bytes of one commit log file; retention removes whole files."""
-
-    retention_ms: int = field(default=72 * HOUR_MS, metadata={"flag": "--retention"})
-    """How long a message is kept, consumed or not, in milliseconds."""
-
-    retention_check_interval_ms: int = MINUTE_MS
-    """Milliseconds between two checks for files that are older than the retention."""
-
-    disk_free_min_bytes: int | None = field(default=None, metadata={"flag": "--disk-free-min"})
-    """Bytes that new messages must leave free on the disk; auto: 5 % of it, 1GiB at least and 10 % at most; 0: none."""
-
-    store_scrub_days: int = 7
-    """How many days a check of the whole commit log for damage takes, slowly in the background; 0: none."""
-
-    transaction_timeout_ms: int = 6 * SECOND_MS
-    """How long a half message waits for its first transaction check, if it doesn't say so itself; in milliseconds."""
-
-    transaction_check_interval_ms: int = 30 * SECOND_MS
-    """Milliseconds between two checks of the same transaction."""
-
-    transaction_check_max: int = 15
-    """How many checks a transaction gets before it is discarded."""
-
-    transactions_max: int = 100_000
-    """How many transactions may be open at the same time."""
-
-    consumption_flush_interval_ms: int = SECOND_MS
-    """Milliseconds between two writes of the groups' progress; a crash redelivers what was finished since."""
-
-    accept_corruption: bool = False
-    """Start although records that were durable can't be read any more; those, and no others, are lost."""
+    data_dir: Path = setting(
+        Path("ternmq-data"), "Everything that survives a restart; one process at a time.", flag=True, form="FOLDER"
+    )
+    broker_name: str = setting(
+        "broker-0",
+        "The shard's name in routes; clients remember queues by it.",
+        flag=True,
+        form="NAME",
+    )
+    flush: FlushMode = setting(
+        FlushMode.SYNC,
+        "When a message is acknowledged: after fdatasync, one for all sends that wait, or after the write; it is on "
+        "the disk within half a second then.",
+        flag=True,
+    )
+    segment_bytes: int = setting(
+        GIB,
+        "Size of one commit log file; retention removes whole files.",
+        within=(MIB, 2 * GIB),
+        flag="--segment-size",
+    )
+    retention_ms: int = setting(
+        72 * HOUR_MS,
+        "How long a message is kept, consumed or not.",
+        within=(MINUTE_MS, 3650 * DAY_MS),
+        flag="--retention",
+    )
+    retention_check_interval_ms: int = setting(
+        MINUTE_MS,
+        "Time between two checks for files that are older than the retention.",
+        within=(100, DAY_MS),
+        expert=True,
+    )
+    disk_free_min_bytes: int | None = setting(
+        None,
+        "Space that new messages must leave free on the disk: with less they are refused, and with less than twice "
+        "that, retention runs every second; auto: 5 % of the disk, 1GiB at least and 10 % at most; 0: none.",
+        within=(0, 1024 * 1024 * GIB),
+        flag="--disk-free-min",
+        auto=True,
+    )
+    store_scrub_days: int = setting(
+        7,
+        "How many days a check of the whole commit log for damage takes, slowly in the background; 0: none.",
+        within=(0, 3650),
+        see="durability.md#damage-of-the-log",
+    )
+    transaction_timeout_ms: int = setting(
+        6 * SECOND_MS,
+        "How long a half message waits for its first transaction check, if it doesn't say so itself.",
+        within=(100, HOUR_MS),
+    )
+    transaction_check_interval_ms: int = setting(
+        30 * SECOND_MS, "Time between two checks of the same transaction.", within=(100, HOUR_MS)
+    )
+    transaction_check_max: int = setting(
+        15, "How many checks a transaction gets before it is discarded.", within=(1, 1000)
+    )
+    transactions_max: int = setting(
+        100_000,
+        "How many transactions may be open at the same time; more are refused with TOO_MANY_REQUESTS.",
+        within=(1, 10_000_000),
+    )
+    consumption_flush_interval_ms: int = setting(
+        SECOND_MS,
+        "Time between two writes of the groups' progress; a crash redelivers what was finished since.",
+        within=(10, MINUTE_MS),
+        expert=True,
+    )
+    accept_corruption: bool = setting(
+        False,
+        "Start although records that were durable can't be read any more; those, and no others, are lost.",
+        flag=True,
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

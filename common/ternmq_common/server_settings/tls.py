@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ternmq_common.server_settings.process import ProcessSettings
-from ternmq_common.settings import InvalidSetting
+from ternmq_common.setting import InvalidSetting, setting
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,21 +40,31 @@ class TlsVersion(StrEnum):
 class CertificateSettings(ProcessSettings):
     """The certificate of a process, and TLS of HTTP."""
 
-    tls_cert: Path | None = None
-    """File of the server's certificate, and of those between it and its CA, in PEM form; read again when it changes."""
-
-    tls_key: Path | None = None
-    """File of the certificate's key, in PEM form, without a passphrase."""
-
-    tls_handshakes_per_second: int = 400
-    """Handshakes of TLS that begin each second at a port; others wait, and addresses take turns."""
-
-    tls_min_version: TlsVersion = TlsVersion.TLS_1_2
-    """The oldest TLS that is accepted, 1.2 or 1.3."""
-
-    http_tls: TlsMode | None = None
-    """Whether HTTP takes TLS: off, optional (plain text at the same port too) or required; auto: optional with a
-    certificate, off without. It asks no client for a certificate."""
+    tls_cert: Path | None = setting(
+        None,
+        "File of the server's certificate, and of those between it and its CA, in PEM form; read again when it "
+        "changes.",
+        flag=True,
+        see="security.md#tls",
+    )
+    tls_key: Path | None = setting(
+        None, "File of the certificate's key, in PEM form, without a passphrase.", flag=True, see="security.md#tls"
+    )
+    tls_handshakes_per_second: int = setting(
+        400,
+        "Handshakes of TLS that begin each second at a port; others wait, and addresses take turns.",
+        within=(1, 100_000),
+        expert=True,
+        see="security.md#tls",
+    )
+    tls_min_version: TlsVersion = setting(TlsVersion.TLS_1_2, "The oldest TLS that is accepted.", see="security.md#tls")
+    http_tls: TlsMode | None = setting(
+        None,
+        "Whether HTTP takes TLS: off, optional (plain text at the same port too) or required; auto: optional with a "
+        "certificate, off without. It asks no client for a certificate.",
+        auto=True,
+        see="security.md#tls",
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -75,16 +85,27 @@ class CertificateSettings(ProcessSettings):
 class TlsSettings(CertificateSettings):
     """TLS of a process that serves clients."""
 
-    grpc_tls: TlsMode | None = None
-    """Whether the gRPC front takes TLS: off, optional (plain text at the same port too) or required; auto: required
-    with a certificate, off without."""
-
-    tls_client_ca: Path | None = None
-    """File of the CA certificates by which certificates of clients are verified."""
-
-    tls_client_auth: ClientAuth | None = None
-    """Whether clients of the gRPC front must show a certificate: none (not asked), optional or required; auto: required
-    with tls_client_ca, none without."""
+    grpc_tls: TlsMode | None = setting(
+        None,
+        "Whether the gRPC front takes TLS: off, optional (plain text at the same port too) or required; auto: "
+        "required with a certificate, off without.",
+        flag=True,
+        auto=True,
+        see="security.md#tls",
+    )
+    tls_client_ca: Path | None = setting(
+        None,
+        "File of the CA certificates by which certificates of clients are verified.",
+        flag=True,
+        see="security.md#tls",
+    )
+    tls_client_auth: ClientAuth | None = setting(
+        None,
+        "Whether clients of the gRPC front must show a certificate: none (not asked), optional or required; auto: "
+        "required with tls_client_ca, none without.",
+        auto=True,
+        see="security.md#tls",
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -108,16 +129,21 @@ class TlsSettings(CertificateSettings):
 class ClusterTlsSettings(ProcessSettings):
     """TLS between proxies and brokers, in which each side verifies the other. All three files, or none: plain text."""
 
-    cluster_tls_cert: Path | None = None
-    """File of the certificate that this process shows to brokers or proxies, in PEM form; read again when it
-    changes."""
-
-    cluster_tls_key: Path | None = None
-    """File of that certificate's key, in PEM form, without a passphrase."""
-
-    cluster_tls_ca: Path | None = None
-    """File of the CA certificates by which the other side is verified: a CA of the cluster's own, since everyone with a
-    certificate of it counts as a member."""
+    cluster_tls_cert: Path | None = setting(
+        None,
+        "File of the certificate that this process shows to brokers or proxies, in PEM form; read again when it "
+        "changes.",
+        flag=True,
+    )
+    cluster_tls_key: Path | None = setting(
+        None, "File of that certificate's key, in PEM form, without a passphrase.", flag=True
+    )
+    cluster_tls_ca: Path | None = setting(
+        None,
+        "File of the CA certificates by which the other side is verified: a CA of the cluster's own, since everyone "
+        "with a certificate of it counts as a member.",
+        flag=True,
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

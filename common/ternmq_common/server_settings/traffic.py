@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass
 
-from ternmq_common.limits import MIB, MINUTE_MS, SECOND_MS
+from ternmq_common.limits import DAY_MS, GIB, HOUR_MS, INBOUND_BYTES_MAX, KIB, MIB, MINUTE_MS, SECOND_MS
 from ternmq_common.server_settings.process import ProcessSettings
+from ternmq_common.setting import setting
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -13,57 +14,106 @@ class TrafficSettings(ProcessSettings):
     Beyond a limit the call ends, or the connection: nothing else of the process suffers from it.
     """
 
-    connections_max: int | None = None
-    """Connections of clients at the same time; auto: what the limit of file descriptors leaves. More wait."""
-
-    connection_streams_max: int = 4096
-    """Calls that one connection may have under way. A push consumer has a poll waiting for each topic that it may
-    subscribe to, or each message queue, and what it calls beyond waits in the client, acknowledgements too."""
-
-    request_bytes_max: int = 32 * MIB
-    """Bytes of one request; those of the largest body that is allowed fit in any case."""
-
-    request_entries_max: int = 1024
-    """Messages, receipt handles or other entries of one request."""
-
-    request_inflated_bytes_max: int = 32 * MIB
-    """Bytes that all compressed bodies of one request may have when they are inflated."""
-
-    connection_in_bytes_max: int = 16 * MIB
-    """Bytes of requests that one connection may have under way; then it waits, or gets more while much is left."""
-
-    in_bytes_max: int = 96 * MIB
-    """Bytes of requests under way on all connections; beyond, the connection that has most of them is closed."""
-
-    connection_out_bytes_max: int = 8 * MIB
-    """Bytes of answers that one client has not read; it gets no more messages until it reads."""
-
-    out_bytes_max: int = 64 * MIB
-    """Bytes of answers that all clients have not read; beyond, clients that read nothing lose their connection."""
-
-    control_frames_per_second: int = 1000
-    """Frames that request nothing (PING, SETTINGS, empty ones) a connection may send each second, beside its calls."""
-
-    resets_per_second: int = 200
-    """Calls that a connection may break off each second."""
-
-    header_timeout_ms: int = 10 * SECOND_MS
-    """How long a greeting, a block of headers or the head of an HTTP request may take, in milliseconds."""
-
-    body_timeout_ms: int = 30 * SECOND_MS
-    """How long a request may take to come, in milliseconds; a large one a second more for each 64 KiB."""
-
-    output_timeout_ms: int = MINUTE_MS
-    """A connection is closed when its client has read nothing of what waits for it for this many milliseconds."""
-
-    connection_idle_ms: int = 10 * MINUTE_MS
-    """A connection without calls is closed after this many milliseconds."""
-
-    keepalive_ms: int = 2 * MINUTE_MS
-    """A connection on which nothing came for this many milliseconds is asked for a sign of life."""
-
-    keepalive_timeout_ms: int = 20 * SECOND_MS
-    """How long that sign may take, in milliseconds, before the connection is closed."""
-
-    auto_create_per_minute: int = 120
-    """Topics and groups that clients may have created by using them, each minute."""
+    connections_max: int | None = setting(
+        None,
+        "Connections of clients at the same time, of which more wait; auto: what the limit of file descriptors "
+        "leaves, which the server raises first.",
+        within=(1, 1_000_000),
+        auto=True,
+    )
+    connection_streams_max: int = setting(
+        4096,
+        "Calls that one connection may have under way. A push consumer has a poll waiting for each topic that it "
+        "may subscribe to, or each message queue, and what it calls beyond waits in the client, acknowledgements "
+        "too.",
+        within=(1, 100_000),
+    )
+    request_bytes_max: int = setting(
+        32 * MIB,
+        "Size of one request; the largest body that is allowed fits in any case.",
+        within=(64 * KIB, INBOUND_BYTES_MAX),
+    )
+    request_entries_max: int = setting(
+        1024, "Messages, receipt handles or other entries of one request.", within=(1, 100_000)
+    )
+    request_inflated_bytes_max: int = setting(
+        32 * MIB,
+        "Size that all compressed bodies of one request may have when they are inflated.",
+        within=(KIB, GIB),
+    )
+    connection_in_bytes_max: int = setting(
+        16 * MIB,
+        "Bytes of requests that one connection may have under way; then it waits, or gets more while much is left.",
+        within=(MIB, GIB),
+        expert=True,
+    )
+    in_bytes_max: int = setting(
+        96 * MIB,
+        "Bytes of requests under way on all connections; beyond, the connection that has most of them is closed.",
+        within=(MIB, 64 * GIB),
+        expert=True,
+    )
+    connection_out_bytes_max: int = setting(
+        8 * MIB,
+        "Bytes of answers that one client has not read; it gets no more messages until it reads.",
+        within=(64 * KIB, GIB),
+        expert=True,
+    )
+    out_bytes_max: int = setting(
+        64 * MIB,
+        "Bytes of answers that all clients have not read; beyond, clients that read nothing lose their connection.",
+        within=(MIB, 64 * GIB),
+        expert=True,
+    )
+    control_frames_per_second: int = setting(
+        1000,
+        "Frames that request nothing (PING, SETTINGS, empty ones) a connection may send each second, beside its "
+        "calls; a burst may have twice as many, or as many as it may have calls.",
+        within=(10, 1_000_000),
+        expert=True,
+    )
+    resets_per_second: int = setting(
+        200, "Calls that a connection may break off each second.", within=(1, 100_000), expert=True
+    )
+    header_timeout_ms: int = setting(
+        10 * SECOND_MS,
+        "How long a greeting, a block of headers or the head of an HTTP request may take.",
+        within=(100, 10 * MINUTE_MS),
+        expert=True,
+    )
+    body_timeout_ms: int = setting(
+        30 * SECOND_MS,
+        "How long a request may take to come; a large one a second more for each 64 KiB.",
+        within=(100, HOUR_MS),
+        expert=True,
+    )
+    output_timeout_ms: int = setting(
+        MINUTE_MS,
+        "A connection is closed when its client has read nothing of what waits for it for this long.",
+        within=(100, HOUR_MS),
+        expert=True,
+    )
+    connection_idle_ms: int = setting(
+        10 * MINUTE_MS,
+        "A connection without calls is closed after this time, or after 10 seconds when no other connection fits.",
+        within=(SECOND_MS, DAY_MS),
+        expert=True,
+    )
+    keepalive_ms: int = setting(
+        2 * MINUTE_MS,
+        "A connection on which nothing came for this long is asked for a sign of life.",
+        within=(SECOND_MS, DAY_MS),
+        expert=True,
+    )
+    keepalive_timeout_ms: int = setting(
+        20 * SECOND_MS,
+        "How long that sign may take before the connection is closed.",
+        within=(100, HOUR_MS),
+        expert=True,
+    )
+    auto_create_per_minute: int = setting(
+        120,
+        "Topics and groups that clients may have created by using them, each minute; beyond, the use is refused "
+        "with TOO_MANY_REQUESTS.",
+        within=(1, 1_000_000),
+    )

@@ -1,33 +1,51 @@
 """Settings of users: the key of their secrets, and the first user."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from ternmq_common.access.secret_keys import parse_keys
 from ternmq_common.access.users import find_secret_problem, find_user_name_problem
 from ternmq_common.server_settings.process import ProcessSettings
-from ternmq_common.settings import InvalidSetting
+from ternmq_common.setting import InvalidSetting, setting
 
 
 @dataclass(frozen=True, kw_only=True)
 class UsersSettings(ProcessSettings):
     """How secrets of users are kept, and who is the first user."""
 
-    secrets_key_file: Path | None = None
-    """File with the key that users' secrets are encrypted with; of several lines the first encrypts, all decrypt."""
-
-    secrets_key: str | None = field(default=None, repr=False)
-    """The key itself, for a variable; none: that of the file, and `ternmq up` creates one for the first user."""
-
-    init_user: str | None = None
-    """Name of a super user that is created at the start while no super user is enabled."""
-
-    init_secret: str | None = field(default=None, repr=False)
-    """The secret of that user, for a variable; none: that of the file, or `ternmq up` generates one and writes it to a
-    file in its data directory."""
-
-    init_secret_file: Path | None = None
-    """File with the secret of that user, which is read when the user must be created, and may be gone later."""
+    secrets_key_file: Path | None = setting(
+        None,
+        "File with the key that users' secrets are encrypted with (`ternmq user generate-key`); of several lines "
+        "the first encrypts, all decrypt.",
+        flag=True,
+        see="security.md#secrets",
+    )
+    secrets_key: str | None = setting(
+        None,
+        "The key itself, for a variable; none: that of the file, and `ternmq up` creates one for the first user.",
+        secret=True,
+        see="security.md#secrets",
+    )
+    init_user: str | None = setting(
+        None,
+        "Name of a super user that is created at the start while no super user is enabled; its secret is in "
+        "$TERNMQ_INIT_SECRET.",
+        flag=True,
+        form="NAME",
+        see="security.md#the-first-user",
+    )
+    init_secret: str | None = setting(
+        None,
+        "The secret of that user, for a variable; none: that of the file, or `ternmq up` generates one and writes "
+        "it to a file in its data directory.",
+        secret=True,
+        see="security.md#the-first-user",
+    )
+    init_secret_file: Path | None = setting(
+        None,
+        "File with the secret of that user, which is read when the user must be created, and may be gone later.",
+        see="security.md#the-first-user",
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

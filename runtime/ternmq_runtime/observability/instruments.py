@@ -36,19 +36,7 @@ class Instrument:
     unit: str
     description: str
 
-    @property
-    def prometheus_names(self) -> frozenset[str]:
-        """The names of its series in Prometheus."""
-        suffix = _PROMETHEUS_UNITS.get(self.unit, "")
-        name = self.name.replace(".", "_") + suffix
-        if self.kind is InstrumentKind.COUNTER:
-            return frozenset({name + "_total"})
-        if self.kind is InstrumentKind.DURATION:
-            return frozenset({name + "_bucket", name + "_sum", name + "_count"})
-        return frozenset({name})
 
-
-_PROMETHEUS_UNITS = {"s": "_seconds", "By": "_bytes"}
 _MESSAGES = "{message}"
 
 # --- calls of clients

@@ -4,7 +4,6 @@ It has no secrets: settings are masked, and a stack has code and no values. All 
 """
 
 import asyncio
-import dataclasses
 import os
 import platform
 import sys
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ternmq_common.masking import mask_secrets
-from ternmq_common.settings import render_value
+from ternmq_common.setting import settings_of
 
 if TYPE_CHECKING:
     from ternmq_common.server_settings import ProcessSettings
@@ -67,8 +66,8 @@ def read_resident_bytes() -> int:
 
 def masked_settings(settings: "ProcessSettings") -> dict[str, str]:
     """Return all settings as a person would write them, without secrets."""
-    values = ((field.name, getattr(settings, field.name)) for field in dataclasses.fields(settings))
-    return {name: _mask_secret(name, render_value(name, value)) for name, value in values}
+    described = settings_of(type(settings)).values()
+    return {each.key: _mask_secret(each.name, each.render(getattr(settings, each.name))) for each in described}
 
 
 def _mask_secret(name: str, text: str) -> str:

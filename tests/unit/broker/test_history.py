@@ -13,7 +13,8 @@ class Remembering:
 
     def __init__(self, running: Running) -> None:
         self._clock = running.clock
-        self.history = BrokerHistory(running.broker.figures, running.clock.now_ms)
+        # Counting costs nothing, so lags are counted with each sample.
+        self.history = BrokerHistory(running.broker.figures, running.clock.now_ms, processor_s=lambda: 0.0)
 
     async def step(self) -> None:
         await self.history.record_sample()
@@ -69,6 +70,5 @@ async def test_the_lag_of_a_group_is_remembered_and_ends(running: Running) -> No
     before = remembering.history.find_history(HistoryOf.GROUP, "g").series["lag"][:-1]
     assert set(before) == {UNKNOWN}
     await running.broker.administering.forget_group("g")
-    remembering.history.count_lags_now()
     await remembering.step()
     assert remembering.last(HistoryOf.GROUP, "g") == {"lag": 0, "oldest": 0}

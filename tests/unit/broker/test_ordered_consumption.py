@@ -218,7 +218,7 @@ class OrderedMachine(RuleBasedStateMachine):
             self.model.entries[lane.waiting[0]].state = "blocked"
             self.consumption.block_lane(lane)
             assert self.consumption.open_lane() is not lane
-            assert self.consumption.blocked_lanes == len(self.unfinished("blocked"))
+            assert len(self.consumption._blocked) == len(self.unfinished("blocked"))
 
     @precondition(lambda self: self.unfinished("waiting", "claimed", "blocked"))
     @rule(data=st.data())

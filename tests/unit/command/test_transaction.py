@@ -5,6 +5,7 @@ import json
 import pytest
 from click.testing import Result
 
+from ternmq.admin import messages as message_calls
 from ternmq_command.calls.admin import AdminClient
 from ternmq_protos.v2 import definition_pb2 as pb
 from tests.unit.command.admin_server import AdminServer
@@ -173,7 +174,11 @@ def test_a_person_is_asked_before_a_transaction_is_ended(
 def test_pages_are_read_as_they_are_needed(server: AdminServer) -> None:
     server.transactions.page_size = 3
     with AdminClient(server.endpoint) as admin:
-        found = admin.list_transactions("pending")
+        found = (
+            each
+            for page in admin.send_pages(lambda page: message_calls.list_transactions("pending", page=page))
+            for each in page.transactions
+        )
         assert [next(found).message_id, next(found).message_id] == ["id-1", "id-2"]
         assert len(server.transactions.lists) == 1
         assert len(list(found)) == 4

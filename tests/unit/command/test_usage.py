@@ -1,6 +1,5 @@
 """Help, wrong usage, completion, and what a call costs before it does anything."""
 
-import dataclasses
 import json
 import os
 import platform
@@ -20,6 +19,7 @@ from ternmq_command.exit_codes import INTERRUPTED
 from ternmq_command.main import COMMANDS, cli
 from ternmq_common.errors import StartupError
 from ternmq_common.server_settings import BrokerServerSettings, ProxySettings, ServerSettings
+from ternmq_common.setting import settings_of
 from tests.unit.command.conftest import Call
 
 
@@ -227,7 +227,7 @@ def test_config_for_people_is_a_table_with_units(call: Call) -> None:
 def test_config_tells_of_each_process(call: Call, process: str, settings: type) -> None:
     environ = {"TERNMQ_REGISTRY": "postgresql://u:hidden@db/ternmq", "TERNMQ_OTLP_ENDPOINT": "http://u:hidden@c:4317"}
     told = json.loads(call("config", "--of", process, "--http", "127.0.0.1:0", "--json", env=environ).stdout)
-    assert list(told) == [field.name for field in dataclasses.fields(settings)]
+    assert list(told) == [each.key for each in settings_of(settings).values()]
     assert told["http"] == {"value": "127.0.0.1:0", "from": "--http"}
     assert told["registry"]["from"] == "TERNMQ_REGISTRY"
     for flags in ((), ("--json",)):
@@ -320,6 +320,19 @@ def test_one_list_of_variables_may_serve_all_processes(
     assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1)
     assert "unknown variable TERNMQ_INIT_SECRETT" in result.stderr
     assert secret not in result.stderr
+
+
+def test_a_former_name_of_an_expert_setting_is_one_warning_with_the_new_one(call: Call, tmp_path: Path) -> None:
+    file = tmp_path / "ternmq.toml"
+    file.write_text('clock_skew_max_ms = "2m"\n')
+    result = call("config", "--of", "proxy", "--config", str(file), "--json", env={"TERNMQ_KEEPALIVE_MS": "9s"})
+    told = json.loads(result.stdout)
+    assert told["expert.keepalive_ms"] == {"value": 9000, "from": "TERNMQ_KEEPALIVE_MS"}
+    assert told["expert.clock_skew_max_ms"]["value"] == 120_000
+    (line,) = result.stderr.splitlines()
+    assert line.startswith(
+        "WARNING: clock_skew_max_ms is expert.clock_skew_max_ms now, TERNMQ_KEEPALIVE_MS is TERNMQ_EXP"
+    )
 
 
 PROCESSES = [

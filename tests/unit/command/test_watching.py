@@ -18,6 +18,7 @@ import click
 import pytest
 
 from ternmq import Message
+from ternmq.admin import topics as topic_calls
 from ternmq.blocking import Producer, SimpleConsumer
 from ternmq_command.calls.admin import AdminClient
 from ternmq_command.exit_codes import INTERRUPTED
@@ -198,7 +199,7 @@ def test_top_goes_on_through_a_restart_of_the_server(tmp_path: Path) -> None:
                 assert b"trying again" in process.stderr.readline()
                 stack.start()
                 with AdminClient(stack.grpc) as admin:
-                    admin.create_topic("made-since", "normal", 1)
+                    admin.send_call(topic_calls.create_topic("made-since", "normal", 1))
                 while [row["topic"] for row in json.loads(process.stdout.readline())["topics"]] != ["made-since"]:
                     assert process.poll() is None
             finally:

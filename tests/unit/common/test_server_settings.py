@@ -7,7 +7,6 @@ import pytest
 
 from ternmq_common.addresses import is_wildcard, parse_address
 from ternmq_common.server_settings import (
-    RANGES,
     BrokerServerSettings,
     ClientListener,
     FlushMode,
@@ -17,14 +16,31 @@ from ternmq_common.server_settings import (
     parse_listeners,
 )
 from ternmq_common.server_settings.listeners import LISTENERS_MAX
-from ternmq_common.settings import InvalidSetting, SettingsError, load_settings, render_value, variable_name
+from ternmq_common.setting import InvalidSetting, settings_of
+from ternmq_common.settings import SettingsError, load_settings
 
 CLASSES: tuple[type[ProcessSettings], ...] = (ServerSettings, BrokerServerSettings, ProxySettings)
+SETTINGS = {name: each for cls in CLASSES for name, each in settings_of(cls).items()}
+RANGES = {name: each.within for name, each in SETTINGS.items() if each.within is not None}
 
 
 def test_the_defaults_are_allowed() -> None:
     assert ServerSettings().grpc == "127.0.0.1:8081"
     assert ServerSettings().flush is FlushMode.SYNC
+
+
+def test_every_setting_says_what_it_decides() -> None:
+    assert [name for name, each in SETTINGS.items() if not each.meaning.rstrip(")").endswith(".")] == []
+
+
+def test_expert_settings_have_no_options_and_no_settings_are_called_as_their_table() -> None:
+    assert [name for name, each in SETTINGS.items() if each.expert and each.flag] == []
+    assert [name for name in SETTINGS if name.startswith("expert")] == []
+
+
+@pytest.mark.parametrize("name", [name for name, each in SETTINGS.items() if each.kind in (int, float)])
+def test_every_number_has_a_range(name: str) -> None:
+    assert name in RANGES or name == "trace_ratio"
 
 
 def class_with(name: str) -> type[ProcessSettings]:
@@ -195,7 +211,7 @@ def test_a_body_fits_into_a_segment() -> None:
 
 
 def test_every_setting_can_be_a_variable() -> None:
-    environ = {variable_name("retention_ms"): "3d", variable_name("segment_bytes"): "64MiB"}
+    environ = {SETTINGS["retention_ms"].variable: "3d", SETTINGS["segment_bytes"].variable: "64MiB"}
     settings = load_settings(ServerSettings, file=None, environ=environ, flags={}).settings
     assert (settings.retention_ms, settings.segment_bytes) == (3 * 86_400_000, 64 * 2**20)
 
@@ -216,7 +232,7 @@ def test_every_setting_can_be_a_variable() -> None:
     ],
 )
 def test_the_registrys_password_is_not_shown(url: str, shown: str) -> None:
-    assert render_value("registry", url) == shown
+    assert SETTINGS["registry"].render(url) == shown
 
 
 def test_the_registrys_password_is_in_no_error(tmp_path: Path) -> None:

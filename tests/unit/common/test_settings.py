@@ -1,7 +1,7 @@
 """The settings loader: precedence, origins, units, and one clear line for everything that is wrong."""
 
 import enum
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -9,15 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ternmq_common.errors import StartupError
-from ternmq_common.settings import (
-    OTHER_VARIABLES,
-    InvalidSetting,
-    SettingsError,
-    differing_fields,
-    load_settings,
-    render_value,
-    variable_name,
-)
+from ternmq_common.setting import InvalidSetting, differing_settings, setting, settings_of
+from ternmq_common.settings import OTHER_VARIABLES, SettingsError, load_settings
 from ternmq_common.units import parse_duration, parse_size, spell_duration
 
 
@@ -36,16 +29,23 @@ class Sample:
     colour: Colour = Colour.RED
     limit: int | None = None
     buffer_bytes: int = 1024
-    poll_ms: int = field(default=20_000, metadata={"flag": "--poll"})
+    poll_ms: int = setting(20_000, flag="--poll")
     pause_s: float = 1.0
+    patience_ms: int = setting(50, within=(1, 1000), expert=True)
 
     def __post_init__(self) -> None:
+        SETTINGS["patience_ms"].check_range(self.patience_ms)
         if self.number < 0:
             raise InvalidSetting("number", "0 or more is needed")
 
 
+SETTINGS = settings_of(Sample)
+
+
 def from_variables(**texts: str) -> Sample:
-    return load_settings(Sample, file=None, environ={variable_name(k): v for k, v in texts.items()}, flags={}).settings
+    return load_settings(
+        Sample, file=None, environ={SETTINGS[k].variable: v for k, v in texts.items()}, flags={}
+    ).settings
 
 
 def written(tmp_path: Path, text: str) -> Path:
@@ -126,7 +126,7 @@ def test_an_unknown_key_of_the_file_names_the_nearest(tmp_path: Path) -> None:
 
 
 def test_an_unknown_key_like_nothing_lists_what_is_known(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="known are buffer_bytes, colour, folder"):
+    with pytest.raises(SettingsError, match=r"known are buffer_bytes, colour, expert.patience_ms, folder"):
         load_settings(Sample, file=written(tmp_path, "zzzzzzzz = 1"), environ={}, flags={})
 
 
@@ -153,7 +153,7 @@ def test_a_wrong_value_is_one_line_with_name_value_origin_and_what_is_allowed(
     name: str, text: str, allowed: str
 ) -> None:
     message = refusal(**{name: text})
-    assert message.startswith(f"{name} = {text!r} (from {variable_name(name)}): ")
+    assert message.startswith(f"{name} = {text!r} (from {SETTINGS[name].variable}): ")
     assert allowed in message
 
 
@@ -181,7 +181,7 @@ def test_a_file_that_is_not_toml_is_one_line(tmp_path: Path) -> None:
 
 @given(st.integers(0, 2**50))
 def test_a_rendered_size_reads_back(size: int) -> None:
-    assert parse_size(render_value("buffer_bytes", size)) == size
+    assert parse_size(SETTINGS["buffer_bytes"].render(size)) == size
 
 
 def test_a_duration_is_spelled_to_the_second() -> None:
@@ -192,8 +192,8 @@ def test_a_duration_is_spelled_to_the_second() -> None:
 
 @given(st.integers(0, 10**12))
 def test_a_rendered_duration_reads_back(duration: int) -> None:
-    assert parse_duration(render_value("poll_ms", duration), unit="ms") == duration
-    assert parse_duration(render_value("pause_s", duration), unit="s") == duration
+    assert parse_duration(SETTINGS["poll_ms"].render(duration), unit="ms") == duration
+    assert parse_duration(SETTINGS["pause_s"].render(duration), unit="s") == duration
 
 
 @pytest.mark.parametrize(
@@ -225,9 +225,55 @@ def test_what_is_no_size_is_refused(text: str) -> None:
 
 
 def test_what_differs_from_the_defaults_is_told_as_it_would_be_written() -> None:
-    assert differing_fields(Sample()) == {}
-    settings = Sample(poll_ms=90_000, name="http://u:secret@h", limit=3, switch=False)
-    assert differing_fields(settings) == {"poll_ms": "90s", "name": "http://u:***@h", "limit": "3"}
+    assert differing_settings(Sample()) == {}
+    settings = Sample(poll_ms=90_000, name="http://u:secret@h", limit=3, switch=False, patience_ms=70)
+    assert differing_settings(settings) == {
+        "poll_ms": "90s",
+        "name": "http://u:***@h",
+        "limit": "3",
+        "expert.patience_ms": "70ms",
+    }
+
+
+@pytest.mark.parametrize("text", ["[expert]\npatience_ms = 70", "expert.patience_ms = '70ms'"])
+def test_expert_settings_have_a_table_and_variables_of_their_own(tmp_path: Path, text: str) -> None:
+    in_file = load_settings(Sample, file=written(tmp_path, text), environ={}, flags={})
+    assert (in_file.settings.patience_ms, in_file.former) == (70, ())
+    in_variable = load_settings(Sample, file=None, environ={"TERNMQ_EXPERT_PATIENCE_MS": "70ms"}, flags={})
+    assert (in_variable.settings.patience_ms, in_variable.former) == (70, ())
+
+
+def test_former_names_of_expert_settings_are_read_and_told(tmp_path: Path) -> None:
+    file = written(tmp_path, "patience_ms = 70")
+    loaded = load_settings(Sample, file=file, environ={}, flags={})
+    assert loaded.settings.patience_ms == 70
+    assert loaded.former == (("patience_ms", "expert.patience_ms"),)
+    loaded = load_settings(Sample, file=file, environ={"TERNMQ_PATIENCE_MS": "80ms"}, flags={})
+    assert (loaded.settings.patience_ms, loaded.origins["patience_ms"]) == (80, "TERNMQ_PATIENCE_MS")
+    assert loaded.former[1] == ("TERNMQ_PATIENCE_MS", "TERNMQ_EXPERT_PATIENCE_MS")
+
+
+@pytest.mark.parametrize("text", ["patience_ms = 1\nexpert.patience_ms = 2", "expert.patience_ms = 1\npatience_ms = 2"])
+def test_a_setting_has_one_of_its_two_names(tmp_path: Path, text: str) -> None:
+    with pytest.raises(SettingsError, match=r"^expert\.patience_ms is given by its former name too \(from file "):
+        load_settings(Sample, file=written(tmp_path, text), environ={}, flags={})
+    both = {"TERNMQ_PATIENCE_MS": "1", "TERNMQ_EXPERT_PATIENCE_MS": "2"}
+    with pytest.raises(SettingsError, match=r"^TERNMQ_EXPERT_PATIENCE_MS is given by its former name too"):
+        load_settings(Sample, file=None, environ=both, flags={})
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("expert.patienc_ms = 1", r"unknown setting 'expert.patienc_ms' in .*; did you mean 'expert.patience_ms'\?"),
+        ("expert = 3", "expert = 3 .*: a table is needed"),
+        ("expert.number = 3", "unknown setting 'expert.number'"),
+        ("expert.patience_ms = 0", r"expert.patience_ms = 0 .*: 1ms to 1s is allowed"),
+    ],
+)
+def test_mistakes_of_the_expert_table(tmp_path: Path, text: str, problem: str) -> None:
+    with pytest.raises(SettingsError, match=problem):
+        load_settings(Sample, file=written(tmp_path, text), environ={}, flags={})
 
 
 LINKS = {
@@ -277,7 +323,13 @@ def test_what_only_begins_like_a_service_link_is_an_unknown_variable(name: str, 
 
 
 def test_variables_of_other_processes_are_told_and_those_of_nobody_are_errors(tmp_path: Path) -> None:
-    known = ("number", "port", "elsewhere")
+    @dataclass(frozen=True, kw_only=True)
+    class Another:
+        number: int = 1
+        port: str = ""
+        elsewhere: str = ""
+
+    known = settings_of(Another).values()
     given = {"TERNMQ_NUMBER": "3", "TERNMQ_ELSEWHERE": "x", **LINKS}
     loaded = load_settings(Sample, file=None, environ=given, flags={}, known_elsewhere=known)
     assert loaded.settings.number == 3

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from ternmq_common.access.secret_keys import KEYS_MAX, generate_key, parse_keys
 from ternmq_common.errors import MessagingError, StartupError
 from ternmq_common.server_settings import ServerSettings
-from ternmq_common.settings import InvalidSetting, SettingsError, differing_fields, load_settings, render_value
+from ternmq_common.setting import InvalidSetting, differing_settings, settings_of
+from ternmq_common.settings import SettingsError, load_settings
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_registry.secret_encryption import OWN_KEY_FILE, SecretEncryption, secret_encryption_of
 
@@ -109,8 +110,9 @@ def test_secrets_of_the_settings_are_shown_nowhere() -> None:
     environ = {"TERNMQ_SECRETS_KEY": key, "TERNMQ_INIT_SECRET": secret}
     settings = load_settings(ServerSettings, file=None, environ=environ, flags={}).settings
     assert (settings.secrets_key, settings.init_secret) == (key, secret)
-    assert {render_value(name, getattr(settings, name)) for name in ("secrets_key", "init_secret")} == {"***"}
-    for shown in (repr(settings), str(differing_fields(settings))):
+    described = settings_of(ServerSettings)
+    assert {described[name].render(getattr(settings, name)) for name in ("secrets_key", "init_secret")} == {"***"}
+    for shown in (repr(settings), str(differing_settings(settings))):
         assert key not in shown
         assert secret not in shown
     for name in ("SECRETS_KEY", "INIT_SECRET"):

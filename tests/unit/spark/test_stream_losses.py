@@ -14,6 +14,7 @@ from pyspark_ternmq.source.splitting import RangePartition
 from pyspark_ternmq.source.stream import TopicStreamReader
 from ternmq import NotFound
 from ternmq.admin import topics
+from ternmq.admin import topics as topic_calls
 from ternmq.offset_reader import OffsetReader
 from ternmq.testing import Stack
 from ternmq_command.calls.admin import AdminClient
@@ -125,7 +126,7 @@ def test_a_deleted_topic_ends_nothing_unless_a_loss_is_an_error(
     start = lenient.initialOffset()
     end = lenient.latestOffset(start, ALL)
     with AdminClient(stack.endpoint) as admin:
-        admin.delete_topic(topic)
+        admin.send_call(topic_calls.delete_topic(topic))
     send_bodies(stack.endpoint, other, ["1", "2"])
     with pytest.raises(NotFound):
         strict.latestOffset(start, ALL)
@@ -152,7 +153,7 @@ def test_a_topic_that_is_deleted_while_a_query_reads_what_there_was_ends_nothing
     reader.prepareForTriggerAvailableNow()
     start = reader.initialOffset()
     with AdminClient(stack.endpoint) as admin:
-        admin.delete_topic(topic)
+        admin.send_call(topic_calls.delete_topic(topic))
     assert reader.latestOffset(start, ALL) == start
     reader.stop()
 

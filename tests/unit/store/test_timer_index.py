@@ -510,10 +510,14 @@ def test_a_checkpoint_that_is_missing_or_strange_costs_time_only(checkpoint: "Ma
 def test_a_recall_finds_a_timer_in_memory_and_on_disk_until_it_is_taken() -> None:
     broker = Broker()
     (entry,) = broker.add(1000)
-    assert broker.index.find_in_memory(entry.due_ms, entry.id_hash) == [entry]
-    assert broker.index.find_in_memory(entry.due_ms, entry.id_hash + 1) == []
+
+    def found_in_memory(id_hash: int) -> "list[TimerEntry]":
+        return broker.index.finish_find(broker.index.prepare_find(entry.due_ms, id_hash))  # no file is read
+
+    assert found_in_memory(entry.id_hash) == [entry]
+    assert found_in_memory(entry.id_hash + 1) == []
     broker.spill()
-    assert broker.index.find_in_memory(entry.due_ms, entry.id_hash) == []
+    assert found_in_memory(entry.id_hash) == []
     load(broker.index, broker.now_ms)
     broker.now_ms += 1000
     job = broker.index.prepare_find(entry.due_ms, entry.id_hash)

@@ -181,12 +181,6 @@ class TimerIndex:
 
     # --- queries
 
-    def find_in_memory(self, due_ms: int, id_hash: int) -> list[TimerEntry]:
-        """Return the timers with that due time and id hash that came since the last spill, are pending and not held."""
-        job = FindJob(self._take_snapshot(()), set(), due_ms, id_hash)
-        job.keep_rows(self._buffer.find_timers(due_ms, id_hash))
-        return list(self._free_timers(job).values())
-
     def prepare_find(self, due_ms: int, id_hash: int) -> FindJob:
         """Return a job that finds all pending timers with that due time and id hash; `run` reads files, unless the job
         has no `runs`.

@@ -14,7 +14,8 @@ from typing import Self
 from ternmq.testing.controls import Controls
 from ternmq.testing.known_settings import check_names
 from ternmq_common.installing import install_hint
-from ternmq_common.settings import variable_name
+from ternmq_common.server_settings import ServerSettings
+from ternmq_common.setting import settings_of
 
 try:
     from testcontainers.core.container import DockerContainer
@@ -48,7 +49,7 @@ class TernmqContainer(DockerContainer, Controls):
         check_names(settings, without=OF_THE_IMAGE)
         super().__init__(image)
         for name, value in ({"test_clock": True} | settings).items():
-            self.with_env(variable_name(name), str(value))
+            self.with_env(settings_of(ServerSettings)[name].variable, str(value))
         self.with_exposed_ports(GRPC_PORT, HTTP_PORT)
         ready = LogMessageWaitStrategy("^ready grpc=").with_poll_interval(POLL_S)
         self.waiting_for(ready.with_startup_timeout(START_TIMEOUT_S))

@@ -10,11 +10,12 @@ import pytest
 import yaml
 
 from ternmq_runtime.observability import instruments as its
+from tests.support.series_names import series_names
 
 DEPLOY = Path(__file__).parents[4] / "deploy/observability"
 DASHBOARD: dict[str, Any] = json.loads((DEPLOY / "grafana/dashboards/ternmq.json").read_text())
 RULES: list[dict[str, Any]] = yaml.safe_load((DEPLOY / "alerts.yml").read_text())["groups"][0]["rules"]
-NAMES = frozenset(name for instrument in its.INSTRUMENTS for name in instrument.prometheus_names) | {"up"}
+NAMES = frozenset(name for instrument in its.INSTRUMENTS for name in series_names(instrument)) | {"up"}
 OURS = (
     its.TOPIC,
     its.GROUP,
@@ -100,7 +101,7 @@ def test_the_dashboard_shows_every_metric() -> None:
     shown = set().union(*(words(target["expr"]) for panel in panels() for target in panel["targets"]))
     left_out = {its.UPTIME, its.ACCEPTS, its.DISK_REFUSES, its.REGISTRY_VERSION, its.LINK_FRAMES_IN}
     for instrument in set(its.INSTRUMENTS) - left_out:
-        assert shown & instrument.prometheus_names, instrument.name
+        assert shown & series_names(instrument), instrument.name
 
 
 def test_an_alert_says_what_is_wrong_and_what_to_do() -> None:
@@ -111,5 +112,5 @@ def test_an_alert_says_what_is_wrong_and_what_to_do() -> None:
 
 
 def test_instruments_have_names_of_their_own() -> None:
-    names = [name for instrument in its.INSTRUMENTS for name in instrument.prometheus_names]
+    names = [name for instrument in its.INSTRUMENTS for name in series_names(instrument)]
     assert len(names) == len(set(names))

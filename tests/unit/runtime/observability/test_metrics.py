@@ -20,6 +20,7 @@ from ternmq_runtime.observability.otel_metrics import OtelMetrics
 from ternmq_runtime.observability.samples import Samples, Value
 from tests.support.collector import Collector
 from tests.support.embedded import Embedded, RawClient
+from tests.support.series_names import series_names
 
 ANY_PORT = "127.0.0.1:0"
 Series = dict[str, float]
@@ -239,7 +240,7 @@ async def test_a_collector_is_told_the_same_by_otlp(settings: Callable[..., Serv
     assert (point.as_int, point.attributes[0].value.string_value) == (1, "orders")
     [call] = metrics["rpc.server.call.duration"].histogram.data_points
     assert (call.count, len(call.bucket_counts), len(call.explicit_bounds)) == (1, 16, 15)
-    names = {name for instrument in INSTRUMENTS if instrument.name in metrics for name in instrument.prometheus_names}
+    names = {name for instrument in INSTRUMENTS if instrument.name in metrics for name in series_names(instrument)}
     assert {name.partition(" ")[0] for name in scraped_names} - {"target_info"} == names
 
 

@@ -27,6 +27,7 @@ from ternmq_runtime.observability.instruments import INSTRUMENTS
 from ternmq_runtime.observability.process_observability import ProcessObservability
 from ternmq_runtime.observability.tracing import SpanContext, child_span, current_traceparent
 from tests.support.collector import Collector
+from tests.support.series_names import series_names
 
 SAMPLED = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 FIGURES = BrokerFigures(
@@ -115,7 +116,7 @@ def a_full_process(**others: float) -> ProcessObservability:
 
 async def test_every_instrument_has_the_series_that_it_says() -> None:
     names = {name.partition(" ")[0] for name in await scraped(a_full_process())}
-    declared = [instrument.prometheus_names for instrument in INSTRUMENTS]
+    declared = [series_names(instrument) for instrument in INSTRUMENTS]
     assert names == set().union(*declared)
 
 
