@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from ternmq_common.cluster import FlushMode, QueuePermission, ReplicationMode
-from ternmq_common.limits import DEFAULT_MAX_ATTEMPTS, DEFAULT_PRIORITY_FACTOR, DEFAULT_QUEUES, RECEIVE_BATCH_MAX
+from ternmq_common.limits import DEFAULT_MAX_ATTEMPTS, DEFAULT_PRIORITY_FACTOR, RECEIVE_BATCH_MAX
 from ternmq_common.lite_group import LiteGroup
 from ternmq_common.message_filter import MessageFilter
 from ternmq_common.message_type import MessageType
@@ -21,35 +20,27 @@ from ternmq_common.names import is_lite_queue, lite_wait_key
 from ternmq_common.ranges import Int64, UInt32
 from ternmq_common.receipt_handle import ReceiptHandle
 from ternmq_common.retry_backoff import DEFAULT_BACKOFF, RetryBackoff
+from ternmq_common.topic_settings import TopicSettings
 
 MIXED = (MessageType.NORMAL, MessageType.FIFO, MessageType.DELAY, MessageType.TRANSACTION)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Topic:
-    """A topic as the registry has it; `type` is what its messages must be, `queues` counts them on each broker.
+class Topic(TopicSettings):
+    """A topic as the registry has it; `type` is what its messages must be.
 
     `brokers` names those that have its queues, in a cluster; embedded it is empty, for the only one. `created_version`
     is the version of the registry's change that created the topic, 0 if that was before versions were noted: a broker
-    that does not know yet what was deleted before accepts no messages of it. `replication` is when its sends are
-    answered in shards with replicas, None: as each shard has it; `flush` the same of each broker's disk. Messages
-    older than `retention_ms` are gone, 0: when the broker removes them. A `mixed` one is NORMAL, and accepts other
-    types too. Of a LITE one, a lite topic without a send for `lite_ttl_ms` is dropped, 0: when the broker has removed
-    its messages.
+    that does not know yet what was deleted before accepts no messages of it. A `mixed` one is NORMAL, and accepts other
+    types too. Its other fields are its settings.
     """
 
     name: str
     type: "MessageType"
-    queues: int = DEFAULT_QUEUES
     created_ms: int = 0
-    permission: QueuePermission = QueuePermission.READ_WRITE
     brokers: tuple[str, ...] = ()
     created_version: int = 0
-    replication: ReplicationMode | None = None
     mixed: bool = False
-    flush: FlushMode | None = None
-    retention_ms: int = 0
-    lite_ttl_ms: int = 0
 
     @property
     def accepted_types(self) -> "tuple[MessageType, ...]":

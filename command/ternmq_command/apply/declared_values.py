@@ -10,10 +10,11 @@ from ternmq_command.terminal.options import parse_lite_reset
 from ternmq_command.terminal.time_parsing import parse_consume_from
 from ternmq_common.assignment_strategy import AssignmentStrategy
 from ternmq_common.errors import MessagingError
-from ternmq_common.limits import ATTEMPTS_MAX, INVISIBLE_MAX_MS, LITE_TTL_MAX_MS, LITE_TTL_MIN_MS, SECOND_MS
+from ternmq_common.limits import ATTEMPTS_MAX, INVISIBLE_MAX_MS, SECOND_MS
 from ternmq_common.lite_group import LITE_QUOTA_MAX
 from ternmq_common.printable import cut_text
 from ternmq_common.quotas import BURST_MS_MAX, BURST_MS_MIN
+from ternmq_common.resource_settings import Choice, Setting, Whole
 from ternmq_common.retry_backoff import parse_backoff
 from ternmq_common.settings import did_you_mean
 from ternmq_common.units import parse_duration, render_duration
@@ -38,7 +39,7 @@ def read_group_settings(item: Item, where: str) -> GroupSettings:
             item, "consume_from", where, lambda text: parse_consume_from(text, now=datetime.now(UTC))
         ),
         assignment=_parse_text(item, "assignment", where, _parse_assignment),
-        queue_lock_hold=_parse_text(item, "queue_lock_hold", where, _parse_lock_hold),
+        queue_lock_hold=_parse_text(item, "queue_lock_hold", where, _parse_lock_hold, is_span=True),
         priority_factor=_read_priority_factor(item, where),
         lite_model=cast("LiteModel | None", read_choice(item, "lite_model", where, LITE_MODELS)),
         lite_quota=read_count(item, "lite_quota", where, most=LITE_QUOTA_MAX),
@@ -49,17 +50,16 @@ def read_group_settings(item: Item, where: str) -> GroupSettings:
 
 def read_burst(item: Item, where: str) -> timedelta | None:
     """Read a quota's burst; None if the file has none."""
-    return _parse_text(item, "burst", where, _parse_burst)
+    return _parse_text(item, "burst", where, _parse_burst, is_span=True)
 
 
-def read_retention(item: Item, where: str) -> timedelta | None:
-    """Read a topic's retention, 0 for `broker`; None if the file has none."""
-    return _parse_text(item, "retention", where, _parse_retention)
-
-
-def read_lite_ttl(item: Item, where: str) -> timedelta | None:
-    """Read the TTL of a LITE topic, 0 for `none`; None if the file has none."""
-    return _parse_text(item, "lite_ttl", where, _parse_lite_ttl)
+def read_setting(item: Item, setting: Setting, where: str) -> object:
+    """Read a described setting; None if the file has none."""
+    if isinstance(setting.kind, Whole):
+        return read_count(item, setting.name, where, most=setting.kind.most)
+    if isinstance(setting.kind, Choice):
+        return read_choice(item, setting.name, where, setting.kind.words)
+    return _parse_text(item, setting.name, where, setting.kind.parse_text, is_span=True)
 
 
 def _read_lite_wildcard(item: Item, where: str) -> bool | None:
@@ -100,17 +100,13 @@ def read_choice(item: Item, key: str, where: str, known: Sequence[str]) -> str |
     return value.lower()
 
 
-def _parse_text(item: Item, key: str, where: str, parse: Callable[[str], T]) -> T | None:
+def _parse_text(item: Item, key: str, where: str, parse: Callable[[str], T], *, is_span: bool = False) -> T | None:
     value = item.get(key)
     if value is None:
         return None
     # YAML and TOML have values for times; a plain number can only mean a duration, in seconds.
     text = value.isoformat() if isinstance(value, date | datetime) else value
-    if (
-        isinstance(text, int)
-        and not isinstance(text, bool)
-        and parse in (_parse_lock_hold, _parse_retention, _parse_lite_ttl, _parse_burst)
-    ):
+    if is_span and isinstance(text, int) and not isinstance(text, bool):
         text = str(text)
     if not isinstance(text, str):
         raise WrongUsage(f"{where}: {key} must be text, not {quote_value(value)}")
@@ -141,19 +137,6 @@ def _parse_burst(text: str) -> timedelta:
     if not BURST_MS_MIN <= found / timedelta(milliseconds=1) <= BURST_MS_MAX:
         raise ValueError(f"{render_duration(BURST_MS_MIN)} to {render_duration(BURST_MS_MAX)} are allowed")
     return found
-
-
-def _parse_retention(text: str) -> timedelta:
-    """Parse a retention; the server checks its limits."""
-    return timedelta() if text == "broker" else timedelta(seconds=float(parse_duration(text, unit="s")))
-
-
-def _parse_lite_ttl(text: str) -> timedelta:
-    ttl = timedelta() if text == "none" else timedelta(seconds=float(parse_duration(text, unit="s")))
-    if ttl and not LITE_TTL_MIN_MS <= ttl / timedelta(milliseconds=1) <= LITE_TTL_MAX_MS:
-        allowed = f"{render_duration(LITE_TTL_MIN_MS)} to {render_duration(LITE_TTL_MAX_MS)}"
-        raise ValueError(f"{allowed} are allowed, none for no TTL")
-    return ttl
 
 
 def _parse_lock_hold(text: str) -> timedelta:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Unpack, cast
 
 from ternmq.admin.call import SERVICE
 from ternmq_command.calls.service_calls import ServiceCalls
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from ternmq.admin.messages import OpenTransaction, ResentDeadLetter, TransactionDescription
     from ternmq.admin.quotas import Quota
     from ternmq.admin.timers import WaitingTimer
-    from ternmq.admin.topics import PurgedQueue, Topic, TopicDescription
+    from ternmq.admin.topics import PurgedQueue, Topic, TopicDescription, TopicSettings
     from ternmq.admin.users import User
-    from ternmq.admin.words import Flush, OpenState, Permission, Replication, Resolution, TopicType
+    from ternmq.admin.words import OpenState, Permission, Resolution, TopicType
     from ternmq.message_view import MessageView
 
 
@@ -34,28 +34,16 @@ class AdminClient(ServiceCalls):
         self,
         name: str,
         type_name: str,
-        queues: int,
-        brokers: Iterable[str] = (),
+        queues: int | None = None,
         *,
-        replication_name: str | None = None,
-        flush_name: str | None = None,
-        retention: timedelta | None = None,
-        lite_ttl: timedelta | None = None,
+        brokers: Iterable[str] = (),
+        **settings: "Unpack[TopicSettings]",
     ) -> bool:
-        """Create a topic; False if it exists with the same settings. With 0 queues it gets the server's default."""
+        """Create a topic; False if it exists with the same settings. Missing settings get the server's defaults."""
         from ternmq.admin import topics
 
         return self.send_call(
-            topics.create_topic(
-                name,
-                cast("TopicType", type_name),
-                queues or None,
-                brokers=brokers,
-                replication=cast("Replication | None", replication_name),
-                flush=cast("Flush | None", flush_name),
-                retention=retention,
-                lite_ttl=lite_ttl,
-            )
+            topics.create_topic(name, cast("TopicType", type_name), queues or None, brokers=brokers, **settings)
         )
 
     def list_topics(self, search: str = "") -> "list[Topic]":
