@@ -12,14 +12,14 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from ternmq_common.limits import DEFAULT_MAX_ATTEMPTS, DEFAULT_PRIORITY_FACTOR, RECEIVE_BATCH_MAX
+from ternmq_common.group_settings import GroupSettings
+from ternmq_common.limits import RECEIVE_BATCH_MAX
 from ternmq_common.lite_group import LiteGroup
 from ternmq_common.message_filter import MessageFilter
 from ternmq_common.message_type import MessageType
 from ternmq_common.names import is_lite_queue, lite_wait_key
 from ternmq_common.ranges import Int64, UInt32
 from ternmq_common.receipt_handle import ReceiptHandle
-from ternmq_common.retry_backoff import DEFAULT_BACKOFF, RetryBackoff
 from ternmq_common.topic_settings import TopicSettings
 
 MIXED = (MessageType.NORMAL, MessageType.FIFO, MessageType.DELAY, MessageType.TRANSACTION)
@@ -67,34 +67,17 @@ class Topic(TopicSettings):
         return f"{self.created_ms:x}-{self.created_version:x}"
 
 
-DEFAULT_CONSUME_FROM = "auto"
-DEFAULT_ASSIGNMENT = "averagely"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConsumerGroup:
+class ConsumerGroup(GroupSettings):
     """A consumer group as the registry has it.
 
-    `max_attempts` counts the first delivery too. `consume_from` is where the group begins in a queue that is new to
-    it: `auto` (the first message while the queue has every message it ever had, else the end), `earliest`, `latest`,
-    or milliseconds since the epoch as digits. `assignment` is the text of an assignment strategy, for members that
-    pull. `queue_lock_hold_ms` above 0 gives each queue one pulling reader at a time; see
-    `ternmq_broker.delivery.queue_lock`. `priority_factor`: of 100 receives from a PRIORITY topic so many begin with
-    the highest priority, the others with each of the lower ones in turn, so that none starves. `created_version` is
-    the version of the registry's change that created the group, as `Topic.created_version`: a broker that does not
-    know yet what was deleted before stores nothing of the group. `lite` has the settings of a lite group, None for
-    every other one.
+    `created_version` is the version of the registry's change that created the group, as `Topic.created_version`: a
+    broker that does not know yet what was deleted before stores nothing of the group. `lite` has the settings of a lite
+    group, None for every other one. Its other fields are its settings.
     """
 
     name: str
-    fifo: bool = False
-    max_attempts: int = DEFAULT_MAX_ATTEMPTS
     created_ms: int = 0
-    retry_backoff: RetryBackoff = DEFAULT_BACKOFF
-    consume_from: str = DEFAULT_CONSUME_FROM
-    assignment: str = DEFAULT_ASSIGNMENT
-    queue_lock_hold_ms: int = 0
-    priority_factor: int = DEFAULT_PRIORITY_FACTOR
     created_version: int = 0
     lite: LiteGroup | None = None
 

@@ -37,6 +37,7 @@ class TopicSettings:
         comment="message queues on each broker",
         refusal="{value} queues were requested; {least} to {most} are allowed",
         fact="Queues on each broker",
+        only_grows=True,
         creation_form=FormField(
             "Queues on each broker",
             "Empty: as many as the server has by default. They can be more later, and never less.",
@@ -102,7 +103,7 @@ class TopicSettings:
     )
     lite_ttl_ms: int = described(
         0,
-        Span(LITE_TTL_MIN_MS, LITE_TTL_MAX_MS, absent="none", is_checked_early=True),
+        Span(LITE_TTL_MIN_MS, LITE_TTL_MAX_MS, absent="none", early_none="none for no TTL"),
         "For a topic of type lite: drop lite topics to which nothing was sent for this long, at least 15m; 0s: drop "
         "them when the broker has removed its messages.",
         since=14,

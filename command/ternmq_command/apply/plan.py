@@ -16,10 +16,11 @@ from ternmq.admin import topics as topic_calls
 from ternmq.admin.call import AdminCall
 from ternmq.admin.groups import Group
 from ternmq.admin.topics import Topic
-from ternmq_command.group.settings import GroupSettings, given_record, group_record
+from ternmq_command.group.settings import group_record
 from ternmq_command.terminal.output import format_cell
 from ternmq_command.terminal.setting_options import given_texts
 from ternmq_command.topic.commands import LITE, LITE_SETTINGS, full_topic_record
+from ternmq_common.group_settings import GROUP_SETTINGS, LITE_GROUP_SETTINGS
 from ternmq_common.topic_settings import TOPIC_SETTINGS
 
 if TYPE_CHECKING:
@@ -131,21 +132,19 @@ def group_change(
     declared: "DeclaredGroup", there: Group | None, types: Mapping[str, str] | None = None
 ) -> PlannedChange:
     """Return the change of one group; `types` are those of all topics, None to let the server check the binding."""
-    settings = declared.settings
+    settings = {**declared.settings}
     if declared.begins_ago and there is not None:
-        settings = GroupSettings(**{**settings, "consume_from": None})
-    given = given_record(settings)
-    if declared.fifo is not None:
-        given = {"fifo": declared.fifo, **given}
+        settings["consume_from"] = None
+    given = given_texts([*GROUP_SETTINGS, *LITE_GROUP_SETTINGS], settings)
     if declared.lite_bind is not None:
         given = {"lite_bind": declared.lite_bind, **given}
     if there is None:
         creation = group_calls.create_group(
-            declared.name, {**settings, "fifo": declared.fifo, "lite_bind": declared.lite_bind}
+            declared.name, cast("group_calls.GroupSettings", {**settings, "lite_bind": declared.lite_bind})
         )
         return _plan_creation("group", declared.name, given, creation, _binding_obstacle(declared.lite_bind, types))
     before = group_record(there)
-    update = group_calls.update_group(there, {**settings, "fifo": None, "lite_bind": None})
+    update = group_calls.update_group(there, cast("group_calls.GroupSettings", {**settings, "fifo": None}))
     return _plan_update("group", given, before, _group_obstacle(given, before), update)
 
 

@@ -35,7 +35,6 @@ class AdminClient(ServiceCalls):
         name: str,
         type_name: str,
         queues: int | None = None,
-        *,
         brokers: Iterable[str] = (),
         **settings: "Unpack[TopicSettings]",
     ) -> bool:
@@ -71,11 +70,11 @@ class AdminClient(ServiceCalls):
 
         return self.send_call(topics.purge_topic(name, before=before, dry_run=dry_run))
 
-    def create_group(self, name: str, settings: "GroupSettings | None" = None) -> bool:
+    def create_group(self, name: str, **settings: "Unpack[GroupSettings]") -> bool:
         """Create a group; False if it exists with the same settings. Missing settings get the server's defaults."""
         from ternmq.admin import groups
 
-        return self.send_call(groups.create_group(name, settings or {}))
+        return self.send_call(groups.create_group(name, settings))
 
     def list_groups(self, search: str = "") -> "list[Group]":
         from ternmq.admin import groups

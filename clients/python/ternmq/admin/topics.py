@@ -129,7 +129,7 @@ def create_topic(
         brokers=check_texts("brokers", brokers),
         mixed=type == MIXED,
     )
-    write_given(topic, "topic", TOPIC_SETTINGS, {"queues": queues, **settings})
+    write_given(topic, "a topic has no setting", TOPIC_SETTINGS, {"queues": queues, **settings})
     return AdminCall(
         "CreateTopic",
         admin_pb2.CreateTopicRequest(topic=topic),
@@ -165,7 +165,7 @@ def update_topic(
         added_brokers=check_texts("add_brokers", add_brokers),
         removed_brokers=check_texts("remove_brokers", remove_brokers),
     )
-    write_given(request, "topic", TOPIC_SETTINGS, {"queues": queues, **settings})
+    write_given(request, "a topic has no setting", TOPIC_SETTINGS, {"queues": queues, **settings})
     return AdminCall("UpdateTopic", request, admin_pb2.UpdateTopicResponse, lambda answer: _read_topic(answer.topic))
 
 

@@ -29,7 +29,7 @@ def creation_inputs(settings: "Iterable[Setting]", form: "PageForm | None") -> "
         if each.creation_form is not None:
             value = "" if form is None else form.text(each.name)
             least = each.kind.least if isinstance(each.kind, Whole) else None
-            yield SettingInput(each.name, value, each.creation_form, least, ())
+            yield SettingInput(each.name, value, each.creation_form, least, tuple(each.creation_form.says.items()))
 
 
 def change_inputs(settings: "Iterable[Setting]", there: "Message") -> "Iterator[SettingInput]":
@@ -37,7 +37,7 @@ def change_inputs(settings: "Iterable[Setting]", there: "Message") -> "Iterator[
     for each in settings:
         if each.form is not None:
             value = _form_value(each, there) if each.form.is_filled else ""
-            least = int(value) if isinstance(each.kind, Whole) else None
+            least = (int(value) if each.only_grows else each.kind.least) if isinstance(each.kind, Whole) else None
             yield SettingInput(each.name, value, each.form, least, _options(each, each.form, there))
 
 
