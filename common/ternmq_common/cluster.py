@@ -6,29 +6,15 @@ from typing import TYPE_CHECKING
 
 from ternmq_common.access.users import AccessSnapshot
 from ternmq_common.handle_keys import HandleKey
+from ternmq_common.modes import FlushMode as FlushMode  # noqa: PLC0414 - who has cluster's values has these
+from ternmq_common.modes import QueuePermission as QueuePermission  # noqa: PLC0414 - who has cluster's values has these
+from ternmq_common.modes import ReplicationMode as ReplicationMode  # noqa: PLC0414 - who has cluster's values has these
 from ternmq_common.quotas import QuotaSnapshot
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from ternmq_common.model import ConsumerGroup, Topic
-
-
-class QueuePermission(enum.StrEnum):
-    """What clients may do with the queues of a topic, or of a broker."""
-
-    READ_WRITE = "read-write"
-    READ = "read"
-    WRITE = "write"
-    NONE = "none"
-
-    @property
-    def can_read(self) -> bool:
-        return self in (QueuePermission.READ_WRITE, QueuePermission.READ)
-
-    @property
-    def can_write(self) -> bool:
-        return self in (QueuePermission.READ_WRITE, QueuePermission.WRITE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,21 +50,6 @@ class ProxyLoad:
     calls: float | None = None
     call_p99_ms: float | None = None
     problem: str = ""
-
-
-class FlushMode(enum.StrEnum):
-    """When a message is acknowledged: `sync` after fdatasync, `async` after the write."""
-
-    SYNC = "sync"
-    ASYNC = "async"
-
-
-class ReplicationMode(enum.StrEnum):
-    """When a send to a shard with replicas is answered: `sync` when all in-sync replicas have the message, `async`
-    when the leader has it."""
-
-    SYNC = "sync"
-    ASYNC = "async"
 
 
 REPLICAS_MAX = 5

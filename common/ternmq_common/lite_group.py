@@ -10,13 +10,20 @@ Reset     the group's offset in a lite topic is forgotten when another client ta
 """
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from ternmq_common.errors import ErrorCode, MessagingError
 
 DEFAULT_LITE_QUOTA = 2000
 LITE_QUOTA_MAX = 100_000
-_MODELS = ("shared", "exclusive")
-_RESETS = ("taken", "unsubscribed")
+LITE_RESETS = ("taken", "unsubscribed")
+
+
+class LiteModel(StrEnum):
+    """How clients that subscribe to the same lite topic get its messages."""
+
+    SHARED = "shared"
+    EXCLUSIVE = "exclusive"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +46,7 @@ class LiteGroup:
         if self.wildcard:
             words.append("wildcard")
         reasons = (self.resets_when_taken, self.resets_when_unsubscribed)
-        resets = [name for name, is_on in zip(_RESETS, reasons, strict=True) if is_on]
+        resets = [name for name, is_on in zip(LITE_RESETS, reasons, strict=True) if is_on]
         if resets:
             words.append("reset=" + "+".join(resets))
         return ",".join(words)
@@ -60,12 +67,12 @@ def parse_lite_group(text: str) -> LiteGroup | None:
     resets = set(values["reset"].split("+")) - {""}
     if not bind:
         raise _lite_group_error(text, "it names no topic")
-    if model not in _MODELS:
-        raise _lite_group_error(text, f"the model {model!r} is none of {' and '.join(_MODELS)}")
+    if model not in {*LiteModel}:
+        raise _lite_group_error(text, f"the model {model!r} is none of {' and '.join(LiteModel)}")
     if not (quota.isascii() and quota.isdigit() and 1 <= int(quota[:9]) <= LITE_QUOTA_MAX and len(quota) < 9):
         raise _lite_group_error(text, f"the quota is from 1 to {LITE_QUOTA_MAX}")
-    if not resets <= set(_RESETS):
-        raise _lite_group_error(text, f"reset is none of {' and '.join(_RESETS)}")
+    if not resets <= set(LITE_RESETS):
+        raise _lite_group_error(text, f"reset is none of {' and '.join(LITE_RESETS)}")
     return LiteGroup(
         bind, model == "exclusive", int(quota), bool(values["wildcard"]), "taken" in resets, "unsubscribed" in resets
     )

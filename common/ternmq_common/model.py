@@ -12,44 +12,35 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from ternmq_common.cluster import FlushMode, QueuePermission, ReplicationMode
-from ternmq_common.limits import DEFAULT_MAX_ATTEMPTS, DEFAULT_PRIORITY_FACTOR, DEFAULT_QUEUES, RECEIVE_BATCH_MAX
+from ternmq_common.group_settings import GroupSettings
+from ternmq_common.limits import RECEIVE_BATCH_MAX
 from ternmq_common.lite_group import LiteGroup
 from ternmq_common.message_filter import MessageFilter
 from ternmq_common.message_type import MessageType
 from ternmq_common.names import is_lite_queue, lite_wait_key
 from ternmq_common.ranges import Int64, UInt32
 from ternmq_common.receipt_handle import ReceiptHandle
-from ternmq_common.retry_backoff import DEFAULT_BACKOFF, RetryBackoff
+from ternmq_common.topic_settings import TopicSettings
 
 MIXED = (MessageType.NORMAL, MessageType.FIFO, MessageType.DELAY, MessageType.TRANSACTION)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Topic:
-    """A topic as the registry has it; `type` is what its messages must be, `queues` counts them on each broker.
+class Topic(TopicSettings):
+    """A topic as the registry has it; `type` is what its messages must be.
 
     `brokers` names those that have its queues, in a cluster; embedded it is empty, for the only one. `created_version`
     is the version of the registry's change that created the topic, 0 if that was before versions were noted: a broker
-    that does not know yet what was deleted before accepts no messages of it. `replication` is when its sends are
-    answered in shards with replicas, None: as each shard has it; `flush` the same of each broker's disk. Messages
-    older than `retention_ms` are gone, 0: when the broker removes them. A `mixed` one is NORMAL, and accepts other
-    types too. Of a LITE one, a lite topic without a send for `lite_ttl_ms` is dropped, 0: when the broker has removed
-    its messages.
+    that does not know yet what was deleted before accepts no messages of it. A `mixed` one is NORMAL, and accepts other
+    types too. Its other fields are its settings.
     """
 
     name: str
     type: "MessageType"
-    queues: int = DEFAULT_QUEUES
     created_ms: int = 0
-    permission: QueuePermission = QueuePermission.READ_WRITE
     brokers: tuple[str, ...] = ()
     created_version: int = 0
-    replication: ReplicationMode | None = None
     mixed: bool = False
-    flush: FlushMode | None = None
-    retention_ms: int = 0
-    lite_ttl_ms: int = 0
 
     @property
     def accepted_types(self) -> "tuple[MessageType, ...]":
@@ -76,34 +67,17 @@ class Topic:
         return f"{self.created_ms:x}-{self.created_version:x}"
 
 
-DEFAULT_CONSUME_FROM = "auto"
-DEFAULT_ASSIGNMENT = "averagely"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConsumerGroup:
+class ConsumerGroup(GroupSettings):
     """A consumer group as the registry has it.
 
-    `max_attempts` counts the first delivery too. `consume_from` is where the group begins in a queue that is new to
-    it: `auto` (the first message while the queue has every message it ever had, else the end), `earliest`, `latest`,
-    or milliseconds since the epoch as digits. `assignment` is the text of an assignment strategy, for members that
-    pull. `queue_lock_hold_ms` above 0 gives each queue one pulling reader at a time; see
-    `ternmq_broker.delivery.queue_lock`. `priority_factor`: of 100 receives from a PRIORITY topic so many begin with
-    the highest priority, the others with each of the lower ones in turn, so that none starves. `created_version` is
-    the version of the registry's change that created the group, as `Topic.created_version`: a broker that does not
-    know yet what was deleted before stores nothing of the group. `lite` has the settings of a lite group, None for
-    every other one.
+    `created_version` is the version of the registry's change that created the group, as `Topic.created_version`: a
+    broker that does not know yet what was deleted before stores nothing of the group. `lite` has the settings of a lite
+    group, None for every other one. Its other fields are its settings.
     """
 
     name: str
-    fifo: bool = False
-    max_attempts: int = DEFAULT_MAX_ATTEMPTS
     created_ms: int = 0
-    retry_backoff: RetryBackoff = DEFAULT_BACKOFF
-    consume_from: str = DEFAULT_CONSUME_FROM
-    assignment: str = DEFAULT_ASSIGNMENT
-    queue_lock_hold_ms: int = 0
-    priority_factor: int = DEFAULT_PRIORITY_FACTOR
     created_version: int = 0
     lite: LiteGroup | None = None
 

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING
 from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.limits import HOUR_MS, SECOND_MS
 from ternmq_common.printable import NAME_BYTES_MAX, find_name_problem
+from ternmq_common.resource_settings import FormField, Limit, described, settings_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
 DEFAULT_NAME = "*"
 DEFAULT_BURST_MS = SECOND_MS
@@ -38,16 +39,6 @@ class QuotaKind(enum.StrEnum):
 
 _ALL = frozenset(QuotaKind)
 _SENDING = frozenset({QuotaKind.USER, QuotaKind.TOPIC, QuotaKind.CLIENT})
-KINDS_OF_LIMITS: "Mapping[str, frozenset[QuotaKind]]" = {
-    "messages_in": _SENDING,
-    "bytes_in": _SENDING,
-    "messages_out": _ALL,
-    "bytes_out": _ALL,
-    "in_flight": frozenset({QuotaKind.TOPIC, QuotaKind.GROUP}),
-    "connections": frozenset({QuotaKind.USER, QuotaKind.CLIENT}),
-    "topics_per_hour": frozenset({QuotaKind.USER}),
-}
-"""Each limit, and the kinds that may have it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,13 +47,45 @@ class Quota:
 
     kind: QuotaKind
     name: str
-    messages_in: int | None = None
-    bytes_in: int | None = None
-    messages_out: int | None = None
-    bytes_out: int | None = None
-    in_flight: int | None = None
-    connections: int | None = None
-    topics_per_hour: int | None = None
+    messages_in: int | None = described(
+        None,
+        Limit("/s", _SENDING),
+        "Messages sent; users, topics, clients.",
+        form=FormField("Messages sent, per second"),
+    )
+    bytes_in: int | None = described(
+        None,
+        Limit("/s", _SENDING, is_size=True),
+        "Bytes of requests that send; users, topics, clients.",
+        form=FormField("Bytes sent, per second"),
+    )
+    messages_out: int | None = described(
+        None, Limit("/s", _ALL), "Messages delivered.", form=FormField("Messages delivered, per second")
+    )
+    bytes_out: int | None = described(
+        None,
+        Limit("/s", _ALL, is_size=True),
+        "Bytes of messages delivered.",
+        form=FormField("Bytes delivered, per second"),
+    )
+    in_flight: int | None = described(
+        None,
+        Limit("", frozenset({QuotaKind.TOPIC, QuotaKind.GROUP})),
+        "Messages received and not finished; topics, groups.",
+        form=FormField("Messages in flight"),
+    )
+    connections: int | None = described(
+        None,
+        Limit("", frozenset({QuotaKind.USER, QuotaKind.CLIENT})),
+        "Connections at one time; users, clients.",
+        form=FormField("Connections"),
+    )
+    topics_per_hour: int | None = described(
+        None,
+        Limit("/h", frozenset({QuotaKind.USER})),
+        "Topics created by their first message; users.",
+        form=FormField("Topics created by use, per hour"),
+    )
     burst_ms: int = DEFAULT_BURST_MS
 
     @property
@@ -75,6 +98,13 @@ class Quota:
         """The limits that it sets, by name."""
         values = {name: getattr(self, name) for name in KINDS_OF_LIMITS}
         return {name: value for name, value in values.items() if value is not None}
+
+
+LIMITS = settings_of(Quota)
+KINDS_OF_LIMITS: "Mapping[str, Collection[str]]" = {
+    each.name: each.kind.kinds for each in LIMITS if isinstance(each.kind, Limit)
+}
+"""Each limit, and the kinds that may have it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +140,7 @@ def check_quota(quota: Quota) -> Quota:
         raise _quota_error(f"quota {quota.title} sets no limit; give one, or delete the quota")
     for name, value in limits.items():
         if quota.kind not in KINDS_OF_LIMITS[name]:
-            kinds = ", ".join(sorted(kind.value for kind in KINDS_OF_LIMITS[name]))
+            kinds = ", ".join(sorted(KINDS_OF_LIMITS[name]))
             raise _quota_error(f"a {quota.kind.value} has no {name}; it is a limit of: {kinds}")
         if not 1 <= value <= LIMIT_MAX:
             raise _quota_error(f"{name} is {value}; 1 to {LIMIT_MAX} is allowed")

@@ -24,7 +24,7 @@ from ternmq_registry.handle_keys import HandleKeyTable, handle_keys_in
 from ternmq_registry.proxies import ProxyTable
 from ternmq_registry.quotas import QuotaTable, quotas_in
 from ternmq_registry.removals import RemovedStoreTable
-from ternmq_registry.rows import group_of, group_row, topic_of, topic_row
+from ternmq_registry.rows import group_of, group_row, topic_of, topic_row, topic_settings_row
 from ternmq_registry.shards import ShardTable
 from ternmq_registry.tables import BROKERS, GROUPS, TOPIC_BROKERS, TOPICS, VERSION
 from ternmq_registry.users import UserTable
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine, Table
 
     from ternmq_registry.secret_encryption import SecretEncryption
-
-_CHANGEABLE = ("queues", "permission", "replication", "flush", "retention_ms", "lite_ttl_ms")
 
 
 class Registry(
@@ -144,9 +142,8 @@ class Registry(
         return found, False
 
     def update_topic(self, topic: Topic) -> None:
-        """Set these values of an existing topic; TOPIC_NOT_FOUND if there is none.
+        """Set settings and brokers of an existing topic; TOPIC_NOT_FOUND if there is none.
 
-        The values are queues, permission, replication, flush mode, retention, TTL of lite topics and brokers.
         BAD_REQUEST for fewer queues: messages in the removed ones would be lost.
         """
         with self._database.change_transaction() as connection:
@@ -159,8 +156,7 @@ class Registry(
                     f"topic {topic.name!r} has {found.queues} queues; queues can be added, not removed",
                 )
             _check_brokers(connection, [name for name in topic.brokers if name not in found.brokers])
-            row = topic_row(topic)
-            values = {name: row[name] for name in _CHANGEABLE}
+            values = topic_settings_row(topic)
             changed = raise_version(connection)
             connection.execute(update(TOPICS).where(TOPICS.c.name == topic.name).values(**values, changed=changed))
             connection.execute(delete(TOPIC_BROKERS).where(TOPIC_BROKERS.c.topic == topic.name))

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from ternmq_common.cluster import (
     BrokerEntry,
     BrokerLoad,
-    FlushMode,
     ProxyEntry,
     ProxyLoad,
     QueuePermission,
@@ -19,6 +18,7 @@ from ternmq_common.message_type import MessageType
 from ternmq_common.model import ConsumerGroup, Topic
 from ternmq_common.quotas import Quota, QuotaKind
 from ternmq_common.retry_backoff import DEFAULT_BACKOFF, parse_backoff
+from ternmq_common.topic_settings import TOPIC_SETTINGS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,20 +30,17 @@ L = TypeVar("L", BrokerLoad, ProxyLoad)
 
 
 def topic_of(row: "Mapping[Any, Any]", brokers: tuple[str, ...]) -> Topic:
+    # A row that was salvaged from a damaged file of an older schema has fewer settings.
+    there = [each for each in TOPIC_SETTINGS if each.attribute in row]
+    settings: dict[str, Any] = {each.attribute: each.kind.from_row(row[each.attribute]) for each in there}
     return Topic(
         name=row["name"],
         type=MessageType[row["type"]],
-        queues=row["queues"],
         created_ms=row["created_ms"],
-        permission=QueuePermission(row["permission"]),
         brokers=brokers,
         created_version=row["made"],
-        # A row that was salvaged from a damaged file of an older schema has none.
-        replication=ReplicationMode(mode) if (mode := row.get("replication")) else None,
         mixed=bool(row.get("mixed")),
-        flush=FlushMode(flush) if (flush := row.get("flush")) else None,
-        retention_ms=row.get("retention_ms") or 0,
-        lite_ttl_ms=row.get("lite_ttl_ms") or 0,
+        **settings,
     )
 
 
@@ -52,15 +49,15 @@ def topic_row(topic: Topic) -> dict[str, object]:
     return {
         "name": topic.name,
         "type": MessageType(topic.type).name,
-        "queues": topic.queues,
         "created_ms": topic.created_ms,
-        "permission": topic.permission.value,
-        "replication": topic.replication or "",
         "mixed": topic.mixed,
-        "flush": topic.flush or "",
-        "retention_ms": topic.retention_ms,
-        "lite_ttl_ms": topic.lite_ttl_ms,
+        **topic_settings_row(topic),
     }
+
+
+def topic_settings_row(topic: Topic) -> dict[str, object]:
+    """The settings of a topic, as its row has them."""
+    return {each.attribute: each.kind.row_value(getattr(topic, each.attribute)) for each in TOPIC_SETTINGS}
 
 
 def group_of(row: "Mapping[Any, Any]") -> ConsumerGroup:

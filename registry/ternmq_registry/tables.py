@@ -10,7 +10,8 @@ Users       a row has all of a user, the policies too: where one is damaged or l
 Checksums   see `checksums`; 0 in PostgreSQL.
 """
 
-from typing import Any
+import sys
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import (
     BigInteger,
@@ -31,6 +32,11 @@ from sqlalchemy.sql.functions import FunctionElement
 from ternmq_common.access.users import USER_CHARACTERS_MAX
 from ternmq_common.limits import GROUP_CHARACTERS_MAX, TOPIC_CHARACTERS_MAX
 from ternmq_common.printable import NAME_BYTES_MAX
+from ternmq_common.resource_settings import Choice, Span
+from ternmq_common.topic_settings import TOPIC_SETTINGS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 METADATA = MetaData()
 BROKER_CHARACTERS_MAX = 127
@@ -42,6 +48,16 @@ ROOM_TABLE = "ternmq_room"
 
 def _checksum_column() -> "Column[int]":
     return Column("checksum", BigInteger, nullable=False, server_default="0", comment="embedded only: checksums.py")
+
+
+def _setting_columns(first: int, last: int | None = None) -> "Iterator[Column[Any]]":
+    """The columns of settings of topics that these steps of the schema added; only one step without the last."""
+    for each in TOPIC_SETTINGS:
+        if first <= each.since <= (last or first):
+            is_word, is_span = isinstance(each.kind, Choice), isinstance(each.kind, Span)
+            kind = String(8 if each.kind.absent else 16) if is_word else BigInteger() if is_span else Integer()
+            default = None if each.since == 1 else str(each.kind.row_value(each.default))
+            yield Column(each.attribute, kind, nullable=False, server_default=default, comment=each.comment)
 
 
 VERSION = Table(
@@ -57,35 +73,15 @@ TOPICS = Table(
     METADATA,
     Column("name", String(TOPIC_CHARACTERS_MAX), primary_key=True),
     Column("type", String(16), nullable=False, comment="name of the value in v2.MessageType"),
-    Column("queues", Integer, nullable=False, comment="message queues on each broker"),
+    *_setting_columns(1),
     Column("created_ms", BigInteger, nullable=False, comment="milliseconds since the epoch"),
     Column("changed", BigInteger, nullable=False, server_default="1", comment="version it is of"),
-    Column("permission", String(16), nullable=False, server_default="read-write", comment="Permission"),
+    *_setting_columns(4),
     Column("made", BigInteger, nullable=False, server_default="0", comment="version it was made at, 0: unknown"),
     _checksum_column(),
-    Column(
-        "replication",
-        String(8),
-        nullable=False,
-        server_default="",
-        comment="ReplicationMode, empty: as the shard has it",
-    ),
+    *_setting_columns(11),
     Column("mixed", Boolean, nullable=False, server_default=false(), comment="whether it takes other types too"),
-    Column("flush", String(8), nullable=False, server_default="", comment="FlushMode, empty: as the broker has it"),
-    Column(
-        "retention_ms",
-        BigInteger,
-        nullable=False,
-        server_default="0",
-        comment="older messages are gone, 0: when the broker removes them",
-    ),
-    Column(
-        "lite_ttl_ms",
-        BigInteger,
-        nullable=False,
-        server_default="0",
-        comment="silent lite topics are dropped, 0: when the broker has removed their messages",
-    ),
+    *_setting_columns(13, sys.maxsize),
 )
 
 TOPIC_BROKERS = Table(

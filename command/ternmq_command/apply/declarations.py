@@ -4,52 +4,39 @@ server.
 A setting that the file leaves out stays as it is on the server, and gets the server's default when one is created.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from typing import Any
 
 from ternmq_command.apply.declared_quotas import QUOTA_KEYS, DeclaredQuota, declared_quota
 from ternmq_command.apply.declared_users import USER_KEYS, DeclaredUser, declared_user
 from ternmq_command.apply.declared_values import (
     quote_value,
     read_choice,
-    read_count,
-    read_group_settings,
-    read_lite_ttl,
-    read_retention,
+    read_settings,
 )
-from ternmq_command.group.settings import LITE_COLUMNS, GroupSettings, lite_option
-from ternmq_command.server.broker_admin import PERMISSION_NAMES
+from ternmq_command.group.settings import LITE_COLUMNS, lite_option
 from ternmq_command.terminal.failures import WrongUsage
 from ternmq_command.terminal.time_parsing import is_relative_time
-from ternmq_command.topic.commands import FLUSH_NAMES, REPLICATION_NAMES, TYPE_NAMES
+from ternmq_command.topic.commands import TYPE_NAMES
 from ternmq_common.errors import MessagingError
-from ternmq_common.limits import QUEUES_MAX
+from ternmq_common.group_settings import GROUP_SETTINGS, LITE_GROUP_SETTINGS
 from ternmq_common.names import check_group_name, check_topic_name, group_of_derived
 from ternmq_common.printable import cut_text
 from ternmq_common.settings import did_you_mean
+from ternmq_common.topic_settings import TOPIC_SETTINGS
 
-TOPIC_KEYS = ("name", "type", "queues", "permission", "replication", "flush", "retention", "lite_ttl")
-GROUP_KEYS = (
-    "name",
-    "fifo",
-    *(key for key in GroupSettings.__annotations__ if key not in LITE_COLUMNS),
-    *LITE_COLUMNS,
-)
+TOPIC_KEYS = ("name", "type", *(each.name for each in TOPIC_SETTINGS))
+GROUP_KEYS = ("name", *(each.name for each in GROUP_SETTINGS), *LITE_COLUMNS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredTopic:
-    """A declared topic; settings that the file leaves out are None."""
+    """A declared topic; settings that the file leaves out are None. They are those of `ternmq.admin`, and queues."""
 
     name: str
     type_name: str | None
-    queues: int | None
-    permission: str | None
-    replication: str | None
-    flush: str | None
-    retention: timedelta | None
-    lite_ttl: timedelta | None
+    settings: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,9 +48,8 @@ class DeclaredGroup:
     """
 
     name: str
-    fifo: bool | None
     lite_bind: str | None
-    settings: GroupSettings
+    settings: Mapping[str, Any]
     begins_ago: bool
 
 
@@ -106,26 +92,18 @@ def _parse_topic(item: dict[str, object], where: str) -> DeclaredTopic:
     return DeclaredTopic(
         name=name,
         type_name=read_choice(item, "type", where, TYPE_NAMES),
-        queues=read_count(item, "queues", where, most=QUEUES_MAX),
-        permission=read_choice(item, "permission", where, PERMISSION_NAMES),
-        replication=read_choice(item, "replication", where, REPLICATION_NAMES),
-        flush=read_choice(item, "flush", where, FLUSH_NAMES),
-        retention=read_retention(item, where),
-        lite_ttl=read_lite_ttl(item, where),
+        settings=read_settings(item, TOPIC_SETTINGS, where),
     )
 
 
 def _parse_group(item: dict[str, object], where: str) -> DeclaredGroup:
-    name, fifo = _parse_name(item, where, check_group_name), item.get("fifo")
-    if not (fifo is None or isinstance(fifo, bool)):
-        raise WrongUsage(f"{where}: fifo must be true or false, not {quote_value(fifo)}")
-    begins, settings = item.get("consume_from"), read_group_settings(item, where)
+    name, begins = _parse_name(item, where, check_group_name), item.get("consume_from")
+    settings = read_settings(item, [*GROUP_SETTINGS, *LITE_GROUP_SETTINGS], where)
     lite_bind = None if item.get("lite_bind") is None else _parse_name(item, where, check_topic_name, key="lite_bind")
     if lite_bind is None and lite_option(settings):
         raise WrongUsage(f"{where}: lite_ settings are for lite groups: lite_bind is needed, with their topic")
     return DeclaredGroup(
         name=name,
-        fifo=fifo,
         lite_bind=lite_bind,
         settings=settings,
         begins_ago=isinstance(begins, str) and is_relative_time(begins),

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from ternmq_command.apply.declared_values import Item, quote_value, read_burst
-from ternmq_command.quota.limits import NO_LIMIT, parse_limit
+from ternmq_command.quota.limits import NO_LIMIT
 from ternmq_command.terminal.failures import WrongUsage
 from ternmq_common.errors import MessagingError
-from ternmq_common.quotas import KINDS_OF_LIMITS, Quota, QuotaKind, check_quota, parse_title
+from ternmq_common.quotas import KINDS_OF_LIMITS, LIMITS, Quota, QuotaKind, check_quota, parse_title
+from ternmq_common.resource_settings import Setting
 
 QUOTA_KEYS = ("quota", *KINDS_OF_LIMITS, "burst")
 
@@ -37,7 +38,9 @@ def declared_quota(item: Item, where: str) -> DeclaredQuota:
     title = item.get("quota")
     if not isinstance(title, str):
         raise WrongUsage(f"{where}: quota must be a kind and a name, as in user:alice, not {quote_value(title)}")
-    limits = {limit: _read_limit(limit, item[limit], where) for limit in KINDS_OF_LIMITS if item.get(limit) is not None}
+    limits = {
+        each.name: _read_limit(each, item[each.name], where) for each in LIMITS if item.get(each.name) is not None
+    }
     try:
         kind, name = parse_title(title)
         if some := {limit: value for limit, value in limits.items() if value != NO_LIMIT}:
@@ -47,10 +50,10 @@ def declared_quota(item: Item, where: str) -> DeclaredQuota:
     return DeclaredQuota(kind=kind, quota_name=name, limits=limits, burst=read_burst(item, where))
 
 
-def _read_limit(limit: str, value: object, where: str) -> int:
+def _read_limit(limit: Setting, value: object, where: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int | str):
-        raise WrongUsage(f"{where}: {limit} must be a number or text, not {quote_value(value)}")
+        raise WrongUsage(f"{where}: {limit.name} must be a number or text, not {quote_value(value)}")
     try:
-        return parse_limit(limit, str(value))
+        return int(limit.kind.parse_text(str(value)))
     except ValueError as error:
-        raise WrongUsage(f"{where}: {limit} {quote_value(value)}: {error}") from None
+        raise WrongUsage(f"{where}: {limit.name} {quote_value(value)}: {error}") from None

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ternmq_command.apply.declared_values import Item, quote_value
+from ternmq_command.apply.declared_values import Item, quote_value, read_flag
 from ternmq_command.terminal.failures import WrongUsage
 from ternmq_common.access.actions import AccessAction
 from ternmq_common.access.resources import AccessResource
@@ -68,8 +68,8 @@ def declared_user(item: Item, where: str) -> DeclaredUser:
         raise WrongUsage(f"{where}: one of secret_env and secret_file is needed, not both")
     return DeclaredUser(
         name=name,
-        is_super=_read_flag(item, "super", where),
-        enabled=_read_flag(item, "enabled", where),
+        is_super=read_flag(item, "super", where),
+        enabled=read_flag(item, "enabled", where),
         policies=_read_policies(item.get("policies"), where),
         secret_env=secret_env,
         secret_file=secret_file,
@@ -117,13 +117,6 @@ def _join_texts(value: object) -> str:
     if len(texts) < len(parts):
         raise ValueError(f"text is needed, not {quote_value(value)}")
     return ",".join(texts)
-
-
-def _read_flag(item: Item, key: str, where: str) -> bool | None:
-    value = item.get(key)
-    if not (value is None or isinstance(value, bool)):
-        raise WrongUsage(f"{where}: {key} must be true or false, not {quote_value(value)}")
-    return value
 
 
 def _read_text(item: Item, key: str, where: str) -> str | None:

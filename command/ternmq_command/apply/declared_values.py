@@ -1,25 +1,17 @@
 """Reads values of the file of `ternmq apply`, checked like the options of the commands; WrongUsage says where."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import Any, TypeVar
 
-from ternmq_command.group.settings import LITE_MODELS, PRIORITY_FACTOR_MAX, GroupSettings
 from ternmq_command.terminal.failures import WrongUsage
-from ternmq_command.terminal.options import parse_lite_reset
 from ternmq_command.terminal.time_parsing import parse_consume_from
-from ternmq_common.assignment_strategy import AssignmentStrategy
 from ternmq_common.errors import MessagingError
-from ternmq_common.limits import ATTEMPTS_MAX, INVISIBLE_MAX_MS, LITE_TTL_MAX_MS, LITE_TTL_MIN_MS, SECOND_MS
-from ternmq_common.lite_group import LITE_QUOTA_MAX
 from ternmq_common.printable import cut_text
 from ternmq_common.quotas import BURST_MS_MAX, BURST_MS_MIN
-from ternmq_common.retry_backoff import parse_backoff
+from ternmq_common.resource_settings import Beginning, Choice, Flag, Setting, Span, Whole
 from ternmq_common.settings import did_you_mean
 from ternmq_common.units import parse_duration, render_duration
-
-if TYPE_CHECKING:
-    from ternmq.admin.words import LiteModel
 
 Item = Mapping[str, object]
 T = TypeVar("T")
@@ -30,63 +22,45 @@ def quote_value(value: object) -> str:
     return cut_text(repr(value))
 
 
-def read_group_settings(item: Item, where: str) -> GroupSettings:
-    return GroupSettings(
-        max_attempts=read_count(item, "max_attempts", where, most=ATTEMPTS_MAX),
-        retry_backoff=_parse_text(item, "retry_backoff", where, _check_backoff),
-        consume_from=_parse_text(
-            item, "consume_from", where, lambda text: parse_consume_from(text, now=datetime.now(UTC))
-        ),
-        assignment=_parse_text(item, "assignment", where, _parse_assignment),
-        queue_lock_hold=_parse_text(item, "queue_lock_hold", where, _parse_lock_hold),
-        priority_factor=_read_priority_factor(item, where),
-        lite_model=cast("LiteModel | None", read_choice(item, "lite_model", where, LITE_MODELS)),
-        lite_quota=read_count(item, "lite_quota", where, most=LITE_QUOTA_MAX),
-        lite_wildcard=_read_lite_wildcard(item, where),
-        lite_reset=_parse_text(item, "lite_reset", where, parse_lite_reset),
-    )
-
-
 def read_burst(item: Item, where: str) -> timedelta | None:
     """Read a quota's burst; None if the file has none."""
-    return _parse_text(item, "burst", where, _parse_burst)
+    return _parse_text(item, "burst", where, _parse_burst, is_span=True)
 
 
-def read_retention(item: Item, where: str) -> timedelta | None:
-    """Read a topic's retention, 0 for `broker`; None if the file has none."""
-    return _parse_text(item, "retention", where, _parse_retention)
+def read_settings(item: Item, settings: Iterable[Setting], where: str) -> dict[str, Any]:
+    """Read described settings; None for those that the file does not have."""
+    return {each.name: _read_setting(item, each, where) for each in settings}
 
 
-def read_lite_ttl(item: Item, where: str) -> timedelta | None:
-    """Read the TTL of a LITE topic, 0 for `none`; None if the file has none."""
-    return _parse_text(item, "lite_ttl", where, _parse_lite_ttl)
+def _read_setting(item: Item, setting: Setting, where: str) -> object:
+    kind = setting.kind
+    if isinstance(kind, Flag):
+        return read_flag(item, setting.name, where)
+    if isinstance(kind, Whole):
+        return _read_whole(item, setting.name, where, least=kind.least, most=kind.most)
+    if isinstance(kind, Choice):
+        return read_choice(item, setting.name, where, kind.words)
+    parse = _parse_beginning if isinstance(kind, Beginning) else kind.parse_text
+    return _parse_text(item, setting.name, where, parse, is_span=isinstance(kind, Span))
 
 
-def _read_lite_wildcard(item: Item, where: str) -> bool | None:
-    value = item.get("lite_wildcard")
+def _parse_beginning(text: str) -> str:
+    return parse_consume_from(text, now=datetime.now(UTC))
+
+
+def read_flag(item: Item, key: str, where: str) -> bool | None:
+    value = item.get(key)
     if not (value is None or isinstance(value, bool)):
-        raise WrongUsage(f"{where}: lite_wildcard must be true or false, not {quote_value(value)}")
+        raise WrongUsage(f"{where}: {key} must be true or false, not {quote_value(value)}")
     return value
 
 
-def _read_priority_factor(item: Item, where: str) -> int | None:
-    value = item.get("priority_factor")
-    if value is None:
-        return None
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= PRIORITY_FACTOR_MAX:
-        raise WrongUsage(
-            f"{where}: priority_factor must be a whole number from 0 to {PRIORITY_FACTOR_MAX}, not {quote_value(value)}"
-        )
-    return value
-
-
-def read_count(item: Item, key: str, where: str, *, most: int) -> int | None:
-    """Read a whole number from 1 to `most`; None if the file has none."""
+def _read_whole(item: Item, key: str, where: str, *, least: int, most: int) -> int | None:
     value = item.get(key)
     if value is None:
         return None
-    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
-        raise WrongUsage(f"{where}: {key} must be a whole number from 1 to {most}, not {quote_value(value)}")
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        raise WrongUsage(f"{where}: {key} must be a whole number from {least} to {most}, not {quote_value(value)}")
     return value
 
 
@@ -100,17 +74,13 @@ def read_choice(item: Item, key: str, where: str, known: Sequence[str]) -> str |
     return value.lower()
 
 
-def _parse_text(item: Item, key: str, where: str, parse: Callable[[str], T]) -> T | None:
+def _parse_text(item: Item, key: str, where: str, parse: Callable[[str], T], *, is_span: bool = False) -> T | None:
     value = item.get(key)
     if value is None:
         return None
     # YAML and TOML have values for times; a plain number can only mean a duration, in seconds.
     text = value.isoformat() if isinstance(value, date | datetime) else value
-    if (
-        isinstance(text, int)
-        and not isinstance(text, bool)
-        and parse in (_parse_lock_hold, _parse_retention, _parse_lite_ttl, _parse_burst)
-    ):
+    if is_span and isinstance(text, int) and not isinstance(text, bool):
         text = str(text)
     if not isinstance(text, str):
         raise WrongUsage(f"{where}: {key} must be text, not {quote_value(value)}")
@@ -118,22 +88,8 @@ def _parse_text(item: Item, key: str, where: str, parse: Callable[[str], T]) -> 
         return parse(text)
     except (ValueError, OverflowError) as error:
         raise WrongUsage(f"{where}: {key} {quote_value(text)}: {error}") from None
-
-
-def _check_backoff(text: str) -> str:
-    try:
-        parse_backoff(text)
     except MessagingError as error:
-        raise ValueError(error.message) from None
-    return text.strip()
-
-
-def _parse_assignment(text: str) -> str:
-    """Parse an assignment strategy, and return it as the server writes it."""
-    try:
-        return str(AssignmentStrategy.parse_strategy(text))
-    except MessagingError as error:
-        raise ValueError(error.message) from None
+        raise WrongUsage(f"{where}: {key} {quote_value(text)}: {error.message}") from None
 
 
 def _parse_burst(text: str) -> timedelta:
@@ -141,26 +97,3 @@ def _parse_burst(text: str) -> timedelta:
     if not BURST_MS_MIN <= found / timedelta(milliseconds=1) <= BURST_MS_MAX:
         raise ValueError(f"{render_duration(BURST_MS_MIN)} to {render_duration(BURST_MS_MAX)} are allowed")
     return found
-
-
-def _parse_retention(text: str) -> timedelta:
-    """Parse a retention; the server checks its limits."""
-    return timedelta() if text == "broker" else timedelta(seconds=float(parse_duration(text, unit="s")))
-
-
-def _parse_lite_ttl(text: str) -> timedelta:
-    ttl = timedelta() if text == "none" else timedelta(seconds=float(parse_duration(text, unit="s")))
-    if ttl and not LITE_TTL_MIN_MS <= ttl / timedelta(milliseconds=1) <= LITE_TTL_MAX_MS:
-        allowed = f"{render_duration(LITE_TTL_MIN_MS)} to {render_duration(LITE_TTL_MAX_MS)}"
-        raise ValueError(f"{allowed} are allowed, none for no TTL")
-    return ttl
-
-
-def _parse_lock_hold(text: str) -> timedelta:
-    """Parse how long a queue lock is held."""
-    held = timedelta(seconds=float(parse_duration(text, unit="s")))
-    held_ms = held / timedelta(milliseconds=1)
-    if held_ms and not SECOND_MS <= held_ms <= INVISIBLE_MAX_MS:
-        allowed = f"{render_duration(SECOND_MS)} to {render_duration(INVISIBLE_MAX_MS)}"
-        raise ValueError(f"{allowed} are allowed, 0s for none")
-    return held

@@ -84,11 +84,12 @@ def file_content(
     from ternmq_command.quota.limits import quota_record
     from ternmq_command.topic.commands import full_topic_record
     from ternmq_common.retry_backoff import DEFAULT_BACKOFF
+    from ternmq_common.topic_settings import TOPIC_SETTINGS
 
     def of_topic(topic: "Topic") -> dict[str, object]:
         record = full_topic_record(topic)
         # Usual values, which older versions of `apply` do not know.
-        usual = {"replication": "shard", "flush": "broker", "retention": "broker", "lite_ttl": "none"}
+        usual = {each.name: each.kind.absent for each in TOPIC_SETTINGS if each.kind.absent}
         left_out = [key for key, value in usual.items() if record[key] in (value, None)]
         return {key: record[key] for key in TOPIC_KEYS if key not in left_out}
 

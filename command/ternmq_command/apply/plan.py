@@ -16,12 +16,15 @@ from ternmq.admin import topics as topic_calls
 from ternmq.admin.call import AdminCall
 from ternmq.admin.groups import Group
 from ternmq.admin.topics import Topic
-from ternmq_command.group.settings import GroupSettings, given_record, group_record
+from ternmq_command.group.settings import group_record
 from ternmq_command.terminal.output import format_cell
-from ternmq_command.topic.commands import LITE, format_lite_ttl, format_retention, full_topic_record
+from ternmq_command.terminal.setting_options import given_texts
+from ternmq_command.topic.commands import LITE, LITE_SETTINGS, full_topic_record
+from ternmq_common.group_settings import GROUP_SETTINGS, LITE_GROUP_SETTINGS
+from ternmq_common.topic_settings import TOPIC_SETTINGS
 
 if TYPE_CHECKING:
-    from ternmq.admin.words import Flush, Permission, Replication, TopicType
+    from ternmq.admin.words import TopicType
     from ternmq_command.apply.declarations import Declarations, DeclaredGroup, DeclaredTopic
     from ternmq_command.terminal.output import Record
 
@@ -92,45 +95,18 @@ def plan_changes(
 
 def topic_change(declared: "DeclaredTopic", there: Topic | None) -> PlannedChange:
     """Return the change of one topic; `there` is the existing one."""
-    wanted = {
-        "type": declared.type_name,
-        "queues": declared.queues,
-        "permission": declared.permission,
-        "replication": declared.replication,
-        "flush": declared.flush,
-        "retention": None if declared.retention is None else format_retention(declared.retention),
-        "lite_ttl": None if declared.lite_ttl is None else format_lite_ttl(declared.lite_ttl),
-    }
-    given = {name: value for name, value in wanted.items() if value is not None}
-    permission = cast("Permission | None", declared.permission)
-    replication = cast("Replication | None", declared.replication)
-    flush = cast("Flush | None", declared.flush)
+    given: dict[str, object] = {} if declared.type_name is None else {"type": declared.type_name}
+    given |= given_texts(TOPIC_SETTINGS, declared.settings)
     if there is None:
         kind = cast("TopicType", declared.type_name or DEFAULT_TYPE)
-        creation = topic_calls.create_topic(
-            declared.name,
-            kind,
-            declared.queues,
-            permission=permission,
-            replication=replication,
-            flush=flush,
-            retention=declared.retention,
-            lite_ttl=declared.lite_ttl,
-        )
-        return _plan_creation("topic", declared.name, given, creation, _ttl_obstacle(declared, kind))
+        creation = topic_calls.create_topic(declared.name, kind, **declared.settings)
+        return _plan_creation("topic", declared.name, given, creation, _lite_obstacle(declared, kind))
     before = full_topic_record(there)
-    if there.type != LITE and not declared.lite_ttl:
-        given.pop("lite_ttl", None)  # the topic has no TTL, as declared
-    update = topic_calls.update_topic(
-        declared.name,
-        queues=declared.queues,
-        permission=permission,
-        replication=replication,
-        flush=flush,
-        retention=declared.retention,
-        lite_ttl=declared.lite_ttl,
-    )
-    obstacle = _topic_obstacle(given, before) or _ttl_obstacle(declared, there.type)
+    # The topic has none of these, as declared.
+    unset = [each.name for each in LITE_SETTINGS if there.type != LITE and not declared.settings.get(each.name)]
+    given = {name: value for name, value in given.items() if name not in unset}
+    update = topic_calls.update_topic(declared.name, **declared.settings)
+    obstacle = _topic_obstacle(given, before) or _lite_obstacle(declared, there.type)
     return _plan_update("topic", given, before, obstacle, update)
 
 
@@ -147,33 +123,28 @@ def _topic_obstacle(given: "Record", before: "Record") -> str:
     return ""
 
 
-def _ttl_obstacle(declared: "DeclaredTopic", kind: str) -> str:
-    return (
-        f"its type is {kind}, and only topics of type {LITE} have a lite_ttl"
-        if declared.lite_ttl and kind != LITE
-        else ""
-    )
+def _lite_obstacle(declared: "DeclaredTopic", kind: str) -> str:
+    names = [each.name for each in LITE_SETTINGS if kind != LITE and declared.settings.get(each.name)]
+    return f"its type is {kind}, and only topics of type {LITE} have a {names[0]}" if names else ""
 
 
 def group_change(
     declared: "DeclaredGroup", there: Group | None, types: Mapping[str, str] | None = None
 ) -> PlannedChange:
     """Return the change of one group; `types` are those of all topics, None to let the server check the binding."""
-    settings = declared.settings
+    settings = {**declared.settings}
     if declared.begins_ago and there is not None:
-        settings = GroupSettings(**{**settings, "consume_from": None})
-    given = given_record(settings)
-    if declared.fifo is not None:
-        given = {"fifo": declared.fifo, **given}
+        settings["consume_from"] = None
+    given = given_texts([*GROUP_SETTINGS, *LITE_GROUP_SETTINGS], settings)
     if declared.lite_bind is not None:
         given = {"lite_bind": declared.lite_bind, **given}
     if there is None:
         creation = group_calls.create_group(
-            declared.name, {**settings, "fifo": declared.fifo, "lite_bind": declared.lite_bind}
+            declared.name, cast("group_calls.GroupSettings", {**settings, "lite_bind": declared.lite_bind})
         )
         return _plan_creation("group", declared.name, given, creation, _binding_obstacle(declared.lite_bind, types))
     before = group_record(there)
-    update = group_calls.update_group(there, {**settings, "fifo": None, "lite_bind": None})
+    update = group_calls.update_group(there, cast("group_calls.GroupSettings", {**settings, "fifo": None}))
     return _plan_update("group", given, before, _group_obstacle(given, before), update)
 
 

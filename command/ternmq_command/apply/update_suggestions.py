@@ -13,6 +13,8 @@ import click
 from click.core import ParameterSource
 
 from ternmq_command.terminal.failures import CallRefused
+from ternmq_command.terminal.setting_options import is_no_span
+from ternmq_common.topic_settings import TOPIC_SETTINGS
 
 if TYPE_CHECKING:
     from ternmq_command.apply.plan import PlannedChange
@@ -51,7 +53,7 @@ def _update_command(change: "PlannedChange") -> Sequence[str]:
     """Return the command that makes the change, with the endpoint of this call."""
     words = ["ternmq", change.kind, "update", change.name]
     for setting, (_, value) in change.settings.items():
-        words += _option_words(setting.replace("_", "-"), value)
+        words += _option_words(setting, value)
     context = click.get_current_context()
     if context.get_parameter_source("endpoint") is ParameterSource.COMMANDLINE:
         words += ["--endpoint", context.params["endpoint"]]
@@ -59,8 +61,9 @@ def _update_command(change: "PlannedChange") -> Sequence[str]:
 
 
 def _option_words(name: str, value: object) -> Sequence[str]:
+    option = name.replace("_", "-")
     if isinstance(value, bool):
-        return [f"--{name}" if value else f"--no-{name}"]
-    # Texts for the absence of a duration.
-    is_none = value is None or (name, value) in (("retention", "broker"), ("lite-ttl", "none"))
-    return [f"--{name}", "0s" if is_none else str(value)]
+        return [f"--{option}" if value else f"--no-{option}"]
+    described = next((each for each in TOPIC_SETTINGS if each.name == name), None)
+    is_none = value is None or (described is not None and is_no_span(described, value))
+    return [f"--{option}", "0s" if is_none else str(value)]

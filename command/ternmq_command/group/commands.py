@@ -1,19 +1,12 @@
 """`ternmq group`: creates, lists, describes, updates and deletes consumer groups; `offset.py` has their offsets."""
 
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
 from ternmq_command.group import offset as group_offset
 from ternmq_command.group.progress import format_lag, progress_record, progress_rows, sum_progress
-from ternmq_command.group.settings import (
-    LITE_COLUMNS,
-    GroupSettings,
-    group_record,
-    group_row,
-    lite_option,
-    settings_options,
-)
+from ternmq_command.group.settings import LITE_COLUMNS, group_record, group_row, lite_option
 from ternmq_command.terminal.confirmation import confirm_action, yes_option
 from ternmq_command.terminal.failures import WrongUsage
 from ternmq_command.terminal.name_suggestions import suggesting_names
@@ -29,26 +22,19 @@ from ternmq_command.terminal.output import (
     print_records,
 )
 from ternmq_command.terminal.printing import echo, echo_lines, echo_warning
+from ternmq_command.terminal.setting_options import settings_options
 from ternmq_command.terminal.template import Template, check_one_form, format_option
+from ternmq_common.group_settings import GROUP_SETTINGS, LITE_GROUP_SETTINGS
 
 if TYPE_CHECKING:
-    from ternmq.admin.groups import GroupDescription, GroupMember
+    from ternmq.admin.groups import GroupDescription, GroupMember, GroupSettings
     from ternmq_command.apply.plan import PlannedChange
     from ternmq_command.calls.admin import AdminClient
 
+FIFO = GROUP_SETTINGS[0]
+SETTINGS = (*GROUP_SETTINGS[1:], *LITE_GROUP_SETTINGS)
 # Of `group_record`.
-GROUP_FIELDS = (
-    "name",
-    "fifo",
-    "max_attempts",
-    "retry_backoff",
-    "consume_from",
-    "assignment",
-    "queue_lock_hold",
-    "priority_factor",
-    *LITE_COLUMNS,
-    "created",
-)
+GROUP_FIELDS = ("name", *(each.name for each in GROUP_SETTINGS), *LITE_COLUMNS, "created")
 
 
 @click.group(cls=NearestGroup)
@@ -69,18 +55,16 @@ command.add_command(group_offset.command, "offset")
 
 @command.command()
 @click.argument("name")
-@click.option("--fifo", is_flag=True, help="Deliver the messages of a message group in order, one at a time.")
+@settings_options([FIFO], at_creation=True)
 @click.option(
     "--lite-bind",
     metavar="TOPIC",
     help="Create a lite group, whose clients subscribe to lite topics of TOPIC; this can't be changed later.",
 )
-@settings_options
+@settings_options(SETTINGS, at_creation=True)
 @endpoint_option
 @json_option
-def create(
-    name: str, fifo: bool, lite_bind: str | None, endpoint: str, as_json: bool, **settings: Unpack[GroupSettings]
-) -> None:
+def create(name: str, lite_bind: str | None, endpoint: str, as_json: bool, **settings: Any) -> None:  # noqa: ANN401 - as described
     """Create consumer group NAME; succeeds if it exists with the same settings.
 
     \b
@@ -101,9 +85,11 @@ def create(
 
     with (
         AdminClient(endpoint) as admin,
-        suggesting_update(lambda: _find_difference(admin, name, fifo=fifo, lite_bind=lite_bind, settings=settings)),
+        suggesting_update(lambda: _find_difference(admin, name, lite_bind, settings)),
     ):
-        created = admin.send_call(group_calls.create_group(name, {**settings, "fifo": fifo, "lite_bind": lite_bind}))
+        created = admin.send_call(
+            group_calls.create_group(name, cast("GroupSettings", {**settings, "lite_bind": lite_bind}))
+        )
     if as_json:
         print_json({"name": name, "created": created})
     else:
@@ -111,7 +97,7 @@ def create(
 
 
 def _find_difference(
-    admin: "AdminClient", name: str, *, fifo: bool, lite_bind: str | None, settings: GroupSettings
+    admin: "AdminClient", name: str, lite_bind: str | None, settings: dict[str, Any]
 ) -> "PlannedChange | None":
     """Return the change that would give the existing group the requested settings; None if there is no such group."""
     from ternmq.admin import groups as group_calls
@@ -119,7 +105,7 @@ def _find_difference(
     from ternmq_command.apply.plan import group_change
 
     there = next((group for group in admin.send_call(group_calls.list_all()) if group.name == name), None)
-    declared = DeclaredGroup(name=name, fifo=fifo, lite_bind=lite_bind, settings=settings, begins_ago=False)
+    declared = DeclaredGroup(name=name, lite_bind=lite_bind, settings=settings, begins_ago=False)
     return None if there is None else group_change(declared, there)
 
 
@@ -226,15 +212,10 @@ def _member_row(member: "GroupMember") -> dict[str, object]:
 
 @command.command()
 @click.argument("name")
-@click.option(
-    "--fifo/--no-fifo",
-    default=None,
-    help="Deliver the messages of a message group in order, or not; only before the group received its first message.",
-)
-@settings_options
+@settings_options([FIFO, *SETTINGS])
 @endpoint_option
 @json_option
-def update(name: str, fifo: bool | None, endpoint: str, as_json: bool, **settings: Unpack[GroupSettings]) -> None:
+def update(name: str, endpoint: str, as_json: bool, **settings: Any) -> None:  # noqa: ANN401 - as described
     """Change settings of consumer group NAME; what is not given stays as it is.
 
     Connected clients learn of the change within five minutes, but restart consumers after --fifo or --no-fifo: some
@@ -250,15 +231,14 @@ def update(name: str, fifo: bool | None, endpoint: str, as_json: bool, **setting
     """
     from ternmq.admin import groups as group_calls
 
-    if fifo is None and all(value is None for value in settings.values()):
+    if all(value is None for value in settings.values()):
         raise WrongUsage("nothing to change: give at least one setting, such as --max-attempts")
-    from ternmq.admin import groups
     from ternmq_command.calls.admin import AdminClient
 
     with AdminClient(endpoint) as admin, suggesting_names(admin, "group", name):
         there = admin.send_call(group_calls.describe_group(name)).group
         before = group_record(there)
-        after = group_record(admin.send_call(groups.update_group(there, {**settings, "fifo": fifo, "lite_bind": None})))
+        after = group_record(admin.send_call(group_calls.update_group(there, cast("GroupSettings", settings))))
     if as_json:
         print_json(after)
         return

@@ -5,14 +5,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ternmq_command.quota.limits import LimitParam, merge_limits, quota_record
+from ternmq_command.quota.limits import merge_limits, quota_record
 from ternmq_command.terminal.failures import CommandFailure, WrongUsage
 from ternmq_command.terminal.nearest_group import NearestGroup
 from ternmq_command.terminal.options import DurationParam, endpoint_option, json_option
 from ternmq_command.terminal.output import format_count, format_record, format_table, print_json, print_records
 from ternmq_command.terminal.printing import echo, echo_lines
+from ternmq_command.terminal.setting_options import settings_options
 from ternmq_common.errors import MessagingError
-from ternmq_common.quotas import parse_title
+from ternmq_common.quotas import LIMITS, parse_title
 
 if TYPE_CHECKING:
     from ternmq.admin.quotas import Quota, QuotaKindName, QuotaList, QuotaUse
@@ -48,15 +49,7 @@ title_argument = click.argument("title", metavar="KIND:NAME", callback=_parse_ti
 
 @command.command(name="set")
 @title_argument
-@click.option("--messages-in", type=LimitParam("messages_in"), help="Messages sent; users, topics, clients.")
-@click.option("--bytes-in", type=LimitParam("bytes_in"), help="Bytes of requests that send; users, topics, clients.")
-@click.option("--messages-out", type=LimitParam("messages_out"), help="Messages delivered.")
-@click.option("--bytes-out", type=LimitParam("bytes_out"), help="Bytes of messages delivered.")
-@click.option("--in-flight", type=LimitParam("in_flight"), help="Messages received and not finished; topics, groups.")
-@click.option("--connections", type=LimitParam("connections"), help="Connections at one time; users, clients.")
-@click.option(
-    "--topics-per-hour", type=LimitParam("topics_per_hour"), help="Topics created by their first message; users."
-)
+@settings_options(LIMITS)
 @click.option("--burst", type=DurationParam(), help="For how long a rate may be used up in one burst.  [default: 1s]")
 @endpoint_option
 @json_option

@@ -8,8 +8,6 @@ import click
 
 from ternmq_command.terminal.time_parsing import parse_consume_from, parse_exact_time, parse_time
 from ternmq_common.addresses import DEFAULT_GRPC, DEFAULT_HTTP, parse_address
-from ternmq_common.errors import MessagingError
-from ternmq_common.retry_backoff import parse_backoff
 from ternmq_common.units import parse_duration
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -23,18 +21,14 @@ ACCESS_KEY = "ternmq.access"
 CONTEXT_ACCESS_KEY = "ternmq.context.access"
 """Where click keeps those options of the context whose endpoint is used."""
 DURATION_MAX = timedelta(days=36_500)
-LITE_RESETS: "tuple[Reset, ...]" = ("taken", "unsubscribed")
 
 if TYPE_CHECKING:
-    from ternmq.admin.words import LiteReset as Reset
-
     TextType = click.ParamType[str]
     DurationType = click.ParamType[timedelta]
     PairType = click.ParamType[tuple[str, str]]
     MomentType = click.ParamType[datetime]
-    ResetType = click.ParamType[tuple["Reset", ...]]
 else:  # older releases of click can't be subscripted
-    TextType = DurationType = PairType = MomentType = ResetType = click.ParamType
+    TextType = DurationType = PairType = MomentType = click.ParamType
 
 
 class EndpointParam(TextType):
@@ -139,43 +133,6 @@ class ConsumeFromParam(TextType):
             return parse_consume_from(value, now=datetime.now(UTC))
         except ValueError as error:
             self.fail(f"{value!r}: {error}", param, ctx)
-
-
-class LiteResetParam(ResetType):
-    """When a lite topic's offset is reset: `taken`, `unsubscribed`, both with a comma, or `none`."""
-
-    name = "WHEN"
-
-    def convert(
-        self, value: "str | tuple[Reset, ...]", param: click.Parameter | None, ctx: click.Context | None
-    ) -> "tuple[Reset, ...]":
-        if isinstance(value, tuple):
-            return value
-        try:
-            return parse_lite_reset(value)
-        except ValueError as error:
-            self.fail(f"{value!r}: {error}", param, ctx)
-
-
-def parse_lite_reset(text: str) -> "tuple[Reset, ...]":
-    """Return the words of the text, each once; raises ValueError for others."""
-    words = [] if text.strip() == "none" else [word.strip() for word in text.split(",")]
-    if not {*words} <= {*LITE_RESETS}:
-        raise ValueError("taken, unsubscribed, both with a comma, or none")
-    return tuple(word for word in LITE_RESETS if word in words)
-
-
-class BackoffParam(TextType):
-    """A retry backoff, checked as the server does, and passed on as text."""
-
-    name = "POLICY"
-
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        try:
-            parse_backoff(value)
-        except MessagingError as error:
-            self.fail(error.message, param, ctx)
-        return value.strip()
 
 
 class PairParam(PairType):

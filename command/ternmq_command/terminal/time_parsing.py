@@ -2,10 +2,9 @@
 
 from datetime import UTC, datetime, timedelta
 
-from ternmq_command.terminal.output import iso_datetime
+from ternmq_common.resource_settings import BEGINNINGS
 from ternmq_common.units import parse_duration
 
-CONSUME_FROM_WORDS = ("auto", "earliest", "latest")
 _NEEDED = "a time like 2026-08-01T12:00, 2026-08-01T12:00:00Z or 2h (ago) is needed"
 
 
@@ -64,19 +63,9 @@ def parse_consume_from(text: str, *, now: datetime) -> str:
     Raises ValueError for anything else.
     """
     word = text.strip().lower()
-    if word in CONSUME_FROM_WORDS:
+    if word in BEGINNINGS:
         return word
     try:
         return str(round(parse_time(text, now=now).timestamp() * 1000))
     except ValueError as error:
-        raise ValueError(f"{', '.join(CONSUME_FROM_WORDS)} or {error}") from None
-
-
-def format_consume_from(value: str) -> str:
-    """Format the wire's value as the text that `parse_consume_from` parses."""
-    if not value.isdigit():
-        return value or CONSUME_FROM_WORDS[0]
-    try:
-        return iso_datetime(datetime.fromtimestamp(int(value) / 1000, UTC), timespec="milliseconds")
-    except (ValueError, OverflowError, OSError):
-        return value
+        raise ValueError(f"{', '.join(BEGINNINGS)} or {error}") from None

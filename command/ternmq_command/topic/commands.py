@@ -1,16 +1,14 @@
 """`ternmq topic`: create, list, describe, update, export, import, purge, delete."""
 
-from datetime import timedelta
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from ternmq_command.server.broker_admin import PERMISSION_NAMES
 from ternmq_command.terminal.confirmation import confirm_action, yes_option
 from ternmq_command.terminal.failures import WrongUsage
 from ternmq_command.terminal.name_suggestions import suggesting_names
 from ternmq_command.terminal.nearest_group import NearestGroup
-from ternmq_command.terminal.options import DurationParam, endpoint_option, json_option
+from ternmq_command.terminal.options import endpoint_option, json_option
 from ternmq_command.terminal.output import (
     drop_empty_columns,
     format_record,
@@ -21,15 +19,16 @@ from ternmq_command.terminal.output import (
     print_records,
 )
 from ternmq_command.terminal.printing import echo, echo_lines
+from ternmq_command.terminal.setting_options import settings_options, settings_record
 from ternmq_command.terminal.template import Template, check_one_form, format_option
 from ternmq_command.topic import export as topic_export
 from ternmq_command.topic import importing as topic_importing
 from ternmq_command.topic import purge as topic_purge
-from ternmq_common.units import render_duration
+from ternmq_common.topic_settings import TOPIC_SETTINGS
 
 if TYPE_CHECKING:
     from ternmq.admin.topics import QueueState, Topic, TopicDescription
-    from ternmq.admin.words import Flush, Permission, Replication, TopicType
+    from ternmq.admin.words import TopicType
     from ternmq_command.apply.declarations import DeclaredTopic
     from ternmq_command.apply.plan import PlannedChange
     from ternmq_command.calls.admin import AdminClient
@@ -38,36 +37,10 @@ if TYPE_CHECKING:
 TYPE_NAMES = ("normal", "fifo", "delay", "transaction", "priority", "lite", "mixed")
 LITE = "lite"
 GROUPS_SHOWN = 10
-# The keys of REPLICATIONS there.
-REPLICATION_NAMES = ("sync", "async", "shard")
-# The keys of FLUSHES there.
-FLUSH_NAMES = ("sync", "async", "broker")
-
-replication_option = click.option(
-    "--replication",
-    type=click.Choice(REPLICATION_NAMES),
-    help="Answer sends to brokers with replicas when all in sync have the message (sync), or the leader (async).  "
-    "[default: shard, as each of them does]",
-)
-
-flush_option = click.option(
-    "--flush",
-    type=click.Choice(FLUSH_NAMES),
-    help="Answer sends when the broker's disk has the message (sync), or before that (async).  "
-    "[default: broker, as each of them does]",
-)
-retention_option = click.option(
-    "--retention",
-    type=DurationParam(),
-    help="Keep its messages this long, unless the broker removes them earlier; 0s: as long as the broker keeps them.",
-)
-
-lite_ttl_option = click.option(
-    "--lite-ttl",
-    type=DurationParam(),
-    help="For a topic of type lite: drop lite topics to which nothing was sent for this long, at least 15m; 0s: drop "
-    "them when the broker has removed its messages.",
-)
+QUEUES, *SETTINGS = TOPIC_SETTINGS
+LITE_SETTINGS = tuple(each for each in SETTINGS if each.is_lite)
+LITE_COLUMNS = tuple(each.name for each in LITE_SETTINGS)
+"""Of `topic_record`, for topics of type lite only."""
 
 
 @click.group(cls=NearestGroup)
@@ -101,26 +74,12 @@ command.add_command(topic_purge.command, "purge")
     help="What its messages must be: in order within a message group (fifo), timed (delay), part of a transaction, "
     "delivered by priority, or anything else (normal); mixed accepts normal, fifo, delay and transaction.",
 )
-@click.option("--queues", type=click.IntRange(min=1), help="Message queues on each broker.  [default: the server's]")
+@settings_options([QUEUES], at_creation=True)
 @click.option("--brokers", default="", metavar="A,B", help="Brokers of a cluster that have it.  [default: all]")
-@replication_option
-@flush_option
-@retention_option
-@lite_ttl_option
+@settings_options(SETTINGS, at_creation=True)
 @endpoint_option
 @json_option
-def create(
-    name: str,
-    type_name: "TopicType",
-    queues: int | None,
-    brokers: str,
-    replication: "Replication | None",
-    flush: "Flush | None",
-    retention: timedelta | None,
-    lite_ttl: timedelta | None,
-    endpoint: str,
-    as_json: bool,
-) -> None:
+def create(name: str, type_name: str, brokers: str, endpoint: str, as_json: bool, **settings: Any) -> None:  # noqa: ANN401 - as described
     """Create topic NAME; succeeds if it exists with the same settings.
 
     \b
@@ -140,31 +99,13 @@ def create(
     from ternmq_command.calls.admin import AdminClient
 
     places = [place for broker in brokers.split(",") if (place := broker.strip())]
-    asked = DeclaredTopic(
-        name=name,
-        type_name=type_name,
-        queues=queues,
-        permission=None,
-        replication=replication,
-        flush=flush,
-        retention=retention,
-        lite_ttl=lite_ttl,
-    )
+    asked = DeclaredTopic(name=name, type_name=type_name, settings=settings)
     with (
         AdminClient(endpoint) as admin,
         suggesting_update(lambda: _find_difference(admin, asked, is_more_asked=bool(places))),
     ):
         created = admin.send_call(
-            topic_calls.create_topic(
-                name,
-                type_name,
-                queues,
-                brokers=places,
-                replication=replication,
-                flush=flush,
-                retention=retention,
-                lite_ttl=lite_ttl,
-            )
+            topic_calls.create_topic(name, cast("TopicType", type_name), brokers=places, **settings)
         )
     if as_json:
         print_json({"name": name, "created": created})
@@ -191,7 +132,7 @@ def _find_difference(admin: "AdminClient", asked: "DeclaredTopic", *, is_more_as
 @click.option("--search", default="", metavar="TEXT", help="Those with this in their name, in any case.")
 @endpoint_option
 @json_option
-@format_option("name", "type", "queues", "created", "lite_ttl")
+@format_option("name", "type", "queues", "created", *LITE_COLUMNS)
 def list_topics(endpoint: str, search: str, as_json: bool, template: Template | None) -> None:
     """List all topics.
 
@@ -213,7 +154,7 @@ def list_topics(endpoint: str, search: str, as_json: bool, template: Template | 
     if template is not None:
         template.write_records(records)
         return
-    shown = records if as_json else drop_empty_columns(records, "lite_ttl")
+    shown = records if as_json else drop_empty_columns(records, *LITE_COLUMNS)
     print_records(shown, as_json=as_json, nothing="no topics" + (f" with {search!r} in their name" if search else ""))
 
 
@@ -249,7 +190,7 @@ def describe(name: str, endpoint: str, as_json: bool) -> None:
         return
     if len(answer.groups) > GROUPS_SHOWN:
         record["groups"] = [*answer.groups[:GROUPS_SHOWN], f"and {len(answer.groups) - GROUPS_SHOWN:,} more"]
-    echo_lines(format_record(*drop_empty_columns([record], "lite_ttl", "lite_topics")))
+    echo_lines(format_record(*drop_empty_columns([record], *LITE_COLUMNS, "lite_topics")))
     if queues:
         echo_lines("\n" + format_table(queues))
 
@@ -280,28 +221,18 @@ def _queue_record(queue: "QueueState") -> dict[str, object]:
 
 @command.command()
 @click.argument("name")
-@click.option("--queues", type=click.IntRange(min=1), help="Message queues on each broker; never fewer than there are.")
-@click.option("--permission", type=click.Choice(PERMISSION_NAMES), help="What clients may do with it.")
-@replication_option
-@flush_option
-@retention_option
-@lite_ttl_option
+@settings_options(TOPIC_SETTINGS)
 @click.option("--add-broker", "added", multiple=True, metavar="NAME", help="Have it on that broker too; repeatable.")
 @click.option("--remove-broker", "removed", multiple=True, metavar="NAME", help="Take it off that broker; repeatable.")
 @endpoint_option
 @json_option
 def update(
     name: str,
-    queues: int | None,
-    permission: str | None,
-    replication: str | None,
-    flush: str | None,
-    retention: timedelta | None,
-    lite_ttl: timedelta | None,
     added: tuple[str, ...],
     removed: tuple[str, ...],
     endpoint: str,
     as_json: bool,
+    **settings: Any,  # noqa: ANN401 - as described
 ) -> None:
     """Change topic NAME: more queues, another permission, replication, flush mode, retention or TTL, other brokers.
 
@@ -318,33 +249,19 @@ def update(
       ternmq topic update chats --lite-ttl 2h
       ternmq topic update orders --remove-broker broker-0
     """
-    settings = (queues, permission, replication, flush, retention, lite_ttl)
-    if all(value is None for value in settings) and not (added or removed):
-        raise WrongUsage(
-            "nothing to change; give --queues, --permission, --replication, --flush, --retention, --lite-ttl, "
-            "--add-broker or --remove-broker"
-        )
+    if all(value is None for value in settings.values()) and not (added or removed):
+        options = ", ".join(each.option for each in TOPIC_SETTINGS)
+        raise WrongUsage(f"nothing to change; give {options}, --add-broker or --remove-broker")
     from ternmq.admin import topics
     from ternmq_command.calls.admin import AdminClient
 
-    permitted = cast("Permission | None", permission)
-    change = topics.update_topic(
-        name,
-        queues=queues,
-        permission=permitted,
-        add_brokers=added,
-        remove_brokers=removed,
-        replication=cast("Replication | None", replication),
-        flush=cast("Flush | None", flush),
-        retention=retention,
-        lite_ttl=lite_ttl,
-    )
+    change = topics.update_topic(name, add_brokers=added, remove_brokers=removed, **settings)
     with AdminClient(endpoint) as admin, suggesting_names(admin, "topic", name):
         record = full_topic_record(admin.send_call(change))
     if as_json:
         print_json(record)
     else:
-        echo_lines(format_record(*drop_empty_columns([record], "lite_ttl")))
+        echo_lines(format_record(*drop_empty_columns([record], *LITE_COLUMNS)))
 
 
 @command.command()
@@ -370,12 +287,13 @@ def delete(name: str, yes: bool, endpoint: str, as_json: bool) -> None:
 
 
 def topic_record(topic: "Topic") -> dict[str, object]:
+    lite = settings_record(LITE_SETTINGS, topic)
     return {
         "name": topic.name,
         "type": topic.type,
         "queues": topic.queues,
         "created": iso_or_none(topic.created),
-        "lite_ttl": format_lite_ttl(topic.lite_ttl) if topic.type == LITE else None,
+        **(lite if topic.type == LITE else dict.fromkeys(lite)),
     }
 
 
@@ -383,19 +301,6 @@ def full_topic_record(topic: "Topic") -> dict[str, object]:
     """Return a topic's record with the settings that matter in a cluster."""
     return {
         **topic_record(topic),
-        "permission": topic.permission,
-        "replication": topic.replication,
-        "flush": topic.flush,
-        "retention": format_retention(topic.retention),
+        **settings_record([each for each in SETTINGS if not each.is_lite], topic),
         "brokers": list(topic.brokers),
     }
-
-
-def format_retention(retention: timedelta | None) -> str:
-    """Format a retention: `7d`, or `broker` where messages are kept as long as the broker keeps them."""
-    return render_duration(retention // timedelta(milliseconds=1)) if retention else "broker"
-
-
-def format_lite_ttl(lite_ttl: timedelta | None) -> str:
-    """Format a TTL of lite topics: `1d`, or `none` where lite topics exist as long as their messages."""
-    return render_duration(lite_ttl // timedelta(milliseconds=1)) if lite_ttl else "none"

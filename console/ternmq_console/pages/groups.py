@@ -5,11 +5,13 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, urlencode
 
+from ternmq_common.group_settings import GROUP_SETTINGS
 from ternmq_common.names import dead_letter_topic, retry_topic
 from ternmq_console.pages.base.feature import PageFeature
 from ternmq_console.pages.base.forms import BadForm
 from ternmq_console.pages.base.page_context import CallRefused
 from ternmq_console.pages.base.page_response import redirect_to, render_page
+from ternmq_console.pages.base.setting_forms import change_inputs, creation_inputs, read_settings, setting_facts
 from ternmq_console.pages.cluster.clients import client_kind
 from ternmq_console.pages.plots import GROUP_CHARTS, build_plots
 from ternmq_console.pages.topics import count_held
@@ -96,6 +98,8 @@ async def show_group(
         title=name, group=described.group, described=described, lag=sum_lag(list(described.progress)),
         topics={each: sum_lag(rows) for each, rows in sorted(by_topic.items())}, clients=clients, kinds=kinds,
         plots=await build_plots(request, asking, GROUP_CHARTS, urlencode({"group": name}), group=name),
+        facts=[*setting_facts(GROUP_SETTINGS, described.group)],
+        inputs=[*change_inputs(GROUP_SETTINGS, described.group)],
         retries=retries, letters=letters, targets=TARGETS, error=error, form=form, status=400 if error else 200,
     )  # fmt: skip
 
@@ -121,18 +125,16 @@ async def show_new_group(
 ) -> "Response":
     """Show the form for a new group."""
     return await render_page(
-        request, asking, "groups/new.html", title="New group", error=error, form=form, status=400 if error else 200
-    )
+        request, asking, "groups/new.html",
+        title="New group", inputs=[*creation_inputs(GROUP_SETTINGS, form)], error=error,
+        form=form, status=400 if error else 200,
+    )  # fmt: skip
 
 
 async def create_group(request: "Request", asking: "PageContext", form: "PageForm") -> "Response":
     """Create a group."""
     asked: dict[str, Any] = {"name": form.text("name"), "fifo": form.is_set("fifo")}
-    if form.is_set("max_attempts"):
-        asked["max_attempts"] = form.parse_integer("max_attempts", least=1)
-    for field in ("retry_backoff", "consume_from"):
-        if form.is_set(field):
-            asked[field] = form.text(field)
+    asked |= read_settings(form, GROUP_SETTINGS, at_creation=True)
     made = await asking.call_server("CreateGroup", group=asked)
     asking.session.notice = f"Group {asked['name']} {'was created' if made.created else 'exists already'}."
     return redirect_to(group_path(asked["name"]))
@@ -142,11 +144,8 @@ async def change_group(request: "Request", asking: "PageContext", form: "PageFor
     """Change a group by the form; empty fields stay as they are."""
     name = request.path_params["name"]
     asked = (await asking.call_server("DescribeGroup", name=name)).group
-    if form.is_set("max_attempts"):
-        asked.max_attempts = form.parse_integer("max_attempts", least=1)
-    for field in ("retry_backoff", "consume_from"):
-        if form.is_set(field):
-            setattr(asked, field, form.text(field))
+    for field, value in read_settings(form, GROUP_SETTINGS).items():
+        setattr(asked, field, value)
     await asking.call_server("UpdateGroup", group=asked)
     asking.session.notice = f"Group {name} was changed. Its clients learn of it within five minutes."
     return redirect_to(group_path(name))

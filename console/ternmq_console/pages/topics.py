@@ -5,11 +5,12 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
 from ternmq_common.message_type import MessageType
+from ternmq_common.topic_settings import TOPIC_SETTINGS
 from ternmq_console.calls import SUBSCRIPTIONS
 from ternmq_console.pages.base.feature import PageFeature
 from ternmq_console.pages.base.page_response import redirect_to, render_page
+from ternmq_console.pages.base.setting_forms import change_inputs, creation_inputs, read_settings, setting_facts
 from ternmq_console.pages.plots import TOPIC_CHARTS, build_plots
-from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
 
 PAGE = 25
 TYPES = ("NORMAL", "FIFO", "DELAY", "TRANSACTION", "PRIORITY", "LITE", "MIXED")
-PERMISSIONS = ("READ_WRITE", "READ", "WRITE", "NONE")
-FLUSHES = ("FLUSH_BROKER", "FLUSH_SYNC", "FLUSH_ASYNC")
 
 
 def topic_path(name: str) -> str:
@@ -88,9 +87,8 @@ async def show_topic(
         held=count_held(described), size=sum_bytes(described), oldest=find_oldest(described),
         readers=await _list_readers(name, described, asking),
         plots=await build_plots(request, asking, TOPIC_CHARTS, urlencode({"topic": name}), topic=name),
-        permissions=PERMISSIONS, flushes=FLUSHES,
-        permission=permission_name(described.topic),
-        flush=admin_pb2.Flush.Name(described.topic.flush),
+        facts=[*setting_facts(TOPIC_SETTINGS, described.topic)],
+        inputs=[*change_inputs(TOPIC_SETTINGS, described.topic)],
         error=error, form=form, status=400 if error else 200,
     )  # fmt: skip
 
@@ -111,7 +109,8 @@ async def show_new_topic(
     """Show the form for a new topic."""
     return await render_page(
         request, asking, "topics/new.html",
-        title="New topic", types=TYPES, error=error, form=form, status=400 if error else 200,
+        title="New topic", types=TYPES, inputs=[*creation_inputs(TOPIC_SETTINGS, form)], error=error, form=form,
+        status=400 if error else 200,
     )  # fmt: skip
 
 
@@ -123,12 +122,7 @@ async def create_topic(request: "Request", asking: "PageContext", form: "PageFor
         asked |= {"type": MessageType.NORMAL, "mixed": True}
     elif kind in TYPES:
         asked["type"] = MessageType[kind]
-    if form.is_set("queues"):
-        asked["queues"] = form.parse_integer("queues", least=1)
-    if form.is_set("retention"):
-        asked["retention"] = form.parse_duration("retention")
-    if form.is_set("lite_ttl"):
-        asked["lite_ttl"] = form.parse_duration("lite_ttl")
+    asked |= read_settings(form, TOPIC_SETTINGS, at_creation=True)
     made = await asking.call_server("CreateTopic", topic=asked)
     asking.session.notice = f"Topic {asked['name']} {'was created' if made.created else 'exists already'}."
     return redirect_to(topic_path(asked["name"]))
@@ -137,16 +131,7 @@ async def create_topic(request: "Request", asking: "PageContext", form: "PageFor
 async def change_topic(request: "Request", asking: "PageContext", form: "PageForm") -> "Response":
     """Change a topic by the form; empty fields stay as they are."""
     name = request.path_params["name"]
-    asked: dict[str, Any] = {}
-    if form.is_set("queues"):
-        asked["queues"] = form.parse_integer("queues", least=1)
-    if form.is_set("retention"):
-        asked["retention"] = form.parse_duration("retention")
-    if form.text("permission") in PERMISSIONS:
-        asked["permission"] = definition_pb2.Permission.Value(form.text("permission"))
-    if form.text("flush") in FLUSHES:
-        asked["flush"] = admin_pb2.Flush.Value(form.text("flush"))
-    await asking.call_server("UpdateTopic", name=name, **asked)
+    await asking.call_server("UpdateTopic", name=name, **read_settings(form, TOPIC_SETTINGS))
     asking.session.notice = f"Topic {name} was changed."
     return redirect_to(topic_path(name))
 

@@ -4,7 +4,8 @@ A name that is added is added there; one that goes, or is renamed, breaks progra
 """
 
 import inspect
-from collections.abc import Iterator
+import typing
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -36,8 +37,17 @@ def members_of(value: type) -> Iterator[str]:
         member = inspect.getattr_static(value, name)
         if isinstance(member, classmethod | staticmethod):
             member = member.__func__
-        parameters = f"({', '.join(inspect.signature(member).parameters)})" if inspect.isfunction(member) else ""
-        yield f"{name}{parameters}"
+        yield name + (f"({', '.join(parameters_of(member))})" if inspect.isfunction(member) else "")
+
+
+def parameters_of(function: Callable[..., object]) -> Iterator[str]:
+    """Yield the names of a function's parameters, and of what it takes by name besides."""
+    for name, parameter in inspect.signature(function).parameters.items():
+        if typing.get_origin(parameter.annotation) is typing.Unpack:
+            (settings,) = typing.get_args(parameter.annotation)
+            yield from settings.__annotations__
+        else:
+            yield name
 
 
 def test_no_public_name_of_the_client_goes() -> None:

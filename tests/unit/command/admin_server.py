@@ -14,6 +14,7 @@ import grpc
 from ternmq_common.assignment_strategy import AssignmentStrategy
 from ternmq_common.limits import DEFAULT_PRIORITY_FACTOR
 from ternmq_common.lite_group import DEFAULT_LITE_QUOTA
+from ternmq_common.topic_settings import TOPIC_SETTINGS
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
 from tests.unit.command.memory_brokers import MemoryBrokers
@@ -134,18 +135,13 @@ class AdminServer:
         if request.name not in self.topics:
             return admin_pb2.UpdateTopicResponse(status=_not_found(pb.TOPIC_NOT_FOUND, "topic", request.name))
         topic = self.topics[request.name]
-        if request.HasField("queues"):
-            topic.queues = request.queues
-        if request.HasField("permission"):
-            topic.permission = request.permission
-        if request.HasField("replication"):
-            topic.replication = request.replication
-        if request.HasField("flush"):
-            topic.flush = request.flush
-        if request.HasField("retention"):
-            topic.retention.CopyFrom(request.retention)
-        if request.HasField("lite_ttl"):
-            topic.lite_ttl.CopyFrom(request.lite_ttl)
+        given = admin_pb2.Topic(
+            **{each.name: getattr(request, each.name) for each in TOPIC_SETTINGS if each.is_in(request)}
+        )
+        for each in TOPIC_SETTINGS:
+            if each.is_in(request):
+                topic.ClearField(each.name)
+        topic.MergeFrom(given)
         left = (set(topic.brokers) | set(request.added_brokers)) - set(request.removed_brokers)
         topic.brokers[:] = sorted(left)
         return admin_pb2.UpdateTopicResponse(status=OK, topic=topic)

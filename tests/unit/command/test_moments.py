@@ -7,7 +7,8 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from ternmq_command.terminal.output import STREAM_PAGE, format_age, print_stream
-from ternmq_command.terminal.time_parsing import format_consume_from, parse_exact_time, parse_time
+from ternmq_command.terminal.time_parsing import parse_exact_time, parse_time
+from ternmq_common.resource_settings import Beginning
 
 NOW = datetime(2026, 8, 1, 12, tzinfo=UTC)
 BERLIN = "CET-1CEST,M3.5.0,M10.5.0/3"
@@ -61,7 +62,7 @@ def test_an_exact_time_is_not_how_long_ago(text: str) -> None:
 
 
 def test_what_can_not_be_shown_as_a_time_is_shown_as_it_is() -> None:
-    assert format_consume_from("9" * 30) == "9" * 30
+    assert Beginning().to_text("9" * 30) == "9" * 30
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from ternmq.admin import (
 from ternmq.admin.call import CALL_TIMEOUT_S, SERVICE, AdminCall, ValueT
 from ternmq.admin.checks import check_text
 from ternmq.admin.dead_letters import DeadLetterReader
-from ternmq.admin.words import Flush, OpenState, Permission, Replication, Resolution, TopicType
+from ternmq.admin.words import OpenState, Permission, Resolution, TopicType
 from ternmq.client import ClientLife
 from ternmq.clock_jumps import report_jump
 from ternmq.connection import GrpcConnection, RpcMethod
@@ -109,34 +109,15 @@ class Admin:
         type: TopicType = "normal",  # noqa: A002 - it is called so everywhere
         queues: int | None = None,
         *,
-        permission: Permission | None = None,
         brokers: Iterable[str] = (),
-        replication: Replication | None = None,
-        flush: Flush | None = None,
-        retention: timedelta | None = None,
-        lite_ttl: timedelta | None = None,
+        **settings: Unpack[topics.TopicSettings],
     ) -> bool:
         """Create a topic; False if it exists with the same settings, `BadRequest` if with others.
 
         `queues` is how many message queues it has on each of its brokers. What is left out is the server's default; a
-        topic is on all brokers of a cluster unless some are named. `replication` says when sends to brokers with
-        replicas are answered: when all in-sync replicas have the message, or the leader has it, or as each shard is
-        set. `flush` says the same of a broker's disk. Messages older than `retention` are removed. In a topic of type
-        lite, a lite topic to which nothing was sent for `lite_ttl`, at least 15 minutes, is dropped.
-
+        topic is on all brokers of a cluster unless some are named.
         """
-        made = topics.create_topic(
-            name,
-            type,
-            queues,
-            permission=permission,
-            brokers=brokers,
-            replication=replication,
-            flush=flush,
-            retention=retention,
-            lite_ttl=lite_ttl,
-        )
-        return await self._send_call(made)
+        return await self._send_call(topics.create_topic(name, type, queues, brokers=brokers, **settings))
 
     async def list_topics(self, names: Iterable[str] = (), *, search: str = "") -> list[topics.Topic]:
         """List all topics by name, or those of `names` that exist, including retry and dead letter topics. With
@@ -152,29 +133,16 @@ class Admin:
         name: str,
         *,
         queues: int | None = None,
-        permission: Permission | None = None,
         add_brokers: Iterable[str] = (),
         remove_brokers: Iterable[str] = (),
-        replication: Replication | None = None,
-        flush: Flush | None = None,
-        retention: timedelta | None = None,
-        lite_ttl: timedelta | None = None,
+        **settings: Unpack[topics.TopicSettings],
     ) -> topics.Topic:
         """Change a topic; what is left out stays. Queues can be added but not removed. Returns the changed topic.
 
-        A broker can be removed when it is draining, or nobody can write to the topic: its messages are lost. A
-        `retention` of 0 means that of each broker, a `lite_ttl` of 0 none.
+        A broker can be removed when it is draining, or nobody can write to the topic: its messages are lost.
         """
         change = topics.update_topic(
-            name,
-            queues=queues,
-            permission=permission,
-            add_brokers=add_brokers,
-            remove_brokers=remove_brokers,
-            replication=replication,
-            flush=flush,
-            retention=retention,
-            lite_ttl=lite_ttl,
+            name, queues=queues, add_brokers=add_brokers, remove_brokers=remove_brokers, **settings
         )
         return await self._send_call(change)
 

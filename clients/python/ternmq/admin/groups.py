@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Literal, TypedDict, get_args
 
 from ternmq.admin.call import AdminCall, read_nothing
@@ -16,14 +16,13 @@ from ternmq.admin.checks import (
     check_whole,
     check_wholes,
 )
+from ternmq.admin.given_settings import copy_given, read_given, write_given
 from ternmq.admin.words import CLIENT_TYPES, LiteModel, LiteReset, read_moment, word_of
-from ternmq.durations import check_span
 from ternmq.wire_time import to_nanos, to_timestamp
-from ternmq_common.limits import DEFAULT_PRIORITY_FACTOR
+from ternmq_common.group_settings import DEFAULT_ASSIGNMENT, GROUP_SETTINGS, LITE_GROUP_SETTINGS
 from ternmq_protos.admin_v1 import admin_pb2
 
-MS = timedelta(milliseconds=1)
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+LITE_NAMES = ("lite_bind", *(each.name for each in LITE_GROUP_SETTINGS))
 Target = Literal["earliest", "latest"] | datetime | int
 """Where a group may be moved to: an end of its queues, a time, or an offset."""
 
@@ -250,25 +249,8 @@ def _set_target(request: admin_pb2.ResetOffsetsRequest, to: object) -> None:
 
 def _set_given(group: admin_pb2.Group, settings: GroupSettings) -> None:
     """Set what was given, and nothing else."""
-    for name in settings:
-        if name not in GroupSettings.__annotations__:
-            from ternmq_common.settings import did_you_mean  # used only here
-
-            raise TypeError(f"a group has no setting {name!r}{did_you_mean(name, GroupSettings.__annotations__)}")
-    if (fifo := settings.get("fifo")) is not None:
-        group.fifo = check_flag("fifo", fifo)
-    if (max_attempts := settings.get("max_attempts")) is not None:
-        group.max_attempts = check_whole("max_attempts", max_attempts, least=1)
-    if (retry_backoff := settings.get("retry_backoff")) is not None:
-        group.retry_backoff = check_text("retry_backoff", retry_backoff)
-    if (consume_from := settings.get("consume_from")) is not None:
-        group.consume_from = _encode_begin(consume_from)
-    if (assignment := settings.get("assignment")) is not None:
-        group.assignment = check_text("assignment", assignment).strip()
-    if (queue_lock_hold := settings.get("queue_lock_hold")) is not None:
-        group.queue_lock_hold.FromTimedelta(check_span("queue_lock_hold", queue_lock_hold))
-    if (priority_factor := settings.get("priority_factor")) is not None:
-        group.priority_factor = check_whole("priority_factor", priority_factor, most=100)
+    plain = {name: value for name, value in settings.items() if name not in LITE_NAMES}
+    write_given(group, "a group has no setting", GROUP_SETTINGS, plain, others=LITE_NAMES)
     _set_lite(group, settings)
 
 
@@ -291,16 +273,8 @@ def _set_lite(group: admin_pb2.Group, settings: GroupSettings) -> None:
 
 
 def _to_proto(group: Group) -> admin_pb2.Group:
-    asked = admin_pb2.Group(
-        name=group.name,
-        fifo=group.fifo,
-        max_attempts=group.max_attempts,
-        retry_backoff=group.retry_backoff,
-        consume_from=_encode_begin(group.consume_from),
-        assignment=group.assignment,
-        priority_factor=group.priority_factor,
-    )
-    asked.queue_lock_hold.FromTimedelta(group.queue_lock_hold)
+    asked = admin_pb2.Group(name=group.name)
+    copy_given(asked, GROUP_SETTINGS, group)
     lite = GroupSettings(
         lite_bind=group.lite_bind,
         lite_model=group.lite_model,
@@ -310,23 +284,6 @@ def _to_proto(group: Group) -> admin_pb2.Group:
     )
     _set_lite(asked, lite)
     return asked
-
-
-def _encode_begin(consume_from: str | datetime) -> str:
-    """Encode it for the wire: a time is milliseconds since 1970."""
-    if isinstance(consume_from, datetime):
-        return str((check_moment("consume_from", consume_from) - EPOCH) // MS)
-    return check_text("consume_from", consume_from)
-
-
-def _decode_begin(wire: str) -> str | datetime:
-    """Decode it; a time that no datetime can hold stays text."""
-    if not (wire.isascii() and wire.isdigit()):
-        return wire or "auto"
-    try:
-        return EPOCH + int(wire) * MS
-    except (OverflowError, ValueError):
-        return wire
 
 
 def _read_list(answer: admin_pb2.ListGroupsResponse) -> list[Group]:
@@ -345,18 +302,12 @@ def _read_description(answer: admin_pb2.DescribeGroupResponse) -> GroupDescripti
 
 
 def _read_group(group: admin_pb2.Group) -> Group:
-    has_factor = group.HasField("priority_factor")
     lite = group.lite if group.HasField("lite") else None
+    settings = read_given(group, GROUP_SETTINGS)
     return Group(
         name=group.name,
-        fifo=group.fifo,
-        max_attempts=group.max_attempts,
-        retry_backoff=group.retry_backoff,
-        consume_from=_decode_begin(group.consume_from),
-        assignment=group.assignment or "averagely",
-        queue_lock_hold=group.queue_lock_hold.ToTimedelta(),
-        priority_factor=group.priority_factor if has_factor else DEFAULT_PRIORITY_FACTOR,
         created=read_moment(group.created),
+        **{**settings, "assignment": settings["assignment"] or DEFAULT_ASSIGNMENT},
         lite_bind=None if lite is None else lite.topic,
         lite_model=None if lite is None else "exclusive" if lite.exclusive else "shared",
         lite_quota=None if lite is None else lite.quota,

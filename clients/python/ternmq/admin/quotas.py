@@ -6,8 +6,10 @@ from datetime import timedelta
 from typing import Literal, TypedDict
 
 from ternmq.admin.call import AdminCall, read_nothing
-from ternmq.admin.checks import INT64_MAX, check_choice, check_text, check_whole
+from ternmq.admin.checks import check_choice, check_text
+from ternmq.admin.given_settings import read_given, write_given
 from ternmq.durations import check_span
+from ternmq_common.quotas import LIMITS
 from ternmq_protos.admin_v1 import admin_pb2
 
 QuotaKindName = Literal["user", "topic", "group", "client"]
@@ -84,24 +86,14 @@ class QuotaList:
     proxies: int
 
 
-LIMITS = ("messages_in", "bytes_in", "messages_out", "bytes_out", "in_flight", "connections", "topics_per_hour")
-
-
 def put_quota(kind: QuotaKindName, name: str, limits: QuotaLimits) -> AdminCall[bool]:
     """Set a quota; the value is True if there was none."""
     quota = admin_pb2.Quota(kind=check_choice("kind", kind, QUOTA_KINDS), name=check_text("name", name))
-    for limit, value in limits.items():
-        if limit == "burst":
-            if isinstance(value, timedelta):
-                quota.burst.FromTimedelta(check_span("burst", value))
-        elif limit not in LIMITS:
-            from ternmq_common.settings import did_you_mean  # used only here
-
-            raise TypeError(f"a quota has no limit {limit!r}{did_you_mean(limit, QuotaLimits.__annotations__)}")
-        elif isinstance(value, int):
-            setattr(quota, limit, check_whole(limit, value, least=1, most=INT64_MAX))
-        elif value is not None:
-            raise TypeError(f"{limit} is a whole number, which {value!r} is not")
+    burst = limits.get("burst")
+    given = {limit: value for limit, value in limits.items() if limit != "burst"}
+    write_given(quota, "a quota has no limit", LIMITS, given, others=["burst"])
+    if burst is not None:
+        quota.burst.FromTimedelta(check_span("burst", burst))
     request = admin_pb2.PutQuotaRequest(quota=quota)
     return AdminCall("PutQuota", request, admin_pb2.PutQuotaResponse, lambda answer: answer.created)
 
@@ -126,8 +118,7 @@ def _read_list(answer: admin_pb2.ListQuotasResponse) -> QuotaList:
 
 
 def _read_quota(found: admin_pb2.Quota) -> Quota:
-    limits = {limit: getattr(found, limit) if found.HasField(limit) else None for limit in LIMITS}
-    return Quota(kind=found.kind, name=found.name, burst=found.burst.ToTimedelta(), **limits)
+    return Quota(kind=found.kind, name=found.name, burst=found.burst.ToTimedelta(), **read_given(found, LIMITS))
 
 
 def _read_use(found: admin_pb2.QuotaUse) -> QuotaUse:

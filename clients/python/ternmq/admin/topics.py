@@ -3,30 +3,40 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import TypedDict, Unpack
 
 from ternmq.admin.call import AdminCall, read_nothing
-from ternmq.admin.checks import check_choice, check_moment, check_text, check_texts, check_whole
-from ternmq.admin.words import (
-    MIXED,
-    TYPES,
-    Flush,
-    Permission,
-    Replication,
-    TopicType,
-    flush_number,
-    flush_word,
-    permission_number,
-    permission_word,
-    read_moment,
-    replication_number,
-    replication_word,
-    word_of,
-)
+from ternmq.admin.checks import check_choice, check_moment, check_text, check_texts
+from ternmq.admin.given_settings import read_given, write_given
+from ternmq.admin.words import MIXED, TYPES, Flush, Permission, Replication, TopicType, read_moment, word_of
 from ternmq.wire_time import to_nanos, to_timestamp
+from ternmq_common.topic_settings import TOPIC_SETTINGS
 from ternmq_protos.admin_v1 import admin_pb2
 
 # It removes from the files of all queues of a topic, one after the other.
 PURGE_TIMEOUT_S = 60
+
+
+class TopicSettings(TypedDict, total=False):
+    """Settings of a topic besides its queues. One that is left out or None is the server's default for a new topic, and
+    unchanged for an existing one."""
+
+    permission: Permission | None
+    """What clients may do with it."""
+
+    replication: Replication | None
+    """When sends to brokers with replicas are answered: when all in-sync replicas have the message, or the leader has
+    it, or as each shard is set."""
+
+    flush: Flush | None
+    """When a broker acknowledges messages: after a `sync` of its disk, before that (`async`), or as each is set."""
+
+    retention: timedelta | None
+    """Older messages are removed; 0: by the brokers' retention."""
+
+    lite_ttl: timedelta | None
+    """In a topic of type lite, a lite topic to which nothing was sent for so long, at least 15 minutes, is dropped; 0:
+    when its messages are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,31 +119,17 @@ def create_topic(
     type: TopicType = "normal",  # noqa: A002 - it is called so everywhere
     queues: int | None = None,
     *,
-    permission: Permission | None = None,
     brokers: Iterable[str] = (),
-    replication: Replication | None = None,
-    flush: Flush | None = None,
-    retention: timedelta | None = None,
-    lite_ttl: timedelta | None = None,
+    **settings: Unpack[TopicSettings],
 ) -> AdminCall[bool]:
     """Create a topic; the value is False if it exists with the same settings."""
     topic = admin_pb2.Topic(
         name=check_text("name", name),
         type=TYPES[check_choice("type", type, list(TYPES))],
-        queues=0 if queues is None else check_whole("queues", queues, least=1),
         brokers=check_texts("brokers", brokers),
         mixed=type == MIXED,
     )
-    if permission is not None:
-        topic.permission = permission_number(permission)
-    if replication is not None:
-        topic.replication = replication_number(replication)
-    if flush is not None:
-        topic.flush = flush_number(flush)
-    if retention is not None:
-        topic.retention.FromTimedelta(_check_not_negative("retention", retention))
-    if lite_ttl is not None:
-        topic.lite_ttl.FromTimedelta(_check_not_negative("lite_ttl", lite_ttl))
+    write_given(topic, "a topic has no setting", TOPIC_SETTINGS, {"queues": queues, **settings})
     return AdminCall(
         "CreateTopic",
         admin_pb2.CreateTopicRequest(topic=topic),
@@ -159,31 +155,17 @@ def update_topic(
     name: str,
     *,
     queues: int | None = None,
-    permission: Permission | None = None,
     add_brokers: Iterable[str] = (),
     remove_brokers: Iterable[str] = (),
-    replication: Replication | None = None,
-    flush: Flush | None = None,
-    retention: timedelta | None = None,
-    lite_ttl: timedelta | None = None,
+    **settings: Unpack[TopicSettings],
 ) -> AdminCall[Topic]:
-    """Update a topic; what is None stays. A `retention` of 0 means that of each broker, a `lite_ttl` of 0 none."""
+    """Update a topic; what is None stays."""
     request = admin_pb2.UpdateTopicRequest(
         name=check_text("name", name),
-        queues=None if queues is None else check_whole("queues", queues, least=1),
         added_brokers=check_texts("add_brokers", add_brokers),
         removed_brokers=check_texts("remove_brokers", remove_brokers),
     )
-    if permission is not None:
-        request.permission = permission_number(permission)
-    if replication is not None:
-        request.replication = replication_number(replication)
-    if flush is not None:
-        request.flush = flush_number(flush)
-    if retention is not None:
-        request.retention.FromTimedelta(_check_not_negative("retention", retention))
-    if lite_ttl is not None:
-        request.lite_ttl.FromTimedelta(_check_not_negative("lite_ttl", lite_ttl))
+    write_given(request, "a topic has no setting", TOPIC_SETTINGS, {"queues": queues, **settings})
     return AdminCall("UpdateTopic", request, admin_pb2.UpdateTopicResponse, lambda answer: _read_topic(answer.topic))
 
 
@@ -229,22 +211,11 @@ def _read_topic(topic: admin_pb2.Topic) -> Topic:
     return Topic(
         name=topic.name,
         type=MIXED if topic.mixed else word_of(topic.type, TYPES),
-        queues=topic.queues,
-        permission=permission_word(topic.permission),
         brokers=tuple(topic.brokers),
         created=read_moment(topic.created),
-        replication=replication_word(topic.replication),
         identity=topic.identity,
-        flush=flush_word(topic.flush),
-        retention=topic.retention.ToTimedelta() if topic.HasField("retention") else None,
-        lite_ttl=topic.lite_ttl.ToTimedelta() if topic.HasField("lite_ttl") else None,
+        **read_given(topic, TOPIC_SETTINGS),
     )
-
-
-def _check_not_negative(argument: str, value: timedelta) -> timedelta:
-    if value < timedelta():
-        raise ValueError(f"{argument}={value} must not be negative")
-    return value
 
 
 def _read_queue(queue: admin_pb2.QueueState) -> QueueState:

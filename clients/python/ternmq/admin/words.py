@@ -43,11 +43,6 @@ REPLICATIONS: Mapping[str, admin_pb2.Replication] = {
     "async": admin_pb2.REPLICATION_ASYNC,
     "shard": admin_pb2.REPLICATION_SHARD,
 }
-FLUSHES: Mapping[str, admin_pb2.Flush] = {
-    "sync": admin_pb2.FLUSH_SYNC,
-    "async": admin_pb2.FLUSH_ASYNC,
-    "broker": admin_pb2.FLUSH_BROKER,
-}
 OPEN_STATES: Mapping[str, admin_pb2.TransactionState] = {
     "pending": admin_pb2.PENDING,
     "discarded": admin_pb2.DISCARDED,
@@ -88,24 +83,9 @@ def permission_word(permission: int) -> str:
     return word_of(permission, PERMISSIONS, unspecified="read-write")
 
 
-def replication_number(word: str) -> admin_pb2.Replication:
-    """Return the number of a replication mode; ValueError, with the nearest word, for an unknown one."""
-    return REPLICATIONS[check_choice("replication", word, list(REPLICATIONS))]
-
-
 def replication_word(replication: int) -> str:
     """Return the word of a replication mode; a server that sends none has no replication of its own."""
     return word_of(replication, REPLICATIONS, unspecified="shard")
-
-
-def flush_number(word: str) -> admin_pb2.Flush:
-    """Return the number of a flush mode; ValueError, with the nearest word, for an unknown one."""
-    return FLUSHES[check_choice("flush", word, list(FLUSHES))]
-
-
-def flush_word(flush: int) -> str:
-    """Return the word of a flush mode; a server that sends none has one mode for all topics."""
-    return word_of(flush, FLUSHES, unspecified="broker")
 
 
 def read_moment(timestamp: "Timestamp") -> datetime | None:

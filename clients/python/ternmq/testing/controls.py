@@ -5,13 +5,12 @@ The module works for every way to run a broker: it calls the admin service at th
 
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
 from datetime import datetime, timedelta
-from typing import cast
+from typing import Unpack, cast
 
 from ternmq.admin import brokers, groups, topics
 from ternmq.admin.call import AdminCall, ValueT
-from ternmq.admin.words import TYPES, LiteModel, LiteReset, TopicType
+from ternmq.admin.words import TYPES, TopicType
 from ternmq.clock_jumps import report_jump
 from ternmq.credentials import Credentials
 from ternmq.endpoints import Endpoints
@@ -47,56 +46,19 @@ class Controls(ABC):
         name: str,
         type: str = "normal",  # noqa: A002
         queues: int | None = None,
-        *,
-        lite_ttl: timedelta | None = None,
+        **settings: Unpack[topics.TopicSettings],
     ) -> str:
         """Create a topic of type normal, fifo, delay, transaction, priority, lite or mixed; return its name.
 
-        `queues` is how many message queues it has, by default as many as the server's `default_queues`. In a topic of
-        type lite, a lite topic to which nothing was sent for `lite_ttl` is dropped.
+        `queues` is how many message queues it has, by default as many as the server's `default_queues`.
         """
         if type not in TYPES:
             raise ValueError(f"no topic type {type!r}; there are: {', '.join(TYPES)}")
-        self._send_call(topics.create_topic(name, cast("TopicType", type), queues or None, lite_ttl=lite_ttl))
+        self._send_call(topics.create_topic(name, cast("TopicType", type), queues or None, **settings))
         return name
 
-    def create_group(
-        self,
-        name: str,
-        *,
-        fifo: bool = False,
-        max_attempts: int | None = None,
-        retry_backoff: str = "",
-        consume_from: str = "",
-        assignment: str = "",
-        queue_lock_hold: timedelta = timedelta(0),
-        priority_factor: int | None = None,
-        lite_bind: str | None = None,
-        lite_model: LiteModel | None = None,
-        lite_quota: int | None = None,
-        lite_wildcard: bool | None = None,
-        lite_reset: Iterable[LiteReset] | None = None,
-    ) -> str:
-        """Create a consumer group; return its name.
-
-        What is left out is the server's default. `max_attempts` includes the first delivery; `retry_backoff` is as
-        for `ternmq group create`: `customized:1s,5s,10s` or `exponential:5s,2h,2`. `lite_bind` names the topic of type
-        lite of a lite group.
-        """
-        settings = groups.GroupSettings(
-            fifo=fifo,
-            max_attempts=max_attempts or None,
-            retry_backoff=retry_backoff,
-            consume_from=consume_from,
-            assignment=assignment,
-            queue_lock_hold=queue_lock_hold,
-            priority_factor=priority_factor,
-            lite_bind=lite_bind,
-            lite_model=lite_model,
-            lite_quota=lite_quota,
-            lite_wildcard=lite_wildcard,
-            lite_reset=lite_reset,
-        )
+    def create_group(self, name: str, **settings: Unpack[groups.GroupSettings]) -> str:
+        """Create a consumer group; return its name. What is left out is the server's default."""
         self._send_call(groups.create_group(name, settings))
         return name
 

@@ -6,8 +6,10 @@ Quotas hold without access control too, where all clients are one user.
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlencode
 
-from ternmq_common.quotas import DEFAULT_NAME, KINDS_OF_LIMITS, QuotaKind
-from ternmq_common.units import SIZE_UNITS, parse_size, render_duration, render_in_largest_unit
+from ternmq_common import quotas
+from ternmq_common.quotas import DEFAULT_NAME, QuotaKind
+from ternmq_common.resource_settings import Limit
+from ternmq_common.units import parse_size, render_duration
 from ternmq_console.pages.base.feature import PageFeature
 from ternmq_console.pages.base.forms import BadForm
 from ternmq_console.pages.base.page_response import redirect_to, render_page
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
 PAGE = 50
 KINDS = tuple(kind.value for kind in QuotaKind)
 HOME = "/console/quotas"
-_BINARY = {unit: size for unit, size in SIZE_UNITS.items() if "i" in unit or unit == "B"}
 
 
 class LimitField(NamedTuple):
@@ -32,17 +33,15 @@ class LimitField(NamedTuple):
     name: str
     says: str
     kinds: str
+    kind: Limit
 
     @property
     def is_bytes(self) -> bool:
-        return self.name.startswith("bytes")
+        return self.kind.is_size
 
     def form_text(self, quota: "Message") -> str:
         """Return the limit as text for a form; empty for none."""
-        if not quota.HasField(self.name):
-            return ""
-        value = getattr(quota, self.name)
-        return render_in_largest_unit(value, _BINARY) if self.is_bytes else str(value)
+        return self.kind.format_number(getattr(quota, self.name)) if quota.HasField(self.name) else ""
 
     def shown(self, quota: "Message") -> str:
         """Return the limit as text for a table; the quota must have it."""
@@ -59,18 +58,12 @@ class LimitField(NamedTuple):
             raise BadForm(self.name, f"{text!r} is no size; 10MiB and 500KiB are") from None
 
 
-_SAYS = {
-    "messages_in": "Messages sent, per second",
-    "bytes_in": "Bytes sent, per second",
-    "messages_out": "Messages delivered, per second",
-    "bytes_out": "Bytes delivered, per second",
-    "in_flight": "Messages in flight",
-    "connections": "Connections",
-    "topics_per_hour": "Topics created by use, per hour",
-}
 LIMITS = tuple(
-    LimitField(name, _SAYS[name], ", ".join(f"{kind.value}s" for kind in QuotaKind if kind in kinds))
-    for name, kinds in KINDS_OF_LIMITS.items()
+    LimitField(
+        each.name, each.form.label, ", ".join(f"{kind}s" for kind in KINDS if kind in each.kind.kinds), each.kind
+    )
+    for each in quotas.LIMITS
+    if each.form is not None and isinstance(each.kind, Limit)
 )
 
 

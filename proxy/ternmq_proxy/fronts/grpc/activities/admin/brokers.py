@@ -22,12 +22,10 @@ _PERMISSIONS = {
     definition_pb2.NONE: QueuePermission.NONE,
 }
 _ON_THE_WIRE = {ours: theirs for theirs, ours in _PERMISSIONS.items()}
-_REPLICATIONS = {
-    admin_pb2.REPLICATION_SYNC: ReplicationMode.SYNC,
-    admin_pb2.REPLICATION_ASYNC: ReplicationMode.ASYNC,
-    admin_pb2.REPLICATION_SHARD: None,
+_REPLICATIONS_ON_THE_WIRE = {
+    ReplicationMode.SYNC: admin_pb2.REPLICATION_SYNC,
+    ReplicationMode.ASYNC: admin_pb2.REPLICATION_ASYNC,
 }
-_REPLICATIONS_ON_THE_WIRE = {ours: theirs for theirs, ours in _REPLICATIONS.items()}
 
 
 async def list_brokers(
@@ -142,17 +140,6 @@ def wire_permission(permission: QueuePermission) -> "definition_pb2.Permission":
     return _ON_THE_WIRE[permission]
 
 
-def replication_of(asked: "admin_pb2.Replication") -> ReplicationMode | None:
-    """None: as each shard has it. BAD_REQUEST if it is none of those."""
-    if asked not in _REPLICATIONS:
-        raise MessagingError(ErrorCode.BAD_REQUEST, f"replication {asked} is unknown")
-    return _REPLICATIONS[asked]
-
-
-def wire_replication(replication: ReplicationMode | None) -> "admin_pb2.Replication":
-    return _REPLICATIONS_ON_THE_WIRE[replication]
-
-
 def wire_replica(replica: "ReplicaEntry", *, leader: bool) -> admin_pb2.Replica:
     answer = admin_pb2.Replica(
         name=replica.name,
@@ -198,7 +185,7 @@ def wire_broker(entry: "BrokerEntry") -> admin_pb2.Broker:
         replicas=[wire_replica(each, leader=each.store_id == entry.store_id) for each in entry.replicas],
         replicas_wanted=entry.replicas_wanted,
         min_insync=entry.min_insync,
-        replication=wire_replication(entry.replication),
+        replication=_REPLICATIONS_ON_THE_WIRE[entry.replication],
         move_to=next((each.name for each in entry.replicas if each.store_id == entry.move_to), ""),
     )
     if entry.started_ms:

@@ -5,22 +5,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from ternmq_common.assignment_strategy import AssignmentStrategy
 from ternmq_common.clock import now_ms
 from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.fairness import WorkTurns
-from ternmq_common.limits import (
-    ATTEMPTS_MAX,
-    DEFAULT_MAX_ATTEMPTS,
-    DEFAULT_PRIORITY_FACTOR,
-    INVISIBLE_MAX_MS,
-    SECOND_MS,
-)
+from ternmq_common.group_settings import GROUP_SETTINGS
 from ternmq_common.lite_group import DEFAULT_LITE_QUOTA, LITE_QUOTA_MAX, LiteGroup, find_rebinding_problem
 from ternmq_common.message_type import MessageType
-from ternmq_common.model import DEFAULT_CONSUME_FROM, ConsumerGroup, QueueRef, TopicSubscription
+from ternmq_common.model import ConsumerGroup, QueueRef, TopicSubscription
 from ternmq_common.names import check_group_name, check_topic_name, dead_letter_topic, retry_topic
-from ternmq_common.retry_backoff import parse_backoff
+from ternmq_common.resource_settings import read_stored, write_stored
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_proxy.access.needs import GROUP_LIST
 from ternmq_proxy.fronts.grpc.activities.admin.elsewhere import told_elsewhere
@@ -36,9 +29,6 @@ if TYPE_CHECKING:
     from ternmq_proxy.call import Call
     from ternmq_proxy.services import Services
 
-_PRIORITY_FACTOR_MAX = 100
-_BEGINNINGS = (DEFAULT_CONSUME_FROM, "earliest", "latest")
-_TIME_DIGITS_MAX = 15
 MEMBERS = "members"
 """The question for others; the argument is the name of a group."""
 
@@ -122,28 +112,12 @@ async def _has_begun(group: str, row: "QueueProgress", services: "Services") -> 
 
 def _checked(asked: admin_pb2.Group) -> ConsumerGroup:
     """The settings that were asked for, with defaults for those that were not."""
-    attempts = asked.max_attempts or DEFAULT_MAX_ATTEMPTS
-    if not 1 <= attempts <= ATTEMPTS_MAX:
-        raise MessagingError(
-            ErrorCode.BAD_REQUEST, f"{attempts} attempts were requested; 1 to {ATTEMPTS_MAX} are allowed"
-        )
-    hold_ms: int = asked.queue_lock_hold.ToMilliseconds()
-    if hold_ms and not SECOND_MS <= hold_ms <= INVISIBLE_MAX_MS:
-        raise MessagingError(
-            ErrorCode.BAD_REQUEST,
-            f"the queue lock is to be held for {hold_ms} ms; {SECOND_MS} to {INVISIBLE_MAX_MS} are allowed, 0 for none",
-        )
-    return ConsumerGroup(
-        name=check_group_name(asked.name),
-        fifo=asked.fifo,
-        max_attempts=attempts,
-        retry_backoff=parse_backoff(asked.retry_backoff),
-        consume_from=_beginning(asked.consume_from or DEFAULT_CONSUME_FROM),
-        assignment=str(AssignmentStrategy.parse_strategy(asked.assignment)),
-        queue_lock_hold_ms=hold_ms,
-        priority_factor=_priority_factor(asked),
-        lite=_lite_group(asked.lite) if asked.HasField("lite") else None,
-    )
+    settings = read_stored(asked, GROUP_SETTINGS)
+    for each in GROUP_SETTINGS:
+        if each.attribute in settings:
+            each.check_stored(settings[each.attribute])
+    lite = _lite_group(asked.lite) if asked.HasField("lite") else None
+    return ConsumerGroup(name=check_group_name(asked.name), lite=lite, **settings)
 
 
 def _lite_group(asked: admin_pb2.LiteSettings) -> LiteGroup:
@@ -162,25 +136,6 @@ def _lite_group(asked: admin_pb2.LiteSettings) -> LiteGroup:
         wildcard=asked.wildcard,
         resets_when_taken=asked.resets_when_taken,
         resets_when_unsubscribed=asked.resets_when_unsubscribed,
-    )
-
-
-def _priority_factor(asked: admin_pb2.Group) -> int:
-    factor = asked.priority_factor if asked.HasField("priority_factor") else DEFAULT_PRIORITY_FACTOR
-    if not 0 <= factor <= _PRIORITY_FACTOR_MAX:
-        raise MessagingError(
-            ErrorCode.BAD_REQUEST,
-            f"the priority factor {factor} was requested; 0 to {_PRIORITY_FACTOR_MAX} are allowed",
-        )
-    return factor
-
-
-def _beginning(text: str) -> str:
-    if text in _BEGINNINGS or (text.isascii() and text.isdigit() and len(text) <= _TIME_DIGITS_MAX):
-        return text
-    raise MessagingError(
-        ErrorCode.BAD_REQUEST,
-        f"a group can't begin at {text!r}; {', '.join(_BEGINNINGS)} or milliseconds since the epoch are allowed",
     )
 
 
@@ -269,20 +224,11 @@ async def delete_group(
 
 
 def _group(group: ConsumerGroup) -> admin_pb2.Group:
-    answer = admin_pb2.Group(
-        name=group.name,
-        fifo=group.fifo,
-        max_attempts=group.max_attempts,
-        retry_backoff=str(group.retry_backoff),
-        consume_from=group.consume_from,
-        assignment=group.assignment,
-        priority_factor=group.priority_factor,
-    )
+    answer = admin_pb2.Group(name=group.name)
+    write_stored(answer, GROUP_SETTINGS, group)
     answer.created.FromMilliseconds(group.created_ms)
     if group.lite is not None:
         answer.lite.CopyFrom(_lite_settings(group.lite))
-    if group.queue_lock_hold_ms:
-        answer.queue_lock_hold.FromMilliseconds(group.queue_lock_hold_ms)
     return answer
 
 

@@ -6,12 +6,13 @@ from ternmq_common.limits import SECOND_MS
 from ternmq_common.quotas import (
     DEFAULT_BURST_MS,
     DEFAULT_NAME,
-    KINDS_OF_LIMITS,
+    LIMITS,
     Quota,
     QuotaKind,
     check_quota,
     parse_title,
 )
+from ternmq_common.resource_settings import read_stored
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.pool import Duration
 from ternmq_proxy.fronts.grpc.activities.status import OK
@@ -75,9 +76,8 @@ async def _uses_elsewhere(services: "Services") -> "list[Uses]":
 
 def _asked(asked: admin_pb2.Quota) -> Quota:
     kind, name = parse_title(f"{asked.kind}:{asked.name}")
-    limits = {limit: getattr(asked, limit) for limit in KINDS_OF_LIMITS if asked.HasField(limit)}
     burst_ms = asked.burst.ToMilliseconds() if asked.HasField("burst") else DEFAULT_BURST_MS
-    return Quota(kind=kind, name=name, burst_ms=burst_ms, **limits)
+    return Quota(kind=kind, name=name, burst_ms=burst_ms, **read_stored(asked, LIMITS))
 
 
 def _quota(quota: Quota) -> admin_pb2.Quota:

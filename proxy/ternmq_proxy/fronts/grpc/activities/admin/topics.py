@@ -3,28 +3,20 @@
 import asyncio
 import logging
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ternmq_common.clock import MovableClock, now_ms
-from ternmq_common.cluster import FlushMode
 from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.fairness import WorkTurns
-from ternmq_common.limits import DAY_MS, LITE_TTL_MAX_MS, LITE_TTL_MIN_MS, MINUTE_MS, QUEUES_MAX
 from ternmq_common.message_type import MessageType
 from ternmq_common.model import QueueRef, Topic, TopicContent
 from ternmq_common.names import RETRY_PREFIX, check_topic_name, group_of_derived
 from ternmq_common.own_version import own_version
-from ternmq_common.units import render_duration
+from ternmq_common.resource_settings import read_stored, write_stored
+from ternmq_common.topic_settings import TOPIC_SETTINGS
 from ternmq_protos.admin_v1 import admin_pb2
-from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.access.needs import TOPIC_LIST
-from ternmq_proxy.fronts.grpc.activities.admin.brokers import (
-    permission_of,
-    refuse_if_embedded,
-    replication_of,
-    wire_permission,
-    wire_replication,
-)
+from ternmq_proxy.fronts.grpc.activities.admin.brokers import refuse_if_embedded
 from ternmq_proxy.fronts.grpc.activities.admin.pages import page_of, seen
 from ternmq_proxy.fronts.grpc.activities.status import OK, protocol_type
 from ternmq_proxy.fronts.grpc.activities.times import time_ms
@@ -33,19 +25,10 @@ from ternmq_runtime.observability.self_report import read_resident_bytes
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ternmq_protos.pool import Duration
     from ternmq_proxy.call import Call
     from ternmq_proxy.services import Services
 
 _log = logging.getLogger(__name__)
-# Less would be a purge after each send, more is no topic's.
-RETENTION_MIN_MS, RETENTION_MAX_MS = MINUTE_MS, 3650 * DAY_MS
-_FLUSHES = {
-    admin_pb2.FLUSH_SYNC: FlushMode.SYNC,
-    admin_pb2.FLUSH_ASYNC: FlushMode.ASYNC,
-    admin_pb2.FLUSH_BROKER: None,
-}
-_FLUSHES_ON_THE_WIRE = {mode: number for number, mode in _FLUSHES.items()}
 
 
 async def create_topic(
@@ -57,24 +40,20 @@ async def create_topic(
     if group_of_derived(asked.name) is not None:
         raise MessagingError(ErrorCode.ILLEGAL_TOPIC, f"topic {asked.name!r} is there with its consumer group")
     kind = _checked_type(asked.type or MessageType.NORMAL)
+    settings = {"queues": services.catalog.default_queues, **read_stored(asked, TOPIC_SETTINGS)}
     topic = Topic(
         name=check_topic_name(asked.name),
         type=kind,
-        queues=_checked_queues(asked.queues or services.catalog.default_queues),
         created_ms=now_ms(),
-        permission=permission_of(asked.permission or definition_pb2.READ_WRITE),
         brokers=await _checked_places(asked.brokers, services),
-        replication=replication_of(asked.replication or admin_pb2.REPLICATION_SHARD),
         mixed=_checked_mixed(asked),
-        flush=_flush_of(asked.flush or admin_pb2.FLUSH_BROKER),
-        retention_ms=_checked_retention_ms(asked.retention, kind),
-        lite_ttl_ms=_checked_lite_ttl_ms(asked.lite_ttl, kind),
+        **_checked_settings(settings, kind),
     )
     found, created = await _created(topic, services)
-    if settings := _settings_if_other(asked, topic, found):
+    if different := _settings_if_other(asked, topic, found):
         raise MessagingError(
             ErrorCode.BAD_REQUEST,
-            f"topic {topic.name!r} exists with {settings}; "
+            f"topic {topic.name!r} exists with {different}; "
             "change it with `ternmq topic update`, or ask for the same settings",
         )
     return admin_pb2.CreateTopicResponse(status=OK, created=created)
@@ -83,14 +62,10 @@ async def create_topic(
 def _settings_if_other(asked: admin_pb2.Topic, topic: Topic, found: Topic) -> str:
     """What the topic that is there has, if something else was asked for; empty if not."""
     settings = {"permission": found.permission.value}
-    if asked.replication and found.replication != topic.replication:
-        settings["replication"] = found.replication or "as each shard has it"
-    if asked.flush and found.flush != topic.flush:
-        settings["flush"] = found.flush or "as each broker has it"
-    if asked.HasField("retention") and found.retention_ms != topic.retention_ms:
-        settings["retention"] = render_duration(found.retention_ms) if found.retention_ms else "as each broker has it"
-    if asked.HasField("lite_ttl") and found.lite_ttl_ms != topic.lite_ttl_ms:
-        settings["lite ttl"] = render_duration(found.lite_ttl_ms) if found.lite_ttl_ms else "none"
+    for each in TOPIC_SETTINGS:
+        has = getattr(found, each.attribute)
+        if each.absence and each.is_in(asked) and has != getattr(topic, each.attribute):
+            settings[each.name.replace("_", " ")] = each.stored_text(has)
     is_permitted_otherwise = asked.permission and found.permission != topic.permission
     is_elsewhere = asked.brokers and found.brokers != topic.brokers
     if len(settings) == 1 and not is_permitted_otherwise and not is_elsewhere:
@@ -108,23 +83,15 @@ async def _created(topic: Topic, services: "Services") -> tuple[Topic, bool]:
             raise
         brokers = topic.brokers or services.catalog.places()
         return await services.catalog.create_topic(replace(topic, brokers=brokers))
-    same = replace(
-        topic,
-        permission=known.permission,
-        brokers=known.brokers,
-        replication=known.replication,
-        flush=known.flush,
-        retention_ms=known.retention_ms,
-        lite_ttl_ms=known.lite_ttl_ms,
-    )
+    settings = {each.attribute: getattr(known, each.attribute) for each in TOPIC_SETTINGS}
+    same = replace(topic, brokers=known.brokers, **{**settings, "queues": topic.queues})
     return await services.catalog.create_topic(same)
 
 
 async def update_topic(
     request: admin_pb2.UpdateTopicRequest, call: "Call", services: "Services"
 ) -> admin_pb2.UpdateTopicResponse:
-    """More queues, another permission, replication, flush mode, retention or TTL of lite topics, brokers added or taken
-    off; see the request's comment."""
+    """Other settings, brokers added or taken off; see the request's comment."""
     del call
     if group_of_derived(request.name) is not None:
         raise MessagingError(ErrorCode.ILLEGAL_TOPIC, f"topic {request.name!r} goes with its consumer group")
@@ -132,19 +99,10 @@ async def update_topic(
     # Another proxy may have changed it: what isn't asked for must stay as it is now.
     await services.catalog.refresh()
     known = services.catalog.find_topic(name)
-    topic = known
-    if request.HasField("queues"):
-        topic = replace(topic, queues=_more_queues(request.queues, known))
-    if request.HasField("permission"):
-        topic = replace(topic, permission=permission_of(request.permission))
-    if request.HasField("replication"):
-        topic = replace(topic, replication=replication_of(request.replication))
-    if request.HasField("flush"):
-        topic = replace(topic, flush=_flush_of(request.flush))
-    if request.HasField("retention"):
-        topic = replace(topic, retention_ms=_checked_retention_ms(request.retention, known.type))
-    if request.HasField("lite_ttl"):
-        topic = replace(topic, lite_ttl_ms=_checked_lite_ttl_ms(request.lite_ttl, known.type))
+    settings = read_stored(request, TOPIC_SETTINGS)
+    if "queues" in settings:
+        _check_queues_stay(settings["queues"], known)
+    topic = replace(known, **_checked_settings(settings, known.type))
     added = await _checked_places(request.added_brokers, services)
     if added or request.removed_brokers:
         topic = replace(topic, brokers=_changed_brokers(topic, added, request.removed_brokers, services))
@@ -169,54 +127,20 @@ def _checked_mixed(asked: admin_pb2.Topic) -> bool:
     return asked.mixed
 
 
-def _flush_of(asked: "admin_pb2.Flush") -> FlushMode | None:
-    """None: as each broker has it."""
-    if asked not in _FLUSHES:
-        raise MessagingError(ErrorCode.BAD_REQUEST, f"flush {asked} is unknown")
-    return _FLUSHES[asked]
+def _checked_settings(settings: dict[str, Any], kind: MessageType) -> dict[str, Any]:
+    for each in TOPIC_SETTINGS:
+        if each.attribute in settings:
+            each.check_type(settings[each.attribute], is_lite=kind == MessageType.LITE)
+            each.check_stored(settings[each.attribute])
+    return settings
 
 
-def _checked_retention_ms(asked: "Duration", kind: "MessageType") -> int:
-    retention_ms: int = asked.ToMilliseconds()
-    if retention_ms and kind == MessageType.LITE:
-        raise MessagingError(
-            ErrorCode.BAD_REQUEST, "a LITE topic has no retention of its own, but a TTL of its lite topics"
-        )
-    if retention_ms and not RETENTION_MIN_MS <= retention_ms <= RETENTION_MAX_MS:
-        raise MessagingError(
-            ErrorCode.BAD_REQUEST,
-            f"a retention of {retention_ms} ms was requested; {RETENTION_MIN_MS} to {RETENTION_MAX_MS} ms are allowed, "
-            "0 for that of the broker",
-        )
-    return retention_ms
-
-
-def _checked_lite_ttl_ms(asked: "Duration", kind: "MessageType") -> int:
-    ttl_ms: int = asked.ToMilliseconds()
-    if ttl_ms and kind != MessageType.LITE:
-        raise MessagingError(ErrorCode.BAD_REQUEST, "a lite TTL is only for LITE topics")
-    if ttl_ms and not LITE_TTL_MIN_MS <= ttl_ms <= LITE_TTL_MAX_MS:
-        raise MessagingError(
-            ErrorCode.BAD_REQUEST,
-            f"a lite TTL of {ttl_ms} ms was requested; {LITE_TTL_MIN_MS} to {LITE_TTL_MAX_MS} ms are allowed, "
-            "0 for none",
-        )
-    return ttl_ms
-
-
-def _checked_queues(queues: int) -> int:
-    if not 1 <= queues <= QUEUES_MAX:
-        raise MessagingError(ErrorCode.BAD_REQUEST, f"{queues} queues were requested; 1 to {QUEUES_MAX} are allowed")
-    return queues
-
-
-def _more_queues(queues: int, known: Topic) -> int:
+def _check_queues_stay(queues: int, known: Topic) -> None:
     if queues < known.queues:
         raise MessagingError(
             ErrorCode.BAD_REQUEST,
             f"topic {known.name!r} has {known.queues} queues on each broker; queues can be added, never taken away",
         )
-    return _checked_queues(queues)
 
 
 async def _checked_places(names: "Iterable[str]", services: "Services") -> tuple[str, ...]:
@@ -394,17 +318,10 @@ def _topic(topic: Topic) -> admin_pb2.Topic:
     answer = admin_pb2.Topic(
         name=topic.name,
         type=protocol_type(topic.type),
-        queues=topic.queues,
-        permission=wire_permission(topic.permission),
         brokers=topic.brokers,
-        replication=wire_replication(topic.replication),
         identity=topic.identity,
         mixed=topic.mixed,
-        flush=_FLUSHES_ON_THE_WIRE[topic.flush],
     )
-    if topic.retention_ms:
-        answer.retention.FromMilliseconds(topic.retention_ms)
-    if topic.lite_ttl_ms:
-        answer.lite_ttl.FromMilliseconds(topic.lite_ttl_ms)
+    write_stored(answer, TOPIC_SETTINGS, topic)
     answer.created.FromMilliseconds(topic.created_ms)
     return answer

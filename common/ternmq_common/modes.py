@@ -1,0 +1,35 @@
+"""What clients may do with queues, and when sends are answered: settings of topics, brokers and shards."""
+
+import enum
+
+
+class QueuePermission(enum.StrEnum):
+    """What clients may do with the queues of a topic, or of a broker."""
+
+    READ_WRITE = "read-write"
+    READ = "read"
+    WRITE = "write"
+    NONE = "none"
+
+    @property
+    def can_read(self) -> bool:
+        return self in (QueuePermission.READ_WRITE, QueuePermission.READ)
+
+    @property
+    def can_write(self) -> bool:
+        return self in (QueuePermission.READ_WRITE, QueuePermission.WRITE)
+
+
+class FlushMode(enum.StrEnum):
+    """When a message is acknowledged: `sync` after fdatasync, `async` after the write."""
+
+    SYNC = "sync"
+    ASYNC = "async"
+
+
+class ReplicationMode(enum.StrEnum):
+    """When a send to a shard with replicas is answered: `sync` when all in-sync replicas have the message, `async`
+    when the leader has it."""
+
+    SYNC = "sync"
+    ASYNC = "async"
