@@ -23,7 +23,7 @@ from tests.cluster.network_shard import NetworkShard, network_shard
 from tests.cluster.recording import FIFO, NORMAL, Recording, recording
 from tests.cluster.replicated_chaos import Chaos
 from tests.cluster.shard import SETTINGS, Shard
-from tests.cluster.watching import eventually, paused, sent_code
+from tests.cluster.watching import eventually, health, paused, sent_code
 from tests.support.cluster_processes import ClusterProcesses, ReplicaProcess
 from tests.support.embedded import RawClient
 from tests.support.full_disk import Ballast, small_disk
@@ -226,14 +226,47 @@ async def test_a_leader_whose_disk_is_full_is_followed_by_another(small: Shard) 
 async def test_a_leader_whose_disk_takes_no_writes_is_followed_by_another(small: Shard) -> None:
     async with at_work(small, "failing-leader") as work:
         leader = await small.leader()
-        pid = leader.process.pid
-        _, hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)
-        resource.prlimit(pid, resource.RLIMIT_FSIZE, (0, hard))
+        with refusing_writes(leader):
+            await small.led_by_another(leader)
+            await goes_on(work)
+            for _ in range(3):  # what it writes as a follower fails too, and it lives on
+                await renewed_lease(small, leader)
+
+
+@contextmanager
+def refusing_writes(replica: ReplicaProcess) -> Iterator[None]:
+    """The disk of a replica takes no writes; at the end it is the same process, and its disk is well."""
+    process = replica.process
+    _, hard = resource.prlimit(process.pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (0, hard))
+    yield
+    assert replica.process is process
+    assert process.poll() is None, f"{replica.title} ended\n{replica.log_tail()}"
+    resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (hard, hard))
+
+
+async def test_followers_whose_disks_take_no_writes_do_not_lead_until_they_do(small: Shard) -> None:
+    async with at_work(small, "failing-followers") as work:
+        leader, followers = await small.leader(), await small.followers()
+        with ExitStack() as disks:
+            for follower in followers:
+                disks.enter_context(refusing_writes(follower))
+            leader.kill9()
+            for follower in followers:
+                await says_when_unready(follower, "File too large")
         await small.led_by_another(leader)
         await goes_on(work)
-        for _ in range(3):  # what it writes as a follower fails too, and it lives on
-            await renewed_lease(small, leader)
-        resource.prlimit(pid, resource.RLIMIT_FSIZE, (hard, hard))
+        leader.start()
+
+
+async def says_when_unready(replica: ReplicaProcess, wanted: str) -> None:
+    """Return when the replica is not ready for a reason with that text."""
+
+    async def is_said() -> bool:
+        status, text = await health(replica, "ready")
+        return status == 503 and wanted in text
+
+    await eventually(is_said, within_s=WITHIN_S, what=f"{replica.title} says {wanted}\n{replica.log_tail()}")
 
 
 async def test_a_leader_whose_disk_is_full_is_followed_by_none_that_has_no_room_either(small: Shard) -> None:

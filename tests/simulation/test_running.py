@@ -45,6 +45,32 @@ def test_a_follower_whose_sync_failed_comes_back() -> None:
     assert failure is None, failure
 
 
+def test_followers_that_are_elected_while_their_disks_refuse_writes_live_on() -> None:
+    """The process of each one that was elected ended, as it could not write where its part of the log begins."""
+
+    def kill_the_leader(run: Run) -> None:
+        leader = next(each for each in run.machines if each.leader is not None)
+        followers = [each for each in run.machines if each is not leader]
+        processes = {each.name: each.process for each in followers}
+        for each in followers:
+            each.disk.fails["append"] = OSError(27, "File too large")
+        leader.kill(4 * run.plan.lease_s, power_lost=False)
+
+        def look() -> None:
+            for each in followers:
+                if each.process is not processes[each.name]:
+                    run.world.violated(f"the process of {each.name} ended")
+                elif each.replica is not None and "File too large" not in str(each.replica.problem_reason):
+                    run.world.violated(f"{each.name} says of its disk: {each.replica.problem_reason}")
+                each.disk.fails.clear()
+
+        run.world.loop.call_later(3.5 * run.plan.lease_s, look)
+
+    for seed in range(6):
+        failure = run_seed(seed, Tally(), disturb=kill_the_leader)
+        assert failure is None, failure
+
+
 def test_a_seed_repeats_to_the_last_note() -> None:
     command = [sys.executable, "-m", "tests.simulation.running", "--seed", "3", "--trace"]
     first, second = (subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True) for _ in range(2))

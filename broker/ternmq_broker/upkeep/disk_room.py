@@ -10,7 +10,8 @@ Replicas    a follower copies whatever its leader accepts. It checks all the sam
             would accept messages (`replication/shortage.py`).
 Failures    what counts is whether appends work, whatever the figures are: a quota, a device with errors, a file system
             that turned read-only. After a failed write new messages are refused until a write beside the log works,
-            which is tried each second, and less often while appends fail again soon after.
+            which is tried each second, and less often while appends fail again soon after. Until then a follower
+            does not lead.
 Lost files  what is written to a folder or file that was removed, moved or unmounted is not there after a restart. So
             new messages are refused as on a full disk while `live_files` misses a file, and housekeeping does not
             touch the rest. Consumption goes on, and open files can be saved (`store_tools/rescue.py`).
@@ -165,6 +166,19 @@ class DiskSpaceWatch:
         if lost is None and self._writes.problem is None:
             await asyncio.to_thread(self.renew_reserve)
 
+    @property
+    def write_problem(self) -> str | None:
+        """Why the commit log can't be written, as the last append or probe showed; None if it can."""
+        return self.problem if self._writes.problem is not None else None
+
+    def append_failed(self, error: OSError) -> None:
+        """Note that an append failed; on a disk that is known to be full that is no news."""
+        if is_full(error):
+            self.check_disk()
+            if self.refuses:
+                return
+        self.write_failed(error)
+
     def write_failed(self, error: OSError) -> None:
         """Note that the commit log could not be written, for whatever reason."""
         if self._writes.note_failure(error, self._seconds()):
@@ -246,6 +260,11 @@ class DiskSpaceWatch:
             return (
                 f"{self.lost}; new messages are refused, since a restart would not find them; process {os.getpid()} "
                 f"still has the files open, so save them first: `ternmq store rescue {os.getpid()} FOLDER`"
+            )
+        if self._writes.problem is not None and self._follows:
+            return (
+                f"the commit log can't be written ({self._writes.problem}): this replica copies nothing and does not "
+                "lead until the disk can be written, which is tried again and again"
             )
         if self._writes.problem is not None:
             return (
@@ -331,10 +350,9 @@ class DiskErrors:
             text = f"the broker can't write to its disk: {error.strerror}"
             if isinstance(error, WriteNotUndone):
                 text += "; whether the messages are stored is not known until it could remove them, or starts again"
-            elif is_full(error):
-                self._room.check_disk()
-                if not self._room.refuses:
-                    self._room.write_failed(error)
-                raise DiskShort(text) from error
-            self._room.write_failed(error)
+                self._room.write_failed(error)
+            else:
+                self._room.append_failed(error)
+                if is_full(error):
+                    raise DiskShort(text) from error
             raise MessagingError(ErrorCode.INTERNAL_SERVER_ERROR, text) from error

@@ -64,6 +64,7 @@ class Client:
     """
 
     client_type: pb.ClientType
+    _channel_options: tuple[tuple[str, int], ...] = ()
 
     def __init__(
         self,
@@ -198,13 +199,19 @@ class Client:
         with self._isolated.watch_call(endpoints):
             return await connection.call_unary(method, request, timeout_s=timeout_s or self._request_timeout_s)
 
+    def _is_connected(self, endpoints: Endpoints) -> bool:
+        """Whether a call to these endpoints is sent at once, and not when there is a connection."""
+        return self._connection_to(endpoints).is_ready
+
     def _connection_to(self, endpoints: Endpoints) -> GrpcConnection:
         self._check_process()
         connection = self._connections.get(endpoints)
         if connection is None:
             if self._life not in {ClientLife.RUNNING, ClientLife.CLOSING}:
                 self._check_running()
-            connection = self._connections[endpoints] = GrpcConnection(endpoints, self._identity, self._tls)
+            connection = self._connections[endpoints] = GrpcConnection(
+                endpoints, self._identity, self._tls, *self._channel_options
+            )
         return connection
 
     def _report_connection(self, endpoints: Endpoints, error: ClientError | None) -> None:

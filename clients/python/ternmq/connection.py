@@ -128,14 +128,16 @@ class CallEndpoint(Protocol):
 class GrpcConnection:
     """A channel; it is created on the event loop that uses it."""
 
-    def __init__(self, endpoints: Endpoints, identity: ClientIdentity, tls: "TlsOptions | None") -> None:
+    def __init__(
+        self, endpoints: Endpoints, identity: ClientIdentity, tls: "TlsOptions | None", *options: tuple[str, int]
+    ) -> None:
         """`UnusableFile` if certificates or keys are not valid."""
         self.endpoints = endpoints
         self._tls = tls
         self._identity = identity
         self._closed = False
         _check_not_forked()
-        self._channel: grpc.aio.Channel = open_channel(grpc.aio, endpoints.grpc_target, tls, *CHANNEL_OPTIONS)
+        self._channel: grpc.aio.Channel = open_channel(grpc.aio, endpoints.grpc_target, tls, *CHANNEL_OPTIONS, *options)
         _poller.channel_opened()
         self._callables: dict[str, Callable[..., Any]] = {}
         self._telemetry = self._channel.stream_stream(
@@ -143,6 +145,11 @@ class GrpcConnection:
             request_serializer=rpc.TelemetryCommand.SerializeToString,
             response_deserializer=rpc.TelemetryCommand.FromString,
         )
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether there is a connection, as far as gRPC knows."""
+        return self._channel.get_state() is grpc.ChannelConnectivity.READY
 
     async def call_unary(
         self, method: RpcMethod[RequestT, ResponseT], request: RequestT, *, timeout_s: float

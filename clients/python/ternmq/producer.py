@@ -84,6 +84,8 @@ class Producer(Client):
     """
 
     client_type = pb.PRODUCER
+    # gRPC itself repeats calls that met a lost connection, in any order; sends are repeated in theirs.
+    _channel_options = (("grpc.enable_retries", 0),)
 
     def __init__(
         self,
@@ -112,6 +114,7 @@ class Producer(Client):
         self._body_bytes_max = LIMITS.body_bytes_max
         self._attempts = SendAttempts(
             self._call_endpoint,
+            is_connected=self._is_connected,
             isolated=self._isolated,
             max_attempts=max_attempts,
             request_timeout_s=self._request_timeout_s,

@@ -2,6 +2,8 @@
 
 Queues      each attempt goes to another queue, of another broker first; messages of a message group or a lite topic
             stay on their one queue. What was stored isn't sent again; ids and delivery times stay the same
+Order       gRPC keeps it on a connection only: what waits for one is sent in any order. So of a message group one send
+            at a time is in flight until there is a connection (`group_order`)
 Time        a send has `delivery_timeout` for everything: no attempt lasts longer, and no pause exceeds it
 Attempts    a failure that a server answered is repeated up to `max_attempts` times. A server that can't be reached
             counts for none, since it mostly is back in time. But whether it stored what it did not answer is unknown:
@@ -13,7 +15,7 @@ import asyncio
 import itertools
 import random
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 
 from ternmq.backoff import REACH_BACKOFF, SEND_BACKOFF, Backoff, add_jitter
@@ -59,6 +61,7 @@ class SendAttempts:
         self,
         call: CallEndpoint,
         *,
+        is_connected: Callable[[Endpoints], bool],
         isolated: Collection[Endpoints],
         max_attempts: int,
         request_timeout_s: float,
@@ -66,6 +69,7 @@ class SendAttempts:
     ) -> None:
         self.backoff: Backoff = SEND_BACKOFF
         self._call = call
+        self._is_connected = is_connected
         self._isolated = isolated
         self._max_attempts = max_attempts
         self._request_timeout_s = request_timeout_s
@@ -80,7 +84,7 @@ class SendAttempts:
         places = list(range(len(sending.messages)))
         answers = 0
         for attempt, queue in enumerate(self._attempt_queues(route, sending.messages[0]), start=1):
-            if not await turn.wait_turn(timeout_s=budget.left_s):
+            if not await self._wait_turn(turn, queue, budget):
                 return outcomes or [_late_error(queue)] * len(places)
             part = sending if attempt == 1 else _select_messages(sending, places)
             sending.endpoints = queue.endpoints
@@ -99,6 +103,14 @@ class SendAttempts:
             if not await budget.try_pause(max(backoff.delay_s(attempt + 1), _requested_pause_s(outcomes, places))):
                 break
         return outcomes
+
+    async def _wait_turn(self, turn: SendTurn, queue: RouteQueue, budget: SendBudget) -> bool:
+        """Wait until an attempt may begin; return False if that takes too long."""
+        while await turn.wait_turn(timeout_s=budget.left_s):
+            if not turn.is_ordered or turn.is_repeated or self._is_connected(queue.endpoints):
+                return True
+            turn.mark_repeating()
+        return False
 
     async def _send_once(self, sending: Sending, queue: RouteQueue, budget: SendBudget) -> list[Outcome]:
         request = encode_request(

@@ -10,9 +10,12 @@ from ternmq_broker.broker_settings import BrokerSettings
 from ternmq_broker.server.deletion_notes import DeletionNotes
 from ternmq_broker.server.replication.follower_copy import FollowerCopy
 from ternmq_broker.server.replication.replica_files import ReplicaFiles
-from ternmq_broker.store.disk.files import DiskFolder
+from ternmq_broker.server.replication.replica_messages import LeaderHeartbeat, LogBytes
+from ternmq_broker.store.disk.files import DiskFile, DiskFolder
+from ternmq_broker.store.disk.reserve import DiskReserve
 from ternmq_common.server_settings import FlushMode, StorageSettings
-from tests.support.replica_pair import message
+from tests.support.memory_disk import MemoryFolders
+from tests.support.replica_pair import message, opened
 from tests.support.until import until
 
 LOG_START = 2 << 20
@@ -116,3 +119,34 @@ async def test_a_follower_looks_at_its_disk(files: ReplicaFiles, settings: Broke
     async with asyncio.timeout(20):
         await until(lambda: not room.refuses)
     await copy.stop()
+
+
+async def test_a_follower_that_can_not_append_says_why_until_a_write_works(
+    settings: BrokerSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leader, files = opened(MemoryFolders()), ReplicaFiles(settings)
+    leader.begin_epoch(1)()
+    files.replace_log(leader.join_state())
+    leader.append_batch("orders", 0, [message("1")], 1000)
+    copy, room = running(files, settings), files.opened.room
+    base, data = leader.log_bytes(copy.wanted_offset, 1 << 20, may_block=True)
+    log = LogBytes(LeaderHeartbeat(1.0, 0, leader.log_end, 0), base, copy.wanted_offset, data)
+
+    def refuse(*_: object) -> None:
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(DiskFile, "append", refuse)
+        patch.setattr(DiskReserve, "probe_disk", refuse)
+        assert room.write_problem is None
+        with pytest.raises(OSError, match="Input/output error"):
+            await copy.append_bytes(log)
+        assert "Input/output error" in str(room.write_problem)
+        assert "does not lead" in str(room.write_problem)
+        assert room.refuses, "the leader must not hand over to it"
+    async with asyncio.timeout(20):
+        await until(lambda: room.write_problem is None)
+    await copy.append_bytes(LogBytes(log.heartbeat, base, copy.wanted_offset, data))
+    assert files.current_store.log_end == leader.log_end
+    await copy.stop()
+    files.close()

@@ -9,6 +9,31 @@ from tests.support.until import until
 LONG_S = 60.0
 
 
+async def test_nobody_begins_before_an_earlier_one_has() -> None:
+    order, went = GroupOrder(), list[str]()
+
+    async def send(name: str, group: str) -> None:
+        with order.create_turn("t", {group}) as turn:
+            await has_route[name].wait()
+            assert await turn.wait_turn(timeout_s=LONG_S)
+            went.append(name)
+            await end.wait()
+
+    end, has_route = asyncio.Event(), {name: asyncio.Event() for name in ("first", "second", "third", "other")}
+    async with asyncio.TaskGroup() as tasks:
+        for name in has_route:
+            tasks.create_task(send(name, "b" if name == "other" else "a"))
+        await asyncio.sleep(0)
+        for name in ("other", "third", "second"):
+            has_route[name].set()
+        await until(lambda: went == ["other"])
+        has_route["first"].set()
+        await until(lambda: len(went) == 4)
+        end.set()
+    assert went == ["other", "first", "second", "third"]
+    assert not order._groups
+
+
 async def test_nobody_waits_until_a_send_is_repeated() -> None:
     order = GroupOrder()
     with (
@@ -16,6 +41,7 @@ async def test_nobody_waits_until_a_send_is_repeated() -> None:
         order.create_turn("t", {"a"}) as second,
         order.create_turn("t", ()) as without,
     ):
+        assert await first.wait_turn(timeout_s=0)
         assert await second.wait_turn(timeout_s=0)
         for turn in (first, without, second):
             turn.mark_repeating()

@@ -151,6 +151,32 @@ async def test_requests_behind_one_that_used_up_its_time_are_not_sent(server: Sc
     assert all(isinstance(outcome, ternmq.ConnectionFailed) for outcome in failed.value.outcomes)
 
 
+class BegunSends:
+    """The attempts of a producer in the order in which it began them.
+
+    What arrives together at a server of grpc.aio may be handled in another order than it was sent.
+    """
+
+    def __init__(self, producer: Producer) -> None:
+        self._call = producer._attempts._call
+        self._bodies: list[bytes] = []
+        self._are_stored: list[bool] = []
+        producer._attempts._call = self
+
+    async def __call__(self, endpoints: Any, method: Any, request: Any, timeout_s: float = 0.0) -> Any:  # noqa: ANN401
+        place = len(self._bodies)
+        [message] = rpc.SendMessageRequest.FromString(request.SerializeToString()).messages
+        self._bodies.append(message.body)
+        self._are_stored.append(False)
+        response = await self._call(endpoints, method, request, timeout_s=timeout_s)
+        self._are_stored[place] = response.status.code == pb.OK
+        return response
+
+    @property
+    def stored(self) -> list[bytes]:
+        return [body for body, is_stored in zip(self._bodies, self._are_stored, strict=True) if is_stored]
+
+
 ORDERED = pytest.mark.parametrize("order", [{"message_group": "g"}, {"lite_topic": "g"}], ids=["group", "lite"])
 
 
@@ -160,20 +186,56 @@ async def test_repeated_sends_keep_the_order_of_their_message_group(
     server: ScriptedServer, at_first: int, failures: int, order: dict[str, Any]
 ) -> None:
     """Those that failed together, and those that are begun while one is being repeated."""
-    stored: list[bytes] = []
-
-    def store(request: rpc.SendMessageRequest) -> rpc.SendMessageResponse:
-        stored.extend(message.body for message in request.messages)
-        return server._default_SendMessage(request)
-
-    server.script("SendMessage", *[sent(pb.HA_NOT_AVAILABLE)] * failures, *[store] * 20)
+    server.script("SendMessage", *[sent(pb.HA_NOT_AVAILABLE)] * failures)
     async with Producer(server.endpoint, topics=[TOPIC]) as producer:
+        begun = BegunSends(producer)
         messages = [Message(TOPIC, b"%d" % number, **order) for number in range(20)]
         sends = [asyncio.create_task(producer.send(message)) for message in messages[:at_first]]
         await server.asked("SendMessage", at_first + 1)  # so the first one is being repeated
         sends += [asyncio.create_task(producer.send(message)) for message in messages[at_first:]]
         await asyncio.gather(*sends)
-    assert stored == [message.body for message in messages]
+    assert begun.stored == [message.body for message in messages]
+
+
+@ORDERED
+async def test_sends_that_wait_for_a_route_keep_the_order_of_their_message_group(
+    server: ScriptedServer, order: dict[str, Any]
+) -> None:
+    """The first one to a topic also tells the server of it, and was passed by all others."""
+    async with Producer(server.endpoint) as producer:
+        begun = BegunSends(producer)
+        messages = [Message(TOPIC, b"%d" % number, **order) for number in range(20)]
+        await asyncio.gather(*map(producer.send, messages))
+    assert begun.stored == [message.body for message in messages]
+
+
+@ORDERED
+async def test_without_a_connection_one_send_of_a_message_group_is_under_way(
+    server: ScriptedServer, order: dict[str, Any]
+) -> None:
+    """gRPC sends what waited for the connection in any order."""
+    called: asyncio.Queue[asyncio.Event] = asyncio.Queue()
+
+    async def answer_when_allowed(request: rpc.SendMessageRequest) -> rpc.SendMessageResponse:
+        if request.messages[0].topic.name == TOPIC:
+            allowed = asyncio.Event()
+            called.put_nowait(allowed)
+            await allowed.wait()
+        return server._default_SendMessage(request)
+
+    async with Producer(server.endpoint, topics=[TOPIC]) as producer:
+        server.script("SendMessage", *[answer_when_allowed] * 4)
+        is_connected, producer._attempts._is_connected = producer._attempts._is_connected, lambda _: False
+        sends = [asyncio.create_task(producer.send(Message(TOPIC, b"x", **order))) for _ in range(3)]
+        allowed = await called.get()
+        await producer.send(Message("invoices", b"x"))
+        assert called.empty()
+        producer._attempts._is_connected = is_connected
+        allowed.set()
+        others = [await called.get() for _ in range(2)]
+        for other in others:
+            other.set()
+        await asyncio.gather(*sends)
 
 
 async def test_closing_does_not_wait_for_longer_than_a_send_may_take(server: ScriptedServer) -> None:

@@ -51,22 +51,34 @@ async def swallowing(view):
         except asyncio.CancelledError:
             pass
 
-endpoint, topic, world, listener, drain_s = sys.argv[1:]
+endpoint, topic, world, listener, drain_s, request_timeout_s = sys.argv[1:]
 kind = ternmq.PushConsumer if world == "asyncio" else ternmq.blocking.PushConsumer
-consumer = kind(endpoint, "g", {topic: "*"}, globals()[listener], drain_timeout=float(drain_s), request_timeout=0.5)
+times = {"drain_timeout": float(drain_s), "request_timeout": float(request_timeout_s)}
+consumer = kind(endpoint, "g", {topic: "*"}, globals()[listener], **times)
 running = consumer.run()
 if world == "asyncio":
     asyncio.run(running)
 print("closed", flush=True)
 """
 WORLDS = ("blocking", "asyncio")
+LONG_S = 60.0
 
 
 async def hanging(
-    server: ScriptedServer, world: str, listener: str, drain_s: float
+    server: ScriptedServer, world: str, listener: str, drain_s: float, request_timeout_s: float = 0.5
 ) -> tuple[asyncio.subprocess.Process, asyncio.StreamReader]:
     """A program whose listener has a message and does not come back, and its output."""
-    command = [sys.executable, "-c", HANGING, server.endpoint, TOPIC, world, listener, str(drain_s)]
+    command = [
+        sys.executable,
+        "-c",
+        HANGING,
+        server.endpoint,
+        TOPIC,
+        world,
+        listener,
+        str(drain_s),
+        str(request_timeout_s),
+    ]
     program = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert program.stdout is not None
     assert await program.stdout.readline() == b"got\n"
@@ -128,8 +140,10 @@ async def test_a_thread_that_hangs_keeps_no_program_and_what_others_did_is_ackno
     server: ScriptedServer, world: str
 ) -> None:
     server.deliver(stored_message(1), stored_message(2))
-    program, output = await hanging(server, world, "in_thread", 0.2)
+    # Its calls end the program only if they hang, and the other listener has returned before it is to end.
+    program, output = await hanging(server, world, "in_thread", 0.2, LONG_S)
     assert await output.readline() == b"got\n"
+    await server.asked("AckMessage")
     program.send_signal(signal.SIGTERM)
     rest, errors = await program.communicate()
     assert (rest, program.returncode) == (b"closed\n", 0)

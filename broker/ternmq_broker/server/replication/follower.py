@@ -1,9 +1,9 @@
 """A follower of a shard: finds the leader in the registry, copies its log and journal, and takes over when that is
 due.
 
-`replication/following.py` decides; two tasks carry it out: one reads the registry, one has the stream to the leader.
-Before this replica asks for the leadership the stream has ended, so that it acknowledges nothing more to a leader that
-it replaces.
+`replication/follower_state.py` decides; two tasks carry it out: one reads the registry, one has the stream to the
+leader. Before this replica asks for the leadership the stream has ended, so that it acknowledges nothing more to a
+leader that it replaces. While its disk refuses writes it does not ask, and gives a leadership back that it gets.
 """
 
 import asyncio
@@ -140,6 +140,11 @@ class ShardFollower:
         return self._files.current_store.damage.degraded_reason
 
     @property
+    def write_problem(self) -> str | None:
+        """Why its disk takes no writes, so that it does not lead; None if nothing is known against the disk."""
+        return self._files.opened.room.write_problem
+
+    @property
     def durable_end(self) -> int:
         """The log offset up to which the log is durable."""
         return self._files.current_store.log.synced
@@ -207,11 +212,21 @@ class ShardFollower:
                 self._notes_failed.note_success()
             is_damaged = self._files.current_store.damage.is_known
             if self._following.is_elected() or self._following.may_take_over(self._seconds(), is_damaged=is_damaged):
-                return
+                if self.write_problem is None:
+                    return
+                await self._give_back_leadership()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(look_s):
                     await self._read_registry_now.wait()
             self._read_registry_now.clear()
+
+    async def _give_back_leadership(self) -> None:
+        """End the lease that this replica was given, if it was, so that another one takes over."""
+        view = self._following.shard_view
+        if view is not None and self._following.is_elected() and view.leader_live:
+            _log.warning("this replica was elected and gives the leadership back: %s", self.write_problem)
+            with contextlib.suppress(RegistryUnavailable):  # it is tried again
+                await self._membership.give_up_leadership(view.epoch)
 
     def _check_stream(self) -> None:
         """End the stream to a leader that leads no more, or is silent."""

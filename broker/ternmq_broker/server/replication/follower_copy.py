@@ -153,7 +153,11 @@ class FollowerCopy:
             raise BadRecord(f"has no end in {len(data)} bytes")
         self._partial = data[whole:]
         if whole:
-            taken = store.replica_log.append_copied(log.base, data[:whole] if self._partial else data)
+            try:
+                taken = store.replica_log.append_copied(log.base, data[:whole] if self._partial else data)
+            except OSError as error:
+                self._room.append_failed(error)
+                raise
             self._flusher.when_acknowledged(store.log.log_end, self._notify_held)
             if taken.deletions:
                 for deletion in taken.deletions:

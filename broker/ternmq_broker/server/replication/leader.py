@@ -17,7 +17,7 @@ from ternmq_broker.server.replication.replica_messages import FollowRequest, Hel
 from ternmq_broker.upkeep.background_loop import BackgroundLoop
 from ternmq_broker.upkeep.log_upkeep import RepairSources
 from ternmq_common.cluster import ReplicationMode
-from ternmq_common.errors import ErrorCode, MessagingError
+from ternmq_common.errors import ErrorCode, MessagingError, StartupError
 from ternmq_common.server_settings import FlushMode
 from ternmq_common.turn_end import turn_end
 from ternmq_registry.errors import RegistryUnavailable
@@ -107,12 +107,21 @@ class ReplicatingLeader:
     # --- life
 
     async def begin_epoch(self) -> None:
-        """Begin the leader's part of the log; for a broker that has not started yet."""
+        """Begin the leader's part of the log; for a broker that has not started yet.
+
+        OSError: the disk refuses the write. StartupError: a sync failed, so that what the disk has is not known.
+        """
         store = self.store
         store.log.vouch_limit = self._leading.acknowledged
         store.damage.may_be_repaired = bool(self._other_replicas)
         self._broker.log_upkeep.sources = self.repair_sources
-        await asyncio.to_thread(store.replica_log.begin_epoch(self.epoch))
+        make_durable = store.replica_log.begin_epoch(self.epoch)
+        try:
+            await asyncio.to_thread(make_durable)
+        except OSError as error:
+            if store.log.synced < store.log.log_end:
+                raise StartupError(f"its disk can't be relied on any more: {error}") from error
+            raise
         self._turn_end = turn_end()
         store.log.on_append = self._plan_wake
         self._update_acknowledged()

@@ -2,7 +2,8 @@
 
 A deposed leader goes on as a follower in the same process: the part of its log that was not acknowledged is set aside
 when the next leader requires it. A leader that ends, or hands over, first ends its proxies' streams, as an ending
-broker does, then waits until an in-sync follower holds all, and then makes it the leader in the registry.
+broker does, then waits until an in-sync follower holds all, and then makes it the leader in the registry. One that is
+elected while its disk refuses writes gives the leadership back, and follows until a write works.
 """
 
 import asyncio
@@ -96,7 +97,9 @@ class ShardReplica:
         """Why it is not ready: it leads and accepts no messages, or lacks some of its leader's log."""
         if self.broker is not None and self.leader is not None:
             return self.broker.problem or self.leader.refusal_reason
-        return "this replica becomes leader or follower" if self.follower is None else self.follower.problem
+        if self.follower is None:
+            return self._files.open_problem or "this replica becomes leader or follower"
+        return self.follower.write_problem or self.follower.problem
 
     @property
     def degraded_reason(self) -> str | None:
@@ -151,9 +154,11 @@ class ShardReplica:
                 election = await self._follow_until_elected(entry)
                 if election is None:
                     return
-                await self._lead_until_over(election)
+                refusal = await self._lead_until_over(election)
                 if not self._stopping.is_set():
                     await self._files.wait_until_open(self._stopping.is_set)
+                    if refusal is not None:
+                        self._files.opened.room.write_failed(refusal)
                     entry = await self._read_entry()
         except StartupError as error:
             _log.critical("this replica of shard %s ends: %s", self._membership.shard, error)
@@ -176,6 +181,7 @@ class ShardReplica:
         """Follow until this replica leads; None if the process ends."""
         if (
             entry.store_id == self._membership.store_id
+            and self._files.opened.room.write_problem is None
             and (election := await self._lead_after_restart(entry)) is not None
         ):
             return election
@@ -237,13 +243,29 @@ class ShardReplica:
 
     # --- leading
 
-    async def _lead_until_over(self, election: WonElection) -> None:
-        """Lead until another replica does, or this one hands over; the files are closed afterwards."""
-        membership, files = self._membership, self._files
+    async def _lead_until_over(self, election: WonElection) -> OSError | None:
+        """Lead until another replica does, or this one hands over; the files are closed afterwards.
+
+        Returns the error of a disk on which this leadership could not begin; the files are open then.
+        """
+        try:
+            broker, leader = await self._begin_leadership(election)
+        except (OSError, StartupError) as error:
+            with contextlib.suppress(MessagingError):  # the lease runs out by itself
+                await self._membership.give_up_leadership(election.entry.epoch)
+            if isinstance(error, OSError):
+                return error
+            raise
+        self._files.mark_closed()
+        await self._serve_until_over(broker, leader)
+        return None
+
+    async def _begin_leadership(self, election: WonElection) -> tuple[Broker, ReplicatingLeader]:
+        """Write what a leader's log begins with. OSError: the disk refuses that; StartupError: it has failed."""
+        membership = self._membership
         self._shortage.begin_leadership()
         await asyncio.to_thread(self._note_deletions)
-        broker = await asyncio.to_thread(Broker.create, files.opened, self._settings, self._rules, self._clock)
-        files.mark_closed()
+        broker = await asyncio.to_thread(Broker.create, self._files.opened, self._settings, self._rules, self._clock)
         leader = ReplicatingLeader(
             membership,
             broker,
@@ -257,6 +279,10 @@ class ShardReplica:
         broker.set_answers_alone(leader.is_async)
         broker.set_topic_lookup(self._directory.find_topic)
         await leader.begin_epoch()
+        return broker, leader
+
+    async def _serve_until_over(self, broker: Broker, leader: ReplicatingLeader) -> None:
+        """Serve followers and proxies until this leadership is over; the files are closed afterwards."""
         broker.start()
         deletion_log = DeletionLog(broker, self._directory, self._membership.settings.data_dir)
         proxies = ProxyConnections(broker, self._directory, deletion_log, self._observability.continue_trace)
@@ -272,7 +298,7 @@ class ShardReplica:
                 self.broker, self.leader, self._proxies = broker, leader, proxies
                 self._times_led += 1
                 self._front.serve_proxies(proxies)
-                _log.info("this replica leads shard %s in epoch %d", membership.shard, leader.epoch)
+                _log.info("this replica leads shard %s in epoch %d", self._membership.shard, leader.epoch)
                 await self._wait_until_over(leader)
         finally:
             self._observability.watch_broker(None)
@@ -302,8 +328,10 @@ class ShardReplica:
                 break
             try:
                 beginning.result()
-            except RegistryUnavailable as error:
-                _log.warning("deletions meanwhile can't be read: %s", error.message)
+            except (MessagingError, OSError) as error:
+                _log.warning("deletions meanwhile can't be read, or done: %s", error)
+                if isinstance(error, OSError):
+                    self._files.opened.room.write_failed(error)
                 await asyncio.sleep(_AGAIN_S)
             else:
                 break

@@ -36,6 +36,8 @@ class ReplicaFiles:
         self._settings = settings
         self.opened = open_store(settings, is_replica=True, disk=disk)
         self._is_open = True
+        self.open_problem: str | None = None
+        """Why the store can't be opened again, while that is tried."""
 
     @property
     def is_open(self) -> bool:
@@ -62,9 +64,11 @@ class ReplicaFiles:
                 if not isinstance(error.__cause__, OSError) or is_ending():
                     raise
                 failures.log_failure(error.__cause__, again_s)
+                self.open_problem = f"this replica can't open its store: {error.__cause__}"
                 await asyncio.sleep(again_s)
             else:
                 failures.note_success()
+                self.open_problem = None
                 return
 
     def cut_log(self, end: int) -> str | None:
