@@ -23,7 +23,7 @@ class Call:
     where the call came in; `room` is for the messages that it is answered with.
 
     `options` is what the client's metadata asks for beyond the protocol (`overview.md, Metadata`): `queue=...`, the
-    queue of its NORMAL messages, or `leave-out=body`, for pulls without bodies."""
+    queue of its NORMAL messages, or, for pulls, `leave-out=body`, `answer=rows` or both of them with a comma."""
 
     client_id: str = ""
     language: str = ""
@@ -44,7 +44,12 @@ class Call:
     @property
     def leaves_out_bodies(self) -> bool:
         """Whether pulls are to be answered without bodies."""
-        return self.options == "leave-out=body"
+        return "leave-out=body" in self.options.split(",")
+
+    @property
+    def takes_rows(self) -> bool:
+        """Whether pulls are to be answered by column (`ternmq_common.pulled_rows`)."""
+        return "answer=rows" in self.options.split(",")
 
     def require_client(self) -> str:
         """The client's id, which every call of MessagingService must name; BAD_REQUEST for one that can't be shown."""

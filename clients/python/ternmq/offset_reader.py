@@ -43,7 +43,8 @@ from ternmq.options import ClientOptions
 from ternmq.pull.offsets import StartFrom, check_start, offset_request
 from ternmq.route import RouteQueue, TopicRoute
 from ternmq.tls import tls_options
-from ternmq_common.limits import PULL_BATCH_MAX
+from ternmq_common.limits import PULL_BATCH_MAX, PULL_ROWS_MAX
+from ternmq_common.pulled_rows import ROWS_TAG, MalformedRows, PulledRows
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.client_v1.answers_pb2 import PulledMessages
 from ternmq_protos.v2 import definition_pb2 as pb
@@ -70,22 +71,26 @@ class Part:
     """Messages of one pull, in order, and the offset behind what was looked at.
 
     `responses` are serialized `PullMessageResponse`s with one message each, for callers that decode them in a way of
-    their own.
+    their own. In place of them there may be `rows`, for those that asked for rows.
     """
 
     responses: list[bytes]
     next_offset: int
+    rows: PulledRows | None = None
 
     @property
     def messages(self) -> list[pb.Message]:
-        """The messages, decoded with each call."""
+        """The messages of `responses`, decoded with each call."""
         return list(PulledMessages.FromString(b"".join(self.responses)).message)
+
+    def __len__(self) -> int:
+        return len(self.responses) if self.rows is None else self.rows.count
 
 
 class OffsetReader:
     """Reads queues by offset. The arguments are those of the other clients; hooks and timing have no effect. `kind`
-    begins the name by which servers know this client. With `bodies` false TernMQ sends messages without their bodies;
-    other servers send the bodies all the same."""
+    begins the name by which servers know this client. With `bodies` false TernMQ sends messages without their bodies,
+    with `rows` it sends them as `Part.rows`; other servers send the bodies all the same, and no rows."""
 
     def __init__(
         self,
@@ -94,6 +99,7 @@ class OffsetReader:
         patience: Seconds = PATIENCE_S,
         kind: str = "",
         bodies: bool = True,
+        rows: bool = False,
         **options: Unpack[ClientOptions],
     ) -> None:
         check_options(type(self), options)
@@ -101,8 +107,10 @@ class OffsetReader:
         self._identity = ClientIdentity(
             options.get("credentials"), client_id=f"{kind}@{new_client_id()}" if kind else ""
         )
-        if not bodies:
-            self._identity.add_options("leave-out=body")
+        asked = (*(() if bodies else ("leave-out=body",)), *(("answer=rows",) if rows else ()))
+        if asked:
+            self._identity.add_options(",".join(asked))
+        self._batch_max = PULL_ROWS_MAX if rows else PULL_BATCH_MAX
         self._tls = tls_options(options.get("tls", False))
         self._timeout_s = seconds_above_0("request_timeout", options.get("request_timeout", REQUEST_TIMEOUT_S))
         self.patience_s = seconds_from_0("patience", patience)
@@ -241,7 +249,7 @@ class OffsetReader:
             request = rpc.PullMessageRequest(
                 message_queue=queue.proto,
                 offset=start,
-                batch_size=min(PULL_BATCH_MAX, stop - start),
+                batch_size=min(self._batch_max, stop - start),
                 filter_expression=expression,
             )
             part = self.patiently(lambda asked=request: self._pull_part(queue.endpoints, asked))  # type: ignore[misc]
@@ -250,15 +258,17 @@ class OffsetReader:
                     pb.INTERNAL_ERROR, f"{queue.topic}/{queue.broker}/{queue.queue_id} has nothing at offset {start}"
                 )
             start = part.next_offset
-            yield part if start <= stop else _cut_part(part, stop)
+            yield part if start <= stop else _cut_part(queue, part, stop)
 
     def _pull_part(self, endpoints: Endpoints, request: rpc.PullMessageRequest) -> Part:
         answer = self._call_pull(endpoints, calls.PULL_MESSAGE.name, request.SerializeToString())
         responses = [response for response in answer if response[:1] == _MESSAGE_TAG]
-        rest = PulledMessages.FromString(b"".join([response for response in answer if response[:1] != _MESSAGE_TAG]))
+        others = [response for response in answer if response[:1] != _MESSAGE_TAG]
+        rows = [response for response in others if response.startswith(ROWS_TAG)]
+        rest = PulledMessages.FromString(b"".join([response for response in others if response not in rows]))
         if rest.status.code not in {pb.OK, pb.MESSAGE_NOT_FOUND}:
             raise create_error(rest.status.code, rest.status.message)
-        return Part(responses, rest.next_offset)
+        return Part(responses, rest.next_offset, _read_rows(rows[0]) if rows else None)
 
     def _call_pull(self, endpoints: Endpoints, name: str, request: bytes) -> Sequence[bytes]:
         """Return the messages of an answer, through our own connection without grpc."""
@@ -356,7 +366,17 @@ class OffsetReader:
         return channel
 
 
-def _cut_part(part: Part, stop: int) -> Part:
+def _read_rows(response: bytes) -> PulledRows:
+    try:
+        return PulledRows.of_response(response)
+    except MalformedRows as error:
+        raise InternalError(pb.INTERNAL_ERROR, f"a pull was answered with {error}") from None
+
+
+def _cut_part(queue: RouteQueue, part: Part, stop: int) -> Part:
     """The messages below offset `stop`."""
+    if part.rows is not None:
+        topic = queue.proto.topic.SerializeToString()
+        part = Part(list(part.rows.as_responses(topic, queue.queue_id)), part.next_offset)
     kept = [one for one in part.messages if one.system_properties.queue_offset < stop]
     return Part([rpc.PullMessageResponse(message=one).SerializeToString() for one in kept], stop)

@@ -26,13 +26,14 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PullRequest:
     """What a consumer pulls: at most `batch` messages of the queue that pass the filter, from `offset` on, and how many
-    seconds it waits for one. `group` is empty for a pull that is nobody's."""
+    seconds it waits for one. `group` is empty for a pull that is nobody's; `batch_max` is a limit of the server."""
 
     queue: QueueRef
     offset: int
     group: str = ""
     filter: FilterText = ALL_TEXT
     batch: int = PULL_BATCH_MAX
+    batch_max: int = PULL_BATCH_MAX
     poll_s: float = 0.0
 
 
@@ -67,7 +68,7 @@ async def pull_messages(request: PullRequest, call: "Call", services: "Services"
         return PullResult([], bounds.minimum, MessagingError(ErrorCode.MESSAGE_NOT_FOUND, text))
     passing = await services.filters.find_filter(request.filter)
     take = partial(_pull, queue, offset, passing, reader, call, services)
-    batch, poll_s = min(max(1, request.batch), PULL_BATCH_MAX), _poll_s(request.poll_s, call, services)
+    batch, poll_s = min(max(1, request.batch), request.batch_max), _poll_s(request.poll_s, call, services)
     quotas = services.quotas
     meters = quotas.of_receiver(call.user, queue.topic, request.group, client_id) if quotas.limits_out else []
     if meters:

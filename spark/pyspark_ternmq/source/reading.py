@@ -40,6 +40,7 @@ def opened(reading: Reading, *, bodies: bool = True) -> OffsetReader:
         patience=connection.retry_timeout_s,
         kind="spark",
         bodies=bodies,
+        rows=True,
         **connection.client_options(),
     )
 
@@ -61,9 +62,12 @@ def _read_batches(reading: Reading, partition: RangePartition) -> "Iterator[Reco
         expected, rows = wanted.start, 0
         try:
             for part in reader.read(queue, wanted.start, wanted.stop, passing=reading.passing):
-                _check_complete(reading, reader, queue, wanted, expected, len(part.responses), part.next_offset)
+                _check_complete(reading, reader, queue, wanted, expected, len(part), part.next_offset)
                 expected = part.next_offset
-                columns.add_responses(part.responses)
+                if part.rows is None:
+                    columns.add_responses(part.responses)
+                else:
+                    columns.add_rows(part.rows)
                 if columns.rows >= BATCH_ROWS or columns.bytes >= BATCH_BYTES:
                     rows += columns.rows
                     yield columns.build_batch()

@@ -1,14 +1,15 @@
-"""What clients may want otherwise than usual: a queue of their own choice, and messages without bodies."""
+"""What clients may want otherwise than usual: a queue of their own choice, messages without bodies, or by column."""
 
 from collections.abc import Iterator
 
 import pytest
 
-from ternmq import BadRequest, Message, blocking
-from ternmq.offset_reader import OffsetReader
+from ternmq import BadRequest, Message, TagFilter, blocking
+from ternmq.offset_reader import OffsetReader, Part
 from ternmq.testing import Stack
 from ternmq_common.cluster import QueuePermission
 from ternmq_common.errors import MessagingError
+from ternmq_common.limits import PULL_ROWS_MAX
 from ternmq_common.message_type import MessageType
 from ternmq_common.model import QueueRef, Topic, TopicRoute
 from ternmq_common.wire import without_body
@@ -88,6 +89,37 @@ def test_messages_come_without_their_bodies_and_with_all_else(stack: Stack) -> N
     for one in expected:
         one.ClearField("body")
     assert part.messages == expected
+
+
+@pytest.mark.parametrize("bodies", [True, False])
+def test_messages_come_by_column(stack: Stack, bodies: bool) -> None:
+    topic = stack.fresh_name()
+    stack.create_topic(topic, queues=1)
+    sent = [Message(topic, f"body {number}".encode(), tag=f"t{number % 2}", keys=["k"]) for number in range(1500)]
+    with blocking.Producer(stack.endpoint) as producer:
+        for start in range(0, 1500, 500):
+            producer.send_many(sent[start : start + 500])
+    with (
+        OffsetReader(stack.endpoint, bodies=bodies) as usual,
+        OffsetReader(stack.endpoint, bodies=bodies, rows=True) as reader,
+    ):
+        [queue] = reader.queues(topic)
+        name = queue.proto.topic.SerializeToString()
+        for passing in (None, TagFilter("t1"), TagFilter("nothing")):
+            expected = [one for part in usual.read(queue, 10, 1490, passing=passing) for one in part.messages]
+            parts = list(reader.read(queue, 10, 1490, passing=passing))
+            assert len(parts) == 2
+            assert parts[0].next_offset == 10 + PULL_ROWS_MAX
+            for one in expected:
+                one.system_properties.ClearField("store_host")
+            found = []
+            for part in parts:
+                responses = list(part.rows.as_responses(name, 0)) if part.rows is not None else part.responses
+                assert len(part) == len(responses)
+                found += Part(responses, part.next_offset).messages
+            for one in found:
+                one.system_properties.ClearField("store_host")
+            assert found == expected
 
 
 @pytest.mark.parametrize("properties", [{}, {"a": "b"}, {"a": "b" * 300, "c": "d"}])

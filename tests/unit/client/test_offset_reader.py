@@ -20,6 +20,8 @@ from ternmq import (
     TlsOptions,
 )
 from ternmq.offset_reader import OffsetReader
+from ternmq_common.pulled_rows import ROWS_TAG, encode_rows
+from ternmq_common.wire import encode_field
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from tests.unit.client.authority import Authority
@@ -77,6 +79,34 @@ async def test_a_server_may_give_more_or_less_than_was_asked_for(server: Scripte
         pulled(pb.OK, *map(message, range(1, 7)), next_offset=7),
     )
     assert await used(server, lambda reader: bodies(reader, 0, 3)) == [b"0", b"1", b"2"]
+
+
+async def test_a_server_that_knows_no_rows_gives_messages(server: ScriptedServer) -> None:
+    server.model.append(QUEUE, *(str(number).encode() for number in range(10)))
+    with OffsetReader(server.endpoint, patience=10.0, rows=True) as reader:
+        assert await asyncio.to_thread(bodies, reader, 2, 5) == [b"2", b"3", b"4"]
+
+
+async def test_rows_beyond_what_was_asked_for_are_left_out(server: ScriptedServer) -> None:
+    server.model.append(QUEUE, *(b"" for _ in range(10)))
+    rests = [pb.Message(body=str(offset).encode()).SerializeToString() for offset in range(7)]
+    rows = rpc.PullMessageResponse.FromString(encode_rows(range(7), [0] * 7, rests, [b""] * 7))
+    ok, end = pulled(pb.OK, next_offset=7)
+    server.script("PullMessage", [ok, rows, end])
+    with OffsetReader(server.endpoint, patience=10.0, rows=True) as reader:
+        assert await asyncio.to_thread(bodies, reader, 0, 3) == [b"0", b"1", b"2"]
+
+
+async def test_rows_that_are_none_are_an_error(server: ScriptedServer) -> None:
+    server.model.append(QUEUE, *(b"" for _ in range(10)))
+    rows = rpc.PullMessageResponse.FromString(encode_field(ROWS_TAG, b"\xff\xff\xff\xff"))
+    ok, end = pulled(pb.OK, next_offset=7)
+    server.script("PullMessage", [ok, rows, end])
+    with (
+        OffsetReader(server.endpoint, patience=0.0, rows=True) as reader,
+        pytest.raises(InternalError, match="a pull was answered with 4294967295 rows"),
+    ):
+        await asyncio.to_thread(bodies, reader, 0, 3)
 
 
 async def test_what_is_not_there_any_more_is_passed_over(server: ScriptedServer) -> None:

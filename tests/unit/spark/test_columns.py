@@ -12,12 +12,19 @@ from pyspark.sql.types import StructField, StructType
 
 from pyspark_ternmq.schema import HEADERS, KAFKA_SCHEMA, SCHEMA
 from pyspark_ternmq.source.columns import ColumnBuilder
+from ternmq_common.pulled_rows import PulledRows, encode_rows
 from ternmq_common.wire import encode_varint
 from ternmq_protos.pool import Timestamp
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 
 TIME_COLUMNS = ("born_timestamp", "store_timestamp", "delivery_timestamp")
+SCHEMAS = (
+    SCHEMA,
+    KAFKA_SCHEMA,
+    StructType([SCHEMA["body"]]),
+    StructType([SCHEMA["offset"], SCHEMA["store_timestamp"]]),
+)
 TEXT = st.text(max_size=8)
 TIMES = st.builds(Timestamp, seconds=st.integers(0, 2**33), nanos=st.integers(0, 999_999_999))
 MESSAGES = st.builds(
@@ -37,6 +44,28 @@ MESSAGES = st.builds(
         delivery_timestamp=st.none() | TIMES,
         priority=st.none() | st.integers(0, 9),
     ),
+)
+# Fields that Message and SystemProperties have, and fields that they don't have, of all wire types.
+PIECES = st.sampled_from(
+    [
+        pb.Message(system_properties=pb.SystemProperties(tag="t", queue_offset=3)).SerializeToString(),
+        pb.Message(system_properties=pb.SystemProperties(keys=["a", "b"], priority=2)).SerializeToString(),
+        pb.Message(system_properties=pb.SystemProperties(delivery_attempt=-1, queue_offset=-7)).SerializeToString(),
+        pb.Message(system_properties=pb.SystemProperties(born_timestamp=Timestamp(seconds=5))).SerializeToString(),
+        pb.Message(system_properties=pb.SystemProperties(born_timestamp=Timestamp(nanos=7000))).SerializeToString(),
+        pb.Message(user_properties={"a": "1"}).SerializeToString(),
+        pb.Message(user_properties={"a": "2"}).SerializeToString(),
+        pb.Message(user_properties={"b": "3"}).SerializeToString(),
+        b"\x12\x00",  # a property without name and value
+        b"\x12\x06\x12\x01x\x0a\x01n",  # its value before its name
+        pb.Message(body=b"one").SerializeToString(),
+        pb.Message(body=b"other").SerializeToString(),
+        b"\x98\x06\x05",  # field 99: a number,
+        b"\x99\x0612345678",  # 64 bits,
+        b"\x9a\x06\x02ab",  # bytes,
+        b"\x9b\x06\x08\x01\x9c\x06",  # a group,
+        b"\x9d\x061234",  # 32 bits
+    ]
 )
 
 
@@ -137,30 +166,72 @@ def test_what_was_made_a_batch_waits_no_more() -> None:
     assert (columns.rows, columns.bytes) == (0, 0)
 
 
-# --- messages that are encoded in another way than our servers do
+# --- messages that come by column
 
-# Fields that Message and SystemProperties have, and fields that they don't have, of all wire types.
-PIECES = st.sampled_from(
-    [
-        pb.Message(system_properties=pb.SystemProperties(tag="t", queue_offset=3)).SerializeToString(),
-        pb.Message(system_properties=pb.SystemProperties(keys=["a", "b"], priority=2)).SerializeToString(),
-        pb.Message(system_properties=pb.SystemProperties(delivery_attempt=-1, queue_offset=-7)).SerializeToString(),
-        pb.Message(system_properties=pb.SystemProperties(born_timestamp=Timestamp(seconds=5))).SerializeToString(),
-        pb.Message(system_properties=pb.SystemProperties(born_timestamp=Timestamp(nanos=7000))).SerializeToString(),
-        pb.Message(user_properties={"a": "1"}).SerializeToString(),
-        pb.Message(user_properties={"a": "2"}).SerializeToString(),
-        pb.Message(user_properties={"b": "3"}).SerializeToString(),
-        b"\x12\x00",  # a property without name and value
-        b"\x12\x06\x12\x01x\x0a\x01n",  # its value before its name
-        pb.Message(body=b"one").SerializeToString(),
-        pb.Message(body=b"other").SerializeToString(),
-        b"\x98\x06\x05",  # field 99: a number,
-        b"\x99\x0612345678",  # 64 bits,
-        b"\x9a\x06\x02ab",  # bytes,
-        b"\x9b\x06\x08\x01\x9c\x06",  # a group,
-        b"\x9d\x061234",  # 32 bits
-    ]
-)
+
+def rows_form(messages: list[pb.Message]) -> PulledRows:
+    """The messages as a server sends them by column, which has their offsets and times from its store."""
+    offsets = [message.system_properties.queue_offset for message in messages]
+    rests, systems = [], []
+    for message in messages:
+        system = pb.SystemProperties.FromString(message.system_properties.SerializeToString())
+        for name in ("queue_offset", "store_timestamp", "delivery_attempt"):
+            system.ClearField(name)
+        systems.append(system.SerializeToString())
+        rests.append(pb.Message(body=message.body, user_properties=message.user_properties).SerializeToString())
+    return PulledRows.of_response(encode_rows(offsets, [1_764_000_000_123] * len(messages), rests, systems))
+
+
+def forms_of(messages: list[pb.Message]) -> tuple[PulledRows, list[bytes]]:
+    """The same messages by column, and as responses."""
+    rows = rows_form(messages)
+    return rows, list(rows.as_responses(pb.Resource(name="orders").SerializeToString(), 7))
+
+
+@given(parts=st.lists(st.lists(MESSAGES, max_size=4), min_size=1, max_size=3), schema=st.sampled_from(SCHEMAS))
+def test_messages_by_column_are_the_same_rows(parts: list[list[pb.Message]], schema: StructType) -> None:
+    by_column, one_by_one = (ColumnBuilder(schema, "orders", "broker-a/7") for _ in range(2))
+    for part in parts:
+        rows, responses = forms_of(part)
+        by_column.add_rows(rows)
+        one_by_one.add_responses(responses)
+    assert by_column.rows == one_by_one.rows == sum(map(len, parts))
+    assert listed(by_column.build_batch()) == listed(one_by_one.build_batch())
+    assert (by_column.rows, by_column.bytes) == (0, 0)
+
+
+@given(parts=st.lists(st.tuples(st.booleans(), st.lists(MESSAGES, max_size=3)), max_size=4))
+def test_both_forms_may_come_in_one_batch(parts: list[tuple[bool, list[pb.Message]]]) -> None:
+    mixed, one_by_one = (ColumnBuilder(SCHEMA, "orders", "broker-a/7") for _ in range(2))
+    for is_by_column, part in parts:
+        rows, responses = forms_of(part)
+        mixed.add_rows(rows) if is_by_column else mixed.add_responses(responses)
+        one_by_one.add_responses(responses)
+    assert listed(mixed.build_batch()) == listed(one_by_one.build_batch())
+
+
+@given(encoded=st.lists(st.lists(PIECES, max_size=4).map(b"".join), min_size=1, max_size=4))
+def test_what_stands_in_a_row_may_be_encoded_in_any_order(encoded: list[bytes]) -> None:
+    count = len(encoded)
+    system = pb.SystemProperties(message_id="m").SerializeToString()
+    rests = [without_system(one) for one in encoded]
+    rows = PulledRows.of_response(encode_rows(range(count), [5] * count, rests, [system] * count))
+    by_column = ColumnBuilder(SCHEMA, "orders", "broker-a/7")
+    by_column.add_rows(rows)
+    assert [row["offset"] for row in listed(by_column.build_batch())] == list(range(count))
+    one_by_one = ColumnBuilder(SCHEMA, "orders", "broker-a/7")
+    one_by_one.add_responses(list(rows.as_responses(b"", 7)))
+    by_column.add_rows(rows)
+    assert listed(by_column.build_batch()) == listed(one_by_one.build_batch())
+
+
+def without_system(encoded: bytes) -> bytes:
+    message = pb.Message.FromString(encoded)
+    message.ClearField("system_properties")
+    return message.SerializeToString()
+
+
+# --- messages that are encoded in another way than our servers do
 
 
 @given(encoded=st.lists(st.lists(PIECES, max_size=6).map(b"".join), max_size=5))
@@ -190,13 +261,19 @@ def batch_of_encoded(encoded: list[bytes]) -> pa.RecordBatch:
 
 
 def rows_of(encoded: list[bytes]) -> list[dict[str, object]]:
-    batch = batch_of_encoded(encoded)
+    return listed(batch_of_encoded(encoded))
+
+
+def listed(batch: pa.RecordBatch) -> list[dict[str, object]]:
     rows = batch.schema.names
     columns = [
-        batch.column(name).cast(pa.int64()).to_pylist() if name in TIME_COLUMNS else batch.column(name).to_pylist()
+        batch.column(name).cast(pa.int64()).to_pylist()
+        if pa.types.is_timestamp(batch.column(name).type)
+        else batch.column(name).to_pylist()
         for name in rows
     ]
     found = [dict(zip(rows, values, strict=True)) for values in zip(*columns, strict=True)]
     for one in found:
-        one["properties"] = sorted(one["properties"])
+        for name in one.keys() & {"properties", "headers"}:
+            one[name] = sorted(one[name] or (), key=str)
     return found

@@ -15,7 +15,7 @@ from ternmq_broker.cold_reads import run_when_read
 from ternmq_broker.consumption.queue_reader import QueueReader
 from ternmq_broker.store.repairing.damage import AwaitsRepair
 from ternmq_common.errors import ErrorCode, MessagingError
-from ternmq_common.limits import PULL_BATCH_MAX
+from ternmq_common.limits import PULL_ROWS_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,7 +69,7 @@ class CopyReads:
         try:
             async with self._turns:
                 return await run_when_read(
-                    lambda: self._read_messages(queue, offset, passing, min(limit, PULL_BATCH_MAX))
+                    lambda: self._read_messages(queue, offset, passing, min(limit, PULL_ROWS_MAX))
                 )
         finally:
             self._read_count -= 1

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ternmq_common.limits import PULL_BATCH_MAX, PULL_ROWS_MAX
+from ternmq_common.pulled_rows import encode_rows
 from ternmq_common.wire import DeliveredFrames, without_body
 from ternmq_protos.v2.service_pb2 import PullMessageRequest, PullMessageResponse
 from ternmq_proxy.fronts.grpc.activities.filter_text import read_filter
@@ -31,38 +33,52 @@ class PulledFrames:
 async def pull_message(request: PullMessageRequest, call: "Call", services: "Services") -> PulledFrames:
     """Status, messages, then the offset to go on from; an error is a status alone."""
     try:
-        result = await pull_messages(_read(request), call, services)
+        result = await pull_messages(_read(request, call), call, services)
     except Exception as error:  # noqa: BLE001 - the outermost of this call; `status_of` logs
         answer = status_of(error, "PullMessage")
         return PulledFrames([PullMessageResponse(status=answer).SerializeToString()], answer.code)
     if result.problem is not None:
         return _answer(status(result.problem.code, result.problem.message), result.next_offset, [])
-    messages = _frame_messages(request, result, services, with_bodies=not call.leaves_out_bodies)
+    rests = [message.rest for message in result.messages]
+    if call.leaves_out_bodies:
+        rests = [without_body(rest) for rest in rests]
+    messages = [_encode_rows(result, rests)] if call.takes_rows else _frame_messages(request, result, rests, services)
     answered = _answer(OK, result.next_offset, messages)
     if result.meters:
         sent(result.meters, sum(map(len, answered.frames)), services.quotas.now())
     return answered
 
 
-def _read(request: PullMessageRequest) -> PullRequest:
+def _read(request: PullMessageRequest, call: "Call") -> PullRequest:
     return PullRequest(
         queue=read_queue(request.message_queue),
         offset=request.offset,
         group=request.group.name,
         filter=read_filter(request.filter_expression),
         batch=request.batch_size,
+        batch_max=PULL_ROWS_MAX if call.takes_rows else PULL_BATCH_MAX,
         poll_s=request.long_polling_timeout.ToMilliseconds() / 1000,
     )
 
 
+def _encode_rows(result: PullResult, rests: list[bytes]) -> bytes:
+    messages = result.messages
+    return encode_rows(
+        [message.queue_offset for message in messages],
+        [message.stored_ms for message in messages],
+        rests,
+        [message.system for message in messages],
+    )
+
+
 def _frame_messages(
-    request: PullMessageRequest, result: PullResult, services: "Services", *, with_bodies: bool
+    request: PullMessageRequest, result: PullResult, rests: list[bytes], services: "Services"
 ) -> list[bytes]:
     topic = request.message_queue.topic.SerializeToString()
     frames = DeliveredFrames(topic=topic, store_host=services.store_host.encode())
     return [
         frames.encode_message(
-            rest=message.rest if with_bodies else without_body(message.rest),
+            rest=rest,
             system=message.system,
             stored_ms=message.stored_ms,
             queue_id=message.queue.queue_id,
@@ -70,7 +86,7 @@ def _frame_messages(
             attempt=1,
             handle=None,
         )
-        for message in result.messages
+        for message, rest in zip(result.messages, rests, strict=True)
     ]
 
 
