@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from ternmq_proxy.services import Services
 
 
-async def remaining_on(broker: str, services: "Services") -> UnfinishedWork:
-    """What the broker says, with what it has for groups that it does not know."""
+async def find_unfinished_work(broker: str, services: "Services") -> UnfinishedWork:
+    """Return what the broker says, with what it has for groups that it does not know."""
     known = await services.messages.remaining(broker)
     backlogs = {(backlog.group, backlog.topic): backlog.messages for backlog in known.backlogs}
     for group in services.catalog.groups():

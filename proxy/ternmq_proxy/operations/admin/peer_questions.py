@@ -2,17 +2,17 @@
 
 from typing import TYPE_CHECKING, Protocol
 
-from ternmq_proxy.fronts.grpc.activities.admin.clients import CLIENTS, answer_clients
-from ternmq_proxy.fronts.grpc.activities.admin.groups import MEMBERS, answer_members
-from ternmq_proxy.fronts.grpc.activities.admin.proxies import PROXY, answer_proxy
-from ternmq_proxy.fronts.grpc.activities.published_admin.running_info import RUNNING_INFO, answer_running_info
-from ternmq_proxy.fronts.grpc.activities.published_admin.server import STATS, answer_stats
-from ternmq_proxy.fronts.grpc.activities.published_admin.subscribers import (
+from ternmq_proxy.operations.admin.clients.client_list import CLIENTS, answer_clients
+from ternmq_proxy.operations.admin.clients.consumers import RUNNING_INFO, answer_running_info
+from ternmq_proxy.operations.admin.clients.subscriptions import (
     SUBSCRIBERS,
     SUBSCRIPTIONS,
     answer_subscribers,
     answer_subscriptions,
 )
+from ternmq_proxy.operations.admin.groups.group_description import MEMBERS, answer_members
+from ternmq_proxy.operations.admin.servers.proxies import PROXY, answer_proxy
+from ternmq_proxy.operations.admin.servers.server_status import STATS, answer_stats
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Mapping

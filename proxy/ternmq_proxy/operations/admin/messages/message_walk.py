@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.limits import PULL_BATCH_MAX
-from ternmq_proxy.fronts.grpc.activities.published_admin.message_pages import Page, number_of, unknown_scroll
+from ternmq_proxy.operations.admin.messages.message_pages import MessagePage, parse_number, unknown_scroll_error
 
 if TYPE_CHECKING:
     from ternmq_common.message_filter import MessageFilter
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ternmq_proxy.message_service.interface import MessageService
 
 
-class Span(NamedTuple):
+class TimeSpan(NamedTuple):
     """From `begin_ms` on, up to `end_ms` with it, milliseconds since the epoch; None leaves that side open."""
 
     begin_ms: int | None
@@ -31,13 +31,16 @@ class Span(NamedTuple):
         return self.end_ms is None or stored_ms <= self.end_ms
 
 
-class Walk:
+ALL_TIMES = TimeSpan(None, None)
+
+
+class MessageWalk:
     """One call's way through the queues."""
 
     def __init__(
         self,
         queues: "list[QueueRef]",
-        span: Span,
+        span: TimeSpan,
         passing: "MessageFilter",
         messages: "MessageService",
         *,
@@ -50,7 +53,7 @@ class Walk:
         self._steps_max = steps_max
         self._steps = 0
 
-    async def fill(self, page: Page) -> None:
+    async def fill_page(self, page: MessagePage) -> None:
         """Put into the page what belongs there, and where the next one begins. BAD_REQUEST if that can't be found."""
         number, queue_offset = self._position(page.scroll)
         for queue in self._queues[number:]:
@@ -72,10 +75,10 @@ class Walk:
         queue_id, _, queue_offset = place.partition("/")
         for number, queue in enumerate(self._queues):
             if (queue.broker, str(queue.queue_id)) == (broker, queue_id):
-                return number, number_of(queue_offset)
-        raise unknown_scroll()
+                return number, parse_number(queue_offset)
+        raise unknown_scroll_error()
 
-    async def _fill_from(self, queue: "QueueRef", queue_offset: int, page: Page) -> int | None:
+    async def _fill_from(self, queue: "QueueRef", queue_offset: int, page: MessagePage) -> int | None:
         """The offset at which the page ends; None if it may go on with the next queue."""
         if self._is_over():
             return queue_offset
@@ -89,7 +92,7 @@ class Walk:
             for stored in pulled.messages:
                 if stored.queue_offset >= end:
                     return None
-                if not page.takes(stored):
+                if not page.take_message(stored):
                     return stored.queue_offset
             if pulled.next_offset <= at:
                 return None  # what was there is gone

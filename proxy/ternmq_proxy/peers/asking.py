@@ -21,7 +21,7 @@ Answer = TypeVar("Answer")
 ALL_OTHERS = "all others"
 
 
-async def told_elsewhere(
+async def ask_others(
     read: "Callable[[bytes], Answer]", question: str, argument: str, services: "Services"
 ) -> tuple[list[Answer], list[str]]:
     """The answers about clients, and the names of those that gave none; one entry about all, with the reason, if nobody
@@ -30,18 +30,18 @@ async def told_elsewhere(
         told = await services.messages.ask_proxies(question, argument)
     except MessagingError as error:
         return [], [f"{ALL_OTHERS} ({error.message})"]
-    return _all_read(read, ((each.proxy, each.data) for each in told))
+    return _read_all(read, ((each.proxy, each.data) for each in told))
 
 
-async def told_by_siblings(
+async def ask_siblings(
     read: "Callable[[bytes], Answer]", question: str, services: "Services"
 ) -> tuple[list[Answer], list[str]]:
     """Those of the other processes of this server. The one that is the broker serves no clients, and is not heard."""
     told = await services.process.siblings.ask_all(question)
-    return _all_read(read, ((process, data) for process, data in told.items() if process != BROKER))
+    return _read_all(read, ((process, data) for process, data in told.items() if process != BROKER))
 
 
-def _all_read(
+def _read_all(
     read: "Callable[[bytes], Answer]", told: "Iterable[tuple[str, bytes | None]]"
 ) -> tuple[list[Answer], list[str]]:
     answers: list[Answer] = []
