@@ -49,11 +49,22 @@ _NOBODY = AccessSnapshot()
 
 
 class Watch:
-    """A call that goes on, of a user who must keep the rights `asked`; `revoke` ends it, once."""
+    """A call that goes on, of a user who must keep the rights `asked`; `revoke` ends it, once. None: it is not watched.
 
-    __slots__ = ("asked", "call", "is_revoked", "revoke", "rpc")
+    Within it as a context, a cancellation by `revoke` becomes RightsRevoked.
+    """
 
-    def __init__(self, call: "Call", rpc: str, asked: "list[Asked]", revoke: "Callable[[], object]") -> None:
+    __slots__ = ("_access", "asked", "call", "is_revoked", "revoke", "rpc")
+
+    def __init__(
+        self,
+        access: "AccessControl",
+        call: "Call",
+        rpc: str,
+        asked: "list[Asked]",
+        revoke: "Callable[[], object] | None",
+    ) -> None:
+        self._access = access
         self.call, self.rpc, self.asked = call, rpc, asked
         self.revoke = revoke
         self.is_revoked = False
@@ -64,6 +75,14 @@ class Watch:
         if self.is_revoked and task is not None:
             task.uncancel()
         return self.is_revoked
+
+    def __enter__(self) -> None:
+        self._access.watch(self)
+
+    def __exit__(self, kind: type[BaseException] | None, error: object, trace: object) -> None:
+        self._access.unwatch(self)
+        if kind is asyncio.CancelledError and self.take_cancellation():
+            raise RightsRevoked from None
 
 
 class RightsRevoked(MessagingError):
@@ -224,28 +243,16 @@ class AccessControl:
         """How many calls that go on are watched now."""
         return len(self._watches)
 
-    @contextmanager
-    def watching(self, rpc: str, call: "Call", asked: "list[Asked]") -> "Iterator[None]":
-        """Require all of these, and while the call goes on within it, that the user keeps them: `call.cancel` ends what
-        waits, and RightsRevoked is raised instead."""
-        self.require_all(rpc, call, *asked)
-        if self._authentication is None or call.cancel is None:
-            yield
-            return
-        watch = Watch(call, rpc, asked, call.cancel)
-        self._watches.add(watch)
-        try:
-            yield
-        except asyncio.CancelledError:
-            if watch.take_cancellation():
-                raise RightsRevoked from None
-            raise
-        finally:
-            self._watches.discard(watch)
+    def watching(self, rpc: str, call: "Call", asked: "list[Asked]") -> Watch:
+        """Require all of these, and while the call goes on within what is returned, that the user keeps them:
+        `call.cancel` ends what waits, and RightsRevoked is raised instead."""
+        for need, name in asked:
+            self.require(rpc, call, need, name)
+        return Watch(self, call, rpc, asked, call.cancel)
 
     def watch(self, watch: Watch) -> None:
         """Revoke it when its user is gone, or has lost one of its rights, until `unwatch`."""
-        if self._authentication is not None:
+        if self._authentication is not None and watch.revoke is not None:
             self._watches.add(watch)
 
     def unwatch(self, watch: Watch) -> None:
@@ -284,6 +291,7 @@ class AccessControl:
         for watch in list(self._watches):
             if watch in self._watches and not self._is_still_allowed(watch):
                 self._watches.discard(watch)
+                assert watch.revoke is not None
                 watch.is_revoked = True
                 watch.revoke()
             await turns.next_turn()

@@ -54,9 +54,10 @@ from ternmq_proxy.fronts.grpc.streams.revocation import cancel_call
 from ternmq_proxy.fronts.grpc.streams.waiting_polls import EndedPoll, WaitingPolls
 from ternmq_proxy.fronts.operator_calls import DeskCalls
 from ternmq_rpc.grpc_http2.messages import GrpcStatus
-from ternmq_rpc.grpc_stream.call_server import CONNECTIONS_MAX, CallServer
+from ternmq_rpc.grpc_stream.call_server import CallServer
 from ternmq_rpc.grpc_stream.served_call import CallRefused, ServedCall, ServedMethod
-from ternmq_rpc.grpc_stream.sockets import actual_address, bind_socket, grpc_bind_error
+from ternmq_rpc.serving.connection_server import CONNECTIONS_MAX
+from ternmq_rpc.serving.sockets import actual_address, bind_socket, explain_bind_error
 from ternmq_runtime.observability.figures import FrontFigures, TrafficFigures
 from ternmq_runtime.observability.tracing import NOTHING, SpanContext, mark_current_failed
 
@@ -65,7 +66,7 @@ if TYPE_CHECKING:
 
     from ternmq_protos.v2 import definition_pb2
     from ternmq_proxy.services import Services
-    from ternmq_rpc.grpc_http2.budgets import ConnectionBudgets
+    from ternmq_rpc.serving.budgets import ConnectionBudgets
     from ternmq_rpc.tls.opening import PortTls
     from ternmq_runtime.observability.process_observability import ProcessObservability
 
@@ -323,7 +324,8 @@ class GrpcFront:
         current_call.set(made)
         services = self._services
         try:
-            services.access.require_own_client(name, made, services)
+            if made.identity is not None:
+                services.access.require_own_client(name, made, services)
             response = await call.activity(request, made, services)
         except Exception as error:  # noqa: BLE001 - the outermost of this call; `status_of` logs
             status = status_of(error, name)
@@ -343,7 +345,8 @@ class GrpcFront:
                     identity = self._callers.caller(served, name).identity
                     request = await self._request(call.request, size, served)
                     made = self._callers.call(served, identity)
-                    self._services.access.require_own_client(name, made, self._services)
+                    if identity is not None:
+                        self._services.access.require_own_client(name, made, self._services)
                 except MessagingError as error:
                     refusal = call.response(status=status_of(error, name))
                     measured.code = _code_of(refusal.status)
@@ -416,7 +419,7 @@ def _bound(address: str, shared: bool, *, option: str = "--grpc") -> socket.sock
     try:
         return bind_socket(address, shared=shared)
     except StartupError as error:
-        raise grpc_bind_error(address, error, option=option) from error
+        raise explain_bind_error(address, error, protocol="gRPC", option=option) from error
 
 
 def _code_of(status: "definition_pb2.Status") -> str:

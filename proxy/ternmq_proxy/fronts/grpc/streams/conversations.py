@@ -74,7 +74,7 @@ class Conversations:
         # Rust takes its start for done when the headers arrive.
         served.send_headers()
         stream = TelemetryStream(served, self._serialize)
-        watch = Watch(call, _NAME, [], functools.partial(cancel_call, served))
+        watch = Watch(self._services.access, call, _NAME, [], functools.partial(cancel_call, served))
         self._services.access.watch(watch)
         self._figures.count_stream(call.client_id)
         in_order = False

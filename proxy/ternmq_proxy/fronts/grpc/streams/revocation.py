@@ -3,10 +3,10 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ternmq_rpc.grpc_stream.served_call import ServedCall
+    from ternmq_rpc.serving.call_face import CallFace
 
 
-def cancel_call(served: "ServedCall") -> None:
+def cancel_call(served: "CallFace") -> None:
     """End what waits in it."""
     if served.task is not None:
         served.task.cancel()

@@ -5,15 +5,13 @@ from dataclasses import dataclass
 
 from ternmq_common.limits import KIB, MIB
 
-# Less than the window of a connection, so that a stream that nobody reads does not stop the others.
-STREAM_WINDOW = 16 * MIB
 # The cost limit of one turn of a connection, about two milliseconds: a frame of headers begins a call and costs
-# `HEADERS_COST`, any other frame 1. Where many connections are behind, a turn of all together costs four times as much,
+# `CALL_COST`, any other frame 1. Where many connections are behind, a turn of all together costs four times as much,
 # or half of it once the first of them has waited for `CROWDED_S`: shorter turns cost more writes. Each may begin one
 # call at least.
 SLICE = 1000
-HEADERS_COST = 50
-SLICE_MIN = HEADERS_COST
+CALL_COST = 50
+SLICE_MIN = CALL_COST
 TURN, CROWDED_TURN = 4 * SLICE, SLICE // 2
 CROWDED_S = 0.02
 # A request may take a second more than its time limit for each so many bytes.

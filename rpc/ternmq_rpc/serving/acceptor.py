@@ -36,7 +36,7 @@ class Acceptor:
         self._listening: dict[socket.socket, str] = {}
         self._coming: set[asyncio.Task[None]] = set()
         # Connections that `count` does not include yet. Some event loops end the task a while after the connection.
-        self._uncounted: set[asyncio.BaseProtocol] = set()
+        self._uncounted: set[object] = set()
         self._again: asyncio.TimerHandle | None = None
         self._open = False
         self._logged_s: float | None = None
@@ -66,7 +66,7 @@ class Acceptor:
             sock.close()
         self._listening.clear()
 
-    def count_connection(self, connection: asyncio.BaseProtocol) -> None:
+    def count_connection(self, connection: object) -> None:
         """Note that `count` includes the connection from now on."""
         self._uncounted.discard(connection)
 

@@ -1,18 +1,13 @@
 """Deadlines of calls. All that end in the same moment share a timer, since there are thousands of calls."""
 
 import asyncio
-import functools
 import math
 from typing import Protocol
 
-TIMEOUT = "grpc-timeout"
 _FINE_S, _COARSE_S = 0.01, 1.0
 _FINE_UP_TO_S = 60.0
 # A call that would end later has no deadline: its timer would outlive it for too long.
 LATEST_S = 24 * 3600.0
-_UNITS_S = {"H": 3600.0, "M": 60.0, "S": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9}
-_DIGITS_MAX = 8
-_CACHED_MAX = 4096
 
 
 class ExpiringCall(Protocol):
@@ -49,13 +44,3 @@ class CallDeadlines:
     def _expire_calls(self, moment: float) -> None:
         for expiring in self._waiting.pop(moment):
             expiring.expire_call()
-
-
-@functools.lru_cache(_CACHED_MAX)  # clients send nearly the same timeouts again and again
-def parse_timeout(text: str) -> float | None:
-    """Return the seconds of a header `grpc-timeout`; None if it is malformed, or so long that it does not matter."""
-    digits, unit = text[:-1], _UNITS_S.get(text[-1:])
-    if unit is None or not (digits.isascii() and digits.isdecimal()) or len(digits) > _DIGITS_MAX:
-        return None
-    seconds = int(digits) * unit
-    return seconds if seconds <= LATEST_S else None

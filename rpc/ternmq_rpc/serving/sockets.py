@@ -9,6 +9,8 @@ from ternmq_common.errors import StartupError
 from ternmq_common.private_files import FILE_MODE
 
 UNIX = "unix:"
+READ_BYTES = 256 << 10
+"""How much of a connection is read at once, at most."""
 _IDLE_S, _INTERVAL_S, _COUNT = 10, 5, 3
 _BACKLOG = 1024
 
@@ -38,11 +40,12 @@ def bind_socket(host_port: str, *, shared: bool = False) -> socket.socket:
     return sock
 
 
-def grpc_bind_error(address: str, error: StartupError, *, option: str = "--grpc") -> StartupError:
-    """Return the error that says why a gRPC address is not available, and what to do; `option` sets the address."""
+def explain_bind_error(address: str, error: StartupError, *, protocol: str, option: str) -> StartupError:
+    """Return the error that says why an address for the protocol is not available, and what to do; `option` sets the
+    address."""
     reason = getattr(error.__cause__, "strerror", error)
     return StartupError(
-        f"gRPC can't listen on {address}: {reason}; stop what listens there, or choose another {option}"
+        f"{protocol} can't listen on {address}: {reason}; stop what listens there, or choose another {option}"
     )
 
 
