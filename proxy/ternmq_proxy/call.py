@@ -11,6 +11,8 @@ from ternmq_common.printable import cut_text, find_name_problem
 from ternmq_common.server_settings import ClientListener
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ternmq_proxy.access.authentication import Identity
 
 _USUAL_LISTENER = ClientListener(DEFAULT_GRPC)
@@ -20,7 +22,8 @@ _USUAL_LISTENER = ClientListener(DEFAULT_GRPC)
 class Call:
     """`remaining_s` is how long the client will wait, None for ever; `peer` is its address as `host:port`; `user` is
     who signed it, "" where nobody has to, and `identity` says by what; `listener`, with the port that is bound, is
-    where the call came in; `room` is for the messages that it is answered with.
+    where the call came in; `room` is for the messages that it is answered with. `cancel` ends what waits in a call that
+    may wait, None for a front that has others ended otherwise.
 
     `options` is what the client's metadata asks for beyond the protocol (`overview.md, Metadata`): `queue=...`, the
     queue of its NORMAL messages, or, for pulls, `leave-out=body`, `answer=rows` or both of them with a comma."""
@@ -34,6 +37,7 @@ class Call:
     listener: ClientListener = _USUAL_LISTENER
     remaining_s: float | None = None
     room: AnswerRoom | None = None
+    cancel: "Callable[[], object] | None" = None
     options: str = ""
 
     @property

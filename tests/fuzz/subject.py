@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ternmq_rpc.grpc_http2.budgets import ConnectionBudgets
 from ternmq_rpc.grpc_stream.call_connection import CallConnection
 from ternmq_rpc.grpc_stream.call_server import CallServer
 from ternmq_rpc.grpc_stream.served_call import ServedCall, ServedMethod
+from ternmq_rpc.serving.budgets import ConnectionBudgets
 from tests.fuzz.conversations import TALK, UNARY
 from tests.fuzz.output_rules import OutputRules
 

@@ -13,7 +13,7 @@ from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from ternmq_proxy.fronts.grpc.activities.admin import server as admin_server
-from ternmq_proxy.fronts.grpc.activities.admin.clients import LIMIT_MAX, TOPICS_MAX
+from ternmq_proxy.operations.admin.clients.client_list import LIMIT_MAX, TOPICS_MAX
 from ternmq_proxy.server_process import ServerProcess
 from tests.support.embedded import Embedded, RawClient, code
 from tests.support.two_proxies import CALL, Cluster

@@ -11,9 +11,9 @@ from ternmq_common.errors import MessagingError
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_proxy.fronts.grpc.activities.admin import brokers as admin_brokers
-from ternmq_proxy.fronts.grpc.activities.admin import server as admin_server
 from ternmq_proxy.fronts.grpc.activities.admin import shards as admin_shards
 from ternmq_proxy.fronts.grpc.activities.admin import topics as admin_topics
+from ternmq_proxy.operations.admin.servers.server_status import describe_cluster_broker
 from ternmq_registry.shards import JoiningReplica
 from tests.support.two_proxies import CALL, LEASE_MS, Cluster, Proxy
 
@@ -159,15 +159,15 @@ async def test_a_shard_without_a_leader_is_at_work_while_a_replica_is(cluster: C
 async def test_the_status_says_how_many_are_in_sync(cluster: Cluster) -> None:
     proxy = await cluster.proxy()
     shard = next(broker for broker in proxy.catalog.brokers() if broker.name == "s")
-    told = admin_server._of_cluster(shard)
-    assert (told.well, told.said) == (True, "2 of 3 replicas are in sync, and 2 needed")
+    told = describe_cluster_broker(shard)
+    assert (told.is_well, told.remark) == (True, "2 of 3 replicas are in sync, and 2 needed")
     lead(cluster, "a")
     epoch = cluster.registry.read_brokers()[1]["s"].epoch
     all_of_them = frozenset({"store-a", "store-b", "store-c"})
     assert cluster.registry.set_in_sync("s", epoch, all_of_them - {"store-c"}, all_of_them)
     await proxy.catalog.refresh()
     shard = next(broker for broker in proxy.catalog.brokers() if broker.name == "s")
-    assert admin_server._of_cluster(shard).said == ""
+    assert describe_cluster_broker(shard).remark == ""
 
 
 async def test_a_topic_with_an_unknown_replication_is_refused(cluster: Cluster) -> None:

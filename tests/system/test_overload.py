@@ -14,9 +14,9 @@ from ternmq_common.server_settings import ServerSettings
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from ternmq_proxy.fronts.grpc.overload import Overload
-from ternmq_rpc.grpc_http2.budgets import BudgetLedger
 from ternmq_rpc.grpc_stream.call_server import CallServer
 from ternmq_rpc.grpc_stream.served_call import ServedCall, ServedMethod
+from ternmq_rpc.serving.budgets import BudgetLedger
 from ternmq_runtime.observability.figures import FrontFigures
 from tests.support.embedded import Embedded, RawClient, message
 from tests.support.until import until

@@ -7,7 +7,7 @@ import pytest
 from ternmq_protos.v2 import admin_pb2 as published
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
-from ternmq_proxy.fronts.grpc.activities.published_admin import running_info, subscribers
+from ternmq_proxy.operations.admin.clients import consumers, subscriptions
 from tests.support.embedded import Embedded, RawClient
 from tests.system.conftest import SERVER_LOOP
 from tests.system.test_published_admin import refused, told
@@ -132,13 +132,13 @@ async def test_all_other_proxies_are_asked(
     elsewhere = published.SubscriptionInfo(
         group={"name": group}, topic={"name": topic}, subscription_consistency=True, expression={"expression": "b"}
     )
-    others[subscribers.SUBSCRIPTIONS] = {
+    others[subscriptions.SUBSCRIPTIONS] = {
         "one": published.ListSubscriptionResponse(subscription_info=[elsewhere]).SerializeToString(),
         "two": None,
         "three": b"\xff",
     }
     their_client = {"client_info": {"client_id": "~elsewhere"}, "subscription_info": elsewhere}
-    others[subscribers.SUBSCRIBERS] = {
+    others[subscriptions.SUBSCRIBERS] = {
         "one": published.DescribeSubscriptionResponse(client_subscription_info=[their_client]).SerializeToString(),
     }
     answer = await told(client, "ListSubscription", group={"name": group})
@@ -237,7 +237,7 @@ async def test_a_client_of_another_proxy_is_asked_for_there(
     await client.create_group(group)
     await client.send(topic, b"1")
     info = {"properties": {"a": "b"}, "subscriptions": {topic: {"expression": "*"}}}
-    others[running_info.RUNNING_INFO] = {
+    others[consumers.RUNNING_INFO] = {
         "silent": None,
         "other": b"",
         "broken": b"\xff",

@@ -7,7 +7,7 @@ import pytest
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import admin_pb2 as published
 from ternmq_protos.v2 import definition_pb2 as pb
-from ternmq_proxy.fronts.grpc.activities.published_admin import message_pages
+from ternmq_proxy.operations.admin.messages import message_pages
 from tests.support.embedded import Embedded, RawClient, code, moment
 from tests.support.lite import make_lite_topic
 from tests.system.conftest import SERVER_LOOP

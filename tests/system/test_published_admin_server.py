@@ -10,7 +10,7 @@ from grpc import aio
 from ternmq_common.server_settings import ServerSettings
 from ternmq_protos.v2 import admin_pb2 as published
 from ternmq_protos.v2 import definition_pb2 as pb
-from ternmq_proxy.fronts.grpc.activities.published_admin.server import STATS
+from ternmq_proxy.operations.admin.servers.server_status import STATS
 from tests.support.embedded import Embedded, RawClient, code
 from tests.system.conftest import ANY_PORT, SERVER_LOOP
 from tests.system.test_published_admin import told

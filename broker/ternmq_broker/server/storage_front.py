@@ -17,7 +17,7 @@ from ternmq_common.shard.shard_frames import FORM, InvalidFrame
 from ternmq_rpc.grpc_http2.messages import GrpcStatus, StreamBroken
 from ternmq_rpc.grpc_stream.call_server import CallServer
 from ternmq_rpc.grpc_stream.served_call import CallRefused, ServedCall, ServedMethod
-from ternmq_rpc.grpc_stream.sockets import actual_address, bind_socket
+from ternmq_rpc.serving.sockets import actual_address, bind_socket
 
 if TYPE_CHECKING:
     import socket

@@ -12,7 +12,7 @@ import time
 from contextlib import contextmanager
 from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ternmq_common.access.decision import AccessVerdict, decide_access
 from ternmq_common.access.users import NO_USERS, AccessSnapshot
@@ -21,10 +21,10 @@ from ternmq_common.fairness import WorkTurns
 from ternmq_common.signing import SignedAuthorization
 from ternmq_proxy.access.authentication import NotAuthenticated
 from ternmq_proxy.access.guess_limit import GuessLimit
-from ternmq_proxy.access.rules import METRICS, RULES
+from ternmq_proxy.access.needs import METRICS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from ternmq_common.access.decision import AccessRequest, Source
     from ternmq_proxy.access.audit import AuditLog
@@ -49,14 +49,47 @@ _NOBODY = AccessSnapshot()
 
 
 class Watch:
-    """A call that goes on, of a user who must keep the rights `asked`; `revoke` ends it, once."""
+    """A call that goes on, of a user who must keep the rights `asked`; `revoke` ends it, once. None: it is not watched.
 
-    __slots__ = ("asked", "call", "is_revoked", "revoke", "rpc")
+    Within it as a context, a cancellation by `revoke` becomes RightsRevoked.
+    """
 
-    def __init__(self, call: "Call", rpc: str, asked: "list[Asked]", revoke: "Callable[[], object]") -> None:
+    __slots__ = ("_access", "asked", "call", "is_revoked", "revoke", "rpc")
+
+    def __init__(
+        self,
+        access: "AccessControl",
+        call: "Call",
+        rpc: str,
+        asked: "list[Asked]",
+        revoke: "Callable[[], object] | None",
+    ) -> None:
+        self._access = access
         self.call, self.rpc, self.asked = call, rpc, asked
         self.revoke = revoke
         self.is_revoked = False
+
+    def take_cancellation(self) -> bool:
+        """Whether it was revoked: the task that was cancelled for it goes on then, to say so."""
+        task = asyncio.current_task()
+        if self.is_revoked and task is not None:
+            task.uncancel()
+        return self.is_revoked
+
+    def __enter__(self) -> None:
+        self._access.watch(self)
+
+    def __exit__(self, kind: type[BaseException] | None, error: object, trace: object) -> None:
+        self._access.unwatch(self)
+        if kind is asyncio.CancelledError and self.take_cancellation():
+            raise RightsRevoked from None
+
+
+class RightsRevoked(MessagingError):
+    """The user of a call that went on has lost the right to do this."""
+
+    def __init__(self) -> None:
+        super().__init__(ErrorCode.UNAUTHORIZED, "the user has lost the right to do this")
 
 
 class AccessControl:
@@ -131,33 +164,6 @@ class AccessControl:
 
     # --- whether he may
 
-    async def check(self, rpc: str, request: Any, call: "Call", services: "Services") -> "list[Asked]":  # noqa: ANN401 - of the call's own type
-        """What the request needs; UNAUTHORIZED unless the user may do all of it."""
-        if self._authentication is None:
-            return []
-        asked = await self._asked(rpc, request, call, services)
-        self._require_all(rpc, asked, call, services)
-        if RULES[rpc].changes:
-            assert self._audit is not None
-            self._audit.allowed(call, rpc, [(each, self._verdict(call, *each).policy) for each in asked])
-            if not asked:
-                self._audit.own(call, rpc, f"Cluster:users/{call.user}")
-        return asked
-
-    async def _asked(self, rpc: str, request: Any, call: "Call", services: "Services") -> "list[Asked]":  # noqa: ANN401
-        """What the request needs."""
-        rule = RULES[rpc]
-        asked = [] if rule.ask is None else list(dict.fromkeys(rule.ask(request, call, services)))
-        if rule.ask_later is not None:
-            asked += await rule.ask_later(request, services)
-        return asked
-
-    def _require_all(self, rpc: str, asked: "Iterable[Asked]", call: "Call", services: "Services") -> None:
-        """UNAUTHORIZED unless the user may do all of these, and the client is his own."""
-        self.require_own_client(rpc, call, services)
-        for need, name in asked:
-            self.require(rpc, call, need, name)
-
     def require(self, rpc: str, call: "Call", need: "Need", name: str) -> None:
         """UNAUTHORIZED unless the user may do that; `rpc` is the call for which it is asked."""
         if self._authentication is None:
@@ -168,6 +174,25 @@ class AccessControl:
             assert self._audit is not None
             self._audit.denied(call, rpc, question, verdict.policy)
             raise MessagingError(ErrorCode.UNAUTHORIZED, _refusal(call.user, question))
+
+    def require_all(self, rpc: str, call: "Call", *asked: "Asked") -> None:
+        """UNAUTHORIZED unless the user may do all of these; `rpc` is the call for which it is asked."""
+        for need, name in dict.fromkeys(asked):
+            self.require(rpc, call, need, name)
+
+    def require_change(self, rpc: str, call: "Call", *asked: "Asked") -> None:
+        """UNAUTHORIZED unless the user may do all of these; then the audit log says that the call is about to change
+        them."""
+        if self._authentication is None:
+            return
+        self.require_all(rpc, call, *asked)
+        assert self._audit is not None
+        self._audit.allowed(call, rpc, [(each, self._verdict(call, *each).policy) for each in dict.fromkeys(asked)])
+
+    def note_own_change(self, rpc: str, call: "Call") -> None:
+        """Have the audit log say that the call is about to change the caller's own user, which needs no right."""
+        if self._audit is not None:
+            self._audit.own(call, rpc, f"Cluster:users/{call.user}")
 
     def require_own_client(self, rpc: str, call: "Call", services: "Services") -> None:
         """UNAUTHORIZED if another user's client has that id: what it holds, and is told, is not for others."""
@@ -182,12 +207,6 @@ class AccessControl:
     def may(self, call: "Call", need: "Need", name: str) -> bool:
         """Whether the user may do that, where it is no refusal if he may not."""
         return self._authentication is None or self._verdict(call, need, name).is_allowed
-
-    def cut(self, rpc: str, request: Any, answer: Any, call: "Call") -> None:  # noqa: ANN401 - of the call's own types
-        """Take from an answer what the user may not see."""
-        cut = RULES[rpc].cut
-        if self._authentication is not None and cut is not None:
-            cut(request, answer, lambda need, name: self.may(call, need, name))
 
     def may_read_metrics(self, asker: "HttpCaller") -> bool:
         """Whether it is a user who may read what the HTTP front tells beside health."""
@@ -219,9 +238,21 @@ class AccessControl:
 
     # --- calls that go on
 
+    @property
+    def watched(self) -> int:
+        """How many calls that go on are watched now."""
+        return len(self._watches)
+
+    def watching(self, rpc: str, call: "Call", asked: "list[Asked]") -> Watch:
+        """Require all of these, and while the call goes on within what is returned, that the user keeps them:
+        `call.cancel` ends what waits, and RightsRevoked is raised instead."""
+        for need, name in asked:
+            self.require(rpc, call, need, name)
+        return Watch(self, call, rpc, asked, call.cancel)
+
     def watch(self, watch: Watch) -> None:
         """Revoke it when its user is gone, or has lost one of its rights, until `unwatch`."""
-        if self._authentication is not None:
+        if self._authentication is not None and watch.revoke is not None:
             self._watches.add(watch)
 
     def unwatch(self, watch: Watch) -> None:
@@ -260,6 +291,7 @@ class AccessControl:
         for watch in list(self._watches):
             if watch in self._watches and not self._is_still_allowed(watch):
                 self._watches.discard(watch)
+                assert watch.revoke is not None
                 watch.is_revoked = True
                 watch.revoke()
             await turns.next_turn()
@@ -271,9 +303,6 @@ class AccessControl:
         if not self._authentication.is_still(identity):
             return False
         return all(self._verdict(watch.call, need, name).is_allowed for need, name in watch.asked)
-
-
-REVOKED = MessagingError(ErrorCode.UNAUTHORIZED, "the user has lost the right to do this")
 
 
 def _refusal(user: str, question: "AccessRequest") -> str:

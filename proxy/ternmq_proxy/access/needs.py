@@ -54,3 +54,6 @@ CLUSTER_GET = Need(ResourceKind.CLUSTER, AccessAction.GET)
 CLUSTER_LIST = Need(ResourceKind.CLUSTER, AccessAction.LIST | AccessAction.GET)
 CLUSTER_UPDATE = Need(ResourceKind.CLUSTER, AccessAction.UPDATE)
 SUPER_USER = Need(ResourceKind.CLUSTER, AccessAction(0))
+
+METRICS: Asked = (CLUSTER_GET, "metrics")
+"""What the HTTP front's paths need, but those of health, which are open."""

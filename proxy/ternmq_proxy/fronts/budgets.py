@@ -4,7 +4,7 @@ import resource
 from typing import TYPE_CHECKING
 
 from ternmq_common.limits import MIB
-from ternmq_rpc.grpc_http2.budgets import ConnectionBudgets
+from ternmq_rpc.serving.budgets import ConnectionBudgets
 
 if TYPE_CHECKING:
     from ternmq_common.server_settings import FrontSettings

@@ -64,9 +64,8 @@ class DeskCalls:
             current_call.set(made)
             try:
                 self._sizes[name].check_entries(request)
-                await self._services.access.check(name, request, made, self._services)
+                self._services.access.require_own_client(name, made, self._services)
                 frames = await self._frames(call, request, made)
-                self._services.access.cut(name, request, frames[0], made)
             except Exception as error:  # noqa: BLE001 - the outermost of this call; `status_of` logs
                 frames = [call.response(status=status_of(error, name))]
             measured.code = code_name(frames[0].status.code)

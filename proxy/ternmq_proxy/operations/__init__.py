@@ -1,6 +1,6 @@
 """What clients and operators can do, whatever protocol they speak.
 
-An operation gets plain values and the `Call`, asks access rules and quotas, checks the values, calls the MessageService
+An operation gets plain values and the `Call`, asks for rights and quotas, checks the values, calls the MessageService
 or the catalog, and returns plain values; it raises MessagingError with an `ErrorCode`. Fronts turn requests into these
 values and the results into answers.
 """

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.message_type import MessageType
 from ternmq_common.names import check_topic_name, dead_letter_topic, group_of_derived
-from ternmq_proxy.access.needs import TOPIC_PUB
+from ternmq_proxy.access.needs import GROUP_UPDATE, TOPIC_PUB
 from ternmq_proxy.operations.message_checks import effective_type, type_conflict
 from ternmq_proxy.processors.placement import queue_of_group, queue_of_lite, queue_of_priority
 from ternmq_proxy.processors.stored_form import revive_letter
@@ -38,6 +38,8 @@ async def resend_letters(
 
     An empty `broker` is the only one that there is; an empty `to_topic` is each letter's own topic.
     """
+    asked = [(GROUP_UPDATE, group_name), *([(TOPIC_PUB, to_topic)] if to_topic else [])]
+    services.access.require_change("ResendDeadLetters", call, *asked)
     group = await services.catalog.existing_group(group_name)
     if len(offsets) > _RESENT_MAX:
         raise MessagingError(

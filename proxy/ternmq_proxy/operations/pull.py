@@ -9,7 +9,9 @@ from ternmq_common.limits import POLL_MARGIN_MS, PULL_BATCH_MAX
 from ternmq_common.message_filter import ALL_TEXT, FilterText
 from ternmq_common.model import QueueReaderId, QueueRef, StoredMessage
 from ternmq_common.names import check_group_name
+from ternmq_proxy.access.needs import TOPIC_SUB
 from ternmq_proxy.operations.message_queues import find_queue, illegal_offset
+from ternmq_proxy.operations.rights import needs_of_consumer
 from ternmq_proxy.processors.placement import check_readable
 from ternmq_proxy.quotas.receiving import within
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 
     from ternmq_common.message_filter import MessageFilter
     from ternmq_common.model import PulledMessages
+    from ternmq_proxy.access.needs import Asked
     from ternmq_proxy.call import Call
     from ternmq_proxy.quotas.meter import Meter
     from ternmq_proxy.services import Services
@@ -49,12 +52,23 @@ class PullResult:
 
 
 async def pull_messages(request: PullRequest, call: "Call", services: "Services") -> PullResult:
-    """Read messages by offset; no claim is made and no progress kept. The front requires `needs_of_pull`.
+    """Read messages by offset; no claim is made and no progress kept. RightsRevoked if the user loses his rights while
+    it waits.
 
     A group that lets each queue have one reader makes the others wait, and sends a new reader to its own offset. A pull
     without a group, or for one that isn't there, is nobody's. An offset outside of the queue is a `problem`, with the
     offset to go on from.
     """
+    with services.access.watching("PullMessage", call, _needs_of_pull(request.group, request.queue.topic)):
+        return await _pull_messages(request, call, services)
+
+
+def _needs_of_pull(group: str, topic: str) -> "list[Asked]":
+    """A pull without a group is nobody's."""
+    return needs_of_consumer(group, topic) if group else [(TOPIC_SUB, topic)]
+
+
+async def _pull_messages(request: PullRequest, call: "Call", services: "Services") -> PullResult:
     client_id = call.require_client()
     queue = await find_queue(request.queue, services)
     check_readable(services.catalog.find_topic(queue.topic))

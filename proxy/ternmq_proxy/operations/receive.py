@@ -21,13 +21,14 @@ from ternmq_proxy.call import Call
 from ternmq_proxy.operations.group_creation import may_create_group
 from ternmq_proxy.operations.invisible_duration import checked_invisible_ms
 from ternmq_proxy.operations.lite_groups import check_lite_receive
+from ternmq_proxy.operations.rights import needs_of_consumer
 from ternmq_proxy.processors.placement import check_readable
 from ternmq_proxy.quotas.meter import Meter
 from ternmq_proxy.quotas.receiving import within
 from ternmq_proxy.services import Services
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Awaitable, Mapping, Sequence
 
     from ternmq_common.model import Topic
 
@@ -96,8 +97,19 @@ class ReceivedMessages:
         return by_topic
 
 
-async def receive_messages(request: ReceiveRequest, call: Call, services: Services) -> ReceivedMessages:
-    """Claim messages, or wait for some. The front requires `needs_of_consumer`."""
+def receive_messages(request: ReceiveRequest, call: Call, services: Services) -> "Awaitable[ReceivedMessages]":
+    """Claim messages, or wait for some, for as long as the user has the rights of a consumer; RightsRevoked."""
+    if not services.access.is_on:  # where receives should cost no more for it
+        return _receive_messages(request, call, services)
+    return _receive_watched(request, call, services)
+
+
+async def _receive_watched(request: ReceiveRequest, call: Call, services: Services) -> ReceivedMessages:
+    with services.access.watching("ReceiveMessage", call, needs_of_consumer(request.group, request.topic)):
+        return await _receive_messages(request, call, services)
+
+
+async def _receive_messages(request: ReceiveRequest, call: Call, services: Services) -> ReceivedMessages:
     client_id = call.require_client()
     group_name = check_group_name(request.group)
     topic_name = check_topic_name(request.topic)

@@ -1,8 +1,4 @@
-"""Rights that several operations need.
-
-A call that waits is watched by its front, which ends it when its user loses a right; so its needs are here as values,
-and the front requires those of receives and pulls itself.
-"""
+"""Rights that several operations need."""
 
 from typing import TYPE_CHECKING
 
@@ -18,11 +14,6 @@ if TYPE_CHECKING:
 def needs_of_consumer(group: str, topic: str) -> "list[Asked]":
     """Return what a user needs to consume the topic with the group."""
     return [(GROUP_SUB, group), (TOPIC_SUB, topic)]
-
-
-def needs_of_pull(group: str, topic: str) -> "list[Asked]":
-    """Return what a user needs to pull from the topic; a pull without a group is nobody's."""
-    return needs_of_consumer(group, topic) if group else [(TOPIC_SUB, topic)]
 
 
 def needs_of_settings(settings: "ClientSettings") -> "list[Asked]":

@@ -69,6 +69,16 @@ async def find_route(topic_name: str, call: "Call", services: "Services") -> Cli
     return ClientRoute(permitted_brokers(topic, services), topic.queues, topic.accepted_types)
 
 
+async def find_existing_route(
+    topic_name: str, call: "Call", services: "Services"
+) -> "tuple[Topic, list[PermittedBroker]]":
+    """Return the topic, and which of its brokers have queues for what. A topic that its first message would create has
+    no route yet: nobody asks here in order to send."""
+    services.access.require("GetTopicRoute", call, TOPIC_ROUTE, topic_name)
+    topic = await services.catalog.existing_topic(check_topic_name(topic_name))
+    return topic, permitted_brokers(topic, services)
+
+
 def permitted_brokers(topic: "Topic", services: "Services") -> list[PermittedBroker]:
     """Return those that have the topic's queues now; FORBIDDEN or HA_NOT_AVAILABLE if there is none."""
     route = services.messages.route(topic)

@@ -205,3 +205,24 @@ def revive_letter(letter: "StoredMessage") -> RevivedLetter:
         (values.message_id, *values.keys),
     )
     return RevivedLetter(topic, values, stored)
+
+
+class MessageNames(NamedTuple):
+    """By what a stored message can be found: its id, tag and keys."""
+
+    message_id: str
+    tag: str
+    keys: tuple[str, ...]
+
+
+def read_names(system: bytes) -> MessageNames:
+    """Return id, tag and keys of stored system properties."""
+    properties = SystemProperties.FromString(system)
+    return MessageNames(properties.message_id, properties.tag, tuple(properties.keys))
+
+
+def drop_body(rest: bytes) -> bytes:
+    """Return the stored `rest` of a message without its body, in whatever order its fields are."""
+    message = Message.FromString(rest)
+    message.ClearField("body")
+    return bytes(message.SerializeToString())

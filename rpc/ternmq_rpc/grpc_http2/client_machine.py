@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable
 import hpack
 
 from ternmq_rpc.grpc_http2 import frames as h2
-from ternmq_rpc.grpc_http2.budgets import BudgetLedger, ConnectionBudgets
 from ternmq_rpc.grpc_http2.events import EventKind
 from ternmq_rpc.grpc_http2.frames import DEFAULT_FRAME_MAX, PREFACE, ErrorCode, Http2Error, SettingId
 from ternmq_rpc.grpc_http2.header_rules import MalformedHeaders, checked_fields
 from ternmq_rpc.grpc_http2.literal_headers import literal_block
 from ternmq_rpc.grpc_http2.machine import HEADER_BYTES_MAX, Http2Machine, S, greeting_frames
 from ternmq_rpc.grpc_http2.messages import GrpcStatus, status_text
+from ternmq_rpc.serving.budgets import BudgetLedger, ConnectionBudgets
 
 _LAST_NUMBER = h2.WINDOW_MAX
 

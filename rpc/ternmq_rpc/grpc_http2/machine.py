@@ -14,7 +14,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Generic, Optional, TypeVar
 
 from ternmq_rpc.grpc_http2 import frames as h2
-from ternmq_rpc.grpc_http2.budgets import HEADERS_COST, STREAM_WINDOW, BudgetLedger, ConnectionBudgets, RateAllowance
 from ternmq_rpc.grpc_http2.events import EventKind
 from ternmq_rpc.grpc_http2.frames import ErrorCode, Http2Error, SettingId
 from ternmq_rpc.grpc_http2.header_blocks import HeaderBlocks
@@ -23,7 +22,8 @@ from ternmq_rpc.grpc_http2.inflow import ReceiveWindow
 from ternmq_rpc.grpc_http2.literal_headers import NO_TABLE
 from ternmq_rpc.grpc_http2.messages import GrpcStatus, MessageRefused
 from ternmq_rpc.grpc_http2.outflow import SendQueue
-from ternmq_rpc.grpc_http2.wire_stream import WireStream
+from ternmq_rpc.grpc_http2.wire_stream import STREAM_WINDOW, WireStream
+from ternmq_rpc.serving.budgets import CALL_COST, BudgetLedger, ConnectionBudgets, RateAllowance
 
 FRAME_MAX = 256 << 10
 HEADER_BYTES_MAX = 16 << 10
@@ -180,7 +180,7 @@ class Http2Machine(ABC, Generic[S]):
                     self._handle_frame(kind, flags, number, self._frames.data[start:stop])
                     left -= 1
                     if kind in _OF_BLOCKS:
-                        left -= HEADERS_COST + (stop - start) // _BYTES_PER_COST
+                        left -= CALL_COST + (stop - start) // _BYTES_PER_COST
                 if left <= 0:
                     if not self.has_backlog:
                         self.has_backlog = True

@@ -11,7 +11,6 @@ import struct
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
-from ternmq_rpc.grpc_http2.budgets import BudgetLedger
 from ternmq_rpc.grpc_http2.frames import (
     DATA,
     DEFAULT_FRAME_MAX,
@@ -22,6 +21,7 @@ from ternmq_rpc.grpc_http2.frames import (
     Http2Error,
 )
 from ternmq_rpc.grpc_http2.messages import PREFIX, PREFIX_BYTES
+from ternmq_rpc.serving.budgets import BudgetLedger
 
 # Frame header and message prefix in one.
 _MESSAGE_HEAD = struct.Struct(">IBIBI")

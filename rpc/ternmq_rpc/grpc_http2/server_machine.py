@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from ternmq_rpc.grpc_http2 import frames as h2
-from ternmq_rpc.grpc_http2.budgets import BudgetLedger, ConnectionBudgets, RateAllowance
 from ternmq_rpc.grpc_http2.events import EventKind
 from ternmq_rpc.grpc_http2.frames import HEADER, PREFACE, ErrorCode, Http2Error, SettingId
 from ternmq_rpc.grpc_http2.header_reader import HeaderReader, HeaderTable
@@ -18,8 +17,13 @@ from ternmq_rpc.grpc_http2.header_rules import MalformedHeaders, check_request, 
 from ternmq_rpc.grpc_http2.literal_headers import literal_block
 from ternmq_rpc.grpc_http2.machine import Events, Http2Machine, OverBudget, S, greeting_frames
 from ternmq_rpc.grpc_http2.messages import GrpcStatus, MessageRefused, encode_percent
+from ternmq_rpc.serving.budgets import BudgetLedger, ConnectionBudgets, RateAllowance
 
 Fields = Sequence[tuple[str, str]]
+_TIME_LIMIT_CODES = {
+    "header_timeout": ErrorCode.PROTOCOL_ERROR,
+    "output_timeout": ErrorCode.ENHANCE_YOUR_CALM,
+}
 _BEGIN = literal_block(((":status", "200"), ("content-type", "application/grpc")))
 _DONE = literal_block((("grpc-status", "0"),))
 _NOT_GRPC = literal_block(((":status", "415"),))
@@ -261,6 +265,18 @@ class ServerMachine(Http2Machine[S]):
                 del self._lingering[old]
 
     # --- answers
+
+    @property
+    def has_calls(self) -> bool:
+        """Whether calls are in progress."""
+        return bool(self.streams)
+
+    def fail_time_limit(self, limit: str, text: str) -> None:
+        """End the connection, since its client exceeded a limit of `TimeLimits`."""
+        code = _TIME_LIMIT_CODES.get(limit, ErrorCode.NO_ERROR)
+        if limit == "header_timeout" and not self.greeted:
+            code = ErrorCode.SETTINGS_TIMEOUT
+        self.fail_connection(code, text, limit)
 
     def stop_calls(self, why: str) -> None:
         """Accept no more calls, and tell the client why."""

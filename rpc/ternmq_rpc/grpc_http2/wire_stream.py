@@ -1,8 +1,10 @@
 """One stream of messages as the machine keeps it; shells derive theirs from it."""
 
-from ternmq_rpc.grpc_http2.budgets import STREAM_WINDOW
 from ternmq_rpc.grpc_http2.messages import MessageReader
 from ternmq_rpc.grpc_http2.outflow import OutStream
+
+# Less than the window of a connection, so that a stream that nobody reads does not stop the others.
+STREAM_WINDOW = 16 << 20
 
 
 class WireStream(OutStream):

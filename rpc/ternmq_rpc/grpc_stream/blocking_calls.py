@@ -7,12 +7,12 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
-from ternmq_rpc.grpc_http2.budgets import ConnectionBudgets
 from ternmq_rpc.grpc_http2.client_machine import ClientMachine
 from ternmq_rpc.grpc_http2.events import EventKind
 from ternmq_rpc.grpc_http2.messages import PREFIX_BYTES, GrpcStatus, StreamBroken
 from ternmq_rpc.grpc_http2.wire_stream import WireStream
-from ternmq_rpc.grpc_stream.sockets import keep_alive
+from ternmq_rpc.serving.budgets import ConnectionBudgets
+from ternmq_rpc.serving.sockets import keep_alive
 
 if TYPE_CHECKING:
     import ssl

@@ -7,10 +7,10 @@ from ternmq_rpc.grpc_http2.events import EventKind
 from ternmq_rpc.grpc_http2.frames import PREFACE, ErrorCode
 from ternmq_rpc.grpc_http2.messages import GrpcStatus
 from ternmq_rpc.grpc_http2.server_machine import ServerMachine
-from ternmq_rpc.grpc_http2.time_limits import TimeLimits
 from ternmq_rpc.grpc_stream.connection import Http2Connection
-from ternmq_rpc.grpc_stream.deadlines import TIMEOUT, parse_timeout
 from ternmq_rpc.grpc_stream.served_call import ServedCall
+from ternmq_rpc.grpc_stream.timeouts import TIMEOUT, parse_timeout
+from ternmq_rpc.serving.time_limits import TimeLimits
 
 if TYPE_CHECKING:
     import asyncio
@@ -175,6 +175,16 @@ class CallConnection(Http2Connection[ServedCall, ServerMachine[ServedCall]]):
         assert self.machine.failure is not None
         self._close_failed(self.machine.failure)
         return False
+
+    @property
+    def held_bytes(self) -> int:
+        """The bytes of its requests in progress."""
+        return self.machine.held_bytes
+
+    @property
+    def unread_bytes(self) -> int:
+        """The bytes of its answers that the client has not read."""
+        return self.machine.unread_bytes
 
     def check_limits(self, now: float, *, crowded: bool) -> None:
         """End what takes too long."""

@@ -1,258 +1,50 @@
 """A gRPC server of many methods, also for clients that are not ours; clients are not trusted.
 
-Lean      an idle connection keeps no buffer and no timer, and its header table is a list; a call has a task only if it
-          waits.
-Bounded   by `ConnectionBudgets`: each connection's machine ends what exceeds its own; the limits of all connections
-          together are
-          enforced here. One walk over the connections finds what takes too long, a few hundred in a turn of the loop.
+An idle connection keeps no buffer and no timer, and its header table is a list; a call has a task only if it waits.
 """
 
 import asyncio
 import logging
-import socket
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ternmq_common.eager import start_eagerly
-from ternmq_rpc.grpc_http2.budgets import BudgetLedger, ConnectionBudgets
 from ternmq_rpc.grpc_http2.header_reader import HeaderReader
 from ternmq_rpc.grpc_http2.messages import GrpcStatus, StreamBroken
-from ternmq_rpc.grpc_stream.acceptor import Acceptor
 from ternmq_rpc.grpc_stream.call_connection import CallConnection
-from ternmq_rpc.grpc_stream.connection import READ_BYTES
-from ternmq_rpc.grpc_stream.deadlines import TIMEOUT, CallDeadlines
-from ternmq_rpc.grpc_stream.limit_log import LimitLog
 from ternmq_rpc.grpc_stream.served_call import CallRefused, ServedCall, ServedMethod
-from ternmq_rpc.grpc_stream.sockets import format_peer
-from ternmq_rpc.tls.handshake_throttle import HandshakeThrottle
-from ternmq_rpc.tls.opening import OpeningConnection, PortTls
+from ternmq_rpc.grpc_stream.timeouts import TIMEOUT
+from ternmq_rpc.serving.connection_server import CONNECTIONS_MAX, ConnectionServer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from ternmq_rpc.serving.budgets import ConnectionBudgets
+    from ternmq_rpc.tls.opening import PortTls
 
 _log = logging.getLogger(__name__)
-CONNECTIONS_MAX = 10_000
-# Within it the function that serves a call notices that it was cancelled.
-_NOTICE_S = 1.0
-_LAST_WORDS_S = 0.1
-_WALK_EVERY_S = 1.0
-_WALKED_AT_ONCE = 200
-# Of what all connections may hold: beyond this share, connections whose requests will end by themselves are paused.
-_MUCH = 0.75
 
 FindMethod = Callable[[str], ServedMethod | None]
 
 
-class CallServer:
-    """Serves the methods that `find` returns for a path, on any sockets, from `add_listener` to `stop_serving`.
-
-    Calls have those of their headers that are in `headers`. With `tls`, connections begin with a handshake, or may do
-    so.
-    """
+class CallServer(ConnectionServer[CallConnection, ServedCall]):
+    """Serves the methods that `find` returns for a path. Calls have those of their headers that are in `headers`."""
 
     def __init__(
         self,
         find: FindMethod,
         *,
         headers: Sequence[str] = (),
-        budgets: ConnectionBudgets | None = None,
+        budgets: "ConnectionBudgets | None" = None,
         connections_max: int = CONNECTIONS_MAX,
-        tls: PortTls | None = None,
+        tls: "PortTls | None" = None,
         on_closed: "Callable[[object], None] | None" = None,
     ) -> None:
         """`on_closed` is called with the note of each connection that was closed, if it has one."""
+        super().__init__(budgets=budgets, connections_max=connections_max, tls=tls, on_closed=on_closed)
         self.find = find
-        self.budgets = budgets or ConnectionBudgets()
-        self.ledger = BudgetLedger()
         self.headers = HeaderReader(("content-type", TIMEOUT, *headers))
-        self.deadlines = CallDeadlines()
-        # One for all connections: what was read is copied out of it at once.
-        self.buffer = memoryview(bytearray(READ_BYTES))
-        self.connections: set[CallConnection] = set()
-        self.openings: set[OpeningConnection] = set()
-        """Connections that have not finished the TLS handshake."""
-        self.tasks: dict[asyncio.Task[None], ServedCall] = {}
-        self.pending_calls = 0
-        """How many calls are served without a task, and not answered yet."""
-        self.leaving = False
-        self._on_closed = on_closed
-        self.limits = LimitLog(lambda: asyncio.get_running_loop().time())
-        self._tls = tls
-        self.handshakes = HandshakeThrottle() if tls is None else HandshakeThrottle(tls.handshakes_per_second)
-        self._acceptor = Acceptor(
-            self._create_connection, lambda: len(self.connections) + len(self.openings), connections_max
-        )
-        self._walk: asyncio.TimerHandle | None = None
-        self._empty: asyncio.Future[None] | None = None
-        self._none_pends: asyncio.Future[None] | None = None
 
-    @property
-    def limit_counts(self) -> dict[str, int]:
-        """How often each limit was reached."""
-        return {**self.limits.limit_counts, "connections": self._acceptor.stop_count}
-
-    async def add_listener(self, sock: socket.socket, listener: str = "") -> None:
-        """Serve connections at this socket of `sockets.bound`; calls have the name of the listener."""
-        self._acceptor.add_listener(sock, listener)
-
-    async def stop_serving(self, grace_s: float) -> None:
-        """Accept no more calls, give those in progress `grace_s` to end, then abort them, conversations too."""
-        self.leaving = True
-        await self._acceptor.close()
-        if self._walk is not None:
-            self._walk.cancel()
-        self._end_openings(list(self.openings))
-        for connection in self.connections:
-            connection.stop_calls()
-        ending: list[asyncio.Future[None]] = [
-            task for task, call in self.tasks.items() if call.method is not None and not call.method.is_conversation
-        ]
-        if self.pending_calls:
-            self._none_pends = asyncio.get_running_loop().create_future()
-            ending.append(self._none_pends)
-        if ending:
-            await asyncio.wait(ending, timeout=grace_s)
-        for connection in list(self.connections):
-            connection.end_calls()
-        if self.tasks:
-            await asyncio.wait(self.tasks, timeout=_NOTICE_S)
-        for task in self.tasks:
-            task.cancel()
-        await asyncio.gather(*self.tasks, return_exceptions=True)
-        if self.connections:
-            # Clients without calls close the connection by themselves: then nothing that is in flight is lost.
-            self._empty = asyncio.get_running_loop().create_future()
-            await asyncio.wait((self._empty,), timeout=_LAST_WORDS_S)
-            for connection in list(self.connections):
-                connection.hang_up("the server ends")
-            await self._empty
-
-    # --- connections
-
-    def _create_connection(self, listener: str) -> asyncio.BaseProtocol:
-        connection = CallConnection(self, listener)
-        return connection if self._tls is None else OpeningConnection(self, connection, self._tls, self.buffer)
-
-    def add_connection(self, connection: CallConnection) -> None:
-        """Add an open connection."""
-        self.connections.add(connection)
-        self._acceptor.count_connection(connection)
-        self._schedule_walk()
-
-    def remove_connection(self, connection: CallConnection) -> None:
-        """Remove a closed connection."""
-        self.connections.discard(connection)
-        if self._on_closed is not None and connection.note is not None:
-            self._on_closed(connection.note)
-        self._acceptor.connection_closed()
-        if self._empty is not None and not self.connections and not self._empty.done():
-            self._empty.set_result(None)
-
-    def _schedule_walk(self) -> None:
-        if self._walk is None and not self.leaving:
-            self._walk = asyncio.get_running_loop().call_later(_WALK_EVERY_S, self._begin_walk)
-
-    # --- for TLS, as `OpeningOwner`
-
-    def add_opening(self, opening: OpeningConnection) -> None:
-        self.openings.add(opening)
-        self._acceptor.count_connection(opening)
-        self._schedule_walk()
-
-    def finish_opening(self, opening: OpeningConnection) -> None:
-        self.openings.discard(opening)
-
-    def refuse_plain(self, opening: OpeningConnection, begun: bytes) -> bool:
-        assert isinstance(opening.connection, CallConnection)
-        return opening.connection.refuse_plain(begun)
-
-    def log_throttled(self, opening: OpeningConnection) -> None:
-        self.limits.log_limit(
-            format_peer(opening.peer), "tls_handshakes", "closed a connection: too many handshakes wait"
-        )
-
-    def drop_opening(self, opening: OpeningConnection, why: str | None) -> None:
-        is_news = opening in self.openings  # else it was ended here
-        self.openings.discard(opening)
-        if why is not None and is_news:
-            self.limits.log_limit(format_peer(opening.peer), "tls", f"no connection: the TLS handshake failed: {why}")
-        self._acceptor.connection_closed()
-
-    def log_broken_tls(self, opening: OpeningConnection, why: str) -> None:
-        self.limits.log_limit(format_peer(opening.peer), "tls", f"closed a connection: its TLS is broken: {why}")
-
-    def _end_openings(self, openings: list[OpeningConnection]) -> None:
-        for opening in openings:
-            self.openings.discard(opening)
-            opening.abort()
-
-    def _end_slow_openings(self, now: float) -> None:
-        timeout_s = self.budgets.header_timeout_s
-        slow = [opening for opening in self.openings if now - opening.began_s > timeout_s]
-        for opening in slow:
-            self.limits.log_limit(
-                format_peer(opening.peer), "header_timeout", f"no TLS handshake within {timeout_s:g} s"
-            )
-        self._end_openings(slow)
-
-    # --- what takes too long
-
-    def _begin_walk(self) -> None:
-        self._end_slow_openings(asyncio.get_running_loop().time())
-        self._continue_walk(iter(list(self.connections)))
-
-    def _continue_walk(self, walk: "Iterable[CallConnection]") -> None:
-        """Check some connections, the others in another turn of the loop."""
-        loop = asyncio.get_running_loop()
-        now = loop.time()
-        left = _WALKED_AT_ONCE
-        for connection in walk:
-            connection.check_limits(now, crowded=self._acceptor.full)
-            left -= 1
-            if not left:
-                pause_s = _WALK_EVERY_S * _WALKED_AT_ONCE / (2 * len(self.connections) + 1)
-                self._walk = loop.call_later(pause_s, self._continue_walk, walk)
-                return
-        self._limit_output()
-        goes_on = self.connections or self.openings
-        self._walk = loop.call_later(_WALK_EVERY_S, self._begin_walk) if goes_on else None
-
-    # --- what all connections hold together
-
-    @property
-    def is_nearly_full(self) -> bool:
-        """Whether requests in progress have taken nearly all the memory that they may."""
-        return self.ledger.held_bytes > self.budgets.in_bytes_max * _MUCH
-
-    def limit_input(self) -> None:
-        """Close the connection that holds most, if all together hold too much."""
-        if self.ledger.held_bytes > self.budgets.in_bytes_max:
-            worst = max(self.connections, key=lambda connection: connection.machine.held_bytes)
-            worst.cut_off(
-                "in_bytes",
-                f"{self.ledger.held_bytes} bytes of requests are in progress, {worst.machine.held_bytes} of them its "
-                "own",
-            )
-
-    def _limit_output(self) -> None:
-        """Close connections that read nothing while all together have too much unread, the worst first."""
-        while self.ledger.unread_bytes > self.budgets.out_bytes_max:
-            stuck = [connection for connection in self.connections if connection.reads_nothing]
-            if not stuck:
-                return
-            worst = max(stuck, key=lambda connection: connection.machine.unread_bytes)
-            worst.cut_off(
-                "out_bytes",
-                f"{self.ledger.unread_bytes} bytes of answers are unread, {worst.machine.unread_bytes} of them its own",
-            )
-
-    # --- calls
-
-    def count_answered(self) -> None:
-        """Stop counting a call that is served without a task and about to be answered."""
-        self.pending_calls -= 1
-        if not self.pending_calls and self._none_pends is not None and not self._none_pends.done():
-            self._none_pends.set_result(None)
+    def create_connection(self, listener: str) -> CallConnection:
+        return CallConnection(self, listener)
 
     def start_call(self, call: ServedCall) -> asyncio.Task[None] | None:
         """Begin to serve a call; return the task that continues it, None if it is done."""

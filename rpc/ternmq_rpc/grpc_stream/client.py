@@ -3,13 +3,13 @@
 import asyncio
 from typing import TYPE_CHECKING, cast
 
-from ternmq_rpc.grpc_http2.budgets import ConnectionBudgets
 from ternmq_rpc.grpc_http2.client_machine import ClientMachine
 from ternmq_rpc.grpc_http2.events import EventKind
 from ternmq_rpc.grpc_http2.messages import StreamBroken
 from ternmq_rpc.grpc_stream.connection import Http2Connection
-from ternmq_rpc.grpc_stream.sockets import UNIX
 from ternmq_rpc.grpc_stream.stream import MessageStream
+from ternmq_rpc.serving.budgets import ConnectionBudgets
+from ternmq_rpc.serving.sockets import UNIX
 from ternmq_rpc.tls.transport import TlsTransport
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 from ternmq_common.turn_end import turn_end
 from ternmq_rpc.grpc_http2.events import EventKind
 from ternmq_rpc.grpc_http2.machine import Http2Machine
-from ternmq_rpc.grpc_stream.sockets import format_peer, keep_alive
 from ternmq_rpc.grpc_stream.stream import MessageStream
+from ternmq_rpc.serving.sockets import READ_BYTES, format_peer, keep_alive
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,7 +29,6 @@ _BATCH_BYTES = 256 << 10
 _LAST_WORDS_S = 0.25
 _TOLD_AT_ONCE = 50
 _IGNORED_MAX = 4 << 20
-READ_BYTES = 256 << 10
 AnyStream = TypeVar("AnyStream", bound=MessageStream)
 AnyMachine = TypeVar("AnyMachine", bound=Http2Machine[Any])
 

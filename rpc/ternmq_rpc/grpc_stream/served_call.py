@@ -70,6 +70,11 @@ class ServedCall(MessageStream):
         self.trailers: Fields = ()
 
     @property
+    def is_awaited(self) -> bool:
+        """Whether a server that stops waits for its end."""
+        return self.method is not None and not self.method.is_conversation
+
+    @property
     def listener(self) -> str:
         """The name of the listener that accepted the connection."""
         return self._client.listener

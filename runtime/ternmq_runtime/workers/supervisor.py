@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ternmq_common.errors import StartupError
-from ternmq_rpc.grpc_stream.sockets import actual_address, grpc_bind_error, reserve_address, share_address
+from ternmq_rpc.serving.sockets import actual_address, explain_bind_error, reserve_address, share_address
 from ternmq_runtime import process
 from ternmq_runtime.process_tls import ProcessTls
 from ternmq_runtime.workers.gathering_front import GatheringFront
@@ -145,7 +145,7 @@ def _reserve_address(address: str, stack: "AsyncExitStack", *, option: str = "--
     try:
         sock = stack.enter_context(reserve_address(address))
     except StartupError as error:
-        raise grpc_bind_error(address, error, option=option) from error
+        raise explain_bind_error(address, error, protocol="gRPC", option=option) from error
     share_address(sock)
     return actual_address(address, sock)
 

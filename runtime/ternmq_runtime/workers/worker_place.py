@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from ternmq_rpc.grpc_stream.sockets import UNIX
+from ternmq_rpc.serving.sockets import UNIX
 
 if TYPE_CHECKING:
     from ternmq_common.server_settings import ProcessSettings

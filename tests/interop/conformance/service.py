@@ -13,11 +13,11 @@ from typing import Any
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from grpc_tools import protoc
 
-from ternmq_rpc.grpc_http2.budgets import ConnectionBudgets
 from ternmq_rpc.grpc_http2.messages import GrpcStatus
 from ternmq_rpc.grpc_stream.call_server import CallServer
 from ternmq_rpc.grpc_stream.served_call import CallRefused, ServedCall, ServedMethod
-from ternmq_rpc.grpc_stream.sockets import bind_socket
+from ternmq_rpc.serving.budgets import ConnectionBudgets
+from ternmq_rpc.serving.sockets import bind_socket
 from ternmq_rpc.tls.contexts import create_server_context
 from ternmq_rpc.tls.files import TlsFiles
 from ternmq_rpc.tls.opening import PortTls

@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from ternmq_common.log_throttle import REMEMBERED_MAX, LogThrottle
-from ternmq_rpc.grpc_stream.limit_log import LimitLog
+from ternmq_rpc.serving.limit_log import LimitLog
 from tests.support.hand_clock import Clock
 
 

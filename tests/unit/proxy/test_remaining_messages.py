@@ -7,7 +7,7 @@ import pytest
 
 from ternmq_common.cluster import GroupBacklog, UnfinishedWork
 from ternmq_common.model import ConsumerGroup, QueueProgress, QueueRef
-from ternmq_proxy.fronts.grpc.activities.admin.remaining_messages import remaining_on
+from ternmq_proxy.operations.admin.brokers.unfinished_work import find_unfinished_work
 from tests.support.two_proxies import Cluster, Proxy
 
 
@@ -39,14 +39,14 @@ async def proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
 
 
 async def test_queues_in_which_a_consuming_group_has_never_been_are_its_backlog(proxy: Proxy) -> None:
-    assert (await remaining_on("a", proxy.services)).backlogs == [GroupBacklog("new", "orders", 20)]
-    assert (await remaining_on("b", proxy.services)).backlogs == [GroupBacklog("new", "orders", 10)]
+    assert (await find_unfinished_work("a", proxy.services)).backlogs == [GroupBacklog("new", "orders", 20)]
+    assert (await find_unfinished_work("b", proxy.services)).backlogs == [GroupBacklog("new", "orders", 10)]
 
 
 async def test_what_only_the_broker_knows_is_told_too(proxy: Proxy) -> None:
     proxy.brokers.remains = UnfinishedWork(
         [GroupBacklog("deleted", "orders", 2), GroupBacklog("new", "orders", 3)], 4, 5
     )
-    assert await remaining_on("b", proxy.services) == UnfinishedWork(
+    assert await find_unfinished_work("b", proxy.services) == UnfinishedWork(
         [GroupBacklog("deleted", "orders", 2), GroupBacklog("new", "orders", 10)], 4, 5
     )

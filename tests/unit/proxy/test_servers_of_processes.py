@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 from ternmq_common.cluster import ProxyEntry, ProxyLoad
-from ternmq_proxy.fronts.grpc.activities.admin.proxies import servers_of, wire_proxy
+from ternmq_proxy.fronts.grpc.activities.admin.proxies import wire_proxy
+from ternmq_proxy.operations.admin.servers.proxies import group_by_server, join_processes
 
 
 def process(name: str, server: str, address: str = "h:1", **load: object) -> ProxyEntry:
@@ -21,19 +22,19 @@ def process(name: str, server: str, address: str = "h:1", **load: object) -> Pro
 def test_what_is_said_here_is_newer_than_the_row_and_has_its_lease() -> None:
     known = [process("p/0", "p", clients=1), process("q/0", "q", clients=2)]
     here = [replace(process("p/0", "p", clients=5), lease_end_ms=0)]
-    [[own], [other]] = servers_of(here, known)
+    [[own], [other]] = group_by_server(here, known)
     assert (own.load.clients, own.lease_end_ms) == (5, 9000)
     assert other == known[1]
 
 
 def test_who_is_asked_is_there_without_a_registry() -> None:
-    [[own]] = servers_of([replace(process("p/0", "p"), lease_end_ms=0)], [])
-    assert not wire_proxy([own], asked=True).HasField("lease_end")
+    [[own]] = group_by_server([replace(process("p/0", "p"), lease_end_ms=0)], [])
+    assert not wire_proxy(join_processes([own], is_asked=True)).HasField("lease_end")
 
 
 def test_servers_come_by_name_and_those_of_one_name_by_address() -> None:
     known = [process("a", "z"), process("b", "p", "h:2"), process("c", "p", "h:1"), process("d", "p", "h:2")]
-    assert [[each.name for each in server] for server in servers_of([], known)] == [["c"], ["b", "d"], ["a"]]
+    assert [[each.name for each in server] for server in group_by_server([], known)] == [["c"], ["b", "d"], ["a"]]
 
 
 def test_processes_of_one_server_are_one() -> None:
@@ -43,7 +44,7 @@ def test_processes_of_one_server_are_one() -> None:
         replace(process("p/2", "p", problem="no broker"), lease_end_ms=9500),
         process("p/3", "p", problem="a clock"),
     ]
-    proxy = wire_proxy(processes, asked=False)
+    proxy = wire_proxy(join_processes(processes, is_asked=False))
     assert (proxy.name, proxy.address, proxy.version, proxy.processes, proxy.asked) == ("p", "h:1", "1.0", 4, False)
     assert (proxy.load.connections, proxy.load.clients, proxy.load.calls, proxy.load.call_p99_ms) == (7, 3, 3.5, 20.0)
     assert proxy.load.problem == "no broker; a clock"
@@ -51,6 +52,6 @@ def test_processes_of_one_server_are_one() -> None:
 
 
 def test_what_no_process_has_counted_is_not_nothing() -> None:
-    load = wire_proxy([process("p/0", "p")], asked=False).load
+    load = wire_proxy(join_processes([process("p/0", "p")], is_asked=False)).load
     assert not load.HasField("calls")
     assert not load.HasField("call_p99_ms")

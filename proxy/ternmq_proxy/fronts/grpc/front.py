@@ -19,7 +19,6 @@ from google.protobuf.message import DecodeError
 
 from ternmq_common.errors import ErrorCode, MessagingError, StartupError
 from ternmq_common.server_settings import ClientListener
-from ternmq_proxy.access.control import REVOKED, Watch
 from ternmq_proxy.call import Call, current_call
 from ternmq_proxy.fronts.budgets import ADMIN_CONNECTIONS_MAX
 from ternmq_proxy.fronts.grpc.activities.receive_message import hold_s
@@ -51,13 +50,14 @@ from ternmq_proxy.fronts.grpc.request_size import RequestSize
 from ternmq_proxy.fronts.grpc.streams.conversations import Conversations
 from ternmq_proxy.fronts.grpc.streams.health import Health
 from ternmq_proxy.fronts.grpc.streams.reflection import Reflection
-from ternmq_proxy.fronts.grpc.streams.revocation import RevokedPoll, cancel, was_revoked
+from ternmq_proxy.fronts.grpc.streams.revocation import cancel_call
 from ternmq_proxy.fronts.grpc.streams.waiting_polls import EndedPoll, WaitingPolls
 from ternmq_proxy.fronts.operator_calls import DeskCalls
 from ternmq_rpc.grpc_http2.messages import GrpcStatus
-from ternmq_rpc.grpc_stream.call_server import CONNECTIONS_MAX, CallServer
+from ternmq_rpc.grpc_stream.call_server import CallServer
 from ternmq_rpc.grpc_stream.served_call import CallRefused, ServedCall, ServedMethod
-from ternmq_rpc.grpc_stream.sockets import actual_address, bind_socket, grpc_bind_error
+from ternmq_rpc.serving.connection_server import CONNECTIONS_MAX
+from ternmq_rpc.serving.sockets import actual_address, bind_socket, explain_bind_error
 from ternmq_runtime.observability.figures import FrontFigures, TrafficFigures
 from ternmq_runtime.observability.tracing import NOTHING, SpanContext, mark_current_failed
 
@@ -65,9 +65,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from ternmq_protos.v2 import definition_pb2
-    from ternmq_proxy.access.needs import Asked
     from ternmq_proxy.services import Services
-    from ternmq_rpc.grpc_http2.budgets import ConnectionBudgets
+    from ternmq_rpc.serving.budgets import ConnectionBudgets
     from ternmq_rpc.tls.opening import PortTls
     from ternmq_runtime.observability.process_observability import ProcessObservability
 
@@ -325,9 +324,9 @@ class GrpcFront:
         current_call.set(made)
         services = self._services
         try:
-            await services.access.check(name, request, made, services)
+            if made.identity is not None:
+                services.access.require_own_client(name, made, services)
             response = await call.activity(request, made, services)
-            services.access.cut(name, request, response, made)
         except Exception as error:  # noqa: BLE001 - the outermost of this call; `status_of` logs
             status = status_of(error, name)
             mark_current_failed(_code_of(status))
@@ -346,7 +345,8 @@ class GrpcFront:
                     identity = self._callers.caller(served, name).identity
                     request = await self._request(call.request, size, served)
                     made = self._callers.call(served, identity)
-                    asked = await self._services.access.check(name, request, made, self._services)
+                    if identity is not None:
+                        self._services.access.require_own_client(name, made, self._services)
                 except MessagingError as error:
                     refusal = call.response(status=status_of(error, name))
                     measured.code = _code_of(refusal.status)
@@ -356,10 +356,10 @@ class GrpcFront:
                     await served.finish_answer(refusal.SerializeToString())
                     return
                 measured.code = CUT
-                made = replace(made, room=served.open_answer_room())
+                made = replace(made, room=served.open_answer_room(), cancel=functools.partial(cancel_call, served))
                 delivery = self._deliveries.to(served, made, measured)
                 with delivery:
-                    answered = delivery.answered = await self._answered(name, call, request, made, asked, served)
+                    answered = delivery.answered = await self._answered(name, call, request, made, served)
                     if answered.code != _OK:
                         self._callers.refused(name, call.response.FromString(answered.frames[0]).status, served)
                     if spans is not None:
@@ -374,19 +374,14 @@ class GrpcFront:
         call: Streamed,
         request: Any,  # noqa: ANN401 - of the call's own type
         made: Call,
-        asked: "list[Asked]",
         served: ServedCall,
     ) -> "Answered":
         self._figures.polls_waiting += 1
         current_call.set(made)
-        watch = Watch(made, name, asked, functools.partial(cancel, served))
-        self._services.access.watch(watch)
         poll = None if call.nothing is None else self._polls.begin(made.client_id, served)
         try:
             return await call.activity(request, made, self._services)
         except asyncio.CancelledError:
-            if was_revoked(watch):
-                return RevokedPoll([call.response(status=status_of(REVOKED, name)).SerializeToString()])
             if poll is not None and poll.was_ended():
                 assert call.nothing is not None
                 return EndedPoll([call.nothing])
@@ -394,7 +389,6 @@ class GrpcFront:
         finally:
             if poll is not None:
                 self._polls.leave(made.client_id, poll)
-            self._services.access.unwatch(watch)
             self._figures.polls_waiting -= 1
 
     async def _request(self, kind: Any, size: RequestSize, served: ServedCall) -> Any:  # noqa: ANN401 - a message class
@@ -425,7 +419,7 @@ def _bound(address: str, shared: bool, *, option: str = "--grpc") -> socket.sock
     try:
         return bind_socket(address, shared=shared)
     except StartupError as error:
-        raise grpc_bind_error(address, error, option=option) from error
+        raise explain_bind_error(address, error, protocol="gRPC", option=option) from error
 
 
 def _code_of(status: "definition_pb2.Status") -> str:

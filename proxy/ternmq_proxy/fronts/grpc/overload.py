@@ -24,8 +24,8 @@ from ternmq_rpc.grpc_stream.served_call import ServedMethod
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ternmq_rpc.grpc_http2.budgets import BudgetLedger
     from ternmq_rpc.grpc_stream.served_call import ServedCall
+    from ternmq_rpc.serving.budgets import BudgetLedger
     from ternmq_runtime.observability.figures import FrontFigures
 
 _log = logging.getLogger(__name__)

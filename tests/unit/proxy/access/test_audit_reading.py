@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ternmq_common.access.users import AccessSnapshot
+from ternmq_common.access.users import AccessSnapshot, AccessUser
 from ternmq_common.clock import SystemClock
 from ternmq_common.errors import MessagingError
 from ternmq_common.limits import HOUR_MS
@@ -334,13 +334,12 @@ def test_whatever_is_written_is_read(text: str, tmp_path_factory: pytest.TempPat
 async def test_a_server_that_writes_to_its_own_log_says_so() -> None:
     settings = ProxySettings(registry="postgresql://u@h/d", access_control=True)
     async with AsyncExitStack() as stack:
-        access = opened_access(
-            settings, cast("Catalog", SimpleNamespace(access=AccessSnapshot())), SystemClock(), stack
-        )
+        users = AccessSnapshot({"root": AccessUser(name="root", is_super=True)})
+        access = opened_access(settings, cast("Catalog", SimpleNamespace(access=users)), SystemClock(), stack)
         process = SimpleNamespace(server="proxy-1")
         services = cast("Services", SimpleNamespace(access=access, process=process))
         with pytest.raises(MessagingError, match="proxy-1 writes its audit log to its own log") as refused:
-            await list_audit_entries(admin_pb2.ListAuditEntriesRequest(), Call(), services)
+            await list_audit_entries(admin_pb2.ListAuditEntriesRequest(), Call(user="root"), services)
     assert refused.value.code == definition_pb2.PRECONDITION_FAILED
 
 

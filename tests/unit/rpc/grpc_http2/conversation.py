@@ -3,13 +3,13 @@
 from typing import TYPE_CHECKING
 
 from ternmq_rpc.grpc_http2 import frames as h2
-from ternmq_rpc.grpc_http2.budgets import BudgetLedger, ConnectionBudgets
 from ternmq_rpc.grpc_http2.frames import FrameReader, SettingId
 from ternmq_rpc.grpc_http2.header_reader import HeaderReader
 from ternmq_rpc.grpc_http2.literal_headers import NO_TABLE, literal_block
 from ternmq_rpc.grpc_http2.messages import PREFIX
 from ternmq_rpc.grpc_http2.server_machine import ServerMachine
 from ternmq_rpc.grpc_http2.wire_stream import WireStream
+from ternmq_rpc.serving.budgets import BudgetLedger, ConnectionBudgets
 
 if TYPE_CHECKING:
     from ternmq_rpc.grpc_http2.events import EventKind

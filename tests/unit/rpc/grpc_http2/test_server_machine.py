@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ternmq_rpc.grpc_http2 import frames as h2
-from ternmq_rpc.grpc_http2.budgets import BudgetLedger, ConnectionBudgets
 from ternmq_rpc.grpc_http2.events import EventKind
 from ternmq_rpc.grpc_http2.frames import ErrorCode
 from ternmq_rpc.grpc_http2.messages import GrpcStatus
+from ternmq_rpc.serving.budgets import BudgetLedger, ConnectionBudgets
 from tests.unit.rpc.grpc_http2.conversation import CALL, GREETING, Served, data, headers
 
 MIB = 1 << 20

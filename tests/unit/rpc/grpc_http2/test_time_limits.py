@@ -1,9 +1,9 @@
 """What a client may leave undone, and for how long."""
 
 from ternmq_rpc.grpc_http2 import frames as h2
-from ternmq_rpc.grpc_http2.budgets import BODY_BYTES_PER_S, ConnectionBudgets
 from ternmq_rpc.grpc_http2.frames import ErrorCode
-from ternmq_rpc.grpc_http2.time_limits import IDLE_WHEN_CROWDED_S, TimeLimits
+from ternmq_rpc.serving.budgets import BODY_BYTES_PER_S, ConnectionBudgets
+from ternmq_rpc.serving.time_limits import IDLE_WHEN_CROWDED_S, TimeLimits
 from tests.unit.rpc.grpc_http2.conversation import GREETING, Served, data, headers
 
 BUDGETS = ConnectionBudgets(

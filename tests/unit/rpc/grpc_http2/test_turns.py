@@ -2,8 +2,8 @@
 
 import pytest
 
-from ternmq_rpc.grpc_http2.budgets import HEADERS_COST, SLICE_MIN, TURN, BudgetLedger
 from ternmq_rpc.grpc_http2.events import EventKind
+from ternmq_rpc.serving.budgets import CALL_COST, SLICE_MIN, TURN, BudgetLedger
 from tests.unit.rpc.grpc_http2.conversation import Served, data, headers
 
 CALLS = b"".join(headers(stream) + data(stream, b"") for stream in range(1, 1001, 2))
@@ -23,7 +23,7 @@ def test_a_turn_of_all_has_an_end_and_a_call_of_each(connections: int) -> None:
     assert len(ledger.behind) == connections
     turn = [started(served) for served in all_of_them]
     assert min(turn) >= 1
-    assert sum(turn) * HEADERS_COST <= max(TURN, connections * SLICE_MIN)
+    assert sum(turn) * CALL_COST <= max(TURN, connections * SLICE_MIN)
 
 
 def test_who_is_behind_longest_is_known_until_it_has_caught_up_or_is_gone() -> None:

@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from ternmq_rpc.grpc_http2.budgets import ConnectionBudgets
 from ternmq_rpc.grpc_http2.messages import GrpcStatus
 from ternmq_rpc.grpc_stream.call_server import CallServer
 from ternmq_rpc.grpc_stream.served_call import CallRefused, ServedCall, ServedMethod
+from ternmq_rpc.serving.budgets import ConnectionBudgets
 from tests.unit.rpc.grpc_stream.echo import echo, lose, served
 
 CLIENT_ID = "x-mq-client-id"

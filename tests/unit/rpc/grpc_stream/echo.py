@@ -8,11 +8,11 @@ from typing import Any
 import grpc
 from grpc import aio
 
-from ternmq_rpc.grpc_http2.budgets import ConnectionBudgets
 from ternmq_rpc.grpc_stream.call_server import CallServer
 from ternmq_rpc.grpc_stream.served_call import ServedCall, ServedMethod
-from ternmq_rpc.grpc_stream.sockets import bind_socket
 from ternmq_rpc.grpc_stream.stream import MessageStream
+from ternmq_rpc.serving.budgets import ConnectionBudgets
+from ternmq_rpc.serving.sockets import bind_socket
 
 SERVICE = "test.Echo"
 METHOD = f"/{SERVICE}/Exchange"

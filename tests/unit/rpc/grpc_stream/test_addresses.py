@@ -11,7 +11,7 @@ from ternmq_rpc.grpc_http2.messages import StreamBroken
 from ternmq_rpc.grpc_stream.call_server import CallServer
 from ternmq_rpc.grpc_stream.client import open_stream
 from ternmq_rpc.grpc_stream.served_call import ServedCall, ServedMethod
-from ternmq_rpc.grpc_stream.sockets import actual_address, bind_socket, reserve_address, share_address
+from ternmq_rpc.serving.sockets import actual_address, bind_socket, reserve_address, share_address
 
 PATH = "/test/Echo"
 

@@ -8,11 +8,11 @@ import grpc
 import pytest
 from grpc import aio
 
-from ternmq_rpc.grpc_http2.budgets import ConnectionBudgets
 from ternmq_rpc.grpc_http2.messages import GrpcStatus, StreamBroken
 from ternmq_rpc.grpc_stream.client import open_stream
 from ternmq_rpc.grpc_stream.served_call import ServedCall
 from ternmq_rpc.grpc_stream.stream import MessageStream
+from ternmq_rpc.serving.budgets import ConnectionBudgets
 from tests.unit.rpc.grpc_stream.echo import METHOD, call_of_grpc, echo_of_grpc, ours, theirs, until
 
 SIZES = [0, 1, 5, 400, 16_379, 16_380, 70_000, 300_000]

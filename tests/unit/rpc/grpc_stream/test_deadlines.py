@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 
-from ternmq_rpc.grpc_stream.deadlines import LATEST_S, CallDeadlines, parse_timeout
+from ternmq_rpc.grpc_stream.timeouts import parse_timeout
+from ternmq_rpc.serving.deadlines import LATEST_S, CallDeadlines
 
 
 class Waiting:

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from ternmq_rpc.grpc_http2 import frames as h2
-from ternmq_rpc.grpc_http2.budgets import BudgetLedger
 from ternmq_rpc.grpc_http2.frames import FrameReader, Http2Error
 from ternmq_rpc.grpc_http2.messages import PREFIX, MessageReader, MessageRefused, decode_percent, encode_percent
 from ternmq_rpc.grpc_http2.outflow import OutStream, SendQueue
+from ternmq_rpc.serving.budgets import BudgetLedger
 
 BODIES = st.lists(st.binary(max_size=40) | st.sampled_from([bytes(5000), b"x" * 20_000]), max_size=8)
 SIZES = st.lists(st.sampled_from([1, 4, 5, 6, 9, 13]) | st.integers(1, 9000), min_size=1, max_size=30)

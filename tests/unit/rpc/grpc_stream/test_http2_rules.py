@@ -9,9 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ternmq_rpc.grpc_http2 import frames as h2
-from ternmq_rpc.grpc_http2.budgets import STREAM_WINDOW
 from ternmq_rpc.grpc_http2.frames import ErrorCode, SettingId, encode_frame
 from ternmq_rpc.grpc_http2.messages import PREFIX, GrpcStatus, StreamBroken
+from ternmq_rpc.grpc_http2.wire_stream import STREAM_WINDOW
 from ternmq_rpc.grpc_stream.client import open_stream
 from ternmq_rpc.grpc_stream.served_call import ServedCall
 from tests.unit.rpc.grpc_stream.echo import METHOD, echo, ours, until

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from ternmq_rpc.grpc_http2 import frames as h2
-from ternmq_rpc.grpc_http2.budgets import ConnectionBudgets
 from ternmq_rpc.grpc_http2.frames import ErrorCode, SettingId
 from ternmq_rpc.grpc_stream.call_server import CallServer
 from ternmq_rpc.grpc_stream.served_call import ServedCall, ServedMethod
+from ternmq_rpc.serving.budgets import ConnectionBudgets
 from tests.unit.rpc.grpc_stream.echo import METHOD, echo, served, until
 from tests.unit.rpc.grpc_stream.peer import REQUEST, Peer, client
 from tests.unit.rpc.grpc_stream.test_http2_rules import message, read_message

@@ -7,12 +7,13 @@ import socket
 import pytest
 
 from ternmq_common.errors import StartupError
-from ternmq_rpc.grpc_http2.budgets import STREAM_WINDOW, ConnectionBudgets
 from ternmq_rpc.grpc_http2.messages import StreamBroken
+from ternmq_rpc.grpc_http2.wire_stream import STREAM_WINDOW
 from ternmq_rpc.grpc_stream.client import open_stream
 from ternmq_rpc.grpc_stream.served_call import ServedCall
-from ternmq_rpc.grpc_stream.sockets import bind_socket
 from ternmq_rpc.grpc_stream.stream import MessageStream
+from ternmq_rpc.serving.budgets import ConnectionBudgets
+from ternmq_rpc.serving.sockets import bind_socket
 from tests.unit.rpc.grpc_stream.echo import METHOD, lose, ours, until
 
 

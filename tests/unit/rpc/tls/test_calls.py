@@ -9,10 +9,10 @@ import grpc
 import pytest
 from grpc import aio
 
-from ternmq_rpc.grpc_http2.budgets import ConnectionBudgets
 from ternmq_rpc.grpc_http2.messages import StreamBroken
 from ternmq_rpc.grpc_stream.call_server import CallServer
 from ternmq_rpc.grpc_stream.client import open_stream
+from ternmq_rpc.serving.budgets import ConnectionBudgets
 from ternmq_rpc.tls.contexts import create_server_context, member_client_context, member_server_context
 from ternmq_rpc.tls.opening import PortTls
 from tests.support.certificates import Certificates

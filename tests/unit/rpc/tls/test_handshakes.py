@@ -14,10 +14,10 @@ import pytest
 
 from ternmq_common.server_settings import ClientAuth, TlsVersion
 from ternmq_rpc.grpc_http2 import frames as h2
-from ternmq_rpc.grpc_http2.budgets import ConnectionBudgets
 from ternmq_rpc.grpc_http2.frames import PREFACE
 from ternmq_rpc.grpc_stream.call_connection import CallConnection
 from ternmq_rpc.grpc_stream.call_server import CallServer
+from ternmq_rpc.serving.budgets import ConnectionBudgets
 from ternmq_rpc.tls.contexts import create_server_context
 from ternmq_rpc.tls.opening import OpeningConnection, PortTls
 from ternmq_rpc.tls.session import HANDSHAKE_BYTES_MAX, TlsSession

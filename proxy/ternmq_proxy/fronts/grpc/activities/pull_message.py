@@ -1,14 +1,16 @@
 """PullMessage as gRPC has it (`operations/pull.py`): status, messages, then the offset to go on from."""
 
+import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ternmq_common.limits import PULL_BATCH_MAX, PULL_ROWS_MAX
-from ternmq_common.pulled_rows import encode_rows
+from ternmq_common.errors import ErrorCode
 from ternmq_common.wire import DeliveredFrames, without_body
 from ternmq_protos.v2.service_pb2 import PullMessageRequest, PullMessageResponse
+from ternmq_proxy.access.control import RightsRevoked
 from ternmq_proxy.fronts.grpc.activities.filter_text import read_filter
 from ternmq_proxy.fronts.grpc.activities.message_queue import read_queue
+from ternmq_proxy.fronts.grpc.activities.receive_message import hold_s
 from ternmq_proxy.fronts.grpc.activities.status import OK, status, status_of
 from ternmq_proxy.operations.pull import PullRequest, PullResult, pull_messages
 from ternmq_proxy.quotas.receiving import sent
@@ -36,6 +38,12 @@ async def pull_message(request: PullMessageRequest, call: "Call", services: "Ser
         result = await pull_messages(_read(request, call), call, services)
     except Exception as error:  # noqa: BLE001 - the outermost of this call; `status_of` logs
         answer = status_of(error, "PullMessage")
+        if (
+            int(answer.code) == ErrorCode.UNAUTHORIZED
+            and call.room is not None
+            and not isinstance(error, RightsRevoked)
+        ):
+            await asyncio.sleep(hold_s(call, services))
         return PulledFrames([PullMessageResponse(status=answer).SerializeToString()], answer.code)
     if result.problem is not None:
         return _answer(status(result.problem.code, result.problem.message), result.next_offset, [])

@@ -10,6 +10,7 @@ from ternmq_common.limits import CLIENT_MESSAGE_BYTES, POLL_MARGIN_MS
 from ternmq_common.model import DeliveredMessage
 from ternmq_common.wire import DeliveredFrames, encode_field, encode_timestamp
 from ternmq_protos.v2.service_pb2 import ReceiveMessageRequest, ReceiveMessageResponse
+from ternmq_proxy.access.control import RightsRevoked
 from ternmq_proxy.fronts.grpc.activities.filter_text import read_filter
 from ternmq_proxy.fronts.grpc.activities.status import OK, status, status_of
 from ternmq_proxy.operations.receive import NOTHING_NEW, ReceivedMessages, ReceiveRequest, receive_messages
@@ -68,11 +69,12 @@ async def receive_message(request: ReceiveMessageRequest, call: "Call", services
         return await _receive(request, call, services)
     except Exception as error:  # noqa: BLE001 - the outermost of this call; `status_of` logs
         answer = status_of(error, "ReceiveMessage")
-        if int(answer.code) == ErrorCode.CLIENT_ID_REQUIRED:
-            return Received([ReceiveMessageResponse(status=answer).SerializeToString()], answer.code)
-        await asyncio.sleep(max(0.0, hold_s(call, services) - (time.monotonic() - began)))
         first = ReceiveMessageResponse(status=answer).SerializeToString()
-        return Received(_frames(first, [], services), answer.code)
+        code = int(answer.code)
+        if code == ErrorCode.CLIENT_ID_REQUIRED or isinstance(error, RightsRevoked):
+            return Received([first], code)
+        await asyncio.sleep(max(0.0, hold_s(call, services) - (time.monotonic() - began)))
+        return Received([first] if code == ErrorCode.UNAUTHORIZED else _frames(first, [], services), code)
 
 
 async def _receive(request: ReceiveMessageRequest, call: "Call", services: "Services") -> Received:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ternmq_common.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from ternmq_rpc.grpc_stream.served_call import ServedCall
+    from ternmq_rpc.serving.call_face import CallFace
 
 
 class WaitingPoll:
@@ -17,7 +17,7 @@ class WaitingPoll:
 
     __slots__ = ("_served", "is_ended")
 
-    def __init__(self, served: "ServedCall") -> None:
+    def __init__(self, served: "CallFace") -> None:
         self._served = served
         self.is_ended = False
 
@@ -41,7 +41,7 @@ class WaitingPolls:
     def __init__(self) -> None:
         self._of: dict[str, set[WaitingPoll]] = {}
 
-    def begin(self, client_id: str, served: "ServedCall") -> WaitingPoll:
+    def begin(self, client_id: str, served: "CallFace") -> WaitingPoll:
         """A poll of the client waits, until `leave`."""
         poll = WaitingPoll(served)
         self._of.setdefault(client_id, set()).add(poll)

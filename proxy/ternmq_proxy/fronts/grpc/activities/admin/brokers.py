@@ -1,14 +1,13 @@
-"""Calls of `ternmq.admin.v1.Admin` about the brokers of a cluster; the embedded stack's one broker can't be changed."""
+"""Calls of `ternmq.admin.v1.Admin` about the brokers of a cluster (`operations/admin/brokers/brokers.py`)."""
 
 from typing import TYPE_CHECKING
 
 from ternmq_common.cluster import QueuePermission, ReplicationMode
-from ternmq_common.errors import ErrorCode, MessagingError
-from ternmq_common.removal_warning import has_nothing_to_lose, removal_warning
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2
-from ternmq_proxy.fronts.grpc.activities.admin.remaining_messages import remaining_on
 from ternmq_proxy.fronts.grpc.activities.status import OK
+from ternmq_proxy.operations.admin.brokers import brokers
+from ternmq_proxy.operations.admin.brokers.brokers import check_permission
 
 if TYPE_CHECKING:
     from ternmq_common.cluster import BrokerEntry, BrokerLoad, ReplicaEntry
@@ -31,21 +30,22 @@ _REPLICATIONS_ON_THE_WIRE = {
 async def list_brokers(
     request: admin_pb2.ListBrokersRequest, call: "Call", services: "Services"
 ) -> admin_pb2.ListBrokersResponse:
-    """All brokers, by name."""
-    del request, call
-    return admin_pb2.ListBrokersResponse(status=OK, brokers=map(wire_broker, services.catalog.brokers()))
+    """Return all brokers, by name."""
+    del request
+    return admin_pb2.ListBrokersResponse(
+        status=OK, brokers=map(wire_broker, await brokers.list_brokers(call, services))
+    )
 
 
 async def update_broker(
     request: admin_pb2.UpdateBrokerRequest, call: "Call", services: "Services"
 ) -> admin_pb2.UpdateBrokerResponse:
     """Give a broker another permission, have it drained, or let it take messages again."""
-    del call
-    refuse_if_embedded(services)
-    await services.catalog.existing_broker(request.name)
-    changed = await services.catalog.set_broker(
+    changed = await brokers.update_broker(
         request.name,
-        permission=permission_of(request.permission) if request.HasField("permission") else None,
+        call,
+        services,
+        permission=_read_permission(request.permission) if request.HasField("permission") else None,
         draining=request.draining if request.HasField("draining") else None,
     )
     return admin_pb2.UpdateBrokerResponse(status=OK, broker=wire_broker(changed))
@@ -54,86 +54,36 @@ async def update_broker(
 async def remove_broker(
     request: admin_pb2.RemoveBrokerRequest, call: "Call", services: "Services"
 ) -> admin_pb2.RemoveBrokerResponse:
-    """Forget a broker; BAD_REQUEST while it would be missed, as far as is known, unless the request forces it."""
-    del call
-    refuse_if_embedded(services)
-    await services.catalog.refresh()
-    broker = await services.catalog.existing_broker(request.name)
-    # While no replica leads, one that lives may do so at any time.
-    is_at_work = broker.live or any(replica.live for replica in broker.replicas)
-    topics = [topic.name for topic in services.catalog.topics() if broker.name in topic.brokers]
-    if not request.force:
-        if is_at_work:
-            await _check_drained(broker, services)
-        else:
-            _check_was_drained(broker, topics)
-    await services.catalog.remove_broker(broker.name, force=request.force)
-    lost = _wire_load(broker.load) if request.force else None
-    return admin_pb2.RemoveBrokerResponse(status=OK, topics=topics, lost=lost)
-
-
-async def _check_drained(broker: "BrokerEntry", services: "Services") -> None:
-    if not broker.draining:
-        raise MessagingError(
-            ErrorCode.BAD_REQUEST,
-            f"broker {broker.name!r} is at work; drain it first with `ternmq broker drain {broker.name} --wait`",
-        )
-    remaining = await remaining_on(broker.name, services)
-    if not remaining.is_nothing:
-        messages = sum(backlog.messages for backlog in remaining.backlogs)
-        raise MessagingError(
-            ErrorCode.BAD_REQUEST,
-            f"broker {broker.name!r} still has {messages} messages that groups have not finished, {remaining.timers} "
-            f"timed messages and {remaining.transactions} open transactions, which would be lost",
-        )
-
-
-def _check_was_drained(broker: "BrokerEntry", topics: list[str]) -> None:
-    """Of one that is away."""
-    if broker.draining and has_nothing_to_lose(broker.load):
-        return
-    state = "was not drained to its end" if broker.draining else "was not drained"
-    raise MessagingError(
-        ErrorCode.BAD_REQUEST,
-        f"broker {broker.name!r} is away and {state}: start it again and drain it, or give --force, and lost are "
-        f"{removal_warning(topics, broker.load)}",
-    )
+    """Forget a broker."""
+    removed = await brokers.remove_broker(request.name, call, services, force=request.force)
+    lost = None if removed.lost is None else _wire_load(removed.lost)
+    return admin_pb2.RemoveBrokerResponse(status=OK, topics=removed.topics, lost=lost)
 
 
 async def broker_remaining(
     request: admin_pb2.BrokerRemainingRequest, call: "Call", services: "Services"
 ) -> admin_pb2.BrokerRemainingResponse:
-    """What would be lost with a broker, to groups that were made a moment ago too."""
-    del call
-    await services.catalog.refresh()
-    broker = await services.catalog.existing_broker(request.name)
-    remaining = await remaining_on(broker.name, services)
+    """Return what would be lost with a broker."""
+    unfinished = await brokers.describe_unfinished_work(request.name, call, services)
     return admin_pb2.BrokerRemainingResponse(
         status=OK,
         backlogs=[
             admin_pb2.Backlog(group=backlog.group, topic=backlog.topic, messages=backlog.messages)
-            for backlog in remaining.backlogs
+            for backlog in unfinished.backlogs
         ],
-        timers=remaining.timers,
-        transactions=remaining.transactions,
+        timers=unfinished.timers,
+        transactions=unfinished.transactions,
     )
 
 
-def refuse_if_embedded(services: "Services") -> None:
-    if services.catalog.is_embedded:
-        raise MessagingError(
-            ErrorCode.BAD_REQUEST,
-            "this server is its own and only broker, which can't be changed; brokers are those of a cluster "
-            "(`ternmq broker`, `ternmq proxy`)",
-        )
+def _read_permission(asked: "definition_pb2.Permission") -> QueuePermission | int:
+    """Return the permission, or the number if it is none."""
+    return _PERMISSIONS.get(asked, int(asked))
 
 
 def permission_of(asked: "definition_pb2.Permission") -> QueuePermission:
     """BAD_REQUEST if it is none."""
-    permission = _PERMISSIONS.get(asked)
-    if permission is None:
-        raise MessagingError(ErrorCode.BAD_REQUEST, f"permission {asked} is unknown")
-    return permission
+    return check_permission(_read_permission(asked))
 
 
 def wire_permission(permission: QueuePermission) -> "definition_pb2.Permission":

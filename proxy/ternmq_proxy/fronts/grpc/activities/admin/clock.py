@@ -1,48 +1,21 @@
-"""AdvanceClock of `ternmq.admin.v1.Admin`: let time pass, for tests of applications."""
+"""AdvanceClock of `ternmq.admin.v1.Admin` (`operations/admin/servers/clock.py`)."""
 
-import logging
 from typing import TYPE_CHECKING
 
-from ternmq_common.clock import MovableClock
-from ternmq_common.errors import ErrorCode, MessagingError
-from ternmq_common.limits import DAY_MS
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_proxy.fronts.grpc.activities.status import OK
+from ternmq_proxy.operations.admin.servers import clock
 
 if TYPE_CHECKING:
     from ternmq_proxy.call import Call
     from ternmq_proxy.services import Services
 
-_log = logging.getLogger(__name__)
-_ADVANCE_MAX_MS = 3650 * DAY_MS
-_LAST_YEAR_MS = 221_845_392_000_000  # the year 9000: later times, with what is added to them, have no timestamp
-
 
 async def advance_clock(
     request: admin_pb2.AdvanceClockRequest, call: "Call", services: "Services"
 ) -> admin_pb2.AdvanceClockResponse:
-    """Move the server's clock ahead; FORBIDDEN unless it was started with a test clock.
-
-    Each call is one jump: whatever is due on the way is late at once, and nothing happens in between. A message that is
-    to be tried three times, a minute apart, is tried once more after a jump of an hour. What push consumers that live
-    hold stays theirs for as long as it would have without the jump.
-    """
-    del call
-    clock = services.clock
-    if not isinstance(clock, MovableClock):
-        raise MessagingError(
-            ErrorCode.FORBIDDEN, "the clock of this server can't be moved; start one for tests with --test-clock"
-        )
-    by_ms: int = request.by.ToMilliseconds()
-    if not 0 < by_ms <= _ADVANCE_MAX_MS:
-        raise MessagingError(
-            ErrorCode.BAD_REQUEST, f"the clock is to move by {by_ms} ms; 1 to {_ADVANCE_MAX_MS} are allowed"
-        )
-    if clock.now_ms() + by_ms > _LAST_YEAR_MS:
-        raise MessagingError(ErrorCode.BAD_REQUEST, "the clock can't move beyond the year 9000")
-    await services.renewal.shift(by_ms)
-    clock.advance_by(by_ms)
-    _log.info("the clock was moved ahead by %d ms", by_ms)
+    """Move the server's clock ahead."""
+    now_ms = await clock.advance_clock(request.by.ToMilliseconds(), call, services)
     answer = admin_pb2.AdvanceClockResponse(status=OK)
-    answer.now.FromMilliseconds(clock.now_ms())
+    answer.now.FromMilliseconds(now_ms)
     return answer

@@ -1,12 +1,12 @@
-"""The call of `ternmq.admin.v1.Admin` that tells figures of the last hours."""
+"""GetHistory of `ternmq.admin.v1.Admin` (`operations/admin/servers/figure_history.py`)."""
 
 from typing import TYPE_CHECKING
 
-from ternmq_common.fairness import WorkTurns, wait_for_turn
+from ternmq_common.fairness import WorkTurns
 from ternmq_common.model import HistoryOf
-from ternmq_common.names import check_topic_name
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_proxy.fronts.grpc.activities.status import OK
+from ternmq_proxy.operations.admin.servers.figure_history import find_history
 from ternmq_runtime.observability.history_rings import UNITS
 
 if TYPE_CHECKING:
@@ -18,18 +18,14 @@ if TYPE_CHECKING:
 async def get_history(
     request: admin_pb2.GetHistoryRequest, call: "Call", services: "Services"
 ) -> admin_pb2.GetHistoryResponse:
-    """Of a topic or a group, by the brokers; or of the brokers together, and of this process."""
-    del call
-    kind = request.WhichOneof("of")
-    if kind == "topic":
-        topic = await services.catalog.existing_topic(check_topic_name(request.topic))
-        return await _answer([await services.messages.inspecting.history(HistoryOf.TOPIC, topic.name)])
-    if kind == "group":
-        group = await services.catalog.existing_group(request.group)
-        return await _answer([await services.messages.inspecting.history(HistoryOf.GROUP, group.name)])
-    of_brokers = await services.messages.inspecting.history(HistoryOf.BROKER, "")
-    await wait_for_turn()  # each of the two is some thousands of values
-    return await _answer([of_brokers, services.history.history()])
+    """Return the figures of a topic, of a group, or of the brokers together and of this process."""
+    match request.WhichOneof("of"):
+        case "topic":
+            return await _answer(await find_history(HistoryOf.TOPIC, request.topic, call, services))
+        case "group":
+            return await _answer(await find_history(HistoryOf.GROUP, request.group, call, services))
+        case _:
+            return await _answer(await find_history(HistoryOf.BROKER, "", call, services))
 
 
 async def _answer(histories: "list[FigureHistory]") -> admin_pb2.GetHistoryResponse:

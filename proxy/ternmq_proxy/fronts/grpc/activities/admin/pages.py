@@ -1,48 +1,13 @@
-"""Pages of what has a name: topics and groups."""
+"""Pages of topics and groups, as requests ask for them."""
 
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING
 
-from ternmq_common.errors import ErrorCode, MessagingError
-from ternmq_common.fairness import WorkTurns
+from ternmq_proxy.operations.admin.pages import PageQuery
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from ternmq_protos.admin_v1 import admin_pb2
-    from ternmq_proxy.access.needs import Need
-    from ternmq_proxy.call import Call
-    from ternmq_proxy.services import Services
 
 
-class _Named(Protocol):
-    @property
-    def name(self) -> str: ...
-
-
-T = TypeVar("T", bound=_Named)
-
-
-async def seen(found: "Iterable[T]", need: "Need", call: "Call", services: "Services") -> "list[T]":
-    """Those that the caller may see: pages are made of these, so that none is empty while others follow."""
-    may, turns = services.access.may, WorkTurns()
-    shown: list[T] = []
-    for each in found:
-        if may(call, need, each.name):
-            shown.append(each)
-        await turns.next_turn()
-    return shown
-
-
-def page_of(
-    found: "Iterable[T]", request: "admin_pb2.ListTopicsRequest | admin_pb2.ListGroupsRequest"
-) -> "tuple[list[T], str]":
-    """Those that the request asks for, by name, and the name after which the next page begins, empty at the end.
-    BAD_REQUEST for a limit below 0."""
-    if request.limit < 0:
-        raise MessagingError(ErrorCode.BAD_REQUEST, f"a page has 1 entry or more, not {request.limit}")
-    search = request.search.lower()
-    passing = [each for each in found if each.name > request.page and search in each.name.lower()]
-    passing.sort(key=lambda each: each.name)
-    limit = request.limit or len(passing)
-    following = passing[limit - 1].name if len(passing) > limit else ""
-    return passing[:limit], following
+def read_page(request: "admin_pb2.ListTopicsRequest | admin_pb2.ListGroupsRequest") -> PageQuery:
+    """Read which page is asked for."""
+    return PageQuery(request.search, request.page, request.limit)

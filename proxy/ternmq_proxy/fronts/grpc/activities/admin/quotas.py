@@ -1,4 +1,4 @@
-"""Calls of `ternmq.admin.v1.Admin` about quotas."""
+"""Calls of `ternmq.admin.v1.Admin` about quotas (`operations/admin/quotas.py`)."""
 
 from typing import TYPE_CHECKING
 
@@ -9,69 +9,51 @@ from ternmq_common.quotas import (
     LIMITS,
     Quota,
     QuotaKind,
-    check_quota,
     parse_title,
 )
 from ternmq_common.resource_settings import read_stored
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.pool import Duration
 from ternmq_proxy.fronts.grpc.activities.status import OK
-from ternmq_proxy.quotas.shares import name_of
-from ternmq_proxy.quotas.uses import most_used, summed, uses_of
-from ternmq_registry.errors import RegistryUnavailable
+from ternmq_proxy.operations.admin import quotas
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ternmq_proxy.call import Call
     from ternmq_proxy.services import Services
-    from ternmq_registry.quotas import QuotaUse, Uses
+    from ternmq_registry.quotas import QuotaUse
 
 
 async def put_quota(
     request: admin_pb2.PutQuotaRequest, call: "Call", services: "Services"
 ) -> admin_pb2.PutQuotaResponse:
-    """Have a quota in the place of the one of its kind and name; BAD_REQUEST for one that makes no sense."""
-    del call
-    created = await services.catalog.put_quota(check_quota(_asked(request.quota)))
+    """Have a quota in the place of the one of its kind and name."""
+    created = await quotas.put_quota(request.quota.name, lambda: _asked(request.quota), call, services)
     return admin_pb2.PutQuotaResponse(status=OK, created=created)
 
 
 async def delete_quota(
     request: admin_pb2.DeleteQuotaRequest, call: "Call", services: "Services"
 ) -> admin_pb2.DeleteQuotaResponse:
-    """Have no such quota; NOT_FOUND if there is none."""
-    del call
-    kind, name = parse_title(f"{request.kind}:{request.name}")
-    await services.catalog.delete_quota(kind, name)
+    """Have no such quota."""
+    await quotas.delete_quota(request.kind, request.name, call, services)
     return admin_pb2.DeleteQuotaResponse(status=OK)
 
 
 async def list_quotas(
     request: admin_pb2.ListQuotasRequest, call: "Call", services: "Services"
 ) -> admin_pb2.ListQuotasResponse:
-    """All quotas, and what is taken of them at all proxies together; only here while the registry is away."""
-    del request, call
-    elsewhere = await _uses_elsewhere(services)
-    uses = summed([uses_of(services.quotas), *elsewhere])
-    known = services.catalog.quotas.quotas
+    """Return all quotas, and what is taken of them."""
+    del request
+    found = await quotas.list_quotas(call, services)
     return admin_pb2.ListQuotasResponse(
         status=OK,
-        quotas=[_quota(quota) for _, quota in sorted(known.items())],
-        uses=[_use(title, use, known) for title, use in most_used(uses).items()],
-        names=len(uses),
-        proxies=1 + len(elsewhere),
+        quotas=[_quota(quota) for _, quota in sorted(found.quotas.items())],
+        uses=[_use(title, use, found.quotas) for title, use in found.uses.items()],
+        names=found.names,
+        proxies=found.proxies,
     )
-
-
-async def _uses_elsewhere(services: "Services") -> "list[Uses]":
-    catalog = services.catalog
-    if catalog.is_alone or not catalog.quotas.quotas:
-        return []
-    try:
-        return await catalog.proxies.uses_elsewhere(name_of(services.process))
-    except RegistryUnavailable:
-        return []  # the answer says of how many proxies it is, and the directory logs why
 
 
 def _asked(asked: admin_pb2.Quota) -> Quota:

@@ -53,7 +53,7 @@ ADMIN_ACTIVITIES: Mapping[str, Callable[[Any, Any, Any], Awaitable[Any]]] = {
     "AddReplica": shards.add_replica,
     "RemoveReplica": shards.remove_replica,
     "AdvanceClock": clock.advance_clock,
-    "GetServerInfo": topics.get_server_info,
+    "GetServerInfo": server.get_server_info,
     "ListClients": clients.list_clients,
     "GetStatus": server.get_status,
     "GetLogLevels": server.get_log_levels,

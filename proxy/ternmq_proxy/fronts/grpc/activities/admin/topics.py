@@ -1,114 +1,71 @@
-"""Calls of `ternmq.admin.v1.Admin` about topics, and about the server itself."""
+"""Calls of `ternmq.admin.v1.Admin` about topics (`operations/admin/topics/`)."""
 
-import asyncio
-import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ternmq_common.clock import MovableClock, now_ms
 from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.fairness import WorkTurns
 from ternmq_common.message_type import MessageType
-from ternmq_common.model import QueueRef, Topic, TopicContent
-from ternmq_common.names import RETRY_PREFIX, check_topic_name, group_of_derived
-from ternmq_common.own_version import own_version
+from ternmq_common.model import Topic
+from ternmq_common.names import check_topic_name
 from ternmq_common.resource_settings import read_stored, write_stored
 from ternmq_common.topic_settings import TOPIC_SETTINGS
 from ternmq_protos.admin_v1 import admin_pb2
-from ternmq_proxy.access.needs import TOPIC_LIST
-from ternmq_proxy.fronts.grpc.activities.admin.brokers import refuse_if_embedded
-from ternmq_proxy.fronts.grpc.activities.admin.pages import page_of, seen
+from ternmq_proxy.fronts.grpc.activities.admin.pages import read_page
 from ternmq_proxy.fronts.grpc.activities.status import OK, protocol_type
 from ternmq_proxy.fronts.grpc.activities.times import time_ms
-from ternmq_runtime.observability.self_report import read_resident_bytes
+from ternmq_proxy.operations.admin.topics import topic_list, topic_removal, topic_settings
+from ternmq_proxy.operations.admin.topics.topic_settings import WantedTopic
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
+    from ternmq_common.model import QueueBounds, QueueContent, QueueRef
     from ternmq_proxy.call import Call
     from ternmq_proxy.services import Services
-
-_log = logging.getLogger(__name__)
 
 
 async def create_topic(
     request: admin_pb2.CreateTopicRequest, call: "Call", services: "Services"
 ) -> admin_pb2.CreateTopicResponse:
     """Make a topic, on all brokers unless the request names some; one that exists with the same settings is fine."""
-    del call
     asked = request.topic
-    if group_of_derived(asked.name) is not None:
-        raise MessagingError(ErrorCode.ILLEGAL_TOPIC, f"topic {asked.name!r} is there with its consumer group")
+    created = await topic_settings.create_topic(asked.name, lambda: _wanted(asked, services), call, services)
+    return admin_pb2.CreateTopicResponse(status=OK, created=created)
+
+
+def _wanted(asked: admin_pb2.Topic, services: "Services") -> WantedTopic:
     kind = _checked_type(asked.type or MessageType.NORMAL)
     settings = {"queues": services.catalog.default_queues, **read_stored(asked, TOPIC_SETTINGS)}
     topic = Topic(
         name=check_topic_name(asked.name),
         type=kind,
-        created_ms=now_ms(),
-        brokers=await _checked_places(asked.brokers, services),
+        brokers=tuple(asked.brokers),
         mixed=_checked_mixed(asked),
         **_checked_settings(settings, kind),
     )
-    found, created = await _created(topic, services)
-    if different := _settings_if_other(asked, topic, found):
-        raise MessagingError(
-            ErrorCode.BAD_REQUEST,
-            f"topic {topic.name!r} exists with {different}; "
-            "change it with `ternmq topic update`, or ask for the same settings",
-        )
-    return admin_pb2.CreateTopicResponse(status=OK, created=created)
-
-
-def _settings_if_other(asked: admin_pb2.Topic, topic: Topic, found: Topic) -> str:
-    """What the topic that is there has, if something else was asked for; empty if not."""
-    settings = {"permission": found.permission.value}
-    for each in TOPIC_SETTINGS:
-        has = getattr(found, each.attribute)
-        if each.absence and each.is_in(asked) and has != getattr(topic, each.attribute):
-            settings[each.name.replace("_", " ")] = each.stored_text(has)
-    is_permitted_otherwise = asked.permission and found.permission != topic.permission
-    is_elsewhere = asked.brokers and found.brokers != topic.brokers
-    if len(settings) == 1 and not is_permitted_otherwise and not is_elsewhere:
-        return ""
-    places = f" on {', '.join(found.brokers)}" if found.brokers else ""
-    return ", ".join(f"{name} {value}" for name, value in settings.items()) + places
-
-
-async def _created(topic: Topic, services: "Services") -> tuple[Topic, bool]:
-    """The topic, and whether it is new. One that is there is on the brokers of its day, which need not be today's."""
-    try:
-        known = await services.catalog.existing_topic(topic.name)
-    except MessagingError as error:
-        if error.code != ErrorCode.TOPIC_NOT_FOUND:
-            raise
-        brokers = topic.brokers or services.catalog.places()
-        return await services.catalog.create_topic(replace(topic, brokers=brokers))
-    settings = {each.attribute: getattr(known, each.attribute) for each in TOPIC_SETTINGS}
-    same = replace(topic, brokers=known.brokers, **{**settings, "queues": topic.queues})
-    return await services.catalog.create_topic(same)
+    return WantedTopic(topic, frozenset(each.name for each in TOPIC_SETTINGS if each.is_in(asked)))
 
 
 async def update_topic(
     request: admin_pb2.UpdateTopicRequest, call: "Call", services: "Services"
 ) -> admin_pb2.UpdateTopicResponse:
-    """Other settings, brokers added or taken off; see the request's comment."""
-    del call
-    if group_of_derived(request.name) is not None:
-        raise MessagingError(ErrorCode.ILLEGAL_TOPIC, f"topic {request.name!r} goes with its consumer group")
-    name = check_topic_name(request.name)
-    # Another proxy may have changed it: what isn't asked for must stay as it is now.
-    await services.catalog.refresh()
-    known = services.catalog.find_topic(name)
+    """More queues, another permission, replication, flush mode, retention or TTL of lite topics, brokers added or taken
+    off; see the request's comment."""
+    topic = await topic_settings.update_topic(
+        request.name,
+        lambda known: _changed(request, known),
+        call,
+        services,
+        added_brokers=request.added_brokers,
+        removed_brokers=request.removed_brokers,
+    )
+    return admin_pb2.UpdateTopicResponse(status=OK, topic=_topic(topic))
+
+
+def _changed(request: admin_pb2.UpdateTopicRequest, known: Topic) -> Topic:
     settings = read_stored(request, TOPIC_SETTINGS)
     if "queues" in settings:
         _check_queues_stay(settings["queues"], known)
-    topic = replace(known, **_checked_settings(settings, known.type))
-    added = await _checked_places(request.added_brokers, services)
-    if added or request.removed_brokers:
-        topic = replace(topic, brokers=_changed_brokers(topic, added, request.removed_brokers, services))
-    if topic != known:
-        await services.catalog.update_topic(topic)
-    return admin_pb2.UpdateTopicResponse(status=OK, topic=_topic(topic))
+    return replace(known, **_checked_settings(settings, known.type))
 
 
 def _checked_type(kind: int) -> MessageType:
@@ -143,51 +100,11 @@ def _check_queues_stay(queues: int, known: Topic) -> None:
         )
 
 
-async def _checked_places(names: "Iterable[str]", services: "Services") -> tuple[str, ...]:
-    """The brokers of these names, each once, that may get queues of a topic; BAD_REQUEST if one may not."""
-    places = tuple(sorted(set(names)))
-    if places:
-        refuse_if_embedded(services)
-    for name in places:
-        broker = await services.catalog.existing_broker(name)
-        if broker.draining:
-            raise MessagingError(
-                ErrorCode.BAD_REQUEST,
-                f"broker {name!r} is draining and takes no topics; see `ternmq broker resume`",
-            )
-    return places
-
-
-def _changed_brokers(
-    topic: Topic, added: "Iterable[str]", removed: "Iterable[str]", services: "Services"
-) -> tuple[str, ...]:
-    refuse_if_embedded(services)
-    draining = {broker.name for broker in services.catalog.brokers() if broker.draining}
-    for name in removed:
-        if name not in topic.brokers:
-            raise MessagingError(ErrorCode.BAD_REQUEST, f"topic {topic.name!r} is not on broker {name!r}")
-        if topic.permission.can_write and name not in draining:
-            raise MessagingError(
-                ErrorCode.BAD_REQUEST,
-                f"messages of topic {topic.name!r} are being sent to broker {name!r}; drain it, or make the topic "
-                "read-only first, and have consumers take what is there",
-            )
-    left = (set(topic.brokers) | set(added)) - set(removed)
-    if not left:
-        raise MessagingError(ErrorCode.BAD_REQUEST, f"topic {topic.name!r} would be on no broker; delete it instead")
-    return tuple(sorted(left))
-
-
 async def list_topics(
     request: admin_pb2.ListTopicsRequest, call: "Call", services: "Services"
 ) -> admin_pb2.ListTopicsResponse:
-    """All topics, by name, or a page of them; or those that are asked for, as far as they are there."""
-    named = sorted({check_topic_name(name) for name in request.names})
-    if named:  # whose rule is another one
-        found: Iterable[Topic] = await services.catalog.existing_topics(named)
-    else:
-        found = await seen(services.catalog.topics(), TOPIC_LIST, call, services)
-    topics, following = page_of(found, request)
+    """Return all topics, by name, or a page of them; or those that are asked for, as far as they are there."""
+    topics, following = await topic_list.list_topics(read_page(request), request.names, call, services)
     answer = admin_pb2.ListTopicsResponse(status=OK, next_page=following)
     turns = WorkTurns()
     for topic in topics:
@@ -199,67 +116,46 @@ async def list_topics(
 async def describe_topic(
     request: admin_pb2.DescribeTopicRequest, call: "Call", services: "Services"
 ) -> admin_pb2.DescribeTopicResponse:
-    """The topic and what each of its queues holds; with `contents` also what is more costly to know."""
-    del call
-    topic = await services.catalog.existing_topic(check_topic_name(request.name))
-    route = services.messages.route(topic)
-    answer = admin_pb2.DescribeTopicResponse(status=OK, topic=_topic(topic))
-    for broker in route.brokers:
-        states = await _queue_states(topic, broker, services)
-        if states is None:
-            answer.silent_brokers.append(broker)
-        else:
-            answer.queues.extend(states)
-    is_lite = topic.type == MessageType.LITE
-    if request.contents or is_lite:
-        content = await services.messages.inspecting.content(topic.name)
-        if request.contents:
-            _add_contents(answer, content)
-        if is_lite:
-            answer.lite_topics, answer.lite_messages = content.lite_topics, content.lite_messages
+    """Return the topic and what each of its queues holds; with `contents` also what is more costly to know."""
+    found = await topic_list.describe_topic(request.name, call, services, contents=request.contents)
+    answer = admin_pb2.DescribeTopicResponse(
+        status=OK,
+        topic=_topic(found.topic),
+        queues=[_queue_state(queue, bounds) for queue, bounds in found.queues.items()],
+        silent_brokers=found.silent_brokers,
+        groups=found.groups,
+        lite_topics=found.lite_topics,
+        lite_messages=found.lite_messages,
+    )
+    if found.content is not None:
+        known = {(each.queue.broker, each.queue.queue_id): each for each in found.content.queues}
+        for state in answer.queues:
+            _add_content(state, known.get((state.broker, state.queue_id)))
+        answer.messages_in, answer.messages_out = found.content.sent_per_s, found.content.delivered_per_s
     return answer
 
 
-def _add_contents(answer: admin_pb2.DescribeTopicResponse, content: TopicContent) -> None:
-    known = {(each.queue.broker, each.queue.queue_id): each for each in content.queues}
-    for state in answer.queues:
-        held = known.get((state.broker, state.queue_id))
-        state.bytes = 0 if held is None else held.bytes
-        if held is not None and held.oldest_ms is not None:
-            state.oldest.FromMilliseconds(held.oldest_ms)
-    answer.groups.extend(content.groups)
-    answer.messages_in, answer.messages_out = content.sent_per_s, content.delivered_per_s
+def _queue_state(queue: "QueueRef", bounds: "QueueBounds") -> admin_pb2.QueueState:
+    return admin_pb2.QueueState(
+        broker=queue.broker,
+        queue_id=queue.queue_id,
+        min_offset=bounds.minimum,
+        max_offset=bounds.maximum,
+        purged_below=bounds.purged_below,
+    )
 
 
-async def _queue_states(topic: Topic, broker: str, services: "Services") -> list[admin_pb2.QueueState] | None:
-    """None if the broker doesn't answer: what the others hold is worth knowing then."""
-    queues = [QueueRef(topic.name, broker, queue_id) for queue_id in range(topic.queues)]
-    try:
-        bounds = await asyncio.gather(*map(services.messages.reading.bounds, queues))
-    except MessagingError as error:
-        if error.code not in (ErrorCode.HA_NOT_AVAILABLE, ErrorCode.PROXY_TIMEOUT):
-            raise
-        return None
-    return [
-        admin_pb2.QueueState(
-            broker=broker,
-            queue_id=each.queue_id,
-            min_offset=held.minimum,
-            max_offset=held.maximum,
-            purged_below=held.purged_below,
-        )
-        for each, held in zip(queues, bounds, strict=True)
-    ]
+def _add_content(state: admin_pb2.QueueState, held: "QueueContent | None") -> None:
+    state.bytes = 0 if held is None else held.bytes
+    if held is not None and held.oldest_ms is not None:
+        state.oldest.FromMilliseconds(held.oldest_ms)
 
 
 async def delete_topic(
     request: admin_pb2.DeleteTopicRequest, call: "Call", services: "Services"
 ) -> admin_pb2.DeleteTopicResponse:
     """Delete the topic with its messages."""
-    del call
-    name = check_topic_name(request.name)
-    version = await services.catalog.delete_topic(name)
-    await services.messages.administering.forget_topic(name, version=version)
+    await topic_removal.delete_topic(request.name, call, services)
     return admin_pb2.DeleteTopicResponse(status=OK)
 
 
@@ -267,51 +163,17 @@ async def purge_topic(
     request: admin_pb2.PurgeTopicRequest, call: "Call", services: "Services"
 ) -> admin_pb2.PurgeTopicResponse:
     """Empty the topic's queues, or remove what is older than a time; see the request's comment."""
-    topic = await services.catalog.existing_topic(check_topic_name(request.name))
-    if topic.name.startswith(RETRY_PREFIX):
-        raise MessagingError(
-            ErrorCode.ILLEGAL_TOPIC, f"what is in {topic.name!r} is the group's; skip its backlog instead"
-        )
-    if topic.type == MessageType.LITE:
-        raise MessagingError(
-            ErrorCode.BAD_REQUEST, f"topic {topic.name!r} has lite topics, which go by their TTL or with it"
-        )
-    route = services.messages.route(topic)
-    queues = [QueueRef(topic.name, broker, queue_id) for broker in route.brokers for queue_id in range(topic.queues)]
     before_ms = time_ms(request.before) if request.HasField("before") else None
-    # All brokers are asked before anything goes, so that one that is away refuses the whole.
-    purged = await asyncio.gather(*(_to_purge(queue, before_ms, services) for queue in queues))
-    if not request.dry_run:
-        count = sum(each.after - each.first for each in purged)
-        _log.info("topic %s is purged by %s: %d messages of %d queues", topic.name, call.caller, count, len(queues))
-        for queue, each in zip(queues, purged, strict=True):
-            await services.messages.administering.purge(queue, each.after, retries=before_ms is None)
-    return admin_pb2.PurgeTopicResponse(status=OK, queues=purged)
-
-
-async def _to_purge(queue: QueueRef, before_ms: int | None, services: "Services") -> admin_pb2.PurgedQueue:
-    """What the queue holds, and would hold afterwards."""
-    bounds = await services.messages.reading.bounds(queue)
-    after = bounds.maximum if before_ms is None else await services.messages.reading.offset_at(queue, before_ms)
-    # Between the two questions retention may have been there.
-    after = max(bounds.minimum, after)
-    return admin_pb2.PurgedQueue(broker=queue.broker, queue_id=queue.queue_id, first=bounds.minimum, after=after)
-
-
-async def get_server_info(
-    request: admin_pb2.GetServerInfoRequest, call: "Call", services: "Services"
-) -> admin_pb2.GetServerInfoResponse:
-    """Version, start and resident memory of this process, and its time."""
-    del request, call
-    answer = admin_pb2.GetServerInfoResponse(
+    purged = await topic_removal.purge_topic(request.name, call, services, before_ms=before_ms, dry_run=request.dry_run)
+    return admin_pb2.PurgeTopicResponse(
         status=OK,
-        version=own_version(),
-        resident_bytes=read_resident_bytes(),
-        test_clock=isinstance(services.clock, MovableClock),
+        queues=[
+            admin_pb2.PurgedQueue(
+                broker=each.queue.broker, queue_id=each.queue.queue_id, first=each.first, after=each.after
+            )
+            for each in purged
+        ],
     )
-    answer.started.FromMilliseconds(services.started_ms)
-    answer.now.FromMilliseconds(services.clock.now_ms())
-    return answer
 
 
 def _topic(topic: Topic) -> admin_pb2.Topic:

@@ -1,57 +1,39 @@
-"""Calls of `ternmq.admin.v1.Admin` about users, their secrets and policies. No answer has a secret but one that was
-made for it."""
+"""Calls of `ternmq.admin.v1.Admin` about users (`operations/admin/users.py`)."""
 
-import secrets
 from typing import TYPE_CHECKING
 
 from ternmq_common.access.actions import AccessAction
 from ternmq_common.access.resources import AccessResource
-from ternmq_common.access.users import (
-    AccessPolicy,
-    AccessUser,
-    find_secret_problem,
-    find_user_name_problem,
-    parse_ranges,
-)
+from ternmq_common.access.users import AccessPolicy, AccessUser, parse_ranges
 from ternmq_common.errors import ErrorCode, MessagingError
-from ternmq_common.limits import DAY_MS
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_proxy.fronts.grpc.activities.status import OK
+from ternmq_proxy.operations.admin import users
 
 if TYPE_CHECKING:
     from ternmq_proxy.call import Call
     from ternmq_proxy.services import Services
 
-DEFAULT_OVERLAP_MS = DAY_MS
-OVERLAP_MAX_MS = 90 * DAY_MS
-PAGE_DEFAULT, PAGE_MAX = 200, 1000
-_SECRET_BYTES = 24
-
 
 async def create_user(
     request: admin_pb2.CreateUserRequest, call: "Call", services: "Services"
 ) -> admin_pb2.CreateUserResponse:
-    """Make a user; BAD_REQUEST if there is one of that name, since nobody can compare secrets."""
-    del call
-    if problem := find_user_name_problem(request.name):
-        raise MessagingError(ErrorCode.BAD_REQUEST, problem)
-    secret = _secret(request.secret)
-    users, now_ms = services.catalog.users, services.clock.now_ms()
-    user = await users.create(request.name, secret, is_super=request.super, now_ms=now_ms)
-    made = "" if request.secret else secret
-    return admin_pb2.CreateUserResponse(status=OK, user=_user(user), secret=made)
+    """Create a user."""
+    created = await users.create_user(request.name, request.secret, call, services, is_super=request.super)
+    return admin_pb2.CreateUserResponse(status=OK, user=_user(created.user), secret=created.secret)
 
 
 async def update_user(
     request: admin_pb2.UpdateUserRequest, call: "Call", services: "Services"
 ) -> admin_pb2.UpdateUserResponse:
     """Make a user a super user or not, enabled or not."""
-    del call
-    is_super = request.super if request.HasField("super") else None
-    is_enabled = request.enabled if request.HasField("enabled") else None
-    if is_super is None and is_enabled is None:
-        raise MessagingError(ErrorCode.BAD_REQUEST, "nothing to change: say whether it is super, or enabled")
-    user = await services.catalog.users.update(request.name, is_super=is_super, is_enabled=is_enabled)
+    user = await users.update_user(
+        request.name,
+        call,
+        services,
+        is_super=request.super if request.HasField("super") else None,
+        is_enabled=request.enabled if request.HasField("enabled") else None,
+    )
     return admin_pb2.UpdateUserResponse(status=OK, user=_user(user))
 
 
@@ -59,65 +41,40 @@ async def delete_user(
     request: admin_pb2.DeleteUserRequest, call: "Call", services: "Services"
 ) -> admin_pb2.DeleteUserResponse:
     """Forget a user."""
-    del call
-    await services.catalog.users.delete(request.name)
+    await users.delete_user(request.name, call, services)
     return admin_pb2.DeleteUserResponse(status=OK)
 
 
 async def describe_user(
     request: admin_pb2.DescribeUserRequest, call: "Call", services: "Services"
 ) -> admin_pb2.DescribeUserResponse:
-    """One user; the registry is looked at before one is called unknown."""
-    del call
-    if request.name not in services.catalog.access.users:
-        await services.catalog.refresh()
-    user = services.catalog.access.users.get(request.name)
-    if user is None:
-        if problem := find_user_name_problem(request.name):
-            raise MessagingError(ErrorCode.BAD_REQUEST, problem)
-        raise MessagingError(ErrorCode.NOT_FOUND, f"there is no user {request.name!r}; `ternmq user list` shows them")
+    """Return one user."""
+    user = await users.describe_user(request.name, call, services)
     return admin_pb2.DescribeUserResponse(status=OK, user=_user(user))
 
 
 async def list_users(
     request: admin_pb2.ListUsersRequest, call: "Call", services: "Services"
 ) -> admin_pb2.ListUsersResponse:
-    """A page of the users, by name."""
-    del call
-    limit = request.limit or PAGE_DEFAULT
-    if not 1 <= limit <= PAGE_MAX:
-        raise MessagingError(ErrorCode.BAD_REQUEST, f"a page has 1 to {PAGE_MAX} users, not {limit}")
-    users = services.catalog.access.users
-    names = sorted(name for name in users if name > request.page)
-    following = names[limit - 1] if len(names) > limit else ""
-    return admin_pb2.ListUsersResponse(
-        status=OK, users=[_user(users[name]) for name in names[:limit]], next_page=following
-    )
+    """Return a page of the users, by name."""
+    page = await users.list_users(request.page, request.limit, call, services)
+    return admin_pb2.ListUsersResponse(status=OK, users=map(_user, page.users), next_page=page.following)
 
 
 async def rotate_secret(
     request: admin_pb2.RotateSecretRequest, call: "Call", services: "Services"
 ) -> admin_pb2.RotateSecretResponse:
-    """Give a user another secret; the one before stays valid for a while."""
-    del call
-    overlap_ms: int = request.overlap.ToMilliseconds() if request.HasField("overlap") else DEFAULT_OVERLAP_MS
-    if not 0 <= overlap_ms <= OVERLAP_MAX_MS:
-        raise MessagingError(
-            ErrorCode.BAD_REQUEST, f"an overlap of {overlap_ms} ms is not possible; 0 to 90 days are allowed"
-        )
-    secret = _secret(request.secret)
-    now_ms = services.clock.now_ms()
-    user = await services.catalog.users.rotate(request.user, secret, now_ms=now_ms, overlap_ms=overlap_ms)
-    made = "" if request.secret else secret
-    return admin_pb2.RotateSecretResponse(status=OK, user=_user(user), secret=made)
+    """Give a user another secret."""
+    overlap_ms = request.overlap.ToMilliseconds() if request.HasField("overlap") else None
+    rotated = await users.rotate_secret(request.user, request.secret, overlap_ms, call, services)
+    return admin_pb2.RotateSecretResponse(status=OK, user=_user(rotated.user), secret=rotated.secret)
 
 
 async def put_policy(
     request: admin_pb2.PutPolicyRequest, call: "Call", services: "Services"
 ) -> admin_pb2.PutPolicyResponse:
     """Add or replace a policy."""
-    del call
-    user = await services.catalog.users.put_policy(request.user, _checked_policy(request.policy))
+    user = await users.put_policy(request.user, lambda: _checked_policy(request.policy), call, services)
     return admin_pb2.PutPolicyResponse(status=OK, user=_user(user))
 
 
@@ -125,31 +82,17 @@ async def delete_policy(
     request: admin_pb2.DeletePolicyRequest, call: "Call", services: "Services"
 ) -> admin_pb2.DeletePolicyResponse:
     """Take a policy away."""
-    del call
-    try:
-        resource = AccessResource.parse_resource(request.resource)
-    except ValueError as error:
-        raise MessagingError(ErrorCode.BAD_REQUEST, str(error)) from None
-    user = await services.catalog.users.delete_policy(request.user, resource, allows=not request.deny)
+    user = await users.delete_policy(request.user, request.resource, call, services, allows=not request.deny)
     return admin_pb2.DeletePolicyResponse(status=OK, user=_user(user))
 
 
 async def reseal_secrets(
     request: admin_pb2.ResealSecretsRequest, call: "Call", services: "Services"
 ) -> admin_pb2.ResealSecretsResponse:
-    """Encrypt all secrets with the first key; after it, the others can be taken away."""
-    del request, call
-    users, unreadable = await services.catalog.users.reseal()
-    return admin_pb2.ResealSecretsResponse(status=OK, users=users, unreadable=unreadable)
-
-
-def _secret(asked: str) -> str:
-    """That one, or one that nobody guesses."""
-    if not asked:
-        return secrets.token_urlsafe(_SECRET_BYTES)
-    if problem := find_secret_problem(asked):
-        raise MessagingError(ErrorCode.BAD_REQUEST, problem)
-    return asked
+    """Encrypt all secrets with the first key."""
+    del request
+    resealed, unreadable = await users.reseal_secrets(call, services)
+    return admin_pb2.ResealSecretsResponse(status=OK, users=resealed, unreadable=unreadable)
 
 
 def _checked_policy(policy: admin_pb2.Policy) -> AccessPolicy:

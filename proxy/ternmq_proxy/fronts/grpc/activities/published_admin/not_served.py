@@ -1,40 +1,29 @@
-"""The calls of the published service that nothing here can carry out. Each is refused whole, whatever it asks for."""
+"""The calls of the published service that nothing here can carry out (`operations/admin/unserved.py`)."""
 
 from typing import TYPE_CHECKING
 
-from ternmq_common.errors import ErrorCode, MessagingError
+from ternmq_proxy.operations.admin import unserved
 
 if TYPE_CHECKING:
+    from ternmq_protos.v2.admin_pb2 import (
+        DeleteSubscriptionRequest,
+        PrintThreadStackTraceRequest,
+        VerifyMessageRequest,
+    )
     from ternmq_proxy.call import Call
     from ternmq_proxy.services import Services
 
 
-async def delete_subscription(request: object, call: "Call", services: "Services") -> None:
-    """A subscription is what a client says while it is here, and what was deleted would be back with its next
-    receive."""
-    del request, call, services
-    raise MessagingError(
-        ErrorCode.NOT_IMPLEMENTED,
-        "DeleteSubscription is not served: subscriptions are not kept, each is there as long as a client of the group "
-        "says so; end the group's clients, or delete the group with `ternmq group delete`",
-    )
+async def delete_subscription(request: "DeleteSubscriptionRequest", call: "Call", services: "Services") -> None:
+    """Refuse it."""
+    await unserved.delete_subscription(request.group.name, call, services)
 
 
-async def print_thread_stack_trace(request: object, call: "Call", services: "Services") -> None:
-    """Results of commands that clients send on Telemetry are passed over (`overview.md, Sessions`)."""
-    del request, call, services
-    raise MessagingError(
-        ErrorCode.NOT_IMPLEMENTED,
-        "PrintThreadStackTrace is not served: answers of clients to commands on their Telemetry stream are not routed "
-        "back to the caller",
-    )
+async def print_thread_stack_trace(request: "PrintThreadStackTraceRequest", call: "Call", services: "Services") -> None:
+    """Refuse it."""
+    await unserved.print_stack_trace(request.group.name, call, services)
 
 
-async def verify_message(request: object, call: "Call", services: "Services") -> None:
-    """As `print_thread_stack_trace`."""
-    del request, call, services
-    raise MessagingError(
-        ErrorCode.NOT_IMPLEMENTED,
-        "VerifyMessage is not served: answers of clients to commands on their Telemetry stream are not routed back to "
-        "the caller",
-    )
+async def verify_message(request: "VerifyMessageRequest", call: "Call", services: "Services") -> None:
+    """Refuse it."""
+    await unserved.verify_message(request.group.name, call, services)

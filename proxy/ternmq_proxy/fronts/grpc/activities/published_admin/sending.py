@@ -1,4 +1,4 @@
-"""AdminSendMessage: one message, in the name of whoever administers."""
+"""AdminSendMessage: one message, in the name of whoever administers (`operations/admin/messages/operator_send.py`)."""
 
 import uuid
 from typing import TYPE_CHECKING
@@ -8,11 +8,12 @@ from ternmq_protos.v2.admin_pb2 import AdminSendMessageRequest, AdminSendMessage
 from ternmq_protos.v2.definition_pb2 import Message
 from ternmq_protos.v2.service_pb2 import SendMessageRequest
 from ternmq_proxy.fronts.grpc.activities.status import OK, status
-from ternmq_proxy.operations.send import store_messages
+from ternmq_proxy.operations.admin.messages.operator_send import send_operator_message
 from ternmq_proxy.processors.stored_form import read_message
 
 if TYPE_CHECKING:
     from ternmq_proxy.call import Call
+    from ternmq_proxy.processors.producer_message import ProducerMessage
     from ternmq_proxy.services import Services
 
 
@@ -24,12 +25,16 @@ async def admin_send_message(
     The answer has no room for the id of a half message's transaction: ListTransactions has it, by the message's id, and
     ResolveTransaction ends it.
     """
-    message = _message(request)
-    size = SendMessageRequest(messages=[message]).ByteSize()  # as quotas count a send
-    [sent] = await store_messages([read_message(message, message.system_properties)], call, services, size=size)
+    sent = await send_operator_message(request.topic.name, lambda: _read(request), call, services)
     if sent.error is not None:
         return AdminSendMessageResponse(status=status(sent.error.code, sent.error.message))
     return AdminSendMessageResponse(status=OK, message_id=sent.message_id)
+
+
+def _read(request: AdminSendMessageRequest) -> "tuple[ProducerMessage, int]":
+    message = _message(request)
+    size = SendMessageRequest(messages=[message]).ByteSize()  # as quotas count a send
+    return read_message(message, message.system_properties), size
 
 
 def _message(request: AdminSendMessageRequest) -> Message:

@@ -1,4 +1,4 @@
-"""DescribeTopicStatus and GetTopicRoute."""
+"""DescribeTopicStatus and GetTopicRoute (`operations/admin/topics/topic_list.py`, `operations/routes.py`)."""
 
 import json
 from typing import TYPE_CHECKING
@@ -13,9 +13,9 @@ from ternmq_protos.v2.admin_pb2 import (
 )
 from ternmq_protos.v2.definition_pb2 import Endpoints
 from ternmq_proxy.fronts.grpc.activities.endpoints import endpoints_for
-from ternmq_proxy.fronts.grpc.activities.published_admin.named import named_topic
 from ternmq_proxy.fronts.grpc.activities.status import OK, protocol_type
-from ternmq_proxy.operations.routes import permitted_brokers
+from ternmq_proxy.operations.admin.topics import topic_list
+from ternmq_proxy.operations.routes import find_existing_route
 
 if TYPE_CHECKING:
     from ternmq_proxy.call import Call
@@ -35,8 +35,7 @@ async def describe_topic_status(
 ) -> DescribeTopicStatusResponse:
     """What a topic takes, and since when it is there; topics have no description and no tags. Of a mixed topic no one
     type can be told."""
-    del call
-    topic = await named_topic(request.topic, services)
+    topic = await topic_list.describe_topic_status(request.topic.name, call, services)
     kind = MessageType.MESSAGE_TYPE_UNSPECIFIED if topic.mixed else topic.type
     answer = DescribeTopicStatusResponse(status=OK, topic_message_type=protocol_type(kind))
     if topic.created_ms:
@@ -47,8 +46,7 @@ async def describe_topic_status(
 async def get_topic_route(request: GetTopicRouteRequest, call: "Call", services: "Services") -> GetTopicRouteResponse:
     """The route as JSON in the form of RocketMQ's TopicRouteData. A topic that its first message would make has none
     yet: nobody asks here in order to send."""
-    topic = await named_topic(request.topic, services)
-    brokers = permitted_brokers(topic, services)
+    topic, brokers = await find_existing_route(request.topic.name, call, services)
     # Whichever broker has a queue, clients reach it through this proxy.
     [address, *_] = endpoints_for(Endpoints(), call).addresses
     host = f"[{address.host}]" if ":" in address.host else address.host

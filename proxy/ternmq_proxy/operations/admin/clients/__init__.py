@@ -1,0 +1,1 @@
+"""Clients that are connected, and what they subscribe."""

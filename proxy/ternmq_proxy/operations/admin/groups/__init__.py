@@ -1,0 +1,1 @@
+"""Consumer groups, how far they are, and where they go on."""

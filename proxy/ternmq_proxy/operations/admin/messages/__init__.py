@@ -1,0 +1,1 @@
+"""Messages, timed messages and transactions, as operators see them."""

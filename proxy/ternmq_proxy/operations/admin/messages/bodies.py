@@ -1,0 +1,24 @@
+"""Bodies of messages are for those who may receive them; others with a right to look see all the rest."""
+
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from ternmq_proxy.access.needs import TOPIC_SUB
+from ternmq_proxy.processors.stored_form import drop_body
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ternmq_common.model import StoredMessage
+    from ternmq_proxy.call import Call
+    from ternmq_proxy.services import Services
+
+
+def hide_bodies(
+    messages: "Sequence[StoredMessage]", topic: str, call: "Call", services: "Services"
+) -> "list[StoredMessage]":
+    """Return the messages, without their bodies if the caller may not receive from the topic."""
+    if services.access.may(call, TOPIC_SUB, topic):
+        return list(messages)
+    return [replace(message, rest=drop_body(message.rest)) for message in messages]

@@ -1,0 +1,42 @@
+"""What processes ask each other: about their clients by way of a broker, about themselves those of one server alone."""
+
+from typing import TYPE_CHECKING, Protocol
+
+from ternmq_proxy.operations.admin.clients.client_list import CLIENTS, answer_clients
+from ternmq_proxy.operations.admin.clients.consumers import RUNNING_INFO, answer_running_info
+from ternmq_proxy.operations.admin.clients.subscriptions import (
+    SUBSCRIBERS,
+    SUBSCRIPTIONS,
+    answer_subscribers,
+    answer_subscriptions,
+)
+from ternmq_proxy.operations.admin.groups.group_description import MEMBERS, answer_members
+from ternmq_proxy.operations.admin.servers.proxies import PROXY, answer_proxy
+from ternmq_proxy.operations.admin.servers.server_status import STATS, answer_stats
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Mapping
+
+    from ternmq_proxy.services import Services
+
+
+class Answer(Protocol):
+    """Answers one question."""
+
+    def __call__(self, argument: str, /, services: "Services") -> "Awaitable[bytes]": ...
+
+
+ABOUT_CLIENTS: "Mapping[str, Answer]" = {
+    CLIENTS: answer_clients,
+    MEMBERS: answer_members,
+    RUNNING_INFO: answer_running_info,
+    SUBSCRIBERS: answer_subscribers,
+    SUBSCRIPTIONS: answer_subscriptions,
+}
+ABOUT_ITSELF: "Mapping[str, Answer]" = {PROXY: answer_proxy, STATS: answer_stats}
+
+
+async def answer_proxies(question: str, argument: str, services: "Services") -> bytes | None:
+    """What another proxy is told; None if this one does not know the question."""
+    answer = ABOUT_CLIENTS.get(question)
+    return None if answer is None else await answer(argument, services=services)

@@ -1,0 +1,1 @@
+"""The servers themselves: state, logs, figures, clock."""

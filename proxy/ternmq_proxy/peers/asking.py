@@ -1,0 +1,64 @@
+"""What other processes say to a question, as the answers that they would give themselves.
+
+About clients all are asked that serve those of the same brokers, by way of a broker: the processes of this server, and
+in a cluster all other proxies with theirs. About the server itself the processes beside this one are asked.
+"""
+
+from typing import TYPE_CHECKING, TypeVar
+
+from google.protobuf.message import DecodeError
+from msgspec import MsgspecError
+
+from ternmq_common.errors import MessagingError
+from ternmq_runtime.workers.worker_place import BROKER
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from ternmq_proxy.services import Services
+
+Answer = TypeVar("Answer")
+ALL_OTHERS = "all others"
+
+
+async def ask_others(
+    read: "Callable[[bytes], Answer]", question: str, argument: str, services: "Services"
+) -> tuple[list[Answer], list[str]]:
+    """The answers about clients, and the names of those that gave none; one entry about all, with the reason, if nobody
+    could be asked."""
+    try:
+        told = await services.messages.ask_proxies(question, argument)
+    except MessagingError as error:
+        return [], [f"{ALL_OTHERS} ({error.message})"]
+    return _read_all(read, ((each.proxy, each.data) for each in told))
+
+
+async def ask_siblings(
+    read: "Callable[[bytes], Answer]", question: str, services: "Services"
+) -> tuple[list[Answer], list[str]]:
+    """Those of the other processes of this server. The one that is the broker serves no clients, and is not heard."""
+    told = await services.process.siblings.ask_all(question)
+    return _read_all(read, ((process, data) for process, data in told.items() if process != BROKER))
+
+
+def _read_all(
+    read: "Callable[[bytes], Answer]", told: "Iterable[tuple[str, bytes | None]]"
+) -> tuple[list[Answer], list[str]]:
+    answers: list[Answer] = []
+    heard, silent = set[str](), dict[str, None]()
+    for process, data in told:
+        answer = None if data is None else _read(read, data)
+        if answer is None:
+            silent[process] = None
+        else:
+            answers.append(answer)
+            heard.add(process)
+    # One that came back may have a dead stream beside its new one.
+    return answers, [process for process in silent if process not in heard]
+
+
+def _read(read: "Callable[[bytes], Answer]", data: bytes) -> Answer | None:
+    try:
+        return read(data)
+    except (DecodeError, MsgspecError):  # of another version, while it is replaced
+        return None
