@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ternmq_common.errors import ErrorCode
+from ternmq_common.limits import PULL_BATCH_MAX, PULL_ROWS_MAX
+from ternmq_common.pulled_rows import encode_rows
 from ternmq_common.wire import DeliveredFrames, without_body
 from ternmq_protos.v2.service_pb2 import PullMessageRequest, PullMessageResponse
 from ternmq_proxy.access.control import RightsRevoked
