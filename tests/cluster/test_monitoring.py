@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.cluster]
 ROOT = Path(__file__).parents[2]
 ALERTS = ROOT / "deploy/observability/alerts.yml"
 DASHBOARD = ROOT / "deploy/observability/grafana/dashboards/ternmq.json"
-SERVICE_MONITOR = ROOT / "k8s/components/monitoring/service-monitor.yaml"
+MONITORING = ROOT / "k8s/components/monitoring/objects.yaml"
 # What Kubernetes tells of a target, in the names of Prometheus.
 COMPONENT, POD = "__meta_kubernetes_service_label_app_kubernetes_io_component", "__meta_kubernetes_pod_name"
 COMPARISON = re.compile(r" (==|>|<) ")
@@ -53,7 +53,8 @@ class Stacks:
 
     def jobs(self) -> list[dict[str, Any]]:
         """The scrape configurations: of the compose file's kind, and as the operator makes one of a ServiceMonitor."""
-        (endpoint,) = yaml.safe_load(SERVICE_MONITOR.read_text())["spec"]["endpoints"]
+        objects = yaml.safe_load_all(MONITORING.read_text())
+        (endpoint,) = next(each for each in objects if each["kind"] == "ServiceMonitor")["spec"]["endpoints"]
         targets = [
             {"targets": [process.addresses["http"]], "labels": {COMPONENT: component, POD: pod}}
             for component, members in self.members.items()

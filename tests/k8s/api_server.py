@@ -29,9 +29,10 @@ from typing import Any
 import trustme
 import yaml
 
-from tests.k8s.chart import CHART, chart_objects, helm
+from tests.k8s.chart import chart_objects
 from tests.k8s.rendering import CACHE, OVERLAYS, Json, Pod, named, of_kind, pods, rendered, secrets_made_by_hand
 from tests.k8s.test_schemas import DEFINITIONS
+from tools.generate_kustomize import CHART, helm
 
 KUBERNETES = "1.30.14"
 NAMESPACED_CHART = "chart-{}"
@@ -214,9 +215,9 @@ def main() -> int:
         for overlay in OVERLAYS:
             say(f"kustomize, {overlay}", takes(server, [*rendered(overlay), *secrets_made_by_hand(overlay)]))
             namespace = NAMESPACED_CHART.format(overlay)
-            chart = [*chart_objects(Path(folder), namespace, overlay), *in_namespace(secrets_of(overlay), namespace)]
+            chart = [*chart_objects(namespace, overlay), *in_namespace(secrets_of(overlay), namespace)]
             say(f"chart, {overlay}", takes(server, [namespace_of(namespace), *chart]))
-            upgraded = chart_objects(Path(folder), namespace, overlay, {"images": {"proxy": {"tag": "0.2.0"}}})
+            upgraded = chart_objects(namespace, overlay, {"images": {"proxy": {"tag": "0.2.0"}}})
             say(f"chart, {overlay}, another version", takes(server, upgraded))
         say("helm", installs(server, Path(folder)))
         refuses(server)

@@ -3,19 +3,17 @@
 import copy
 import functools
 import re
-import shutil
-import subprocess
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from tests.k8s.rendering import CACHE, ROOT, Json
+from tests.k8s.rendering import Json
+from tools.generate_kustomize import CHART, KUBERNETES, helm
 
-CHART = ROOT / "deploy/helm/ternmq"
+if TYPE_CHECKING:
+    import subprocess
+
 RELEASE = "some-release"
-# Without a cluster Helm takes the version that it was made with.
-KUBERNETES = "1.30.0"
 # Labels and annotations that Helm and its users look for, and what rolls pods instead of a new name.
 HELMS = frozenset({"app.kubernetes.io/managed-by", "app.kubernetes.io/instance", "app.kubernetes.io/version"})
 _HELMS_PREFIX = "helm.sh/"
@@ -25,26 +23,15 @@ _GENERATED = re.compile(r"^(ternmq(?:-broker|-proxy|-registry)?)-[a-z0-9]{10}$")
 _MIGRATION = re.compile(r"^registry-migration-[0-9a-f]{8}$")
 
 
-def helm(*words: str) -> "subprocess.CompletedProcess[str]":
-    """Helm, whether it succeeds or not."""
-    program = str(CACHE / "helm") if (CACHE / "helm").exists() else shutil.which("helm")
-    assert program is not None, "helm is missing: run tests/k8s/install_tools.sh, as tools/check does"
-    return subprocess.run([program, *words], capture_output=True, text=True, timeout=60, check=False)
-
-
-def rendered_by(
-    folder: Path, namespace: str, named: str | None, values: Json | None
-) -> "subprocess.CompletedProcess[str]":
-    file = folder / "values.yaml"
-    file.write_text(yaml.safe_dump(values or {}))
+def rendered_by(namespace: str, named: str | None, values: Json | None) -> "subprocess.CompletedProcess[str]":
     files = [] if named is None else ["--values", str(CHART / f"values-{named}.yaml")]
-    words = ("--namespace", namespace, "--kube-version", KUBERNETES, *files, "--values", str(file))
-    return helm("template", RELEASE, str(CHART), *words)
+    words = ("--namespace", namespace, "--kube-version", KUBERNETES, *files, "--values", "-")
+    return helm("template", RELEASE, str(CHART), *words, values=values)
 
 
-def chart_objects(folder: Path, namespace: str, named: str | None, values: Json | None = None) -> tuple[Json, ...]:
+def chart_objects(namespace: str, named: str | None, values: Json | None = None) -> tuple[Json, ...]:
     """All objects of the chart."""
-    done = rendered_by(folder, namespace, named, values)
+    done = rendered_by(namespace, named, values)
     assert done.returncode == 0, done.stderr
     return tuple(each for each in yaml.safe_load_all(done.stdout) if each is not None)
 

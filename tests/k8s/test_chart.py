@@ -1,4 +1,4 @@
-"""The Helm chart renders what kustomize does, object by object, and refuses values that mean nothing."""
+"""The Helm chart, the folders of kustomize that are made of it, and values that mean nothing, which it refuses."""
 
 import json
 import shutil
@@ -12,48 +12,26 @@ import kubernetes_validate  # type: ignore[import-untyped]
 import pytest
 import yaml
 
-from tests.k8s.chart import CHART, chart_objects, comparable, helm, rendered_by
+from tests.k8s.chart import chart_objects, comparable, rendered_by
 from tests.k8s.pod_security import broken
 from tests.k8s.rendering import K8S, OVERLAYS, ROOT, Json, named, of_kind, pods, rendered, rendered_folder
 from tests.k8s.test_guide import commands
 from tests.k8s.test_schemas import DEFINITIONS, VERSIONS, of_operator
+from tools.generate_kustomize import CHART, generated, helm
 
 SECRETS = ("server", "cluster", "access")
 NAMESPACES = {"dev": "ternmq-dev", "production": "ternmq", "replicated": "ternmq-replicated"}
-UNGUARDED = "sed -i '/components.guarded/d' kustomization.yaml"
-IN_PRODUCTION = "cd k8s/overlays/production"
-# What the README says to do to production, and the values that say the same.
+# Components that no overlay has: what the README says to do to production, and the values that say the same.
 CHOICES: dict[str, tuple[list[str], Json]] = {
     "replicas of each shard": (commands("Replicas"), {"broker": {"replicas": 3}}),
-    "a third shard": (commands("Add a shard"), {"shards": [{"number": 0}, {"number": 1}, {"number": 2}]}),
     "a port of the nodes": (commands("External access"), {"external": {"type": "NodePort"}}),
-    "the lake": (commands("Lake pipeline"), {"lakePipeline": {"enabled": True, "topics": "orders,payments"}}),
-    "no guard": ([IN_PRODUCTION, UNGUARDED], {"guarded": {"enabled": False}}),
-    "labels for Prometheus": (commands("Monitoring"), {"monitoring": {"labels": {"release": "kube-prometheus-stack"}}}),
-    "no metrics": (
-        [IN_PRODUCTION, "sed -i '/components.monitoring/d' kustomization.yaml"],
-        {"monitoring": {"enabled": False}},
-    ),
-    "no way in": (
-        [IN_PRODUCTION, "sed -i '/components.load-balancer/d' kustomization.yaml"],
-        {"external": {"type": "None"}},
-    ),
-    "other images": (
-        [
-            IN_PRODUCTION,
-            "sed -i 's|ternmq/broker, newTag: 0.1.0|ternmq/broker, newName: r.example/b, newTag: v2|' *.yaml",
-        ],
-        {"images": {"broker": {"repository": "r.example/b", "tag": "v2"}}},
-    ),
-    "a setting": (
-        [
-            IN_PRODUCTION,
-            "printf 'configMapGenerator:\\n- name: ternmq-broker\\n  behavior: merge\\n"
-            "  literals: [TERNMQ_RETENTION_MS=24h]\\n' >>kustomization.yaml",
-        ],
-        {"settings": {"broker": {"TERNMQ_RETENTION_MS": "24h"}}},
-    ),
+    "the lake, guarded": (commands("Lake pipeline"), {"lakePipeline": {"enabled": True, "topics": "orders,payments"}}),
 }
+
+
+def test_the_folders_are_what_the_chart_makes() -> None:
+    """`python tools/generate_kustomize.py` writes them."""
+    assert [name for name, text in generated().items() if (K8S / name).read_text() != text] == []
 
 
 def kustomized(objects: tuple[Json, ...]) -> dict[tuple[str, str], Json]:
@@ -79,24 +57,24 @@ def differences(chart: Any, kustomize: Any, path: str) -> Iterator[str]:  # noqa
 
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
-def test_the_chart_is_the_overlay_of_that_name(overlay: str, tmp_path: Path) -> None:
-    chart = chart_objects(tmp_path, NAMESPACES[overlay], overlay)
+def test_kustomize_puts_an_overlay_together_as_the_chart_does(overlay: str) -> None:
+    chart = chart_objects(NAMESPACES[overlay], overlay)
     check_alike(comparable(chart), kustomized(rendered(overlay)))
 
 
 @pytest.mark.parametrize("choice", CHOICES)
-def test_a_choice_is_the_same_in_both(choice: str, tmp_path: Path) -> None:
+def test_kustomize_puts_a_component_in_as_the_chart_does(choice: str, tmp_path: Path) -> None:
     lines, values = CHOICES[choice]
     shutil.copytree(K8S, tmp_path / "k8s")
     subprocess.run(["bash", "-euc", "\n".join(lines)], cwd=tmp_path, check=True, timeout=30)
     before = kustomized(rendered("production"))
     after = kustomized(rendered_folder(tmp_path / "k8s/overlays/production"))
     assert after != before
-    check_alike(comparable(chart_objects(tmp_path, "ternmq", "production", values)), after)
+    check_alike(comparable(chart_objects("ternmq", "production", values)), after)
 
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
-def test_each_object_is_one_to_kubernetes_and_to_the_operator(overlay: str, tmp_path: Path) -> None:
+def test_each_object_is_one_to_kubernetes_and_to_the_operator(overlay: str) -> None:
     extras: Json = {
         "imagePullSecrets": [{"name": "pull"}],
         "broker": {
@@ -109,7 +87,7 @@ def test_each_object_is_one_to_kubernetes_and_to_the_operator(overlay: str, tmp_
         "lakePipeline": {"enabled": True, "storageClassName": "slow", "extraArgs": ["--max-offsets-per-trigger=1000"]},
         "monitoring": {"enabled": True},
     }
-    objects = chart_objects(tmp_path, NAMESPACES[overlay], overlay, extras)
+    objects = chart_objects(NAMESPACES[overlay], overlay, extras)
     assert {each["metadata"]["namespace"] for each in objects} == {NAMESPACES[overlay]}
     for each in objects:
         if each["kind"] in DEFINITIONS:
@@ -128,33 +106,33 @@ def test_helm_finds_nothing_wrong(overlay: str) -> None:
 
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
-def test_nothing_changes_without_a_change(overlay: str, tmp_path: Path) -> None:
+def test_nothing_changes_without_a_change(overlay: str) -> None:
     """No password and no certificate is made up by the chart, which another upgrade would replace."""
-    assert chart_objects(tmp_path, "ternmq", overlay) == chart_objects(tmp_path, "ternmq", overlay)
+    assert chart_objects("ternmq", overlay) == chart_objects("ternmq", overlay)
 
 
-def test_secrets_are_named_and_not_made_but_that_of_the_postgres_for_trying_out(tmp_path: Path) -> None:
+def test_secrets_are_named_and_not_made_but_that_of_the_postgres_for_trying_out() -> None:
     names: Json = {
         "registry": {"secretName": "a-registry"},
         "guarded": {f"{each}Secret": f"a-{each}" for each in SECRETS},
     }
     names["lakePipeline"] = {"enabled": True, "keysSecret": "a-lake"}
-    objects = chart_objects(tmp_path, "ternmq", "production", names)
+    objects = chart_objects("ternmq", "production", names)
     assert not of_kind(objects, "Secret")
     text = json.dumps(objects)
     assert "ternmq-registry" not in text
     assert all(f'"a-{each}"' in text for each in (*SECRETS, "registry", "lake"))
-    (secret,) = of_kind(chart_objects(tmp_path, "ternmq", "dev"), "Secret")
+    (secret,) = of_kind(chart_objects("ternmq", "dev"), "Secret")
     assert secret["metadata"]["name"] == "ternmq-registry"
 
 
-def test_a_setting_rolls_the_pods_that_read_it_and_no_others(tmp_path: Path) -> None:
-    before = chart_objects(tmp_path, "ternmq", "production")
+def test_a_setting_rolls_the_pods_that_read_it_and_no_others() -> None:
+    before = chart_objects("ternmq", "production")
     changed = {"settings": {"proxy": {"TERNMQ_TRACE_RATIO": "0.5"}}}
-    after = chart_objects(tmp_path, "ternmq", "production", changed)
+    after = chart_objects("ternmq", "production", changed)
     assert template_of(after, "Deployment", "proxy") != template_of(before, "Deployment", "proxy")
     assert template_of(after, "StatefulSet", "broker-0") == template_of(before, "StatefulSet", "broker-0")
-    everybody = chart_objects(tmp_path, "ternmq", "production", {"settings": {"all": {"TERNMQ_LOG_LEVEL": "debug"}}})
+    everybody = chart_objects("ternmq", "production", {"settings": {"all": {"TERNMQ_LOG_LEVEL": "debug"}}})
     for kind, name in (("Deployment", "proxy"), ("StatefulSet", "broker-0")):
         assert template_of(everybody, kind, name) != template_of(before, kind, name)
 
@@ -164,20 +142,20 @@ def template_of(objects: tuple[Json, ...], kind: str, name: str) -> Json:
     return found
 
 
-def test_a_migration_that_is_another_has_another_name(tmp_path: Path) -> None:
+def test_a_migration_that_is_another_has_another_name() -> None:
     """A Job can't be changed."""
 
     def name(values: Json) -> str:
-        (job,) = of_kind(chart_objects(tmp_path, "ternmq", "production", values), "Job")
+        (job,) = of_kind(chart_objects("ternmq", "production", values), "Job")
         return str(job["metadata"]["name"])
 
     assert name({}) == name({"proxy": {"replicas": {"max": 5}}})
     assert name({}) != name({"images": {"proxy": {"tag": "0.2.0"}}})
 
 
-def test_shards_have_their_own_sizes_and_numbers(tmp_path: Path) -> None:
+def test_shards_have_their_own_sizes_and_numbers() -> None:
     values = {"shards": [{"number": 0}, {"number": 7, "replicas": 3, "storage": "1Ti"}]}
-    objects = chart_objects(tmp_path, "ternmq", "production", values)
+    objects = chart_objects("ternmq", "production", values)
     sizes = {
         each["metadata"]["name"]: (
             each["spec"]["replicas"],
@@ -209,13 +187,13 @@ def test_shards_have_their_own_sizes_and_numbers(tmp_path: Path) -> None:
         ({"guarded": {"serverSecret": "No Name"}}, "guarded.serverSecret: Does not match pattern"),
     ],
 )
-def test_wrong_values_are_refused_with_their_names(values: Json, said: str, tmp_path: Path) -> None:
-    done = rendered_by(tmp_path, "ternmq", "production", values)
+def test_wrong_values_are_refused_with_their_names(values: Json, said: str) -> None:
+    done = rendered_by("ternmq", "production", values)
     assert done.returncode != 0
     assert said in done.stderr
 
 
-def test_a_cluster_that_is_too_old_is_refused(tmp_path: Path) -> None:
+def test_a_cluster_that_is_too_old_is_refused() -> None:
     production = str(CHART / "values-production.yaml")
     done = helm("template", "a", str(CHART), "--kube-version", "1.29.0", "--values", production)
     assert "requires kubeVersion: >=1.30.0" in done.stderr

@@ -18,22 +18,18 @@ class AccessSettings(ProcessSettings):
         None,
         "Address of a gRPC listener for operators, which alone serves administration and reflection, beside all "
         "other calls; port 0 picks a free one; none: every listener of the gRPC front serves them.",
-        flag=True,
-        form="HOST:PORT",
-        see="security.md#a-listener-for-operators",
-    )
+        flag=True, form="HOST:PORT", see="security.md#a-listener-for-operators",
+    )  # fmt: skip
     insecure: bool = setting(
         False,
         "Listen beyond this machine although access control is off, or plain text is accepted.",
-        flag=True,
-        see="security.md",
-    )
+        flag=True, see="security.md",
+    )  # fmt: skip
     signature_window_ms: int = setting(
         15 * MINUTE_MS,
         "How far the date that a client signs may be from now; 0: any date will do.",
-        within=(0, DAY_MS),
-        see="security.md",
-    )
+        within=(0, DAY_MS), see="security.md",
+    )  # fmt: skip
     signature_local_time: bool = setting(
         True,
         "Take dates in any zone's time for those in UTC, as the official Java, Go, Python and C# clients send them.",
@@ -51,23 +47,19 @@ class AccessSettings(ProcessSettings):
         "",
         "Names by which operators may call this server by HTTP without access control, beside its addresses and "
         "localhost.",
-        form="NAME[,NAME]...",
-        see="http-api.md",
-    )
+        form="NAME[,NAME]...", see="http-api.md",
+    )  # fmt: skip
     console_grafana: str = setting(
         "",
         "Address of a Grafana (https://...) to which the console links; empty: none.",
-        form="URL",
-        see="http-api.md",
-    )
+        form="URL", see="http-api.md",
+    )  # fmt: skip
     console_prefix: str = setting(
         "",
         "The path below which a reverse proxy has pages and JSON API, as /mq, whether or not it removes that from "
         "the requests that it forwards; empty: none.",
-        flag=True,
-        form="PATH",
-        see="http-api.md#behind-a-reverse-proxy",
-    )
+        flag=True, form="PATH", see="http-api.md#behind-a-reverse-proxy",
+    )  # fmt: skip
     audit_log: str = setting(
         "",
         "File for the audit log; empty: audit.log in the data directory, or among the other logs where there is none.",

@@ -39,16 +39,13 @@ class FrontSettings(AccessSettings, QuotaSettings, TlsSettings, TrafficSettings,
         DEFAULT_GRPC,
         "Address of the gRPC front, or several; port 0 picks a free one. HOST:PORT=HOST:PORT tells clients to "
         "connect to the second, which a load balancer or NodePort forwards here.",
-        flag=True,
-        form="HOST:PORT[,HOST:PORT]...",
-    )
+        flag=True, form="HOST:PORT[,HOST:PORT]...",
+    )  # fmt: skip
     workers: int = setting(
         1,
         "Processes that serve clients, on as many cores: each has some of the connections, and limits of its own.",
-        within=(1, 64),
-        flag=True,
-        see="configuration.md#workers",
-    )
+        within=(1, 64), flag=True, see="configuration.md#workers",
+    )  # fmt: skip
     auto_create: bool = setting(
         True,
         "Create topics by the first message that is sent to them, and groups by their first use of a topic.",

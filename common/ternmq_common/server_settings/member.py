@@ -26,9 +26,8 @@ class MemberSettings(ProcessSettings):
         DEFAULT_REGISTRY,
         "The PostgreSQL database that all processes of the cluster share, postgresql://USER@HOST/NAME; a password "
         "may be in $PGPASSWORD.",
-        flag=True,
-        form="URL",
-    )
+        flag=True, form="URL",
+    )  # fmt: skip
     registry_password_file: Path | None = setting(
         None,
         "File with the password of the registry's user, read again for each connection, so that another password "
@@ -38,32 +37,25 @@ class MemberSettings(ProcessSettings):
     registry_wait_ms: int = setting(
         30 * SECOND_MS,
         "How long to wait for the registry at the start before giving up, if there is no copy of it to start with.",
-        within=(0, HOUR_MS),
-        expert=True,
-        see="backup.md#the-registry-is-away",
-    )
+        within=(0, HOUR_MS), expert=True, see="backup.md#the-registry-is-away",
+    )  # fmt: skip
     registry_copy_max_age_ms: int = setting(
         DAY_MS,
         "How old the copy of the registry may be with which a process begins while the registry is away; 0: as old "
         "as it is.",
-        within=(0, 3650 * DAY_MS),
-        see="backup.md#the-registry-is-away",
-    )
+        within=(0, 3650 * DAY_MS), see="backup.md#the-registry-is-away",
+    )  # fmt: skip
     clock_skew_warn_ms: int = setting(
         SECOND_MS,
         "How far this machine's clock may be from the registry's before that is logged.",
-        within=(10, HOUR_MS),
-        expert=True,
-        see="operations.md",
-    )
+        within=(10, HOUR_MS), expert=True, see="operations.md",
+    )  # fmt: skip
     clock_skew_max_ms: int = setting(
         MINUTE_MS,
         "From which difference on timed messages are not accepted and not delivered, and nothing is removed for its "
         "age, until the clock is right; 0: never.",
-        within=(0, DAY_MS),
-        expert=True,
-        see="operations.md",
-    )
+        within=(0, DAY_MS), expert=True, see="operations.md",
+    )  # fmt: skip
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -82,23 +74,20 @@ class BrokerServerSettings(StorageSettings, CertificateSettings, ClusterTlsSetti
     storage: str = setting(
         DEFAULT_STORAGE,
         "Address of the storage service, which proxies call; port 0 picks a free one.",
-        flag=True,
-        form="HOST:PORT",
-    )
+        flag=True, form="HOST:PORT",
+    )  # fmt: skip
     advertised_storage: str | None = setting(
         None,
         "Address by which proxies reach the storage service; none: the one it listens on.",
-        flag=True,
-        form="HOST:PORT",
-    )
+        flag=True, form="HOST:PORT",
+    )  # fmt: skip
     rejoin: bool = setting(False, "Join again although this broker was removed from the cluster.", flag=True)
     accept_empty_store: str = setting(
         "",
         "The id of the broker's store in the registry, which is lost for good: an empty store replaces it. After "
         "that the setting has no effect; another loss has another id.",
-        flag=True,
-        form="STORE-ID",
-    )
+        flag=True, form="STORE-ID",
+    )  # fmt: skip
     lease_ms: int = setting(
         6 * SECOND_MS,
         "How long the broker stays in the routes without a heartbeat; one is sent three times as often.",
@@ -107,42 +96,33 @@ class BrokerServerSettings(StorageSettings, CertificateSettings, ClusterTlsSetti
     replicas: int = setting(
         1,
         "How many copies the shard shall have, each a process with a data directory of its own; 1: only this one.",
-        within=(1, REPLICAS_MAX),
-        flag=True,
-        see="durability.md",
-    )
+        within=(1, REPLICAS_MAX), flag=True, see="durability.md",
+    )  # fmt: skip
     replica_name: str = setting(
         "",
         "The name of this one among the shard's replicas; empty: a name with the beginning of its store's id.",
-        flag=True,
-        form="NAME",
-        see="durability.md",
-    )
+        flag=True, form="NAME", see="durability.md",
+    )  # fmt: skip
     min_insync: int = setting(
         0,
         "How many replicas must have a message before it is acknowledged; 0: a majority.",
-        within=(0, REPLICAS_MAX),
-        flag=True,
-        see="durability.md",
-    )
+        within=(0, REPLICAS_MAX), flag=True, see="durability.md",
+    )  # fmt: skip
     replication: ReplicationMode = setting(
         ReplicationMode.SYNC,
         "When a send is answered: when all in-sync replicas have the message, or when the leader has it.",
-        flag=True,
-        see="durability.md",
-    )
+        flag=True, see="durability.md",
+    )  # fmt: skip
     replica_lag_ms: int = setting(
         1500,
         "How long a follower may be behind before it is not in sync any more.",
-        within=(100, MINUTE_MS),
-        see="durability.md",
-    )
+        within=(100, MINUTE_MS), see="durability.md",
+    )  # fmt: skip
     catch_up_bytes_per_second: int = setting(
         16 * MIB,
         "Bytes a second that the leader gives a replica that is far behind, so that what is live keeps its latency.",
-        within=(64 * KIB, 64 * GIB),
-        see="durability.md",
-    )
+        within=(64 * KIB, 64 * GIB), see="durability.md",
+    )  # fmt: skip
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -168,20 +148,16 @@ class ProxySettings(FrontSettings, ClusterTlsSettings, MemberSettings):
     proxy_name: str = setting(
         "",
         "The name of this proxy at brokers and in logs; empty: the machine's name and the process's number.",
-        flag=True,
-        form="NAME",
-    )
+        flag=True, form="NAME",
+    )  # fmt: skip
     cache_dir: Path | None = setting(
         None,
         "Folder for a copy of the registry, with which the proxy starts while the registry is away; only its user "
         "may read it, as it has keys. none: no copy is kept.",
-        flag=True,
-        form="FOLDER",
-        see="backup.md#the-registry-is-away",
-    )
+        flag=True, form="FOLDER", see="backup.md#the-registry-is-away",
+    )  # fmt: skip
     read_from_followers: bool = setting(
         False,
         "Read what consumers pull far behind the ends of queues from followers, not from the leader.",
-        flag=True,
-        see="durability.md#reads-from-followers",
-    )
+        flag=True, see="durability.md#reads-from-followers",
+    )  # fmt: skip

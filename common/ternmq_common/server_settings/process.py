@@ -39,10 +39,8 @@ class ProcessSettings:
         "What is logged: debug, info, warning or error and above of our own packages, warnings of libraries. A "
         "package has a level of its own by PACKAGE=LEVEL, as in info,ternmq_proxy=debug; `ternmq log-level` "
         "changes them.",
-        flag=True,
-        form="LEVEL[,PACKAGE=LEVEL]...",
-        words=tuple(LogLevel),
-    )
+        flag=True, form="LEVEL[,PACKAGE=LEVEL]...", words=tuple(LogLevel),
+    )  # fmt: skip
     log_format: LogFormat = setting(LogFormat.TEXT, "Log lines for people, or one JSON object per line.", flag=True)
     loop: EventLoop = setting(
         EventLoop.AUTO, "The event loop: auto takes uvloop if it is installed, else asyncio's own.", flag=True

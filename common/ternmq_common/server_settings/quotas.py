@@ -16,6 +16,5 @@ class QuotaSettings(ProcessSettings):
         "Refuse sends that waited longer before they were read, while the wait has grown for a tenth of a second; "
         "0: never. Official clients give a send up after 3 seconds: without a bound below that, a server that is "
         "behind would store for clients that have gone, and fall further behind by their repetitions.",
-        within=(0, 10 * SECOND_MS),
-        see="security.md#quotas-and-overload",
-    )
+        within=(0, 10 * SECOND_MS), see="security.md#quotas-and-overload",
+    )  # fmt: skip

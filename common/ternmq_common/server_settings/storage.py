@@ -24,9 +24,8 @@ class StorageSettings(ProcessSettings):
     broker_name: str = setting(
         "broker-0",
         "The shard's name in routes; clients remember queues by it.",
-        flag=True,
-        form="NAME",
-    )
+        flag=True, form="NAME",
+    )  # fmt: skip
     flush: FlushMode = setting(
         FlushMode.SYNC,
         "When a message is acknowledged: after fdatasync, one for all sends that wait, or after the write; it is on "
@@ -36,35 +35,29 @@ class StorageSettings(ProcessSettings):
     segment_bytes: int = setting(
         GIB,
         "Size of one commit log file; retention removes whole files.",
-        within=(MIB, 2 * GIB),
-        flag="--segment-size",
-    )
+        within=(MIB, 2 * GIB), flag="--segment-size",
+    )  # fmt: skip
     retention_ms: int = setting(
         72 * HOUR_MS,
         "How long a message is kept, consumed or not.",
-        within=(MINUTE_MS, 3650 * DAY_MS),
-        flag="--retention",
-    )
+        within=(MINUTE_MS, 3650 * DAY_MS), flag="--retention",
+    )  # fmt: skip
     retention_check_interval_ms: int = setting(
         MINUTE_MS,
         "Time between two checks for files that are older than the retention.",
-        within=(100, DAY_MS),
-        expert=True,
-    )
+        within=(100, DAY_MS), expert=True,
+    )  # fmt: skip
     disk_free_min_bytes: int | None = setting(
         None,
         "Space that new messages must leave free on the disk: with less they are refused, and with less than twice "
         "that, retention runs every second; auto: 5 % of the disk, 1GiB at least and 10 % at most; 0: none.",
-        within=(0, 1024 * 1024 * GIB),
-        flag="--disk-free-min",
-        auto=True,
-    )
+        within=(0, 1024 * 1024 * GIB), flag="--disk-free-min", auto=True,
+    )  # fmt: skip
     store_scrub_days: int = setting(
         7,
         "How many days a check of the whole commit log for damage takes, slowly in the background; 0: none.",
-        within=(0, 3650),
-        see="durability.md#damage-of-the-log",
-    )
+        within=(0, 3650), see="durability.md#damage-of-the-log",
+    )  # fmt: skip
     transaction_timeout_ms: int = setting(
         6 * SECOND_MS,
         "How long a half message waits for its first transaction check, if it doesn't say so itself.",
@@ -84,9 +77,8 @@ class StorageSettings(ProcessSettings):
     consumption_flush_interval_ms: int = setting(
         SECOND_MS,
         "Time between two writes of the groups' progress; a crash redelivers what was finished since.",
-        within=(10, MINUTE_MS),
-        expert=True,
-    )
+        within=(10, MINUTE_MS), expert=True,
+    )  # fmt: skip
     accept_corruption: bool = setting(
         False,
         "Start although records that were durable can't be read any more; those, and no others, are lost.",

@@ -44,27 +44,23 @@ class CertificateSettings(ProcessSettings):
         None,
         "File of the server's certificate, and of those between it and its CA, in PEM form; read again when it "
         "changes.",
-        flag=True,
-        see="security.md#tls",
-    )
+        flag=True, see="security.md#tls",
+    )  # fmt: skip
     tls_key: Path | None = setting(
         None, "File of the certificate's key, in PEM form, without a passphrase.", flag=True, see="security.md#tls"
     )
     tls_handshakes_per_second: int = setting(
         400,
         "Handshakes of TLS that begin each second at a port; others wait, and addresses take turns.",
-        within=(1, 100_000),
-        expert=True,
-        see="security.md#tls",
-    )
+        within=(1, 100_000), expert=True, see="security.md#tls",
+    )  # fmt: skip
     tls_min_version: TlsVersion = setting(TlsVersion.TLS_1_2, "The oldest TLS that is accepted.", see="security.md#tls")
     http_tls: TlsMode | None = setting(
         None,
         "Whether HTTP takes TLS: off, optional (plain text at the same port too) or required; auto: optional with a "
         "certificate, off without. It asks no client for a certificate.",
-        auto=True,
-        see="security.md#tls",
-    )
+        auto=True, see="security.md#tls",
+    )  # fmt: skip
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -89,23 +85,19 @@ class TlsSettings(CertificateSettings):
         None,
         "Whether the gRPC front takes TLS: off, optional (plain text at the same port too) or required; auto: "
         "required with a certificate, off without.",
-        flag=True,
-        auto=True,
-        see="security.md#tls",
-    )
+        flag=True, auto=True, see="security.md#tls",
+    )  # fmt: skip
     tls_client_ca: Path | None = setting(
         None,
         "File of the CA certificates by which certificates of clients are verified.",
-        flag=True,
-        see="security.md#tls",
-    )
+        flag=True, see="security.md#tls",
+    )  # fmt: skip
     tls_client_auth: ClientAuth | None = setting(
         None,
         "Whether clients of the gRPC front must show a certificate: none (not asked), optional or required; auto: "
         "required with tls_client_ca, none without.",
-        auto=True,
-        see="security.md#tls",
-    )
+        auto=True, see="security.md#tls",
+    )  # fmt: skip
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -17,30 +17,25 @@ class UsersSettings(ProcessSettings):
         None,
         "File with the key that users' secrets are encrypted with (`ternmq user generate-key`); of several lines "
         "the first encrypts, all decrypt.",
-        flag=True,
-        see="security.md#secrets",
-    )
+        flag=True, see="security.md#secrets",
+    )  # fmt: skip
     secrets_key: str | None = setting(
         None,
         "The key itself, for a variable; none: that of the file, and `ternmq up` creates one for the first user.",
-        secret=True,
-        see="security.md#secrets",
-    )
+        secret=True, see="security.md#secrets",
+    )  # fmt: skip
     init_user: str | None = setting(
         None,
         "Name of a super user that is created at the start while no super user is enabled; its secret is in "
         "$TERNMQ_INIT_SECRET.",
-        flag=True,
-        form="NAME",
-        see="security.md#the-first-user",
-    )
+        flag=True, form="NAME", see="security.md#the-first-user",
+    )  # fmt: skip
     init_secret: str | None = setting(
         None,
         "The secret of that user, for a variable; none: that of the file, or `ternmq up` generates one and writes "
         "it to a file in its data directory.",
-        secret=True,
-        see="security.md#the-first-user",
-    )
+        secret=True, see="security.md#the-first-user",
+    )  # fmt: skip
     init_secret_file: Path | None = setting(
         None,
         "File with the secret of that user, which is read when the user must be created, and may be gone later.",
