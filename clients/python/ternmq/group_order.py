@@ -3,7 +3,8 @@
 Sends that were begun one after the other are in flight together: on a connection they arrive in order, and none begins
 its first attempt before all earlier ones have. While one has to be repeated, or has no connection yet, those behind it
 wait: each is sent, or sent again, when it is the first unfinished one of its message groups. One that was stored before
-an earlier one failed can't be held up any more; a caller that needs strict order waits for each send.
+an earlier one failed can't be held up any more, nor can what gRPC has taken when a connection is lost; a caller that
+needs strict order waits for each send.
 """
 
 import asyncio

@@ -525,3 +525,16 @@ def test_whole_bytes_are_told_by_headers_alone() -> None:
         )
     with pytest.raises(BadRecord):
         store.replica_log.whole_bytes(data[1:])
+
+
+def test_bytes_beyond_where_the_next_segment_begins_belong_to_no_record() -> None:
+    """A file that was cut off may come back as long as it was."""
+    folders = MemoryFolders()
+    store = opened(folders)
+    store.log.append_batch("orders", 0, [message("1", bytes(100))], 1000)
+    begin, layouts = store.log.log_start, store.log._log.layouts
+    assert store.log._log.record_at(begin).queue_offset == 0
+    folders.commit_log.create(name_of_segment(store.log.log_end - 1)).close()
+    log = CommitLog(folders.commit_log, layouts, segment_bytes=1000)
+    with pytest.raises(BadRecord, match="passes the end of its segment"):
+        log.record_at(begin)
