@@ -2,7 +2,7 @@
 
 source  rows per CPU second from a topic to Spark's no-op sink and to Parquet, and the limits in the same run: a Python
         source that yields Arrow batches of the same columns which were built before, into the same sinks
-sink    rows per CPU second from Parquet to a topic
+sink    rows per CPU second from Parquet to a topic, and to a FIFO topic in 100 message groups
 idle    processor time of a micro-batch that finds nothing new
 
 The processes of Spark and of the client in them (driver, Java, Python workers) are counted. The CPU of the broker, an
@@ -34,6 +34,8 @@ SENT = 200_000
 ROUNDS = 5
 # The source's part of what ready batches reach, by sink.
 LEAST_RATIOS = {"no-op": 0.6, "Parquet": 0.75}
+# Of the sink's rows, by the kind of their topic.
+BROKER_US_MAX = {"normal": 8, "fifo": 12}
 # Java compiles code that runs often, and each worker creates its batches.
 WARM_UP = 2
 IDLE_TRIGGERS = 20
@@ -160,19 +162,32 @@ def source(bench: Bench) -> Figures:
 
 def sink(bench: Bench) -> Figures:
     rows = int(SENT * bench.scale)
-    with AdminClient(bench.stack.grpc) as admin:
-        admin.send_call(topic_calls.create_topic("sink", "normal", QUEUES))
     bench.spark.dataSource.register(ReadyBatches)
     made = bench.folder / "to-send"
     frame = bench.spark.read.format("ready").option("rows", rows).load()
     frame.select("body", "tag", "keys", "properties").write.parquet(str(made))
-    rates: list[float] = []
-    for turn in range(WARM_UP + ROUNDS):
-        write = bench.spark.read.parquet(str(made)).write.format("ternmq").mode("append")
-        spark_s, _ = bench.used(write.options(endpoint=bench.stack.grpc, topic="sink").save)
-        if turn >= WARM_UP:
-            rates.append(rows / spark_s)
-    return {"sink: rows per CPU s, Parquet to topic, at least 80,000": statistics.median(rates)}
+    stored = bench.spark.read.parquet(str(made))
+    group = "concat('group-', cast(split(element_at(keys, 1), '-')[1] AS INT) % 100)"
+    frames = {"normal": stored, "fifo": stored.selectExpr("*", f"{group} AS message_group")}
+    figures: Figures = {}
+    for kind, us_max in BROKER_US_MAX.items():
+        topic = f"sink-{kind}"
+        with AdminClient(bench.stack.grpc) as admin:
+            admin.send_call(topic_calls.create_topic(topic, kind, QUEUES))
+        rates: list[float] = []
+        costs: list[float] = []
+        for turn in range(WARM_UP + ROUNDS):
+            write = frames[kind].write.format("ternmq").mode("append")
+            spark_s, broker_s = bench.used(write.options(endpoint=bench.stack.grpc, topic=topic).save)
+            if turn >= WARM_UP:
+                rates.append(rows / spark_s)
+                costs.append(broker_s / rows * 1e6)
+        least = ", at least 80,000" if kind == "normal" else ""
+        figures |= {
+            f"sink: rows per CPU s, Parquet to {kind} topic{least}": statistics.median(rates),
+            f"sink: us of the broker's CPU a row of a {kind} topic, at most {us_max}": statistics.median(costs),
+        }
+    return figures
 
 
 # --- nothing new

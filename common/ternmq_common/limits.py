@@ -22,8 +22,8 @@ LITE_TTL_MIN_MS, LITE_TTL_MAX_MS = 15 * MINUTE_MS, 3650 * DAY_MS
 RECEIVE_BATCH_MAX = 32
 # Pulled messages need not be settled, so a pull may bring more; as much as an event loop sends in two milliseconds.
 PULL_BATCH_MAX = 256
-# Of messages by column; these cost less.
-PULL_ROWS_MAX = 1024
+# Of messages by column, in the same time.
+PULL_ROWS_MAX = 512
 PULL_BYTES_MAX = 4 * MIB
 RECEIVE_BYTES_MAX = 4 * MIB
 # gRPC's default for what a client takes in one piece; the official Rust and Node.js clients leave it so.

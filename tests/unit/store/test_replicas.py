@@ -531,7 +531,7 @@ def test_bytes_beyond_where_the_next_segment_begins_belong_to_no_record() -> Non
     """A file that was cut off may come back as long as it was."""
     folders = MemoryFolders()
     store = opened(folders)
-    store.log.append_batch("orders", 0, [message("1", bytes(100))], 1000)
+    store.writer.append_batch("orders", 0, [message("1", bytes(100))], 1000)
     begin, layouts = store.log.log_start, store.log._log.layouts
     assert store.log._log.record_at(begin).queue_offset == 0
     folders.commit_log.create(name_of_segment(store.log.log_end - 1)).close()
