@@ -24,6 +24,7 @@ from pyspark.sql import SparkSession
 
 from benchmarks.ready_batches import QUEUES, ReadyBatches, message
 from ternmq.admin import topics as topic_calls
+from ternmq.admin.words import TopicType
 from ternmq.blocking import Producer
 from ternmq_command.calls.admin import AdminClient
 from tests.support.spark import SETTINGS
@@ -35,7 +36,7 @@ ROUNDS = 5
 # The source's part of what ready batches reach, by sink.
 LEAST_RATIOS = {"no-op": 0.6, "Parquet": 0.75}
 # Of the sink's rows, by the kind of their topic.
-BROKER_US_MAX = {"normal": 8, "fifo": 12}
+BROKER_US_MAX: dict[TopicType, int] = {"normal": 8, "fifo": 12}
 # Java compiles code that runs often, and each worker creates its batches.
 WARM_UP = 2
 IDLE_TRIGGERS = 20

@@ -16,8 +16,8 @@ import random
 import stat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ternmq_broker import disk_room
-from ternmq_broker.disk_room import DiskShort
+from ternmq_broker.upkeep import disk_room
+from ternmq_broker.upkeep.disk_room import DiskShort
 from ternmq_common.clock import MovableClock
 from ternmq_common.errors import MessagingError, StartupError
 from ternmq_common.model import ConsumerGroup, NewMessage, QueueRef
@@ -130,9 +130,9 @@ class FailingBroker:
 
     async def _found(self, queue: QueueRef, first: int) -> list[str]:
         names: list[str] = []
-        end = (await self._service.bounds(queue)).maximum
+        end = (await self._service.reading.bounds(queue)).maximum
         while first < end:
-            pulled = await self._service.pull(queue, first, ALL, batch=32, poll_s=0)
+            pulled = await self._service.reading.pull(queue, first, ALL, batch=32, poll_s=0)
             first = pulled.next_offset
             bodies = (definition_pb2.Message.FromString(each.rest).body for each in pulled.messages)
             names += [body.partition(b" ")[0].decode() for body in bodies]
@@ -146,7 +146,7 @@ class FailingBroker:
             sizes = [dice.randrange(_BODY_BYTES_MAX) if dice.random() < 0.3 else 100 for _ in names]
             self._say("sending", number, queue.queue_id, names)
             try:
-                await self._service.append(queue, list(map(_create_message, names, sizes)))
+                await self._service.sending.append(queue, list(map(_create_message, names, sizes)))
             except MessagingError as error:
                 self._say("refused" if _is_refused(error) else "unknown", number)
             else:

@@ -125,12 +125,12 @@ async def test_a_follower_that_can_not_append_says_why_until_a_write_works(
     settings: BrokerSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     leader, files = opened(MemoryFolders()), ReplicaFiles(settings)
-    leader.begin_epoch(1)()
-    files.replace_log(leader.join_state())
-    leader.append_batch("orders", 0, [message("1")], 1000)
+    leader.replica_log.begin_epoch(1)()
+    files.replace_log(leader.replica_log.join_state())
+    leader.writer.append_batch("orders", 0, [message("1")], 1000)
     copy, room = running(files, settings), files.opened.room
-    base, data = leader.log_bytes(copy.wanted_offset, 1 << 20, may_block=True)
-    log = LogBytes(LeaderHeartbeat(1.0, 0, leader.log_end, 0), base, copy.wanted_offset, data)
+    base, data = leader.replica_log.log_bytes(copy.wanted_offset, 1 << 20, may_block=True)
+    log = LogBytes(LeaderHeartbeat(1.0, 0, leader.log.log_end, 0), base, copy.wanted_offset, data)
 
     def refuse(*_: object) -> None:
         raise OSError(5, "Input/output error")
@@ -147,6 +147,6 @@ async def test_a_follower_that_can_not_append_says_why_until_a_write_works(
     async with asyncio.timeout(20):
         await until(lambda: room.write_problem is None)
     await copy.append_bytes(LogBytes(log.heartbeat, base, copy.wanted_offset, data))
-    assert files.current_store.log_end == leader.log_end
+    assert files.current_store.log.log_end == leader.log.log_end
     await copy.stop()
     files.close()

@@ -532,8 +532,8 @@ def test_bytes_beyond_where_the_next_segment_begins_belong_to_no_record() -> Non
     folders = MemoryFolders()
     store = opened(folders)
     store.writer.append_batch("orders", 0, [message("1", bytes(100))], 1000)
-    begin, layouts = store.log.log_start, store.log._log.layouts
-    assert store.log._log.record_at(begin).queue_offset == 0
+    begin, layouts = store.log.log_start, store.log.layouts
+    assert store.log.record_at(begin).queue_offset == 0
     folders.commit_log.create(name_of_segment(store.log.log_end - 1)).close()
     log = CommitLog(folders.commit_log, layouts, segment_bytes=1000)
     with pytest.raises(BadRecord, match="passes the end of its segment"):
