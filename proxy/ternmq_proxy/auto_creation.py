@@ -28,7 +28,7 @@ class AutoCreation:
         self._log_throttle = LogThrottle(now)
         self._making: dict[tuple[str, str], asyncio.Task[None]] = {}
 
-    async def make(
+    async def create_once(
         self,
         kind: str,
         name: str,
@@ -44,12 +44,12 @@ class AutoCreation:
         if making is None:
             if admit is not None:
                 admit()
-            self._take(kind, name)
-            making = self._making[kind, name] = asyncio.create_task(self._made(kind, name, create))
-            making.add_done_callback(_heard)
+            self._take_token(kind, name)
+            making = self._making[kind, name] = asyncio.create_task(self._create_counted(kind, name, create))
+            making.add_done_callback(_retrieve_error)
         await asyncio.shield(making)  # others may wait for it too
 
-    async def _made(self, kind: str, name: str, create: "Callable[[], Coroutine[Any, Any, None]]") -> None:
+    async def _create_counted(self, kind: str, name: str, create: "Callable[[], Coroutine[Any, Any, None]]") -> None:
         try:
             await create()
         except BaseException:
@@ -58,7 +58,7 @@ class AutoCreation:
         finally:
             del self._making[kind, name]
 
-    def _take(self, kind: str, name: str) -> None:
+    def _take_token(self, kind: str, name: str) -> None:
         now = self._now()
         self._left = min(self._left + (now - self._counted_at) * self._per_minute / 60, float(self._per_minute))
         self._counted_at = now
@@ -78,7 +78,7 @@ class AutoCreation:
         )
 
 
-def _heard(task: "asyncio.Task[None]") -> None:
+def _retrieve_error(task: "asyncio.Task[None]") -> None:
     """Who waited heard of a failure; if all of them are gone, nobody is to be told."""
     if not task.cancelled():
         task.exception()

@@ -11,7 +11,7 @@ from ternmq_common.printable import cut_text, find_name_problem
 from ternmq_common.server_settings import ClientListener
 
 if TYPE_CHECKING:
-    from ternmq_proxy.access.authentication import Identity
+    from ternmq_proxy.access.authentication import UserIdentity
 
 _USUAL_LISTENER = ClientListener(DEFAULT_GRPC)
 
@@ -30,14 +30,14 @@ class Call:
     version: str = ""
     peer: str = ""
     user: str = ""
-    identity: "Identity | None" = None
+    identity: "UserIdentity | None" = None
     listener: ClientListener = _USUAL_LISTENER
     remaining_s: float | None = None
     room: AnswerRoom | None = None
     options: str = ""
 
     @property
-    def queue(self) -> str:
+    def chosen_queue(self) -> str:
         """The queue that the client chose for its NORMAL messages; empty if it chose none."""
         return self.options.removeprefix("queue=") if self.options.startswith("queue=") else ""
 
@@ -55,7 +55,7 @@ class Call:
         return self.client_id
 
     @property
-    def caller(self) -> str:
+    def caller_text(self) -> str:
         """The caller, for the log: the client, and the user where access control is on."""
         client = f"client {cut_text(self.client_id)}" if self.client_id else "a nameless client"
         return f"{client} of user {cut_text(self.user)} at {self.peer}" if self.user else f"{client} at {self.peer}"

@@ -10,11 +10,11 @@ from ternmq_common.clock import SystemClock
 from ternmq_common.server_settings import ProxySettings
 from ternmq_console.internal import InternalSite
 from ternmq_console.site import build_site
-from ternmq_proxy.access.opening import opened_access
+from ternmq_proxy.access.opening import open_access
 from ternmq_proxy.catalog import Catalog
-from ternmq_proxy.fronts.operator_calls import ProcessDesk
+from ternmq_proxy.fronts.operator_calls import ProcessOperatorCalls
 from ternmq_proxy.message_service.cluster.service import ClusterMessageService
-from ternmq_proxy.registry_joining import joined
+from ternmq_proxy.registry_joining import join_cluster_registry
 from ternmq_proxy.server_process import ServerProcess
 from ternmq_proxy.serving import serve_clients
 from ternmq_runtime import process
@@ -44,7 +44,7 @@ def run(settings: "ProxySettings") -> int:
         clock,
         name=settings.proxy_name or f"{socket.gethostname()}-{os.getpid()}",
         http=settings.http,
-        registry=lambda stack: joined(settings, stack, clock, over),
+        registry=lambda stack: join_cluster_registry(settings, stack, clock, over),
     )
 
     async def start(stack: AsyncExitStack) -> str:
@@ -100,11 +100,11 @@ class ProxyServer:
         await observability.start_export()
         tls = await ProcessTls.load_files(settings, stack)
         observability.watch_certificates(tls.certificate_figures)
-        desk = ProcessDesk()
+        operator_calls = ProcessOperatorCalls()
         http = HttpFront(
             lambda: self._not_started,
-            self._problem,
-            degraded=self._degraded,
+            self._outage_reason,
+            degraded=self._degraded_reason,
             copy_age_s=lambda: self._copy_age_s,
             metrics=observability.render_metrics,
             header_timeout_ms=settings.header_timeout_ms,
@@ -113,7 +113,7 @@ class ProxyServer:
             internal={} if self._place is None else self._answers,
             # Behind a supervisor it answers at a socket in the file system, and the supervisor speaks TLS.
             tls=tls.http if self._place is None else None,
-            site=build_site(settings, desk) if self._place is None else InternalSite(desk),
+            site=build_site(settings, operator_calls) if self._place is None else InternalSite(operator_calls),
         )
         stack.push_async_callback(http.stop_listening)
         self.http_address = await http.start_listening(self._http)
@@ -148,16 +148,16 @@ class ProxyServer:
             )
         )
         worker = "" if self._place is None else self._place.name
-        access = self._access = opened_access(settings, catalog, self._clock, stack, worker=worker)
+        access = self._access = open_access(settings, catalog, self._clock, stack, worker=worker)
         front = await serve_clients(
-            settings, self._clock, catalog, messages, observability, stack, self._process(), access, tls.grpc
+            settings, self._clock, catalog, messages, observability, stack, self._server_process(), access, tls.grpc
         )
-        desk.open(front.desk_calls)
-        self.grpc_addresses, self.admin_address = front.addresses, front.admin_address
+        operator_calls.open_calls(front.operator_calls)
+        self.grpc_addresses, self.admin_address = front.listener_addresses, front.admin_address
         self._not_started = None
         http.announce_address()
 
-    def _process(self) -> ServerProcess:
+    def _server_process(self) -> ServerProcess:
         place = self._place
         return ServerProcess(
             kind="proxy" if place is None else "worker",
@@ -166,15 +166,15 @@ class ProxyServer:
             settings=self._settings,
             siblings=SiblingProcesses(place),
             answers=self._answers,
-            degraded=self._degraded,
+            degraded=self._degraded_reason,
         )
 
-    async def connected(self) -> None:
+    async def wait_connected(self) -> None:
         """Return when a broker can be asked; for who has started."""
         assert self._messages is not None
         await self._messages.connected.wait()
 
-    def _degraded(self) -> str | None:
+    def _degraded_reason(self) -> str | None:
         return self._clock.find_problem() or describe_copy(self._copy_age_s)
 
     @property
@@ -188,9 +188,9 @@ class ProxyServer:
     async def _answer_may_read(self, argument: str) -> bytes:
         return YES if self._may_read(HttpCaller.from_text(argument)) else b""
 
-    def _problem(self) -> str | None:
+    def _outage_reason(self) -> str | None:
         """Why no client can be served now. A registry that is away is no reason: what is known goes on."""
         if self._not_started is not None:
             return self._not_started
         assert self._messages is not None
-        return self._messages.problem
+        return self._messages.outage_reason

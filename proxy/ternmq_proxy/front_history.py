@@ -47,43 +47,43 @@ class FrontHistory:
         """What the last look found; nothing before the first."""
         self._task: asyncio.Task[None] | None = None
 
-    def begin(self, figures: "FrontFigures") -> None:
+    def start_sampling(self, figures: "FrontFigures") -> None:
         """Look at these figures from now on, until `end`."""
         self._figures = figures
-        self._task = asyncio.create_task(self._keep(), name="history of calls")
+        self._task = asyncio.create_task(self._sample_forever(), name="history of calls")
 
-    async def end(self) -> None:
+    async def stop_sampling(self) -> None:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
     @property
-    def clients(self) -> int:
+    def client_count(self) -> int:
         """Clients that have a stream now."""
         return 0 if self._figures is None else self._figures.clients
 
-    def history(self) -> "FigureHistory":
+    def read_history(self) -> "FigureHistory":
         """All of it."""
         return self._rings.read_history(SERIES, self._now_ms())
 
-    async def _keep(self) -> None:
+    async def _sample_forever(self) -> None:
         while True:
             await asyncio.sleep(STEP_MS / 1000)
             try:
-                self.sample()
+                self.take_sample()
             except Exception:  # noqa: BLE001 - the outermost of this task, and it logs
                 _log.exception("figures of calls are missing in plots; it goes on in %g s", STEP_MS / 1000)
 
-    def sample(self) -> None:
+    def take_sample(self) -> None:
         """Look once."""
         figures = self._figures
         assert figures is not None
         now_s, cpu_s = time.monotonic(), _cpu_s()
         passed_s = max(_MIN_S, now_s - self._looked_s)
         calls = dict(figures.calls)
-        every = self._since("calls", calls.values())
-        failed = self._since("failed", (each for (_, code), each in calls.items() if code != _OK))
-        sends = self._since("sends", (each for (method, _), each in calls.items() if method == _SEND))
+        every = self._counts_since_last("calls", calls.values())
+        failed = self._counts_since_last("failed", (each for (_, code), each in calls.items() if code != _OK))
+        sends = self._counts_since_last("sends", (each for (method, _), each in calls.items() if method == _SEND))
         self.latest = {
             "calls": sum(every) / passed_s,
             "failed_calls": sum(failed) / passed_s,
@@ -98,7 +98,7 @@ class FrontHistory:
         self._rings.record_values(self._now_ms(), self.latest)
         self._looked_s, self._cpu_s = now_s, cpu_s
 
-    def _since(self, what: str, durations: "Iterable[DurationHistogram]") -> list[int]:
+    def _counts_since_last(self, what: str, durations: "Iterable[DurationHistogram]") -> list[int]:
         """The counts of these histograms together, since the last look."""
         now = [sum(column) for column in zip(*(each.counts for each in durations), strict=True)]
         before = self._before.get(what, [])

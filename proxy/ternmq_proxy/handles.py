@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 FORMS_MAX = 1024
 
 
-class Handles:
+class HandleForms:
     """Follows the keys: a handle that was made with one which is not accepted any more is refused."""
 
     __slots__ = ("_forms", "_keys", "_known", "_read")
@@ -41,7 +41,7 @@ class Handles:
         """For recall handles and transaction ids."""
         known = self._read()
         if known is not self._known:
-            self._take(known)
+            self._take_keys(known)
         if self._keys is None:
             raise MessagingError(
                 ErrorCode.INTERNAL_SERVER_ERROR,
@@ -49,7 +49,7 @@ class Handles:
             )
         return self._keys
 
-    def of(self, group: str, topic: str) -> HandleForm:
+    def form_for(self, group: str, topic: str) -> HandleForm:
         """For receipt handles of the group's messages of the topic, or of the lite topic whose queue has that topic
         (`settled_topic`). MessagingError: a name that none has."""
         keys = self.keys
@@ -63,7 +63,7 @@ class Handles:
             self._forms[group, topic] = form
         return form
 
-    def _take(self, known: tuple[HandleKey, ...]) -> None:
+    def _take_keys(self, known: tuple[HandleKey, ...]) -> None:
         # Each change of the registry reads them anew, and nearly always they are the same.
         if known != self._known:
             self._keys = HandleKeys(known) if known else None
@@ -85,7 +85,7 @@ def settled_topic(topic: str, lite_topic: str, handle: str) -> str:
     return lite_queue_topic(topic, named) if is_legal_lite(named) else topic
 
 
-async def found_transaction(handle: str, services: "Services") -> "tuple[OpenTransaction, StoredMessage]":
+async def find_transaction(handle: str, services: "Services") -> "tuple[OpenTransaction, StoredMessage]":
     """What became of the transaction that the handle is about, and its message; INVALID_TRANSACTION_ID if no server of
     this registry gave it. Only with the transaction is its topic known, which the handle was made for."""
     transaction, stored = await services.messages.transaction(transaction_of_handle(handle))

@@ -27,27 +27,27 @@ class ProxyTable:
         self._directory = directory
         self._registry = directory.registry
 
-    async def tell(self, proxy: "ProxyEntry", lease_ms: int) -> None:
+    async def report_proxy(self, proxy: "ProxyEntry", lease_ms: int) -> None:
         """Have the others know this process for so long."""
-        await self._asked(self._registry.report_proxy, proxy, lease_ms)
+        await self._call_registry(self._registry.report_proxy, proxy, lease_ms)
 
-    async def known(self) -> "list[ProxyEntry]":
+    async def list_proxies(self) -> "list[ProxyEntry]":
         """All processes that live and have told of themselves."""
-        return await self._asked(self._registry.list_proxies)
+        return await self._call_registry(self._registry.list_proxies)
 
     async def exchange_demand(self, proxy: str, demand: "Demand", uses: "Uses", lease_ms: int) -> "dict[str, Demand]":
         """As the registry has it."""
-        return await self._asked(self._registry.exchange_demand, proxy, demand, uses, lease_ms)
+        return await self._call_registry(self._registry.exchange_demand, proxy, demand, uses, lease_ms)
 
     async def uses_elsewhere(self, proxy: str) -> "list[Uses]":
         """What the other proxies said last that is taken of quotas there."""
-        return await self._asked(self._registry.uses_elsewhere, proxy)
+        return await self._call_registry(self._registry.uses_elsewhere, proxy)
 
-    async def leave(self, proxy: str) -> None:
+    async def remove_proxy(self, proxy: str) -> None:
         """This process ends, and wants nothing of any quota."""
-        await self._asked(self._registry.remove_proxy, proxy)
+        await self._call_registry(self._registry.remove_proxy, proxy)
 
-    async def _asked(self, call: "Callable[P, R]", *args: P.args, **kwargs: P.kwargs) -> R:
+    async def _call_registry(self, call: "Callable[P, R]", *args: P.args, **kwargs: P.kwargs) -> R:
         if self._directory.problem is not None:
             raise RegistryUnavailable(self._directory.problem)
         return await asyncio.to_thread(call, *args, **kwargs)

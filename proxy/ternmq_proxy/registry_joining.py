@@ -26,7 +26,7 @@ _FILE = "registry-copy"
 _AGAIN_S = 1.0
 
 
-async def joined(
+async def join_cluster_registry(
     settings: "ProxySettings", stack: "AsyncExitStack", clock: "SystemClock", over: asyncio.Event, *, worker: str = ""
 ) -> "RegistryDirectory":
     """The cluster's registry, or the copy of it, with the user in it that the settings name; `stack` closes it.
@@ -44,7 +44,7 @@ async def joined(
             "until it is back", directory.problem, age_text(copy),
         )  # fmt: skip
         later = asyncio.create_task(_join_later(directory, settings, over), name="joining the registry")
-        stack.push_async_callback(_ended, later)
+        stack.push_async_callback(_cancel_task, later)
     if file is not None:
         keeper = CopyKeeper(directory, file)
         stack.push_async_callback(keeper.stop)
@@ -94,6 +94,6 @@ async def _join_later(directory: "RegistryDirectory", settings: "ProxySettings",
         over.set()
 
 
-async def _ended(task: "asyncio.Task[None]") -> None:
+async def _cancel_task(task: "asyncio.Task[None]") -> None:
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)

@@ -39,22 +39,22 @@ class RegistryReads:
         self._failed_at = -math.inf
         self._next: asyncio.Task[RegistryUnavailable | None] | None = None
 
-    async def refresh(self) -> None:
+    async def refresh_directory(self) -> None:
         """Have the directory know what is there now; `RegistryUnavailable` if nobody can tell."""
         if self._directory.problem is not None and self._now() - self._failed_at < OUT_S:
             raise RegistryUnavailable(self._directory.problem)
         if self._next is None:
-            self._next = asyncio.create_task(self._read(), name="registry read")
+            self._next = asyncio.create_task(self._read_registry(), name="registry read")
         error = await asyncio.shield(self._next)
         if error is not None:
             raise error
 
-    async def _read(self) -> RegistryUnavailable | None:
+    async def _read_registry(self) -> RegistryUnavailable | None:
         """For all who wait; an error is theirs, also if none of them is left."""
         wait_s = self._pace.wait_s(1, self._now())
         if wait_s:
             await self._sleep(wait_s)
-        self._pace.take(1, self._now())
+        self._pace.take_tokens(1, self._now())
         self._next = None  # whoever comes from here on needs another
         try:
             await self._directory.refresh_snapshot()

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from ternmq_common.server_settings import FrontSettings
 
 
-def _nothing() -> str | None:
+def _never_degraded() -> str | None:
     return None
 
 
@@ -27,4 +27,4 @@ class ServerProcess:
     settings: "FrontSettings"
     siblings: SiblingProcesses = field(default_factory=SiblingProcesses)
     answers: Answers = field(default_factory=dict)
-    degraded: "Callable[[], str | None]" = _nothing
+    degraded: "Callable[[], str | None]" = _never_degraded

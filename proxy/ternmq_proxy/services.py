@@ -12,16 +12,16 @@ if TYPE_CHECKING:
     from ternmq_proxy.access.control import AccessControl
     from ternmq_proxy.catalog import Catalog
     from ternmq_proxy.front_history import FrontHistory
-    from ternmq_proxy.handles import Handles
+    from ternmq_proxy.handles import HandleForms
     from ternmq_proxy.message_service.interface import MessageService
     from ternmq_proxy.processors.clients import ClientRegistry
     from ternmq_proxy.processors.inflation import InflationRoom
     from ternmq_proxy.processors.orphan_checks import OrphanChecks
-    from ternmq_proxy.processors.placement import Placement
-    from ternmq_proxy.processors.renewal import Renewal
-    from ternmq_proxy.processors.subscriptions import Subscriptions
+    from ternmq_proxy.processors.placement import QueuePlacement
+    from ternmq_proxy.processors.renewal import AutoRenewal
+    from ternmq_proxy.processors.subscriptions import GroupSubscriptions
     from ternmq_proxy.quotas.bucket import TokenBucket
-    from ternmq_proxy.quotas.quotas import Quotas
+    from ternmq_proxy.quotas.quotas import ClientQuotas
     from ternmq_proxy.server_process import ServerProcess
 
 
@@ -52,16 +52,16 @@ class Services:
     clock: "SystemClock"
     access: "AccessControl"
     catalog: "Catalog"
-    handles: "Handles"
+    handles: "HandleForms"
     messages: "MessageService"
     clients: "ClientRegistry"
-    renewal: "Renewal"
+    renewal: "AutoRenewal"
     orphans: "OrphanChecks"
     filters: "FilterCache"
-    subscriptions: "Subscriptions"
-    placement: "Placement"
+    subscriptions: "GroupSubscriptions"
+    placement: "QueuePlacement"
     lite_adds: "TokenBucket"
-    quotas: "Quotas"
+    quotas: "ClientQuotas"
     limits: "MessageLimits"
     request_limits: "RequestLimits"
     inflation: "InflationRoom"

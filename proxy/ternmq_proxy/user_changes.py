@@ -18,27 +18,31 @@ class UserChanges:
         self._registry = registry
         self._change_log = change_log
 
-    async def create(self, name: str, secret: str, *, is_super: bool, now_ms: int) -> "AccessUser":
+    async def create_user(self, name: str, secret: str, *, is_super: bool, now_ms: int) -> "AccessUser":
         """Make a user."""
-        user = await self._catalog.change(self._registry.create_user, name, secret, is_super=is_super, now_ms=now_ms)
+        user = await self._catalog.apply_change(
+            self._registry.create_user, name, secret, is_super=is_super, now_ms=now_ms
+        )
         self._change_log.done(f"{'super user' if is_super else 'user'} {name} was made")
         return user
 
     async def update(self, name: str, *, is_super: bool | None, is_enabled: bool | None) -> "AccessUser":
         """Change what is given."""
-        user = await self._catalog.change(self._registry.update_user, name, is_super=is_super, is_enabled=is_enabled)
+        user = await self._catalog.apply_change(
+            self._registry.update_user, name, is_super=is_super, is_enabled=is_enabled
+        )
         rank = "a super user" if user.is_super else "an ordinary user"
         self._change_log.done(f"user {name} was changed: {rank}, {'enabled' if user.is_enabled else 'disabled'},")
         return user
 
-    async def delete(self, name: str) -> None:
+    async def delete_user(self, name: str) -> None:
         """Forget a user, with all secrets and policies."""
-        await self._catalog.change(self._registry.delete_user, name)
+        await self._catalog.apply_change(self._registry.delete_user, name)
         self._change_log.done(f"user {name} was deleted")
 
-    async def rotate(self, name: str, secret: str, *, now_ms: int, overlap_ms: int) -> "AccessUser":
+    async def rotate_secret(self, name: str, secret: str, *, now_ms: int, overlap_ms: int) -> "AccessUser":
         """Give a user another secret."""
-        user = await self._catalog.change(
+        user = await self._catalog.apply_change(
             self._registry.rotate_secret, name, secret, now_ms=now_ms, overlap_ms=overlap_ms
         )
         self._change_log.done(f"user {name} was given another secret")
@@ -46,18 +50,18 @@ class UserChanges:
 
     async def put_policy(self, name: str, policy: "AccessPolicy") -> "AccessUser":
         """Add or replace a policy."""
-        user = await self._catalog.change(self._registry.put_policy, name, policy)
+        user = await self._catalog.apply_change(self._registry.put_policy, name, policy)
         self._change_log.done(f"user {name} was given the policy: {policy},")
         return user
 
     async def delete_policy(self, name: str, resource: "AccessResource", *, allows: bool) -> "AccessUser":
         """Take a policy away."""
-        user = await self._catalog.change(self._registry.delete_policy, name, resource, allows=allows)
+        user = await self._catalog.apply_change(self._registry.delete_policy, name, resource, allows=allows)
         self._change_log.done(f"user {name} lost the policy to {'allow' if allows else 'deny'} on {resource}")
         return user
 
-    async def reseal(self) -> tuple[int, list[str]]:
+    async def reseal_secrets(self) -> tuple[int, list[str]]:
         """Encrypt all secrets with the key that encrypts now; of how many users, and of whom that was not possible."""
-        users, unreadable = await self._catalog.change(self._registry.reseal_secrets)
+        users, unreadable = await self._catalog.apply_change(self._registry.reseal_secrets)
         self._change_log.done(f"secrets of {users} users were encrypted anew")
         return users, unreadable

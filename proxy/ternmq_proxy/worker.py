@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ternmq_common.clock import SystemClock
 from ternmq_common.server_settings import ProxySettings, ServerSettings
 from ternmq_proxy.cluster_main import ProxyServer
-from ternmq_proxy.registry_joining import joined
+from ternmq_proxy.registry_joining import join_cluster_registry
 from ternmq_registry.directory import RegistryDirectory
 from ternmq_registry.secret_encryption import secret_encryption_of
 from ternmq_registry.shared_registry import SharedRegistry
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 async def start_of_stack(place: "WorkerPlace", settings: ServerSettings, stack: "AsyncExitStack") -> str:
     """A worker of `ternmq up`, ready when it has its broker."""
 
-    async def opened(stack: "AsyncExitStack") -> RegistryDirectory:
+    async def open_registry(stack: "AsyncExitStack") -> RegistryDirectory:
         secret_encryption = await asyncio.to_thread(secret_encryption_of, settings, settings.data_dir)
         database = settings.data_dir / "registry.db"
         registry = await asyncio.to_thread(
@@ -48,12 +48,12 @@ async def start_of_stack(place: "WorkerPlace", settings: ServerSettings, stack: 
         SystemClock(),
         name=place.member,
         http=place.http,
-        registry=opened,
+        registry=open_registry,
         embedded=settings.broker_name,
         place=place,
     )
     await proxy.start(stack)
-    await proxy.connected()
+    await proxy.wait_connected()
     return process.ready_line(proxy.grpc_addresses, proxy.http_address, proxy.admin_address)
 
 
@@ -67,7 +67,7 @@ async def start_of_cluster(
         clock,
         name=place.member,
         http=place.http,
-        registry=lambda stack: joined(settings, stack, clock, over, worker=place.name),
+        registry=lambda stack: join_cluster_registry(settings, stack, clock, over, worker=place.name),
         place=place,
     )
     await proxy.start(stack)

@@ -43,7 +43,7 @@ async def polling(
 async def settled(service: MessageService) -> None:
     """Return when calls that were begun before have come back from the brokers, which answer others meanwhile."""
     for _ in range(5):
-        for broker in service.route(TOPIC).brokers:
+        for broker in service.find_route(TOPIC).brokers:
             await service.bounds(QueueRef(TOPIC.name, broker, 0))
             await asyncio.sleep(0)
 
@@ -52,7 +52,7 @@ class RoomConformance:
     """Pops and pulls for clients that read, or don't."""
 
     async def queue(self, service: MessageService) -> QueueRef:
-        return QueueRef(TOPIC.name, service.route(TOPIC).brokers[0], 0)
+        return QueueRef(TOPIC.name, service.find_route(TOPIC).brokers[0], 0)
 
     async def send(self, service: MessageService, *bodies: bytes) -> None:
         await service.append(await self.queue(service), [message(each) for each in bodies])

@@ -86,7 +86,7 @@ async def test_the_leader_is_asked_to_hand_over_and_every_proxy_sees_both(cluste
     asked = await move(proxy, "b")
     assert asked.move_to == "b"
     assert cluster.registry.hand_over("s", asked.epoch, "store-b", LEASE_MS)
-    await other.catalog.refresh()
+    await other.catalog.refresh_snapshot()
     shard = await listed(other)
     assert ([each.name for each in shard.replicas if each.leader], shard.move_to, shard.address) == (
         ["b"],
@@ -133,7 +133,7 @@ async def test_replicas_are_added_and_removed(cluster: Cluster) -> None:
     removed = await remove(other, "c")
     assert ([each.name for each in removed.replicas], removed.replicas_wanted) == (["a", "b"], 3)
     await remove_broker(proxy, force=True)
-    assert [broker.name for broker in proxy.catalog.brokers()] == ["plain"]
+    assert [broker.name for broker in proxy.catalog.list_brokers()] == ["plain"]
 
 
 async def remove_broker(proxy: Proxy, *, force: bool = False) -> None:
@@ -153,20 +153,20 @@ async def test_a_shard_without_a_leader_is_at_work_while_a_replica_is(cluster: C
     cluster.registry.set_broker("s", draining=True)
     cluster.registry.report_load("s", cluster.registry.read_brokers()[1]["s"].epoch, BrokerLoad(unfinished=0, timers=0))
     await remove_broker(proxy)
-    assert [broker.name for broker in proxy.catalog.brokers()] == ["plain"]
+    assert [broker.name for broker in proxy.catalog.list_brokers()] == ["plain"]
 
 
 async def test_the_status_says_how_many_are_in_sync(cluster: Cluster) -> None:
     proxy = await cluster.proxy()
-    shard = next(broker for broker in proxy.catalog.brokers() if broker.name == "s")
+    shard = next(broker for broker in proxy.catalog.list_brokers() if broker.name == "s")
     told = admin_server._of_cluster(shard)
     assert (told.well, told.said) == (True, "2 of 3 replicas are in sync, and 2 needed")
     lead(cluster, "a")
     epoch = cluster.registry.read_brokers()[1]["s"].epoch
     all_of_them = frozenset({"store-a", "store-b", "store-c"})
     assert cluster.registry.set_in_sync("s", epoch, all_of_them - {"store-c"}, all_of_them)
-    await proxy.catalog.refresh()
-    shard = next(broker for broker in proxy.catalog.brokers() if broker.name == "s")
+    await proxy.catalog.refresh_snapshot()
+    shard = next(broker for broker in proxy.catalog.list_brokers() if broker.name == "s")
     assert admin_server._of_cluster(shard).said == ""
 
 

@@ -76,26 +76,34 @@ class AuditLog:
         if self._writer is not None:
             self._writer.flush(patience_s)
 
-    def allowed(self, call: "Call", rpc: str, asked: "Iterable[tuple[Asked, AccessPolicy | None]]") -> None:
+    def record_allowed(self, call: "Call", rpc: str, asked: "Iterable[tuple[Asked, AccessPolicy | None]]") -> None:
         """The call is about to change something."""
         for (need, name), policy in asked:
             why = "a super user" if policy is None else str(policy)
-            self._write(call.user, call.peer, call.client_id, rpc, _resource(need.of(name)), allowed=True, why=why)
+            self._write_entry(
+                call.user,
+                call.peer,
+                call.client_id,
+                rpc,
+                _resource_text(need.for_resource(name)),
+                allowed=True,
+                why=why,
+            )
 
-    def own(self, call: "Call", rpc: str, resource: str) -> None:
+    def record_own_change(self, call: "Call", rpc: str, resource: str) -> None:
         """The call is about to change something of the caller's own, for which no policy is needed."""
-        self._write(call.user, call.peer, call.client_id, rpc, resource, allowed=True, why="the user's own")
+        self._write_entry(call.user, call.peer, call.client_id, rpc, resource, allowed=True, why="the user's own")
 
-    def denied(self, call: "Call", rpc: str, question: "AccessRequest", policy: "AccessPolicy | None") -> None:
+    def record_denied(self, call: "Call", rpc: str, question: "AccessRequest", policy: "AccessPolicy | None") -> None:
         """The call was refused; `policy` is the one that denies it, None: none allows it."""
         why = "no policy allows it" if policy is None else str(policy)
-        self._refused(call.user, call.peer, call.client_id, rpc, _resource(question), why)
+        self._write_refusal(call.user, call.peer, call.client_id, rpc, _resource_text(question), why)
 
-    def foreign_client(self, call: "Call", rpc: str) -> None:
+    def record_foreign_client(self, call: "Call", rpc: str) -> None:
         """The call was refused, for another user's client has its client id."""
-        self._refused(call.user, call.peer, call.client_id, rpc, "", "the client id is another user's")
+        self._write_refusal(call.user, call.peer, call.client_id, rpc, "", "the client id is another user's")
 
-    def unknown(self, access_key: str, reason: str, *, rpc: str, client_id: str, peer: str) -> None:
+    def record_unauthenticated(self, access_key: str, reason: str, *, rpc: str, client_id: str, peer: str) -> None:
         """The call was refused, for nobody knows whose it is; `access_key` is what it says."""
         left_out = self._throttle_of_nobody.admit_line(peer, rpc)
         if left_out is None:
@@ -103,14 +111,14 @@ class AuditLog:
         others = self._all_of_nobody.admit_line("", "nobody", times=1 + left_out)
         if others is not None:
             why = f"not authenticated: {reason}"
-            self._write(access_key, peer, client_id, rpc, "", allowed=False, why=why, left_out=left_out + others)
+            self._write_entry(access_key, peer, client_id, rpc, "", allowed=False, why=why, left_out=left_out + others)
 
-    def _refused(self, user: str, peer: str, client_id: str, rpc: str, resource: str, why: str) -> None:
+    def _write_refusal(self, user: str, peer: str, client_id: str, rpc: str, resource: str, why: str) -> None:
         left_out = self._throttle.admit_line(peer, f"{rpc} {user}")
         if left_out is not None:
-            self._write(user, peer, client_id, rpc, resource, allowed=False, why=why, left_out=left_out)
+            self._write_entry(user, peer, client_id, rpc, resource, allowed=False, why=why, left_out=left_out)
 
-    def _write(
+    def _write_entry(
         self,
         user: str,
         peer: str,
@@ -153,10 +161,10 @@ class RotatedFile:
 
     def write(self, data: bytes) -> None:
         """Append; a file that would be too long is put aside first. OSError."""
-        self.look()
-        size = self._size()
+        self.check_path()
+        size = self._file_size()
         if size and size + len(data) > self._bytes_max:
-            self._rotate()
+            self._rotate_files()
             size = 0
         if size and not self._is_whole and self._is_torn():
             data = b"\n" + data
@@ -167,7 +175,7 @@ class RotatedFile:
             file.write(data)
         self._is_whole = True
 
-    def look(self) -> None:
+    def check_path(self) -> None:
         """Say so if the file that was written is not at its path any more. OSError."""
         if self._file_id is None:
             return
@@ -183,7 +191,7 @@ class RotatedFile:
                 self._path,
             )
 
-    def _size(self) -> int:
+    def _file_size(self) -> int:
         """0 for what is not there, and for what is no file, as a pipe or a terminal."""
         try:
             return self._path.stat().st_size
@@ -196,15 +204,15 @@ class RotatedFile:
             file.seek(-1, os.SEEK_END)
             return file.read() != b"\n"
 
-    def _rotate(self) -> None:
+    def _rotate_files(self) -> None:
         for number in range(self._files - 1, 0, -1):
-            older = self._numbered(number)
+            older = self._numbered_path(number)
             if older.exists():
-                older.replace(self._numbered(number + 1))
-        self._path.replace(self._numbered(1))
+                older.replace(self._numbered_path(number + 1))
+        self._path.replace(self._numbered_path(1))
         self._file_id = None
 
-    def _numbered(self, number: int) -> "Path":
+    def _numbered_path(self, number: int) -> "Path":
         return self._path.with_name(f"{self._path.name}.{number}")
 
 
@@ -220,7 +228,7 @@ class LineWriter:
         self._waiting: queue.Queue[bytes | threading.Event | None] = queue.Queue()
         self._lost = self._told = 0
         self._said_s = -_SAY_AGAIN_S
-        self._thread = threading.Thread(target=self._run, name="audit log", daemon=True)
+        self._thread = threading.Thread(target=self._write_lines, name="audit log", daemon=True)
         self._thread.start()
 
     def put(self, line: bytes) -> None:
@@ -241,8 +249,8 @@ class LineWriter:
         self._waiting.put(None)
         self._thread.join()
 
-    def _run(self) -> None:
-        while (line := self._next()) is not None:
+    def _write_lines(self) -> None:
+        while (line := self._next_line()) is not None:
             if isinstance(line, threading.Event):
                 line.set()
                 continue
@@ -253,18 +261,18 @@ class LineWriter:
                 self._lost += 1
                 reason = error.strerror or str(error)
             if self._lost > self._told:
-                self._say(reason)
+                self._log_failure(reason)
 
-    def _next(self) -> bytes | threading.Event | None:
+    def _next_line(self) -> bytes | threading.Event | None:
         """What comes next; until then the file is looked at."""
         while True:
             try:
                 return self._waiting.get(timeout=self._look_every_s)
             except queue.Empty:
                 with contextlib.suppress(OSError):  # the next line meets it, and says it
-                    self._file.look()
+                    self._file.check_path()
 
-    def _say(self, reason: str) -> None:
+    def _log_failure(self, reason: str) -> None:
         """Once a minute: while the disk is full, the same is true every time."""
         if time.monotonic() - self._said_s >= _SAY_AGAIN_S:
             self._said_s = time.monotonic()
@@ -276,5 +284,5 @@ def _file_id(found: os.stat_result) -> tuple[int, int]:
     return found.st_dev, found.st_ino
 
 
-def _resource(question: "AccessRequest") -> str:
+def _resource_text(question: "AccessRequest") -> str:
     return f"{question.kind}:{question.name}"

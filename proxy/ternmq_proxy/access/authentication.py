@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from ternmq_common.access.users import NO_USERS, SECRETS_MAX, AccessSnapshot, UserSecret
 from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.signing import SignedAuthorization
-from ternmq_proxy.access.signed_date import parsed_date
+from ternmq_proxy.access.signed_date import parse_date
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,7 +41,7 @@ class NotAuthenticated(MessagingError):
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class UserIdentity:
     """A user who signed with that secret, as `snapshot` has both; `authorization` and `date_text` are the headers that
     prove it, and are in no repr. The date is of now from `from_ms` to `until_ms` of the machine's clock."""
 
@@ -54,7 +54,7 @@ class Identity:
     until_ms: int
 
 
-class Authentication:
+class RequestAuthentication:
     """`snapshot` has the users of now. `now_ms` is the stack's clock, by which secrets end; `wall_ms` the machine's, to
     which clients' dates are held."""
 
@@ -75,19 +75,19 @@ class Authentication:
         self._counted: tuple[AccessSnapshot, bool] | None = None
         self._nobodys: Keys = [(None, SigningKey(secrets.token_hex(16))) for _ in range(SECRETS_MAX)]
 
-    def identified(self, authorization: str, date_text: str) -> Identity:
+    def authenticate_signature(self, authorization: str, date_text: str) -> UserIdentity:
         """Who signed this date; NotAuthenticated if nobody did."""
         header = SignedAuthorization.parse_header(authorization)
         if header is None:
-            raise self._refusal("", "no credentials" if not authorization else "a malformed header")
+            raise self._refusal_error("", "no credentials" if not authorization else "a malformed header")
         snapshot = self._snapshot()
-        secret = self._secret(header, date_text, snapshot)
-        span = self._span(date_text)
+        secret = self._find_secret(header, date_text, snapshot)
+        span = self._accepted_span(date_text)
         if secret is None:
-            raise self._refusal(header.access_key, "an unknown user or a wrong signature")
+            raise self._refusal_error(header.access_key, "an unknown user or a wrong signature")
         if span is None:
-            raise self._refusal(header.access_key, "a date outside of the window")
-        return Identity(header.access_key, secret, snapshot, authorization, date_text, *span)
+            raise self._refusal_error(header.access_key, "a date outside of the window")
+        return UserIdentity(header.access_key, secret, snapshot, authorization, date_text, *span)
 
     @property
     def has_users(self) -> bool:
@@ -97,14 +97,16 @@ class Authentication:
             self._counted = snapshot, any(user.is_enabled for user in snapshot.users.values())
         return self._counted[1]
 
-    def too_many(self, access_key: str) -> NotAuthenticated:
+    def too_many_guesses(self, access_key: str) -> NotAuthenticated:
         """The refusal of what is not looked at, as too much of that key from there was wrong."""
-        return self._refusal(access_key, "too many wrong ones of this access key from this address in this second")
+        return self._refusal_error(
+            access_key, "too many wrong ones of this access key from this address in this second"
+        )
 
-    def _refusal(self, access_key: str, reason: str) -> NotAuthenticated:
+    def _refusal_error(self, access_key: str, reason: str) -> NotAuthenticated:
         return NotAuthenticated(access_key, reason, has_users=self.has_users)
 
-    def is_same(self, identity: Identity, authorization: str, date_text: str) -> bool:
+    def is_same(self, identity: UserIdentity, authorization: str, date_text: str) -> bool:
         """Whether these headers prove, now, what those of the identity did, for sure."""
         return (
             identity.date_text == date_text
@@ -114,31 +116,33 @@ class Authentication:
             and identity.from_ms <= self._wall_ms() <= identity.until_ms
         )
 
-    def is_still(self, identity: Identity) -> bool:
+    def is_still(self, identity: UserIdentity) -> bool:
         """Whether the user is there, and has that secret: for calls that began with it and go on."""
-        user = _enabled(self._snapshot(), identity.user)
+        user = _find_enabled_user(self._snapshot(), identity.user)
         return user is not None and any(
             own.text == identity.secret.text and self._is_valid(own) for own in user.secrets
         )
 
-    def signed_in(self, name: str, password: str) -> Identity:
+    def authenticate_password(self, name: str, password: str) -> UserIdentity:
         """The user who has that secret, for protocols that do not sign; NotAuthenticated if nobody is it."""
         snapshot = self._snapshot()
-        secret = self._secret_of(name, _Password(password), snapshot)
+        secret = self._secret_of(name, _ClaimedPassword(password), snapshot)
         if secret is None:
-            raise self._refusal(name, "an unknown user or a wrong secret" if name else "no credentials")
-        return Identity(name, secret, snapshot, "", "", *_ALWAYS)
+            raise self._refusal_error(name, "an unknown user or a wrong secret" if name else "no credentials")
+        return UserIdentity(name, secret, snapshot, "", "", *_ALWAYS)
 
-    def _secret(self, header: SignedAuthorization, date_text: str, snapshot: AccessSnapshot) -> UserSecret | None:
-        return self._secret_of(header.access_key, _Signature(header.signature, date_text), snapshot)
+    def _find_secret(self, header: SignedAuthorization, date_text: str, snapshot: AccessSnapshot) -> UserSecret | None:
+        return self._secret_of(header.access_key, _ClaimedSignature(header.signature, date_text), snapshot)
 
-    def _secret_of(self, name: str, proof: "_Signature | _Password", snapshot: AccessSnapshot) -> UserSecret | None:
+    def _secret_of(
+        self, name: str, proof: "_ClaimedSignature | _ClaimedPassword", snapshot: AccessSnapshot
+    ) -> UserSecret | None:
         """The one that gives the proof, if it is valid. All are tried, whoever it is: that takes the same time."""
         found = None
         for secret, key in self._keys_of(name, snapshot):
             if proof.is_by(key) and secret is not None and self._is_valid(secret):
                 found = secret
-        return found if _enabled(snapshot, name) is not None else None
+        return found if _find_enabled_user(snapshot, name) is not None else None
 
     def _keys_of(self, name: str, snapshot: AccessSnapshot) -> "Keys":
         if snapshot is not self._keyed:
@@ -156,12 +160,14 @@ class Authentication:
     def _is_valid(self, secret: UserSecret) -> bool:
         return secret.valid_until_ms is None or self._now_ms() < secret.valid_until_ms
 
-    def _span(self, date_text: str) -> tuple[int, int] | None:
+    def _accepted_span(self, date_text: str) -> tuple[int, int] | None:
         """From when to when the date is of now; None if it isn't."""
         if not self._window_ms:
             return _ALWAYS
-        date = parsed_date(date_text)
-        return None if date is None else date.span(self._wall_ms(), self._window_ms, local_time=self._local_time)
+        date = parse_date(date_text)
+        return (
+            None if date is None else date.accepted_span(self._wall_ms(), self._window_ms, local_time=self._local_time)
+        )
 
 
 class SigningKey:
@@ -177,7 +183,7 @@ class SigningKey:
         self._inner = sha1(key.translate(_INNER))  # noqa: S324
         self._outer = sha1(key.translate(_OUTER))  # noqa: S324
 
-    def mac(self, text: bytes) -> str:
+    def compute_mac(self, text: bytes) -> str:
         """In hexadecimal."""
         inner, outer = self._inner.copy(), self._outer.copy()
         inner.update(text)
@@ -185,7 +191,7 @@ class SigningKey:
         return outer.hexdigest()
 
 
-class _Signature:
+class _ClaimedSignature:
     """What is said to be the HMAC of the date, in hexadecimal."""
 
     def __init__(self, signature: str, date_text: str) -> None:
@@ -193,21 +199,21 @@ class _Signature:
         self._date = date_text.encode(errors="replace")
 
     def is_by(self, key: SigningKey) -> bool:
-        return compare_digest(self._signature, key.mac(self._date).encode())
+        return compare_digest(self._signature, key.compute_mac(self._date).encode())
 
 
-class _Password:
+class _ClaimedPassword:
     """The secret itself; compared by an HMAC with it, so that its length takes no time either."""
 
     _TEXT = b"password"
 
     def __init__(self, password: str) -> None:
-        self._made = SigningKey(password).mac(self._TEXT)
+        self._made = SigningKey(password).compute_mac(self._TEXT)
 
     def is_by(self, key: SigningKey) -> bool:
-        return compare_digest(self._made, key.mac(self._TEXT))
+        return compare_digest(self._made, key.compute_mac(self._TEXT))
 
 
-def _enabled(snapshot: AccessSnapshot, name: str) -> "AccessUser | None":
+def _find_enabled_user(snapshot: AccessSnapshot, name: str) -> "AccessUser | None":
     user = snapshot.users.get(name)
     return user if user is not None and user.is_enabled else None

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from ternmq_common.access.decision import AccessRequest, Source
     from ternmq_proxy.access.audit import AuditLog
     from ternmq_proxy.access.audit_reading.pages import AuditHistory
-    from ternmq_proxy.access.authentication import Authentication, Identity
-    from ternmq_proxy.access.needs import Asked, Need
+    from ternmq_proxy.access.authentication import RequestAuthentication, UserIdentity
+    from ternmq_proxy.access.needs import AccessNeed, Asked
     from ternmq_proxy.call import Call
     from ternmq_proxy.services import Services
     from ternmq_runtime.http.basic import HttpCaller
@@ -48,7 +48,7 @@ _FIRST_USER_S = 5.0
 _NOBODY = AccessSnapshot()
 
 
-class Watch:
+class RightsWatch:
     """A call that goes on, of a user who must keep the rights `asked`; `revoke` ends it, once."""
 
     __slots__ = ("asked", "call", "is_revoked", "revoke", "rpc")
@@ -66,7 +66,7 @@ class AccessControl:
     def __init__(
         self,
         snapshot: "Callable[[], AccessSnapshot]" = lambda: _NOBODY,
-        authentication: "Authentication | None" = None,
+        authentication: "RequestAuthentication | None" = None,
         audit: "AuditLog | None" = None,
         history: "AuditHistory | None" = None,
     ) -> None:
@@ -75,9 +75,9 @@ class AccessControl:
         self._authentication = authentication
         self._audit = audit
         self.history = history
-        self._verdicts: dict[tuple[str, Need, str, str], AccessVerdict] = {}
+        self._verdicts: dict[tuple[str, AccessNeed, str, str], AccessVerdict] = {}
         self._decided_of = snapshot()
-        self._watches: set[Watch] = set()
+        self._watches: set[RightsWatch] = set()
         self._said_no_users = False
         self._guesses = GuessLimit(time.monotonic)
 
@@ -87,25 +87,27 @@ class AccessControl:
 
     # --- who calls
 
-    def identified(self, headers: "Mapping[str, str]", rpc: str, client_id: str, peer: str) -> "Identity | None":
+    def authenticate_call(
+        self, headers: "Mapping[str, str]", rpc: str, client_id: str, peer: str
+    ) -> "UserIdentity | None":
         """Who signed the call with these headers, None where nobody has to; NotAuthenticated (UNAUTHORIZED) if it is
         nobody's."""
         if self._authentication is None:
             return None
         header = headers.get(AUTHORIZATION, "")
         said = SignedAuthorization.parse_header(header)
-        with self._audited(rpc, client_id, peer, "" if said is None else said.access_key):
-            return self._authentication.identified(header, headers.get(DATE, ""))
+        with self._audit_refusals(rpc, client_id, peer, "" if said is None else said.access_key):
+            return self._authentication.authenticate_signature(header, headers.get(DATE, ""))
 
-    def signed_in(self, asker: "HttpCaller", rpc: str) -> "Identity | None":
+    def authenticate_http(self, asker: "HttpCaller", rpc: str) -> "UserIdentity | None":
         """Who asks by HTTP, None where nobody has to say so; NotAuthenticated (UNAUTHORIZED)."""
         if self._authentication is None:
             return None
-        with self._audited(rpc, "", f"{asker.host}:0", asker.name):
-            return self._authentication.signed_in(asker.name, asker.password)
+        with self._audit_refusals(rpc, "", f"{asker.host}:0", asker.name):
+            return self._authentication.authenticate_password(asker.name, asker.password)
 
     @contextmanager
-    def _audited(self, rpc: str, client_id: str, peer: str, access_key: str) -> "Iterator[None]":
+    def _audit_refusals(self, rpc: str, client_id: str, peer: str, access_key: str) -> "Iterator[None]":
         """Write a refusal of what is verified within to the audit log. It is refused too if this host tried too many
         wrong ones of the access key, which the peer claims."""
         host = peer.rpartition(":")[0].strip("[]")
@@ -113,15 +115,15 @@ class AccessControl:
         assert self._authentication is not None
         try:
             if self._guesses.is_reached(host, access_key):
-                raise self._authentication.too_many(access_key)
+                raise self._authentication.too_many_guesses(access_key)
             yield
         except NotAuthenticated as error:
             if access_key:  # a call without one guesses nothing
                 self._guesses.count_wrong(host, access_key)
-            self._audit.unknown(error.access_key, error.reason, rpc=rpc, client_id=client_id, peer=peer)
+            self._audit.record_unauthenticated(error.access_key, error.reason, rpc=rpc, client_id=client_id, peer=peer)
             raise
 
-    def is_same(self, identity: "Identity | None", headers: "Mapping[str, str]") -> bool:
+    def is_same(self, identity: "UserIdentity | None", headers: "Mapping[str, str]") -> bool:
         """Whether the call with these headers is of the same user, for sure; else `identified` says whose it is."""
         if self._authentication is None:
             return True
@@ -131,20 +133,20 @@ class AccessControl:
 
     # --- whether he may
 
-    async def check(self, rpc: str, request: Any, call: "Call", services: "Services") -> "list[Asked]":  # noqa: ANN401 - of the call's own type
+    async def check_rights(self, rpc: str, request: Any, call: "Call", services: "Services") -> "list[Asked]":  # noqa: ANN401 - of the call's own type
         """What the request needs; UNAUTHORIZED unless the user may do all of it."""
         if self._authentication is None:
             return []
-        asked = await self._asked(rpc, request, call, services)
+        asked = await self._needed_rights(rpc, request, call, services)
         self._require_all(rpc, asked, call, services)
         if RULES[rpc].changes:
             assert self._audit is not None
-            self._audit.allowed(call, rpc, [(each, self._verdict(call, *each).policy) for each in asked])
+            self._audit.record_allowed(call, rpc, [(each, self._find_verdict(call, *each).policy) for each in asked])
             if not asked:
-                self._audit.own(call, rpc, f"Cluster:users/{call.user}")
+                self._audit.record_own_change(call, rpc, f"Cluster:users/{call.user}")
         return asked
 
-    async def _asked(self, rpc: str, request: Any, call: "Call", services: "Services") -> "list[Asked]":  # noqa: ANN401
+    async def _needed_rights(self, rpc: str, request: Any, call: "Call", services: "Services") -> "list[Asked]":  # noqa: ANN401
         """What the request needs."""
         rule = RULES[rpc]
         asked = [] if rule.ask is None else list(dict.fromkeys(rule.ask(request, call, services)))
@@ -156,51 +158,53 @@ class AccessControl:
         """UNAUTHORIZED unless the user may do all of these, and the client is his own."""
         self.require_own_client(rpc, call, services)
         for need, name in asked:
-            self.require(rpc, call, need, name)
+            self.require_right(rpc, call, need, name)
 
-    def require(self, rpc: str, call: "Call", need: "Need", name: str) -> None:
+    def require_right(self, rpc: str, call: "Call", need: "AccessNeed", name: str) -> None:
         """UNAUTHORIZED unless the user may do that; `rpc` is the call for which it is asked."""
         if self._authentication is None:
             return
-        verdict = self._verdict(call, need, name)
+        verdict = self._find_verdict(call, need, name)
         if not verdict.is_allowed:
-            question = need.of(name)
+            question = need.for_resource(name)
             assert self._audit is not None
-            self._audit.denied(call, rpc, question, verdict.policy)
-            raise MessagingError(ErrorCode.UNAUTHORIZED, _refusal(call.user, question))
+            self._audit.record_denied(call, rpc, question, verdict.policy)
+            raise MessagingError(ErrorCode.UNAUTHORIZED, _refusal_text(call.user, question))
 
     def require_own_client(self, rpc: str, call: "Call", services: "Services") -> None:
         """UNAUTHORIZED if another user's client has that id: what it holds, and is told, is not for others."""
-        client = services.clients.find(call.client_id)
+        client = services.clients.find_client(call.client_id)
         if self._authentication is not None and client is not None and client.user != call.user:
             assert self._audit is not None
-            self._audit.foreign_client(call, rpc)
+            self._audit.record_foreign_client(call, rpc)
             raise MessagingError(
                 ErrorCode.UNAUTHORIZED, "another user's client has this id (metadata key x-mq-client-id)"
             )
 
-    def may(self, call: "Call", need: "Need", name: str) -> bool:
+    def has_right(self, call: "Call", need: "AccessNeed", name: str) -> bool:
         """Whether the user may do that, where it is no refusal if he may not."""
-        return self._authentication is None or self._verdict(call, need, name).is_allowed
+        return self._authentication is None or self._find_verdict(call, need, name).is_allowed
 
-    def cut(self, rpc: str, request: Any, answer: Any, call: "Call") -> None:  # noqa: ANN401 - of the call's own types
+    def filter_answer(self, rpc: str, request: Any, answer: Any, call: "Call") -> None:  # noqa: ANN401 - of the call's own types
         """Take from an answer what the user may not see."""
         cut = RULES[rpc].cut
         if self._authentication is not None and cut is not None:
-            cut(request, answer, lambda need, name: self.may(call, need, name))
+            cut(request, answer, lambda need, name: self.has_right(call, need, name))
 
     def may_read_metrics(self, asker: "HttpCaller") -> bool:
         """Whether it is a user who may read what the HTTP front tells beside health."""
         if self._authentication is None:
             return True
         try:
-            self.signed_in(asker, _METRICS)
+            self.authenticate_http(asker, _METRICS)
         except NotAuthenticated:
             return False
         need, resource = METRICS
-        return decide_access(self._snapshot().users[asker.name], need.of(resource), source_of(asker.host)).is_allowed
+        return decide_access(
+            self._snapshot().users[asker.name], need.for_resource(resource), source_of(asker.host)
+        ).is_allowed
 
-    def _verdict(self, call: "Call", need: "Need", name: str) -> AccessVerdict:
+    def _find_verdict(self, call: "Call", need: "AccessNeed", name: str) -> AccessVerdict:
         snapshot = self._snapshot()
         if snapshot is not self._decided_of:
             self._decided_of = snapshot
@@ -211,7 +215,7 @@ class AccessControl:
             user = snapshot.users.get(call.user)
             if user is None or not user.is_enabled:
                 return AccessVerdict(is_allowed=False)
-            verdict = decide_access(user, need.of(name), source_of(key[3]))
+            verdict = decide_access(user, need.for_resource(name), source_of(key[3]))
             if len(self._verdicts) >= REMEMBERED_MAX:
                 self._verdicts.clear()
             self._verdicts[key] = verdict
@@ -219,15 +223,15 @@ class AccessControl:
 
     # --- calls that go on
 
-    def watch(self, watch: Watch) -> None:
+    def add_watch(self, watch: RightsWatch) -> None:
         """Revoke it when its user is gone, or has lost one of its rights, until `unwatch`."""
         if self._authentication is not None:
             self._watches.add(watch)
 
-    def unwatch(self, watch: Watch) -> None:
+    def remove_watch(self, watch: RightsWatch) -> None:
         self._watches.discard(watch)
 
-    async def keep_looking(self) -> None:
+    async def check_rights_forever(self) -> None:
         """Look after all that is watched, and after whether there are users, for ever."""
         loop = asyncio.get_running_loop()
         began_s = loop.time()
@@ -235,16 +239,16 @@ class AccessControl:
         while True:
             await asyncio.sleep(_LOOK_EVERY_S)
             now_s = loop.time()
-            self.look_for_users(now_s - began_s)
+            self.log_missing_users(now_s - began_s)
             if self._snapshot() is seen and now_s - looked_s < _LOOK_ANYWAY_S:
                 continue
             seen, looked_s = self._snapshot(), now_s
             try:
-                await self.look()
+                await self.revoke_lost_rights()
             except Exception:  # noqa: BLE001 - the outermost of this task, and it logs
                 _log.exception("cannot check which calls have lost their rights; retrying in %g s", _LOOK_EVERY_S)
 
-    def look_for_users(self, running_s: float) -> None:
+    def log_missing_users(self, running_s: float) -> None:
         """Say once that there are none, when others have had time to make the first, and once that there are."""
         if self._authentication is None or self._authentication.has_users:
             if self._said_no_users:
@@ -254,7 +258,7 @@ class AccessControl:
             self._said_no_users = True
             _log.warning("%s; every call is refused until then", NO_USERS)
 
-    async def look(self) -> None:
+    async def revoke_lost_rights(self) -> None:
         """Revoke what is allowed no more."""
         turns = WorkTurns()
         for watch in list(self._watches):
@@ -264,19 +268,19 @@ class AccessControl:
                 watch.revoke()
             await turns.next_turn()
 
-    def _is_still_allowed(self, watch: Watch) -> bool:
+    def _is_still_allowed(self, watch: RightsWatch) -> bool:
         identity = watch.call.identity
         assert self._authentication is not None
         assert identity is not None
         if not self._authentication.is_still(identity):
             return False
-        return all(self._verdict(watch.call, need, name).is_allowed for need, name in watch.asked)
+        return all(self._find_verdict(watch.call, need, name).is_allowed for need, name in watch.asked)
 
 
 REVOKED = MessagingError(ErrorCode.UNAUTHORIZED, "the user has lost the right to do this")
 
 
-def _refusal(user: str, question: "AccessRequest") -> str:
+def _refusal_text(user: str, question: "AccessRequest") -> str:
     what = f"{question.kind}:{question.name}"
     if not question.actions:
         return f"user {user!r} may not do this; it is for super users only"

@@ -28,17 +28,17 @@ class GuessLimit:
 
     def is_reached(self, host: str, access_key: str) -> bool:
         """Whether nothing more of that user from there is to be looked at in this second."""
-        second, count = self._wrong.get(_key(host, access_key), (-1, 0))
+        second, count = self._wrong.get(_guess_key(host, access_key), (-1, 0))
         return count >= self._per_second and second == int(self._now())
 
     def count_wrong(self, host: str, access_key: str) -> None:
         """A wrong one of that user came from there."""
-        key, now_s = _key(host, access_key), int(self._now())
+        key, now_s = _guess_key(host, access_key), int(self._now())
         second, count = self._wrong.pop(key, (now_s, 0))
         if len(self._wrong) >= REMEMBERED_MAX:
             del self._wrong[next(iter(self._wrong))]
         self._wrong[key] = (now_s, count + 1 if second == now_s else 1)
 
 
-def _key(host: str, access_key: str) -> int:
+def _guess_key(host: str, access_key: str) -> int:
     return hash((network_of(host), access_key))

@@ -19,7 +19,7 @@ _ASKED: "dict[ResourceKind, Callable[[str, AccessAction], AccessRequest]]" = {
 }
 
 
-class Need:
+class AccessNeed:
     """One of these actions on a resource of the kind. Compared by identity."""
 
     __slots__ = ("actions", "kind")
@@ -27,30 +27,30 @@ class Need:
     def __init__(self, kind: ResourceKind, actions: AccessAction) -> None:
         self.kind, self.actions = kind, actions
 
-    def of(self, name: str) -> AccessRequest:
+    def for_resource(self, name: str) -> AccessRequest:
         """The same, of the resource of that name."""
         return _ASKED[self.kind](name, self.actions)
 
 
-Asked = tuple[Need, str]
+Asked = tuple[AccessNeed, str]
 """A need, and the name of the resource."""
 
-TOPIC_PUB = Need(ResourceKind.TOPIC, AccessAction.PUB)
-TOPIC_SUB = Need(ResourceKind.TOPIC, AccessAction.SUB)
-TOPIC_ROUTE = Need(ResourceKind.TOPIC, AccessAction.PUB | AccessAction.SUB | AccessAction.GET)
-TOPIC_QUERY = Need(ResourceKind.TOPIC, AccessAction.SUB | AccessAction.GET)
-TOPIC_CREATE = Need(ResourceKind.TOPIC, AccessAction.CREATE)
-TOPIC_UPDATE = Need(ResourceKind.TOPIC, AccessAction.UPDATE)
-TOPIC_DELETE = Need(ResourceKind.TOPIC, AccessAction.DELETE)
-TOPIC_GET = Need(ResourceKind.TOPIC, AccessAction.GET)
-TOPIC_LIST = Need(ResourceKind.TOPIC, AccessAction.LIST | AccessAction.GET)
-GROUP_SUB = Need(ResourceKind.GROUP, AccessAction.SUB)
-GROUP_CREATE = Need(ResourceKind.GROUP, AccessAction.CREATE)
-GROUP_UPDATE = Need(ResourceKind.GROUP, AccessAction.UPDATE)
-GROUP_DELETE = Need(ResourceKind.GROUP, AccessAction.DELETE)
-GROUP_GET = Need(ResourceKind.GROUP, AccessAction.GET)
-GROUP_LIST = Need(ResourceKind.GROUP, AccessAction.LIST | AccessAction.GET)
-CLUSTER_GET = Need(ResourceKind.CLUSTER, AccessAction.GET)
-CLUSTER_LIST = Need(ResourceKind.CLUSTER, AccessAction.LIST | AccessAction.GET)
-CLUSTER_UPDATE = Need(ResourceKind.CLUSTER, AccessAction.UPDATE)
-SUPER_USER = Need(ResourceKind.CLUSTER, AccessAction(0))
+TOPIC_PUB = AccessNeed(ResourceKind.TOPIC, AccessAction.PUB)
+TOPIC_SUB = AccessNeed(ResourceKind.TOPIC, AccessAction.SUB)
+TOPIC_ROUTE = AccessNeed(ResourceKind.TOPIC, AccessAction.PUB | AccessAction.SUB | AccessAction.GET)
+TOPIC_QUERY = AccessNeed(ResourceKind.TOPIC, AccessAction.SUB | AccessAction.GET)
+TOPIC_CREATE = AccessNeed(ResourceKind.TOPIC, AccessAction.CREATE)
+TOPIC_UPDATE = AccessNeed(ResourceKind.TOPIC, AccessAction.UPDATE)
+TOPIC_DELETE = AccessNeed(ResourceKind.TOPIC, AccessAction.DELETE)
+TOPIC_GET = AccessNeed(ResourceKind.TOPIC, AccessAction.GET)
+TOPIC_LIST = AccessNeed(ResourceKind.TOPIC, AccessAction.LIST | AccessAction.GET)
+GROUP_SUB = AccessNeed(ResourceKind.GROUP, AccessAction.SUB)
+GROUP_CREATE = AccessNeed(ResourceKind.GROUP, AccessAction.CREATE)
+GROUP_UPDATE = AccessNeed(ResourceKind.GROUP, AccessAction.UPDATE)
+GROUP_DELETE = AccessNeed(ResourceKind.GROUP, AccessAction.DELETE)
+GROUP_GET = AccessNeed(ResourceKind.GROUP, AccessAction.GET)
+GROUP_LIST = AccessNeed(ResourceKind.GROUP, AccessAction.LIST | AccessAction.GET)
+CLUSTER_GET = AccessNeed(ResourceKind.CLUSTER, AccessAction.GET)
+CLUSTER_LIST = AccessNeed(ResourceKind.CLUSTER, AccessAction.LIST | AccessAction.GET)
+CLUSTER_UPDATE = AccessNeed(ResourceKind.CLUSTER, AccessAction.UPDATE)
+SUPER_USER = AccessNeed(ResourceKind.CLUSTER, AccessAction(0))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ternmq_common.clock import now_ms
 from ternmq_proxy.access.audit import AuditLog
 from ternmq_proxy.access.audit_reading.pages import AuditHistory
-from ternmq_proxy.access.authentication import Authentication
+from ternmq_proxy.access.authentication import RequestAuthentication
 from ternmq_proxy.access.control import AccessControl
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _FILE = "audit.log"
 
 
-def opened_access(
+def open_access(
     settings: "FrontSettings", catalog: "Catalog", clock: "SystemClock", stack: "AsyncExitStack", *, worker: str = ""
 ) -> AccessControl:
     """On if the settings say so; `stack` closes its audit log. `worker` is the name of a process that has others beside
@@ -34,8 +34,8 @@ def opened_access(
         wall_ms=now_ms,
     )
     stack.push_async_callback(asyncio.to_thread, audit.close)
-    authentication = Authentication(
-        lambda: catalog.access,
+    authentication = RequestAuthentication(
+        lambda: catalog.access_snapshot,
         now_ms=clock.now_ms,
         wall_ms=now_ms,
         window_ms=settings.signature_window_ms,
@@ -43,7 +43,7 @@ def opened_access(
     )
     files = audit_path(settings)
     history = None if files is None else AuditHistory(files, audit.flush)
-    return AccessControl(lambda: catalog.access, authentication, audit, history)
+    return AccessControl(lambda: catalog.access_snapshot, authentication, audit, history)
 
 
 def audit_path(settings: "FrontSettings", worker: str = "") -> Path | None:

@@ -20,8 +20,8 @@ from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import admin_pb2 as published_pb2
 from ternmq_protos.v2 import service_pb2
 from ternmq_proxy.access import needs
-from ternmq_proxy.access.needs import Asked, Need
-from ternmq_proxy.handles import found_transaction
+from ternmq_proxy.access.needs import AccessNeed, Asked
+from ternmq_proxy.handles import find_transaction
 from ternmq_proxy.operations.rights import needs_of_consumer, needs_of_pull
 
 if TYPE_CHECKING:
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 # Requests and answers are of the types that the service's descriptor names, which no annotation here can say for all.
 Ask = Callable[[Any, "Call", "Services"], Iterable[Asked]]
 AskLater = Callable[[Any, "Services"], Awaitable[Iterable[Asked]]]
-May = Callable[[Need, str], bool]
+May = Callable[[AccessNeed, str], bool]
 Cut = Callable[[Any, Any, May], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class AccessRule:
     """`ask` says what a request needs; `ask_later` what only the storage can tell. `cut` takes from an answer, given
     its request, what the caller may not see. A call that `changes` something is in the audit log when it is allowed
     too."""
@@ -47,55 +47,55 @@ class Rule:
     changes: bool = False
 
 
-def needs_of(need: Need, path: str, *, changes: bool = False, cut: Cut | None = None) -> Rule:
+def named_resource_rule(need: AccessNeed, path: str, *, changes: bool = False, cut: Cut | None = None) -> AccessRule:
     """The need, of the resource whose name the request has in that field: `topic.name`."""
     name = attrgetter(path)
-    return Rule(ask=lambda request, call, services: ((need, name(request)),), changes=changes, cut=cut)
+    return AccessRule(ask=lambda request, call, services: ((need, name(request)),), changes=changes, cut=cut)
 
 
-def cluster(need: Need, name: str, *, changes: bool = False) -> Rule:
+def cluster_rule(need: AccessNeed, name: str, *, changes: bool = False) -> AccessRule:
     """The need, of that part of the server."""
-    return Rule(ask=lambda request, call, services: ((need, name),), changes=changes)
+    return AccessRule(ask=lambda request, call, services: ((need, name),), changes=changes)
 
 
-def _super(part: str, path: str, *, own: bool = False, changes: bool = False) -> Rule:
+def _super_user_rule(part: str, path: str, *, own: bool = False, changes: bool = False) -> AccessRule:
     """For super users alone; `own`: and for the user whom the request names in that field."""
     name = attrgetter(path)
 
-    def ask(request: Any, call: "Call", services: "Services") -> Iterable[Asked]:  # noqa: ANN401
+    def needed_rights(request: Any, call: "Call", services: "Services") -> Iterable[Asked]:  # noqa: ANN401
         del services
         asked = name(request)
         return () if own and asked == call.user else ((needs.SUPER_USER, f"{part}/{asked}"),)
 
-    return Rule(ask=ask, changes=changes)
+    return AccessRule(ask=needed_rights, changes=changes)
 
 
-def _pulled(request: "service_pb2.PullMessageRequest", call: "Call", services: "Services") -> Iterable[Asked]:
+def _pull_needs(request: "service_pb2.PullMessageRequest", call: "Call", services: "Services") -> Iterable[Asked]:
     return needs_of_pull(request.group.name, request.message_queue.topic.name)
 
 
-def _received(request: "service_pb2.ReceiveMessageRequest", call: "Call", services: "Services") -> Iterable[Asked]:
+def _receive_needs(request: "service_pb2.ReceiveMessageRequest", call: "Call", services: "Services") -> Iterable[Asked]:
     return needs_of_consumer(request.group.name, request.message_queue.topic.name)
 
 
-def _resent(request: "admin_pb2.ResendDeadLettersRequest", call: "Call", services: "Services") -> Iterator[Asked]:
+def _resend_needs(request: "admin_pb2.ResendDeadLettersRequest", call: "Call", services: "Services") -> Iterator[Asked]:
     yield needs.GROUP_UPDATE, request.group
     if request.to_topic:
         yield needs.TOPIC_PUB, request.to_topic
 
 
-def _made_group(request: "admin_pb2.CreateGroupRequest", call: "Call", services: "Services") -> Iterator[Asked]:
+def _create_group_needs(request: "admin_pb2.CreateGroupRequest", call: "Call", services: "Services") -> Iterator[Asked]:
     yield needs.GROUP_CREATE, request.group.name
     # Who makes a lite group is told whether its topic is there, of which type, and how much it holds for the group.
     if request.group.HasField("lite"):
         yield needs.TOPIC_QUERY, request.group.lite.topic
 
 
-def _reset(request: "admin_pb2.ResetOffsetsRequest", call: "Call", services: "Services") -> Iterable[Asked]:
+def _reset_needs(request: "admin_pb2.ResetOffsetsRequest", call: "Call", services: "Services") -> Iterable[Asked]:
     return ((needs.GROUP_UPDATE, request.group),)
 
 
-def _remembered(request: "admin_pb2.GetHistoryRequest", call: "Call", services: "Services") -> Iterable[Asked]:
+def _history_needs(request: "admin_pb2.GetHistoryRequest", call: "Call", services: "Services") -> Iterable[Asked]:
     match request.WhichOneof("of"):
         case "topic":
             return ((needs.TOPIC_GET, request.topic),)
@@ -104,83 +104,83 @@ def _remembered(request: "admin_pb2.GetHistoryRequest", call: "Call", services: 
     return ((needs.CLUSTER_GET, "server"),)
 
 
-def _listed_timers(request: "admin_pb2.ListTimersRequest", call: "Call", services: "Services") -> Iterator[Asked]:
+def _list_timers_needs(request: "admin_pb2.ListTimersRequest", call: "Call", services: "Services") -> Iterator[Asked]:
     if request.topic:
         yield needs.TOPIC_GET, request.topic
 
 
-def _listed_transactions(
+def _list_transactions_needs(
     request: "admin_pb2.ListTransactionsRequest", call: "Call", services: "Services"
 ) -> Iterator[Asked]:
     if request.topic:
         yield needs.TOPIC_GET, request.topic
 
 
-def _transaction(need: Need) -> AskLater:
+def _transaction_needs(need: AccessNeed) -> AskLater:
     """The need, of the topic of the transaction; INVALID_TRANSACTION_ID if there is none."""
 
-    async def ask(request: Any, services: "Services") -> Iterable[Asked]:  # noqa: ANN401 - one of two types
-        transaction, _ = await found_transaction(request.transaction_id, services)
+    async def find_needs(request: Any, services: "Services") -> Iterable[Asked]:  # noqa: ANN401 - one of two types
+        transaction, _ = await find_transaction(request.transaction_id, services)
         return ((need, transaction.topic),)
 
-    return ask
+    return find_needs
 
 
-def _kept(entries: Any, is_shown: Callable[[Any], bool]) -> None:  # noqa: ANN401 - a repeated field
+def _keep_entries(entries: Any, is_shown: Callable[[Any], bool]) -> None:  # noqa: ANN401 - a repeated field
     shown = [entry for entry in entries if is_shown(entry)]
     if len(shown) < len(entries):
         del entries[:]
         entries.extend(shown)
 
 
-def _topics(request: "admin_pb2.ListTopicsRequest", answer: "admin_pb2.ListTopicsResponse", may: May) -> None:
+def _filter_topics(request: "admin_pb2.ListTopicsRequest", answer: "admin_pb2.ListTopicsResponse", may: May) -> None:
     # Who names a topic and may have its route learns nothing new: that it is there.
     shown = (needs.TOPIC_LIST, needs.TOPIC_ROUTE) if request.names else (needs.TOPIC_LIST,)
-    _kept(answer.topics, lambda topic: any(may(need, topic.name) for need in shown))
+    _keep_entries(answer.topics, lambda topic: any(may(need, topic.name) for need in shown))
 
 
-def _groups(request: object, answer: "admin_pb2.ListGroupsResponse", may: May) -> None:
-    _kept(answer.groups, lambda group: may(needs.GROUP_LIST, group.name))
+def _filter_groups(request: object, answer: "admin_pb2.ListGroupsResponse", may: May) -> None:
+    _keep_entries(answer.groups, lambda group: may(needs.GROUP_LIST, group.name))
 
 
-def _transactions(request: object, answer: "admin_pb2.ListTransactionsResponse", may: May) -> None:
-    _kept(answer.transactions, lambda transaction: may(needs.TOPIC_GET, transaction.topic))
+def _filter_transactions(request: object, answer: "admin_pb2.ListTransactionsResponse", may: May) -> None:
+    _keep_entries(answer.transactions, lambda transaction: may(needs.TOPIC_GET, transaction.topic))
 
 
-def _timers(request: object, answer: "admin_pb2.ListTimersResponse", may: May) -> None:
-    _kept(answer.timers, lambda timer: may(needs.TOPIC_GET, timer.topic))
+def _filter_timers(request: object, answer: "admin_pb2.ListTimersResponse", may: May) -> None:
+    _keep_entries(answer.timers, lambda timer: may(needs.TOPIC_GET, timer.topic))
 
 
-def _described_topic(request: object, answer: "admin_pb2.DescribeTopicResponse", may: May) -> None:
-    _kept(answer.groups, lambda group: may(needs.GROUP_LIST, group))
+def _filter_described_topic(request: object, answer: "admin_pb2.DescribeTopicResponse", may: May) -> None:
+    _keep_entries(answer.groups, lambda group: may(needs.GROUP_LIST, group))
 
 
-def _described_message(
+def _filter_described_message(
     request: "admin_pb2.DescribeMessageRequest", answer: "admin_pb2.DescribeMessageResponse", may: May
 ) -> None:
     if not may(needs.TOPIC_SUB, request.topic):
         answer.message.ClearField("body")
-    _kept(answer.standings, lambda standing: may(needs.GROUP_GET, standing.group))
+    _keep_entries(answer.standings, lambda standing: may(needs.GROUP_GET, standing.group))
 
 
-def _bodies(path: str) -> Cut:
+def _body_filter(path: str) -> Cut:
     """Of messages of the topic in that field of the request."""
     name = attrgetter(path)
 
-    def cut(request: Any, answer: Any, may: May) -> None:  # noqa: ANN401 - of one of two services
+    def filter_bodies(request: Any, answer: Any, may: May) -> None:  # noqa: ANN401 - of one of two services
         if not may(needs.TOPIC_SUB, name(request)):
             for message in answer.messages:
                 message.ClearField("body")
 
-    return cut
+    return filter_bodies
 
 
-def _body(request: object, answer: "admin_pb2.GetTransactionResponse", may: May) -> None:
+def _filter_body(request: object, answer: "admin_pb2.GetTransactionResponse", may: May) -> None:
     if not may(needs.TOPIC_SUB, answer.transaction.topic):
         answer.message.ClearField("body")
 
 
-def _subscribed(
+def _subscription_needs(
     request: "published_pb2.ListSubscriptionRequest | published_pb2.DescribeSubscriptionRequest",
     call: "Call",
     services: "Services",
@@ -191,7 +191,7 @@ def _subscribed(
         yield needs.TOPIC_GET, request.topic.name
 
 
-def _progress(
+def _progress_needs(
     request: "published_pb2.DescribeGroupAccumulationRequest | published_pb2.QueryTimeSpanRequest",
     call: "Call",
     services: "Services",
@@ -201,21 +201,21 @@ def _progress(
         yield needs.TOPIC_GET, topic.name
 
 
-def _subscriptions(request: object, answer: "published_pb2.ListSubscriptionResponse", may: May) -> None:
-    _kept(answer.subscription_info, lambda info: may(needs.GROUP_GET, info.group.name))
+def _filter_subscriptions(request: object, answer: "published_pb2.ListSubscriptionResponse", may: May) -> None:
+    _keep_entries(answer.subscription_info, lambda info: may(needs.GROUP_GET, info.group.name))
 
 
-def _subscribers(request: object, answer: "published_pb2.DescribeSubscriptionResponse", may: May) -> None:
+def _filter_subscribers(request: object, answer: "published_pb2.DescribeSubscriptionResponse", may: May) -> None:
     infos = answer.client_subscription_info
-    _kept(infos, lambda each: may(needs.GROUP_GET, each.subscription_info.group.name))
-    _cut_hosts((each.client_info for each in infos), may)
+    _keep_entries(infos, lambda each: may(needs.GROUP_GET, each.subscription_info.group.name))
+    _filter_hosts((each.client_info for each in infos), may)
 
 
-def _connections(request: object, answer: "published_pb2.ListConsumerConnectionResponse", may: May) -> None:
-    _cut_hosts(answer.client_info, may)
+def _filter_connections(request: object, answer: "published_pb2.ListConsumerConnectionResponse", may: May) -> None:
+    _filter_hosts(answer.client_info, may)
 
 
-def _cut_hosts(clients: "Iterable[published_pb2.ClientInfo]", may: May) -> None:
+def _filter_hosts(clients: "Iterable[published_pb2.ClientInfo]", may: May) -> None:
     """Where clients are is for who may list them."""
     if not may(needs.CLUSTER_LIST, "clients"):
         for client in clients:
@@ -223,17 +223,17 @@ def _cut_hosts(clients: "Iterable[published_pb2.ClientInfo]", may: May) -> None:
             client.ClearField("egress_ip")
 
 
-ASKED_BY_OPERATION = Rule()
+ASKED_BY_OPERATION = AccessRule()
 """Of a call whose operation asks for the rights itself (`AccessControl.require`)."""
-MESSAGING_RULES: dict[str, Rule] = {
+MESSAGING_RULES: dict[str, AccessRule] = {
     "QueryRoute": ASKED_BY_OPERATION,
     "Heartbeat": ASKED_BY_OPERATION,
     "SendMessage": ASKED_BY_OPERATION,
     "QueryAssignment": ASKED_BY_OPERATION,
-    "ReceiveMessage": Rule(ask=_received),
+    "ReceiveMessage": AccessRule(ask=_receive_needs),
     "AckMessage": ASKED_BY_OPERATION,
     "ForwardMessageToDeadLetterQueue": ASKED_BY_OPERATION,
-    "PullMessage": Rule(ask=_pulled),
+    "PullMessage": AccessRule(ask=_pull_needs),
     "UpdateOffset": ASKED_BY_OPERATION,
     "GetOffset": ASKED_BY_OPERATION,
     "QueryOffset": ASKED_BY_OPERATION,
@@ -244,88 +244,88 @@ MESSAGING_RULES: dict[str, Rule] = {
     "RecallMessage": ASKED_BY_OPERATION,
     "SyncLiteSubscription": ASKED_BY_OPERATION,
 }
-ADMIN_RULES: dict[str, Rule] = {
-    "CreateTopic": needs_of(needs.TOPIC_CREATE, "topic.name", changes=True),
-    "ListTopics": Rule(cut=_topics),
-    "DescribeTopic": needs_of(needs.TOPIC_GET, "name", cut=_described_topic),
-    "DeleteTopic": needs_of(needs.TOPIC_DELETE, "name", changes=True),
-    "PurgeTopic": needs_of(needs.TOPIC_DELETE, "name", changes=True),
-    "UpdateTopic": needs_of(needs.TOPIC_UPDATE, "name", changes=True),
-    "CreateGroup": Rule(ask=_made_group, changes=True),
-    "ListGroups": Rule(cut=_groups),
-    "DescribeGroup": needs_of(needs.GROUP_GET, "name"),
-    "DeleteGroup": needs_of(needs.GROUP_DELETE, "name", changes=True),
-    "UpdateGroup": needs_of(needs.GROUP_UPDATE, "group.name", changes=True),
-    "ResetOffsets": Rule(ask=_reset, changes=True),
-    "QueryMessages": needs_of(needs.TOPIC_QUERY, "topic", cut=_bodies("topic")),
-    "DescribeMessage": needs_of(needs.TOPIC_QUERY, "topic", cut=_described_message),
-    "ListTimers": Rule(ask=_listed_timers, cut=_timers),
-    "GetHistory": Rule(ask=_remembered),
-    "ResendDeadLetters": Rule(ask=_resent, changes=True),
-    "ListTransactions": Rule(ask=_listed_transactions, cut=_transactions),
-    "GetTransaction": Rule(ask_later=_transaction(needs.TOPIC_GET), cut=_body),
-    "ResolveTransaction": Rule(ask_later=_transaction(needs.TOPIC_UPDATE), changes=True),
-    "ListBrokers": cluster(needs.CLUSTER_LIST, "brokers"),
-    "ListProxies": cluster(needs.CLUSTER_LIST, "brokers"),
-    "UpdateBroker": cluster(needs.CLUSTER_UPDATE, "brokers", changes=True),
-    "RemoveBroker": cluster(needs.CLUSTER_UPDATE, "brokers", changes=True),
-    "BrokerRemaining": cluster(needs.CLUSTER_GET, "brokers"),
-    "MoveLeader": cluster(needs.CLUSTER_UPDATE, "brokers", changes=True),
-    "ElectReplica": cluster(needs.CLUSTER_UPDATE, "brokers", changes=True),
-    "AddReplica": cluster(needs.CLUSTER_UPDATE, "brokers", changes=True),
-    "RemoveReplica": cluster(needs.CLUSTER_UPDATE, "brokers", changes=True),
-    "AdvanceClock": cluster(needs.CLUSTER_UPDATE, "clock", changes=True),
-    "GetServerInfo": cluster(needs.CLUSTER_GET, "server"),
-    "ListClients": cluster(needs.CLUSTER_LIST, "clients"),
-    "GetStatus": cluster(needs.CLUSTER_GET, "server"),
-    "GetLogLevels": cluster(needs.CLUSTER_GET, "log-levels"),
-    "UpdateLogLevels": cluster(needs.CLUSTER_UPDATE, "log-levels", changes=True),
-    "GetDiagnostics": cluster(needs.CLUSTER_GET, "diagnostics"),
-    "CreateUser": _super("users", "name", changes=True),
-    "UpdateUser": _super("users", "name", changes=True),
-    "DeleteUser": _super("users", "name", changes=True),
-    "DescribeUser": _super("users", "name", own=True),
-    "ListUsers": cluster(needs.SUPER_USER, "users"),
-    "RotateSecret": _super("users", "user", own=True, changes=True),
-    "PutPolicy": _super("users", "user", changes=True),
-    "DeletePolicy": _super("users", "user", changes=True),
-    "ResealSecrets": cluster(needs.SUPER_USER, "users", changes=True),
-    "PutQuota": _super("quotas", "quota.name", changes=True),
-    "DeleteQuota": _super("quotas", "name", changes=True),
-    "ListQuotas": cluster(needs.CLUSTER_GET, "quotas"),
-    "ListAuditEntries": cluster(needs.SUPER_USER, "audit-log"),
+ADMIN_RULES: dict[str, AccessRule] = {
+    "CreateTopic": named_resource_rule(needs.TOPIC_CREATE, "topic.name", changes=True),
+    "ListTopics": AccessRule(cut=_filter_topics),
+    "DescribeTopic": named_resource_rule(needs.TOPIC_GET, "name", cut=_filter_described_topic),
+    "DeleteTopic": named_resource_rule(needs.TOPIC_DELETE, "name", changes=True),
+    "PurgeTopic": named_resource_rule(needs.TOPIC_DELETE, "name", changes=True),
+    "UpdateTopic": named_resource_rule(needs.TOPIC_UPDATE, "name", changes=True),
+    "CreateGroup": AccessRule(ask=_create_group_needs, changes=True),
+    "ListGroups": AccessRule(cut=_filter_groups),
+    "DescribeGroup": named_resource_rule(needs.GROUP_GET, "name"),
+    "DeleteGroup": named_resource_rule(needs.GROUP_DELETE, "name", changes=True),
+    "UpdateGroup": named_resource_rule(needs.GROUP_UPDATE, "group.name", changes=True),
+    "ResetOffsets": AccessRule(ask=_reset_needs, changes=True),
+    "QueryMessages": named_resource_rule(needs.TOPIC_QUERY, "topic", cut=_body_filter("topic")),
+    "DescribeMessage": named_resource_rule(needs.TOPIC_QUERY, "topic", cut=_filter_described_message),
+    "ListTimers": AccessRule(ask=_list_timers_needs, cut=_filter_timers),
+    "GetHistory": AccessRule(ask=_history_needs),
+    "ResendDeadLetters": AccessRule(ask=_resend_needs, changes=True),
+    "ListTransactions": AccessRule(ask=_list_transactions_needs, cut=_filter_transactions),
+    "GetTransaction": AccessRule(ask_later=_transaction_needs(needs.TOPIC_GET), cut=_filter_body),
+    "ResolveTransaction": AccessRule(ask_later=_transaction_needs(needs.TOPIC_UPDATE), changes=True),
+    "ListBrokers": cluster_rule(needs.CLUSTER_LIST, "brokers"),
+    "ListProxies": cluster_rule(needs.CLUSTER_LIST, "brokers"),
+    "UpdateBroker": cluster_rule(needs.CLUSTER_UPDATE, "brokers", changes=True),
+    "RemoveBroker": cluster_rule(needs.CLUSTER_UPDATE, "brokers", changes=True),
+    "BrokerRemaining": cluster_rule(needs.CLUSTER_GET, "brokers"),
+    "MoveLeader": cluster_rule(needs.CLUSTER_UPDATE, "brokers", changes=True),
+    "ElectReplica": cluster_rule(needs.CLUSTER_UPDATE, "brokers", changes=True),
+    "AddReplica": cluster_rule(needs.CLUSTER_UPDATE, "brokers", changes=True),
+    "RemoveReplica": cluster_rule(needs.CLUSTER_UPDATE, "brokers", changes=True),
+    "AdvanceClock": cluster_rule(needs.CLUSTER_UPDATE, "clock", changes=True),
+    "GetServerInfo": cluster_rule(needs.CLUSTER_GET, "server"),
+    "ListClients": cluster_rule(needs.CLUSTER_LIST, "clients"),
+    "GetStatus": cluster_rule(needs.CLUSTER_GET, "server"),
+    "GetLogLevels": cluster_rule(needs.CLUSTER_GET, "log-levels"),
+    "UpdateLogLevels": cluster_rule(needs.CLUSTER_UPDATE, "log-levels", changes=True),
+    "GetDiagnostics": cluster_rule(needs.CLUSTER_GET, "diagnostics"),
+    "CreateUser": _super_user_rule("users", "name", changes=True),
+    "UpdateUser": _super_user_rule("users", "name", changes=True),
+    "DeleteUser": _super_user_rule("users", "name", changes=True),
+    "DescribeUser": _super_user_rule("users", "name", own=True),
+    "ListUsers": cluster_rule(needs.SUPER_USER, "users"),
+    "RotateSecret": _super_user_rule("users", "user", own=True, changes=True),
+    "PutPolicy": _super_user_rule("users", "user", changes=True),
+    "DeletePolicy": _super_user_rule("users", "user", changes=True),
+    "ResealSecrets": cluster_rule(needs.SUPER_USER, "users", changes=True),
+    "PutQuota": _super_user_rule("quotas", "quota.name", changes=True),
+    "DeleteQuota": _super_user_rule("quotas", "name", changes=True),
+    "ListQuotas": cluster_rule(needs.CLUSTER_GET, "quotas"),
+    "ListAuditEntries": cluster_rule(needs.SUPER_USER, "audit-log"),
 }
-PUBLISHED_ADMIN_RULES: dict[str, Rule] = {
-    "ChangeLogLevel": cluster(needs.CLUSTER_UPDATE, "log-levels", changes=True),
-    "DescribeTopicStatus": needs_of(needs.TOPIC_GET, "topic.name"),
-    "ListSubscription": Rule(ask=_subscribed, cut=_subscriptions),
-    "DescribeSubscription": Rule(ask=_subscribed, cut=_subscribers),
-    "DeleteSubscription": needs_of(needs.GROUP_UPDATE, "group.name"),
-    "DescribeGroupAccumulation": Rule(ask=_progress),
-    "ListConsumerConnection": needs_of(needs.GROUP_GET, "group.name", cut=_connections),
-    "ResetGroupOffset": needs_of(needs.GROUP_UPDATE, "group.name", changes=True),
-    "QueryMessage": needs_of(needs.TOPIC_QUERY, "topic.name", cut=_bodies("topic.name")),
-    "PrintThreadStackTrace": needs_of(needs.GROUP_GET, "group.name"),
-    "VerifyMessage": needs_of(needs.GROUP_UPDATE, "group.name"),
-    "AdminSendMessage": needs_of(needs.TOPIC_PUB, "topic.name", changes=True),
-    "GetConsumerRunningInfo": needs_of(needs.GROUP_GET, "group.name"),
-    "GetTopicRoute": needs_of(needs.TOPIC_ROUTE, "topic.name"),
-    "QueryTimeSpan": Rule(ask=_progress),
-    "GetProxyRuntimeStats": cluster(needs.CLUSTER_GET, "server"),
+PUBLISHED_ADMIN_RULES: dict[str, AccessRule] = {
+    "ChangeLogLevel": cluster_rule(needs.CLUSTER_UPDATE, "log-levels", changes=True),
+    "DescribeTopicStatus": named_resource_rule(needs.TOPIC_GET, "topic.name"),
+    "ListSubscription": AccessRule(ask=_subscription_needs, cut=_filter_subscriptions),
+    "DescribeSubscription": AccessRule(ask=_subscription_needs, cut=_filter_subscribers),
+    "DeleteSubscription": named_resource_rule(needs.GROUP_UPDATE, "group.name"),
+    "DescribeGroupAccumulation": AccessRule(ask=_progress_needs),
+    "ListConsumerConnection": named_resource_rule(needs.GROUP_GET, "group.name", cut=_filter_connections),
+    "ResetGroupOffset": named_resource_rule(needs.GROUP_UPDATE, "group.name", changes=True),
+    "QueryMessage": named_resource_rule(needs.TOPIC_QUERY, "topic.name", cut=_body_filter("topic.name")),
+    "PrintThreadStackTrace": named_resource_rule(needs.GROUP_GET, "group.name"),
+    "VerifyMessage": named_resource_rule(needs.GROUP_UPDATE, "group.name"),
+    "AdminSendMessage": named_resource_rule(needs.TOPIC_PUB, "topic.name", changes=True),
+    "GetConsumerRunningInfo": named_resource_rule(needs.GROUP_GET, "group.name"),
+    "GetTopicRoute": named_resource_rule(needs.TOPIC_ROUTE, "topic.name"),
+    "QueryTimeSpan": AccessRule(ask=_progress_needs),
+    "GetProxyRuntimeStats": cluster_rule(needs.CLUSTER_GET, "server"),
 }
 METRICS: Asked = (needs.CLUSTER_GET, "metrics")
 """What the HTTP front's paths need, but those of health, which are open."""
 RULES = MESSAGING_RULES | ADMIN_RULES | PUBLISHED_ADMIN_RULES
 
 
-def _check(service: Any, rules: dict[str, Rule]) -> None:  # noqa: ANN401 - a service's descriptor
+def _check_rules(service: Any, rules: dict[str, AccessRule]) -> None:  # noqa: ANN401 - a service's descriptor
     """A call without a rule, or a rule of none, is a bug that must not start."""
     calls = {method.name for method in service.methods}
     if calls != rules.keys():
         raise AssertionError(f"{service.full_name}: calls and rules differ by {sorted(calls ^ rules.keys())}")
 
 
-_check(service_pb2.DESCRIPTOR.services_by_name["MessagingService"], MESSAGING_RULES)
-_check(admin_pb2.DESCRIPTOR.services_by_name["Admin"], ADMIN_RULES)
-_check(published_pb2.DESCRIPTOR.services_by_name["Admin"], PUBLISHED_ADMIN_RULES)
+_check_rules(service_pb2.DESCRIPTOR.services_by_name["MessagingService"], MESSAGING_RULES)
+_check_rules(admin_pb2.DESCRIPTOR.services_by_name["Admin"], ADMIN_RULES)
+_check_rules(published_pb2.DESCRIPTOR.services_by_name["Admin"], PUBLISHED_ADMIN_RULES)
 assert len(RULES) == len(MESSAGING_RULES) + len(ADMIN_RULES) + len(PUBLISHED_ADMIN_RULES), "two calls have one name"

@@ -27,7 +27,7 @@ class SignedDate(NamedTuple):
     moment_ms: int
     may_be_local: bool
 
-    def span(self, now_ms: int, window_ms: int, *, local_time: bool) -> tuple[int, int] | None:
+    def accepted_span(self, now_ms: int, window_ms: int, *, local_time: bool) -> tuple[int, int] | None:
         """From when to when it is of now, if it is: no further than the window from now; `local_time`: from now in any
         zone, if it may be local. None if it isn't."""
         moment_ms = self.moment_ms
@@ -38,7 +38,7 @@ class SignedDate(NamedTuple):
         return span if span[0] <= now_ms <= span[1] else None
 
 
-def parsed_date(text: str) -> SignedDate | None:
+def parse_date(text: str) -> SignedDate | None:
     """None for what is no date in either form."""
     is_compact = _COMPACT.fullmatch(text) is not None
     if not is_compact and not _RFC_3339.fullmatch(text):

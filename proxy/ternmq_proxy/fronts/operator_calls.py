@@ -14,8 +14,8 @@ from ternmq_console.operator_calls import NotSignedIn, ServerBusy
 from ternmq_proxy.access.authentication import NotAuthenticated
 from ternmq_proxy.call import Call, current_call
 from ternmq_proxy.fronts.grpc.activities.status import status_of
-from ternmq_proxy.fronts.grpc.calls import Streamed, Unary, admin_calls, messaging_calls, published_admin_calls
-from ternmq_proxy.fronts.grpc.measured import Measured, code_name
+from ternmq_proxy.fronts.grpc.calls import StreamedCall, UnaryCall, admin_calls, messaging_calls, published_admin_calls
+from ternmq_proxy.fronts.grpc.measured import CallMeasurement, code_name
 from ternmq_proxy.fronts.grpc.request_size import RequestSize
 from ternmq_runtime.http.watched_loop import LoopBusy, WatchedLoop
 
@@ -30,14 +30,14 @@ _SIGN_IN = "SignIn"
 _CLIENT_ID = "http"
 
 
-class DeskCalls:
+class FrontOperatorCalls:
     """Carries them out, on the process's event loop."""
 
     def __init__(self, services: "Services", figures: "FrontFigures") -> None:
         self._services = services
         self._figures = figures
         messaging, published = messaging_calls(), published_admin_calls()
-        self._calls: dict[str, Unary | Streamed] = {
+        self._calls: dict[str, UnaryCall | StreamedCall] = {
             **admin_calls(),
             **{name: published[name] for name in (SENDING, SUBSCRIPTIONS, QUERYING)},
             **{name: messaging[name] for name in (RECALLING, READING, SEEKING)},
@@ -46,7 +46,7 @@ class DeskCalls:
 
     def sign_in(self, asker: "HttpCaller", name: str = _SIGN_IN) -> Call:
         """The call of who asks; NotAuthenticated."""
-        identity = self._services.access.signed_in(asker, name)
+        identity = self._services.access.authenticate_http(asker, name)
         return Call(
             client_id=_CLIENT_ID,
             peer=f"{asker.host}:0",
@@ -55,43 +55,43 @@ class DeskCalls:
             remaining_s=_PATIENCE_S,
         )
 
-    async def call(self, name: str, request: Any, asker: "HttpCaller") -> list[Any]:  # noqa: ANN401 - of the call's own type
+    async def make_call(self, name: str, request: Any, asker: "HttpCaller") -> list[Any]:  # noqa: ANN401 - of the call's own type
         """The frames of the answer; NotAuthenticated. A page asks much at once, and messages go on between any two."""
         await wait_for_turn()
         call = self._calls[name]
-        with Measured(self._figures.record_call, name) as measured:
+        with CallMeasurement(self._figures.record_call, name) as measured:
             made = self.sign_in(asker, name)
             current_call.set(made)
             try:
                 self._sizes[name].check_entries(request)
-                await self._services.access.check(name, request, made, self._services)
-                frames = await self._frames(call, request, made)
-                self._services.access.cut(name, request, frames[0], made)
+                await self._services.access.check_rights(name, request, made, self._services)
+                frames = await self._answer_frames(call, request, made)
+                self._services.access.filter_answer(name, request, frames[0], made)
             except Exception as error:  # noqa: BLE001 - the outermost of this call; `status_of` logs
                 frames = [call.response(status=status_of(error, name))]
             measured.code = code_name(frames[0].status.code)
             return frames
 
-    async def _frames(self, call: Unary | Streamed, request: Any, made: Call) -> list[Any]:  # noqa: ANN401
-        if isinstance(call, Unary):
+    async def _answer_frames(self, call: UnaryCall | StreamedCall, request: Any, made: Call) -> list[Any]:  # noqa: ANN401
+        if isinstance(call, UnaryCall):
             return [await call.activity(request, made, self._services)]
         answered = await call.activity(request, made, self._services)
         return [call.response.FromString(bytes(frame)) for frame in answered.frames]
 
 
-class ProcessDesk:
+class ProcessOperatorCalls:
     """The desk of this process; made on its event loop. Nobody can be asked before `open`."""
 
     def __init__(self) -> None:
         self._loop = WatchedLoop()
-        self._calls: DeskCalls | None = None
+        self._calls: FrontOperatorCalls | None = None
 
-    def open(self, calls: DeskCalls) -> None:
+    def open_calls(self, calls: FrontOperatorCalls) -> None:
         """Have calls carried out, from now on."""
         self._calls = calls
 
     async def sign_in(self, asker: "HttpCaller") -> None:
-        calls = self._opened()
+        calls = self._require_open()
         try:
             await self._loop.call_there(lambda: calls.sign_in(asker), _PATIENCE_S)
         except NotAuthenticated as error:
@@ -100,15 +100,15 @@ class ProcessDesk:
             raise ServerBusy(str(error)) from error
 
     async def call(self, name: str, request: Any, asker: "HttpCaller") -> list[Any]:  # noqa: ANN401
-        calls = self._opened()
+        calls = self._require_open()
         try:
-            return await self._loop.run_there(lambda: calls.call(name, request, asker), _PATIENCE_S)
+            return await self._loop.run_there(lambda: calls.make_call(name, request, asker), _PATIENCE_S)
         except NotAuthenticated as error:
             raise _not_signed_in(error) from error
         except LoopBusy as error:
             raise ServerBusy(f"this was not answered within {_PATIENCE_S:g} s; it may have been done") from error
 
-    def _opened(self) -> DeskCalls:
+    def _require_open(self) -> FrontOperatorCalls:
         if self._calls is None:
             raise ServerBusy("the server begins")
         return self._calls

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 class MessageService(Storage, Protocol):
     """Storage, as the proxy sees it."""
 
-    def route(self, topic: "Topic") -> "TopicRoute":
+    def find_route(self, topic: "Topic") -> "TopicRoute":
         """The brokers that have the topic's queues."""
 
     def append_nowait(self, queue: "QueueRef", messages: "Sequence[NewMessage]", done: "Stored") -> None:
@@ -86,7 +86,7 @@ class MessageService(Storage, Protocol):
         """Have all brokers know what groups subscribe through this proxy: those that know the rest hear the `news`, one
         that came, or came back, hears `everything`. Who can't be reached hears it the next time."""
 
-    def announce(self, members: "Sequence[PullingMember]") -> None:
+    def announce_members(self, members: "Sequence[PullingMember]") -> None:
         """These members of groups pull, and are connected here; replaces what was said before."""
 
     async def pulling_members(self, group: str, topic: str, here: "Sequence[str]") -> list[str]:
@@ -104,5 +104,5 @@ class MessageService(Storage, Protocol):
         """Answer the waiting polls, since the process ends."""
 
     @property
-    def problem(self) -> str | None:
+    def outage_reason(self) -> str | None:
         """Why no message can be stored or received now, None while it can."""

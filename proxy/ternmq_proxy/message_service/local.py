@@ -80,7 +80,7 @@ class LocalMessageService:
         self.watch_file, self.keep_file = broker.watch_file, broker.keep_file
 
     @classmethod
-    async def open(
+    async def open_store(
         cls, settings: "ServerSettings", rules: "Callable[[str], ConsumerGroup]", clock: "SystemClock"
     ) -> "LocalMessageService":
         """Open the store below the data directory and start its broker; StartupError says why it can't.
@@ -97,19 +97,19 @@ class LocalMessageService:
         make_room_to_start(data_dir / STORE)
 
     @property
-    def problem(self) -> str | None:
+    def outage_reason(self) -> str | None:
         """Why no message can be stored now."""
         return self._broker.problem
 
     @property
-    def degraded(self) -> str | None:
+    def degraded_reason(self) -> str | None:
         return self._broker.degraded
 
     @property
-    def figures(self) -> "BrokerSource":
+    def broker_figures(self) -> "BrokerSource":
         return self._broker.figures
 
-    def route(self, topic: "Topic") -> TopicRoute:
+    def find_route(self, topic: "Topic") -> TopicRoute:
         known = self._routes.get(topic.name)
         if known is None or known.topic is not topic:
             known = self._routes[topic.name] = TopicRoute.to_one_broker(topic, self._broker.name)
@@ -133,7 +133,7 @@ class LocalMessageService:
         # Everything else was told: the broker has been there as long as this process.
         await self._broker.subscribed(news)
 
-    def announce(self, members: "Sequence[PullingMember]") -> None:
+    def announce_members(self, members: "Sequence[PullingMember]") -> None:
         """Nobody else has to know."""
 
     async def pulling_members(self, group: str, topic: str, here: "Sequence[str]") -> list[str]:

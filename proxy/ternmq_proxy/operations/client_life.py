@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from ternmq_proxy.services import Services
 
 
-def keep_alive_at_once(client_type: int, group: str, call: "Call", services: "Services") -> bool:
+def keep_alive_nowait(client_type: int, group: str, call: "Call", services: "Services") -> bool:
     """Keep a client alive whose group, if it has one, is known here; False: nothing was done, and `keep_alive` is for
     the others. `call` is that of a client whose id was checked."""
-    client_type, group = _known_of(client_type, group, services.clients.find(call.client_id))
+    client_type, group = _known_of(client_type, group, services.clients.find_client(call.client_id))
     if client_type in CONSUMERS and services.catalog.has_group(group):
-        services.access.require("Heartbeat", call, GROUP_SUB, group)
+        services.access.require_right("Heartbeat", call, GROUP_SUB, group)
         services.clients.note_call(call.client_id, group, client_type, user=call.user, joined=True)
     elif client_type == ClientType.PRODUCER:
         services.clients.note_call(call.client_id, user=call.user)
@@ -32,14 +32,14 @@ def keep_alive_at_once(client_type: int, group: str, call: "Call", services: "Se
 async def keep_alive(client_type: int, group: str, call: "Call", services: "Services") -> None:
     """Keep the client alive. One that is unknown here, after a restart, is taken as it describes itself, since no
     client sends its settings again because a heartbeat was refused."""
-    client_type, group = _known_of(client_type, group, services.clients.find(call.client_id))
+    client_type, group = _known_of(client_type, group, services.clients.find_client(call.client_id))
     if client_type != ClientType.PRODUCER:
-        services.access.require("Heartbeat", call, GROUP_SUB, group)
+        services.access.require_right("Heartbeat", call, GROUP_SUB, group)
     client_id = call.require_client()
     if client_type in CONSUMERS:
         may_create = may_create_group(call, group, services)
-        topics = services.subscriptions.topics(group)
-        await services.catalog.group_of(check_group_name(group), topics, may_create=may_create)
+        topics = services.subscriptions.subscribed_topics(group)
+        await services.catalog.ensure_subscribed_group(check_group_name(group), topics, may_create=may_create)
         joined = services.catalog.has_group(group)
         services.clients.note_call(client_id, group, client_type, user=call.user, joined=joined)
     elif client_type == ClientType.PRODUCER:
@@ -66,43 +66,43 @@ async def forget_client(group: str, call: "Call", services: "Services") -> None:
     UNRECOGNIZED_CLIENT_TYPE if the client is not known.
     """
     if group:
-        services.access.require("NotifyClientTermination", call, GROUP_SUB, group)
+        services.access.require_right("NotifyClientTermination", call, GROUP_SUB, group)
     client_id = call.require_client()
-    client = services.clients.find(client_id)
+    client = services.clients.find_client(client_id)
     if client is None:
         raise MessagingError(
             ErrorCode.UNRECOGNIZED_CLIENT_TYPE, "the client is not known here; it has ended before, or never began"
         )
-    services.clients.forget(client_id)
-    await depart(client, services)
+    services.clients.forget_client(client_id)
+    await release_client(client, services)
     if client.client_type in LITE_CONSUMERS and client.group:
-        await _unsubscribe(client.group, client_id, services)
+        await _unsubscribe_lite(client.group, client_id, services)
     if client.settings is not None and client.settings.client_type in CONSUMERS:
         check_group_name(group or client.group)
 
 
-async def depart(client: "ConnectedClient", services: "Services") -> None:
+async def release_client(client: "ConnectedClient", services: "Services") -> None:
     """Give others what a client held that is gone, with or without a word: its messages, the queues that it had for
     itself, and the transaction checks that it did not answer."""
-    services.orphans.left(client.client_id)
+    services.orphans.forget_client(client.client_id)
     await services.renewal.release(client.client_id)
-    services.subscriptions.forget(client.client_id)
+    services.subscriptions.forget_client(client.client_id)
     if client.group:
         await services.messages.leave(client.group, client.client_id)
 
 
-def detach(client_id: str, stream: "CommandStream", services: "Services") -> bool:
+def detach_stream(client_id: str, stream: "CommandStream", services: "Services") -> bool:
     """Forget a stream of the client that ended; whether it was its last. With that no command reaches the client; what
     it holds stays its own."""
-    was_last = services.clients.detach(client_id, stream)
+    was_last = services.clients.detach_stream(client_id, stream)
     if was_last:
-        services.orphans.left(client_id)
+        services.orphans.forget_client(client_id)
     return was_last
 
 
-async def _unsubscribe(group_name: str, client_id: str, services: "Services") -> None:
+async def _unsubscribe_lite(group_name: str, client_id: str, services: "Services") -> None:
     """The client subscribes no lite topics any more. Of one that says nothing brokers forget it by themselves: it may
     be connected elsewhere."""
-    group = services.catalog.rules(group_name)
+    group = services.catalog.group_or_default(group_name)
     if group.lite is not None:
         await services.messages.sync_lite(LiteSync(group_name, group.lite.bind, client_id, LiteAction.COMPLETE_REMOVE))

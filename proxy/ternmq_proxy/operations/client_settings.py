@@ -55,7 +55,7 @@ async def configure_client(
 ) -> ProducerRules | ConsumerRules:
     """Take the settings of a client, and return what it is to keep to."""
     for need, name in needs_of_settings(settings):
-        services.access.require("Telemetry", call, need, name)
+        services.access.require_right("Telemetry", call, need, name)
     client_id = call.require_client()
     check_size(settings)
     rules = (
@@ -67,7 +67,7 @@ async def configure_client(
     client.address = call.peer
     if settings.subscriptions:
         expressions = {entry.topic: checked_filter_text(entry.filter) for entry in settings.subscriptions}
-        services.subscriptions.replaced(settings.group, client_id, expressions)
+        services.subscriptions.replace_filters(settings.group, client_id, expressions)
     return rules
 
 
@@ -95,7 +95,7 @@ async def _consumer_rules(settings: "ClientSettings", call: "Call", services: "S
         group = await services.catalog.existing_group(name, bind=topics[0] if topics else "TOPIC")
     else:
         may_create = may_create_group(call, name, services)
-        group = await services.catalog.group_of(name, topics, may_create=may_create)
+        group = await services.catalog.ensure_subscribed_group(name, topics, may_create=may_create)
     check_client_type(client_type, topics, group)
     return ConsumerRules(
         fifo=group.fifo and client_type != ClientType.PULL_CONSUMER,

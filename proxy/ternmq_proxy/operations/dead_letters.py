@@ -49,13 +49,13 @@ async def resend_letters(
         await services.catalog.existing_topic(check_topic_name(to_topic))
     broker = _find_broker(group_name, broker, services)
     found = await services.messages.dead_letters(group.name, broker, list(offsets))
-    return [await _resend(offset, found.get(offset), to_topic, group, call, services) for offset in offsets]
+    return [await _resend_letter(offset, found.get(offset), to_topic, group, call, services) for offset in offsets]
 
 
 def _find_broker(group: str, broker: str, services: "Services") -> str:
     """The broker whose offsets are meant: the one that is named, or the only one."""
     name = dead_letter_topic(group)
-    route = services.messages.route(services.catalog.find_topic(name))
+    route = services.messages.find_route(services.catalog.find_topic(name))
     if not broker and len(route.brokers) == 1:
         return route.brokers[0]
     if broker not in route.brokers:
@@ -67,7 +67,7 @@ def _find_broker(group: str, broker: str, services: "Services") -> str:
     return broker
 
 
-async def _resend(
+async def _resend_letter(
     offset: int,
     stored: "StoredMessage | None",
     to_topic: str,
@@ -83,8 +83,8 @@ async def _resend(
     try:
         topic = await services.catalog.existing_topic(check_topic_name(name))
         if group.fifo or group.lite is not None or to_topic:  # where other groups get it too
-            services.access.require("ResendDeadLetters", call, TOPIC_PUB, topic.name)
-            await _send(letter, topic, services)
+            services.access.require_right("ResendDeadLetters", call, TOPIC_PUB, topic.name)
+            await _send_letter(letter, topic, services)
         else:
             await services.messages.retry(group.name, topic.name, [letter.stored])
     except MessagingError as error:
@@ -92,7 +92,7 @@ async def _resend(
     return ResentLetter(offset, name, letter.message.message_id)
 
 
-async def _send(letter: "RevivedLetter", topic: "Topic", services: "Services") -> None:
+async def _send_letter(letter: "RevivedLetter", topic: "Topic", services: "Services") -> None:
     """Put the message into the topic at once: the time of a timed one has come, one of a transaction is committed.
 
     NORMAL topics take all, others the messages of their type.
@@ -101,7 +101,7 @@ async def _send(letter: "RevivedLetter", topic: "Topic", services: "Services") -
     kind = effective_type(message)
     if topic.type not in (kind, MessageType.NORMAL):
         raise type_conflict(topic, kind)
-    route = services.messages.route(topic)
+    route = services.messages.find_route(topic)
     if topic.keeps_order and kind == MessageType.FIFO:
         queue = queue_of_group(route, message.message_group)
     elif topic.type == MessageType.LITE:

@@ -20,9 +20,9 @@ _log = logging.getLogger(__name__)
 
 def may_create_group(call: "Call", name: str, services: "Services") -> bool:
     """Whether the caller's rights allow it, and the group was not deleted while the caller was a member of it."""
-    client = services.clients.find(call.client_id)
+    client = services.clients.find_client(call.client_id)
     if client is None or client.group != name or not client.has_joined or services.catalog.has_group(name):
-        return services.access.may(call, GROUP_CREATE, name)
+        return services.access.has_right(call, GROUP_CREATE, name)
     if not client.was_refused:
         client.was_refused = True
         _log.warning(

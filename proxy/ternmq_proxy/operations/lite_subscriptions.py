@@ -73,7 +73,7 @@ def _take_rate(adds: "TokenBucket") -> None:
             ErrorCode.TOO_MANY_REQUESTS,
             f"this proxy takes {adds.rate:g} additions to subscriptions of lite topics each second; try again later",
         )
-    adds.take(1, now)
+    adds.take_tokens(1, now)
 
 
 def _check_number(position: LitePosition) -> None:

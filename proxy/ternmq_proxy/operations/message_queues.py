@@ -21,7 +21,7 @@ async def find_queue(named: QueueRef, services: "Services") -> QueueRef:
         raise MessagingError(
             ErrorCode.BAD_REQUEST, f"topic {topic.name!r} has the queues 0 to {topic.queues - 1}, not {named.queue_id}"
         )
-    return QueueRef(topic.name, _find_broker(named.broker, services.messages.route(topic)), named.queue_id)
+    return QueueRef(topic.name, _find_broker(named.broker, services.messages.find_route(topic)), named.queue_id)
 
 
 def _find_broker(name: str, route: "TopicRoute") -> str:

@@ -36,7 +36,7 @@ async def commit_offset(group: str, named: "QueueRef", offset: int, call: "Call"
     queue = await find_queue(named, services)
     name = check_group_name(group)
     may_create = may_create_group(call, name, services)
-    known = await services.catalog.group_of(name, (queue.topic,), may_create=may_create)
+    known = await services.catalog.ensure_subscribed_group(name, (queue.topic,), may_create=may_create)
     bounds = await services.messages.bounds(queue)
     if not 0 <= offset <= bounds.maximum:
         raise illegal_offset(offset, queue, bounds)
@@ -66,7 +66,7 @@ async def find_offset(
 
     `time_ms` is in milliseconds since the epoch, and may be one that no calendar has: it is before or after everything.
     """
-    services.access.require("QueryOffset", call, TOPIC_SUB, named.topic)
+    services.access.require_right("QueryOffset", call, TOPIC_SUB, named.topic)
     call.require_client()
     queue = await find_queue(named, services)
     bounds = await services.messages.bounds(queue)

@@ -11,7 +11,7 @@ from ternmq_common.model import QueueReaderId, QueueRef, StoredMessage
 from ternmq_common.names import check_group_name
 from ternmq_proxy.operations.message_queues import find_queue, illegal_offset
 from ternmq_proxy.processors.placement import check_readable
-from ternmq_proxy.quotas.receiving import within
+from ternmq_proxy.quotas.receiving import take_within
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ternmq_common.message_filter import MessageFilter
     from ternmq_common.model import PulledMessages
     from ternmq_proxy.call import Call
-    from ternmq_proxy.quotas.meter import Meter
+    from ternmq_proxy.quotas.meter import QuotaMeter
     from ternmq_proxy.services import Services
 
 
@@ -44,7 +44,7 @@ class PullResult:
     messages: list[StoredMessage]
     next_offset: int
     problem: MessagingError | None = None
-    meters: "Sequence[Meter]" = ()
+    meters: "Sequence[QuotaMeter]" = ()
 
 
 async def pull_messages(request: PullRequest, call: "Call", services: "Services") -> PullResult:
@@ -66,12 +66,12 @@ async def pull_messages(request: PullRequest, call: "Call", services: "Services"
         text = f"offset {offset} was removed; the queue begins at {bounds.minimum}"
         return PullResult([], bounds.minimum, MessagingError(ErrorCode.MESSAGE_NOT_FOUND, text))
     passing = await services.filters.find_filter(request.filter)
-    take = partial(_pull, queue, offset, passing, reader, call, services)
+    take = partial(_pull_batch, queue, offset, passing, reader, call, services)
     batch, poll_s = min(max(1, request.batch), PULL_BATCH_MAX), _poll_s(request.poll_s, call, services)
     quotas = services.quotas
-    meters = quotas.of_receiver(call.user, queue.topic, request.group, client_id) if quotas.limits_out else []
+    meters = quotas.receiver_meters(call.user, queue.topic, request.group, client_id) if quotas.limits_out else []
     if meters:
-        pulled = await within(meters, batch, poll_s, take, _number, quotas.now)
+        pulled = await take_within(meters, batch, poll_s, take, _count_messages, quotas.now)
     else:
         pulled = await take(batch, poll_s)
     if pulled is None:
@@ -82,7 +82,7 @@ async def pull_messages(request: PullRequest, call: "Call", services: "Services"
     return PullResult(pulled.messages, pulled.next_offset, meters=meters)
 
 
-async def _pull(
+async def _pull_batch(
     queue: QueueRef,
     offset: int,
     passing: "MessageFilter",
@@ -97,14 +97,14 @@ async def _pull(
     )
 
 
-def _number(pulled: "PulledMessages") -> int:
+def _count_messages(pulled: "PulledMessages") -> int:
     return len(pulled.messages)
 
 
 def _find_reader(group: str, client_id: str, services: "Services") -> QueueReaderId | None:
     if not group:
         return None
-    rules = services.catalog.rules(check_group_name(group))
+    rules = services.catalog.group_or_default(check_group_name(group))
     if services.catalog.has_group(group):
         # So that its good-bye, or its silence, frees what it reads.
         services.clients.note_call(client_id, group, joined=True)

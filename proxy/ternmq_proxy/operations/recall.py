@@ -24,7 +24,7 @@ async def recall_timed_message(topic: str, recall_handle: str, call: "Call", ser
 
     Repeating it is fine, and so is a handle whose message is not known: nobody could tell that from a repetition.
     """
-    services.access.require("RecallMessage", call, TOPIC_PUB, topic)
+    services.access.require_right("RecallMessage", call, TOPIC_PUB, topic)
     call.require_client()
     name = check_topic_name(topic)
     known = await _find_topic(name, services)
@@ -36,7 +36,7 @@ async def recall_timed_message(topic: str, recall_handle: str, call: "Call", ser
     handle = RecallHandle.decode_handle(recall_handle, services.handles.keys)
     if handle.topic != name:
         raise MessagingError(ErrorCode.BAD_REQUEST, f"the recall handle is of topic {handle.topic!r}, not of {name!r}")
-    if handle.broker not in services.messages.route(known).brokers:
+    if handle.broker not in services.messages.find_route(known).brokers:
         raise MessagingError(
             ErrorCode.BAD_REQUEST,
             f"the recall handle names broker {handle.broker!r}, which topic {name!r} has not",

@@ -22,8 +22,8 @@ from ternmq_proxy.operations.group_creation import may_create_group
 from ternmq_proxy.operations.invisible_duration import checked_invisible_ms
 from ternmq_proxy.operations.lite_groups import check_lite_receive
 from ternmq_proxy.processors.placement import check_readable
-from ternmq_proxy.quotas.meter import Meter
-from ternmq_proxy.quotas.receiving import within
+from ternmq_proxy.quotas.meter import QuotaMeter
+from ternmq_proxy.quotas.receiving import take_within
 from ternmq_proxy.services import Services
 
 if TYPE_CHECKING:
@@ -72,27 +72,29 @@ class ReceivedMessages:
     group: str = ""
     topic: str = ""
     problem: MessagingError | None = None
-    meters: list[Meter] | None = None
+    meters: list[QuotaMeter] | None = None
 
     async def release(self) -> None:
         """Show the messages to others at once; it counts as no attempt."""
-        for topic, some in self._let_go().items():
+        for topic, some in self._release_messages().items():
             handles = [delivery.handle for delivery in some]
             await self.services.messages.release(self.group, topic, handles, counts=False)
 
     async def return_later(self) -> None:
         """Show the messages again when the group's backoff says; it counts as an attempt."""
-        backoff = self.services.catalog.rules(self.group).retry_backoff
+        backoff = self.services.catalog.group_or_default(self.group).retry_backoff
         change = self.services.messages.change_invisible
-        for topic, some in self._let_go().items():
+        for topic, some in self._release_messages().items():
             for delivery in some:
                 await change(self.group, topic, delivery.handle, backoff.delay_ms(delivery.attempt), counts=True)
 
-    def _let_go(self) -> "Mapping[str, Sequence[DeliveredMessage]]":
+    def _release_messages(self) -> "Mapping[str, Sequence[DeliveredMessage]]":
         """By topic; they are not kept hidden for the client any more."""
         by_topic = group_by_settled_topic(self.topic, self.deliveries)
         for topic, some in by_topic.items():
-            self.services.renewal.let_go(self.call.client_id, self.group, topic, [each.handle for each in some])
+            self.services.renewal.release_messages(
+                self.call.client_id, self.group, topic, [each.handle for each in some]
+            )
         return by_topic
 
 
@@ -111,9 +113,9 @@ async def receive_messages(request: ReceiveRequest, call: Call, services: Servic
     is_lite = topic.type == MessageType.LITE  # an operator creates the groups of lite topics
     may_create = not is_lite and may_create_group(call, group_name, services)
     is_fifo, bind = topic.type == MessageType.FIFO, topic_name if is_lite else ""
-    group = await services.catalog.group(group_name, fifo=is_fifo, may_create=may_create, bind=bind)
+    group = await services.catalog.ensure_group(group_name, fifo=is_fifo, may_create=may_create, bind=bind)
     services.clients.note_call(client_id, group_name, user=call.user, joined=True)
-    services.subscriptions.used(group_name, client_id, topic_name, passing.expression)
+    services.subscriptions.note_filter(group_name, client_id, topic_name, passing.expression)
     poll_s = _poll_s(request, call, services)
     by_priority = topic.type == MessageType.PRIORITY and not group.fifo
     if is_lite or group.lite is not None:
@@ -145,12 +147,12 @@ async def receive_messages(request: ReceiveRequest, call: Call, services: Servic
     received = ReceivedMessages(deliveries, handles, call, services, group_name, topic_name, meters=meters)
     if not request.auto_renew:
         return received
-    if services.clients.find(client_id) is None:
+    if services.clients.find_client(client_id) is None:
         # It said good-bye while it waited: nobody would say when to stop keeping the messages hidden.
         await received.release()
         return _receive_nothing(call, services)
     for name, some in group_by_settled_topic(topic_name, deliveries).items():
-        services.renewal.hold(client_id, group_name, name, some)
+        services.renewal.hold_messages(client_id, group_name, name, some)
     return received
 
 
@@ -162,16 +164,16 @@ def _encode_handles(deliveries: list[DeliveredMessage], group: str, topic: str, 
     by_topic = group_by_settled_topic(topic, deliveries)
     if len(by_topic) == 1:
         [name] = by_topic
-        encode = services.handles.of(group, name).encode_handle
+        encode = services.handles.form_for(group, name).encode_handle
         return [encode(delivery.handle) for delivery in deliveries]
-    forms = {name: services.handles.of(group, name) for name in by_topic}
+    forms = {name: services.handles.form_for(group, name) for name in by_topic}
     return [forms[delivery.message.queue.topic].encode_handle(delivery.handle) for delivery in deliveries]
 
 
 def _limit_in_flight(order: PopOrder, services: Services) -> tuple[PopOrder, MessagingError]:
     """The order with what quotas let be in flight, and what is answered when nothing came by it: as when nothing is
     there, since clients poll again then, and take any other status for a failure."""
-    quotas = services.quotas.in_flight(order.topic, order.group)
+    quotas = services.quotas.in_flight_quotas(order.topic, order.group)
     if not quotas:
         return order, NOTHING_NEW
     by_group, by_topic = quotas.get(QuotaKind.GROUP), quotas.get(QuotaKind.TOPIC)
@@ -187,17 +189,17 @@ def _limit_in_flight(order: PopOrder, services: Services) -> tuple[PopOrder, Mes
 
 async def _pop_within_quotas(
     order: PopOrder, broker: str, poll_s: float, call: Call, services: Services
-) -> tuple[list[DeliveredMessage], list[Meter]]:
+) -> tuple[list[DeliveredMessage], list[QuotaMeter]]:
     """What was claimed, and what it is counted by."""
     quotas = services.quotas
-    meters = quotas.of_receiver(call.user, order.topic, order.group, call.client_id) if quotas.limits_out else []
+    meters = quotas.receiver_meters(call.user, order.topic, order.group, call.client_id) if quotas.limits_out else []
     if not meters:
         return await services.messages.pop(order, broker=broker, poll_s=poll_s, room=call.room), meters
-    take = partial(_pop, order, broker, call, services)
-    return await within(meters, order.batch, poll_s, take, len, quotas.now) or [], meters
+    take = partial(_pop_messages, order, broker, call, services)
+    return await take_within(meters, order.batch, poll_s, take, len, quotas.now) or [], meters
 
 
-async def _pop(
+async def _pop_messages(
     order: PopOrder, broker: str, call: Call, services: Services, batch: int, poll_s: float
 ) -> list[DeliveredMessage]:
     if batch != order.batch:
@@ -213,7 +215,7 @@ def _first_queue(request: ReceiveRequest, topic: "Topic") -> int | None:
 def _message_group_batch(call: Call, services: Services) -> int:
     """Go's push consumer goes on with the next message of a batch while one that failed waits for its retry (5.1.4):
     it gets one message of a message group at a time."""
-    client = services.clients.find(call.client_id)
+    client = services.clients.find_client(call.client_id)
     return 1 if call.language == "GO" and client is not None and client.is_push else RECEIVE_BATCH_MAX
 
 
@@ -238,7 +240,7 @@ def _poll_s(request: ReceiveRequest, call: Call, services: Services) -> float:
     if request.poll_s is not None:
         wanted_s = request.poll_s
     elif call.remaining_s is not None:
-        client = services.clients.find(call.client_id)
+        client = services.clients.find_client(call.client_id)
         timeout_ms = client.request_timeout_ms if client is not None else 0
         wanted_s = call.remaining_s - timeout_ms / 2000
     return _until_next_grid(max(0.0, min(wanted_s, longest_s, remaining_s)), remaining_s)

@@ -45,7 +45,7 @@ Acknowledged = Callable[[list[SettleOutcome] | None, Exception | None], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Receipt:
+class MessageReceipt:
     """Names a received message: `handle` is its receipt handle, `lite_topic` is empty unless it is of a lite topic."""
 
     group: str
@@ -68,28 +68,28 @@ def begin_acknowledge(
     `handles` are texts in ASCII; `call` is that of a client whose id was checked. Return False if one of the handles is
     unreadable: nothing was done then. Raises MessagingError as `acknowledge`.
     """
-    require = services.access.require
+    require = services.access.require_right
     require("AckMessage", call, GROUP_SUB, group)
     require("AckMessage", call, TOPIC_SUB, topic)
     if lite_topic:
         topic = settled_topic(topic, lite_topic, "")
-    client_id, let_go = call.client_id, services.renewal.let_go
-    decode = services.handles.of(group, topic).decode_ascii
+    client_id, let_go = call.client_id, services.renewal.release_messages
+    decode = services.handles.form_for(group, topic).decode_ascii
     try:
         decoded = [decode(text) for text in handles]
     except MessagingError:
         return False  # the others are acknowledged all the same, and this one's outcome says why not
 
-    def acknowledged(outcomes: list[SettleOutcome] | None, error: Exception | None) -> None:
+    def take_outcomes(outcomes: list[SettleOutcome] | None, error: Exception | None) -> None:
         if error is None:
             let_go(client_id, group, topic, decoded)
         done(outcomes, error)
 
-    services.messages.acknowledge_nowait(group, topic, decoded, acknowledged)
+    services.messages.acknowledge_nowait(group, topic, decoded, take_outcomes)
     return True
 
 
-async def acknowledge(
+async def acknowledge_messages(
     group: str, topic: str, receipts: "Iterable[tuple[str, str]]", call: "Call", services: "Services"
 ) -> list[MessagingError | None]:
     """Finish messages for good; return an outcome for each, in order. `receipts` are receipt handles, each with the
@@ -110,25 +110,27 @@ async def acknowledge(
         found: dict[int, MessagingError | None] = {}
         for name, places in by_topic.items():
             handles = [some[place][0] for place in places]
-            found.update(zip(places, await _acknowledge(handles, client_id, group, name, services), strict=True))
+            found.update(
+                zip(places, await _acknowledge_handles(handles, client_id, group, name, services), strict=True)
+            )
         outcomes += [found[place] for place in range(len(some))]
     if not outcomes:
         raise MessagingError(ErrorCode.BAD_REQUEST, "the request names no message")
     return outcomes
 
 
-async def _acknowledge(
+async def _acknowledge_handles(
     texts: "Sequence[str]", client_id: str, group: str, topic: str, services: "Services"
 ) -> list[MessagingError | None]:
-    form = services.handles.of(group, topic)
-    decoded = [_decode(text, form) for text in texts]
+    form = services.handles.form_for(group, topic)
+    decoded = [_decode_handle(text, form) for text in texts]
     handles = [handle for handle in decoded if isinstance(handle, ReceiptHandle)]
     outcomes = iter(await services.messages.acknowledge(group, topic, handles))
-    services.renewal.let_go(client_id, group, topic, handles)
+    services.renewal.release_messages(client_id, group, topic, handles)
     return [_ERROR_OF[next(outcomes)] if isinstance(item, ReceiptHandle) else item for item in decoded]
 
 
-def _decode(text: str, form: HandleForm) -> ReceiptHandle | MessagingError:
+def _decode_handle(text: str, form: HandleForm) -> ReceiptHandle | MessagingError:
     try:
         return form.decode_handle(text)
     except MessagingError as error:
@@ -136,7 +138,7 @@ def _decode(text: str, form: HandleForm) -> ReceiptHandle | MessagingError:
 
 
 async def change_invisible(
-    receipt: Receipt, invisible_ms: int, call: "Call", services: "Services", *, suspend: bool = False
+    receipt: MessageReceipt, invisible_ms: int, call: "Call", services: "Services", *, suspend: bool = False
 ) -> str:
     """Keep a received message hidden for longer, or show it again sooner; 0 shows it at once. Return its new receipt
     handle. With `suspend` it counts as no delivery attempt.
@@ -150,21 +152,21 @@ async def change_invisible(
     check_group_name(group)
     topic = settled_topic(receipt.topic, receipt.lite_topic, receipt.handle)
     checked_invisible_ms(invisible_ms, at_least_ms=0)
-    form = services.handles.of(group, topic)
+    form = services.handles.form_for(group, topic)
     handle = form.decode_handle(receipt.handle)
     if not invisible_ms and not suspend and _is_push(client_id, services):
         invisible_ms = services.renewal.backoff_ms(client_id, group, topic, handle)
     changed = await services.messages.change_invisible(group, topic, handle, invisible_ms, counts=not suspend)
-    services.renewal.let_go(client_id, group, topic, [handle])
+    services.renewal.release_messages(client_id, group, topic, [handle])
     return form.encode_handle(changed).decode()
 
 
 def _is_push(client_id: str, services: "Services") -> bool:
-    client = services.clients.find(client_id)
+    client = services.clients.find_client(client_id)
     return client is not None and client.is_push
 
 
-async def forward_to_dead_letters(receipt: Receipt, attempts: int, call: "Call", services: "Services") -> None:
+async def forward_to_dead_letters(receipt: MessageReceipt, attempts: int, call: "Call", services: "Services") -> None:
     """Give a message up after so many delivery attempts: a copy goes to the group's dead-letter queue, then the message
     is finished. Repeating it is fine.
 
@@ -175,11 +177,11 @@ async def forward_to_dead_letters(receipt: Receipt, attempts: int, call: "Call",
     client_id = call.require_client()
     check_group_name(group)
     topic = settled_topic(receipt.topic, receipt.lite_topic, receipt.handle)
-    handle = services.handles.of(group, topic).decode_handle(receipt.handle)
+    handle = services.handles.form_for(group, topic).decode_handle(receipt.handle)
     may_create = may_create_group(call, group, services)
-    await services.catalog.group_of(group, (receipt.topic,), may_create=may_create)
+    await services.catalog.ensure_subscribed_group(group, (receipt.topic,), may_create=may_create)
     outcome = await services.messages.dead_letter(group, topic, handle, attempts=attempts)
-    services.renewal.let_go(client_id, group, topic, [handle])
+    services.renewal.release_messages(client_id, group, topic, [handle])
     if outcome is SettleOutcome.EXPIRED:
         raise MessagingError(
             ErrorCode.INVALID_RECEIPT_HANDLE, "the invisible time has passed, and the message was delivered again"

@@ -35,4 +35,4 @@ def needs_of_settings(settings: "ClientSettings") -> "list[Asked]":
 def require_consumer(call_name: str, call: "Call", group: str, topic: str, services: "Services") -> None:
     """Raise UNAUTHORIZED unless the call's user may consume the topic with the group."""
     for need, name in needs_of_consumer(group, topic):
-        services.access.require(call_name, call, need, name)
+        services.access.require_right(call_name, call, need, name)

@@ -21,8 +21,8 @@ from ternmq_common.model import MIXED, QueueRef
 from ternmq_common.names import check_group_name, check_topic_name
 from ternmq_proxy.access.needs import TOPIC_CREATE, TOPIC_ROUTE
 from ternmq_proxy.operations.rights import require_consumer
-from ternmq_proxy.processors.assignment import assign
-from ternmq_proxy.processors.placement import unreadable, unwritable
+from ternmq_proxy.processors.assignment import assign_queues
+from ternmq_proxy.processors.placement import unreadable_error, unwritable_error
 
 if TYPE_CHECKING:
     from ternmq_common.model import ConsumerGroup, Topic, TopicRoute
@@ -57,12 +57,12 @@ class AssignedQueue(NamedTuple):
 
 async def find_route(topic_name: str, call: "Call", services: "Services") -> ClientRoute:
     """Return the topic's queues; FORBIDDEN or HA_NOT_AVAILABLE if no broker is there for it."""
-    services.access.require("QueryRoute", call, TOPIC_ROUTE, topic_name)
-    client = services.clients.find(call.require_client())
+    services.access.require_right("QueryRoute", call, TOPIC_ROUTE, topic_name)
+    client = services.clients.find_client(call.require_client())
     name = check_topic_name(topic_name)
-    begins_to_read = client is not None and client.is_consumer and not client.subscribes(name)
-    may_create = not begins_to_read and services.access.may(call, TOPIC_CREATE, name)
-    topic = await services.catalog.topic_to_be(name, may_create=may_create)
+    begins_to_read = client is not None and client.is_consumer and not client.reads_topic(name)
+    may_create = not begins_to_read and services.access.has_right(call, TOPIC_CREATE, name)
+    topic = await services.catalog.find_future_topic(name, may_create=may_create)
     if not topic.type:
         # A topic that is to be may be of each type that clients of every age know; there are no LITE topics.
         return ClientRoute(_future_brokers(topic, services), topic.queues, MIXED)
@@ -71,21 +71,21 @@ async def find_route(topic_name: str, call: "Call", services: "Services") -> Cli
 
 def permitted_brokers(topic: "Topic", services: "Services") -> list[PermittedBroker]:
     """Return those that have the topic's queues now; FORBIDDEN or HA_NOT_AVAILABLE if there is none."""
-    route = services.messages.route(topic)
+    route = services.messages.find_route(topic)
     names = sorted({*route.readable, *route.writable})
     if not names:
         # Clients keep the route that they have, for as long as they get none.
-        raise unreadable(route) if topic.permission.can_read else unwritable(route)
-    return [PermittedBroker(name, _permission(route, name)) for name in names]
+        raise unreadable_error(route) if topic.permission.can_read else unwritable_error(route)
+    return [PermittedBroker(name, _queue_permission(route, name)) for name in names]
 
 
 def _future_brokers(topic: "Topic", services: "Services") -> list[PermittedBroker]:
     """Those on which a topic that isn't there will be."""
-    names = topic.brokers or [broker.name for broker in services.catalog.brokers()]
+    names = topic.brokers or [broker.name for broker in services.catalog.list_brokers()]
     return [PermittedBroker(name, QueuePermission.READ_WRITE) for name in names]
 
 
-def _permission(route: "TopicRoute", broker: str) -> QueuePermission:
+def _queue_permission(route: "TopicRoute", broker: str) -> QueuePermission:
     if broker not in route.writable:
         return QueuePermission.READ
     return QueuePermission.READ_WRITE if broker in route.readable else QueuePermission.WRITE
@@ -101,22 +101,24 @@ async def find_assignment(group_name: str, topic_name: str, call: "Call", servic
     require_consumer("QueryAssignment", call, group_name, topic_name, services)
     client_id = call.require_client()
     topic = await services.catalog.existing_topic(check_topic_name(topic_name))
-    group = services.catalog.rules(check_group_name(group_name))
-    route = services.messages.route(topic)
+    group = services.catalog.group_or_default(check_group_name(group_name))
+    route = services.messages.find_route(topic)
     if not route.readable:
-        raise unreadable(route)
-    client = services.clients.find(client_id)
+        raise unreadable_error(route)
+    client = services.clients.find_client(client_id)
     if client is not None and client.is_pulling:
-        queues = await _share(client_id, group, route, services)
+        queues = await _share_queues(client_id, group, route, services)
     else:
         ids = range(topic.queues) if group.fifo and group.lite is None else (ALL_QUEUES,)
         queues = [QueueRef(topic.name, broker, queue_id) for broker in route.readable for queue_id in ids]
-    return [AssignedQueue(queue, _permission(route, queue.broker)) for queue in queues]
+    return [AssignedQueue(queue, _queue_permission(route, queue.broker)) for queue in queues]
 
 
-async def _share(client_id: str, group: "ConsumerGroup", route: "TopicRoute", services: "Services") -> list[QueueRef]:
+async def _share_queues(
+    client_id: str, group: "ConsumerGroup", route: "TopicRoute", services: "Services"
+) -> list[QueueRef]:
     name = route.topic.name
     queues = [QueueRef(name, broker, number) for broker in route.readable for number in range(route.topic.queues)]
     here = services.clients.pulling_members(group.name, name)
     members = await services.messages.pulling_members(group.name, name, here)
-    return assign(AssignmentStrategy.parse_strategy(group.assignment), queues, members, client_id)
+    return assign_queues(AssignmentStrategy.parse_strategy(group.assignment), queues, members, client_id)

@@ -35,7 +35,7 @@ async def send_messages(
     becomes of the others. UNAUTHORIZED unless the user may send to the topic, TOO_MANY_REQUESTS above a quota.
     """
     for topic in {message.topic for message in messages}:
-        services.access.require("SendMessage", call, TOPIC_PUB, topic)
+        services.access.require_right("SendMessage", call, TOPIC_PUB, topic)
     call.require_client()
     return await store_messages(messages, call, services, size=size)
 
@@ -58,8 +58,8 @@ async def store_messages(
     for kind in kinds:
         _check_type(kind, kinds[0], topic)
     if services.quotas.limits_in:
-        services.quotas.admit(call.user, name, call.client_id, len(messages), size)
-    sending = SendInParts(messages, kinds[0], services.messages.route(topic), now, call, services, turns)
+        services.quotas.admit_messages(call.user, name, call.client_id, len(messages), size)
+    sending = SendInParts(messages, kinds[0], services.messages.find_route(topic), now, call, services, turns)
     try:
         if kinds[0] != MessageType.NORMAL:
             return await send_special(sending)
@@ -73,7 +73,7 @@ async def _check_messages(
 ) -> list[MessageType]:
     """The type of each; the error of the first that breaks a rule."""
     takes_levels = any(map(has_delay_level, messages)) and (
-        MessageType.DELAY in await services.catalog.accepted_by(topic)
+        MessageType.DELAY in await services.catalog.find_accepted_types(topic)
     )
     kinds: list[MessageType] = []
     for message in messages:
@@ -89,9 +89,9 @@ async def _check_messages(
 async def _find_topic(name: str, kinds: list[MessageType], call: "Call", services: "Services") -> "Topic":
     if min(kinds) != max(kinds):  # which the topic can't be for all of them
         return await services.catalog.existing_topic(name, max(kinds))  # NORMAL is the least
-    may_create = services.access.may(call, TOPIC_CREATE, name)
+    may_create = services.access.has_right(call, TOPIC_CREATE, name)
     admit = partial(services.quotas.admit_topic, call.user)
-    return await services.catalog.topic(name, kinds[0], may_create=may_create, admit=admit)
+    return await services.catalog.ensure_topic(name, kinds[0], may_create=may_create, admit=admit)
 
 
 async def _send_normal(sending: SendInParts, turns: WorkTurns | None) -> list[SentMessage]:
@@ -99,7 +99,7 @@ async def _send_normal(sending: SendInParts, turns: WorkTurns | None) -> list[Se
     stored = [await sending.take_stored_form(message) for message in sending.messages]
     if turns is not None:
         await turns.next_turn()
-    queue = services.placement.queue_for(sending.route, sending.call.queue)
+    queue = services.placement.queue_for(sending.route, sending.call.chosen_queue)
     appended = await services.messages.append(queue, stored)
     if turns is not None:
         await turns.next_turn()

@@ -47,7 +47,7 @@ def begin_ordinary_send(
     `size` is that of the request in bytes, by which quotas count; `call` is that of a client whose id was checked.
     UNAUTHORIZED unless its user may send to the topic, TOO_MANY_REQUESTS above a quota.
     """
-    route = _admit(topic, ordinary_type(order_key), len(messages), size, call, services)
+    route = _admit_messages(topic, ordinary_type(order_key), len(messages), size, call, services)
     if route is None:
         return False
     message_group, lite_topic = order_key
@@ -56,23 +56,28 @@ def begin_ordinary_send(
     elif lite_topic:
         queue = queue_of_lite(route, lite_topic)
     else:
-        queue = services.placement.queue_for(route, call.queue)
+        queue = services.placement.queue_for(route, call.chosen_queue)
     services.messages.append_nowait(queue, messages, stored)
     return True
 
 
-def _admit(
+def _admit_messages(
     topic: str, kind: MessageType, count: int, size: int, call: "Call", services: "Services"
 ) -> "TopicRoute | None":
     """The route of messages that may be sent now; None for those that are no ordinary ones."""
-    services.access.require("SendMessage", call, TOPIC_PUB, topic)
+    services.access.require_right("SendMessage", call, TOPIC_PUB, topic)
     known = services.catalog.known_topic(topic)
-    if known is None or kind not in known.accepted_types or not count or (call.queue and kind != MessageType.NORMAL):
+    if (
+        known is None
+        or kind not in known.accepted_types
+        or not count
+        or (call.chosen_queue and kind != MessageType.NORMAL)
+    ):
         return None
     quotas = services.quotas
     if quotas.limits_in:
-        quotas.admit(call.user, topic, call.client_id, count, size)
-    return services.messages.route(known)
+        quotas.admit_messages(call.user, topic, call.client_id, count, size)
+    return services.messages.find_route(known)
 
 
 class OrdinaryResults(NamedTuple):
@@ -95,12 +100,12 @@ async def send_ordinary(
     """Store many ordinary messages of one type, each with its order key; None: nothing was done. See
     `begin_ordinary_send`; raises what the broker says of NORMAL messages that it did not store."""
     kind = ordinary_type(order_keys[0])
-    route = _admit(topic, kind, len(messages), size, call, services)
+    route = _admit_messages(topic, kind, len(messages), size, call, services)
     if route is None:
         return None
     await turns.next_turn()
     if kind == MessageType.NORMAL:
-        first = await _append(services.placement.queue_for(route, call.queue), messages, services)
+        first = await _append_messages(services.placement.queue_for(route, call.chosen_queue), messages, services)
         await turns.next_turn()
         return OrdinaryResults(range(first, first + len(messages)), {})
     return await _append_by_queue(order_keys, messages, route, services)
@@ -120,7 +125,7 @@ async def _append_by_queue(
             queues[order_key] = queue
         numbers.setdefault(queue, []).append(number)
     parts = [[messages[number] for number in its] for its in numbers.values()]
-    waits = [_append(queue, part, services) for queue, part in zip(numbers, parts, strict=True)]
+    waits = [_append_messages(queue, part, services) for queue, part in zip(numbers, parts, strict=True)]
     outcomes = await asyncio.gather(*waits, return_exceptions=True)
     offsets = [0] * len(messages)
     errors: dict[int, MessagingError] = {}
@@ -135,6 +140,6 @@ async def _append_by_queue(
     return OrdinaryResults(offsets, errors)
 
 
-async def _append(queue: "QueueRef", messages: "Sequence[NewMessage]", services: "Services") -> int:
+async def _append_messages(queue: "QueueRef", messages: "Sequence[NewMessage]", services: "Services") -> int:
     """Store the messages, in order; the queue offset of the first."""
     return await wait_until_stored(partial(services.messages.append_nowait, queue, messages))

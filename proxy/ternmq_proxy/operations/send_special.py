@@ -23,7 +23,7 @@ from ternmq_common.recall_handle import RecallHandle
 from ternmq_common.transaction_id import transaction_handle
 from ternmq_proxy.operations.message_checks import whole_ms
 from ternmq_proxy.operations.sent_message import SentMessage
-from ternmq_proxy.processors.inflation import Inflation
+from ternmq_proxy.processors.inflation import RequestInflation
 from ternmq_proxy.processors.placement import queue_of_group, queue_of_lite, queue_of_priority
 from ternmq_proxy.processors.stored_form import MILLISECOND_NS, body_md5, is_calendar_time, to_stored_form
 
@@ -64,7 +64,7 @@ class SendInParts:
         self.call = call
         self.services = services
         self._turns = turns
-        self._inflation: Inflation | None = None
+        self._inflation: RequestInflation | None = None
 
     async def take_stored_form(self, message: "ProducerMessage") -> NewMessage:
         """Return the message in stored form, inflated if it is compressed; its body is given up."""
@@ -83,8 +83,8 @@ class SendInParts:
         see `Inflation.inflate`."""
         services = self.services
         if self._inflation is None:
-            self._inflation = Inflation(services.inflation, services.request_limits)
-        body = await self._inflation.inflate(message.body, services.limits.body_bytes_max)
+            self._inflation = RequestInflation(services.inflation, services.request_limits)
+        body = await self._inflation.inflate_body(message.body, services.limits.body_bytes_max)
         if body is not None:
             message.body = body
             message.is_compressed = False
@@ -95,7 +95,7 @@ class SendInParts:
             self._inflation.release()
 
 
-class _Part(NamedTuple):
+class _SendPart(NamedTuple):
     """Messages that are stored together; `numbers` are their places in the request."""
 
     numbers: list[int]
@@ -105,7 +105,7 @@ class _Part(NamedTuple):
 
 async def send_special(sending: SendInParts) -> list[SentMessage]:
     """Store checked messages that are more than NORMAL, and return what became of each, in order."""
-    if chosen := sending.call.queue:
+    if chosen := sending.call.chosen_queue:
         raise MessagingError(
             ErrorCode.BAD_REQUEST,
             f"queue {chosen[:200]!r} can't be chosen (metadata key x-ternmq-options): that is for NORMAL messages, and "
@@ -122,7 +122,7 @@ async def send_special(sending: SendInParts) -> list[SentMessage]:
     return [results[number] for number in range(len(sending.messages))]
 
 
-async def _store_part(part: _Part) -> list[SentMessage]:
+async def _store_part(part: _SendPart) -> list[SentMessage]:
     """A failure is in the results of the part, since another part may have been stored."""
     try:
         return await part.store()
@@ -137,20 +137,20 @@ def _stored_result(appended: "AppendedMessage") -> SentMessage:
 # --- in order, and by priority
 
 
-async def _plan_fifo(sending: SendInParts) -> list[_Part]:
+async def _plan_fifo(sending: SendInParts) -> list[_SendPart]:
     return await _plan_by_queue(sending, lambda message: queue_of_group(sending.route, message.message_group))
 
 
-async def _plan_priority(sending: SendInParts) -> list[_Part]:
+async def _plan_priority(sending: SendInParts) -> list[_SendPart]:
     topic, broker = sending.route.topic, sending.services.placement.next_broker(sending.route)
     return await _plan_by_queue(sending, lambda message: queue_of_priority(topic, broker, message.priority or 0))
 
 
-async def _plan_lite(sending: SendInParts) -> list[_Part]:
+async def _plan_lite(sending: SendInParts) -> list[_SendPart]:
     return await _plan_by_queue(sending, lambda message: queue_of_lite(sending.route, message.lite_topic or ""))
 
 
-async def _plan_by_queue(sending: SendInParts, queue_of: "Callable[[ProducerMessage], QueueRef]") -> list[_Part]:
+async def _plan_by_queue(sending: SendInParts, queue_of: "Callable[[ProducerMessage], QueueRef]") -> list[_SendPart]:
     by_queue: dict[QueueRef, list[int]] = {}
     for number, message in enumerate(sending.messages):
         by_queue.setdefault(queue_of(message), []).append(number)
@@ -159,17 +159,17 @@ async def _plan_by_queue(sending: SendInParts, queue_of: "Callable[[ProducerMess
     return [_appended_part(sending, queue, numbers, batch) for queue, numbers, batch in batches]
 
 
-def _appended_part(sending: SendInParts, queue: QueueRef, numbers: list[int], messages: list[NewMessage]) -> _Part:
-    async def store() -> list[SentMessage]:
+def _appended_part(sending: SendInParts, queue: QueueRef, numbers: list[int], messages: list[NewMessage]) -> _SendPart:
+    async def append_part() -> list[SentMessage]:
         return list(map(_stored_result, await sending.services.messages.append(queue, messages)))
 
-    return _Part(numbers, messages, store)
+    return _SendPart(numbers, messages, append_part)
 
 
 # --- timed
 
 
-async def _plan_delay(sending: SendInParts) -> list[_Part]:
+async def _plan_delay(sending: SendInParts) -> list[_SendPart]:
     if problem := sending.services.clock.find_problem():
         raise MessagingError(ErrorCode.HA_NOT_AVAILABLE, f"this proxy: {problem}")
     queue = sending.services.placement.next_queue(sending.route)
@@ -186,7 +186,7 @@ async def _plan_delay(sending: SendInParts) -> list[_Part]:
     if timed:
         waiting = list(timed.values())
         store = partial(_schedule_messages, queue, waiting, sending.services)
-        parts.append(_Part(list(timed), [each.message for each in waiting], store))
+        parts.append(_SendPart(list(timed), [each.message for each in waiting], store))
     if due:
         parts.append(_appended_part(sending, queue, list(due), list(due.values())))
     return parts
@@ -219,7 +219,7 @@ async def _schedule_messages(queue: QueueRef, timed: list[TimedMessage], service
 # --- transactions
 
 
-async def _plan_transaction(sending: SendInParts) -> list[_Part]:
+async def _plan_transaction(sending: SendInParts) -> list[_SendPart]:
     placement, parts = sending.services.placement, []
     for number, message in enumerate(sending.messages):
         message.delivery_ns = message.priority = message.lite_topic = None
@@ -227,7 +227,7 @@ async def _plan_transaction(sending: SendInParts) -> list[_Part]:
         recovery_ms = message.recovery_ms if message.recovery_ms > 0 else None
         half = HalfMessage(await sending.take_stored_form(message), sending.call.client_id, recovery_ms)
         queue = placement.queue_of_half(sending.route, half.message.message_id)
-        parts.append(_Part([number], [half.message], partial(_begin_transaction, queue, half, sending.services)))
+        parts.append(_SendPart([number], [half.message], partial(_begin_transaction, queue, half, sending.services)))
     return parts
 
 
@@ -238,7 +238,7 @@ async def _begin_transaction(queue: QueueRef, half: HalfMessage, services: "Serv
     return [result]
 
 
-_PLANS: "dict[MessageType, Callable[[SendInParts], Awaitable[list[_Part]]]]" = {
+_PLANS: "dict[MessageType, Callable[[SendInParts], Awaitable[list[_SendPart]]]]" = {
     MessageType.FIFO: _plan_fifo,
     MessageType.PRIORITY: _plan_priority,
     MessageType.LITE: _plan_lite,

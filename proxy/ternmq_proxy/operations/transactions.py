@@ -27,7 +27,7 @@ async def resolve_transaction(
     `resolution` of a producer that does not know: it leaves the transaction open. A number is one that its protocol
     does not have, which is a BAD_REQUEST after all other checks. UNAUTHORIZED unless the user may send to the topic.
     """
-    services.access.require("EndTransaction", call, TOPIC_PUB, topic)
+    services.access.require_right("EndTransaction", call, TOPIC_PUB, topic)
     call.require_client()
     name = check_topic_name(topic)
     transaction = transaction_of_handle(transaction_id)
@@ -43,4 +43,4 @@ async def resolve_transaction(
         await services.messages.end_transaction(name, transaction, resolution)
     else:
         raise MessagingError(ErrorCode.BAD_REQUEST, f"resolution {resolution} is unknown")
-    services.orphans.answered(str(transaction))
+    services.orphans.forget_transaction(str(transaction))

@@ -25,28 +25,28 @@ POINTS_PER_MEMBER = 10
 _Share = Callable[[Sequence[QueueRef], Sequence[str], str], list[QueueRef]]
 
 
-def assign(
+def assign_queues(
     strategy: AssignmentStrategy, queues: Sequence[QueueRef], members: Sequence[str], member: str
 ) -> list[QueueRef]:
     """The queues that `member` reads, sorted; none for one that is not among `members`."""
     everyone = sorted(set(members))
     if member not in everyone:
         return []
-    ordered = sorted(set(queues), key=_place)
+    ordered = sorted(set(queues), key=_queue_key)
     if strategy.name is StrategyName.BY_CONFIG:
         return _by_config(strategy, ordered, member)
     if strategy.name is StrategyName.MACHINE_ROOM:
         return _machine_room(strategy, ordered, everyone, member)
     if strategy.name is StrategyName.MACHINE_ROOM_NEARBY:
-        return _nearby(_SHARES[strategy.inner], ordered, everyone, member)
+        return _assign_nearby(_SHARES[strategy.inner], ordered, everyone, member)
     return _SHARES[strategy.name](ordered, everyone, member)
 
 
-def _place(queue: QueueRef) -> tuple[str, str, int]:
+def _queue_key(queue: QueueRef) -> tuple[str, str, int]:
     return queue.topic, queue.broker, queue.queue_id
 
 
-def _averagely(queues: Sequence[QueueRef], members: Sequence[str], member: str) -> list[QueueRef]:
+def _assign_averagely(queues: Sequence[QueueRef], members: Sequence[str], member: str) -> list[QueueRef]:
     """A run of Q/n queues; the first Q mod n members get one more."""
     size, left_over = divmod(len(queues), len(members))
     index = members.index(member)
@@ -78,7 +78,7 @@ def _ring_hash(text: str) -> int:
 
 
 _SHARES: dict[StrategyName, _Share] = {
-    StrategyName.AVERAGELY: _averagely,
+    StrategyName.AVERAGELY: _assign_averagely,
     StrategyName.AVERAGELY_BY_CIRCLE: _by_circle,
     StrategyName.CONSISTENT_HASH: _consistent_hash,
 }
@@ -94,7 +94,7 @@ def _machine_room(
     strategy: AssignmentStrategy, queues: Sequence[QueueRef], members: Sequence[str], member: str
 ) -> list[QueueRef]:
     """A run of P/n of the rooms' P queues; what is left over at the end goes to the first P mod n members."""
-    inside = [queue for queue in queues if _room(queue.broker) in strategy.rooms]
+    inside = [queue for queue in queues if _room_name(queue.broker) in strategy.rooms]
     size, left_over = divmod(len(inside), len(members))
     index = members.index(member)
     share = inside[index * size : (index + 1) * size]
@@ -103,19 +103,19 @@ def _machine_room(
     return share
 
 
-def _nearby(share: _Share, queues: Sequence[QueueRef], members: Sequence[str], member: str) -> list[QueueRef]:
+def _assign_nearby(share: _Share, queues: Sequence[QueueRef], members: Sequence[str], member: str) -> list[QueueRef]:
     """The inner strategy room by room: among the members of the room, or among all if it has none."""
     rooms: defaultdict[str, list[QueueRef]] = defaultdict(list)
     for queue in queues:
-        rooms[_room(queue.broker)].append(queue)
+        rooms[_room_name(queue.broker)].append(queue)
     assigned: list[QueueRef] = []
     for room, inside in rooms.items():
-        readers = [name for name in members if _room(name) == room] or members
+        readers = [name for name in members if _room_name(name) == room] or members
         if member in readers:
             assigned += share(inside, readers, member)
-    return sorted(assigned, key=_place)
+    return sorted(assigned, key=_queue_key)
 
 
-def _room(name: str) -> str:
+def _room_name(name: str) -> str:
     room, at, _ = name.partition("@")
     return room if at else ""

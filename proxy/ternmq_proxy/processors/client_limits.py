@@ -31,11 +31,11 @@ CLIENT_LIMITS = ClientLimits()
 
 def check_size(settings: "ClientSettings") -> None:
     """TOO_MANY_REQUESTS for settings that no client has."""
-    if settings.entries > SETTINGS_TOPICS_MAX:
-        refuse(f"the settings name {settings.entries} topics; {SETTINGS_TOPICS_MAX} are allowed")
+    if settings.entry_count > SETTINGS_TOPICS_MAX:
+        refuse_excess(f"the settings name {settings.entry_count} topics; {SETTINGS_TOPICS_MAX} are allowed")
     if settings.size > SETTINGS_BYTES_MAX:
-        refuse(f"the settings have {settings.size} bytes; {SETTINGS_BYTES_MAX} are allowed")
+        refuse_excess(f"the settings have {settings.size} bytes; {SETTINGS_BYTES_MAX} are allowed")
 
 
-def refuse(text: str) -> NoReturn:
+def refuse_excess(text: str) -> NoReturn:
     raise MessagingError(ErrorCode.TOO_MANY_REQUESTS, text)

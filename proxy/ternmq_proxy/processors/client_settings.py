@@ -47,6 +47,6 @@ class ClientSettings:
     size: int = field(default=0, compare=False)
 
     @property
-    def entries(self) -> int:
+    def entry_count(self) -> int:
         """How many topics they name."""
         return len(self.published_topics) + len(self.subscriptions)

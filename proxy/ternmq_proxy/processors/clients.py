@@ -10,7 +10,7 @@ from ternmq_common.model import PullingMember
 from ternmq_proxy.processors.client_limits import (
     CLIENT_LIMITS,
     ClientLimits,
-    refuse,
+    refuse_excess,
 )
 from ternmq_proxy.processors.shared_settings import SharedSettings
 
@@ -27,7 +27,7 @@ DETACHED_EXPIRY_S = 45.0
 class CommandStream(Protocol):
     """A Telemetry stream as the server sees it, whatever front took it."""
 
-    async def push(self, command: "ClientCommand") -> bool:
+    async def push_command(self, command: "ClientCommand") -> bool:
         """Send a command; whether it was sent. Never raises for a stream that broke, and never waits for long."""
 
 
@@ -69,7 +69,7 @@ class ConnectedClient:
         """Whether it reads, as far as it ever told."""
         return self.client_type not in (ClientType.CLIENT_TYPE_UNSPECIFIED, ClientType.PRODUCER)
 
-    def subscribes(self, topic: str) -> bool:
+    def reads_topic(self, topic: str) -> bool:
         """Whether its settings name the topic among those that it reads."""
         return topic in self.subscribed_topics
 
@@ -88,12 +88,12 @@ class ConnectedClient:
         topics = self.settings.published_topics if self.settings else ()
         return next((topic for topic in topics if topic.name == name), None)
 
-    async def push(self, command: "ClientCommand") -> bool:
+    async def push_command(self, command: "ClientCommand") -> bool:
         """Send a command on its newest Telemetry stream; whether it was sent."""
-        return bool(self.streams) and await self.streams[-1].push(command)
+        return bool(self.streams) and await self.streams[-1].push_command(command)
 
     @property
-    def membership(self) -> PullingMember | None:
+    def pulling_member(self) -> PullingMember | None:
         """As what queues are shared out to it, None if it doesn't pull."""
         if not (self.is_pulling and self.group):
             return None
@@ -135,16 +135,18 @@ class ClientRegistry:
 
         TOO_MANY_REQUESTS if that were more clients than can be known.
         """
-        client = self._known(client_id, group, client_type, user, joined=joined)
+        client = self._touch_client(client_id, group, client_type, user, joined=joined)
         if client.is_pulling or client_id in self._pulling:
-            self._share_out(client_id, client.membership)
+            self._share_out(client_id, client.pulling_member)
         return client
 
-    def _known(self, client_id: str, group: str, client_type: int, user: str, *, joined: bool) -> ConnectedClient:
+    def _touch_client(
+        self, client_id: str, group: str, client_type: int, user: str, *, joined: bool
+    ) -> ConnectedClient:
         client = self._clients.get(client_id)
         if client is None:
             if len(self._clients) >= self._limits.clients_max:
-                refuse(f"{self._limits.clients_max} clients are connected already, the most allowed")
+                refuse_excess(f"{self._limits.clients_max} clients are connected already, the most allowed")
             client = self._clients[client_id] = ConnectedClient(client_id, first_seen=self._now(), user=user)
         elif client.user != user:
             raise MessagingError(ErrorCode.UNAUTHORIZED, "another user's client came with this id a moment ago")
@@ -162,29 +164,29 @@ class ClientRegistry:
         """The user's client sent its settings; `joined`: their group exists. TOO_MANY_REQUESTS if that were more than
         can be remembered of all of them; what was known of it stays then."""
         known = self._clients.get(client_id)
-        entries = self._entries + settings.entries - _entries_of(known)
-        growth = self._settings.growth(settings)
+        entries = self._entries + settings.entry_count - _entries_of(known)
+        growth = self._settings.growth_bytes(settings)
         if entries > max(self._entries, self._limits.entries_max) or (
             growth and self._settings.size + growth > self._limits.settings_bytes_max
         ):
-            refuse("more settings of clients are remembered here than is allowed; no others can be taken now")
-        client = self._known(client_id, settings.group, settings.client_type, user, joined=joined)
+            refuse_excess("more settings of clients are remembered here than is allowed; no others can be taken now")
+        client = self._touch_client(client_id, settings.group, settings.client_type, user, joined=joined)
         self._entries = entries
-        before_settings, client.settings = client.settings, self._settings.take(settings)
+        before_settings, client.settings = client.settings, self._settings.share_settings(settings)
         if before_settings is not None:
             self._settings.give_back(before_settings)
-        self._share_out(client_id, client.membership)
+        self._share_out(client_id, client.pulling_member)
         before, client.topics = client.topics, frozenset(topic.name for topic in settings.published_topics)
         is_producer = settings.client_type == ClientType.PRODUCER
-        self._withdraw(client, before - client.topics if is_producer else before)
+        self._withdraw_topics(client, before - client.topics if is_producer else before)
         for topic in client.topics if is_producer else ():
             self._publishers.setdefault(topic, {})[client_id] = client
         return client
 
-    def find(self, client_id: str) -> ConnectedClient | None:
+    def find_client(self, client_id: str) -> ConnectedClient | None:
         return self._clients.get(client_id)
 
-    def all(self) -> list[ConnectedClient]:
+    def list_clients(self) -> list[ConnectedClient]:
         """Everybody who is known now."""
         return list(self._clients.values())
 
@@ -192,14 +194,14 @@ class ClientRegistry:
         """For how many seconds the client has been known."""
         return self._now() - client.first_seen
 
-    def attach(self, client_id: str, stream: CommandStream, *, user: str = "") -> None:
+    def attach_stream(self, client_id: str, stream: CommandStream, *, user: str = "") -> None:
         """The client, which is the user's, has that Telemetry stream, its newest unless it was known."""
         client = self.note_call(client_id, user=user)
         client.was_attached = True
         if stream not in client.streams:
             client.streams.append(stream)
 
-    def detach(self, client_id: str, stream: CommandStream) -> bool:
+    def detach_stream(self, client_id: str, stream: CommandStream) -> bool:
         """That stream ended; whether it was the client's last. The client itself may be back in a moment."""
         client = self._clients.get(client_id)
         if client is None or stream not in client.streams:
@@ -208,29 +210,29 @@ class ClientRegistry:
         client.last_seen = self._now()
         return not client.streams
 
-    def forget(self, client_id: str) -> bool:
+    def forget_client(self, client_id: str) -> bool:
         """The client said good-bye; whether it was known."""
         client = self._clients.pop(client_id, None)
         if client is not None:
-            self._withdraw(client, client.topics)
+            self._withdraw_topics(client, client.topics)
             self._share_out(client_id, None)
             self._entries -= _entries_of(client)
             if client.settings is not None:
                 self._settings.give_back(client.settings)
         return client is not None
 
-    def publishers(self, topic: str) -> list[ConnectedClient]:
+    def find_publishers(self, topic: str) -> list[ConnectedClient]:
         """The producers that publish to the topic and can be sent a command."""
         return [client for client in self._publishers.get(topic, {}).values() if client.streams]
 
-    def _withdraw(self, client: ConnectedClient, topics: frozenset[str]) -> None:
+    def _withdraw_topics(self, client: ConnectedClient, topics: frozenset[str]) -> None:
         """The client publishes to these topics no more."""
         for topic in topics:
             publishers = self._publishers.get(topic, {})
             if publishers.pop(client.client_id, None) is not None and not publishers:
                 del self._publishers[topic]
 
-    def members(self, group: str) -> list[ConnectedClient]:
+    def group_members(self, group: str) -> list[ConnectedClient]:
         """The group's consumers, by their ids."""
         return sorted(
             (client for client in self._clients.values() if client.group == group), key=lambda client: client.client_id
@@ -254,20 +256,20 @@ class ClientRegistry:
         if self._on_pulling is not None:
             self._on_pulling(tuple(self._pulling.values()))
 
-    def expire(self, at_most: int | None = None) -> list[ConnectedClient]:
+    def expire_clients(self, at_most: int | None = None) -> list[ConnectedClient]:
         """Forget the clients that are gone without a word, or so many of them, and say who."""
         now = self._now()
-        silent = (client for client in self._clients.values() if now - client.last_seen > self._patience(client))
+        silent = (client for client in self._clients.values() if now - client.last_seen > self._patience_s(client))
         gone = list(islice(silent, at_most))
         for client in gone:
-            self.forget(client.client_id)
+            self.forget_client(client.client_id)
         return gone
 
-    def _patience(self, client: ConnectedClient) -> float:
+    def _patience_s(self, client: ConnectedClient) -> float:
         detached = client.was_attached and not client.streams
         return min(DETACHED_EXPIRY_S, self._expiry_s) if detached else self._expiry_s
 
 
 def _entries_of(client: ConnectedClient | None) -> int:
     """How many topics its settings name."""
-    return 0 if client is None or client.settings is None else client.settings.entries
+    return 0 if client is None or client.settings is None else client.settings.entry_count

@@ -48,7 +48,7 @@ class InflationRoom:
             self._large.release()
 
 
-class Inflation:
+class RequestInflation:
     """The compressed bodies of one request; `release` its room when its messages are stored, or never will be."""
 
     __slots__ = ("_bytes", "_is_large", "_limits", "_room", "_small_bytes")
@@ -64,7 +64,7 @@ class Inflation:
         self._room.release(self._small_bytes, large=self._is_large)
         self._small_bytes, self._is_large = 0, False
 
-    async def inflate(self, compressed: bytes, body_bytes_max: int) -> bytes | None:
+    async def inflate_body(self, compressed: bytes, body_bytes_max: int) -> bytes | None:
         """Return what the body was before; None for one that is to stay compressed, as it would pass the limit of
         bodies, or goes on after the end of its first part.
 
@@ -72,17 +72,17 @@ class Inflation:
         request are too much.
         """
         if len(compressed) <= SMALL_COMPRESSED_MAX and not self._is_large:
-            small = _Inflated(compressed, min(SMALL_INFLATED_MAX, body_bytes_max))
+            small = _InflatedBody(compressed, min(SMALL_INFLATED_MAX, body_bytes_max))
             if small.fits and self._room.take_small(len(small.body)):
                 self._small_bytes += len(small.body)
-                return self._count(small)
+                return self._count_inflated(small)
         if not self._is_large:
             await self._room.take_large()
             self._is_large = True
         most = min(body_bytes_max, self._limits.inflated_bytes_max - self._bytes)
-        return self._count(await asyncio.to_thread(_Inflated, compressed, most))
+        return self._count_inflated(await asyncio.to_thread(_InflatedBody, compressed, most))
 
-    def _count(self, inflated: "_Inflated") -> bytes | None:
+    def _count_inflated(self, inflated: "_InflatedBody") -> bytes | None:
         self._bytes += len(inflated.body)
         if self._bytes > self._limits.inflated_bytes_max:
             raise MessagingError(
@@ -90,10 +90,10 @@ class Inflation:
                 f"the bodies of the request have more than {self._limits.inflated_bytes_max} bytes once they are "
                 "inflated; send them in several requests (request_inflated_bytes_max)",
             )
-        return inflated.whole()
+        return inflated.whole_body()
 
 
-class _Inflated:
+class _InflatedBody:
     """A body, as far as it may go: one byte more than `bytes_max` says that there would be more."""
 
     def __init__(self, compressed: bytes, bytes_max: int) -> None:
@@ -106,7 +106,7 @@ class _Inflated:
             ) from error
         self.fits = len(self.body) <= bytes_max
 
-    def whole(self) -> bytes | None:
+    def whole_body(self) -> bytes | None:
         if not self.fits or self._inflater.unused_data:
             return None
         if not self._inflater.eof:

@@ -26,18 +26,18 @@ class LiteNotices:
         self._waiting: deque[DroppedLite] = deque(maxlen=WAITING_MAX)
         self._notifying: asyncio.Task[None] | None = None
 
-    def dropped(self, dropped: "Sequence[DroppedLite]") -> None:
+    def notify_dropped(self, dropped: "Sequence[DroppedLite]") -> None:
         """Have the clients told that are here."""
-        self._waiting += [each for each in dropped if self._clients.find(each.client_id) is not None]
+        self._waiting += [each for each in dropped if self._clients.find_client(each.client_id) is not None]
         if self._waiting and (self._notifying is None or self._notifying.done()):
-            self._notifying = asyncio.create_task(self._notify(), name="lite notices")
+            self._notifying = asyncio.create_task(self._notify_clients(), name="lite notices")
 
-    async def _notify(self) -> None:
+    async def _notify_clients(self) -> None:
         while self._waiting:
             each = self._waiting.popleft()
-            client = self._clients.find(each.client_id)
+            client = self._clients.find_client(each.client_id)
             if client is not None and client.group == each.group:
-                await client.push(DropLiteTopic(each.name))
+                await client.push_command(DropLiteTopic(each.name))
 
     async def close(self) -> None:
         if self._notifying is not None:

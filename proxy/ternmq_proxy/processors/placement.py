@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ternmq_common.model import Topic, TopicRoute
 
 
-class Placement:
+class QueuePlacement:
     """Takes the queues of each topic in turn."""
 
     def __init__(self) -> None:
@@ -29,10 +29,10 @@ class Placement:
         """The queue for one request's messages; an error says why there is none that can be written."""
         brokers = route.writable
         if not brokers:
-            raise unwritable(route)
+            raise unwritable_error(route)
         # All queues of a broker, then those of the next: what comes together is together in frames and syncs.
         topic = route.topic
-        broker, queue_id = divmod(self._turn(topic.name, len(brokers) * topic.queues), topic.queues)
+        broker, queue_id = divmod(self._next_turn(topic.name, len(brokers) * topic.queues), topic.queues)
         return QueueRef(topic.name, brokers[broker], queue_id)
 
     def queue_for(self, route: "TopicRoute", chosen: str) -> QueueRef:
@@ -49,10 +49,10 @@ class Placement:
             )
         if not broker:
             if not route.writable:
-                raise unwritable(route)
+                raise unwritable_error(route)
             return QueueRef(topic.name, _broker_of(route.writable, number), int(number))
         if not topic.permission.can_write:
-            raise unwritable(route)
+            raise unwritable_error(route)
         if broker not in route.ordered:
             raise MessagingError(
                 ErrorCode.BAD_REQUEST,
@@ -67,18 +67,18 @@ class Placement:
         """The broker for one request's messages, each broker in its turn; an error as that of `next_queue`."""
         brokers = route.writable
         if not brokers:
-            raise unwritable(route)
-        return brokers[self._turn(route.topic.name, len(brokers))]
+            raise unwritable_error(route)
+        return brokers[self._next_turn(route.topic.name, len(brokers))]
 
     def queue_of_half(self, route: "TopicRoute", message_id: str) -> QueueRef:
         """The queue of a half message: a repetition comes to the broker that has the first, while it can be written."""
         brokers = route.writable
         if not brokers:
-            raise unwritable(route)
+            raise unwritable_error(route)
         topic = route.topic
-        return QueueRef(topic.name, _broker_of(brokers, message_id), self._turn(topic.name, topic.queues))
+        return QueueRef(topic.name, _broker_of(brokers, message_id), self._next_turn(topic.name, topic.queues))
 
-    def _turn(self, topic: str, places: int) -> int:
+    def _next_turn(self, topic: str, places: int) -> int:
         turn = self._turns.get(topic, 0)
         self._turns[topic] = turn + 1
         return turn % places
@@ -88,8 +88,8 @@ def queue_of_group(route: "TopicRoute", message_group: str) -> QueueRef:
     """The queue of a message group, on a broker that may be away; FORBIDDEN if none of them takes messages."""
     brokers = route.ordered
     if not brokers:
-        raise unwritable(route)
-    queue_id = _jump(_hash(message_group), route.topic.queues)
+        raise unwritable_error(route)
+    queue_id = _jump_hash(_hash_text(message_group), route.topic.queues)
     return QueueRef(route.topic.name, _broker_of(brokers, message_group), queue_id)
 
 
@@ -97,14 +97,14 @@ def queue_of_lite(route: "TopicRoute", lite_topic: str) -> QueueRef:
     """The queue of a lite topic, on a broker that may be away; FORBIDDEN if none of them takes messages."""
     brokers = route.ordered
     if not brokers:
-        raise unwritable(route)
+        raise unwritable_error(route)
     return QueueRef(lite_queue_topic(route.topic.name, lite_topic), _broker_of(brokers, lite_topic), 0)
 
 
 def _broker_of(brokers: "Sequence[str]", key: str) -> str:
     """By rendezvous hashing: a broker that comes takes its share of keys from all others, one that goes leaves its
     own."""
-    return brokers[0] if len(brokers) == 1 else max(brokers, key=lambda name: _hash(f"{name} {key}"))
+    return brokers[0] if len(brokers) == 1 else max(brokers, key=lambda name: _hash_text(f"{name} {key}"))
 
 
 def queue_of_priority(topic: "Topic", broker: str, priority: int) -> QueueRef:
@@ -112,7 +112,7 @@ def queue_of_priority(topic: "Topic", broker: str, priority: int) -> QueueRef:
     return QueueRef(topic.name, broker, min(priority, topic.queues - 1))
 
 
-def unwritable(route: "TopicRoute") -> MessagingError:
+def unwritable_error(route: "TopicRoute") -> MessagingError:
     """Why no queue can be written: the topic or its brokers don't permit it, or the brokers are away."""
     topic = route.topic
     if not topic.permission.can_write:
@@ -126,11 +126,11 @@ def unwritable(route: "TopicRoute") -> MessagingError:
     return MessagingError(ErrorCode.FORBIDDEN, f"topic {topic.name!r} has no queue that can be written")
 
 
-def unreadable(route: "TopicRoute") -> MessagingError:
+def unreadable_error(route: "TopicRoute") -> MessagingError:
     """Why no queue can be read: the topic doesn't permit it, or no broker of it is there that does."""
     topic = route.topic
     if not topic.permission.can_read:
-        return _not_readable(topic)
+        return _read_forbidden_error(topic)
     return MessagingError(
         ErrorCode.HA_NOT_AVAILABLE,
         f"no broker of topic {topic.name!r} can be read now: {', '.join(route.brokers) or 'it has none'}",
@@ -140,20 +140,20 @@ def unreadable(route: "TopicRoute") -> MessagingError:
 def check_readable(topic: "Topic") -> None:
     """FORBIDDEN if consumers get nothing of the topic."""
     if not topic.permission.can_read:
-        raise _not_readable(topic)
+        raise _read_forbidden_error(topic)
 
 
-def _not_readable(topic: "Topic") -> MessagingError:
+def _read_forbidden_error(topic: "Topic") -> MessagingError:
     return MessagingError(
         ErrorCode.FORBIDDEN, f"topic {topic.name!r} can't be read: its permission is {topic.permission}"
     )
 
 
-def _hash(text: str) -> int:
+def _hash_text(text: str) -> int:
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest())
 
 
-def _jump(key: int, buckets: int) -> int:
+def _jump_hash(key: int, buckets: int) -> int:
     """The bucket of a 64-bit key, by jump consistent hash (Lamping and Veach): of n + 1 buckets the new one takes its
     share of keys from all others, and nothing else moves."""
     bucket, following = -1, 0

@@ -29,7 +29,7 @@ _Place = tuple[str, str, str, int, int, int]
 
 
 @dataclass(slots=True)
-class _Held:
+class _HeldMessage:
     handle: ReceiptHandle
     attempt: int
     since_ms: int
@@ -37,7 +37,7 @@ class _Held:
     renewals: int = 0
 
 
-class Renewal:
+class AutoRenewal:
     """The messages held by each client that asked for auto-renewal."""
 
     def __init__(
@@ -46,28 +46,28 @@ class Renewal:
         self._messages = messages
         self._now_ms = now_ms
         self._rules = rules
-        self._held: dict[str, dict[_Place, _Held]] = {}
+        self._held: dict[str, dict[_Place, _HeldMessage]] = {}
 
-    def hold(self, client_id: str, group: str, topic: str, deliveries: "Iterable[DeliveredMessage]") -> None:
+    def hold_messages(self, client_id: str, group: str, topic: str, deliveries: "Iterable[DeliveredMessage]") -> None:
         """Keep these messages hidden for the client."""
         held = self._held.setdefault(client_id, {})
         now = self._now_ms()
         for delivery in deliveries:
             handle = delivery.handle
-            held[_place(group, topic, handle)] = _Held(handle, delivery.attempt, now, handle.deadline_ms)
+            held[_message_place(group, topic, handle)] = _HeldMessage(handle, delivery.attempt, now, handle.deadline_ms)
 
-    def let_go(self, client_id: str, group: str, topic: str, handles: "Iterable[ReceiptHandle]") -> None:
+    def release_messages(self, client_id: str, group: str, topic: str, handles: "Iterable[ReceiptHandle]") -> None:
         """The client settled these messages."""
         held = self._held.get(client_id)
         if held is not None:
             for handle in handles:
-                held.pop(_place(group, topic, handle), None)
+                held.pop(_message_place(group, topic, handle), None)
             if not held:
                 del self._held[client_id]
 
     def backoff_ms(self, client_id: str, group: str, topic: str, handle: "ReceiptHandle") -> int:
         """What the group's backoff says of a message that this client holds and gives back."""
-        entry = self._held.get(client_id, {}).get(_place(group, topic, handle))
+        entry = self._held.get(client_id, {}).get(_message_place(group, topic, handle))
         return self._rules(group).retry_backoff.delay_ms(entry.attempt if entry is not None else 1)
 
     async def release(self, client_id: str) -> None:
@@ -76,7 +76,7 @@ class Renewal:
         for (group, topic), entries in _by_topic(held).items():
             await self._messages.release(group, topic, [entry.handle for _, entry in entries], counts=True)
 
-    async def renew(self) -> None:
+    async def renew_claims(self) -> None:
         """Prolong what ends soon; to be called every few seconds."""
         turns = WorkTurns()
         for client_id, held in list(self._held.items()):
@@ -89,30 +89,30 @@ class Renewal:
                 del due[place]
                 await self._take_back(place[0], place[1], entry)
             for (group, topic), entries in _by_topic(due).items():
-                await self._prolong(client_id, group, topic, entries, now)
+                await self._prolong_claims(client_id, group, topic, entries, now)
             for place in [place for place, entry in held.items() if entry.deadline_ms <= now]:
                 held.pop(place, None)
 
-    def rebase(self, by_ms: int) -> None:
+    def shift_clock(self, by_ms: int) -> None:
         """The clock was set by so much, and all claims with it."""
         for held in self._held.values():
             for entry in held.values():
                 entry.since_ms += by_ms
                 entry.deadline_ms += by_ms
 
-    async def shift(self, by_ms: int) -> None:
+    async def prolong_before_shift(self, by_ms: int) -> None:
         """The clock is about to be moved ahead by so much: let everything that is held end so much later, as nobody had
         the time that will have passed. The three hours still count from when a message was handed out."""
         now = self._now_ms()
         for client_id, held in list(self._held.items()):
-            by_deadline: defaultdict[tuple[str, str, int], list[tuple[_Place, _Held]]] = defaultdict(list)
+            by_deadline: defaultdict[tuple[str, str, int], list[tuple[_Place, _HeldMessage]]] = defaultdict(list)
             for place, entry in held.items():
                 by_deadline[place[0], place[1], entry.deadline_ms].append((place, entry))
             for (group, topic, deadline_ms), entries in by_deadline.items():
                 if deadline_ms > now:
-                    await self._hide(client_id, group, topic, entries, deadline_ms - now + by_ms, now)
+                    await self._hide_messages(client_id, group, topic, entries, deadline_ms - now + by_ms, now)
 
-    async def _take_back(self, group: str, topic: str, entry: _Held) -> None:
+    async def _take_back(self, group: str, topic: str, entry: _HeldMessage) -> None:
         wait_ms = self._rules(group).retry_backoff.delay_ms(entry.attempt)
         try:
             await self._messages.change_invisible(group, topic, entry.handle, wait_ms, counts=True)
@@ -120,25 +120,25 @@ class Renewal:
             if error.code != ErrorCode.INVALID_RECEIPT_HANDLE:  # then it was settled meanwhile
                 raise
 
-    async def _prolong(
-        self, client_id: str, group: str, topic: str, entries: "list[tuple[_Place, _Held]]", now: int
+    async def _prolong_claims(
+        self, client_id: str, group: str, topic: str, entries: "list[tuple[_Place, _HeldMessage]]", now: int
     ) -> None:
-        by_step: defaultdict[int, list[tuple[_Place, _Held]]] = defaultdict(list)
+        by_step: defaultdict[int, list[tuple[_Place, _HeldMessage]]] = defaultdict(list)
         for place, entry in entries:
             by_step[_STEPS_MS[min(entry.renewals, len(_STEPS_MS) - 1)]].append((place, entry))
         for step_ms, batch in by_step.items():
-            for entry in await self._hide(client_id, group, topic, batch, step_ms, now):
+            for entry in await self._hide_messages(client_id, group, topic, batch, step_ms, now):
                 entry.renewals += 1
 
-    async def _hide(
+    async def _hide_messages(
         self,
         client_id: str,
         group: str,
         topic: str,
-        entries: "list[tuple[_Place, _Held]]",
+        entries: "list[tuple[_Place, _HeldMessage]]",
         invisible_ms: int,
         now: int,
-    ) -> list[_Held]:
+    ) -> list[_HeldMessage]:
         """Those that are hidden for so long from now on; the others are not held any more."""
         done = await self._messages.prolong(group, topic, [entry.handle for _, entry in entries], invisible_ms)
         hidden = []
@@ -151,12 +151,12 @@ class Renewal:
         return hidden
 
 
-def _place(group: str, topic: str, handle: "ReceiptHandle") -> _Place:
+def _message_place(group: str, topic: str, handle: "ReceiptHandle") -> _Place:
     return group, topic, handle.broker, handle.queue_id, handle.queue_offset, handle.generation
 
 
-def _by_topic(held: "dict[_Place, _Held]") -> "dict[tuple[str, str], list[tuple[_Place, _Held]]]":
-    found: defaultdict[tuple[str, str], list[tuple[_Place, _Held]]] = defaultdict(list)
+def _by_topic(held: "dict[_Place, _HeldMessage]") -> "dict[tuple[str, str], list[tuple[_Place, _HeldMessage]]]":
+    found: defaultdict[tuple[str, str], list[tuple[_Place, _HeldMessage]]] = defaultdict(list)
     for place, entry in held.items():
         found[place[0], place[1]].append((place, entry))
     return found

@@ -25,11 +25,11 @@ class SharedSettings:
     def __len__(self) -> int:
         return len(self._settings)
 
-    def growth(self, settings: "ClientSettings") -> int:
+    def growth_bytes(self, settings: "ClientSettings") -> int:
         """How many bytes more there are once these are taken."""
         return 0 if settings in self._settings else settings.size
 
-    def take(self, settings: "ClientSettings") -> "ClientSettings":
+    def share_settings(self, settings: "ClientSettings") -> "ClientSettings":
         """Return settings that equal these, for one client more."""
         shared = self._settings.get(settings)
         if shared is None:

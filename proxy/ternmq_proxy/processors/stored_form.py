@@ -157,7 +157,7 @@ def _unknown_fields(message: "Message | SystemProperties") -> bytes:
     return rest.SerializeToString()
 
 
-def _nanoseconds(stamp: "Timestamp") -> int:
+def _to_nanoseconds(stamp: "Timestamp") -> int:
     return stamp.seconds * SECOND_NS + stamp.nanos
 
 
@@ -168,13 +168,13 @@ def _is_normal(stamp: "Timestamp") -> bool:
 
 def _delivery_ns(stamp: "Timestamp") -> int:
     """Any two numbers count; those that no encoder writes, up to the next millisecond."""
-    time_ns = _nanoseconds(stamp)
+    time_ns = _to_nanoseconds(stamp)
     return time_ns if _is_normal(stamp) else -(-time_ns // MILLISECOND_NS) * MILLISECOND_NS
 
 
 def _born_ns(stamp: "Timestamp") -> int | None:
     """None for two numbers that no encoder writes."""
-    return _nanoseconds(stamp) if _is_normal(stamp) else None
+    return _to_nanoseconds(stamp) if _is_normal(stamp) else None
 
 
 def _recovery_ms(properties: "SystemProperties") -> int:

@@ -25,7 +25,7 @@ class TokenBucket:
         self._taken = 0.0
         self._taken_at = now
 
-    def level(self, now: float) -> float:
+    def token_level(self, now: float) -> float:
         """Tokens that are there."""
         if now > self._at:
             self._level = min(self.capacity, self._level + (now - self._at) * self.rate)
@@ -34,21 +34,21 @@ class TokenBucket:
 
     def wait_s(self, amount: float, now: float) -> float:
         """0 if so many can be taken, else the seconds until then, if nobody else takes any."""
-        missing = min(amount, self.capacity) - self.level(now)
+        missing = min(amount, self.capacity) - self.token_level(now)
         # Less than that is an error of rounding: who comes when told to must not be sent away.
         return missing / self.rate if missing > 1e-6 * self.capacity else 0.0
 
-    def take(self, amount: float, now: float) -> None:
+    def take_tokens(self, amount: float, now: float) -> None:
         """Whether they are there or not."""
-        self._level = self.level(now) - amount
-        self._taken = self._fading(now) + amount
+        self._level = self.token_level(now) - amount
+        self._taken = self._recently_taken(now) + amount
         self._taken_at = now
 
     def taken_per_s(self, now: float) -> float:
         """How many were taken each second, of late."""
-        return self._fading(now) / _MEMORY_S
+        return self._recently_taken(now) / _MEMORY_S
 
-    def _fading(self, now: float) -> float:
+    def _recently_taken(self, now: float) -> float:
         return self._taken * math.exp((self._taken_at - now) / _MEMORY_S)
 
     def give_back(self, amount: float) -> None:
@@ -58,11 +58,11 @@ class TokenBucket:
 
     def set_rate(self, rate: float, now: float) -> None:
         """From now on; a debt stays, and no more is there than the new burst."""
-        level = self.level(now)
+        level = self.token_level(now)
         self.rate = rate
         self.capacity = max(1.0, rate * self._burst_s)
         self._level = min(level, self.capacity)
 
     def is_full(self, now: float) -> bool:
         """Whether it is as if it had just been made."""
-        return self.level(now) >= self.capacity
+        return self.token_level(now) >= self.capacity

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 _HOUR_S = HOUR_MS / SECOND_MS
 
 
-class Meter:
+class QuotaMeter:
     """Of the name `name`, whose quota may be the default of its kind. `now` is a monotonic clock in seconds.
 
     `wanted` counts what was asked for of each rate since it was looked at last, refused or not.
@@ -40,13 +40,13 @@ class Meter:
         self.quota = quota
         self.name = name
         burst_s = quota.burst_ms / SECOND_MS
-        self.messages_in = _bucket(quota.messages_in, part, burst_s, now)
-        self.bytes_in = _bucket(quota.bytes_in, part, burst_s, now)
-        self.messages_out = _bucket(quota.messages_out, part, burst_s, now)
-        self.bytes_out = _bucket(quota.bytes_out, part, burst_s, now)
+        self.messages_in = _make_bucket(quota.messages_in, part, burst_s, now)
+        self.bytes_in = _make_bucket(quota.bytes_in, part, burst_s, now)
+        self.messages_out = _make_bucket(quota.messages_out, part, burst_s, now)
+        self.bytes_out = _make_bucket(quota.bytes_out, part, burst_s, now)
         per_hour = quota.topics_per_hour
         self.topics = None if per_hour is None else TokenBucket(per_hour * part / _HOUR_S, _HOUR_S, now)
-        self.connections_max = _count(quota.connections, part)
+        self.connections_max = _partial_count(quota.connections, part)
         self.refused = 0
         self.wanted_messages_in = 0.0
         self.wanted_bytes_in = 0.0
@@ -54,7 +54,7 @@ class Meter:
         self.wanted_bytes_out = 0.0
 
     @property
-    def title(self) -> str:
+    def quota_title(self) -> str:
         """`user:alice`."""
         return f"{self.quota.kind.value}:{self.name}"
 
@@ -72,9 +72,9 @@ class Meter:
     def take_in(self, messages: int, size: int, now: float) -> None:
         """They come in."""
         if self.messages_in is not None:
-            self.messages_in.take(messages, now)
+            self.messages_in.take_tokens(messages, now)
         if self.bytes_in is not None:
-            self.bytes_in.take(size, now)
+            self.bytes_in.take_tokens(size, now)
 
     def wait_out_s(self, now: float) -> float:
         """0 if a message may go out, else the seconds until it may."""
@@ -87,23 +87,23 @@ class Meter:
 
     def room_out(self, most: int, now: float) -> int:
         """How many messages may go out now, `most` at most; their bytes are known when they have gone."""
-        return most if self.messages_out is None else min(most, int(self.messages_out.level(now) + 1e-6))
+        return most if self.messages_out is None else min(most, int(self.messages_out.token_level(now) + 1e-6))
 
     def take_out(self, messages: int, size: int, now: float) -> None:
         """They went out."""
         self.wanted_messages_out += messages
         self.wanted_bytes_out += size
         if self.messages_out is not None:
-            self.messages_out.take(messages, now)
+            self.messages_out.take_tokens(messages, now)
         if self.bytes_out is not None:
-            self.bytes_out.take(size, now)
+            self.bytes_out.take_tokens(size, now)
 
     def give_back(self, messages: int) -> None:
         """Of those that were to go out so many did not."""
         if self.messages_out is not None:
             self.messages_out.give_back(messages)
 
-    def wanted(self) -> "list[tuple[str, float]]":
+    def read_demand(self) -> "list[tuple[str, float]]":
         """What was wanted of each rate that has a limit since this was asked last."""
         counts = (
             ("messages_in", self.messages_in, self.wanted_messages_in),
@@ -117,25 +117,25 @@ class Meter:
     def set_shares(self, shares: "Mapping[str, float]", part: float, now: float) -> None:
         """What this proxy has of its rates and connections from now on, and which `part` of what is not shared by
         demand."""
-        for limit, bucket in self._buckets():
+        for limit, bucket in self._rate_buckets():
             bucket.set_rate(shares[limit], now)
         if self.topics is not None and self.quota.topics_per_hour is not None:
             self.topics.set_rate(self.quota.topics_per_hour * part / _HOUR_S, now)
         if self.quota.connections is not None:
             self.connections_max = max(1, int(shares["connections"]))
 
-    def shares(self) -> dict[str, float]:
+    def rate_shares(self) -> dict[str, float]:
         """What this proxy may give each second of each rate, and how many connections at one time."""
-        shares = {limit: bucket.rate for limit, bucket in self._buckets()}
+        shares = {limit: bucket.rate for limit, bucket in self._rate_buckets()}
         if self.connections_max is not None:
             shares["connections"] = float(self.connections_max)
         return shares
 
-    def rates(self, now: float) -> dict[str, float]:
+    def taken_rates(self, now: float) -> dict[str, float]:
         """What it took of each rate each second, of late."""
-        return {limit: bucket.taken_per_s(now) for limit, bucket in self._buckets()}
+        return {limit: bucket.taken_per_s(now) for limit, bucket in self._rate_buckets()}
 
-    def _buckets(self) -> "list[tuple[str, TokenBucket]]":
+    def _rate_buckets(self) -> "list[tuple[str, TokenBucket]]":
         buckets = (
             ("messages_in", self.messages_in),
             ("bytes_in", self.bytes_in),
@@ -150,9 +150,9 @@ class Meter:
         return all(bucket is None or bucket.is_full(now) for bucket in buckets)
 
 
-def _bucket(limit: int | None, part: float, burst_s: float, now: float) -> TokenBucket | None:
+def _make_bucket(limit: int | None, part: float, burst_s: float, now: float) -> TokenBucket | None:
     return None if limit is None else TokenBucket(limit * part, burst_s, now)
 
 
-def _count(limit: int | None, part: float) -> int | None:
+def _partial_count(limit: int | None, part: float) -> int | None:
     return None if limit is None else max(1, int(limit * part))

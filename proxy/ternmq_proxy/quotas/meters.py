@@ -7,7 +7,7 @@ Forgotten   is only who has taken nothing for so long that its meter is as new. 
 from typing import TYPE_CHECKING
 
 from ternmq_common.quotas import DEFAULT_NAME, Quota
-from ternmq_proxy.quotas.meter import Meter
+from ternmq_proxy.quotas.meter import QuotaMeter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -17,7 +17,7 @@ METERS_MAX = 10_000
 OTHERS = " others"
 
 
-class Meters:
+class QuotaMeters:
     """Invariant: `_by_name` is in the order of the last use, and has at most `most` names without an own quota."""
 
     __slots__ = ("_by_name", "_default", "_most", "_others", "_own", "part", "quotas")
@@ -26,14 +26,14 @@ class Meters:
         """`quotas` are those of the kind, by name."""
         self.quotas = quotas
         self._default = quotas.get(DEFAULT_NAME)
-        self._own: dict[str, Meter] = {}
-        self._by_name: dict[str, Meter] = {}
-        self._others: Meter | None = None
+        self._own: dict[str, QuotaMeter] = {}
+        self._by_name: dict[str, QuotaMeter] = {}
+        self._others: QuotaMeter | None = None
         self._most = most
         self.part = 1.0
         """Of each limit, for a meter that is made now; how proxies share what nobody has wanted yet."""
 
-    def of(self, name: str, now: float) -> Meter | None:
+    def find_meter(self, name: str, now: float) -> QuotaMeter | None:
         """Its meter, None if it has no quota."""
         meter = self._own.get(name)
         if meter is not None:
@@ -44,38 +44,38 @@ class Meters:
         if meter is not None:
             self._by_name[name] = meter
             return meter
-        return self._made(name, now)
+        return self._make_meter(name, now)
 
-    def _made(self, name: str, now: float) -> Meter:
+    def _make_meter(self, name: str, now: float) -> QuotaMeter:
         own = None if name == DEFAULT_NAME else self.quotas.get(name)
         if own is not None:
-            meter = self._own[name] = Meter(own, name, now, self.part)
+            meter = self._own[name] = QuotaMeter(own, name, now, self.part)
             return meter
         assert self._default is not None
         if len(self._by_name) >= self._most:
             oldest = next(iter(self._by_name))
             if not self._by_name[oldest].is_idle(now):
                 if self._others is None:
-                    self._others = Meter(self._default, OTHERS, now, self.part)
+                    self._others = QuotaMeter(self._default, OTHERS, now, self.part)
                 return self._others
             del self._by_name[oldest]
-        meter = self._by_name[name] = Meter(self._default, name, now, self.part)
+        meter = self._by_name[name] = QuotaMeter(self._default, name, now, self.part)
         return meter
 
     def quota_of(self, name: str) -> Quota | None:
         """The quota of the name; it has no meter for that."""
         return self.quotas.get(name, self._default)
 
-    def all(self) -> "Iterator[Meter]":
+    def list_meters(self) -> "Iterator[QuotaMeter]":
         """Those that are there."""
         yield from self._own.values()
         yield from self._by_name.values()
         if self._others is not None:
             yield self._others
 
-    def changed(self, quotas: "Mapping[str, Quota]") -> "Meters":
+    def with_quotas(self, quotas: "Mapping[str, Quota]") -> "QuotaMeters":
         """With other quotas; who has the same as before keeps what it has taken."""
-        meters = Meters(quotas, self._most)
+        meters = QuotaMeters(quotas, self._most)
         meters.part = self.part
         for name, meter in self._own.items():
             if quotas.get(name) == meter.quota:

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from ternmq_proxy.quotas.meter import Meter
+    from ternmq_proxy.quotas.meter import QuotaMeter
 
 T = TypeVar("T")
 
 
-async def within(
-    meters: "Sequence[Meter]",
+async def take_within(
+    meters: "Sequence[QuotaMeter]",
     batch: int,
     poll_s: float,
     take: "Callable[[int, float], Awaitable[T]]",
@@ -38,7 +38,7 @@ async def within(
             return None
         await asyncio.sleep(wait_s)
     room = max(1, min(meter.room_out(batch, at) for meter in meters))
-    taken = await _at_once(meters, room, take, count, now)
+    taken = await _take_available(meters, room, take, count, now)
     left_s = end - now()
     if count(taken) or left_s <= 0:
         return taken
@@ -48,8 +48,8 @@ async def within(
     return taken
 
 
-async def _at_once(
-    meters: "Sequence[Meter]",
+async def _take_available(
+    meters: "Sequence[QuotaMeter]",
     room: int,
     take: "Callable[[int, float], Awaitable[T]]",
     count: "Callable[[T], int]",
@@ -67,7 +67,7 @@ async def _at_once(
             meter.give_back(room - number)
 
 
-def sent(meters: "Sequence[Meter]", size: int, now: float) -> None:
+def count_sent_bytes(meters: "Sequence[QuotaMeter]", size: int, now: float) -> None:
     """So many bytes of messages go out to who received them."""
     for meter in meters:
         meter.take_out(0, size, now)

@@ -13,7 +13,7 @@ _QUIET_INTERVALS = 10
 _SEEN_MIN = 3
 
 
-class Shedder:
+class SendShedder:
     """`refused` counts since the start. Times are in seconds of a monotonic clock."""
 
     __slots__ = (
@@ -32,31 +32,31 @@ class Shedder:
         self.is_shedding = False
         self.refused = 0
         self._quiet = 0
-        self.begin(now)
+        self.start_watching(now)
 
-    def begin(self, now: float) -> None:
+    def start_watching(self, now: float) -> None:
         """Look from now on, as if nothing had been seen."""
         self._least_s = float("inf")
         self._seen = 0
         self._interval_end = now + INTERVAL_S
         self._refused_before = self.refused
 
-    def refuses(self, waited_s: float) -> bool:
+    def refuses_send(self, waited_s: float) -> bool:
         """Whether a send that waited so long is refused."""
         if not self.is_shedding or waited_s <= self.target_s:
             return False
         self.refused += 1
         return True
 
-    def observe(self, wait_s: float, now: float) -> None:
+    def observe_wait(self, wait_s: float, now: float) -> None:
         """Whatever waits longest does so for that long."""
         self._least_s = min(self._least_s, wait_s)
         self._seen += 1
         if now >= self._interval_end and self._seen >= _SEEN_MIN:
-            self._decide()
-            self.begin(now)
+            self._decide_shedding()
+            self.start_watching(now)
 
-    def _decide(self) -> None:
+    def _decide_shedding(self) -> None:
         if not self.is_shedding:
             self.is_shedding = self._least_s > self.target_s
             self._quiet = 0

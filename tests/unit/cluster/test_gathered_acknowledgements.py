@@ -30,7 +30,7 @@ class Traced:
 
 
 class Brokers:
-    """Stands for `Repeats`: what was asked, and what is answered to it, later than in this turn."""
+    """Stands for `RepeatedCalls`: what was asked, and what is answered to it, later than in this turn."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, str, str, list[int]]] = []

@@ -29,7 +29,7 @@ class Brokers:
         self.failed: list[str] = []
         self.worked: list[str] = []
 
-    def broker(self, name: str) -> "Broker":
+    def require_broker(self, name: str) -> "Broker":
         return Broker(self, name)
 
     def send_failed(self, name: str) -> None:

@@ -123,14 +123,14 @@ async def test_what_one_proxy_received_is_acknowledged_through_another(two: TwoB
 @pytest.mark.parametrize("name", BOTH)
 async def test_a_poll_hears_of_a_message_on_any_broker(two: TwoByTwo, name: str) -> None:
     polling = asyncio.create_task(two.one.pop(order(), broker="broker-0", poll_s=POLL_S))
-    await until(lambda: two.one.polls.waiting == 1)
+    await until(lambda: two.one.polls.waiting_count == 1)
     await two.other.append(queue(name), [message(b"here")])
     assert [body(each) for each in await polling] == [b"here"]
 
 
 async def test_a_burst_gives_every_poll_something(two: TwoByTwo) -> None:
     polls = [asyncio.create_task(two.one.pop(order(batch=1), broker="", poll_s=POLL_S)) for _ in range(16)]
-    await until(lambda: two.one.polls.waiting == 16)
+    await until(lambda: two.one.polls.waiting_count == 16)
     for name in BOTH:
         await two.other.append(queue(name), [message(b"%d" % number) for number in range(8)])
     assert all(len(each) == 1 for each in await asyncio.gather(*polls))
@@ -140,7 +140,7 @@ async def test_a_poll_hears_when_its_topic_is_put_on_another_broker(two: TwoByTw
     await two.make(replace(ORDERS, brokers=("broker-0",)))
     await two.one.append(queue("broker-1"), [message(b"there already")])
     polling = asyncio.create_task(two.one.pop(order(), broker="", poll_s=POLL_S))
-    await until(lambda: two.one.polls.waiting == 1)
+    await until(lambda: two.one.polls.waiting_count == 1)
     await two.changed(lambda: two.cluster.proxy_directory.registry.update_topic(ORDERS))
     assert [body(each) for each in await polling] == [b"there already"]
 
@@ -192,7 +192,7 @@ async def test_a_poll_that_a_leader_refused_hears_when_it_serves_again(two: TwoB
     gate = two.first.broker.gate = Gate()
     asked = structs.replace(order(), filter=passing)
     polling = asyncio.create_task(two.one.pop(asked, broker="broker-0", poll_s=POLL_S))
-    await until(lambda: gate.refused > 0 and two.one.polls.waiting == 1)
+    await until(lambda: gate.refused > 0 and two.one.polls.waiting_count == 1)
     two.first.broker.gate = None
     two.first.proxies.retry_refused()
     assert [body(each) for each in await polling] == [b"there already"]
@@ -397,8 +397,8 @@ async def test_a_broker_that_ends_answers_pulls_that_wait(two: TwoByTwo, lock_ho
 
 
 async def test_pulling_members_are_seen_by_all_proxies_until_theirs_is_gone(two: TwoByTwo) -> None:
-    two.one.announce([PullingMember("g", "here", ("orders",)), PullingMember("g", "elsewhere", ("bills",))])
-    two.other.announce([PullingMember("g", "there")])
+    two.one.announce_members([PullingMember("g", "here", ("orders",)), PullingMember("g", "elsewhere", ("bills",))])
+    two.other.announce_members([PullingMember("g", "there")])
     for service in (two.one, two.other):
         await until_answered(lambda: service.pulling_members("g", "orders", ()), ["here", "there"])  # noqa: B023
     await two.other_stack.aclose()
@@ -446,7 +446,7 @@ async def test_a_proxy_that_cannot_answer_another_or_hangs_is_named(
 
 
 async def test_a_broker_that_comes_back_is_told_who_pulls(two: TwoByTwo) -> None:
-    two.one.announce([PullingMember("g", "here")])
+    two.one.announce_members([PullingMember("g", "here")])
     for node in (two.first, two.second):
         await node.stop()
         await node.start()
@@ -540,11 +540,11 @@ async def test_a_draining_broker_gives_and_takes_nothing(two: TwoByTwo) -> None:
     await two.one.append(queue("broker-0"), [message(b"left")])
     registry = two.cluster.proxy_directory.registry
     await two.changed(lambda: registry.set_broker("broker-0", draining=True))
-    route = two.one.route(two.cluster.proxy_directory.snapshot.topics["orders"])
+    route = two.one.find_route(two.cluster.proxy_directory.snapshot.topics["orders"])
     assert (route.writable, route.readable) == (("broker-1",), ("broker-0", "broker-1"))
     assert [body(each) for each in await two.one.pop(order(), broker="", poll_s=POLL_S)] == [b"left"]
     await two.changed(lambda: registry.set_broker("broker-0", permission=QueuePermission.NONE))
-    route = two.one.route(two.cluster.proxy_directory.snapshot.topics["orders"])
+    route = two.one.find_route(two.cluster.proxy_directory.snapshot.topics["orders"])
     assert route.readable == ("broker-1",)
 
 

@@ -33,23 +33,23 @@ _PUT_ASIDE = 64
 _MODE = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK  # a FIFO of that name is waited for by nobody
 
 
-class Place(NamedTuple):
+class ReadPosition(NamedTuple):
     """What is before `end` in the file with that mark is still to be read, and all older files."""
 
     mark: str
     end: int
 
 
-class Step(NamedTuple):
+class ReadStep(NamedTuple):
     """A reader went back to `place`; `line` is what is there. None: it is no line (`is_damaged`), or not the whole of
     it was passed."""
 
-    place: Place
+    place: ReadPosition
     line: bytes | None = None
     is_damaged: bool = False
 
 
-class Trail(NamedTuple):
+class AuditTrail(NamedTuple):
     """`process` is the name of who writes it, empty for one that has no others beside it; `numbers` are those of the
     files that were put aside."""
 
@@ -57,30 +57,30 @@ class Trail(NamedTuple):
     path: Path
     numbers: tuple[int, ...]
 
-    def files(self) -> "Generator[tuple[Path, _File]]":
+    def open_files(self) -> "Generator[tuple[Path, _AuditFile]]":
         """The newest first, each open until the next is asked for. While files are put aside one may come again, and
         newer ones come; however many are put aside, none is left out, as all go up, the way in which names are read."""
         number: int | None = 0
         missing = 0
         while number is not None:
-            path = self._numbered(number)
-            file = _opened(path)
+            path = self._numbered_path(number)
+            file = _open_file(path)
             missing = 0 if file else missing + 1
             if file is not None:
                 with closing(file):
                     yield path, file
-            number = self._next(number, missing)
+            number = self._next_number(number, missing)
 
-    def _next(self, number: int, missing: int) -> int | None:
+    def _next_number(self, number: int, missing: int) -> int | None:
         if missing < _MISSING_MAX:
             return number + 1
         return min((each for each in self.numbers if each > number), default=None)
 
-    def _numbered(self, number: int) -> Path:
+    def _numbered_path(self, number: int) -> Path:
         return self.path.with_name(f"{self.path.name}.{number}") if number else self.path
 
 
-def trails(path: "Path") -> list[Trail]:
+def find_trails(path: "Path") -> list[AuditTrail]:
     """All that there are beside `path`, by the names of their processes."""
     name = re.compile(rf"{re.escape(path.stem)}(?:\.(worker-\d+))?{re.escape(path.suffix)}(?:\.([1-9]\d*))?", re.ASCII)
     found: dict[str, list[int]] = {}
@@ -90,7 +90,8 @@ def trails(path: "Path") -> list[Trail]:
             if match[2]:
                 numbers.append(int(match[2]))
     return [
-        Trail(process, _path_of(path, process), tuple(sorted(numbers))) for process, numbers in sorted(found.items())
+        AuditTrail(process, _path_of(path, process), tuple(sorted(numbers)))
+        for process, numbers in sorted(found.items())
     ]
 
 
@@ -102,18 +103,18 @@ class TrailReader:
     """`read_bytes` are read at a time. `is_newer` is asked of a file's first line whether all of the file is newer than
     what is wanted."""
 
-    def __init__(self, trail: Trail, read_bytes: int, is_newer: "Callable[[bytes], bool]") -> None:
+    def __init__(self, trail: AuditTrail, read_bytes: int, is_newer: "Callable[[bytes], bool]") -> None:
         self._trail = trail
         self._read_bytes = read_bytes
         self._is_newer = is_newer
         self.bytes_read = 0
 
-    def steps(self, after: Place | None) -> "Generator[Step]":
+    def read_steps(self, after: ReadPosition | None) -> "Generator[ReadStep]":
         """Back from that place, None: from the end. A file's first step is to its end. OSError."""
         seen: set[str] = set()
-        with closing(self._trail.files()) as files:
+        with closing(self._trail.open_files()) as files:
             for path, file in files:
-                beginning, mark = file.beginning()
+                beginning, mark = file.read_beginning()
                 if mark in seen or not beginning:  # it was put aside meanwhile, or has no line yet
                     continue
                 if seen and self._is_below(path, seen):  # it has come since; if it has not, it is met once more
@@ -124,23 +125,23 @@ class TrailReader:
                 end = file.size if after is None else min(after.end, file.size)
                 is_end = path == self._trail.path and after is None
                 after = None
-                yield Step(Place(mark, end))
+                yield ReadStep(ReadPosition(mark, end))
                 if not self._is_newer(beginning):
-                    yield from self._back(file, mark, end, is_end=is_end)
+                    yield from self._read_back(file, mark, end, is_end=is_end)
 
     def _is_below(self, path: Path, seen: set[str]) -> bool:
         """Whether one that was read has a higher number than this by now, so that this is newer."""
         first = int(path.suffix[1:]) + 1
         for number in range(first, first + _PUT_ASIDE):
-            file = _opened(path.with_suffix(f".{number}"))
+            file = _open_file(path.with_suffix(f".{number}"))
             if file is None:  # while files get their next names one is missing
                 continue
             with closing(file):
-                if file.beginning()[1] in seen:
+                if file.read_beginning()[1] in seen:
                     return True
         return False
 
-    def _back(self, file: "_File", mark: str, end: int, *, is_end: bool) -> "Iterator[Step]":
+    def _read_back(self, file: "_AuditFile", mark: str, end: int, *, is_end: bool) -> "Iterator[ReadStep]":
         """The lines before `end`. What is behind the last line end was cut off; with `is_end` it may be under way."""
         rest, at, is_cut = b"", end, True
         while at > 0:
@@ -152,26 +153,26 @@ class TrailReader:
             for line in reversed(lines):
                 above -= len(line)
                 if not is_cut:
-                    yield _step(Place(mark, above), line)
+                    yield _make_step(ReadPosition(mark, above), line)
                 elif line:
-                    yield Step(Place(mark, above), is_damaged=not is_end)
+                    yield ReadStep(ReadPosition(mark, above), is_damaged=not is_end)
                 is_cut = is_end = False
                 above -= 1
             if len(rest) > LINE_BYTES_MAX:
                 # A byte of it stays, by which who goes on here sees that it is within a line.
                 rest, is_cut, is_end = rest[:1], True, False
-                yield Step(Place(mark, at + 1))
+                yield ReadStep(ReadPosition(mark, at + 1))
         if is_cut and rest:
-            yield Step(Place(mark, 0), is_damaged=not is_end)
+            yield ReadStep(ReadPosition(mark, 0), is_damaged=not is_end)
         elif not is_cut:
-            yield _step(Place(mark, 0), rest)
+            yield _make_step(ReadPosition(mark, 0), rest)
 
 
-def _step(place: Place, line: bytes) -> Step:
-    return Step(place, line) if 0 < len(line) <= LINE_BYTES_MAX else Step(place, is_damaged=True)
+def _make_step(place: ReadPosition, line: bytes) -> ReadStep:
+    return ReadStep(place, line) if 0 < len(line) <= LINE_BYTES_MAX else ReadStep(place, is_damaged=True)
 
 
-def _opened(path: "Path") -> "_File | None":
+def _open_file(path: "Path") -> "_AuditFile | None":
     """None if it is not there, or is no file."""
     try:
         number = os.open(path, _MODE)
@@ -179,12 +180,12 @@ def _opened(path: "Path") -> "_File | None":
         return None
     state = os.fstat(number)
     if stat.S_ISREG(state.st_mode):
-        return _File(number, state)
+        return _AuditFile(number, state)
     os.close(number)
     return None
 
 
-class _File:
+class _AuditFile:
     def __init__(self, number: int, state: os.stat_result) -> None:
         self._number = number
         self._inode = state.st_ino
@@ -197,7 +198,7 @@ class _File:
             raise OSError("a file of the audit log was cut while it was read")
         return data
 
-    def beginning(self) -> tuple[bytes, str]:
+    def read_beginning(self) -> tuple[bytes, str]:
         """The first line, or so much of it, and what tells the file from others. Empty, if that may change."""
         data = os.pread(self._number, _BEGINNING_BYTES, 0)
         line, line_end, _ = data.partition(b"\n")

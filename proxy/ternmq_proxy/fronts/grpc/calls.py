@@ -41,7 +41,7 @@ PUBLISHED_ADMIN_SERVICE = published_pb2.DESCRIPTOR.services_by_name["Admin"]
 ADMIN_SERVICE = admin_pb2.DESCRIPTOR.services_by_name["Admin"]
 
 
-class Answered(Protocol):
+class FramedAnswer(Protocol):
     """An answer of several frames, serialized; the status of the first has this code."""
 
     @property
@@ -50,7 +50,7 @@ class Answered(Protocol):
     @property
     def frames(self) -> list[bytes]: ...
 
-    async def undelivered(self) -> None:
+    async def return_undelivered(self) -> None:
         """The call was cut, and the client does not have them all."""
 
 
@@ -58,11 +58,11 @@ class Answered(Protocol):
 Activity = Callable[[Any, "Call", "Services"], Awaitable[Any]]
 Begin = Callable[[bytes, "Call", "Services", Answer], bool]
 OfBytes = Callable[[bytes, "Call", "Services"], Awaitable["tuple[bytes, Status] | None"]]
-StreamedActivity = Callable[[Any, "Call", "Services"], Awaitable[Answered]]
+StreamedActivity = Callable[[Any, "Call", "Services"], Awaitable[FramedAnswer]]
 
 
 @dataclass(frozen=True, slots=True)
-class Unary:
+class UnaryCall:
     """One request, one answer of `response`, whose `status`, if it has one, is its outcome. `begin`, if there is one,
     answers most requests from their bytes, without a coroutine; the others are left to `activity`, as those are for
     which it raises DecodeError. `of_bytes` answers larger requests, which `begin` leaves, from their bytes; None:
@@ -76,7 +76,7 @@ class Unary:
 
 
 @dataclass(frozen=True, slots=True)
-class Streamed:
+class StreamedCall:
     """One request; the activity makes all frames of the answer, serialized; the first is a `response` with the
     status. `nothing` is the answer to a call that waits and is to end (`waiting_polls.py`); None: it goes on."""
 
@@ -112,36 +112,36 @@ _MESSAGING_STREAMED: dict[str, StreamedActivity] = {"ReceiveMessage": receive_me
 _NOTHING = {"ReceiveMessage": NOTHING_NEW_FRAME}
 
 
-def messaging_calls() -> "dict[str, Unary | Streamed]":
+def messaging_calls() -> "dict[str, UnaryCall | StreamedCall]":
     """Every call of MessagingService but Telemetry, which is a conversation."""
-    calls: dict[str, Unary | Streamed] = {}
+    calls: dict[str, UnaryCall | StreamedCall] = {}
     for method in MESSAGING_SERVICE.methods:
         request = getattr(service_pb2, method.input_type.name)
         response = getattr(service_pb2, method.output_type.name)
         if method.name in _MESSAGING_STREAMED:
             streamed = _MESSAGING_STREAMED[method.name]
-            calls[method.name] = Streamed(streamed, request, response, _NOTHING.get(method.name))
+            calls[method.name] = StreamedCall(streamed, request, response, _NOTHING.get(method.name))
         elif method.name != "Telemetry":
             activity = _MESSAGING_UNARY[method.name]
-            calls[method.name] = Unary(
+            calls[method.name] = UnaryCall(
                 activity, request, response, _MESSAGING_BEGUN.get(method.name), _MESSAGING_OF_BYTES.get(method.name)
             )
     return calls
 
 
-def admin_calls() -> "dict[str, Unary]":
+def admin_calls() -> "dict[str, UnaryCall]":
     """Every call of our own Admin service."""
     return _unary_calls(ADMIN_SERVICE, admin_pb2, ADMIN_ACTIVITIES)
 
 
-def published_admin_calls() -> "dict[str, Unary]":
+def published_admin_calls() -> "dict[str, UnaryCall]":
     """Every call of the Admin service that is published with the protocol."""
     return _unary_calls(PUBLISHED_ADMIN_SERVICE, published_pb2, PUBLISHED_ACTIVITIES)
 
 
-def _unary_calls(service: Any, module: Any, activities: Mapping[str, Activity]) -> "dict[str, Unary]":  # noqa: ANN401
+def _unary_calls(service: Any, module: Any, activities: Mapping[str, Activity]) -> "dict[str, UnaryCall]":  # noqa: ANN401
     return {
-        method.name: Unary(
+        method.name: UnaryCall(
             activities[method.name],
             getattr(module, method.input_type.name),
             getattr(module, method.output_type.name),

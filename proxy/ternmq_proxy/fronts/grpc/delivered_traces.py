@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ternmq_common.receipt_handle import ReceiptHandle
-    from ternmq_proxy.handles import Handles
+    from ternmq_proxy.handles import HandleForms
 
 TRACES_MAX = 10_000
 # As many links as a span may have.
@@ -24,32 +24,32 @@ _Place = tuple[str, str, str, int, int]
 class DeliveredTraces:
     """What producers left in the messages that were handed out last; `traces_max` of them."""
 
-    def __init__(self, handles: "Handles", traces_max: int = TRACES_MAX) -> None:
+    def __init__(self, handles: "HandleForms", traces_max: int = TRACES_MAX) -> None:
         self._handles = handles
         self._max = traces_max
         self._left: dict[_Place, str] = {}
 
-    def handed_out(self, group: str, topic: str, handle: "ReceiptHandle", traceparent: str) -> None:
+    def remember_trace(self, group: str, topic: str, handle: "ReceiptHandle", traceparent: str) -> None:
         """The message with that handle is in this trace, which is recorded."""
-        place = _place(group, topic, handle)
+        place = _message_place(group, topic, handle)
         self._left.pop(place, None)
         self._left[place] = traceparent
         if len(self._left) > self._max:
             del self._left[next(iter(self._left))]
 
-    def of(self, group: str, topic: str, texts: "Sequence[str]") -> list[str]:
+    def find_traces(self, group: str, topic: str, texts: "Sequence[str]") -> list[str]:
         """The traces of the messages that these receipt handles are of, as far as they are known; of so many handles
         as `LOOKED_UP_MAX` says, since each costs a MAC."""
         if not self._left:
             return []
         found: list[str] = []
         try:
-            form = self._handles.of(group, topic)
+            form = self._handles.form_for(group, topic)
         except MessagingError:
             return found  # names that nobody can have; the call itself is refused for them
         for text in texts[:LOOKED_UP_MAX]:
             try:
-                place = _place(group, topic, form.decode_handle(text))
+                place = _message_place(group, topic, form.decode_handle(text))
             except MessagingError:
                 continue  # no handle of ours, as the call's answer says
             if place in self._left:
@@ -57,5 +57,5 @@ class DeliveredTraces:
         return found
 
 
-def _place(group: str, topic: str, handle: "ReceiptHandle") -> _Place:
+def _message_place(group: str, topic: str, handle: "ReceiptHandle") -> _Place:
     return group, topic, handle.broker, handle.queue_id, handle.queue_offset

@@ -16,7 +16,7 @@ def code_name(code: int) -> str:
     return _CODE_NAMES.get(code) or str(code)
 
 
-class Measured:
+class CallMeasurement:
     """Tells of one call; with `goes_on` not before `end` is called. A class, as a generator costs several times as
     much."""
 
@@ -35,8 +35,8 @@ class Measured:
 
     def __exit__(self, *error: object) -> None:
         if not self.goes_on:
-            self.end()
+            self.end_call()
 
-    def end(self) -> None:
+    def end_call(self) -> None:
         """The call has ended."""
         self._tell(self._name, self.code, time.perf_counter() - self._began)

@@ -19,18 +19,18 @@ if TYPE_CHECKING:
     Kind = Any  # the class of the call's answers, which no annotation here can say for all
 
 
-class Outcome(NamedTuple):
+class CallOutcome(NamedTuple):
     """`answer` is a message, or the bytes of one; None where the call is refused and its answers can't say so."""
 
     status: definition_pb2.Status
     answer: Any
 
-    def serialized(self) -> bytes | None:
+    def serialize_answer(self) -> bytes | None:
         """The answer's bytes, None if there is none."""
         answer = self.answer
         return answer if answer is None or isinstance(answer, bytes) else answer.SerializeToString()
 
-    def refusal(self) -> CallRefused:
+    def refusal_error(self) -> CallRefused:
         """What ends the call where there is no answer."""
         return CallRefused(_STATUSES.get(self.status.code, GrpcStatus.INTERNAL), self.status.message)
 
@@ -40,11 +40,11 @@ def has_status(kind: "Kind") -> bool:
     return "status" in kind.DESCRIPTOR.fields_by_name
 
 
-def carried_out(answer: Any) -> Outcome:  # noqa: ANN401
+def answered_outcome(answer: Any) -> CallOutcome:  # noqa: ANN401
     """The call was carried out, as the answer says or, if it says nothing of that, well."""
-    return Outcome(answer.status if has_status(answer) else OK, answer)
+    return CallOutcome(answer.status if has_status(answer) else OK, answer)
 
 
-def refused(kind: "Kind", status: definition_pb2.Status) -> Outcome:
+def refused_outcome(kind: "Kind", status: definition_pb2.Status) -> CallOutcome:
     """The call was refused, and an answer of that class says so if it can."""
-    return Outcome(status, kind(status=status) if has_status(kind) else None)
+    return CallOutcome(status, kind(status=status) if has_status(kind) else None)

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 from ternmq_common.errors import ErrorCode
 from ternmq_common.retry_hint import retry_hint
 from ternmq_protos.v2.service_pb2 import SendMessageResponse
-from ternmq_proxy.fronts.grpc.activities.status import status
+from ternmq_proxy.fronts.grpc.activities.status import make_status
 from ternmq_proxy.fronts.grpc.measured import code_name
-from ternmq_proxy.quotas.shedding import Shedder
+from ternmq_proxy.quotas.shedding import SendShedder
 from ternmq_rpc.grpc_stream.served_call import ServedMethod
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ _ANSWERS_PER_S = 4_000
 _AGAIN_S = 0.2
 
 
-class Overload:
+class OverloadGuard:
     """Of one server of calls, whose `ledger` it is, until `stop`. `target_ms` is the wait from which on sends are
     refused."""
 
@@ -55,11 +55,11 @@ class Overload:
         """`now_s` is the machine's clock, which the loop's own may lag behind for a turn."""
         self._loop = asyncio.get_running_loop()
         self._now_s = now_s
-        self.shedder = Shedder(target_ms / 1000, now_s())
+        self.shedder = SendShedder(target_ms / 1000, now_s())
         self._ledger = ledger
         self._figures = figures
         text = f"the server has more to do than it can; {retry_hint(_AGAIN_S)}"
-        refusal = status(ErrorCode.TOO_MANY_REQUESTS, text)
+        refusal = make_status(ErrorCode.TOO_MANY_REQUESTS, text)
         self._answer = SendMessageResponse(status=refusal).SerializeToString()
         self._probe_at = 0.0
         self._looked_at = 0.0
@@ -85,30 +85,30 @@ class Overload:
         return self.shedder.is_shedding
 
     @property
-    def looks(self) -> bool:
+    def is_watching(self) -> bool:
         """Whether the wait is looked at: something was sent of late."""
         return self._timer is not None
 
-    def guarded(self, method: ServedMethod) -> ServedMethod:
+    def guard_method(self, method: ServedMethod) -> ServedMethod:
         """The same for sends, of which those that are too many are refused."""
         begin = method.serve_directly
 
-        def at_once(call: "ServedCall", data: bytes) -> bool:
+        def serve_directly(call: "ServedCall", data: bytes) -> bool:
             self._sends += 1
             if self._timer is None:
-                self._look()
-            if self.shedder.is_shedding and self.shedder.refuses(self._waited_s(call)):
-                self._refuse(call, data)
+                self._start_watching()
+            if self.shedder.is_shedding and self.shedder.refuses_send(self._waited_s(call)):
+                self._refuse_call(call, data)
                 return True
             return begin is not None and begin(call, data)
 
-        return ServedMethod(method.serve, method.is_conversation, at_once)
+        return ServedMethod(method.serve, method.is_conversation, serve_directly)
 
     def _waited_s(self, call: "ServedCall") -> float:
         """Whatever is served in this turn was there when it began."""
         return self._now_s() - min(call.received_at, self._looked_at)
 
-    def _refuse(self, call: "ServedCall", data: bytes) -> None:
+    def _refuse_call(self, call: "ServedCall", data: bytes) -> None:
         """Answer the call, which is served without a task, after a pause."""
         self._figures.bytes_in += len(data)
         self._figures.record_call(_NAME, _CODE, 0.0)
@@ -129,35 +129,35 @@ class Overload:
 
     # --- the wait
 
-    def _look(self) -> None:
+    def _start_watching(self) -> None:
         """Look from now on."""
         now = self._now_s()
-        self.shedder.begin(now)
+        self.shedder.start_watching(now)
         self._rests_at = now + _REST_AFTER_S
         self._sends = 0
-        self._again(now)
+        self._schedule_probe(now)
 
-    def _again(self, now: float) -> None:
+    def _schedule_probe(self, now: float) -> None:
         self._looked_at = now
         self._probe_at = now + _PROBE_S
-        self._timer = None if self._stopped else self._loop.call_later(_PROBE_S, self._probe)
+        self._timer = None if self._stopped else self._loop.call_later(_PROBE_S, self._probe_wait)
 
-    def _probe(self) -> None:
+    def _probe_wait(self) -> None:
         now = self._now_s()
         shedder = self.shedder
-        shedder.observe(max(now - self._probe_at, self._ledger.longest_behind_s(now)), now)
+        shedder.observe_wait(max(now - self._probe_at, self._ledger.longest_behind_s(now)), now)
         if shedder.is_shedding is not self._was_shedding:
             self._was_shedding = shedder.is_shedding
-            self._say()
+            self._log_state()
         if now >= self._rests_at:
             if not self._sends and not shedder.is_shedding:
                 self._timer = None
                 return
             self._sends = 0
             self._rests_at = now + _REST_AFTER_S
-        self._again(now)
+        self._schedule_probe(now)
 
-    def _say(self) -> None:
+    def _log_state(self) -> None:
         if self.is_shedding:
             text = "overload: requests wait more than %g ms; sends that do are refused (overload_delay_ms)"
             _log.warning(text, self.shedder.target_s * 1000)

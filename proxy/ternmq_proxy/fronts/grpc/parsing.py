@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 PIECE_BYTES = 64 * KIB
 
 
-async def parsed_in_pieces(kind: Any, data: bytes, piece_bytes: int = PIECE_BYTES) -> Any:  # noqa: ANN401 - a message
+async def parse_in_pieces(kind: Any, data: bytes, piece_bytes: int = PIECE_BYTES) -> Any:  # noqa: ANN401 - a message
     """As `kind.FromString(data)`, which raises DecodeError."""
     request = kind()
     await wait_for_turn()
     turns = WorkTurns()
-    for piece in _pieces(data, piece_bytes):
+    for piece in _split_pieces(data, piece_bytes):
         request.MergeFromString(piece)
         await turns.next_turn()
     return request
 
 
-def _pieces(data: bytes, piece_bytes: int) -> "Iterator[bytes]":
+def _split_pieces(data: bytes, piece_bytes: int) -> "Iterator[bytes]":
     start = at = 0
     while at < len(data):
         end = field_end(data, at)
@@ -43,6 +43,6 @@ def _pieces(data: bytes, piece_bytes: int) -> "Iterator[bytes]":
     yield data[start:]
 
 
-def no_message(kind: Any) -> CallRefused:  # noqa: ANN401 - a message class
+def invalid_message(kind: Any) -> CallRefused:  # noqa: ANN401 - a message class
     """What is said of bytes that are none."""
     return CallRefused(GrpcStatus.INTERNAL, f"the bytes sent are no {kind.DESCRIPTOR.name}")

@@ -30,7 +30,7 @@ class RefusalLog:
     def __init__(self, now: "Callable[[], float]") -> None:
         self._throttle = LogThrottle(now)
 
-    def say(self, name: str, code: int, text: str, *, client_id: str, peer: str) -> None:
+    def log_refusal(self, name: str, code: int, text: str, *, client_id: str, peer: str) -> None:
         """The call `name` of a client at `peer` (`host:port`) was answered with that code and text."""
         if code in _NONE:
             return

@@ -17,11 +17,11 @@ class BackgroundCalls:
 
     def start(self, rest: "Awaitable[Any]", heard: "Heard") -> None:
         """Run the rest of a call; `heard` is called with its result or error."""
-        task = asyncio.create_task(self._told(rest, heard))
+        task = asyncio.create_task(self._finish_call(rest, heard))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _told(self, rest: "Awaitable[Any]", heard: "Heard") -> None:
+    async def _finish_call(self, rest: "Awaitable[Any]", heard: "Heard") -> None:
         try:
             result = await rest
         except Exception as error:  # noqa: BLE001 - the outermost of this task; who asked logs what was not foreseen

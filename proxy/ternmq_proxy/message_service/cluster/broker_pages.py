@@ -8,12 +8,12 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
 
-class _Page(Protocol):
+class _BrokerPage(Protocol):
     @property
     def following(self) -> str: ...
 
 
-PageT = TypeVar("PageT", bound=_Page)
+PageT = TypeVar("PageT", bound=_BrokerPage)
 
 
 async def page_of_brokers(

@@ -40,7 +40,7 @@ class LateAnswer(MessagingError):
         super().__init__(ErrorCode.PROXY_TIMEOUT, f"broker {broker} did not answer in time")
 
 
-class Told:
+class CallbackWaiter:
     """One who does not wait, and is told: what a future is to others, which costs more."""
 
     __slots__ = ("_heard",)
@@ -52,20 +52,20 @@ class Told:
         return self._heard is None
 
     def set_result(self, result: object) -> None:
-        self._tell(result, None)
+        self._call_back(result, None)
 
     def set_exception(self, error: Exception) -> None:
-        self._tell(None, error)
+        self._call_back(None, error)
 
-    def _tell(self, result: object, error: Exception | None) -> None:
+    def _call_back(self, result: object, error: Exception | None) -> None:
         heard, self._heard = self._heard, None
         assert heard is not None
         call_back(heard, result, error)
 
 
-class _Asked(NamedTuple):
+class _PendingCall(NamedTuple):
     call: ShardCall
-    result: "asyncio.Future[Any] | Told"  # done when nobody waits any more
+    result: "asyncio.Future[Any] | CallbackWaiter"  # done when nobody waits any more
     deadline_s: float
     on_late: OnLate | None
 
@@ -79,7 +79,7 @@ class LinkCalls:
     def __init__(self, broker: str, calls_max: int = CALLS_MAX) -> None:
         self._broker = broker
         self._calls_max = calls_max
-        self._asked: dict[int, _Asked] = {}
+        self._asked: dict[int, _PendingCall] = {}
         self._idle: asyncio.Future[None] | None = None
 
     def __len__(self) -> int:
@@ -91,73 +91,75 @@ class LinkCalls:
         """So many that the broker must be stuck: it is to be asked no more for now."""
         return len(self._asked) >= self._calls_max
 
-    def add(self, number: int, call: ShardCall, deadline_s: float, on_late: OnLate | None) -> "asyncio.Future[Any]":
+    def add_call(
+        self, number: int, call: ShardCall, deadline_s: float, on_late: OnLate | None
+    ) -> "asyncio.Future[Any]":
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._asked[number] = _Asked(call, future, deadline_s, on_late)
+        self._asked[number] = _PendingCall(call, future, deadline_s, on_late)
         return future
 
-    def add_told(self, number: int, call: ShardCall, deadline_s: float, heard: Heard) -> None:
+    def add_callback_call(self, number: int, call: ShardCall, deadline_s: float, heard: Heard) -> None:
         """For one who does not wait; `heard` is called when others would have waited no longer."""
-        self._asked[number] = _Asked(call, Told(heard), deadline_s, None)
+        self._asked[number] = _PendingCall(call, CallbackWaiter(heard), deadline_s, None)
 
-    def abandon(self, number: int, result: "asyncio.Future[Any]", on_late: OnLate | None) -> bool:
+    def abandon_call(self, number: int, result: "asyncio.Future[Any]", on_late: OnLate | None) -> bool:
         """The waiter is gone; whether the answer is still to come."""
         if number in self._asked:
             if on_late is None:
-                self._pop(number)
+                self._pop_call(number)
             return True
         # It may have come in the same moment, and nobody has seen it.
         if result.done() and not result.cancelled() and result.exception() is None and on_late is not None:
             on_late(result.result())
         return False
 
-    def answered(self, answer: FramePiece) -> None:
+    def finish_call(self, answer: FramePiece) -> None:
         """NoFrame if that is no result of the call, which waits on then."""
         asked = self._asked.get(answer.number)
         if asked is None:
             return
         result = asked.call.decode_result(answer)
-        self._pop(answer.number)
+        self._pop_call(answer.number)
         if not asked.result.done():
             asked.result.set_result(result)
         elif asked.on_late is not None:
             asked.on_late(result)
 
-    def failed(self, number: int, error: MessagingError) -> None:
+    def fail_call(self, number: int, error: MessagingError) -> None:
         """The call was answered by an error."""
-        asked = self._pop(number)
+        asked = self._pop_call(number)
         if asked is not None and not asked.result.done():
             asked.result.set_exception(error)
 
-    def expire(self, now_s: float) -> int:
+    def expire_calls(self, now_s: float) -> int:
         """End the waits whose time is over; how many."""
         over = [each for each in self._asked.items() if each[1].deadline_s < now_s and not each[1].result.done()]
         for number, asked in over:
             if asked.on_late is None:
-                self._pop(number)
+                self._pop_call(number)
             asked.result.set_exception(LateAnswer(self._broker))
         return len(over)
 
-    def lose(self, text: str, *, sent_up_to: int) -> int:
+    def fail_all_calls(self, text: str, *, sent_up_to: int) -> int:
         """No answer comes any more: end all waits; how many. Numbers up to `sent_up_to` may have been done."""
         waiting = [(number, asked) for number, asked in self._asked.items() if not asked.result.done()]
         self._asked.clear()
         for number, asked in waiting:
             asked.result.set_exception(BrokerUnavailable(text, maybe_done=number <= sent_up_to))
-        self._tell_idle()
+        self._notify_idle()
         return len(waiting)
 
-    async def idle(self) -> None:
+    async def wait_idle(self) -> None:
         """Return when no answer is to come any more; for one who waits."""
         while self._asked:
             self._idle = asyncio.get_running_loop().create_future()
             await self._idle
 
-    def _pop(self, number: int) -> _Asked | None:
+    def _pop_call(self, number: int) -> _PendingCall | None:
         asked = self._asked.pop(number, None)
-        self._tell_idle()
+        self._notify_idle()
         return asked
 
-    def _tell_idle(self) -> None:
+    def _notify_idle(self) -> None:
         if self._idle is not None and not self._idle.done() and not self._asked:
             self._idle.set_result(None)

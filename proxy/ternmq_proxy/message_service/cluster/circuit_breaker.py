@@ -18,14 +18,14 @@ class CircuitBreaker:
     first_s: float = FIRST_S
     longest_s: float = LONGEST_S
 
-    def failed(self, now_s: float) -> float:
+    def record_failure(self, now_s: float) -> float:
         """It failed once more; the back-off from now on. Calls that were under way together fail once."""
         if not self.is_aside(now_s):
             self.failures += 1
             self.until_s = now_s + min(self.longest_s, self.first_s * 2 ** min(self.failures - 1, _DOUBLINGS_MAX))
         return self.until_s - now_s
 
-    def worked(self) -> None:
+    def record_success(self) -> None:
         """It is well."""
         self.failures = 0
         self.until_s = 0.0

@@ -20,20 +20,20 @@ if TYPE_CHECKING:
 
     from ternmq_common.model import Acknowledged, SettleOutcome
     from ternmq_common.receipt_handle import ReceiptHandle
-    from ternmq_proxy.message_service.cluster.repeats import Repeats
+    from ternmq_proxy.message_service.cluster.repeats import RepeatedCalls
 
 # Larger calls would keep others waiting at the broker.
 _HANDLES_MAX = 256
 _ACKNOWLEDGE = CALLS["acknowledge"]
 
 
-class _Place(NamedTuple):
+class _SettlePlace(NamedTuple):
     broker: str
     group: str
     topic: str
 
 
-class _Gathered:
+class _GatheredHandles:
     """What was asked of one place in this turn: handles, and who hears of how many of them, in order."""
 
     __slots__ = ("asked", "handles")
@@ -46,10 +46,10 @@ class _Gathered:
 class GatheredAcknowledgements:
     """`repeats` asks the brokers, again while one is away. A call with `handles_max` does not wait for more."""
 
-    def __init__(self, repeats: "Repeats", handles_max: int = _HANDLES_MAX) -> None:
+    def __init__(self, repeats: "RepeatedCalls", handles_max: int = _HANDLES_MAX) -> None:
         self._handles_max = handles_max
         self._repeats = repeats
-        self._came: dict[_Place, _Gathered] = {}
+        self._came: dict[_SettlePlace, _GatheredHandles] = {}
         # The end of a turn goes on with the context of whoever came first.
         self._no_trace = Context()
 
@@ -61,24 +61,24 @@ class GatheredAcknowledgements:
             self._repeats.ask_nowait(broker, _ACKNOWLEDGE, (group, topic, handles), done)
             return
         if not self._came:
-            turn_end().add_work(self._ask_all)
-        place = _Place(broker, group, topic)
+            turn_end().add_work(self._acknowledge_all)
+        place = _SettlePlace(broker, group, topic)
         gathered = self._came.get(place)
         if gathered is None:
-            gathered = self._came[place] = _Gathered()
+            gathered = self._came[place] = _GatheredHandles()
         gathered.handles.extend(handles)
         gathered.asked.append((len(handles), done))
         if len(gathered.handles) >= self._handles_max:
             del self._came[place]
-            self._ask(place, gathered)
+            self._acknowledge_place(place, gathered)
 
-    def _ask_all(self) -> None:
+    def _acknowledge_all(self) -> None:
         came, self._came = self._came, {}
         for place, gathered in came.items():
-            self._no_trace.run(self._ask, place, gathered)
+            self._no_trace.run(self._acknowledge_place, place, gathered)
 
-    def _ask(self, place: _Place, gathered: _Gathered) -> None:
-        def heard(outcomes: "list[SettleOutcome] | None", error: Exception | None) -> None:
+    def _acknowledge_place(self, place: _SettlePlace, gathered: _GatheredHandles) -> None:
+        def take_outcomes(outcomes: "list[SettleOutcome] | None", error: Exception | None) -> None:
             if error is None and len(outcomes or ()) != len(gathered.handles):
                 error = ValueError(f"broker {place.broker} has not said of each message what became of it")
             first = 0
@@ -87,4 +87,6 @@ class GatheredAcknowledgements:
                 call_back(done, own, error)
                 first += count
 
-        self._repeats.ask_nowait(place.broker, _ACKNOWLEDGE, (place.group, place.topic, gathered.handles), heard)
+        self._repeats.ask_nowait(
+            place.broker, _ACKNOWLEDGE, (place.group, place.topic, gathered.handles), take_outcomes
+        )

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ternmq_common.model import DroppedLite
-    from ternmq_proxy.message_service.cluster.links import Links
-    from ternmq_proxy.message_service.cluster.repeats import Repeats
+    from ternmq_proxy.message_service.cluster.links import BrokerLinks
+    from ternmq_proxy.message_service.cluster.repeats import RepeatedCalls
     from ternmq_registry.directory import RegistryDirectory
 
 _log = logging.getLogger(__name__)
@@ -29,7 +29,7 @@ _Client = tuple[str, str]
 """Group, client id."""
 
 
-class _Known:
+class _KnownSubscriptions:
     __slots__ = ("names", "said_s", "topic")
 
     def __init__(self, topic: str) -> None:
@@ -38,32 +38,32 @@ class _Known:
         self.said_s = 0.0
 
 
-class LiteSubscriptionsHere:
+class LocalLiteSubscriptions:
     """Those of one proxy, by client."""
 
-    def __init__(self, directory: "RegistryDirectory", links: "Links", repeats: "Repeats") -> None:
+    def __init__(self, directory: "RegistryDirectory", links: "BrokerLinks", repeats: "RepeatedCalls") -> None:
         self._directory = directory
         self._links = links
         self._repeats = repeats
-        self._known: dict[_Client, _Known] = {}
+        self._known: dict[_Client, _KnownSubscriptions] = {}
         self._looked_s = 0.0
         self._telling: set[asyncio.Task[None]] = set()
 
-    async def sync(self, sync: LiteSync) -> None:
+    async def sync_subscriptions(self, sync: LiteSync) -> None:
         """See `Storage.sync_lite`. A broker that is away hears it when it is back."""
         names = [name for name in self._directory.snapshot.brokers_of(sync.topic) if self._links.is_connected(name)]
         if not names:
             raise BrokerUnavailable(f"no broker of topic {sync.topic!r} can be reached", maybe_done=False)
         results = await asyncio.gather(
-            *(self._repeats.at(name).sync_lite(sync) for name in names), return_exceptions=True
+            *(self._repeats.shard_of(name).sync_lite(sync) for name in names), return_exceptions=True
         )
         failures = [result for result in results if isinstance(result, BaseException)]
         refused = [failure for failure in failures if not isinstance(failure, BrokerUnavailable)]
         for failure in refused or (failures if len(failures) == len(names) else ()):
             raise failure
-        self._remember(sync)
+        self._remember_sync(sync)
 
-    def _remember(self, sync: LiteSync) -> None:
+    def _remember_sync(self, sync: LiteSync) -> None:
         now_s = time.monotonic()
         client = (sync.group, sync.client_id)
         if sync.action is LiteAction.COMPLETE_REMOVE:
@@ -71,7 +71,7 @@ class LiteSubscriptionsHere:
             return
         known = self._known.get(client)
         if known is None or known.topic != sync.topic:
-            known = self._known[client] = _Known(sync.topic)
+            known = self._known[client] = _KnownSubscriptions(sync.topic)
         known.said_s = now_s
         if sync.action is LiteAction.COMPLETE_ADD:
             known.names = dict.fromkeys(sync.names)
@@ -85,11 +85,11 @@ class LiteSubscriptionsHere:
             for each in [each for each, known in self._known.items() if now_s - known.said_s > REMEMBERED_S]:
                 del self._known[each]
 
-    def gone(self, group: str, client_id: str) -> None:
+    def forget_client(self, group: str, client_id: str) -> None:
         """The client is not connected here any more, and may be elsewhere."""
         self._known.pop((group, client_id), None)
 
-    def dropped(self, dropped: "Sequence[DroppedLite]") -> None:
+    def remove_dropped(self, dropped: "Sequence[DroppedLite]") -> None:
         """Clients have these subscriptions no more."""
         for each in dropped:
             known = self._known.get((each.group, each.client_id))
@@ -99,18 +99,18 @@ class LiteSubscriptionsHere:
     def link_changed(self, broker: str) -> None:
         """The broker may be another process now, which knows nothing."""
         if self._known and self._links.is_connected(broker):
-            task = asyncio.create_task(self._tell(broker), name=f"lite subscriptions for {broker}")
+            task = asyncio.create_task(self._sync_broker(broker), name=f"lite subscriptions for {broker}")
             self._telling.add(task)
             task.add_done_callback(self._telling.discard)
 
-    async def _tell(self, broker: str) -> None:
+    async def _sync_broker(self, broker: str) -> None:
         oldest_s = time.monotonic() - REMEMBERED_S
         for (group, client_id), known in list(self._known.items()):
             if known.said_s < oldest_s or broker not in self._directory.snapshot.brokers_of(known.topic):
                 continue
             sync = LiteSync(group, known.topic, client_id, LiteAction.COMPLETE_ADD, list(known.names))
             try:
-                await self._links.broker(broker).shard.sync_lite(sync)
+                await self._links.require_broker(broker).shard.sync_lite(sync)
             except BrokerUnavailable:
                 return  # when it is back it hears all of it
             except MessagingError as error:

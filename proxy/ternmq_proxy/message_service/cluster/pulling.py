@@ -18,17 +18,17 @@ if TYPE_CHECKING:
     from ternmq_common.model import QueueReaderId, QueueRef
     from ternmq_common.output_room import AnswerRoom
     from ternmq_proxy.message_service.cluster.follower_reads import FollowerReads
-    from ternmq_proxy.message_service.cluster.repeats import Repeats
+    from ternmq_proxy.message_service.cluster.repeats import RepeatedCalls
 
 
-class Pulling:
+class ClusterPulling:
     """Asks the broker that a queue names; with `followers` those first for what is cold."""
 
-    def __init__(self, repeats: "Repeats", followers: "FollowerReads | None" = None) -> None:
+    def __init__(self, repeats: "RepeatedCalls", followers: "FollowerReads | None" = None) -> None:
         self._repeats = repeats
         self._followers = followers
 
-    async def pull(
+    async def pull_messages(
         self,
         queue: "QueueRef",
         offset: int,
@@ -40,7 +40,7 @@ class Pulling:
         room: "AnswerRoom | None" = None,
     ) -> PulledMessages:
         """See `MessageService.pull`."""
-        broker = self._repeats.at(queue.broker)
+        broker = self._repeats.shard_of(queue.broker)
         is_locked = reader is not None and reader.lock_hold_ms > 0
 
         def at_leader(wait_s: float) -> "Awaitable[PulledMessages]":
@@ -48,7 +48,7 @@ class Pulling:
 
         fetched: Callable[[float], Awaitable[PulledMessages]] = at_leader
         if self._followers is not None and not is_locked:
-            fetched = partial(self._followers.pull, queue, offset, passing, batch, at_leader)
+            fetched = partial(self._followers.pull_messages, queue, offset, passing, batch, at_leader)
         if room is None:
             return await fetched(poll_s)
         loop = asyncio.get_running_loop()
@@ -58,7 +58,7 @@ class Pulling:
             taken = not pulled.messages or await room.enter_room(end - loop.time())
             return pulled if taken else PulledMessages([], offset)
         while True:
-            pulled = await _fetched_into(room, end, fetched) or PulledMessages([], offset)
+            pulled = await _fetch_into(room, end, fetched) or PulledMessages([], offset)
             left_s = end - loop.time()
             if pulled.messages or pulled.next_offset > offset or left_s <= 0:
                 return pulled
@@ -66,7 +66,7 @@ class Pulling:
                 return pulled
 
 
-async def _fetched_into(
+async def _fetch_into(
     room: "AnswerRoom", end: float, fetched: "Callable[[float], Awaitable[PulledMessages]]"
 ) -> PulledMessages | None:
     """What is there now, if there is room for it in time."""

@@ -22,13 +22,13 @@ class RemoteBroker:
     def __init__(self, link: "BrokerLink", directory: "RegistryDirectory") -> None:
         self.link = link
         self.name = link.broker
-        self.shard = remote_shard(self.ask)
+        self.shard = remote_shard(self.ask_broker)
         self._directory = directory
 
-    def ask(self, call: "ShardCall", values: "Values") -> "Awaitable[Any]":
+    def ask_broker(self, call: "ShardCall", values: "Values") -> "Awaitable[Any]":
         """Make a call, with what the registry says of its topic and group."""
         known = self._directory.snapshot
-        return self.link.ask(
+        return self.link.ask_broker(
             call,
             values,
             topic_created_version=known.topic_created_version(call.required_topic(values)),
@@ -58,4 +58,4 @@ class RemoteBroker:
         """Messages whose answer came too late."""
         for topic, some in group_by_settled_topic(values[0].topic, late).items():
             handles = [delivery.handle for delivery in some]
-            self.link.tell(CALLS["release"], (values[0].group, topic, handles, False))
+            self.link.notify_broker(CALLS["release"], (values[0].group, topic, handles, False))

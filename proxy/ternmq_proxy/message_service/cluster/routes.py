@@ -10,53 +10,53 @@ if TYPE_CHECKING:
 
     from ternmq_common.cluster import BrokerEntry
     from ternmq_common.model import Topic
-    from ternmq_proxy.message_service.cluster.links import Links
+    from ternmq_proxy.message_service.cluster.links import BrokerLinks
     from ternmq_registry.directory import RegistryDirectory
 
 
-class Routes:
+class TopicRoutes:
     """Routes, each worked out once until something changes. `now` is a monotonic clock in seconds."""
 
-    def __init__(self, directory: "RegistryDirectory", links: "Links", now: "Callable[[], float]") -> None:
+    def __init__(self, directory: "RegistryDirectory", links: "BrokerLinks", now: "Callable[[], float]") -> None:
         self._directory = directory
         self._links = links
         self._now = now
         self._known: dict[str, TopicRoute] = {}
         self._failing: dict[str, CircuitBreaker] = {}
 
-    def changed(self) -> None:
+    def forget_routes(self) -> None:
         """The registry, or which brokers can be reached."""
         self._known.clear()
         for broker in self._failing.keys() - self._directory.snapshot.brokers.keys():
             del self._failing[broker]
 
-    def route(self, topic: "Topic") -> TopicRoute:
+    def find_route(self, topic: "Topic") -> TopicRoute:
         if self._failing:
-            return self._made(topic)
+            return self._make_route(topic)
         route = self._known.get(topic.name)
         if route is None or route.topic is not topic:
-            route = self._known[topic.name] = self._made(topic)
+            route = self._known[topic.name] = self._make_route(topic)
         return route
 
     def send_failed(self, broker: str) -> None:
         """The broker did not store a message that it should have: others get the next ones for a while."""
-        self._failing.setdefault(broker, CircuitBreaker()).failed(self._now())
+        self._failing.setdefault(broker, CircuitBreaker()).record_failure(self._now())
 
     def send_worked(self, broker: str) -> None:
         if self._failing:
             self._failing.pop(broker, None)
 
-    def aside(self) -> list[str]:
+    def aside_brokers(self) -> list[str]:
         """The brokers that get no new messages for a while, though they can be reached."""
         now = self._now()
         return [name for name, failing in list(self._failing.items()) if failing.is_aside(now)]
 
-    def _made(self, topic: "Topic") -> TopicRoute:
-        entries = self.entries(topic)
+    def _make_route(self, topic: "Topic") -> TopicRoute:
+        entries = self.topic_brokers(topic)
         reads = topic.permission.can_read
         writes = [entry.name for entry in entries if entry.can_write] if topic.permission.can_write else []
         live = {entry.name for entry in entries if entry.live}
-        aside = set(self.aside())
+        aside = set(self.aside_brokers())
         usable = tuple(name for name in writes if name in live and self._links.is_connected(name))
         return TopicRoute(
             topic,
@@ -69,7 +69,7 @@ class Routes:
             ordered=tuple(writes),
         )
 
-    def entries(self, topic: "Topic") -> "list[BrokerEntry]":
+    def topic_brokers(self, topic: "Topic") -> "list[BrokerEntry]":
         """The brokers that have the topic, by name; what the registry has not, as retry topics, is on all."""
         known = self._directory.snapshot
         is_placed = known.is_placed and topic.name in known.topics

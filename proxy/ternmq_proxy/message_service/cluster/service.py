@@ -21,13 +21,13 @@ from ternmq_proxy.message_service.cluster.follower_reads import FollowerReads
 from ternmq_proxy.message_service.cluster.gathered_acknowledgements import GatheredAcknowledgements
 from ternmq_proxy.message_service.cluster.gathered_sends import GatheredSends
 from ternmq_proxy.message_service.cluster.link_timing import LINK_TIMING, LinkTiming
-from ternmq_proxy.message_service.cluster.links import Links
-from ternmq_proxy.message_service.cluster.lite_subscriptions import LiteSubscriptionsHere
-from ternmq_proxy.message_service.cluster.polls import Polls
-from ternmq_proxy.message_service.cluster.pulling import Pulling
+from ternmq_proxy.message_service.cluster.links import BrokerLinks
+from ternmq_proxy.message_service.cluster.lite_subscriptions import LocalLiteSubscriptions
+from ternmq_proxy.message_service.cluster.polls import BrokerPolls
+from ternmq_proxy.message_service.cluster.pulling import ClusterPulling
 from ternmq_proxy.message_service.cluster.receiving import ClusterReceiving
-from ternmq_proxy.message_service.cluster.repeats import Repeats
-from ternmq_proxy.message_service.cluster.routes import Routes
+from ternmq_proxy.message_service.cluster.repeats import RepeatedCalls
+from ternmq_proxy.message_service.cluster.routes import TopicRoutes
 from ternmq_proxy.message_service.cluster.sending import ClusterSending
 from ternmq_proxy.message_service.cluster.subscription_notices import SubscriptionNotices
 from ternmq_registry.errors import RegistryUnavailable
@@ -80,13 +80,13 @@ class ClusterMessageService:
         """`tls` gives what each connection to a broker begins with, None: plain text."""
         self._directory = directory
         self._seconds = seconds
-        self.links = Links(directory, self, proxy=proxy, timing=link_timing, tls=tls)
-        self.polls = Polls()
-        self.routes = Routes(directory, self.links, seconds)
-        self._repeats = Repeats(self.links, seconds)
+        self.links = BrokerLinks(directory, self, proxy=proxy, timing=link_timing, tls=tls)
+        self.polls = BrokerPolls()
+        self.routes = TopicRoutes(directory, self.links, seconds)
+        self._repeats = RepeatedCalls(self.links, seconds)
         self._gathered = GatheredAcknowledgements(self._repeats)
         self._telling = SubscriptionNotices(self.links)
-        self.notify_subscriptions = self._telling.tell
+        self.notify_subscriptions = self._telling.notify_subscriptions
         self._background_calls = BackgroundCalls()
         sending = ClusterSending(directory, self.links, self.routes, self._repeats)
         self._ask: AskProducer | None = None
@@ -96,38 +96,38 @@ class ClusterMessageService:
         self.connected = asyncio.Event()
         """Set when a broker can be asked for the first time."""
 
-        self.append = remote_method(Storage.append, sending.to_queue)
+        self.append = remote_method(Storage.append, sending.send_to_queue)
         self.append_nowait = GatheredSends(self.links, self.routes, self.append).append_nowait
-        self.schedule = remote_method(Storage.schedule, sending.to_queue)
-        self.begin_transaction = remote_method(Storage.begin_transaction, sending.to_queue)
-        self.retry = remote_method(Storage.retry, sending.anywhere)
-        self.recall = remote_method(Storage.recall, self._its_broker)
-        self.end_transaction = remote_method(Storage.end_transaction, self._its_broker)
-        self.transaction = remote_method(Storage.transaction, self._its_broker)
+        self.schedule = remote_method(Storage.schedule, sending.send_to_queue)
+        self.begin_transaction = remote_method(Storage.begin_transaction, sending.send_to_queue)
+        self.retry = remote_method(Storage.retry, sending.send_anywhere)
+        self.recall = remote_method(Storage.recall, self._ask_named_broker)
+        self.end_transaction = remote_method(Storage.end_transaction, self._ask_named_broker)
+        self.transaction = remote_method(Storage.transaction, self._ask_named_broker)
         self.pop = ClusterReceiving(directory, self.links, self.polls).pop
-        self._lite = LiteSubscriptionsHere(directory, self.links, self._repeats)
-        self.sync_lite = self._lite.sync
+        self._lite = LocalLiteSubscriptions(directory, self.links, self._repeats)
+        self.sync_lite = self._lite.sync_subscriptions
         self._lite_listener: Callable[[Sequence[DroppedLite]], None] | None = None
-        self.acknowledge = remote_method(Storage.acknowledge, self._brokers_of_handles)
-        self.prolong = remote_method(Storage.prolong, self._brokers_of_handles)
-        self.release = remote_method(Storage.release, self._brokers_of_handles)
-        self.change_invisible = remote_method(Storage.change_invisible, self._its_broker)
-        self.dead_letter = remote_method(Storage.dead_letter, self._its_broker)
+        self.acknowledge = remote_method(Storage.acknowledge, self._ask_brokers_of_handles)
+        self.prolong = remote_method(Storage.prolong, self._ask_brokers_of_handles)
+        self.release = remote_method(Storage.release, self._ask_brokers_of_handles)
+        self.change_invisible = remote_method(Storage.change_invisible, self._ask_named_broker)
+        self.dead_letter = remote_method(Storage.dead_letter, self._ask_named_broker)
         self._followers: FollowerReads | None = None
-        self.bounds = remote_method(Storage.bounds, self._its_broker)
+        self.bounds = remote_method(Storage.bounds, self._ask_named_broker)
         if read_from_followers:
             self._followers = FollowerReads(directory, proxy=proxy, timing=link_timing, tls=tls)
-            self.bounds = remote_method(Storage.bounds, self._noted_bounds)
-        self.pull = Pulling(self._repeats, self._followers).pull
-        self.offset_at = remote_method(Storage.offset_at, self._its_broker)
-        self.committed = remote_method(Storage.committed, self._its_broker)
-        self.set_committed = remote_method(Storage.set_committed, self._its_broker)
-        self.skip = remote_method(Storage.skip, self._its_broker)
-        self.drop_retries = remote_method(Storage.drop_retries, self._all)
-        self.purge = remote_method(Storage.purge, self._its_broker)
-        self.standings = remote_method(Storage.standings, self._its_broker)
-        self.dead_letters = remote_method(Storage.dead_letters, self._its_broker)
-        self.remaining = remote_method(Storage.remaining, self._its_broker)
+            self.bounds = remote_method(Storage.bounds, self._ask_bounds)
+        self.pull = ClusterPulling(self._repeats, self._followers).pull_messages
+        self.offset_at = remote_method(Storage.offset_at, self._ask_named_broker)
+        self.committed = remote_method(Storage.committed, self._ask_named_broker)
+        self.set_committed = remote_method(Storage.set_committed, self._ask_named_broker)
+        self.skip = remote_method(Storage.skip, self._ask_named_broker)
+        self.drop_retries = remote_method(Storage.drop_retries, self._ask_all)
+        self.purge = remote_method(Storage.purge, self._ask_named_broker)
+        self.standings = remote_method(Storage.standings, self._ask_named_broker)
+        self.dead_letters = remote_method(Storage.dead_letters, self._ask_named_broker)
+        self.remaining = remote_method(Storage.remaining, self._ask_named_broker)
         self.end_polls = self.polls.close
 
     def start(self) -> None:
@@ -146,28 +146,28 @@ class ClusterMessageService:
             await self._followers.close()
 
     @property
-    def problem(self) -> str | None:
-        if self.links.connected():
+    def outage_reason(self) -> str | None:
+        if self.links.connected_brokers():
             return None
-        names = ", ".join(broker.name for broker in self.links.all())
+        names = ", ".join(broker.name for broker in self.links.list_brokers())
         return f"none of the brokers can be reached: {names}" if names else "no broker is registered"
 
     def link_figures(self) -> "list[LinkFigures]":
         """The links at this moment; may be called in any thread."""
-        aside = set(self.routes.aside())
-        return [broker.link.figures(set_aside=broker.name in aside) for broker in self.links.all()]
+        aside = set(self.routes.aside_brokers())
+        return [broker.link.read_figures(set_aside=broker.name in aside) for broker in self.links.list_brokers()]
 
     def follower_read_figures(self) -> "list[FollowerReadFigures]":
         """Pulls of what is cold, since the start; none without `read_from_followers`. For any thread."""
-        return [] if self._followers is None else self._followers.figures()
+        return [] if self._followers is None else self._followers.read_figures()
 
     # --- what the links notify of
 
     def link_changed(self, broker: str) -> None:
         self.connected.set()  # links begin unconnected
         self._repeats.link_changed(broker)
-        self.routes.changed()
-        self.polls.changed(broker)
+        self.routes.forget_routes()
+        self.polls.note_broker_changed(broker)
         self._telling.link_changed(broker)
         self._lite.link_changed(broker)
         if self._seeks_leader(broker) and (self._seeking is None or self._seeking.done()):
@@ -180,21 +180,21 @@ class ClusterMessageService:
     async def _seek_leaders(self) -> None:
         """Look at the registry more often while a shard with replicas has lost its leader."""
         end = self._seconds() + SEEK_S
-        while self._seconds() < end and any(self._seeks_leader(broker.name) for broker in self.links.all()):
+        while self._seconds() < end and any(self._seeks_leader(broker.name) for broker in self.links.list_brokers()):
             try:
                 await self._directory.refresh_snapshot()
             except RegistryUnavailable as error:
                 _log.debug("no leader is found without the registry: %s", error.message)
             await asyncio.sleep(SEEK_EVERY_S)
 
-    def ready(self, broker: str, group: str, topic: str) -> None:
-        self.polls.ready(broker, group, topic)
+    def messages_ready(self, broker: str, group: str, topic: str) -> None:
+        self.polls.note_ready(broker, group, topic)
 
-    def version_told(self, version: int) -> None:
+    def registry_changed(self, version: int) -> None:
         if version > self._directory.snapshot.version and (self._refreshing is None or self._refreshing.done()):
             self._refreshing = asyncio.create_task(self._directory.wait_for_version(version), name="later version")
 
-    async def check(self, orphan: "OrphanedTransaction") -> bool:
+    async def check_orphan(self, orphan: "OrphanedTransaction") -> bool:
         if self._ask is None:
             return False
         try:
@@ -203,7 +203,7 @@ class ClusterMessageService:
             _log.exception("the check of transaction %s failed", orphan.transaction_id)
             return False
 
-    async def tell(self, question: str, argument: str) -> bytes | None:
+    async def answer_question(self, question: str, argument: str) -> bytes | None:
         if self._answer_proxies is None:
             return None
         try:
@@ -213,7 +213,7 @@ class ClusterMessageService:
             return None
 
     def lite_dropped(self, dropped: "list[DroppedLite]") -> None:
-        self._lite.dropped(dropped)
+        self._lite.remove_dropped(dropped)
         if self._lite_listener is not None:
             self._lite_listener(dropped)
 
@@ -222,19 +222,19 @@ class ClusterMessageService:
 
     async def lite_clients(self, group: str, topic: str) -> list[str]:
         """As the brokers know them that can be reached: all hear the same."""
-        found = await self._those_there(CALLS["lite_clients"], (group, topic))
+        found = await self._ask_connected(CALLS["lite_clients"], (group, topic))
         return sorted({client_id for some in found for client_id in some})
 
     async def leave(self, group: str, client_id: str) -> None:
-        self._lite.gone(group, client_id)
-        await self._those_there(CALLS["leave"], (group, client_id))
+        self._lite.forget_client(group, client_id)
+        await self._ask_connected(CALLS["leave"], (group, client_id))
 
     def _registry_changed(self, snapshot: "RegistrySnapshot") -> None:
-        self.links.follow(snapshot)
+        self.links.follow_snapshot(snapshot)
         if self._followers is not None:
-            self._followers.follow(snapshot)
-        self.routes.changed()
-        self.polls.moved()
+            self._followers.follow_snapshot(snapshot)
+        self.routes.forget_routes()
+        self.polls.note_topics_moved()
 
     # --- which brokers are asked
 
@@ -246,28 +246,30 @@ class ClusterMessageService:
             self._check_broker(handles[0])
             self._gathered.acknowledge_nowait(name, group, topic, handles, done)
         else:
-            self._background_calls.start(self._acknowledged(group, topic, handles), done)
+            self._background_calls.start(self._acknowledge_handles(group, topic, handles), done)
 
-    async def _acknowledged(self, group: str, topic: str, handles: "Sequence[ReceiptHandle]") -> "list[SettleOutcome]":
+    async def _acknowledge_handles(
+        self, group: str, topic: str, handles: "Sequence[ReceiptHandle]"
+    ) -> "list[SettleOutcome]":
         return await self.acknowledge(group, topic, handles)
 
-    async def _its_broker(self, call: "ShardCall", values: "Values") -> Any:  # noqa: ANN401 - it is the call's own
+    async def _ask_named_broker(self, call: "ShardCall", values: "Values") -> Any:  # noqa: ANN401 - it is the call's own
         """The one that is named, or that the queue, handle or transaction names."""
         assert call.broker is not None
         named = values[call.broker]
         if isinstance(named, str):
-            return await self._repeats.ask(named or self._only_broker(), call, values)
+            return await self._repeats.ask_broker(named or self._only_broker(), call, values)
         if isinstance(named, ReceiptHandle | TransactionId):
             self._check_broker(named)
-        return await self._repeats.ask(named.broker, call, values)
+        return await self._repeats.ask_broker(named.broker, call, values)
 
-    async def _noted_bounds(self, call: "ShardCall", values: "Values") -> "QueueBounds":
-        bounds: QueueBounds = await self._its_broker(call, values)
+    async def _ask_bounds(self, call: "ShardCall", values: "Values") -> "QueueBounds":
+        bounds: QueueBounds = await self._ask_named_broker(call, values)
         if self._followers is not None:
-            self._followers.noted(values[0], bounds)
+            self._followers.note_bounds(values[0], bounds)
         return bounds
 
-    async def _brokers_of_handles(self, call: "ShardCall", values: "Values") -> Any:  # noqa: ANN401 - it is the call's own
+    async def _ask_brokers_of_handles(self, call: "ShardCall", values: "Values") -> Any:  # noqa: ANN401 - it is the call's own
         """One call for each broker that gave some of the handles; an outcome for each handle, in order."""
         group, topic, handles, *others = values
         places: defaultdict[str, list[int]] = defaultdict(list)
@@ -276,31 +278,33 @@ class ClusterMessageService:
                 self._check_broker(handle)
             places[handle.broker].append(place)
         if len(places) == 1:
-            return await self._repeats.ask(handles[0].broker, call, values)
+            return await self._repeats.ask_broker(handles[0].broker, call, values)
 
-        def of(name: str) -> "Awaitable[list[Any] | None]":
+        def ask_broker_of(name: str) -> "Awaitable[list[Any] | None]":
             some = [handles[place] for place in places[name]]
-            return self._repeats.ask(name, call, (group, topic, some, *others))
+            return self._repeats.ask_broker(name, call, (group, topic, some, *others))
 
         outcomes: dict[int, Any] = {}
-        for name, result in zip(places, await asyncio.gather(*map(of, places)), strict=True):
+        for name, result in zip(places, await asyncio.gather(*map(ask_broker_of, places)), strict=True):
             outcomes.update(zip(places[name], result or (), strict=result is not None))
         return [outcomes[place] for place in sorted(outcomes)]
 
     def _check_broker(self, named: "ReceiptHandle | TransactionId") -> None:
-        if self.links.find(named.broker) is None:
+        if self.links.find_broker(named.broker) is None:
             code, what = ErrorCode.INVALID_RECEIPT_HANDLE, "the receipt handle"
             if isinstance(named, TransactionId):
                 code, what = ErrorCode.INVALID_TRANSACTION_ID, f"transaction {str(named)!r}"
             raise MessagingError(code, f"{what} names broker {named.broker!r}, which this cluster has not")
 
-    async def _all(self, call: "ShardCall", values: "Values") -> None:
-        await asyncio.gather(*(self._repeats.ask(broker.name, call, values) for broker in self.links.all()))
+    async def _ask_all(self, call: "ShardCall", values: "Values") -> None:
+        await asyncio.gather(
+            *(self._repeats.ask_broker(broker.name, call, values) for broker in self.links.list_brokers())
+        )
 
-    async def _those_there(self, call: "ShardCall", values: "Values") -> list[Any]:
+    async def _ask_connected(self, call: "ShardCall", values: "Values") -> list[Any]:
         """The answers of all brokers that can be reached; who does not answer is said in the log."""
-        brokers = self.links.connected()
-        results = await asyncio.gather(*(broker.ask(call, values) for broker in brokers), return_exceptions=True)
+        brokers = self.links.connected_brokers()
+        results = await asyncio.gather(*(broker.ask_broker(call, values) for broker in brokers), return_exceptions=True)
         answers: list[Any] = []
         for broker, result in zip(brokers, results, strict=True):
             if isinstance(result, BrokerUnavailable | LateAnswer):
@@ -313,35 +317,35 @@ class ClusterMessageService:
 
     # --- what is put together
 
-    def route(self, topic: "Topic") -> "TopicRoute":
-        return self.routes.route(topic)
+    def find_route(self, topic: "Topic") -> "TopicRoute":
+        return self.routes.find_route(topic)
 
     async def transactions(self, state: "TransactionState", *, topic: str, start: str, limit: int) -> TransactionPage:
         """Broker by broker."""
 
-        async def ask(broker: str, place: str) -> tuple[TransactionPage, bool]:
-            page = await self._repeats.at(broker).transactions(state, topic=topic, start=place, limit=limit)
+        async def read_page(broker: str, place: str) -> tuple[TransactionPage, bool]:
+            page = await self._repeats.shard_of(broker).transactions(state, topic=topic, start=place, limit=limit)
             return page, bool(page.transactions)
 
-        page, following = await page_of_brokers(self._names(), start, ask)
+        page, following = await page_of_brokers(self._broker_names(), start, read_page)
         return TransactionPage(page.transactions if page else [], following)
 
     async def timers(self, *, topic: str, start: str, limit: int) -> TimerPage:
         """Broker by broker, each one's by their times."""
 
-        async def ask(broker: str, place: str) -> tuple[TimerPage, bool]:
-            page = await self._repeats.at(broker).timers(topic=topic, start=place, limit=limit)
+        async def read_page(broker: str, place: str) -> tuple[TimerPage, bool]:
+            page = await self._repeats.shard_of(broker).timers(topic=topic, start=place, limit=limit)
             return page, bool(page.timers)
 
-        page, following = await page_of_brokers(self._names(), start, ask)
+        page, following = await page_of_brokers(self._broker_names(), start, read_page)
         return TimerPage(page.timers if page else [], following)
 
-    def _names(self) -> list[str]:
-        return [broker.name for broker in self.links.all()]
+    def _broker_names(self) -> list[str]:
+        return [broker.name for broker in self.links.list_brokers()]
 
     async def content(self, topic: str) -> TopicContent:
         """Of the brokers that can be reached."""
-        told: list[TopicContent] = await self._those_there(CALLS["content"], (topic,))
+        told: list[TopicContent] = await self._ask_connected(CALLS["content"], (topic,))
         return TopicContent(
             queues=[queue for each in told for queue in each.queues],
             groups=sorted({group for each in told for group in each.groups}),
@@ -353,7 +357,7 @@ class ClusterMessageService:
 
     async def history(self, of: "HistoryOf", name: str) -> FigureHistory:
         """Of the brokers that can be reached, together."""
-        told = combine_histories(await self._those_there(CALLS["history"], (of, name)))
+        told = combine_histories(await self._ask_connected(CALLS["history"], (of, name)))
         return FigureHistory(step_ms=STEP_MS, end_ms=0, series={}) if told is None else told
 
     def watch_orphans(self, ask: "AskProducer") -> None:
@@ -361,35 +365,35 @@ class ClusterMessageService:
 
     async def progress(self, group: str, topics: "Sequence[str]" = ()) -> "list[QueueProgress]":
         """Of the brokers that can be reached. What one of them knows the group to have, it has on the others too."""
-        rows = await self._progress(group, topics)
+        rows = await self._read_progress(group, topics)
         known = {row.queue.topic for row in rows} - {retry_topic(group)}
-        if known.issubset(topics) or len(self.links.all()) == 1:
+        if known.issubset(topics) or len(self.links.list_brokers()) == 1:
             return rows
-        return await self._progress(group, sorted(known.union(topics)))
+        return await self._read_progress(group, sorted(known.union(topics)))
 
-    async def _progress(self, group: str, topics: "Sequence[str]") -> "list[QueueProgress]":
-        return [row for some in await self._those_there(CALLS["progress"], (group, list(topics))) for row in some]
+    async def _read_progress(self, group: str, topics: "Sequence[str]") -> "list[QueueProgress]":
+        return [row for some in await self._ask_connected(CALLS["progress"], (group, list(topics))) for row in some]
 
     async def find_by_key(self, topic: str, key: str, limit: int) -> "list[StoredMessage]":
         """On the brokers that can be reached."""
-        found = await self._those_there(CALLS["find_by_key"], (topic, key, limit))
+        found = await self._ask_connected(CALLS["find_by_key"], (topic, key, limit))
         newest_first = sorted((each for some in found for each in some), key=lambda each: each.stored_ms, reverse=True)
         return newest_first[:limit]
 
     async def forget_topic(self, topic: str, *, version: int) -> None:
-        self.polls.forget(topic=topic)
-        await self._those_there(CALLS["forget_topic"], (topic, version))
+        self.polls.forget_deleted(topic=topic)
+        await self._ask_connected(CALLS["forget_topic"], (topic, version))
 
     async def forget_group(self, group: str, *, version: int) -> None:
-        self.polls.forget(group=group)
-        await self._those_there(CALLS["forget_group"], (group, version))
+        self.polls.forget_deleted(group=group)
+        await self._ask_connected(CALLS["forget_group"], (group, version))
 
-    def announce(self, members: "Sequence[PullingMember]") -> None:
-        self.links.announce(shard_frames.PRESENCE.encode_note(list(members)))
+    def announce_members(self, members: "Sequence[PullingMember]") -> None:
+        self.links.announce_members(shard_frames.PRESENCE.encode_note(list(members)))
 
     async def pulling_members(self, group: str, topic: str, here: "Sequence[str]") -> list[str]:
         """As one of the brokers knows them: every proxy tells all brokers."""
-        for broker in self.links.connected():
+        for broker in self.links.connected_brokers():
             try:
                 return sorted({*here, *await broker.shard.pulling_members(group, topic)})
             except (BrokerUnavailable, LateAnswer) as error:
@@ -402,15 +406,15 @@ class ClusterMessageService:
     async def ask_proxies(self, question: str, argument: str) -> "list[ProxyAnswer]":
         """By way of any broker: every proxy has a stream to all."""
         why: MessagingError | None = None
-        for broker in self.links.connected():
+        for broker in self.links.connected_brokers():
             try:
                 return await broker.shard.ask_proxies(question, argument)
             except (BrokerUnavailable, LateAnswer) as error:
                 why = error
-        raise why or BrokerUnavailable(self.problem or "no broker can be reached", maybe_done=False)
+        raise why or BrokerUnavailable(self.outage_reason or "no broker can be reached", maybe_done=False)
 
     def _only_broker(self) -> str:
-        names = [broker.name for broker in self.links.all()]
+        names = [broker.name for broker in self.links.list_brokers()]
         if len(names) != 1:
             raise MessagingError(ErrorCode.BAD_REQUEST, f"name the broker, one of {', '.join(names) or 'none'}")
         return names[0]

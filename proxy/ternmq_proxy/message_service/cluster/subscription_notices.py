@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ternmq_common.model import TopicSubscription
-    from ternmq_proxy.message_service.cluster.links import Links
+    from ternmq_proxy.message_service.cluster.links import BrokerLinks
     from ternmq_proxy.message_service.cluster.remote_broker import RemoteBroker
 
 _log = logging.getLogger(__name__)
@@ -21,7 +21,7 @@ _AT_ONCE = 1000
 class SubscriptionNotices:
     """`_knowing` are the brokers that were notified of everything, since their links were made last."""
 
-    def __init__(self, links: "Links") -> None:
+    def __init__(self, links: "BrokerLinks") -> None:
         self._links = links
         self._knowing: set[str] = set()
 
@@ -29,17 +29,19 @@ class SubscriptionNotices:
         """The broker may be another process now, which knows nothing."""
         self._knowing.discard(broker)
 
-    async def tell(
+    async def notify_subscriptions(
         self, news: "Sequence[TopicSubscription]", everything: "Callable[[], Sequence[TopicSubscription]]"
     ) -> None:
         """See `MessageService.notify_subscriptions`."""
-        brokers = self._links.connected()
+        brokers = self._links.connected_brokers()
         unknowing = {broker.name for broker in brokers} - self._knowing
         told = everything() if unknowing else ()
         self._knowing |= unknowing  # before the calls: a link that is lost meanwhile takes the broker out again
-        await asyncio.gather(*(self._tell(broker, told if broker.name in unknowing else news) for broker in brokers))
+        await asyncio.gather(
+            *(self._notify_broker(broker, told if broker.name in unknowing else news) for broker in brokers)
+        )
 
-    async def _tell(self, broker: "RemoteBroker", subscriptions: "Sequence[TopicSubscription]") -> None:
+    async def _notify_broker(self, broker: "RemoteBroker", subscriptions: "Sequence[TopicSubscription]") -> None:
         try:
             for start in range(0, len(subscriptions), _AT_ONCE):
                 await broker.shard.subscribed(subscriptions[start : start + _AT_ONCE])

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from google.protobuf.message import DecodeError
 
 from ternmq_common.wire import encode_field, encode_varint
-from ternmq_proxy.fronts.grpc.activities.request_bytes import NotOrdinary, content, resource_name
+from ternmq_proxy.fronts.grpc.activities.request_bytes import NotOrdinary, content_span, resource_name
 from ternmq_proxy.fronts.grpc.activities.status import OK
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ _ENTRY_TAG = b"\x12"  # AckMessageResponse.entries = 2
 _ENTRY_STATUS = encode_field(b"\x1a", _OK)  # AckMessageResultEntry.status = 3
 
 
-class Acknowledgement(NamedTuple):
+class OrdinaryAcknowledgement(NamedTuple):
     """The group that acknowledges, the topic of the messages and their lite topic; the entries as they are to be
     answered, and the handles that they name."""
 
@@ -35,7 +35,7 @@ class Acknowledgement(NamedTuple):
     handles: list[bytes]
 
 
-def read_acknowledgement(data: bytes, *, most: int) -> Acknowledgement:
+def read_acknowledgement(data: bytes, *, most: int) -> OrdinaryAcknowledgement:
     """Return what the request holds. Raises NotOrdinary, also for no entry and for more than `most`."""
     entries: list[bytes] = []
     handles: list[bytes] = []
@@ -44,17 +44,17 @@ def read_acknowledgement(data: bytes, *, most: int) -> Acknowledgement:
     try:
         if data[0] != _GROUP:
             raise NotOrdinary
-        begin, at = content(data, 1, end)
+        begin, at = content_span(data, 1, end)
         group = resource_name(data[begin:at])
         if data[at] != _TOPIC:
             raise NotOrdinary
-        begin, at = content(data, at + 1, end)
+        begin, at = content_span(data, at + 1, end)
         topic = resource_name(data[begin:at])
         while at < end:
             if data[at] != _ENTRIES or len(entries) == most:
                 raise NotOrdinary
-            begin, at = content(data, at + 1, end)
-            handle, handle_end = _handle(data, begin, at)
+            begin, at = content_span(data, at + 1, end)
+            handle, handle_end = _read_handle(data, begin, at)
             lite = data[handle_end:at]
             if entries and lite != lite_topic:
                 raise NotOrdinary
@@ -66,7 +66,7 @@ def read_acknowledgement(data: bytes, *, most: int) -> Acknowledgement:
         raise NotOrdinary from error
     if not entries:
         raise NotOrdinary
-    return Acknowledgement(group, topic, name, entries, handles)
+    return OrdinaryAcknowledgement(group, topic, name, entries, handles)
 
 
 def _lite_name(field: bytes) -> str:
@@ -75,20 +75,20 @@ def _lite_name(field: bytes) -> str:
         return ""
     if field[0] != _LITE_TOPIC:
         raise NotOrdinary
-    begin, at = content(field, 1, len(field))
+    begin, at = content_span(field, 1, len(field))
     if at != len(field) or begin == at:
         raise NotOrdinary
     return field[begin:at].decode()
 
 
-def _handle(data: bytes, at: int, end: int) -> tuple[bytes, int]:
+def _read_handle(data: bytes, at: int, end: int) -> tuple[bytes, int]:
     """That of the entry which is there, and where it ends."""
     if at < end and data[at] == _MESSAGE_ID:
-        begin, at = content(data, at + 1, end)
+        begin, at = content_span(data, at + 1, end)
         data[begin:at].decode()
     if at >= end or data[at] != _HANDLE:
         raise NotOrdinary
-    begin, at = content(data, at + 1, end)
+    begin, at = content_span(data, at + 1, end)
     handle = data[begin:at]
     if not handle.isascii():
         raise NotOrdinary

@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 def endpoints_for(asked: Endpoints, call: "Call") -> Endpoints:
     """What the client, which named the endpoints `asked`, is to connect to."""
     if call.listener.advertised is not None:
-        return _endpoints(*parse_address(call.listener.advertised))
+        return _make_endpoints(*parse_address(call.listener.advertised))
     if not asked.addresses:
-        return _endpoints(*_own_address(call))
+        return _make_endpoints(*_own_address(call))
     if asked.scheme == definition_pb2.ADDRESS_SCHEME_UNSPECIFIED:
-        return Endpoints(scheme=_scheme(asked.addresses[0].host), addresses=asked.addresses)
+        return Endpoints(scheme=_address_scheme(asked.addresses[0].host), addresses=asked.addresses)
     return asked
 
 
-def _endpoints(host: str, port: int) -> Endpoints:
-    return Endpoints(scheme=_scheme(host), addresses=[Address(host=host, port=port)])
+def _make_endpoints(host: str, port: int) -> Endpoints:
+    return Endpoints(scheme=_address_scheme(host), addresses=[Address(host=host, port=port)])
 
 
-def _scheme(host: str) -> definition_pb2.AddressScheme:
+def _address_scheme(host: str) -> definition_pb2.AddressScheme:
     try:
         version = ipaddress.ip_address(host.strip("[]")).version
     except ValueError:

@@ -7,9 +7,9 @@ from ternmq_common.wire import DeliveredFrames, without_body
 from ternmq_protos.v2.service_pb2 import PullMessageRequest, PullMessageResponse
 from ternmq_proxy.fronts.grpc.activities.filter_text import read_filter
 from ternmq_proxy.fronts.grpc.activities.message_queue import read_queue
-from ternmq_proxy.fronts.grpc.activities.status import OK, status, status_of
+from ternmq_proxy.fronts.grpc.activities.status import OK, make_status, status_of
 from ternmq_proxy.operations.pull import PullRequest, PullResult, pull_messages
-from ternmq_proxy.quotas.receiving import sent
+from ternmq_proxy.quotas.receiving import count_sent_bytes
 
 if TYPE_CHECKING:
     from ternmq_protos.v2.definition_pb2 import Status
@@ -24,27 +24,27 @@ class PulledFrames:
     frames: list[bytes]
     code: int
 
-    async def undelivered(self) -> None:
+    async def return_undelivered(self) -> None:
         """The call was cut: nothing to give back, as a pull claims nothing."""
 
 
 async def pull_message(request: PullMessageRequest, call: "Call", services: "Services") -> PulledFrames:
     """Status, messages, then the offset to go on from; an error is a status alone."""
     try:
-        result = await pull_messages(_read(request), call, services)
+        result = await pull_messages(_read_request(request), call, services)
     except Exception as error:  # noqa: BLE001 - the outermost of this call; `status_of` logs
         answer = status_of(error, "PullMessage")
         return PulledFrames([PullMessageResponse(status=answer).SerializeToString()], answer.code)
     if result.problem is not None:
-        return _answer(status(result.problem.code, result.problem.message), result.next_offset, [])
+        return _make_answer(make_status(result.problem.code, result.problem.message), result.next_offset, [])
     messages = _frame_messages(request, result, services, with_bodies=not call.leaves_out_bodies)
-    answered = _answer(OK, result.next_offset, messages)
+    answered = _make_answer(OK, result.next_offset, messages)
     if result.meters:
-        sent(result.meters, sum(map(len, answered.frames)), services.quotas.now())
+        count_sent_bytes(result.meters, sum(map(len, answered.frames)), services.quotas.now())
     return answered
 
 
-def _read(request: PullMessageRequest) -> PullRequest:
+def _read_request(request: PullMessageRequest) -> PullRequest:
     return PullRequest(
         queue=read_queue(request.message_queue),
         offset=request.offset,
@@ -74,7 +74,7 @@ def _frame_messages(
     ]
 
 
-def _answer(first: "Status", next_offset: int, messages: list[bytes]) -> PulledFrames:
+def _make_answer(first: "Status", next_offset: int, messages: list[bytes]) -> PulledFrames:
     return PulledFrames(
         [
             PullMessageResponse(status=first).SerializeToString(),

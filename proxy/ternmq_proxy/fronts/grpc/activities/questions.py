@@ -20,20 +20,20 @@ if TYPE_CHECKING:
     from ternmq_proxy.services import Services
 
 
-class Answer(Protocol):
+class QuestionHandler(Protocol):
     """Answers one question."""
 
     def __call__(self, argument: str, /, services: "Services") -> "Awaitable[bytes]": ...
 
 
-ABOUT_CLIENTS: "Mapping[str, Answer]" = {
+ABOUT_CLIENTS: "Mapping[str, QuestionHandler]" = {
     CLIENTS: answer_clients,
     MEMBERS: answer_members,
     RUNNING_INFO: answer_running_info,
     SUBSCRIBERS: answer_subscribers,
     SUBSCRIPTIONS: answer_subscriptions,
 }
-ABOUT_ITSELF: "Mapping[str, Answer]" = {PROXY: answer_proxy, STATS: answer_stats}
+ABOUT_ITSELF: "Mapping[str, QuestionHandler]" = {PROXY: answer_proxy, STATS: answer_stats}
 
 
 async def answer_proxies(question: str, argument: str, services: "Services") -> bytes | None:

@@ -11,9 +11,9 @@ from ternmq_common.model import DeliveredMessage
 from ternmq_common.wire import DeliveredFrames, encode_field, encode_timestamp
 from ternmq_protos.v2.service_pb2 import ReceiveMessageRequest, ReceiveMessageResponse
 from ternmq_proxy.fronts.grpc.activities.filter_text import read_filter
-from ternmq_proxy.fronts.grpc.activities.status import OK, status, status_of
+from ternmq_proxy.fronts.grpc.activities.status import OK, make_status, status_of
 from ternmq_proxy.operations.receive import NOTHING_NEW, ReceivedMessages, ReceiveRequest, receive_messages
-from ternmq_proxy.quotas.receiving import sent
+from ternmq_proxy.quotas.receiving import count_sent_bytes
 
 if TYPE_CHECKING:
     from ternmq_common.errors import MessagingError
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 def _serialized_problem(problem: "MessagingError") -> bytes:
     """The first frame of an answer without messages."""
-    answer: bytes = ReceiveMessageResponse(status=status(problem.code, problem.message)).SerializeToString()
+    answer: bytes = ReceiveMessageResponse(status=make_status(problem.code, problem.message)).SerializeToString()
     return answer
 
 
@@ -33,7 +33,7 @@ _DELIVERY_TIMESTAMP_TAG = b"\x1a"  # ReceiveMessageResponse.delivery_timestamp =
 
 
 @dataclass(frozen=True, slots=True)
-class Received:
+class ReceiveAnswer:
     """The answer's items, serialized, its status code, and how to give back messages whose answer did not reach the
     client."""
 
@@ -42,11 +42,11 @@ class Received:
     messages: ReceivedMessages | None = None
 
     @property
-    def deliveries(self) -> list[DeliveredMessage]:
+    def delivered_messages(self) -> list[DeliveredMessage]:
         """The messages that were claimed."""
         return [] if self.messages is None else self.messages.deliveries
 
-    async def undelivered(self) -> None:
+    async def return_undelivered(self) -> None:
         """The call was cut: others get the messages at once, those that were written too, as clients throw away what
         they have read of a call that did not end well.
 
@@ -61,33 +61,33 @@ class Received:
             await self.messages.return_later()
 
 
-async def receive_message(request: ReceiveMessageRequest, call: "Call", services: "Services") -> Received:
+async def receive_message(request: ReceiveMessageRequest, call: "Call", services: "Services") -> ReceiveAnswer:
     """Status, messages, time of delivery; an error is a status too, and never comes at once."""
     began = time.monotonic()
     try:
-        return await _receive(request, call, services)
+        return await _receive_messages(request, call, services)
     except Exception as error:  # noqa: BLE001 - the outermost of this call; `status_of` logs
         answer = status_of(error, "ReceiveMessage")
         if int(answer.code) == ErrorCode.CLIENT_ID_REQUIRED:
-            return Received([ReceiveMessageResponse(status=answer).SerializeToString()], answer.code)
+            return ReceiveAnswer([ReceiveMessageResponse(status=answer).SerializeToString()], answer.code)
         await asyncio.sleep(max(0.0, hold_s(call, services) - (time.monotonic() - began)))
         first = ReceiveMessageResponse(status=answer).SerializeToString()
-        return Received(_frames(first, [], services), answer.code)
+        return ReceiveAnswer(_serialize_frames(first, [], services), answer.code)
 
 
-async def _receive(request: ReceiveMessageRequest, call: "Call", services: "Services") -> Received:
-    received = await receive_messages(_read(request), call, services)
+async def _receive_messages(request: ReceiveMessageRequest, call: "Call", services: "Services") -> ReceiveAnswer:
+    received = await receive_messages(_read_request(request), call, services)
     problem = received.problem
     if problem is not None:
         first = NOTHING_NEW_FRAME if problem is NOTHING_NEW else _serialized_problem(problem)
-        return Received(_frames(first, [], services), problem.code)
+        return ReceiveAnswer(_serialize_frames(first, [], services), problem.code)
     messages = _frame_messages(received, request.message_queue.topic.SerializeToString(), services)
     if received.meters:
-        sent(received.meters, sum(map(len, messages)), services.quotas.now())
-    return Received(_frames(_OK, messages, services), ErrorCode.OK, received)
+        count_sent_bytes(received.meters, sum(map(len, messages)), services.quotas.now())
+    return ReceiveAnswer(_serialize_frames(_OK, messages, services), ErrorCode.OK, received)
 
 
-def _read(request: ReceiveMessageRequest) -> ReceiveRequest:
+def _read_request(request: ReceiveMessageRequest) -> ReceiveRequest:
     queue = request.message_queue
     has_poll = request.HasField("long_polling_timeout")
     return ReceiveRequest(
@@ -111,7 +111,7 @@ def hold_s(call: "Call", services: "Services") -> float:
     return max(0.0, min(services.answer_limits.error_hold_s, call.remaining_s - POLL_MARGIN_MS / 1000))
 
 
-def _frames(first: bytes, messages: list[bytes], services: "Services") -> list[bytes]:
+def _serialize_frames(first: bytes, messages: list[bytes], services: "Services") -> list[bytes]:
     return [first, *messages, encode_field(_DELIVERY_TIMESTAMP_TAG, encode_timestamp(services.clock.now_ms()))]
 
 

@@ -14,18 +14,18 @@ class NotOrdinary(Exception):
     """The request is not one of the ordinary ones that are read from their bytes; protobuf decodes it."""
 
 
-def content(data: bytes, at: int, end: int) -> tuple[int, int]:
+def content_span(data: bytes, at: int, end: int) -> tuple[int, int]:
     """Where the content of a field begins whose length stands there, and where it ends: at `end` at the latest."""
     length = data[at]
     at += 1
     if length >= 0x80:
-        length, at = number(data, at - 1)
+        length, at = read_number(data, at - 1)
     if at + length > end:
         raise NotOrdinary
     return at, at + length
 
 
-def number(data: bytes, at: int) -> tuple[int, int]:
+def read_number(data: bytes, at: int) -> tuple[int, int]:
     """The number that begins there, of six bytes at most, and where it ends."""
     value = 0
     for shift in range(0, 42, 7):

@@ -13,8 +13,8 @@ from ternmq_common.fairness import WorkTurns
 from ternmq_protos.v2.service_pb2 import SendMessageRequest, SendMessageResponse, SendResultEntry
 from ternmq_proxy.fronts.grpc.activities.request_bytes import NotOrdinary
 from ternmq_proxy.fronts.grpc.activities.sent_form import serialize_sent
-from ternmq_proxy.fronts.grpc.activities.sent_messages import Sender, read_sent_messages
-from ternmq_proxy.fronts.grpc.activities.status import OK, overall, status, status_of
+from ternmq_proxy.fronts.grpc.activities.sent_messages import SendContext, read_sent_messages
+from ternmq_proxy.fronts.grpc.activities.status import OK, make_status, overall_status, status_of
 from ternmq_proxy.operations.send import send_messages
 from ternmq_proxy.operations.send_ordinary import begin_ordinary_send
 from ternmq_proxy.processors.stored_form import read_message
@@ -37,7 +37,7 @@ AT_ONCE_MAX = 32
 def begin_send(data: bytes, call: "Call", services: "Services", answer: Answer) -> bool:
     """Begin an ordinary send, to be answered by `answer`; False: nothing was done, see `begin_ordinary_send`, which has
     the errors too. `data` is the request."""
-    sender = Sender(call.peer, services.clock.now_ms(), services.limits)
+    sender = SendContext(call.peer, services.clock.now_ms(), services.limits)
     try:
         name, order_key, messages = read_sent_messages(
             data, sender, most=min(AT_ONCE_MAX, services.request_limits.entries_max)
@@ -90,7 +90,7 @@ def send_answer(results: "Sequence[SentMessage]") -> SendMessageResponse:
             )
         else:
             has_errors = True
-            refused = status(result.error.code, result.error.message)
+            refused = make_status(result.error.code, result.error.message)
             answer.entries.add(status=refused, message_id=result.message_id)
-    answer.status.CopyFrom(overall([entry.status for entry in answer.entries]) if has_errors else OK)
+    answer.status.CopyFrom(overall_status([entry.status for entry in answer.entries]) if has_errors else OK)
     return answer

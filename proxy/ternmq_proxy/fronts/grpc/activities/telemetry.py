@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     from ternmq_proxy.services import Services
 
 
-class Configured(NamedTuple):
+class SettingsAnswer(NamedTuple):
     """The answer to a client's settings, and the rights that its user must keep."""
 
     answer: TelemetryCommand
     needs: "list[Asked]"
 
 
-async def telemetry(command: TelemetryCommand, call: "Call", services: "Services") -> Configured | None:
+async def telemetry(command: TelemetryCommand, call: "Call", services: "Services") -> SettingsAnswer | None:
     """Return the answer to one command of a client, None if it needs none. A MessagingError ends the stream."""
     if not command.HasField("settings"):
         call.require_client()
@@ -56,7 +56,7 @@ async def telemetry(command: TelemetryCommand, call: "Call", services: "Services
     else:
         _complete_consumer(answer, rules)
     answer.metric.CopyFrom(Metric(on=False))
-    return Configured(TelemetryCommand(status=OK, settings=answer), needs_of_settings(settings))
+    return SettingsAnswer(TelemetryCommand(status=OK, settings=answer), needs_of_settings(settings))
 
 
 def read_settings(settings: Settings) -> ClientSettings:
@@ -93,8 +93,8 @@ def _complete_producer(answer: Settings, rules: ProducerRules) -> None:
     answer.publishing.max_body_size = rules.body_bytes_max
     answer.publishing.validate_message_type = True
     backoff = ExponentialBackoff(
-        initial=_duration(rules.backoff_initial_ms),
-        max=_duration(rules.backoff_max_ms),
+        initial=_make_duration(rules.backoff_initial_ms),
+        max=_make_duration(rules.backoff_max_ms),
         multiplier=rules.backoff_multiplier,
     )
     answer.backoff_policy.CopyFrom(RetryPolicy(max_attempts=rules.max_attempts, exponential_backoff=backoff))
@@ -113,15 +113,15 @@ def _complete_consumer(answer: Settings, rules: ConsumerRules) -> None:
 def _retry_policy(max_attempts: int, backoff: "RetryBackoff") -> RetryPolicy:
     policy = RetryPolicy(max_attempts=max_attempts)
     if isinstance(backoff, CustomizedSteps):
-        policy.customized_backoff.CopyFrom(CustomizedBackoff(next=map(_duration, backoff.steps_ms)))
+        policy.customized_backoff.CopyFrom(CustomizedBackoff(next=map(_make_duration, backoff.steps_ms)))
     else:
-        initial, longest = _duration(backoff.initial_ms), _duration(backoff.max_ms)
+        initial, longest = _make_duration(backoff.initial_ms), _make_duration(backoff.max_ms)
         curve = ExponentialBackoff(initial=initial, max=longest, multiplier=backoff.multiplier)
         policy.exponential_backoff.CopyFrom(curve)
     return policy
 
 
-def _duration(milliseconds: int) -> Duration:
+def _make_duration(milliseconds: int) -> Duration:
     return Duration(seconds=milliseconds // 1000, nanos=milliseconds % 1000 * 1_000_000)
 
 

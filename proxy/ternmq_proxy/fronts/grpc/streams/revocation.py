@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from ternmq_proxy.access.control import REVOKED
 
 if TYPE_CHECKING:
-    from ternmq_proxy.access.control import Watch
+    from ternmq_proxy.access.control import RightsWatch
     from ternmq_rpc.grpc_stream.served_call import ServedCall
 
 
@@ -17,7 +17,7 @@ class RevokedPoll:
         self.frames = frames
         self.code: int = REVOKED.code
 
-    async def undelivered(self) -> None:
+    async def return_undelivered(self) -> None:
         """There is nothing to give back."""
 
 
@@ -27,7 +27,7 @@ def cancel(served: "ServedCall") -> None:
         served.task.cancel()
 
 
-def was_revoked(watch: "Watch") -> bool:
+def was_revoked(watch: "RightsWatch") -> bool:
     """Whether that is why the call was cancelled; it goes on then, to say so."""
     task = asyncio.current_task()
     if watch.is_revoked and task is not None:

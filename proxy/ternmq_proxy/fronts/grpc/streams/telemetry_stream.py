@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 PUSH_TIMEOUT_S = 2.0
 
 
-class Transport(Protocol):
+class StreamTransport(Protocol):
     """What is needed of a `ServedCall`: what is written waits in its order, and `wait_drained` until all of it is
     gone."""
 
@@ -34,7 +34,7 @@ class TelemetryStream:
     __slots__ = ("_closed", "_late", "_push_s", "_serialize", "_transport")
 
     def __init__(
-        self, transport: Transport, serialize: "Callable[[ClientCommand], bytes]", push_s: float = PUSH_TIMEOUT_S
+        self, transport: StreamTransport, serialize: "Callable[[ClientCommand], bytes]", push_s: float = PUSH_TIMEOUT_S
     ) -> None:
         self._transport = transport
         self._serialize = serialize
@@ -42,12 +42,12 @@ class TelemetryStream:
         self._late: asyncio.Task[None] | None = None
         self._closed = False
 
-    async def answer(self, command: "TelemetryCommand") -> None:
+    async def send_answer(self, command: "TelemetryCommand") -> None:
         """Send a command in answer to one of the client's; StreamBroken if the client is gone."""
         self._transport.write_messages(command.SerializeToString())
         await self._transport.wait_drained()
 
-    async def push(self, command: "ClientCommand") -> bool:
+    async def push_command(self, command: "ClientCommand") -> bool:
         """Send a command; whether it was sent. One that is late is not taken back: the client may still get it."""
         if self._closed or (self._late is not None and not self._late.done()):
             return False
@@ -60,14 +60,14 @@ class TelemetryStream:
         if done:
             return sending.exception() is None
         self._late = sending
-        sending.add_done_callback(self._in_time_again)
+        sending.add_done_callback(self._finish_late_send)
         return False
 
     def close(self) -> None:
         """Nothing is sent from now on."""
         self._closed = True
 
-    def _in_time_again(self, sending: "asyncio.Task[None]") -> None:
+    def _finish_late_send(self, sending: "asyncio.Task[None]") -> None:
         self._late = None
         if not sending.cancelled():
             sending.exception()  # a stream that broke is known to who reads it

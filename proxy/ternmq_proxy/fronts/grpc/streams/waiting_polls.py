@@ -21,7 +21,7 @@ class WaitingPoll:
         self._served = served
         self.is_ended = False
 
-    def end(self) -> None:
+    def cancel_poll(self) -> None:
         """Cancel it, once."""
         if not self.is_ended and self._served.task is not None:
             self.is_ended = True
@@ -41,23 +41,23 @@ class WaitingPolls:
     def __init__(self) -> None:
         self._of: dict[str, set[WaitingPoll]] = {}
 
-    def begin(self, client_id: str, served: "ServedCall") -> WaitingPoll:
+    def add_poll(self, client_id: str, served: "ServedCall") -> WaitingPoll:
         """A poll of the client waits, until `leave`."""
         poll = WaitingPoll(served)
         self._of.setdefault(client_id, set()).add(poll)
         return poll
 
-    def leave(self, client_id: str, poll: WaitingPoll) -> None:
+    def remove_poll(self, client_id: str, poll: WaitingPoll) -> None:
         """It waits no more."""
         polls = self._of[client_id]
         polls.discard(poll)
         if not polls:
             del self._of[client_id]
 
-    def end(self, client_id: str) -> None:
+    def end_client_polls(self, client_id: str) -> None:
         """End those of the client."""
         for poll in self._of.get(client_id, ()):
-            poll.end()
+            poll.cancel_poll()
 
 
 class EndedPoll:
@@ -68,5 +68,5 @@ class EndedPoll:
     def __init__(self, frames: list[bytes]) -> None:
         self.frames = frames
 
-    async def undelivered(self) -> None:
+    async def return_undelivered(self) -> None:
         """There is nothing to give back."""

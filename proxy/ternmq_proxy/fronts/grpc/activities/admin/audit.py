@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_protos.admin_v1 import admin_pb2
-from ternmq_proxy.access.audit_reading.entries import Wanted
+from ternmq_proxy.access.audit_reading.entries import EntryFilter
 from ternmq_proxy.access.audit_reading.pages import BadPage, NoFiles
 from ternmq_proxy.fronts.grpc.activities.status import OK
 
 if TYPE_CHECKING:
     from ternmq_protos.pool import Timestamp
-    from ternmq_proxy.access.audit_reading.entries import Entry
+    from ternmq_proxy.access.audit_reading.entries import AuditEntry
     from ternmq_proxy.access.audit_reading.pages import AuditHistory
     from ternmq_proxy.call import Call
     from ternmq_proxy.services import Services
@@ -32,7 +32,7 @@ async def list_audit_entries(
     if not 1 <= limit <= LIMIT_MAX:
         raise MessagingError(ErrorCode.BAD_REQUEST, f"a page has 1 to {LIMIT_MAX} entries, not {limit}")
     try:
-        page = await history.page(_wanted(request), request.page, limit)
+        page = await history.load_page(_wanted(request), request.page, limit)
     except BadPage:
         raise MessagingError(ErrorCode.BAD_REQUEST, "page: what the answer before gave is needed") from None
     except NoFiles:
@@ -71,8 +71,8 @@ def _unreadable(services: "Services") -> MessagingError:
     )
 
 
-def _wanted(request: admin_pb2.ListAuditEntriesRequest) -> Wanted:
-    return Wanted(
+def _wanted(request: admin_pb2.ListAuditEntriesRequest) -> EntryFilter:
+    return EntryFilter(
         user=request.user,
         call=request.call,
         resource=request.resource,
@@ -87,7 +87,7 @@ def _ms(time: "Timestamp") -> int:
     return int(time.seconds * 1000 - -time.nanos // 1_000_000)
 
 
-def _entry(process: str, entry: "Entry") -> admin_pb2.AuditEntry:
+def _entry(process: str, entry: "AuditEntry") -> admin_pb2.AuditEntry:
     answer = admin_pb2.AuditEntry(
         user=entry.user,
         source=entry.source,

@@ -35,7 +35,7 @@ async def list_brokers(
 ) -> admin_pb2.ListBrokersResponse:
     """All brokers, by name."""
     del request, call
-    return admin_pb2.ListBrokersResponse(status=OK, brokers=map(wire_broker, services.catalog.brokers()))
+    return admin_pb2.ListBrokersResponse(status=OK, brokers=map(wire_broker, services.catalog.list_brokers()))
 
 
 async def update_broker(
@@ -59,11 +59,11 @@ async def remove_broker(
     """Forget a broker; BAD_REQUEST while it would be missed, as far as is known, unless the request forces it."""
     del call
     refuse_if_embedded(services)
-    await services.catalog.refresh()
+    await services.catalog.refresh_snapshot()
     broker = await services.catalog.existing_broker(request.name)
     # While no replica leads, one that lives may do so at any time.
     is_at_work = broker.live or any(replica.live for replica in broker.replicas)
-    topics = [topic.name for topic in services.catalog.topics() if broker.name in topic.brokers]
+    topics = [topic.name for topic in services.catalog.list_topics() if broker.name in topic.brokers]
     if not request.force:
         if is_at_work:
             await _check_drained(broker, services)
@@ -107,7 +107,7 @@ async def broker_remaining(
 ) -> admin_pb2.BrokerRemainingResponse:
     """What would be lost with a broker, to groups that were made a moment ago too."""
     del call
-    await services.catalog.refresh()
+    await services.catalog.refresh_snapshot()
     broker = await services.catalog.existing_broker(request.name)
     remaining = await remaining_on(broker.name, services)
     return admin_pb2.BrokerRemainingResponse(

@@ -71,7 +71,7 @@ async def _own_clients(
     """The first of this process's clients behind the page, and whether there are more."""
     turns = WorkTurns()
     wanted = []
-    for client in services.clients.all():
+    for client in services.clients.list_clients():
         if client.client_id > request.page and _is_wanted(client, request):
             wanted.append(client)
         await turns.next_turn()
@@ -82,7 +82,7 @@ async def _own_clients(
 def _is_wanted(client: "ConnectedClient", request: admin_pb2.ListClientsRequest) -> bool:
     if request.group and client.group != request.group:
         return False
-    return not request.topic or request.topic in client.topics or client.subscribes(request.topic)
+    return not request.topic or request.topic in client.topics or client.reads_topic(request.topic)
 
 
 def _page(

@@ -40,7 +40,7 @@ async def advance_clock(
         )
     if clock.now_ms() + by_ms > _LAST_YEAR_MS:
         raise MessagingError(ErrorCode.BAD_REQUEST, "the clock can't move beyond the year 9000")
-    await services.renewal.shift(by_ms)
+    await services.renewal.prolong_before_shift(by_ms)
     clock.advance_by(by_ms)
     _log.info("the clock was moved ahead by %d ms", by_ms)
     answer = admin_pb2.AdvanceClockResponse(status=OK)

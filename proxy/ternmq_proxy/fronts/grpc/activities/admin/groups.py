@@ -27,7 +27,7 @@ from ternmq_proxy.fronts.grpc.activities.admin.elsewhere import told_elsewhere
 from ternmq_proxy.fronts.grpc.activities.admin.pages import page_of, seen
 from ternmq_proxy.fronts.grpc.activities.status import OK
 from ternmq_proxy.processors.subscription_news import order_problem
-from ternmq_proxy.processors.subscriptions import contradictions
+from ternmq_proxy.processors.subscriptions import find_contradictions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -102,7 +102,7 @@ async def _begun_topic(group: str, services: "Services") -> str | None:
     A group that waits at the beginning of a queue has taken nothing. One that begins at the end has, as far as anybody
     knows: nothing tells what it left out from what it has finished.
     """
-    for broker in services.catalog.brokers():
+    for broker in services.catalog.list_brokers():
         await services.messages.committed(group, QueueRef(retry_topic(group), broker.name, 0))
     for row in await services.messages.progress(group):
         if row.in_flight or (row.cursor and await _has_begun(group, row, services)):
@@ -185,7 +185,7 @@ async def list_groups(
     request: admin_pb2.ListGroupsRequest, call: "Call", services: "Services"
 ) -> admin_pb2.ListGroupsResponse:
     """All groups, by name, or a page of them."""
-    groups, following = page_of(await seen(services.catalog.groups(), GROUP_LIST, call, services), request)
+    groups, following = page_of(await seen(services.catalog.list_groups(), GROUP_LIST, call, services), request)
     answer = admin_pb2.ListGroupsResponse(status=OK, next_page=following)
     turns = WorkTurns()
     for group in groups:
@@ -209,7 +209,7 @@ async def describe_group(
         status=OK,
         group=_group(group),
         client_ids=sorted(types),
-        inconsistencies=[*contradictions(filters), *_order_problems(group, filters, services)],
+        inconsistencies=[*find_contradictions(filters), *_order_problems(group, filters, services)],
         silent=silent,
     )
     for client_id in answer.client_ids:
@@ -227,8 +227,8 @@ async def answer_members(argument: str, services: "Services") -> bytes:
 
 
 def _members_here(group: str, services: "Services") -> _Members:
-    types = {client.client_id: int(client.client_type) for client in services.clients.members(group)}
-    return _Members(types, services.subscriptions.of_group(group))
+    types = {client.client_id: int(client.client_type) for client in services.clients.group_members(group)}
+    return _Members(types, services.subscriptions.group_filters(group))
 
 
 def _together(told: "Iterable[_Members]") -> _Members:

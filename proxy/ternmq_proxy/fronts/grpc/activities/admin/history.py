@@ -29,7 +29,7 @@ async def get_history(
         return await _answer([await services.messages.history(HistoryOf.GROUP, group.name)])
     of_brokers = await services.messages.history(HistoryOf.BROKER, "")
     await wait_for_turn()  # each of the two is some thousands of values
-    return await _answer([of_brokers, services.history.history()])
+    return await _answer([of_brokers, services.history.read_history()])
 
 
 async def _answer(histories: "list[FigureHistory]") -> admin_pb2.GetHistoryResponse:

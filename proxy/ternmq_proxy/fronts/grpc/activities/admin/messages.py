@@ -13,7 +13,7 @@ from ternmq_common.tag_filter import ALL
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2.definition_pb2 import SystemProperties
 from ternmq_proxy.fronts.grpc.activities.published_admin.named import named_lite_queue
-from ternmq_proxy.fronts.grpc.activities.status import OK, status
+from ternmq_proxy.fronts.grpc.activities.status import OK, make_status
 from ternmq_proxy.fronts.grpc.activities.times import time_ms
 from ternmq_proxy.fronts.grpc.delivered_form import delivered_form
 from ternmq_proxy.operations.dead_letters import resend_letters
@@ -57,7 +57,7 @@ async def reset_offsets(
             ErrorCode.BAD_REQUEST,
             f"topic {topic.name!r} has the queues 0 to {topic.queues - 1}, not all of {list(wanted)}",
         )
-    route = services.messages.route(topic)
+    route = services.messages.find_route(topic)
     if request.broker and request.broker not in route.brokers:
         raise MessagingError(
             ErrorCode.BAD_REQUEST,
@@ -175,7 +175,7 @@ async def describe_message(
 
 
 def _broker_of_message(request: admin_pb2.DescribeMessageRequest, topic: "Topic", services: "Services") -> str:
-    brokers = services.messages.route(topic).brokers
+    brokers = services.messages.find_route(topic).brokers
     if request.broker in brokers:
         return request.broker
     if not request.broker and len(brokers) == 1:
@@ -214,7 +214,7 @@ async def resend_dead_letters(
 
 
 def _resent(letter: "ResentLetter") -> admin_pb2.ResentDeadLetter:
-    outcome = OK if letter.error is None else status(letter.error.code, letter.error.message)
+    outcome = OK if letter.error is None else make_status(letter.error.code, letter.error.message)
     return admin_pb2.ResentDeadLetter(
         offset=letter.offset, topic=letter.topic, message_id=letter.message_id, status=outcome
     )

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ternmq_protos.admin_v1 import admin_pb2
-    from ternmq_proxy.access.needs import Need
+    from ternmq_proxy.access.needs import AccessNeed
     from ternmq_proxy.call import Call
     from ternmq_proxy.services import Services
 
@@ -22,9 +22,9 @@ class _Named(Protocol):
 T = TypeVar("T", bound=_Named)
 
 
-async def seen(found: "Iterable[T]", need: "Need", call: "Call", services: "Services") -> "list[T]":
+async def seen(found: "Iterable[T]", need: "AccessNeed", call: "Call", services: "Services") -> "list[T]":
     """Those that the caller may see: pages are made of these, so that none is empty while others follow."""
-    may, turns = services.access.may, WorkTurns()
+    may, turns = services.access.has_right, WorkTurns()
     shown: list[T] = []
     for each in found:
         if may(call, need, each.name):

@@ -12,7 +12,7 @@ import msgspec
 from ternmq_common.cluster import ProxyEntry
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_proxy.fronts.grpc.activities.status import OK
-from ternmq_proxy.proxy_heartbeat import entry_of
+from ternmq_proxy.proxy_heartbeat import make_proxy_entry
 from ternmq_registry.errors import RegistryUnavailable
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ async def list_proxies(
 ) -> admin_pb2.ListProxiesResponse:
     """All proxies, by name; the server that is asked alone while the registry is away, or where there is no cluster."""
     del request, call
-    here = [entry_of(services), *await _siblings(services)]
+    here = [make_proxy_entry(services), *await _siblings(services)]
     known, problem = await _known(services)
     own = _server(here[0])
     proxies = [wire_proxy(each, asked=_server(each[0]) == own) for each in servers_of(here, known)]
@@ -39,7 +39,7 @@ async def list_proxies(
 
 async def answer_proxy(_: str, services: "Services") -> bytes:
     """What a sibling is told: this process."""
-    return msgspec.json.encode(entry_of(services))
+    return msgspec.json.encode(make_proxy_entry(services))
 
 
 async def _siblings(services: "Services") -> list[ProxyEntry]:
@@ -60,7 +60,7 @@ async def _known(services: "Services") -> tuple[list[ProxyEntry], str]:
     if services.catalog.is_embedded:
         return [], ""
     try:
-        return await services.catalog.proxies.known(), ""
+        return await services.catalog.proxies.list_proxies(), ""
     except RegistryUnavailable as error:
         return [], error.reason
 

@@ -16,7 +16,7 @@ from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.pool import Duration
 from ternmq_proxy.fronts.grpc.activities.status import OK
 from ternmq_proxy.quotas.shares import name_of
-from ternmq_proxy.quotas.uses import most_used, summed, uses_of
+from ternmq_proxy.quotas.uses import most_used, read_uses, sum_uses
 from ternmq_registry.errors import RegistryUnavailable
 
 if TYPE_CHECKING:
@@ -52,8 +52,8 @@ async def list_quotas(
     """All quotas, and what is taken of them at all proxies together; only here while the registry is away."""
     del request, call
     elsewhere = await _uses_elsewhere(services)
-    uses = summed([uses_of(services.quotas), *elsewhere])
-    known = services.catalog.quotas.quotas
+    uses = sum_uses([read_uses(services.quotas), *elsewhere])
+    known = services.catalog.quota_snapshot.quotas
     return admin_pb2.ListQuotasResponse(
         status=OK,
         quotas=[_quota(quota) for _, quota in sorted(known.items())],
@@ -65,7 +65,7 @@ async def list_quotas(
 
 async def _uses_elsewhere(services: "Services") -> "list[Uses]":
     catalog = services.catalog
-    if catalog.is_alone or not catalog.quotas.quotas:
+    if catalog.is_alone or not catalog.quota_snapshot.quotas:
         return []
     try:
         return await catalog.proxies.uses_elsewhere(name_of(services.process))

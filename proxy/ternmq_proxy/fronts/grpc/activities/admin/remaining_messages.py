@@ -16,9 +16,9 @@ async def remaining_on(broker: str, services: "Services") -> UnfinishedWork:
     """What the broker says, with what it has for groups that it does not know."""
     known = await services.messages.remaining(broker)
     backlogs = {(backlog.group, backlog.topic): backlog.messages for backlog in known.backlogs}
-    for group in services.catalog.groups():
+    for group in services.catalog.list_groups():
         counted: dict[tuple[str, str], int] = {}
-        for row in await services.messages.progress(group.name, services.subscriptions.topics(group.name)):
+        for row in await services.messages.progress(group.name, services.subscriptions.subscribed_topics(group.name)):
             if row.queue.broker == broker:
                 place = group.name, row.queue.topic
                 counted[place] = counted.get(place, 0) + row.max_offset - row.cursor + row.in_flight

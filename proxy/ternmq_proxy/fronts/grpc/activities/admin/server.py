@@ -42,15 +42,15 @@ async def get_status(
 def _own(services: "Services") -> admin_pb2.Component:
     process = services.process
     is_all = process.kind == "server"  # which is its own broker, and that has a line of its own
-    return _component(process.kind, process.name, None if is_all else services.messages.problem)
+    return _component(process.kind, process.name, None if is_all else services.messages.outage_reason)
 
 
 def _brokers(services: "Services", siblings: "Mapping[str, str | None]") -> "Iterator[admin_pb2.Component]":
-    for broker in services.catalog.brokers():
+    for broker in services.catalog.list_brokers():
         if BROKER in siblings:
             yield _component("broker", broker.name, siblings[BROKER])
         elif services.catalog.is_embedded:
-            yield _component("broker", broker.name, services.messages.problem or services.process.degraded())
+            yield _component("broker", broker.name, services.messages.outage_reason or services.process.degraded())
         else:
             yield _of_cluster(broker)
 
@@ -83,11 +83,11 @@ async def update_log_levels(
 ) -> admin_pb2.UpdateLogLevelsResponse:
     """Change them in each process, until it ends; BAD_REQUEST for what are none."""
     try:
-        levels = log_control.change_levels(request.levels, by=call.caller)
+        levels = log_control.change_levels(request.levels, by=call.caller_text)
     except ValueError as error:
         raise MessagingError(ErrorCode.BAD_REQUEST, f"log levels: {error}") from None
     answers = await services.process.siblings.ask_all(
-        CHANGE_LOG_LEVELS, encode_log_change(request.levels, by=call.caller)
+        CHANGE_LOG_LEVELS, encode_log_change(request.levels, by=call.caller_text)
     )
     processes, silent = _levels(services, levels, answers)
     return admin_pb2.UpdateLogLevelsResponse(status=OK, processes=processes, silent=silent)

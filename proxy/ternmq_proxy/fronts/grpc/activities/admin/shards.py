@@ -18,7 +18,7 @@ async def move_leader(
     """Ask the leader to hand over to a replica; who wants to know when that is done looks at the brokers."""
     del call
     _refuse_if_embedded(services)
-    await services.catalog.shards.ask_to_move(request.broker, request.replica)
+    await services.catalog.shards.request_handover(request.broker, request.replica)
     return admin_pb2.MoveLeaderResponse(status=OK, broker=await _shown(request.broker, services))
 
 

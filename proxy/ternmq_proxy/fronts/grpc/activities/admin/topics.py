@@ -106,7 +106,7 @@ async def _created(topic: Topic, services: "Services") -> tuple[Topic, bool]:
     except MessagingError as error:
         if error.code != ErrorCode.TOPIC_NOT_FOUND:
             raise
-        brokers = topic.brokers or services.catalog.places()
+        brokers = topic.brokers or services.catalog.placement_brokers()
         return await services.catalog.create_topic(replace(topic, brokers=brokers))
     same = replace(
         topic,
@@ -130,7 +130,7 @@ async def update_topic(
         raise MessagingError(ErrorCode.ILLEGAL_TOPIC, f"topic {request.name!r} goes with its consumer group")
     name = check_topic_name(request.name)
     # Another proxy may have changed it: what isn't asked for must stay as it is now.
-    await services.catalog.refresh()
+    await services.catalog.refresh_snapshot()
     known = services.catalog.find_topic(name)
     topic = known
     if request.HasField("queues"):
@@ -238,7 +238,7 @@ def _changed_brokers(
     topic: Topic, added: "Iterable[str]", removed: "Iterable[str]", services: "Services"
 ) -> tuple[str, ...]:
     refuse_if_embedded(services)
-    draining = {broker.name for broker in services.catalog.brokers() if broker.draining}
+    draining = {broker.name for broker in services.catalog.list_brokers() if broker.draining}
     for name in removed:
         if name not in topic.brokers:
             raise MessagingError(ErrorCode.BAD_REQUEST, f"topic {topic.name!r} is not on broker {name!r}")
@@ -262,7 +262,7 @@ async def list_topics(
     if named:  # whose rule is another one
         found: Iterable[Topic] = await services.catalog.existing_topics(named)
     else:
-        found = await seen(services.catalog.topics(), TOPIC_LIST, call, services)
+        found = await seen(services.catalog.list_topics(), TOPIC_LIST, call, services)
     topics, following = page_of(found, request)
     answer = admin_pb2.ListTopicsResponse(status=OK, next_page=following)
     turns = WorkTurns()
@@ -278,7 +278,7 @@ async def describe_topic(
     """The topic and what each of its queues holds; with `contents` also what is more costly to know."""
     del call
     topic = await services.catalog.existing_topic(check_topic_name(request.name))
-    route = services.messages.route(topic)
+    route = services.messages.find_route(topic)
     answer = admin_pb2.DescribeTopicResponse(status=OK, topic=_topic(topic))
     for broker in route.brokers:
         states = await _queue_states(topic, broker, services)
@@ -352,14 +352,16 @@ async def purge_topic(
         raise MessagingError(
             ErrorCode.BAD_REQUEST, f"topic {topic.name!r} has lite topics, which go by their TTL or with it"
         )
-    route = services.messages.route(topic)
+    route = services.messages.find_route(topic)
     queues = [QueueRef(topic.name, broker, queue_id) for broker in route.brokers for queue_id in range(topic.queues)]
     before_ms = time_ms(request.before) if request.HasField("before") else None
     # All brokers are asked before anything goes, so that one that is away refuses the whole.
     purged = await asyncio.gather(*(_to_purge(queue, before_ms, services) for queue in queues))
     if not request.dry_run:
         count = sum(each.after - each.first for each in purged)
-        _log.info("topic %s is purged by %s: %d messages of %d queues", topic.name, call.caller, count, len(queues))
+        _log.info(
+            "topic %s is purged by %s: %d messages of %d queues", topic.name, call.caller_text, count, len(queues)
+        )
         for queue, each in zip(queues, purged, strict=True):
             await services.messages.purge(queue, each.after, retries=before_ms is None)
     return admin_pb2.PurgeTopicResponse(status=OK, queues=purged)

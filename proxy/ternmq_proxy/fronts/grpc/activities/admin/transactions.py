@@ -10,7 +10,7 @@ from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_proxy.fronts.grpc.activities.end_transaction import RESOLUTIONS
 from ternmq_proxy.fronts.grpc.activities.status import OK
 from ternmq_proxy.fronts.grpc.delivered_form import delivered_form
-from ternmq_proxy.handles import found_transaction
+from ternmq_proxy.handles import find_transaction
 
 if TYPE_CHECKING:
     from ternmq_common.model import OpenTransaction
@@ -61,7 +61,7 @@ async def get_transaction(
     """The outcome of a transaction, and its message as consumers get it, or would; INVALID_TRANSACTION_ID if there is
     none."""
     del call
-    transaction, stored = await found_transaction(request.transaction_id, services)
+    transaction, stored = await find_transaction(request.transaction_id, services)
     message = delivered_form(stored, topic=transaction.topic, store_host=services.store_host)
     if transaction.stored_ms is None:
         message.system_properties.ClearField("store_timestamp")
@@ -78,10 +78,10 @@ async def resolve_transaction(
     resolution = RESOLUTIONS.get(request.resolution)
     if resolution is None:
         raise MessagingError(ErrorCode.BAD_REQUEST, "the resolution must be COMMIT or ROLLBACK")
-    before, _ = await found_transaction(request.transaction_id, services)
+    before, _ = await find_transaction(request.transaction_id, services)
     transaction_id = transaction_of_handle(request.transaction_id)
     await services.messages.end_transaction(before.topic, transaction_id, resolution, by_operator=True)
-    services.orphans.answered(str(transaction_id))
+    services.orphans.forget_transaction(str(transaction_id))
     after, _ = await services.messages.transaction(transaction_id)
     return admin_pb2.ResolveTransactionResponse(status=OK, transaction=_transaction(after, services))
 

@@ -37,7 +37,7 @@ async def create_user(
         raise MessagingError(ErrorCode.BAD_REQUEST, problem)
     secret = _secret(request.secret)
     users, now_ms = services.catalog.users, services.clock.now_ms()
-    user = await users.create(request.name, secret, is_super=request.super, now_ms=now_ms)
+    user = await users.create_user(request.name, secret, is_super=request.super, now_ms=now_ms)
     made = "" if request.secret else secret
     return admin_pb2.CreateUserResponse(status=OK, user=_user(user), secret=made)
 
@@ -60,7 +60,7 @@ async def delete_user(
 ) -> admin_pb2.DeleteUserResponse:
     """Forget a user."""
     del call
-    await services.catalog.users.delete(request.name)
+    await services.catalog.users.delete_user(request.name)
     return admin_pb2.DeleteUserResponse(status=OK)
 
 
@@ -69,9 +69,9 @@ async def describe_user(
 ) -> admin_pb2.DescribeUserResponse:
     """One user; the registry is looked at before one is called unknown."""
     del call
-    if request.name not in services.catalog.access.users:
-        await services.catalog.refresh()
-    user = services.catalog.access.users.get(request.name)
+    if request.name not in services.catalog.access_snapshot.users:
+        await services.catalog.refresh_snapshot()
+    user = services.catalog.access_snapshot.users.get(request.name)
     if user is None:
         if problem := find_user_name_problem(request.name):
             raise MessagingError(ErrorCode.BAD_REQUEST, problem)
@@ -87,7 +87,7 @@ async def list_users(
     limit = request.limit or PAGE_DEFAULT
     if not 1 <= limit <= PAGE_MAX:
         raise MessagingError(ErrorCode.BAD_REQUEST, f"a page has 1 to {PAGE_MAX} users, not {limit}")
-    users = services.catalog.access.users
+    users = services.catalog.access_snapshot.users
     names = sorted(name for name in users if name > request.page)
     following = names[limit - 1] if len(names) > limit else ""
     return admin_pb2.ListUsersResponse(
@@ -107,7 +107,7 @@ async def rotate_secret(
         )
     secret = _secret(request.secret)
     now_ms = services.clock.now_ms()
-    user = await services.catalog.users.rotate(request.user, secret, now_ms=now_ms, overlap_ms=overlap_ms)
+    user = await services.catalog.users.rotate_secret(request.user, secret, now_ms=now_ms, overlap_ms=overlap_ms)
     made = "" if request.secret else secret
     return admin_pb2.RotateSecretResponse(status=OK, user=_user(user), secret=made)
 
@@ -139,7 +139,7 @@ async def reseal_secrets(
 ) -> admin_pb2.ResealSecretsResponse:
     """Encrypt all secrets with the first key; after it, the others can be taken away."""
     del request, call
-    users, unreadable = await services.catalog.users.reseal()
+    users, unreadable = await services.catalog.users.reseal_secrets()
     return admin_pb2.ResealSecretsResponse(status=OK, users=users, unreadable=unreadable)
 
 

@@ -54,7 +54,7 @@ async def query_message(request: ListMessageRequest, call: "Call", services: "Se
 
 def _queues(request: ListMessageRequest, topic: "Topic", services: "Services") -> list[QueueRef]:
     """Those that the request is about; BAD_REQUEST for one that is not the topic's."""
-    brokers = services.messages.route(topic).brokers
+    brokers = services.messages.find_route(topic).brokers
     if request.HasField("broker_name"):
         if request.broker_name not in brokers:
             raise MessagingError(

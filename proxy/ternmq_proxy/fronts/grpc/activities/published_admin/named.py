@@ -27,7 +27,7 @@ async def named_group(resource: "Resource", services: "Services") -> "ConsumerGr
 async def topics_of(group: str, resources: "Iterable[Resource]", services: "Services") -> list[str]:
     """The names of those topics, each once, or if there are none of what members of the group subscribe."""
     names = {resource.name: (await named_topic(resource, services)).name for resource in resources}
-    return sorted(names.values()) if names else services.subscriptions.topics(group)
+    return sorted(names.values()) if names else services.subscriptions.subscribed_topics(group)
 
 
 def lite_queue_of(group: "ConsumerGroup", name: str) -> str:

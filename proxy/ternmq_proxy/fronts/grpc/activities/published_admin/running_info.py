@@ -67,11 +67,11 @@ async def _elsewhere(request: GetConsumerRunningInfoRequest, services: "Services
 
 
 def _own(request: GetConsumerRunningInfoRequest, services: "Services") -> ConsumerRunningInfo | None:
-    group, client = request.group.name, services.clients.find(request.client_id)
+    group, client = request.group.name, services.clients.find_client(request.client_id)
     if client is None or client.group != group:
         return None
     info = ConsumerRunningInfo(properties=_properties(client))
-    for topic, kept in services.subscriptions.of(group, client.client_id).items():
+    for topic, kept in services.subscriptions.member_filters(group, client.client_id).items():
         info.subscriptions[topic].CopyFrom(expression_of(client, topic, kept))
     return info
 

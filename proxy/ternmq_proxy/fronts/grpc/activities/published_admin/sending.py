@@ -7,7 +7,7 @@ from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_protos.v2.admin_pb2 import AdminSendMessageRequest, AdminSendMessageResponse
 from ternmq_protos.v2.definition_pb2 import Message
 from ternmq_protos.v2.service_pb2 import SendMessageRequest
-from ternmq_proxy.fronts.grpc.activities.status import OK, status
+from ternmq_proxy.fronts.grpc.activities.status import OK, make_status
 from ternmq_proxy.operations.send import store_messages
 from ternmq_proxy.processors.stored_form import read_message
 
@@ -28,7 +28,7 @@ async def admin_send_message(
     size = SendMessageRequest(messages=[message]).ByteSize()  # as quotas count a send
     [sent] = await store_messages([read_message(message, message.system_properties)], call, services, size=size)
     if sent.error is not None:
-        return AdminSendMessageResponse(status=status(sent.error.code, sent.error.message))
+        return AdminSendMessageResponse(status=make_status(sent.error.code, sent.error.message))
     return AdminSendMessageResponse(status=OK, message_id=sent.message_id)
 
 

@@ -74,7 +74,7 @@ async def answer_stats(argument: str, services: "Services") -> bytes:
 async def _own_stats(services: "Services") -> GetProxyRuntimeStatsResponse:
     producers = consumers = 0
     turns = WorkTurns()
-    for client in services.clients.all():
+    for client in services.clients.list_clients():
         producers += client.client_type == definition_pb2.PRODUCER
         consumers += client.is_consumer
         await turns.next_turn()

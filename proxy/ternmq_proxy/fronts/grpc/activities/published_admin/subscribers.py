@@ -136,8 +136,8 @@ async def _places(wanted: Wanted, services: "Services") -> "AsyncIterator[tuple[
     """The groups and topics that were asked for, of which this process has a client."""
     known = services.subscriptions
     turns = WorkTurns()
-    for group in [wanted.group] if wanted.group else known.groups():
-        for topic in [wanted.topic] if wanted.topic else known.topics(group):
+    for group in [wanted.group] if wanted.group else known.subscribed_groups():
+        for topic in [wanted.topic] if wanted.topic else known.subscribed_topics(group):
             if known.has_readers(group, topic):
                 yield group, topic
             await turns.next_turn()
@@ -150,11 +150,11 @@ async def _own_subscriptions(wanted: Wanted, services: "Services") -> list[Subsc
     turns = WorkTurns()
     infos = []
     for group, topic in first.all():
-        if filters := services.subscriptions.filters(group, topic):  # else they left meanwhile
+        if filters := services.subscriptions.topic_filters(group, topic):  # else they left meanwhile
             info = _info(group, topic, services)
             if info.subscription_consistency:
                 client_id = min(filters)
-                info.expression.CopyFrom(_shown(services.clients.find(client_id), topic, filters[client_id]))
+                info.expression.CopyFrom(_shown(services.clients.find_client(client_id), topic, filters[client_id]))
             infos.append(info)
         await turns.next_turn()
     return infos
@@ -164,12 +164,12 @@ async def _own_subscribers(wanted: Wanted, services: "Services") -> list[Describ
     first = _First(services)
     turns = WorkTurns()
     async for group, topic in _places(wanted, services):
-        for client_id, kept in services.subscriptions.filters(group, topic).items():
+        for client_id, kept in services.subscriptions.topic_filters(group, topic).items():
             first.add(client_id, group, topic, kept)
             await turns.next_turn()
     described = []
     for client_id, group, topic, kept in first.all():
-        client = services.clients.find(client_id)
+        client = services.clients.find_client(client_id)
         shown = ClientInfo(client_id=client_id) if client is None else client_info(connected(client, services))
         info = _info(group, topic, services)
         info.expression.CopyFrom(_shown(client, topic, kept))
@@ -200,7 +200,7 @@ def _info(group: str, topic: str, services: "Services") -> SubscriptionInfo:
         topic={"name": topic},
         online=True,
         message_model=CLUSTERING,
-        subscription_consistency=services.subscriptions.agree(group, topic),
+        subscription_consistency=services.subscriptions.filters_agree(group, topic),
     )
 
 
