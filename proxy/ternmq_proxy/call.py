@@ -1,4 +1,4 @@
-"""What an activity knows of the call that it answers, whatever front took it."""
+"""A call as activities see it, whatever front received it."""
 
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -18,12 +18,13 @@ _USUAL_LISTENER = ClientListener(DEFAULT_GRPC)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """`remaining_s` is how long the client will wait, None for ever; `peer` is its address as `host:port`; `user` is
-    who signed it, "" where nobody has to, and `identity` says by what; `listener`, with the port that is bound, is
-    where the call came in; `room` is for the messages that it is answered with.
+    """A call. `remaining_s` is how long the client will wait, None without a limit; `peer` is its address as
+    `host:port`; `user` is the user who signed, "" without access control, and `identity` the proof; `listener` is the
+    listener that received the call, with its bound port; `room` is for the messages of the answer.
 
-    `options` is what the client's metadata asks for beyond the protocol (`overview.md, Metadata`): `queue=...`, the
-    queue of its NORMAL messages, or `leave-out=body`, for pulls without bodies."""
+    `options` is what the client's metadata requests beyond the protocol (`overview.md, Metadata`): `queue=...`, the
+    queue of its NORMAL messages, or `leave-out=body`, for pulls without bodies.
+    """
 
     client_id: str = ""
     language: str = ""
@@ -38,16 +39,17 @@ class Call:
 
     @property
     def chosen_queue(self) -> str:
-        """The queue that the client chose for its NORMAL messages; empty if it chose none."""
+        """The queue that the client chose for its NORMAL messages, empty if it chose none."""
         return self.options.removeprefix("queue=") if self.options.startswith("queue=") else ""
 
     @property
     def leaves_out_bodies(self) -> bool:
-        """Whether pulls are to be answered without bodies."""
+        """Whether pulls are answered without bodies."""
         return self.options == "leave-out=body"
 
     def require_client(self) -> str:
-        """The client's id, which every call of MessagingService must name; BAD_REQUEST for one that can't be shown."""
+        """Return the client's id, which every call of MessagingService must have. Raises BAD_REQUEST for an id that
+        can't be printed."""
         if not self.client_id.strip():
             raise MessagingError(ErrorCode.CLIENT_ID_REQUIRED, "the metadata key x-mq-client-id is missing or empty")
         if problem := find_name_problem(self.client_id):
@@ -56,10 +58,10 @@ class Call:
 
     @property
     def caller_text(self) -> str:
-        """The caller, for the log: the client, and the user where access control is on."""
+        """The caller for the log: the client, and the user if access control is on."""
         client = f"client {cut_text(self.client_id)}" if self.client_id else "a nameless client"
         return f"{client} of user {cut_text(self.user)} at {self.peer}" if self.user else f"{client} at {self.peer}"
 
 
 current_call: ContextVar[Call | None] = ContextVar("current_call", default=None)
-"""The call for which something is done now, for what is logged of it far from the call; None: nobody called."""
+"""The call that the current task serves, for log lines far from the call; None outside of calls."""

@@ -1,8 +1,8 @@
 """The topics, groups and brokers that this process knows, in front of the registry.
 
-Reads answer from the directory's snapshot. A change goes to the registry, in a thread, and is seen here when the call
-is done. What is missing may have been made by another proxy a moment ago, so the registry is looked at before it is
-made or refused.
+Reads use the directory's snapshot. A change goes to the registry, in a thread, and is in the snapshot when the call
+returns. A missing name may have been created by another proxy a moment ago, so the registry is read before the name is
+created or refused.
 """
 
 import asyncio
@@ -50,12 +50,12 @@ R = TypeVar("R")
 
 
 class Catalog:
-    """Finds topics and groups, and makes missing ones if `auto_create` says so and whoever needs them `may_create`
-    them, no more than so many a minute: the rest is refused with TOO_MANY_REQUESTS. A topic is made by the first
-    message that is sent to it, never by who reads.
+    """Finds topics and groups, and creates missing ones if `auto_create` is set and the caller `may_create` them.
+    Creations beyond the limit are refused with TOO_MANY_REQUESTS. Only the first message that is sent to a topic
+    creates it; consumers do not.
 
-    `embedded` names the one broker of a stack without any in its registry: nothing is placed on brokers then. Nobody
-    else changes that registry, unless it is `shared` by workers.
+    `embedded` names the broker of an embedded stack, whose registry has no brokers and no placement. No other process
+    changes that registry, unless workers make it `shared`.
     """
 
     def __init__(
@@ -97,34 +97,35 @@ class Catalog:
 
     @property
     def default_queues(self) -> int:
-        """Message queues of a topic that is made without a number."""
+        """How many message queues a topic has that is created without a number."""
         return self._default_queues
 
     def group_or_default(self, group: str) -> ConsumerGroup:
-        """The settings of the group, the defaults if it isn't there; makes nothing."""
+        """Return the group, or one with the default settings if it does not exist; create nothing."""
         return self._known_snapshot.groups.get(group) or ConsumerGroup(name=group)
 
     def has_group(self, name: str) -> bool:
         return name in self._known_snapshot.groups
 
     async def find_accepted_types(self, name: str) -> "tuple[MessageType, ...]":
-        """What the topic takes, nothing if it isn't there; the registry is looked at before that is said."""
+        """Return the message types that the topic accepts, none if it does not exist. A missing topic is looked up in
+        the registry."""
         if name not in self._known_snapshot.topics:
             await self._refresh_for_lookup()
         topic = self._known_snapshot.topics.get(name)
         return () if topic is None else topic.accepted_types
 
     def known_topic(self, name: str) -> Topic | None:
-        """The topic, if it is known here and now; not those that the broker derives of groups."""
+        """Return the topic if the snapshot has it; without the topics that brokers derive from groups."""
         return self._directory.snapshot.topics.get(name)
 
     def has_topic(self, name: str) -> bool:
-        """Whether the topic is known here and now; those of groups included."""
+        """Return whether the snapshot has the topic, or the group that it is derived from."""
         return name in self._known_snapshot.topics or (group_of_derived(name) or "") in self._known_snapshot.groups
 
     def find_topic(self, name: str, kind: "MessageType" = MessageType.NORMAL) -> Topic:
-        """TOPIC_NOT_FOUND if it isn't known, with a word on how to make it for messages of that kind; makes nothing.
-        A group has its retry and dead letter topics, on every broker."""
+        """Return the topic. Raises TOPIC_NOT_FOUND, with a hint how to create it for messages of that kind; creates
+        nothing. A group has its retry and dead-letter topics on every broker."""
         topic = self._known_snapshot.topics.get(name)
         if topic is None and (group := self._known_snapshot.groups.get(group_of_derived(name) or "")):
             return Topic(
@@ -140,15 +141,15 @@ class Catalog:
         return topic
 
     def find_group(self, name: str, *, bind: str = "") -> ConsumerGroup:
-        """CONSUMER_GROUP_NOT_FOUND if it isn't known, with a word on how to make it, bound to the LITE topic `bind`
-        unless that is empty; makes nothing."""
+        """Return the group. Raises CONSUMER_GROUP_NOT_FOUND, with a hint how to create it, bound to the LITE topic
+        `bind` if that is not empty; creates nothing."""
         group = self._known_snapshot.groups.get(name)
         if group is None:
             raise _no_group(name, bind)
         return group
 
     async def existing_topic(self, name: str, kind: "MessageType" = MessageType.NORMAL) -> Topic:
-        """As `find_topic`, and the registry is looked at before the topic is refused. `name` is a checked name."""
+        """Return the topic like `find_topic`, but read the registry before refusing it. `name` is a checked name."""
         known = self._known_snapshot.topics.get(name)
         if known is not None:
             return known
@@ -157,14 +158,15 @@ class Catalog:
         return self.find_topic(name, kind)
 
     async def existing_topics(self, names: "Sequence[str]") -> list[Topic]:
-        """Those of the names that are there; the registry is looked at before one is left out. They are checked."""
+        """Return those of the topics that exist; read the registry before leaving one out. The names are checked
+        ones."""
         if not all(map(self.has_topic, names)):
             await self._refresh_for_lookup()  # which finds the others too
         return [self.find_topic(name) for name in names if self.has_topic(name)]
 
     async def find_future_topic(self, name: str, *, may_create: bool = True) -> Topic:
-        """As `existing_topic`, and one that its first message would make as it would be then, of a type that is not
-        specified yet. Makes nothing. `name` is a checked name."""
+        """Return the topic like `existing_topic`, or the topic that its first message would create, of an unspecified
+        type; create nothing. `name` is a checked name."""
         if may_create and self._is_created_by_use(name) and name not in self._known_snapshot.topics:
             await self._refresh_for_lookup()
             if name not in self._known_snapshot.topics:
@@ -172,28 +174,28 @@ class Catalog:
         return await self.existing_topic(name)
 
     async def existing_group(self, name: str, *, bind: str = "") -> ConsumerGroup:
-        """As `find_group`, and the registry is looked at before the group is refused."""
+        """Return the group like `find_group`, but read the registry before refusing it."""
         if name not in self._known_snapshot.groups:
             await self._refresh_for_lookup()
         return self.find_group(name, bind=bind)
 
     @property
     def handle_keys(self) -> "tuple[HandleKey, ...]":
-        """Those of handles (`handle_keys`), the oldest first."""
+        """The keys of handles (`handle_keys`), the oldest first."""
         return self._directory.snapshot.handle_keys
 
     @property
     def access_snapshot(self) -> "AccessSnapshot":
-        """All users, as they are known here and now."""
+        """The users in the snapshot."""
         return self._directory.snapshot.access
 
     @property
     def quota_snapshot(self) -> "QuotaSnapshot":
-        """The quotas of all."""
+        """All quotas in the snapshot."""
         return self._known_snapshot.quotas
 
     def on_quotas(self, callback: "Callable[[QuotaSnapshot], None]") -> None:
-        """Call it with the quotas of now, and whenever something in the registry has changed."""
+        """Call `callback` with the current quotas, and again whenever the registry has changed."""
         callback(self.quota_snapshot)
         self._directory.on_change(lambda snapshot: callback(snapshot.quotas))
 
@@ -207,8 +209,8 @@ class Catalog:
         may_create: bool = True,
         admit: "Callable[[], None] | None" = None,
     ) -> Topic:
-        """The topic, for a message of that kind to be sent to it; made now, for such messages, if that is allowed.
-        `name` is a checked name. `admit` is called before it is made, and raises if that is not to be."""
+        """Return the topic for a message of that kind; create it if that is allowed. `name` is a checked name. `admit`
+        is called before the creation, and may refuse it by raising."""
         known = self._known_snapshot.topics.get(name)
         if known is not None:
             return known
@@ -220,7 +222,8 @@ class Catalog:
         return self.find_topic(name, kind)
 
     def _is_created_by_use(self, name: str) -> bool:
-        """Names with % are derived by the broker (%RETRY%, %DLQ%); to make one by sending to it would help nobody."""
+        """Return whether the use of a name may create it. Names with % are derived by the broker (%RETRY%, %DLQ%), and
+        creating one by sending would help nobody."""
         return self._auto_create and not name.startswith("%")
 
     def _default_topic(self, name: str, kind: "MessageType") -> Topic:
@@ -241,8 +244,8 @@ class Catalog:
     async def ensure_group(
         self, name: str, *, fifo: bool = False, may_create: bool = True, bind: str = ""
     ) -> ConsumerGroup:
-        """The group, made now with the defaults if that is allowed, and as `fifo` says; else as `find_group`. `name` is
-        a checked name."""
+        """Return the group; create it with the defaults and `fifo` if that is allowed; else raise like `find_group`.
+        `name` is a checked name."""
         known = self._known_snapshot.groups.get(name)
         if known is not None:
             return known
@@ -254,11 +257,11 @@ class Catalog:
     async def ensure_subscribed_group(
         self, name: str, topics: "Collection[str]", *, may_create: bool = True
     ) -> ConsumerGroup:
-        """The group, for who subscribes these topics in its name; made now, if that is allowed.
+        """Return the group of a consumer that subscribes to these topics; create it if that is allowed.
 
-        Its first subscription says whether it is FIFO: if all of the topics are that are there, since their order would
-        be lost. For a mixture it isn't: who reads a NORMAL topic expects no message to wait for another. While none of
-        the topics is there nobody can tell, so the group isn't made yet, and has the defaults.
+        The first subscription decides whether it is FIFO: if all of the topics that exist are, since their order would
+        be lost otherwise. A mixture makes no FIFO group, since consumers of a NORMAL topic expect no message to wait
+        for another. If none of the topics exists, the group is not created yet, and has the defaults.
         """
         if name not in self._known_snapshot.groups:
             await self._refresh_for_lookup()
@@ -268,7 +271,7 @@ class Catalog:
         return await self.ensure_group(name, fifo=bool(fifo), may_create=may_create)
 
     def are_fifo(self, topics: "Iterable[str]") -> bool | None:
-        """Whether all of these topics that are there are FIFO; None if none is."""
+        """Return whether all of the topics that exist are FIFO; None if none exists."""
         types = {self.find_topic(name).type for name in topics if self.has_topic(name)}
         return types == {MessageType.FIFO} if types else None
 
@@ -283,18 +286,20 @@ class Catalog:
         self._check_seen(name in self._known_snapshot.groups)
 
     def _check_seen(self, is_known: bool) -> None:
-        """What was created must be known before it is used: else nobody knows its `Topic.created_version`."""
+        """Raise RegistryUnavailable unless what was created is in the snapshot, which has its
+        `Topic.created_version`."""
         if not is_known and self._directory.problem is not None:
             raise RegistryUnavailable(self._directory.problem)
 
     # --- changing
 
     async def apply_change(self, change: "Callable[P, R]", *arguments: "P.args", **named: "P.kwargs") -> "R":
-        """Change the registry, and see it here. Refused at once while the registry is out: it is looked at every
-        second, and each attempt would wait for many.
+        """Change the registry, and see the change in the snapshot. It is refused at once while the registry is
+        unavailable, since each attempt would wait for many seconds.
 
-        Changes have their turns here. The database has them wait too, each in a thread that others need; and SQLite
-        knows no turns: who always asks at a bad moment is refused after seconds."""
+        Changes run one at a time. The database would serialize them too, but each in a thread that others need; and
+        SQLite is unfair, so that an unlucky caller would be refused after seconds.
+        """
         async with self._changing:
             problem = self._directory.problem
             if problem is not None and not self._is_alone:
@@ -304,33 +309,35 @@ class Catalog:
         return result
 
     async def create_topic(self, topic: Topic, *, by_use: bool = False) -> tuple[Topic, bool]:
-        """The topic, and whether it is new; BAD_REQUEST if it exists with other settings. `by_use` is for the log."""
+        """Return the topic, and whether it is new. Raises BAD_REQUEST if it exists with other settings. `by_use` is for
+        the log."""
         found, is_new = await self.apply_change(self._registry.create_topic, topic)
         if is_new:
             self._change_log.log_created(found, by_use=by_use)
         return found, is_new
 
     async def update_topic(self, topic: Topic) -> None:
-        """Give a topic that is there these settings."""
+        """Give an existing topic these settings."""
         before = self._known_snapshot.topics.get(topic.name)
         await self.apply_change(self._registry.update_topic, topic)
         self._change_log.log_changed(before, topic)
 
     async def create_group(self, group: ConsumerGroup, *, by_use: bool = False) -> tuple[ConsumerGroup, bool]:
-        """The group, and whether it is new; BAD_REQUEST if it exists with other settings. `by_use` is for the log."""
+        """Return the group, and whether it is new. Raises BAD_REQUEST if it exists with other settings. `by_use` is for
+        the log."""
         found, is_new = await self.apply_change(self._registry.create_group, group)
         if is_new:
             self._change_log.log_created(found, by_use=by_use)
         return found, is_new
 
     async def update_group(self, group: ConsumerGroup) -> None:
-        """Give a group that is there these settings."""
+        """Give an existing group these settings."""
         before = self._known_snapshot.groups.get(group.name)
         await self.apply_change(self._registry.update_group, group)
         self._change_log.log_changed(before, group)
 
     async def delete_topic(self, name: str) -> int:
-        """The registry's version of the deletion; TOPIC_NOT_FOUND if it isn't there."""
+        """Delete a topic; return the registry's version of the deletion. Raises TOPIC_NOT_FOUND."""
         # Asked of the registry, whatever is known here: what was missing a moment ago is not looked for again at once.
         version = await self.apply_change(self._registry.delete_topic, name)
         if not version:
@@ -339,7 +346,7 @@ class Catalog:
         return version
 
     async def delete_group(self, name: str) -> int:
-        """The registry's version of the deletion; CONSUMER_GROUP_NOT_FOUND if it isn't there."""
+        """Delete a group; return the registry's version of the deletion. Raises CONSUMER_GROUP_NOT_FOUND."""
         version = await self.apply_change(self._registry.delete_group, name)
         if not version:
             raise _no_group(name)
@@ -347,7 +354,7 @@ class Catalog:
         return version
 
     async def delete_group_with_dead_letters(self, name: str) -> tuple[int, int]:
-        """As `delete_group`; the second version is that of its dead letters' deletion."""
+        """Delete a group like `delete_group`; the second version is that of its dead-letter topic's deletion."""
         versions = await self.apply_change(self._registry.delete_group_with_dead_letters, name)
         if not all(versions):
             raise _no_group(name)
@@ -355,7 +362,7 @@ class Catalog:
         return versions
 
     async def refresh_snapshot(self) -> None:
-        """Read the registry now; an error if it can't be reached."""
+        """Read the registry now. Raises RegistryUnavailable."""
         await self._directory.refresh_snapshot()
 
     async def _refresh_for_lookup(self) -> None:
@@ -363,18 +370,19 @@ class Catalog:
             await self._registry_reads.refresh_directory()
 
     async def _refresh_after_change(self) -> None:
-        """Have what was changed known here. The change is done, so it is no error if the registry has gone since."""
+        """Read the registry to see a change. The change is done, so it is no error if the registry is unavailable by
+        now."""
         try:
             await self.refresh_snapshot()
         except RegistryUnavailable as error:
             _log.warning("a change was committed, and cannot be read back yet: %s", error.message)
 
     async def put_quota(self, quota: "Quota") -> bool:
-        """Have this quota in the place of the one of its kind and name; whether there was none."""
+        """Set a quota in place of the one of its kind and name; return whether there was none."""
         return await self.apply_change(self._registry.put_quota, quota)
 
     async def delete_quota(self, kind: "QuotaKind", name: str) -> None:
-        """NOT_FOUND if there is no such quota."""
+        """Delete a quota. Raises NOT_FOUND."""
         if not await self.apply_change(self._registry.delete_quota, kind, name):
             raise MessagingError(
                 ErrorCode.NOT_FOUND,
@@ -390,22 +398,22 @@ class Catalog:
 
     @property
     def is_embedded(self) -> bool:
-        """Whether there is one broker, which is part of this server."""
+        """Whether the broker is part of this server."""
         return self._embedded is not None
 
     @property
     def registry_problem(self) -> str | None:
-        """Why the registry can't be reached, None while it can."""
+        """Why the registry is unavailable, None while it is available."""
         return self._directory.problem
 
     def list_brokers(self) -> list[BrokerEntry]:
-        """All brokers by their names."""
+        """Return all brokers, sorted by name."""
         if self._embedded is not None:
             return [BrokerEntry(name=self._embedded, address="", epoch=0)]
         return [broker for _, broker in sorted(self._known_snapshot.brokers.items())]
 
     async def existing_broker(self, name: str) -> BrokerEntry:
-        """NOT_FOUND if it isn't known, nor in the registry."""
+        """Return the broker; read the registry before refusing it. Raises NOT_FOUND."""
         if not any(broker.name == name for broker in self.list_brokers()):
             await self._refresh_for_lookup()
         for broker in self.list_brokers():
@@ -415,7 +423,8 @@ class Catalog:
         raise MessagingError(ErrorCode.NOT_FOUND, f"broker {name!r} does not exist; known are {known}")
 
     def placement_brokers(self) -> tuple[str, ...]:
-        """The brokers that a new topic is made on: all that take messages now. HA_NOT_AVAILABLE if there is none."""
+        """Return the brokers for a new topic: all that accept messages now. Raises HA_NOT_AVAILABLE if there is
+        none."""
         if self._embedded is not None:
             return ()
         names = tuple(broker.name for broker in self.list_brokers() if broker.live and broker.can_write)
@@ -429,12 +438,13 @@ class Catalog:
     async def set_broker(
         self, name: str, *, permission: QueuePermission | None = None, draining: bool | None = None
     ) -> BrokerEntry:
-        """Give a broker another permission, or have it drained or not; None leaves it as it is."""
+        """Change a broker's permission, or whether it is draining; None leaves either as it is."""
         await self.apply_change(self._registry.set_broker, name, permission=permission, draining=draining)
         return await self.existing_broker(name)
 
     async def remove_broker(self, name: str, *, force: bool) -> None:
-        """Forget a broker, and take it off all topics; BAD_REQUEST if some are on no other, unless forced."""
+        """Remove a broker from the registry and from all topics. Raises BAD_REQUEST if a topic is on no other broker,
+        unless forced."""
         await self.apply_change(self._registry.remove_broker, name, force=force)
 
 

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
 
 def run(settings: "ProxySettings") -> int:
-    """Serve until SIGTERM or SIGINT, or until the registry, back after a start without it, can't be used; the process's
-    exit code. StartupError: it could not begin."""
+    """Serve until SIGTERM or SIGINT, or until the registry turns out to be unusable when it returns after a start
+    without it; return the process's exit code. Raises StartupError."""
     clock, over = SystemClock(), asyncio.Event()
     proxy = ProxyServer(
         settings,
@@ -55,11 +55,11 @@ def run(settings: "ProxySettings") -> int:
 
 
 class ProxyServer:
-    """All of a proxy process but the process.
+    """A proxy within its process.
 
-    `name` is what brokers call it, `http` where it answers health and metrics, and `registry` opens that, to be closed
-    by the stack. `embedded` names the one broker, if it is a worker of an embedded stack; `place` is that of any
-    worker.
+    `name` identifies it to brokers, `http` is where it answers health and metrics, and `registry` opens the registry,
+    which the stack closes. `embedded` names the only broker, if this is a worker of an embedded stack; `place` is that
+    of a worker.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class ProxyServer:
         self.http_address = self.admin_address = ""
 
     async def start(self, stack: AsyncExitStack) -> None:
-        """Begin everything; `stack` ends it. StartupError says why it can't begin."""
+        """Start everything; `stack` stops it. Raises StartupError."""
         settings = self._settings
         # Of workers their supervisor has said it.
         alone = self._place is None
@@ -170,7 +170,7 @@ class ProxyServer:
         )
 
     async def wait_connected(self) -> None:
-        """Return when a broker can be asked; for who has started."""
+        """Wait until a broker is connected."""
         assert self._messages is not None
         await self._messages.connected.wait()
 
@@ -182,14 +182,15 @@ class ProxyServer:
         return None if self._directory is None else self._directory.copy_age_s
 
     def _may_read(self, asker: "HttpCaller") -> bool:
-        """Nobody may before the users are known."""
+        """Return whether the caller may read metrics; nobody may before the users are known."""
         return self._access is not None and self._access.may_read_metrics(asker)
 
     async def _answer_may_read(self, argument: str) -> bytes:
         return YES if self._may_read(HttpCaller.from_text(argument)) else b""
 
     def _outage_reason(self) -> str | None:
-        """Why no client can be served now. A registry that is away is no reason: what is known goes on."""
+        """Return why no client can be served now, None if they can. Without the registry the proxy serves what it
+        knows."""
         if self._not_started is not None:
             return self._not_started
         assert self._messages is not None

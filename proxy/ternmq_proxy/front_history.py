@@ -1,4 +1,4 @@
-"""What a process that serves clients remembers of the last hours: its calls, how long they took, its memory."""
+"""Keeps the figures of the last hours of a process that serves clients: calls, their durations, memory."""
 
 import asyncio
 import logging
@@ -34,7 +34,7 @@ _MIN_S = 0.001
 
 
 class FrontHistory:
-    """Of one process, on its event loop. Nothing is known before `begin`."""
+    """The history of one process, on its event loop; empty before `start_sampling`."""
 
     def __init__(self, now_ms: "Callable[[], int]") -> None:
         self._now_ms = now_ms
@@ -44,11 +44,11 @@ class FrontHistory:
         self._cpu_s = _cpu_s()
         self._before: dict[str, list[int]] = {}
         self.latest: Mapping[str, float] = {}
-        """What the last look found; nothing before the first."""
+        """The figures of the last sample, empty before the first."""
         self._task: asyncio.Task[None] | None = None
 
     def start_sampling(self, figures: "FrontFigures") -> None:
-        """Look at these figures from now on, until `end`."""
+        """Sample these figures from now on, until `stop_sampling`."""
         self._figures = figures
         self._task = asyncio.create_task(self._sample_forever(), name="history of calls")
 
@@ -59,11 +59,11 @@ class FrontHistory:
 
     @property
     def client_count(self) -> int:
-        """Clients that have a stream now."""
+        """How many clients have a stream."""
         return 0 if self._figures is None else self._figures.clients
 
     def read_history(self) -> "FigureHistory":
-        """All of it."""
+        """Return the whole history."""
         return self._rings.read_history(SERIES, self._now_ms())
 
     async def _sample_forever(self) -> None:
@@ -75,7 +75,7 @@ class FrontHistory:
                 _log.exception("figures of calls are missing in plots; it goes on in %g s", STEP_MS / 1000)
 
     def take_sample(self) -> None:
-        """Look once."""
+        """Take one sample."""
         figures = self._figures
         assert figures is not None
         now_s, cpu_s = time.monotonic(), _cpu_s()
@@ -99,7 +99,7 @@ class FrontHistory:
         self._looked_s, self._cpu_s = now_s, cpu_s
 
     def _counts_since_last(self, what: str, durations: "Iterable[DurationHistogram]") -> list[int]:
-        """The counts of these histograms together, since the last look."""
+        """Return the counts of these histograms together, since the last sample."""
         now = [sum(column) for column in zip(*(each.counts for each in durations), strict=True)]
         before = self._before.get(what, [])
         self._before[what] = now

@@ -1,4 +1,4 @@
-"""The handles that clients get, made and checked with the keys that the registry has now."""
+"""Makes and checks handles of clients with the registry's current keys."""
 
 from typing import TYPE_CHECKING
 
@@ -25,12 +25,13 @@ FORMS_MAX = 1024
 
 
 class HandleForms:
-    """Follows the keys: a handle that was made with one which is not accepted any more is refused."""
+    """Makes and checks handles. It follows the registry's keys: a handle made with a key that is no longer accepted is
+    refused."""
 
     __slots__ = ("_forms", "_keys", "_known", "_read")
 
     def __init__(self, keys: "Callable[[], tuple[HandleKey, ...]]") -> None:
-        """`keys` says which the registry has, as far as this process knows, in memory."""
+        """`keys` returns the registry's keys, as far as this process knows them, from memory."""
         self._read = keys
         self._known: tuple[HandleKey, ...] = ()
         self._keys: HandleKeys | None = None
@@ -38,7 +39,7 @@ class HandleForms:
 
     @property
     def keys(self) -> HandleKeys:
-        """For recall handles and transaction ids."""
+        """Return the keys for recall handles and transaction ids."""
         known = self._read()
         if known is not self._known:
             self._take_keys(known)
@@ -50,8 +51,8 @@ class HandleForms:
         return self._keys
 
     def form_for(self, group: str, topic: str) -> HandleForm:
-        """For receipt handles of the group's messages of the topic, or of the lite topic whose queue has that topic
-        (`settled_topic`). MessagingError: a name that none has."""
+        """Return the form of receipt handles of the group's messages of the topic, or of the lite topic with that queue
+        topic (`settled_topic`). Raises MessagingError for an illegal name."""
         keys = self.keys
         form = self._forms.get((group, topic))
         if form is None:
@@ -72,11 +73,11 @@ class HandleForms:
 
 
 def settled_topic(topic: str, lite_topic: str, handle: str) -> str:
-    """The topic with which a message of the topic is settled: its own, or that of the lite topic's queue if it is of
-    one. ILLEGAL_TOPIC, ILLEGAL_LITE_TOPIC.
+    """Return the topic with which a message is acknowledged: its own, or that of its lite topic's queue. Raises
+    ILLEGAL_TOPIC and ILLEGAL_LITE_TOPIC.
 
-    The handle names the lite topic too: Java's client leaves it out of ChangeInvisibleDuration, and a message that
-    can't be given back would hold up its lite topic for hours.
+    The handle names the lite topic too, since Java's client leaves it out of ChangeInvisibleDuration, and a message
+    that can't be given back would block its lite topic for hours.
     """
     check_topic_name(topic)
     if lite_topic:
@@ -86,8 +87,9 @@ def settled_topic(topic: str, lite_topic: str, handle: str) -> str:
 
 
 async def find_transaction(handle: str, services: "Services") -> "tuple[OpenTransaction, StoredMessage]":
-    """What became of the transaction that the handle is about, and its message; INVALID_TRANSACTION_ID if no server of
-    this registry gave it. Only with the transaction is its topic known, which the handle was made for."""
+    """Return the state of the transaction with that handle, and its message. Raises INVALID_TRANSACTION_ID if no server
+    of this registry issued the handle. Its topic, for which the handle was issued, is known with the transaction
+    alone."""
     transaction, stored = await services.messages.transaction(transaction_of_handle(handle))
     check_handle(handle, transaction.topic, services.handles.keys)
     return transaction, stored

@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 
 def run(settings: "ServerSettings") -> int:
-    """Serve until SIGTERM or SIGINT; the process's exit code. StartupError: it could not begin."""
+    """Serve until SIGTERM or SIGINT; return the process's exit code. Raises StartupError."""
 
     async def start_stack(stack: AsyncExitStack) -> str:
         if settings.test_clock:
@@ -49,10 +49,10 @@ def run(settings: "ServerSettings") -> int:
 async def start(
     settings: "ServerSettings", clock: SystemClock, stack: AsyncExitStack, answer_limits: AnswerLimits = ANSWER_LIMITS
 ) -> tuple[list[str], str, str]:
-    """Start everything; `stack` stops it again. Returns the addresses of gRPC, that of HTTP, and that of the admin
-    listener, `host:port` each; the last is empty if there is none.
+    """Start everything; `stack` stops it. Returns the addresses of gRPC, of HTTP, and of the admin listener as
+    `host:port`; the last is empty if there is none.
 
-    `clock` belongs to this one stack; one that can be moved goes with `settings.test_clock`.
+    `clock` belongs to this stack; `settings.test_clock` requires one that can be moved.
     """
     assert settings.test_clock == isinstance(clock, MovableClock)
     exposed = process.warn_of_exposure(settings)
@@ -92,14 +92,14 @@ async def start(
 
 
 def make_clock(settings: "ServerSettings") -> SystemClock:
-    """The clock of a stack that begins with the machine's time."""
+    """Return a clock that begins with the machine's time."""
     return MovableClock() if settings.test_clock else SystemClock()
 
 
 async def open_storage(
     settings: "ServerSettings", clock: SystemClock, stack: AsyncExitStack
 ) -> tuple[LocalMessageService, Catalog]:
-    """Open the broker and the registry below the data directory; `stack` closes them again."""
+    """Open the broker and the registry below the data directory; `stack` closes them."""
     process.open_data_dir(settings.data_dir, stack)
     await asyncio.to_thread(LocalMessageService.make_room_to_start, settings.data_dir)
     database = settings.data_dir / "registry.db"

@@ -29,7 +29,7 @@ PROBLEM_CHARACTERS = 300
 
 
 def make_proxy_entry(services: "Services") -> ProxyEntry:
-    """This process, as it is now."""
+    """Return the row of this process."""
     process, latest = services.process, services.history.latest
     calls = latest.get("calls")
     return ProxyEntry(
@@ -61,11 +61,11 @@ class ProxyHeartbeat:
         self._has_failed = False
 
     def start_heartbeats(self) -> None:
-        """Tell from now on, until `end`."""
+        """Send heartbeats from now on, until `stop_heartbeats`."""
         self._task = asyncio.create_task(self._send_forever(), name="proxy heartbeat")
 
     async def stop_heartbeats(self) -> None:
-        """Have the registry forget this process; where it can't be told, it does when the lease ends."""
+        """Remove this process from the registry; if that is unavailable, the lease ends by itself."""
         assert self._task is not None
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)

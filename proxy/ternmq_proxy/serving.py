@@ -1,4 +1,4 @@
-"""What a process does for clients, whatever storage is behind it: services, gRPC front, and the care for clients."""
+"""Serves clients in front of any storage: services, gRPC front, and the maintenance of clients."""
 
 import asyncio
 import functools
@@ -67,7 +67,7 @@ async def serve_clients(
     tls: "PortTls | None" = None,
     answer_limits: AnswerLimits = ANSWER_LIMITS,
 ) -> GrpcFront:
-    """Listen and serve; `stack` ends it. The front knows its addresses."""
+    """Listen and serve; `stack` stops it. The front knows its addresses."""
     front = GrpcFront(
         settings.grpc_listeners,
         observability,
@@ -129,8 +129,8 @@ def make_services(
     connections: "Callable[[], int]" = _no_front,
     answer_limits: AnswerLimits = ANSWER_LIMITS,
 ) -> Services:
-    """What the activities ask; `store_host` is the address of the first listener. `process` may be left out where
-    nobody asks for it; without `access` everything is allowed. `connections` counts those of the front."""
+    """Return what activities use; `store_host` is the address of the first listener. `process` may be left out where it
+    is not needed; without `access` everything is allowed. `connections` returns how many the front has."""
     # Moving the clock must not expire clients that are alive.
     clients = ClientRegistry(time.monotonic, expiry_s=settings.client_expiry_ms / 1000)
     clients.on_pulling(messages.announce_members)
@@ -185,7 +185,7 @@ async def _share_quotas(services: Services, stack: "AsyncExitStack") -> None:
 
 
 async def expire_silent_clients(services: Services) -> None:
-    """Forget the clients that are gone without a word, and show what they held."""
+    """Forget the clients that disappeared, and release what they held."""
     turns = WorkTurns()
     names = []
     while gone := services.clients.expire_clients(_GONE_AT_ONCE):
@@ -198,7 +198,7 @@ async def expire_silent_clients(services: Services) -> None:
 
 
 async def _maintain_clients(services: Services) -> None:
-    """Keep hidden what living clients hold, show what dead ones held, and spread what they subscribe."""
+    """Renew messages of living clients, release those of dead ones, and report new subscriptions."""
     while True:
         await asyncio.sleep(_CLIENT_CARE_S)
         try:

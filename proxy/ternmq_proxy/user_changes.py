@@ -1,4 +1,4 @@
-"""Changes of users in the registry: seen here when a call is done, and said in the log, without any secret."""
+"""Changes of users in the registry, visible here when a call is done, and logged without any secret."""
 
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class UserChanges:
-    """Names, secrets and policies are checked ones; errors are those of `ternmq_registry.users`."""
+    """Changes users. Names, secrets and policies are checked ones; errors are those of `ternmq_registry.users`."""
 
     def __init__(self, catalog: "Catalog", registry: "Registry", change_log: "ChangeLog") -> None:
         self._catalog = catalog
@@ -19,7 +19,7 @@ class UserChanges:
         self._change_log = change_log
 
     async def create_user(self, name: str, secret: str, *, is_super: bool, now_ms: int) -> "AccessUser":
-        """Make a user."""
+        """Create a user."""
         user = await self._catalog.apply_change(
             self._registry.create_user, name, secret, is_super=is_super, now_ms=now_ms
         )
@@ -27,7 +27,7 @@ class UserChanges:
         return user
 
     async def update(self, name: str, *, is_super: bool | None, is_enabled: bool | None) -> "AccessUser":
-        """Change what is given."""
+        """Update what is given."""
         user = await self._catalog.apply_change(
             self._registry.update_user, name, is_super=is_super, is_enabled=is_enabled
         )
@@ -36,12 +36,12 @@ class UserChanges:
         return user
 
     async def delete_user(self, name: str) -> None:
-        """Forget a user, with all secrets and policies."""
+        """Delete a user, with all secrets and policies."""
         await self._catalog.apply_change(self._registry.delete_user, name)
         self._change_log.done(f"user {name} was deleted")
 
     async def rotate_secret(self, name: str, secret: str, *, now_ms: int, overlap_ms: int) -> "AccessUser":
-        """Give a user another secret."""
+        """Give a user a new secret."""
         user = await self._catalog.apply_change(
             self._registry.rotate_secret, name, secret, now_ms=now_ms, overlap_ms=overlap_ms
         )
@@ -55,13 +55,14 @@ class UserChanges:
         return user
 
     async def delete_policy(self, name: str, resource: "AccessResource", *, allows: bool) -> "AccessUser":
-        """Take a policy away."""
+        """Remove a policy."""
         user = await self._catalog.apply_change(self._registry.delete_policy, name, resource, allows=allows)
         self._change_log.done(f"user {name} lost the policy to {'allow' if allows else 'deny'} on {resource}")
         return user
 
     async def reseal_secrets(self) -> tuple[int, list[str]]:
-        """Encrypt all secrets with the key that encrypts now; of how many users, and of whom that was not possible."""
+        """Encrypt all secrets with the current key; return how many users were done, and those for which it was not
+        possible."""
         users, unreadable = await self._catalog.apply_change(self._registry.reseal_secrets)
         self._change_log.done(f"secrets of {users} users were encrypted anew")
         return users, unreadable

@@ -1,6 +1,7 @@
-"""One of several workers that share a port: `python -m ternmq_proxy.worker up|proxy`, started by a supervisor.
+"""A worker process, one of several that share a port: `python -m ternmq_proxy.worker up|proxy`, started by a
+supervisor.
 
-It is a proxy of a cluster. That of `ternmq up --workers N` reads the stack's registry file, and has one broker.
+It is a proxy of a cluster. A worker of `ternmq up --workers N` reads the stack's registry file, and has one broker.
 """
 
 import asyncio
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 
 async def start_of_stack(place: "WorkerPlace", settings: ServerSettings, stack: "AsyncExitStack") -> str:
-    """A worker of `ternmq up`, ready when it has its broker."""
+    """Start a worker of `ternmq up`, which is ready when it has its broker."""
 
     async def open_registry(stack: "AsyncExitStack") -> RegistryDirectory:
         secret_encryption = await asyncio.to_thread(secret_encryption_of, settings, settings.data_dir)
@@ -60,7 +61,7 @@ async def start_of_stack(place: "WorkerPlace", settings: ServerSettings, stack: 
 async def start_of_cluster(
     over: asyncio.Event, place: "WorkerPlace", settings: ProxySettings, stack: "AsyncExitStack"
 ) -> str:
-    """A worker of `ternmq proxy`."""
+    """Start a worker of `ternmq proxy`."""
     clock = SystemClock()
     proxy = ProxyServer(
         settings,
@@ -75,7 +76,7 @@ async def start_of_cluster(
 
 
 def main(kind: str) -> int:
-    """Serve; the process's exit code."""
+    """Serve; return the process's exit code."""
     if kind == "up":
         return worker_process.run_worker(ServerSettings, start_of_stack)
     over = asyncio.Event()

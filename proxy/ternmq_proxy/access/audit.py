@@ -1,4 +1,4 @@
-"""The audit log: who did what to the server, and who was not allowed to. A JSON object for each line:
+"""The audit log: which user changed what on the server, and which calls were refused. Each line is a JSON object:
 
     {"time": "2026-11-23T02:40:00.000Z", "user": "alice", "source": "10.0.0.7:4711", "client": "host@1@0@x",
      "call": "DeleteTopic", "resource": "Topic:orders", "allowed": false, "why": "no policy allows it"}
@@ -48,8 +48,8 @@ _LOOK_EVERY_S = 1.0
 
 
 class AuditLog:
-    """Of one process. Writes to `path`, and keeps `files` of `bytes_max` beside it; without a path it writes to the log
-    of the server, at level info. `wall_ms` is the machine's clock, `now` a monotonic one in seconds."""
+    """The audit log of one process. It writes to `path` and keeps `files` older files of `bytes_max`; without a path it
+    writes to the server's log at level info. `wall_ms` is the machine's clock, `now` a monotonic clock in seconds."""
 
     def __init__(
         self,
@@ -67,17 +67,17 @@ class AuditLog:
         self._writer = None if path is None else LineWriter(RotatedFile(path, bytes_max, files))
 
     def close(self) -> None:
-        """Write what waits; blocks until it is written."""
+        """Write the waiting lines; block until they are written."""
         if self._writer is not None:
             self._writer.close()
 
     def flush(self, patience_s: float) -> None:
-        """Return when what waits now is written, or after that time: for who reads the file."""
+        """Wait until the waiting lines are written, at most `patience_s` seconds, so that the file can be read."""
         if self._writer is not None:
             self._writer.flush(patience_s)
 
     def record_allowed(self, call: "Call", rpc: str, asked: "Iterable[tuple[Asked, AccessPolicy | None]]") -> None:
-        """The call is about to change something."""
+        """Record that an allowed call is about to change something."""
         for (need, name), policy in asked:
             why = "a super user" if policy is None else str(policy)
             self._write_entry(
@@ -91,20 +91,20 @@ class AuditLog:
             )
 
     def record_own_change(self, call: "Call", rpc: str, resource: str) -> None:
-        """The call is about to change something of the caller's own, for which no policy is needed."""
+        """Record that a call is about to change something of the caller's own, which needs no policy."""
         self._write_entry(call.user, call.peer, call.client_id, rpc, resource, allowed=True, why="the user's own")
 
     def record_denied(self, call: "Call", rpc: str, question: "AccessRequest", policy: "AccessPolicy | None") -> None:
-        """The call was refused; `policy` is the one that denies it, None: none allows it."""
+        """Record that a call was refused; `policy` is the policy that denies it, None if no policy allows it."""
         why = "no policy allows it" if policy is None else str(policy)
         self._write_refusal(call.user, call.peer, call.client_id, rpc, _resource_text(question), why)
 
     def record_foreign_client(self, call: "Call", rpc: str) -> None:
-        """The call was refused, for another user's client has its client id."""
+        """Record that a call was refused because its client id belongs to another user's client."""
         self._write_refusal(call.user, call.peer, call.client_id, rpc, "", "the client id is another user's")
 
     def record_unauthenticated(self, access_key: str, reason: str, *, rpc: str, client_id: str, peer: str) -> None:
-        """The call was refused, for nobody knows whose it is; `access_key` is what it says."""
+        """Record that a call was refused because it is not authenticated; `access_key` is the name that it claims."""
         left_out = self._throttle_of_nobody.admit_line(peer, rpc)
         if left_out is None:
             return
@@ -151,8 +151,8 @@ class AuditLog:
 
 
 class RotatedFile:
-    """`path`, and `path.1` and so on, the older the higher; for this user alone. A line of which only the beginning was
-    written, as the disk was full or the process died, gets its end before the next one."""
+    """The file `path` with the older ones `path.1`, `path.2` and so on, readable by this user alone. A line that a full
+    disk or the death of the process left incomplete is ended before the next line."""
 
     def __init__(self, path: "Path", bytes_max: int, files: int) -> None:
         self._path, self._bytes_max, self._files = path, bytes_max, files
@@ -160,7 +160,7 @@ class RotatedFile:
         self._file_id: tuple[int, int] | None = None
 
     def write(self, data: bytes) -> None:
-        """Append; a file that would be too long is put aside first. OSError."""
+        """Append data, after rotating the files if this one would grow too long. Raises OSError."""
         self.check_path()
         size = self._file_size()
         if size and size + len(data) > self._bytes_max:
@@ -176,7 +176,7 @@ class RotatedFile:
         self._is_whole = True
 
     def check_path(self) -> None:
-        """Say so if the file that was written is not at its path any more. OSError."""
+        """Log an error if the file that was written last is no longer at its path. Raises OSError."""
         if self._file_id is None:
             return
         try:
@@ -192,14 +192,14 @@ class RotatedFile:
             )
 
     def _file_size(self) -> int:
-        """0 for what is not there, and for what is no file, as a pipe or a terminal."""
+        """Return the size of the file; 0 if it is missing, and for a pipe or a terminal."""
         try:
             return self._path.stat().st_size
         except FileNotFoundError:
             return 0
 
     def _is_torn(self) -> bool:
-        """Of a file that is not empty."""
+        """Return whether the file, which is not empty, ends within a line."""
         with self._path.open("rb") as file:
             file.seek(-1, os.SEEK_END)
             return file.read() != b"\n"
@@ -217,7 +217,7 @@ class RotatedFile:
 
 
 class LineWriter:
-    """Writes lines in a thread, in their order; so many may wait."""
+    """Writes lines in a thread, in order; at most `waiting_max` lines wait."""
 
     def __init__(
         self, file: RotatedFile, waiting_max: int = WAITING_MAX, *, look_every_s: float = _LOOK_EVERY_S
@@ -232,20 +232,20 @@ class LineWriter:
         self._thread.start()
 
     def put(self, line: bytes) -> None:
-        """Have it written; lost if too many wait."""
+        """Queue a line for writing; it is lost if too many wait."""
         if self._waiting.qsize() < self._waiting_max:
             self._waiting.put(line)
         else:
             self._lost += 1
 
     def flush(self, patience_s: float) -> None:
-        """Return when what waits now is written, or after that time."""
+        """Wait until the waiting lines are written, at most `patience_s` seconds."""
         is_written = threading.Event()
         self._waiting.put(is_written)
         is_written.wait(patience_s)
 
     def close(self) -> None:
-        """Write what waits; blocks until it is written."""
+        """Write the waiting lines; block until they are written."""
         self._waiting.put(None)
         self._thread.join()
 
@@ -264,7 +264,7 @@ class LineWriter:
                 self._log_failure(reason)
 
     def _next_line(self) -> bytes | threading.Event | None:
-        """What comes next; until then the file is looked at."""
+        """Return the next item; check the file's path while there is none."""
         while True:
             try:
                 return self._waiting.get(timeout=self._look_every_s)
@@ -273,7 +273,7 @@ class LineWriter:
                     self._file.check_path()
 
     def _log_failure(self, reason: str) -> None:
-        """Once a minute: while the disk is full, the same is true every time."""
+        """Log how many lines were lost, once a minute, since a full disk stays full for a while."""
         if time.monotonic() - self._said_s >= _SAY_AGAIN_S:
             self._said_s = time.monotonic()
             self._told = self._lost

@@ -1,10 +1,10 @@
-"""Who signed a request (`overview.md, Signing`).
+"""Authenticates requests by their signature (`overview.md, Signing`).
 
-The signature is HMAC-SHA1 over the text of the date, with one of the user's secrets; the date must be of now. Whatever
-is wrong, the answer is the same, and takes as long: an access key that nobody has is tried with keys that nobody has.
+The signature is HMAC-SHA1 over the text of the date, with one of the user's secrets; the date must be current. Every
+failure gets the same answer after the same time: an unknown access key is tried with keys that nobody has.
 
-Calls of a connection come with the same two headers for a second or so: who verified them has an `Identity`, which says
-whether it still holds for others, without another HMAC.
+Calls of a connection carry the same two headers for a second or so. The first verification returns a `UserIdentity`,
+which tells without another HMAC whether it still holds for the following calls.
 """
 
 import secrets
@@ -31,8 +31,8 @@ _INNER, _OUTER = bytes(byte ^ 0x36 for byte in range(256)), bytes(byte ^ 0x5C fo
 
 
 class NotAuthenticated(MessagingError):
-    """Nobody knows who calls. The text is the same for all reasons, unless there are no users at all; `access_key` is
-    who it says that it is, if it says so, and `reason` is for the audit log alone."""
+    """The caller is not authenticated. The text is the same for all reasons, unless there are no users at all.
+    `access_key` is the name that the caller claims, if any; `reason` is for the audit log alone."""
 
     def __init__(self, access_key: str, reason: str, *, has_users: bool = True) -> None:
         self.access_key, self.reason = access_key, reason
@@ -42,8 +42,8 @@ class NotAuthenticated(MessagingError):
 
 @dataclass(frozen=True, slots=True)
 class UserIdentity:
-    """A user who signed with that secret, as `snapshot` has both; `authorization` and `date_text` are the headers that
-    prove it, and are in no repr. The date is of now from `from_ms` to `until_ms` of the machine's clock."""
+    """A user and the secret that signed, both as in `snapshot`. `authorization` and `date_text` are the headers that
+    prove it, and are left out of the repr. The date is valid from `from_ms` to `until_ms` of the machine's clock."""
 
     user: str
     secret: UserSecret = field(repr=False)
@@ -55,8 +55,8 @@ class UserIdentity:
 
 
 class RequestAuthentication:
-    """`snapshot` has the users of now. `now_ms` is the stack's clock, by which secrets end; `wall_ms` the machine's, to
-    which clients' dates are held."""
+    """Authenticates requests. `snapshot` returns the current users. `now_ms` is the stack's clock, by which secrets
+    expire; `wall_ms` is the machine's, by which clients' dates are checked."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class RequestAuthentication:
         self._nobodys: Keys = [(None, SigningKey(secrets.token_hex(16))) for _ in range(SECRETS_MAX)]
 
     def authenticate_signature(self, authorization: str, date_text: str) -> UserIdentity:
-        """Who signed this date; NotAuthenticated if nobody did."""
+        """Return the user who signed this date. Raises NotAuthenticated."""
         header = SignedAuthorization.parse_header(authorization)
         if header is None:
             raise self._refusal_error("", "no credentials" if not authorization else "a malformed header")
@@ -91,14 +91,14 @@ class RequestAuthentication:
 
     @property
     def has_users(self) -> bool:
-        """Whether there is anybody who can sign."""
+        """Whether there are any users."""
         snapshot = self._snapshot()
         if self._counted is None or self._counted[0] is not snapshot:
             self._counted = snapshot, any(user.is_enabled for user in snapshot.users.values())
         return self._counted[1]
 
     def too_many_guesses(self, access_key: str) -> NotAuthenticated:
-        """The refusal of what is not looked at, as too much of that key from there was wrong."""
+        """Return the error for a request that is not examined, since the host failed too often with this access key."""
         return self._refusal_error(
             access_key, "too many wrong ones of this access key from this address in this second"
         )
@@ -107,7 +107,7 @@ class RequestAuthentication:
         return NotAuthenticated(access_key, reason, has_users=self.has_users)
 
     def is_same(self, identity: UserIdentity, authorization: str, date_text: str) -> bool:
-        """Whether these headers prove, now, what those of the identity did, for sure."""
+        """Return whether these headers certainly prove, at this moment, what those of the identity proved."""
         return (
             identity.date_text == date_text
             and identity.authorization == authorization
@@ -117,14 +117,14 @@ class RequestAuthentication:
         )
 
     def is_still(self, identity: UserIdentity) -> bool:
-        """Whether the user is there, and has that secret: for calls that began with it and go on."""
+        """Return whether the user still exists and has that secret, for calls that go on."""
         user = _find_enabled_user(self._snapshot(), identity.user)
         return user is not None and any(
             own.text == identity.secret.text and self._is_valid(own) for own in user.secrets
         )
 
     def authenticate_password(self, name: str, password: str) -> UserIdentity:
-        """The user who has that secret, for protocols that do not sign; NotAuthenticated if nobody is it."""
+        """Return the user with this secret, for protocols without signatures. Raises NotAuthenticated."""
         snapshot = self._snapshot()
         secret = self._secret_of(name, _ClaimedPassword(password), snapshot)
         if secret is None:
@@ -137,7 +137,8 @@ class RequestAuthentication:
     def _secret_of(
         self, name: str, proof: "_ClaimedSignature | _ClaimedPassword", snapshot: AccessSnapshot
     ) -> UserSecret | None:
-        """The one that gives the proof, if it is valid. All are tried, whoever it is: that takes the same time."""
+        """Return the user's secret that gives the proof, if it is valid. All secrets are tried for every user, which
+        always takes the same time."""
         found = None
         for secret, key in self._keys_of(name, snapshot):
             if proof.is_by(key) and secret is not None and self._is_valid(secret):
@@ -161,7 +162,7 @@ class RequestAuthentication:
         return secret.valid_until_ms is None or self._now_ms() < secret.valid_until_ms
 
     def _accepted_span(self, date_text: str) -> tuple[int, int] | None:
-        """From when to when the date is of now; None if it isn't."""
+        """Return from when to when the date is valid, None if it is not valid now."""
         if not self._window_ms:
             return _ALWAYS
         date = parse_date(date_text)
@@ -171,7 +172,7 @@ class RequestAuthentication:
 
 
 class SigningKey:
-    """HMAC-SHA1 with a secret, begun once: hashlib's own copies its state at a twentieth of the cost of `hmac`'s."""
+    """HMAC-SHA1 with a secret, prepared once: copying hashlib's state costs a twentieth of `hmac`."""
 
     __slots__ = ("_inner", "_outer")
 
@@ -184,7 +185,7 @@ class SigningKey:
         self._outer = sha1(key.translate(_OUTER))  # noqa: S324
 
     def compute_mac(self, text: bytes) -> str:
-        """In hexadecimal."""
+        """Return the HMAC of a text in hexadecimal."""
         inner, outer = self._inner.copy(), self._outer.copy()
         inner.update(text)
         outer.update(inner.digest())
@@ -192,7 +193,7 @@ class SigningKey:
 
 
 class _ClaimedSignature:
-    """What is said to be the HMAC of the date, in hexadecimal."""
+    """A claimed HMAC of the date, in hexadecimal."""
 
     def __init__(self, signature: str, date_text: str) -> None:
         self._signature = signature.lower().encode(errors="replace")
@@ -203,7 +204,7 @@ class _ClaimedSignature:
 
 
 class _ClaimedPassword:
-    """The secret itself; compared by an HMAC with it, so that its length takes no time either."""
+    """A claimed secret, compared by an HMAC with it, so that its length takes no time either."""
 
     _TEXT = b"password"
 

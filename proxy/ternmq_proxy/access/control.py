@@ -1,4 +1,4 @@
-"""Access control of a process: who calls, whether he may, and what becomes of calls that go on when he may no more.
+"""Access control of a process: authenticates callers, checks rights, and revokes running calls that lose them.
 
 Decisions   are remembered by user, need, name and host, up to `REMEMBERED_MAX`, until the registry's users or policies
             are others. All are made in `require` and `may`.
@@ -49,7 +49,7 @@ _NOBODY = AccessSnapshot()
 
 
 class RightsWatch:
-    """A call that goes on, of a user who must keep the rights `asked`; `revoke` ends it, once."""
+    """A running call whose user must keep the rights `asked`; `revoke` ends it, once."""
 
     __slots__ = ("asked", "call", "is_revoked", "revoke", "rpc")
 
@@ -60,8 +60,8 @@ class RightsWatch:
 
 
 class AccessControl:
-    """`snapshot` has the users of now; `authentication` and `audit` are None where it is off. `history` reads what was
-    written to the files of the audit log, None where there are none."""
+    """Access control. `snapshot` returns the current users; `authentication` and `audit` are None where it is off.
+    `history` reads the files of the audit log, None if there are none."""
 
     def __init__(
         self,
@@ -90,8 +90,8 @@ class AccessControl:
     def authenticate_call(
         self, headers: "Mapping[str, str]", rpc: str, client_id: str, peer: str
     ) -> "UserIdentity | None":
-        """Who signed the call with these headers, None where nobody has to; NotAuthenticated (UNAUTHORIZED) if it is
-        nobody's."""
+        """Return the user who signed the call with these headers, None if access control is off. Raises
+        NotAuthenticated (UNAUTHORIZED)."""
         if self._authentication is None:
             return None
         header = headers.get(AUTHORIZATION, "")
@@ -100,7 +100,7 @@ class AccessControl:
             return self._authentication.authenticate_signature(header, headers.get(DATE, ""))
 
     def authenticate_http(self, asker: "HttpCaller", rpc: str) -> "UserIdentity | None":
-        """Who asks by HTTP, None where nobody has to say so; NotAuthenticated (UNAUTHORIZED)."""
+        """Return the user of an HTTP request, None if access control is off. Raises NotAuthenticated (UNAUTHORIZED)."""
         if self._authentication is None:
             return None
         with self._audit_refusals(rpc, "", f"{asker.host}:0", asker.name):
@@ -108,8 +108,8 @@ class AccessControl:
 
     @contextmanager
     def _audit_refusals(self, rpc: str, client_id: str, peer: str, access_key: str) -> "Iterator[None]":
-        """Write a refusal of what is verified within to the audit log. It is refused too if this host tried too many
-        wrong ones of the access key, which the peer claims."""
+        """Write refusals within the `with` block to the audit log. It refuses too if the host failed too often with the
+        access key that the peer claims."""
         host = peer.rpartition(":")[0].strip("[]")
         assert self._audit is not None
         assert self._authentication is not None
@@ -124,7 +124,8 @@ class AccessControl:
             raise
 
     def is_same(self, identity: "UserIdentity | None", headers: "Mapping[str, str]") -> bool:
-        """Whether the call with these headers is of the same user, for sure; else `identified` says whose it is."""
+        """Return whether the call with these headers certainly is of the same user; if not, `authenticate_call` finds
+        out."""
         if self._authentication is None:
             return True
         return identity is not None and self._authentication.is_same(
@@ -134,7 +135,7 @@ class AccessControl:
     # --- whether he may
 
     async def check_rights(self, rpc: str, request: Any, call: "Call", services: "Services") -> "list[Asked]":  # noqa: ANN401 - of the call's own type
-        """What the request needs; UNAUTHORIZED unless the user may do all of it."""
+        """Return the rights that a request needs; raise UNAUTHORIZED unless the user has all of them."""
         if self._authentication is None:
             return []
         asked = await self._needed_rights(rpc, request, call, services)
@@ -147,7 +148,7 @@ class AccessControl:
         return asked
 
     async def _needed_rights(self, rpc: str, request: Any, call: "Call", services: "Services") -> "list[Asked]":  # noqa: ANN401
-        """What the request needs."""
+        """Return the rights that a request needs."""
         rule = RULES[rpc]
         asked = [] if rule.ask is None else list(dict.fromkeys(rule.ask(request, call, services)))
         if rule.ask_later is not None:
@@ -155,13 +156,13 @@ class AccessControl:
         return asked
 
     def _require_all(self, rpc: str, asked: "Iterable[Asked]", call: "Call", services: "Services") -> None:
-        """UNAUTHORIZED unless the user may do all of these, and the client is his own."""
+        """Raise UNAUTHORIZED unless the user has all these rights and the client is his own."""
         self.require_own_client(rpc, call, services)
         for need, name in asked:
             self.require_right(rpc, call, need, name)
 
     def require_right(self, rpc: str, call: "Call", need: "AccessNeed", name: str) -> None:
-        """UNAUTHORIZED unless the user may do that; `rpc` is the call for which it is asked."""
+        """Raise UNAUTHORIZED unless the user has the right; `rpc` is the call that needs it."""
         if self._authentication is None:
             return
         verdict = self._find_verdict(call, need, name)
@@ -172,7 +173,8 @@ class AccessControl:
             raise MessagingError(ErrorCode.UNAUTHORIZED, _refusal_text(call.user, question))
 
     def require_own_client(self, rpc: str, call: "Call", services: "Services") -> None:
-        """UNAUTHORIZED if another user's client has that id: what it holds, and is told, is not for others."""
+        """Raise UNAUTHORIZED if the client id belongs to another user's client, whose messages and commands are not for
+        others."""
         client = services.clients.find_client(call.client_id)
         if self._authentication is not None and client is not None and client.user != call.user:
             assert self._audit is not None
@@ -182,17 +184,17 @@ class AccessControl:
             )
 
     def has_right(self, call: "Call", need: "AccessNeed", name: str) -> bool:
-        """Whether the user may do that, where it is no refusal if he may not."""
+        """Return whether the user has the right, where lacking it is no refusal."""
         return self._authentication is None or self._find_verdict(call, need, name).is_allowed
 
     def filter_answer(self, rpc: str, request: Any, answer: Any, call: "Call") -> None:  # noqa: ANN401 - of the call's own types
-        """Take from an answer what the user may not see."""
+        """Remove from an answer what the user may not see."""
         cut = RULES[rpc].cut
         if self._authentication is not None and cut is not None:
             cut(request, answer, lambda need, name: self.has_right(call, need, name))
 
     def may_read_metrics(self, asker: "HttpCaller") -> bool:
-        """Whether it is a user who may read what the HTTP front tells beside health."""
+        """Return whether the caller may read what the HTTP front serves beside health."""
         if self._authentication is None:
             return True
         try:
@@ -224,7 +226,7 @@ class AccessControl:
     # --- calls that go on
 
     def add_watch(self, watch: RightsWatch) -> None:
-        """Revoke it when its user is gone, or has lost one of its rights, until `unwatch`."""
+        """Revoke a call when its user is deleted or loses one of its rights, until `remove_watch`."""
         if self._authentication is not None:
             self._watches.add(watch)
 
@@ -232,7 +234,7 @@ class AccessControl:
         self._watches.discard(watch)
 
     async def check_rights_forever(self) -> None:
-        """Look after all that is watched, and after whether there are users, for ever."""
+        """Check watched calls, and whether there are any users, forever."""
         loop = asyncio.get_running_loop()
         began_s = loop.time()
         seen, looked_s = self._snapshot(), began_s
@@ -249,7 +251,8 @@ class AccessControl:
                 _log.exception("cannot check which calls have lost their rights; retrying in %g s", _LOOK_EVERY_S)
 
     def log_missing_users(self, running_s: float) -> None:
-        """Say once that there are none, when others have had time to make the first, and once that there are."""
+        """Log once that there are no users, after a while in which the first may be created, and once that there
+        are."""
         if self._authentication is None or self._authentication.has_users:
             if self._said_no_users:
                 self._said_no_users = False
@@ -259,7 +262,7 @@ class AccessControl:
             _log.warning("%s; every call is refused until then", NO_USERS)
 
     async def revoke_lost_rights(self) -> None:
-        """Revoke what is allowed no more."""
+        """Revoke the watched calls whose rights are gone."""
         turns = WorkTurns()
         for watch in list(self._watches):
             if watch in self._watches and not self._is_still_allowed(watch):
@@ -289,7 +292,7 @@ def _refusal_text(user: str, question: "AccessRequest") -> str:
 
 @lru_cache(1024)
 def source_of(host: str) -> "Source":
-    """The address, None for what is none: a socket in the file system."""
+    """Return the address of a host, None for a socket in the file system."""
     try:
         address = ip_address(host.strip("[]").partition("%")[0])
     except ValueError:

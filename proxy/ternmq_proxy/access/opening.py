@@ -1,4 +1,4 @@
-"""Access control as the settings of a process say."""
+"""Opens access control as the settings of a process say."""
 
 import asyncio
 from pathlib import Path
@@ -23,8 +23,8 @@ _FILE = "audit.log"
 def open_access(
     settings: "FrontSettings", catalog: "Catalog", clock: "SystemClock", stack: "AsyncExitStack", *, worker: str = ""
 ) -> AccessControl:
-    """On if the settings say so; `stack` closes its audit log. `worker` is the name of a process that has others beside
-    it, each of which writes a file of its own."""
+    """Return access control, which is on if the settings say so; `stack` closes its audit log. `worker` names one of
+    several processes, each of which writes its own audit log."""
     if not settings.access_control:
         return AccessControl()
     audit = AuditLog(
@@ -47,7 +47,7 @@ def open_access(
 
 
 def audit_path(settings: "FrontSettings", worker: str = "") -> Path | None:
-    """Where the audit log is written; None: among the logs of the server."""
+    """Return where the audit log is written, None if it goes to the server's log."""
     folder: Path | None = getattr(settings, "data_dir", None)
     if settings.audit_log:
         path = Path(settings.audit_log).expanduser()

@@ -1,14 +1,15 @@
-"""What each call needs: one table, a line for each call; a call without a line keeps the process from starting.
+"""The table of access rules: what each call needs. A call without a rule keeps the process from starting.
 
-It is that of RocketMQ 5 (`security.md`), but where that leaves a hole: each message of a send counts, not the first
-alone; who changes an invisible duration, or pulls, needs the topic too; members of lite groups are members.
+The rules are RocketMQ 5's (`security.md`), except where those leave a hole: every message of a send counts, not the
+first alone; a pull and a change of an invisible duration need the topic too; members of lite groups are members.
 
 Lists       need no right of their own: each shows what its caller may list or get.
-Derived     the retry and dead letter topics of a group are the group's (`request_for_topic`).
-Creating    what a call would make by its use needs CREATE too; without it, it is missing, as it is without
-            `auto_create`. Operations ask that (`AccessControl.may`), for only they know what is missing.
-Bodies      of messages are for who may SUB the topic; others with GET see all the rest.
-Elsewhere   brokers' storage service knows no users: it is guarded by mutual TLS between proxies and brokers.
+Derived     the retry and dead-letter topics of a group belong to the group (`request_for_topic`).
+Creating    a topic or group that a call would create by its use needs CREATE too; without that right it is missing,
+            as it is without `auto_create`. Operations check it (`AccessControl.has_right`), since only they know
+            what is missing.
+Bodies      of messages need SUB on the topic; with GET alone everything else is visible.
+Elsewhere   the brokers' storage service knows no users: mutual TLS between proxies and brokers protects it.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator
@@ -37,8 +38,8 @@ Cut = Callable[[Any, Any, May], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessRule:
-    """`ask` says what a request needs; `ask_later` what only the storage can tell. `cut` takes from an answer, given
-    its request, what the caller may not see. A call that `changes` something is in the audit log when it is allowed
+    """The rule of a call. `ask` returns what a request needs; `ask_later` what only the storage can tell. `cut` removes
+    from an answer what the caller may not see. A call that `changes` something is in the audit log when it is allowed
     too."""
 
     ask: Ask | None = None
@@ -48,18 +49,19 @@ class AccessRule:
 
 
 def named_resource_rule(need: AccessNeed, path: str, *, changes: bool = False, cut: Cut | None = None) -> AccessRule:
-    """The need, of the resource whose name the request has in that field: `topic.name`."""
+    """Return the rule of a call that needs this for the resource whose name is at `path` of the request, such as
+    `topic.name`."""
     name = attrgetter(path)
     return AccessRule(ask=lambda request, call, services: ((need, name(request)),), changes=changes, cut=cut)
 
 
 def cluster_rule(need: AccessNeed, name: str, *, changes: bool = False) -> AccessRule:
-    """The need, of that part of the server."""
+    """Return the rule of a call that needs this for a part of the server."""
     return AccessRule(ask=lambda request, call, services: ((need, name),), changes=changes)
 
 
 def _super_user_rule(part: str, path: str, *, own: bool = False, changes: bool = False) -> AccessRule:
-    """For super users alone; `own`: and for the user whom the request names in that field."""
+    """Return the rule of a call for super users; with `own` also for the user that the request names at `path`."""
     name = attrgetter(path)
 
     def needed_rights(request: Any, call: "Call", services: "Services") -> Iterable[Asked]:  # noqa: ANN401
@@ -117,7 +119,7 @@ def _list_transactions_needs(
 
 
 def _transaction_needs(need: AccessNeed) -> AskLater:
-    """The need, of the topic of the transaction; INVALID_TRANSACTION_ID if there is none."""
+    """Return what finds the need for the topic of the transaction; that raises INVALID_TRANSACTION_ID."""
 
     async def find_needs(request: Any, services: "Services") -> Iterable[Asked]:  # noqa: ANN401 - one of two types
         transaction, _ = await find_transaction(request.transaction_id, services)
@@ -164,7 +166,7 @@ def _filter_described_message(
 
 
 def _body_filter(path: str) -> Cut:
-    """Of messages of the topic in that field of the request."""
+    """Return a filter that removes bodies unless the caller may read the topic at `path` of the request."""
     name = attrgetter(path)
 
     def filter_bodies(request: Any, answer: Any, may: May) -> None:  # noqa: ANN401 - of one of two services
@@ -216,7 +218,7 @@ def _filter_connections(request: object, answer: "published_pb2.ListConsumerConn
 
 
 def _filter_hosts(clients: "Iterable[published_pb2.ClientInfo]", may: May) -> None:
-    """Where clients are is for who may list them."""
+    """Remove addresses of clients unless the caller may list clients."""
     if not may(needs.CLUSTER_LIST, "clients"):
         for client in clients:
             client.ClearField("hostname")
@@ -224,7 +226,7 @@ def _filter_hosts(clients: "Iterable[published_pb2.ClientInfo]", may: May) -> No
 
 
 ASKED_BY_OPERATION = AccessRule()
-"""Of a call whose operation asks for the rights itself (`AccessControl.require`)."""
+"""The rule of a call whose operation asks for the rights itself (`AccessControl.require_right`)."""
 MESSAGING_RULES: dict[str, AccessRule] = {
     "QueryRoute": ASKED_BY_OPERATION,
     "Heartbeat": ASKED_BY_OPERATION,
@@ -314,12 +316,12 @@ PUBLISHED_ADMIN_RULES: dict[str, AccessRule] = {
     "GetProxyRuntimeStats": cluster_rule(needs.CLUSTER_GET, "server"),
 }
 METRICS: Asked = (needs.CLUSTER_GET, "metrics")
-"""What the HTTP front's paths need, but those of health, which are open."""
+"""What all paths of the HTTP front need except those of health, which are open."""
 RULES = MESSAGING_RULES | ADMIN_RULES | PUBLISHED_ADMIN_RULES
 
 
 def _check_rules(service: Any, rules: dict[str, AccessRule]) -> None:  # noqa: ANN401 - a service's descriptor
-    """A call without a rule, or a rule of none, is a bug that must not start."""
+    """Raise AssertionError unless each call has a rule and each rule a call: the process must not start then."""
     calls = {method.name for method in service.methods}
     if calls != rules.keys():
         raise AssertionError(f"{service.full_name}: calls and rules differ by {sorted(calls ^ rules.keys())}")

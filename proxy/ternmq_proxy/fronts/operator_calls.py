@@ -1,8 +1,7 @@
-"""Calls of operators that came by HTTP: as those by gRPC, with the same rights, limits, audit log and figures.
+"""Calls of operators by HTTP, which have the rights, limits, audit log and figures of calls by gRPC.
 
-Desk        what the site has (`ternmq_console.operator_calls`). It is used in the thread that serves HTTP, and has
-            calls carried
-            out on the process's event loop.
+The console's `OperatorCalls` (`ternmq_console.operator_calls`) is used in the thread that serves HTTP; the calls run on
+the process's event loop.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -31,7 +30,7 @@ _CLIENT_ID = "http"
 
 
 class FrontOperatorCalls:
-    """Carries them out, on the process's event loop."""
+    """Runs calls of operators on the process's event loop."""
 
     def __init__(self, services: "Services", figures: "FrontFigures") -> None:
         self._services = services
@@ -45,7 +44,7 @@ class FrontOperatorCalls:
         self._sizes = {name: RequestSize(each.request, services.request_limits) for name, each in self._calls.items()}
 
     def sign_in(self, asker: "HttpCaller", name: str = _SIGN_IN) -> Call:
-        """The call of who asks; NotAuthenticated."""
+        """Return the call of an authenticated caller. Raises NotAuthenticated."""
         identity = self._services.access.authenticate_http(asker, name)
         return Call(
             client_id=_CLIENT_ID,
@@ -56,7 +55,8 @@ class FrontOperatorCalls:
         )
 
     async def make_call(self, name: str, request: Any, asker: "HttpCaller") -> list[Any]:  # noqa: ANN401 - of the call's own type
-        """The frames of the answer; NotAuthenticated. A page asks much at once, and messages go on between any two."""
+        """Make a call; return the frames of the answer. Raises NotAuthenticated. Pages make many calls at once, and
+        messages get turns in between."""
         await wait_for_turn()
         call = self._calls[name]
         with CallMeasurement(self._figures.record_call, name) as measured:
@@ -80,14 +80,14 @@ class FrontOperatorCalls:
 
 
 class ProcessOperatorCalls:
-    """The desk of this process; made on its event loop. Nobody can be asked before `open`."""
+    """The calls of operators of this process, created on its event loop; they are refused until `open_calls`."""
 
     def __init__(self) -> None:
         self._loop = WatchedLoop()
         self._calls: FrontOperatorCalls | None = None
 
     def open_calls(self, calls: FrontOperatorCalls) -> None:
-        """Have calls carried out, from now on."""
+        """Accept calls from now on."""
         self._calls = calls
 
     async def sign_in(self, asker: "HttpCaller") -> None:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class LocalMessageService:
-    """See `MessageService`. The one broker has every queue, so a broker's name in a call need not be looked at."""
+    """See `MessageService`. The only broker has every queue, so the broker's name in a call does not matter."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -83,9 +83,9 @@ class LocalMessageService:
     async def open_store(
         cls, settings: "ServerSettings", rules: "Callable[[str], ConsumerGroup]", clock: "SystemClock"
     ) -> "LocalMessageService":
-        """Open the store below the data directory and start its broker; StartupError says why it can't.
+        """Open the store below the data directory and start its broker. Raises StartupError.
 
-        `rules` gives the settings of a consumer group, defaults for one that is not known.
+        `rules` returns the settings of a consumer group, defaults for an unknown one.
         """
         broker = await asyncio.to_thread(Broker.open, BrokerSettings.from_storage(settings), rules, clock)
         broker.start()
@@ -93,12 +93,13 @@ class LocalMessageService:
 
     @staticmethod
     def make_room_to_start(data_dir: "Path") -> None:
-        """To be called before anything in the data directory is opened: that may need room, also on a full disk."""
+        """Make room on a full disk; to be called before anything in the data directory is opened, which may need
+        room."""
         make_room_to_start(data_dir / STORE)
 
     @property
     def outage_reason(self) -> str | None:
-        """Why no message can be stored now."""
+        """Why no message can be stored now, None while it can."""
         return self._broker.problem
 
     @property
@@ -134,14 +135,14 @@ class LocalMessageService:
         await self._broker.subscribed(news)
 
     def announce_members(self, members: "Sequence[PullingMember]") -> None:
-        """Nobody else has to know."""
+        """Do nothing, since no other process needs them."""
 
     async def pulling_members(self, group: str, topic: str, here: "Sequence[str]") -> list[str]:
         return list(here)
 
     async def ask_proxies(self, question: str, argument: str) -> "list[ProxyAnswer]":
-        """There are no others."""
+        """Return nothing, since there are no other processes."""
         return []
 
     def answer_proxies(self, answer: "AnswerProxies") -> None:
-        """Nobody asks."""
+        """Do nothing, since no other process asks."""

@@ -1,4 +1,4 @@
-"""Clients come, stay and go (`overview.md, Heartbeats and termination`)."""
+"""The life of clients: heartbeat, termination, and disappearance (`overview.md, Heartbeats and termination`)."""
 
 from typing import TYPE_CHECKING
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 
 def keep_alive_nowait(client_type: int, group: str, call: "Call", services: "Services") -> bool:
-    """Keep a client alive whose group, if it has one, is known here; False: nothing was done, and `keep_alive` is for
-    the others. `call` is that of a client whose id was checked."""
+    """Keep a client alive whose group, if it has one, is known here. Return False, with nothing done, if `keep_alive`
+    is needed. `call` has a checked client id."""
     client_type, group = _known_of(client_type, group, services.clients.find_client(call.client_id))
     if client_type in CONSUMERS and services.catalog.has_group(group):
         services.access.require_right("Heartbeat", call, GROUP_SUB, group)
@@ -30,7 +30,7 @@ def keep_alive_nowait(client_type: int, group: str, call: "Call", services: "Ser
 
 
 async def keep_alive(client_type: int, group: str, call: "Call", services: "Services") -> None:
-    """Keep the client alive. One that is unknown here, after a restart, is taken as it describes itself, since no
+    """Keep the client alive. A client that is unknown after a restart is registered as it describes itself, since no
     client sends its settings again because a heartbeat was refused."""
     client_type, group = _known_of(client_type, group, services.clients.find_client(call.client_id))
     if client_type != ClientType.PRODUCER:
@@ -52,7 +52,7 @@ async def keep_alive(client_type: int, group: str, call: "Call", services: "Serv
 
 
 def _known_of(client_type: int, group: str, known: "ConnectedClient | None") -> tuple[int, str]:
-    """The client's type, and its group, as far as its settings or its heartbeat say."""
+    """Return the client's type and group, as far as its settings or its heartbeat tell them."""
     if known is None:
         return client_type, group
     settings = known.settings
@@ -60,10 +60,10 @@ def _known_of(client_type: int, group: str, known: "ConnectedClient | None") -> 
 
 
 async def forget_client(group: str, call: "Call", services: "Services") -> None:
-    """Forget a client that ends, and show the messages that it holds to others at once. `group` is that which the
-    client names, or empty.
+    """Forget a client that shuts down, and release its messages to others at once. `group` is the group that the client
+    names, or empty.
 
-    UNRECOGNIZED_CLIENT_TYPE if the client is not known.
+    Raises UNRECOGNIZED_CLIENT_TYPE if the client is not known.
     """
     if group:
         services.access.require_right("NotifyClientTermination", call, GROUP_SUB, group)
@@ -82,8 +82,8 @@ async def forget_client(group: str, call: "Call", services: "Services") -> None:
 
 
 async def release_client(client: "ConnectedClient", services: "Services") -> None:
-    """Give others what a client held that is gone, with or without a word: its messages, the queues that it had for
-    itself, and the transaction checks that it did not answer."""
+    """Release what a client held that shut down or disappeared: its messages, its locked queues, and the transaction
+    checks that it did not answer."""
     services.orphans.forget_client(client.client_id)
     await services.renewal.release(client.client_id)
     services.subscriptions.forget_client(client.client_id)
@@ -92,8 +92,8 @@ async def release_client(client: "ConnectedClient", services: "Services") -> Non
 
 
 def detach_stream(client_id: str, stream: "CommandStream", services: "Services") -> bool:
-    """Forget a stream of the client that ended; whether it was its last. With that no command reaches the client; what
-    it holds stays its own."""
+    """Forget a stream of the client that ended; return whether it was the last. Without a stream no command reaches the
+    client, but it keeps what it holds."""
     was_last = services.clients.detach_stream(client_id, stream)
     if was_last:
         services.orphans.forget_client(client_id)
@@ -101,8 +101,8 @@ def detach_stream(client_id: str, stream: "CommandStream", services: "Services")
 
 
 async def _unsubscribe_lite(group_name: str, client_id: str, services: "Services") -> None:
-    """The client subscribes no lite topics any more. Of one that says nothing brokers forget it by themselves: it may
-    be connected elsewhere."""
+    """End the client's subscriptions to lite topics. For a client that disappeared brokers do that themselves, since it
+    may be connected elsewhere."""
     group = services.catalog.group_or_default(group_name)
     if group.lite is not None:
         await services.messages.sync_lite(LiteSync(group_name, group.lite.bind, client_id, LiteAction.COMPLETE_REMOVE))

@@ -1,4 +1,4 @@
-"""What a message must be to be accepted, in the order of `sending.md, Checks`."""
+"""Checks of a message before it is accepted, in the order of `sending.md, Checks`."""
 
 from typing import TYPE_CHECKING, NoReturn
 
@@ -36,8 +36,8 @@ _TIME_MAX_MS = 2**62
 
 
 def check_message(message: "ProducerMessage", limits: "MessageLimits", now_ms: int) -> MessageType:
-    """Return the message's effective type, or raise the MessagingError of the first rule that it breaks; the topic and
-    its type are checked apart."""
+    """Return the message's effective type; raise the MessagingError of the first rule that it breaks. The topic and its
+    type are checked separately."""
     if not 0 < len(message.body) <= limits.body_bytes_max:
         _refuse_body(message.body, limits)
     _check_properties(message, limits)
@@ -56,7 +56,7 @@ def check_message(message: "ProducerMessage", limits: "MessageLimits", now_ms: i
 
 
 def type_conflict(topic: "Topic", kind: MessageType) -> MessagingError:
-    """Return the error for a topic that takes no messages of that type."""
+    """Return the error for a topic that does not accept messages of that type."""
     return MessagingError(
         ErrorCode.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
         f"topic {topic.name!r} takes {topic.type_name} messages, this one is {MessageType(kind).name} by its fields",
@@ -64,7 +64,7 @@ def type_conflict(topic: "Topic", kind: MessageType) -> MessagingError:
 
 
 def effective_type(message: "ProducerMessage") -> MessageType:
-    """Return what the message is by its fields, whatever its producer called it (`sending.md, Types`)."""
+    """Return the message's type by its fields, whatever its producer called it (`sending.md, Types`)."""
     if message.is_transaction:
         return MessageType.TRANSACTION
     if message.delivery_ns is not None:
@@ -79,8 +79,7 @@ def effective_type(message: "ProducerMessage") -> MessageType:
 
 
 def whole_ms(time_ns: int) -> int:
-    """Return a time in whole milliseconds since the epoch, rounded down. What is farther away than a broker's number
-    can be is as far as that."""
+    """Return a time in whole milliseconds since the epoch, rounded down, limited to the range of a broker's numbers."""
     return min(max(-_TIME_MAX_MS, time_ns // 1_000_000), _TIME_MAX_MS)
 
 
@@ -114,7 +113,7 @@ def _check_properties(message: "ProducerMessage", limits: "MessageLimits") -> No
 
 
 def _checked_pairs(pairs: dict[str, str], limits: "MessageLimits") -> str:
-    """All keys and values of the user's properties, one after the other."""
+    """Return all keys and values of the user's properties, concatenated."""
     if len(pairs) > limits.properties_max:
         _refuse_message(
             ErrorCode.MESSAGE_PROPERTIES_TOO_LARGE,

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 
 async def find_queue(named: QueueRef, services: "Services") -> QueueRef:
-    """Return the queue with the name of its broker; BAD_REQUEST, TOPIC_NOT_FOUND or ILLEGAL_TOPIC if there is none.
+    """Return the queue with the name of its broker. Raises BAD_REQUEST, TOPIC_NOT_FOUND or ILLEGAL_TOPIC.
 
-    Where the topic is on one broker, any name of a broker means that one.
+    Where the topic is on one broker, any broker name means that one.
     """
     topic = await services.catalog.existing_topic(check_topic_name(named.topic))
     if not 0 <= named.queue_id < topic.queues:

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PullRequest:
-    """What a consumer pulls: at most `batch` messages of the queue that pass the filter, from `offset` on, and how many
-    seconds it waits for one. `group` is empty for a pull that is nobody's."""
+    """A pull: at most `batch` messages of the queue that pass the filter, from `offset` on, and how many seconds it
+    waits for one. `group` is empty for a pull without a group."""
 
     queue: QueueRef
     offset: int
@@ -38,8 +38,8 @@ class PullRequest:
 
 @dataclass(frozen=True, slots=True)
 class PullResult:
-    """What a pull found, and the offset to go on from. `problem` says why there are no messages. `meters` are those of
-    quotas: the front counts the bytes of the answer with them (`receiving.sent`)."""
+    """The messages of a pull, and the next offset. `problem` says why there are none. `meters` are those of quotas: the
+    front counts the bytes of the answer with them (`count_sent_bytes`)."""
 
     messages: list[StoredMessage]
     next_offset: int
@@ -48,11 +48,11 @@ class PullResult:
 
 
 async def pull_messages(request: PullRequest, call: "Call", services: "Services") -> PullResult:
-    """Read messages by offset; no claim is made and no progress kept. The front requires `needs_of_pull`.
+    """Read messages by offset, without claims and without keeping progress. The front requires `needs_of_pull`.
 
-    A group that lets each queue have one reader makes the others wait, and sends a new reader to its own offset. A pull
-    without a group, or for one that isn't there, is nobody's. An offset outside of the queue is a `problem`, with the
-    offset to go on from.
+    A group that gives each queue to one reader makes the others wait, and sends a new reader to its own offset. A pull
+    without a group, or for a missing one, belongs to nobody. An offset outside of the queue is a `problem`, with the
+    next offset.
     """
     client_id = call.require_client()
     queue = await find_queue(request.queue, services)

@@ -1,4 +1,4 @@
-"""A recall: take a timed message back before its time (`sending.md, Recall`)."""
+"""Recalls a DELAY message before it is delivered (`sending.md, Recall`)."""
 
 from typing import TYPE_CHECKING
 
@@ -19,10 +19,10 @@ _WAIT_MAX_MS = 365 * DAY_MS
 
 
 async def recall_timed_message(topic: str, recall_handle: str, call: "Call", services: "Services") -> str:
-    """Keep the message of this handle from appearing, and return its id; BAD_REQUEST when it is too late, or the handle
-    is none of this topic. UNAUTHORIZED unless the user may send to the topic.
+    """Recall the message of this handle, and return its id. Raises BAD_REQUEST if it is too late or the handle is for
+    another topic, and UNAUTHORIZED unless the user may send to the topic.
 
-    Repeating it is fine, and so is a handle whose message is not known: nobody could tell that from a repetition.
+    A repetition succeeds, and so does a handle of an unknown message, which can't be told from a repetition.
     """
     services.access.require_right("RecallMessage", call, TOPIC_PUB, topic)
     call.require_client()

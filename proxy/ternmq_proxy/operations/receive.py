@@ -38,11 +38,11 @@ _POLL_GRID_FROM_S = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReceiveRequest:
-    """What a consumer receives: at most `batch` messages of the topic that pass the filter, hidden from others for
-    `invisible_ms`, or with `auto_renew` for as long as the client lives.
+    """A receive: at most `batch` messages of the topic that pass the filter, hidden from others for `invisible_ms`, or
+    with `auto_renew` for as long as the client lives.
 
-    `broker` and `queue_id` are what the client would like best, "" and -1 for any. `poll_s` is how long it waits for a
-    message, None: as long as its call lasts. `attempt_id` names the call of a FIFO group, and a repetition of it.
+    `broker` and `queue_id` are what the client prefers, "" and -1 for any. `poll_s` is how long it waits for a message,
+    None: as long as its call lasts. `attempt_id` identifies the call of a FIFO group, and a repetition of it.
     """
 
     group: str
@@ -59,8 +59,8 @@ class ReceiveRequest:
 
 @dataclass(frozen=True, slots=True)
 class ReceivedMessages:
-    """What a receive claimed, with the receipt handle of each message. `problem` says why there is none. `meters` are
-    those of quotas: the front counts the bytes of the answer with them (`receiving.sent`).
+    """The messages that a receive claimed, each with its receipt handle. `problem` says why there are none. `meters`
+    are those of quotas: the front counts the bytes of the answer with them (`count_sent_bytes`).
 
     If the answer does not reach the client, the front calls `release` or `return_later`.
     """
@@ -75,13 +75,13 @@ class ReceivedMessages:
     meters: list[QuotaMeter] | None = None
 
     async def release(self) -> None:
-        """Show the messages to others at once; it counts as no attempt."""
+        """Release the messages to others at once; it counts as no attempt."""
         for topic, some in self._release_messages().items():
             handles = [delivery.handle for delivery in some]
             await self.services.messages.release(self.group, topic, handles, counts=False)
 
     async def return_later(self) -> None:
-        """Show the messages again when the group's backoff says; it counts as an attempt."""
+        """Release the messages after the group's backoff; it counts as an attempt."""
         backoff = self.services.catalog.group_or_default(self.group).retry_backoff
         change = self.services.messages.change_invisible
         for topic, some in self._release_messages().items():
@@ -89,7 +89,7 @@ class ReceivedMessages:
                 await change(self.group, topic, delivery.handle, backoff.delay_ms(delivery.attempt), counts=True)
 
     def _release_messages(self) -> "Mapping[str, Sequence[DeliveredMessage]]":
-        """By topic; they are not kept hidden for the client any more."""
+        """Return the messages by topic, and stop their renewal for the client."""
         by_topic = group_by_settled_topic(self.topic, self.deliveries)
         for topic, some in by_topic.items():
             self.services.renewal.release_messages(
@@ -171,8 +171,8 @@ def _encode_handles(deliveries: list[DeliveredMessage], group: str, topic: str, 
 
 
 def _limit_in_flight(order: PopOrder, services: Services) -> tuple[PopOrder, MessagingError]:
-    """The order with what quotas let be in flight, and what is answered when nothing came by it: as when nothing is
-    there, since clients poll again then, and take any other status for a failure."""
+    """Return the order limited by quotas of messages in flight, and the answer if those let nothing through. It is the
+    answer of an empty topic, since clients poll again then, and treat any other status as a failure."""
     quotas = services.quotas.in_flight_quotas(order.topic, order.group)
     if not quotas:
         return order, NOTHING_NEW
@@ -190,7 +190,7 @@ def _limit_in_flight(order: PopOrder, services: Services) -> tuple[PopOrder, Mes
 async def _pop_within_quotas(
     order: PopOrder, broker: str, poll_s: float, call: Call, services: Services
 ) -> tuple[list[DeliveredMessage], list[QuotaMeter]]:
-    """What was claimed, and what it is counted by."""
+    """Return the messages that were claimed, and the meters that count them."""
     quotas = services.quotas
     meters = quotas.receiver_meters(call.user, order.topic, order.group, call.client_id) if quotas.limits_out else []
     if not meters:
@@ -208,13 +208,13 @@ async def _pop_messages(
 
 
 def _first_queue(request: ReceiveRequest, topic: "Topic") -> int | None:
-    """The queue that the client names; not so on PRIORITY topics, where the priority says which one comes first."""
+    """Return the queue that the client names, None on PRIORITY topics, where the priority decides."""
     return request.queue_id if 0 <= request.queue_id < topic.queues else None
 
 
 def _message_group_batch(call: Call, services: Services) -> int:
-    """Go's push consumer goes on with the next message of a batch while one that failed waits for its retry (5.1.4):
-    it gets one message of a message group at a time."""
+    """Return how many messages of a message group one receive gets: one for Go's push consumer (5.1.4), which goes on
+    with the next message of a batch while a failed one waits for its retry."""
     client = services.clients.find_client(call.client_id)
     return 1 if call.language == "GO" and client is not None and client.is_push else RECEIVE_BATCH_MAX
 
@@ -232,7 +232,7 @@ def _invisible_ms(request: ReceiveRequest) -> int:
 
 
 def _poll_s(request: ReceiveRequest, call: Call, services: Services) -> float:
-    """How long to wait: what was requested, at most the server's limit, and ending safely before the client gives
+    """Return how long to wait: what was requested, at most the server's limit, ending safely before the client gives
     up."""
     longest_s = services.long_poll_max_ms / 1000
     remaining_s = longest_s if call.remaining_s is None else call.remaining_s - POLL_MARGIN_MS / 1000
@@ -247,8 +247,8 @@ def _poll_s(request: ReceiveRequest, call: Call, services: Services) -> float:
 
 
 def _until_next_grid(poll_s: float, remaining_s: float) -> float:
-    """A long poll a little longer, so that it ends, and its client's next one begins, together with others: an idle
-    process that wakes up for several at once has half the work with each."""
+    """Prolong a long poll a little, so that polls end, and their clients' next ones begin, together: waking up for
+    several at once halves the work of an idle process."""
     now = time.monotonic()
     aligned_s = math.ceil((now + poll_s) / _POLL_GRID_S) * _POLL_GRID_S - now
     return aligned_s if poll_s >= _POLL_GRID_FROM_S and aligned_s <= remaining_s else poll_s

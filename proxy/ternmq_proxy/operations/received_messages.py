@@ -1,9 +1,9 @@
-"""What a consumer does with a message that it received: acknowledge it, change its invisible duration, forward it to
-the dead-letter queue.
+"""What a consumer does with a received message: acknowledge it, change its invisible duration, forward it to the
+dead-letter queue.
 
 `consuming.md` has the rules: Acknowledgement, Invisible durations, Forwarding to the dead letters.
 
-A receipt handle comes as the text that the client got. Outcomes are None for a success, else the error.
+A receipt handle is the text that the client got. Outcomes are None for a success, else the error.
 """
 
 from collections.abc import Callable
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ternmq_proxy.services import Services
 
 BEGUN_MAX = 64
-"""A millisecond's worth of acknowledgements; others get the event loop between two of these."""
+"""A millisecond's worth of acknowledgements; other tasks get turns between two of these."""
 EXPIRED = MessagingError(
     ErrorCode.INVALID_RECEIPT_HANDLE, "the invisible time has passed; the message is or will be delivered again"
 )
@@ -41,12 +41,12 @@ _ERROR_OF: dict[SettleOutcome, MessagingError | None] = {
 }
 
 Acknowledged = Callable[[list[SettleOutcome] | None, Exception | None], None]
-"""Called with an outcome for each handle, or with the error for which the outcomes are unknown."""
+"""A callback for an outcome for each handle, or for the error that left the outcomes unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class MessageReceipt:
-    """Names a received message: `handle` is its receipt handle, `lite_topic` is empty unless it is of a lite topic."""
+    """A received message: `handle` is its receipt handle, `lite_topic` is empty unless it is of a lite topic."""
 
     group: str
     topic: str
@@ -63,10 +63,11 @@ def begin_acknowledge(
     services: "Services",
     done: Acknowledged,
 ) -> bool:
-    """Acknowledge messages of one topic or lite topic, at most `BEGUN_MAX` of them, and call `done` then, or at once.
+    """Acknowledge messages of one topic or lite topic, at most `BEGUN_MAX` of them; `done` is called at the end,
+    possibly at once.
 
-    `handles` are texts in ASCII; `call` is that of a client whose id was checked. Return False if one of the handles is
-    unreadable: nothing was done then. Raises MessagingError as `acknowledge`.
+    `handles` are texts in ASCII; `call` has a checked client id. Return False, with nothing done, if one of the handles
+    is unreadable. Raises MessagingError like `acknowledge_messages`.
     """
     require = services.access.require_right
     require("AckMessage", call, GROUP_SUB, group)
@@ -92,8 +93,8 @@ def begin_acknowledge(
 async def acknowledge_messages(
     group: str, topic: str, receipts: "Iterable[tuple[str, str]]", call: "Call", services: "Services"
 ) -> list[MessagingError | None]:
-    """Finish messages for good; return an outcome for each, in order. `receipts` are receipt handles, each with the
-    lite topic of its message or ""."""
+    """Acknowledge messages; return an outcome for each, in order. `receipts` are receipt handles, each with the lite
+    topic of its message or ""."""
     require_consumer("AckMessage", call, group, topic, services)
     client_id = call.require_client()
     check_group_name(group)
@@ -140,11 +141,11 @@ def _decode_handle(text: str, form: HandleForm) -> ReceiptHandle | MessagingErro
 async def change_invisible(
     receipt: MessageReceipt, invisible_ms: int, call: "Call", services: "Services", *, suspend: bool = False
 ) -> str:
-    """Keep a received message hidden for longer, or show it again sooner; 0 shows it at once. Return its new receipt
-    handle. With `suspend` it counts as no delivery attempt.
+    """Change how long a received message stays hidden; 0 shows it at once. Return its new receipt handle. With
+    `suspend` it counts as no delivery attempt.
 
-    A push consumer that returns a message without naming a time (Node.js reads no customized backoff) gets the group's
-    backoff: all its attempts would be over within a moment.
+    A push consumer that returns a message without a duration (Node.js reads no customized backoff) gets the group's
+    backoff: all its attempts would be used up within a moment.
     """
     group = receipt.group
     require_consumer("ChangeInvisibleDuration", call, group, receipt.topic, services)
@@ -167,10 +168,10 @@ def _is_push(client_id: str, services: "Services") -> bool:
 
 
 async def forward_to_dead_letters(receipt: MessageReceipt, attempts: int, call: "Call", services: "Services") -> None:
-    """Give a message up after so many delivery attempts: a copy goes to the group's dead-letter queue, then the message
-    is finished. Repeating it is fine.
+    """Forward a message after so many delivery attempts: a copy goes to the group's dead-letter queue, then the message
+    is acknowledged. A repetition succeeds.
 
-    INVALID_RECEIPT_HANDLE when another consumer has the message meanwhile, so that the client lets go of it.
+    Raises INVALID_RECEIPT_HANDLE when another consumer has the message by now, so that the client drops it.
     """
     group = receipt.group
     require_consumer("ForwardMessageToDeadLetterQueue", call, group, receipt.topic, services)

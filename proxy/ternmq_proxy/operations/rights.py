@@ -1,7 +1,7 @@
 """Rights that several operations need.
 
-A call that waits is watched by its front, which ends it when its user loses a right; so its needs are here as values,
-and the front requires those of receives and pulls itself.
+The front watches a waiting call, and ends it when its user loses a right. So its needs are values here, and the front
+requires those of receives and pulls itself.
 """
 
 from typing import TYPE_CHECKING
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 
 
 def needs_of_consumer(group: str, topic: str) -> "list[Asked]":
-    """Return what a user needs to consume the topic with the group."""
+    """Return the rights to consume the topic with the group."""
     return [(GROUP_SUB, group), (TOPIC_SUB, topic)]
 
 
 def needs_of_pull(group: str, topic: str) -> "list[Asked]":
-    """Return what a user needs to pull from the topic; a pull without a group is nobody's."""
+    """Return the rights to pull from the topic; a pull without a group needs only the topic's."""
     return needs_of_consumer(group, topic) if group else [(TOPIC_SUB, topic)]
 
 
 def needs_of_settings(settings: "ClientSettings") -> "list[Asked]":
-    """Return what a user needs whose client has these settings."""
+    """Return the rights that a client with these settings needs."""
     if not settings.consumes:
         return [(TOPIC_PUB, topic.name) for topic in settings.published_topics]
     return [(GROUP_SUB, settings.group), *((TOPIC_SUB, entry.topic) for entry in settings.subscriptions)]

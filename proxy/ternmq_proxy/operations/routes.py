@@ -1,14 +1,14 @@
 """Where a topic's queues are: routes, and assignments of queues to members of a group (`overview.md, Routes`,
 `consuming.md, Assignment`).
 
-A topic that is created by its first message (`auto_create`) has a route before: that which it will have. Official
-producers query it before they send, and nothing says then that it is a producer that asks. So the route creates
-nothing, and is given to everybody whose settings don't say that it reads. It accepts what clients of every age know,
-and the first message says what the topic takes from then on. A consumer that asks before it sent its settings begins
-with that route too: its assignments and receives are refused with TOPIC_NOT_FOUND until the topic is there. Push
-consumers query assignments again after some seconds, simple ones hand the error on. One whose settings are known is
-refused the route of a topic that it subscribes in addition, and goes on getting those that it began with: Node.js gives
-up refreshing the others when it is refused one.
+A topic that its first message creates (`auto_create`) already has a route: the one that it will have. Official
+producers query it before they send, and nothing tells then that the caller is a producer. So the route creates nothing,
+and is returned to every client whose settings don't say that it consumes. It accepts the types that clients of every
+version know, and the first message decides what the topic accepts. A consumer that asks before it sent its settings
+gets that route too: its assignments and receives are refused with TOPIC_NOT_FOUND until the topic exists. Push
+consumers query assignments again after some seconds, simple ones pass the error on. A consumer with known settings is
+refused the route of a topic that it adds to its subscriptions, but keeps getting those that it began with: Node.js
+stops to refresh all routes when it is refused one.
 """
 
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ ALL_QUEUES = -1
 
 
 class PermittedBroker(NamedTuple):
-    """A broker that has a topic's queues, and what may be done there."""
+    """A broker that has a topic's queues, and the permission there."""
 
     name: str
     permission: QueuePermission
@@ -41,7 +41,7 @@ class PermittedBroker(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ClientRoute:
-    """Each of the brokers has the queues 0 to `queues` - 1 of the topic; `accepted` are the types of its messages."""
+    """The route of a topic: each broker has the queues 0 to `queues` - 1; `accepted` are the types of messages."""
 
     brokers: list[PermittedBroker]
     queues: int
@@ -49,14 +49,14 @@ class ClientRoute:
 
 
 class AssignedQueue(NamedTuple):
-    """A queue that a member is to read, or with the id `ALL_QUEUES` all those of its broker."""
+    """A queue that a member reads, or with the id `ALL_QUEUES` all queues of its broker."""
 
     queue: QueueRef
     permission: QueuePermission
 
 
 async def find_route(topic_name: str, call: "Call", services: "Services") -> ClientRoute:
-    """Return the topic's queues; FORBIDDEN or HA_NOT_AVAILABLE if no broker is there for it."""
+    """Return the topic's queues. Raises FORBIDDEN or HA_NOT_AVAILABLE if no broker serves it."""
     services.access.require_right("QueryRoute", call, TOPIC_ROUTE, topic_name)
     client = services.clients.find_client(call.require_client())
     name = check_topic_name(topic_name)
@@ -70,7 +70,7 @@ async def find_route(topic_name: str, call: "Call", services: "Services") -> Cli
 
 
 def permitted_brokers(topic: "Topic", services: "Services") -> list[PermittedBroker]:
-    """Return those that have the topic's queues now; FORBIDDEN or HA_NOT_AVAILABLE if there is none."""
+    """Return the brokers that have the topic's queues now. Raises FORBIDDEN or HA_NOT_AVAILABLE if there is none."""
     route = services.messages.find_route(topic)
     names = sorted({*route.readable, *route.writable})
     if not names:
@@ -80,7 +80,7 @@ def permitted_brokers(topic: "Topic", services: "Services") -> list[PermittedBro
 
 
 def _future_brokers(topic: "Topic", services: "Services") -> list[PermittedBroker]:
-    """Those on which a topic that isn't there will be."""
+    """Return the brokers on which a missing topic will be created."""
     names = topic.brokers or [broker.name for broker in services.catalog.list_brokers()]
     return [PermittedBroker(name, QueuePermission.READ_WRITE) for name in names]
 
@@ -92,11 +92,11 @@ def _queue_permission(route: "TopicRoute", broker: str) -> QueuePermission:
 
 
 async def find_assignment(group_name: str, topic_name: str, call: "Call", services: "Services") -> list[AssignedQueue]:
-    """Return the queues that the caller is to read: all queues of each broker to every member, as receiving needs no
-    sharing out, since the broker hands each message once.
+    """Return the queues that the caller reads: all queues of each broker for every member, since the broker delivers
+    each message once and receives need no sharing.
 
-    Members of an ordered group get the queues one by one, so that each of their receives is for one queue. Members
-    that pull get their share, by the group's strategy; that may be none.
+    Members of an ordered group get the queues one by one, so that each receive is for one queue. Members that pull get
+    their share by the group's strategy, which may be empty.
     """
     require_consumer("QueryAssignment", call, group_name, topic_name, services)
     client_id = call.require_client()

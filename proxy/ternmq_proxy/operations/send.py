@@ -1,4 +1,4 @@
-"""A send: the messages of one producer, for one topic (`sending.md, Checks`).
+"""Sends the messages of one producer to one topic (`sending.md, Checks`).
 
 `send_ordinary.py` has the sends that wait for nothing but the log.
 """
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 async def send_messages(
     messages: "Sequence[ProducerMessage]", call: "Call", services: "Services", *, size: int
 ) -> list[SentMessage]:
-    """Store a client's messages, and return what became of each, in order; `size` is that of the request in bytes, by
-    which quotas count.
+    """Store a client's messages; return the outcome of each, in order. `size` is that of the request in bytes, by which
+    quotas count.
 
-    NORMAL messages go to one queue, and are stored in order, or none is: then this raises. `send_special` says what
-    becomes of the others. UNAUTHORIZED unless the user may send to the topic, TOO_MANY_REQUESTS above a quota.
+    NORMAL messages go to one queue, and are stored in order or not at all: then this raises. `send_special` has the
+    outcomes of the others. Raises UNAUTHORIZED unless the user may send to the topic, TOO_MANY_REQUESTS above a quota.
     """
     for topic in {message.topic for message in messages}:
         services.access.require_right("SendMessage", call, TOPIC_PUB, topic)
@@ -43,7 +43,7 @@ async def send_messages(
 async def store_messages(
     messages: "Sequence[ProducerMessage]", call: "Call", services: "Services", *, size: int
 ) -> list[SentMessage]:
-    """Do the same for a caller that need not be a client, and whose right to send was checked before."""
+    """Store messages of a caller that need not be a client, and whose right to send was checked before."""
     now = services.clock.now_ms()
     if not messages:
         raise MessagingError(ErrorCode.MESSAGE_CORRUPTED, "the request holds no message")
@@ -71,7 +71,7 @@ async def store_messages(
 async def _check_messages(
     messages: "Sequence[ProducerMessage]", topic: str, now_ms: int, services: "Services", turns: WorkTurns | None
 ) -> list[MessageType]:
-    """The type of each; the error of the first that breaks a rule."""
+    """Return the type of each message. Raises the error of the first that breaks a rule."""
     takes_levels = any(map(has_delay_level, messages)) and (
         MessageType.DELAY in await services.catalog.find_accepted_types(topic)
     )

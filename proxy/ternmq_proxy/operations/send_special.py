@@ -42,7 +42,7 @@ _PARTS_AT_ONCE = 64
 
 
 class SendInParts:
-    """Checked messages of one request, all of one type, on their way into stored form. `turns` are those of a long
+    """Checked messages of one request, all of one type, on their way to stored form. `turns` are those of a long
     request."""
 
     __slots__ = ("_inflation", "_turns", "call", "kind", "messages", "now_ms", "route", "services")
@@ -67,7 +67,7 @@ class SendInParts:
         self._inflation: RequestInflation | None = None
 
     async def take_stored_form(self, message: "ProducerMessage") -> NewMessage:
-        """Return the message in stored form, inflated if it is compressed; its body is given up."""
+        """Return the message in stored form, inflated if it is compressed; its body is dropped."""
         if self._turns is not None:
             await self._turns.next_turn()
         if message.is_compressed:
@@ -79,8 +79,8 @@ class SendInParts:
         return stored
 
     async def _inflate_body(self, message: "ProducerMessage") -> None:
-        """Have a compressed body stored as it was before, so that clients that can't inflate (C++, Rust) can read it;
-        see `Inflation.inflate`."""
+        """Inflate a compressed body, so that clients that can't inflate (C++, Rust) can read it; see
+        `RequestInflation.inflate_body`."""
         services = self.services
         if self._inflation is None:
             self._inflation = RequestInflation(services.inflation, services.request_limits)
@@ -90,13 +90,13 @@ class SendInParts:
             message.is_compressed = False
 
     def release_inflation(self) -> None:
-        """Give back what the inflated bodies took: the messages are stored, or never will be."""
+        """Release the room of inflated bodies after their messages were stored or refused."""
         if self._inflation is not None:
             self._inflation.release()
 
 
 class _SendPart(NamedTuple):
-    """Messages that are stored together; `numbers` are their places in the request."""
+    """Messages that are stored together; `numbers` are their positions in the request."""
 
     numbers: list[int]
     messages: list[NewMessage]
@@ -104,7 +104,7 @@ class _SendPart(NamedTuple):
 
 
 async def send_special(sending: SendInParts) -> list[SentMessage]:
-    """Store checked messages that are more than NORMAL, and return what became of each, in order."""
+    """Store checked messages that are more than NORMAL; return the outcome of each, in order."""
     if chosen := sending.call.chosen_queue:
         raise MessagingError(
             ErrorCode.BAD_REQUEST,
@@ -123,7 +123,7 @@ async def send_special(sending: SendInParts) -> list[SentMessage]:
 
 
 async def _store_part(part: _SendPart) -> list[SentMessage]:
-    """A failure is in the results of the part, since another part may have been stored."""
+    """Store a part; a failure is in its results, since another part may be stored."""
     try:
         return await part.store()
     except MessagingError as error:
@@ -193,12 +193,12 @@ async def _plan_delay(sending: SendInParts) -> list[_SendPart]:
 
 
 def due_time_ms(delivery_ns: int) -> int:
-    """Return when a message is due: the first whole millisecond that is not before its time."""
+    """Return when a message is due: the first whole millisecond that is not before its delivery timestamp."""
     return whole_ms(delivery_ns) + (1 if delivery_ns % MILLISECOND_NS else 0)
 
 
 def _set_due_time(message: "ProducerMessage", now_ms: int) -> int:
-    """When the message is due. A time that no calendar has becomes one, since consumers fail on it."""
+    """Set and return when the message is due. A time that no calendar has is replaced, since consumers fail on it."""
     assert message.delivery_ns is not None
     due_ms = due_time_ms(message.delivery_ns)
     if not is_calendar_time(message.delivery_ns):

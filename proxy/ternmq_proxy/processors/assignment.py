@@ -1,4 +1,4 @@
-"""Which member of a pull-consuming group reads which message queues of a topic (formulas: `pulling.md, Shares`).
+"""Assigns message queues of a topic to the members of a pull-consuming group (formulas: `pulling.md, Shares`).
 
 In the formulas the Q queues are sorted by (topic, broker, queue id), and `i` is the place of the member among the n
 members sorted by client id, so an answer depends on who is there, never on the order in which anything was listed.
@@ -28,7 +28,7 @@ _Share = Callable[[Sequence[QueueRef], Sequence[str], str], list[QueueRef]]
 def assign_queues(
     strategy: AssignmentStrategy, queues: Sequence[QueueRef], members: Sequence[str], member: str
 ) -> list[QueueRef]:
-    """The queues that `member` reads, sorted; none for one that is not among `members`."""
+    """Return the queues that `member` reads, sorted; none if it is not among `members`."""
     everyone = sorted(set(members))
     if member not in everyone:
         return []
@@ -47,7 +47,7 @@ def _queue_key(queue: QueueRef) -> tuple[str, str, int]:
 
 
 def _assign_averagely(queues: Sequence[QueueRef], members: Sequence[str], member: str) -> list[QueueRef]:
-    """A run of Q/n queues; the first Q mod n members get one more."""
+    """Return a run of Q/n queues; the first Q mod n members get one more."""
     size, left_over = divmod(len(queues), len(members))
     index = members.index(member)
     start = index * size + min(index, left_over)
@@ -55,12 +55,12 @@ def _assign_averagely(queues: Sequence[QueueRef], members: Sequence[str], member
 
 
 def _by_circle(queues: Sequence[QueueRef], members: Sequence[str], member: str) -> list[QueueRef]:
-    """The queues whose place, modulo n, is the member's."""
+    """Return the queues whose place, modulo n, is the member's."""
     return list(queues[members.index(member) :: len(members)])
 
 
 def _consistent_hash(queues: Sequence[QueueRef], members: Sequence[str], member: str) -> list[QueueRef]:
-    """The queues for which the next point on the ring is the member's."""
+    """Return the queues for which the next point on the ring is the member's."""
     # Of two members that share a point the later one has it, whoever else comes or goes.
     ring = {_ring_hash(f"{name}-{point}"): name for name in members for point in range(POINTS_PER_MEMBER)}
     points = sorted(ring)
@@ -85,7 +85,7 @@ _SHARES: dict[StrategyName, _Share] = {
 
 
 def _by_config(strategy: AssignmentStrategy, queues: Sequence[QueueRef], member: str) -> list[QueueRef]:
-    """The queues of the member's list that exist, of every topic alike."""
+    """Return the queues of the member's list that exist, for every topic alike."""
     fixed = [queue for name, listed in strategy.lists if name == member for queue in listed]
     return [queue for queue in queues if any(entry.includes_queue(queue) for entry in fixed)]
 
@@ -93,7 +93,7 @@ def _by_config(strategy: AssignmentStrategy, queues: Sequence[QueueRef], member:
 def _machine_room(
     strategy: AssignmentStrategy, queues: Sequence[QueueRef], members: Sequence[str], member: str
 ) -> list[QueueRef]:
-    """A run of P/n of the rooms' P queues; what is left over at the end goes to the first P mod n members."""
+    """Return a run of P/n of the rooms' P queues; the rest at the end goes to the first P mod n members."""
     inside = [queue for queue in queues if _room_name(queue.broker) in strategy.rooms]
     size, left_over = divmod(len(inside), len(members))
     index = members.index(member)
@@ -104,7 +104,7 @@ def _machine_room(
 
 
 def _assign_nearby(share: _Share, queues: Sequence[QueueRef], members: Sequence[str], member: str) -> list[QueueRef]:
-    """The inner strategy room by room: among the members of the room, or among all if it has none."""
+    """Apply the inner strategy in each room: among the members of the room, or among all if it has none."""
     rooms: defaultdict[str, list[QueueRef]] = defaultdict(list)
     for queue in queues:
         rooms[_room_name(queue.broker)].append(queue)

@@ -1,8 +1,8 @@
-"""Inflates bodies within bounds: a kilobyte can become a megabyte, so all requests together hold only so much.
+"""Inflates bodies within limits: a kilobyte can become a megabyte, so all requests together have limited room.
 
-Small bodies are inflated at once, and share 32 MiB among all requests. Requests with a large body, and those that come
-when the 32 MiB are taken, have their turns one after the other: each inflates in a thread, one body at a time, and
-holds what it took until its messages are stored.
+Small bodies are inflated at once, and share 32 MiB among all requests. Requests with a large body, and those that
+arrive when the 32 MiB are used up, take turns: each inflates in a thread, one body at a time, and keeps its room until
+its messages are stored.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ _GZIP_OR_ZLIB = zlib.MAX_WBITS | 32
 
 
 class InflationRoom:
-    """The room that inflated bodies have in a process; small ones share `small_bytes_max`."""
+    """The room for inflated bodies in a process; small ones share `small_bytes_max`."""
 
     def __init__(self, small_bytes_max: int = SMALL_BYTES_IN_ALL) -> None:
         self._small_bytes_max = small_bytes_max
@@ -31,7 +31,7 @@ class InflationRoom:
         self._small_bytes = 0
 
     def take_small(self, size: int) -> bool:
-        """Return whether there is room for so many bytes; they are taken then."""
+        """Take room for small bodies; return whether there is enough."""
         if self._small_bytes + size > self._small_bytes_max:
             return False
         self._small_bytes += size
@@ -42,14 +42,14 @@ class InflationRoom:
         await self._large.acquire()
 
     def release(self, small_bytes: int, *, large: bool) -> None:
-        """Give back what a request took: bytes of small bodies, and the turn of large ones."""
+        """Give back the room of a request: bytes of small bodies, and the turn of large ones."""
         self._small_bytes -= small_bytes
         if large:
             self._large.release()
 
 
 class RequestInflation:
-    """The compressed bodies of one request; `release` its room when its messages are stored, or never will be."""
+    """The compressed bodies of one request; call `release` when its messages are stored, or refused."""
 
     __slots__ = ("_bytes", "_is_large", "_limits", "_room", "_small_bytes")
 
@@ -65,11 +65,11 @@ class RequestInflation:
         self._small_bytes, self._is_large = 0, False
 
     async def inflate_body(self, compressed: bytes, body_bytes_max: int) -> bytes | None:
-        """Return what the body was before; None for one that is to stay compressed, as it would pass the limit of
-        bodies, or goes on after the end of its first part.
+        """Return the inflated body; None for one that stays compressed, since it would exceed the limit of bodies, or
+        has data after its first part.
 
-        MESSAGE_CORRUPTED for one that was never compressed, or is not whole; TOO_MANY_REQUESTS when all bodies of the
-        request are too much.
+        Raises MESSAGE_CORRUPTED for a body that is not compressed or not complete; TOO_MANY_REQUESTS when all bodies of
+        the request are too large.
         """
         if len(compressed) <= SMALL_COMPRESSED_MAX and not self._is_large:
             small = _InflatedBody(compressed, min(SMALL_INFLATED_MAX, body_bytes_max))
@@ -94,7 +94,7 @@ class RequestInflation:
 
 
 class _InflatedBody:
-    """A body, as far as it may go: one byte more than `bytes_max` says that there would be more."""
+    """A body, inflated to at most `bytes_max` and one byte, which tells that there is more."""
 
     def __init__(self, compressed: bytes, bytes_max: int) -> None:
         self._inflater = zlib.decompressobj(_GZIP_OR_ZLIB)

@@ -1,10 +1,10 @@
-"""Transaction checks: a producer is asked for the outcome of a transaction that nobody ended.
+"""Transaction checks: asks a producer for the outcome of a transaction that is still open.
 
-The rules are in `sending.md, Transaction checks`. The broker says when to check, and counts. Checked with is a producer
-that publishes to the topic and has a Telemetry stream: the sender of the half message if it is there, else the others
-in turn. When one goes away before an answer came, another is asked at once; without another, the broker checks again at
-its next interval. Nothing else depends on what is remembered here: a check that was forgotten is one that can't be
-passed on.
+The rules are in `sending.md, Transaction checks`. The broker says when to check, and counts. The check goes to a
+producer that publishes to the topic and has a Telemetry stream: the sender of the half message if it is connected, else
+the others in turn. When a producer disconnects before it answered, another one is asked at once; without another, the
+broker checks again at its next interval. The memory of checks serves nothing else: a forgotten check can't be passed
+on.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ class _SentCheck(NamedTuple):
 
 
 class OrphanChecks:
-    """Sends transaction checks to producers, and remembers to whom, of the latest `checks_max`. `now` is a monotonic
+    """Sends transaction checks to producers, and remembers which, for the latest `checks_max`. `now` is a monotonic
     clock in seconds."""
 
     def __init__(
@@ -60,7 +60,7 @@ class OrphanChecks:
         self._passing_on: set[asyncio.Task[None]] = set()
 
     async def send_check(self, orphan: OrphanedTransaction) -> bool:
-        """Send the check to a producer; whether there was one that could be sent it."""
+        """Send the check to a producer; return whether there was one."""
         tried: set[str] = set()
         while (client := self._find_producer(orphan, tried)) is not None:
             tried.add(client.client_id)
@@ -74,7 +74,7 @@ class OrphanChecks:
         return False
 
     def forget_transaction(self, transaction_id: str) -> None:
-        """Somebody said the outcome of the transaction of this id, or that it is still open."""
+        """Forget the check of a transaction whose producer answered."""
         check = self._checks.pop(transaction_id, None)
         if check is not None:
             asked = self._asked[check.client_id]
@@ -83,7 +83,7 @@ class OrphanChecks:
                 del self._asked[check.client_id]
 
     def forget_client(self, client_id: str) -> None:
-        """The client is gone, or no command reaches it any more: its checks go to others."""
+        """Pass the checks of a client on to others, after it disconnected."""
         self._forget_old()
         open_checks = {name: self._checks[name].topic for name in self._asked.get(client_id, ())}
         for transaction_id in open_checks:
@@ -94,7 +94,7 @@ class OrphanChecks:
             task.add_done_callback(self._passing_on.discard)
 
     async def close(self) -> None:
-        """Ask nobody any more."""
+        """Stop passing checks on."""
         for task in self._passing_on:
             task.cancel()
         await asyncio.gather(*self._passing_on, return_exceptions=True)
@@ -129,7 +129,7 @@ class OrphanChecks:
             self.forget_transaction(oldest)
 
     async def _pass_on(self, topics: dict[str, str]) -> None:
-        """Ask others about transactions, given with their topics. The outcome of each is looked up first: it may have
+        """Ask other producers about transactions, given with their topics. The state of each is read first: it may have
         been ended through another proxy, and its message is not kept here."""
         try:
             for transaction_id, topic in topics.items():

@@ -1,8 +1,8 @@
-"""Auto-renewal: messages that a push consumer holds stay hidden while that client lives (`consuming.md, Auto-renewal`).
+"""Auto-renewal: keeps messages hidden that a push consumer holds, while that client lives (`consuming.md,
+Auto-renewal`).
 
-The consumer never sees a renewed handle: the one that it was given stays in force. Renewal ends when the message is
-settled, when the client is gone, or after three hours; then the message is shown to others, in the last case after
-the wait that the group's backoff has for it.
+The consumer never sees a renewed handle: its own stays valid. Renewal ends when the message is acknowledged, when the
+client is gone, or after three hours; then other consumers get the message, in the last case after the group's backoff.
 """
 
 from collections import defaultdict
@@ -38,7 +38,7 @@ class _HeldMessage:
 
 
 class AutoRenewal:
-    """The messages held by each client that asked for auto-renewal."""
+    """The messages held by each client with auto-renewal."""
 
     def __init__(
         self, messages: "MessageService", now_ms: "Callable[[], int]", rules: "Callable[[str], ConsumerGroup]"
@@ -57,7 +57,7 @@ class AutoRenewal:
             held[_message_place(group, topic, handle)] = _HeldMessage(handle, delivery.attempt, now, handle.deadline_ms)
 
     def release_messages(self, client_id: str, group: str, topic: str, handles: "Iterable[ReceiptHandle]") -> None:
-        """The client settled these messages."""
+        """Stop to renew messages that the client acknowledged or gave back."""
         held = self._held.get(client_id)
         if held is not None:
             for handle in handles:
@@ -66,18 +66,18 @@ class AutoRenewal:
                 del self._held[client_id]
 
     def backoff_ms(self, client_id: str, group: str, topic: str, handle: "ReceiptHandle") -> int:
-        """What the group's backoff says of a message that this client holds and gives back."""
+        """Return the group's backoff for a message that this client holds and gives back."""
         entry = self._held.get(client_id, {}).get(_message_place(group, topic, handle))
         return self._rules(group).retry_backoff.delay_ms(entry.attempt if entry is not None else 1)
 
     async def release(self, client_id: str) -> None:
-        """The client is gone: show its messages to others at once."""
+        """Release the messages of a client that is gone to others at once."""
         held = self._held.pop(client_id, {})
         for (group, topic), entries in _by_topic(held).items():
             await self._messages.release(group, topic, [entry.handle for _, entry in entries], counts=True)
 
     async def renew_claims(self) -> None:
-        """Prolong what ends soon; to be called every few seconds."""
+        """Prolong the claims that end soon; to be called every few seconds."""
         turns = WorkTurns()
         for client_id, held in list(self._held.items()):
             await turns.next_turn()
@@ -94,15 +94,15 @@ class AutoRenewal:
                 held.pop(place, None)
 
     def shift_clock(self, by_ms: int) -> None:
-        """The clock was set by so much, and all claims with it."""
+        """Shift all times after the clock was set, as brokers shift all claims."""
         for held in self._held.values():
             for entry in held.values():
                 entry.since_ms += by_ms
                 entry.deadline_ms += by_ms
 
     async def prolong_before_shift(self, by_ms: int) -> None:
-        """The clock is about to be moved ahead by so much: let everything that is held end so much later, as nobody had
-        the time that will have passed. The three hours still count from when a message was handed out."""
+        """Prolong all claims by the step that the clock is about to be moved ahead, since no consumer had that time.
+        The three hours still count from the delivery."""
         now = self._now_ms()
         for client_id, held in list(self._held.items()):
             by_deadline: defaultdict[tuple[str, str, int], list[tuple[_Place, _HeldMessage]]] = defaultdict(list)
@@ -139,7 +139,7 @@ class AutoRenewal:
         invisible_ms: int,
         now: int,
     ) -> list[_HeldMessage]:
-        """Those that are hidden for so long from now on; the others are not held any more."""
+        """Hide messages for `invisible_ms` from now; return those that are hidden. The others are no longer held."""
         done = await self._messages.prolong(group, topic, [entry.handle for _, entry in entries], invisible_ms)
         hidden = []
         for (place, entry), prolonged in zip(entries, done, strict=True):

@@ -1,4 +1,4 @@
-"""What is done, now and then, about what groups have begun to subscribe."""
+"""Handles new subscriptions of groups, now and then."""
 
 import logging
 from typing import TYPE_CHECKING
@@ -18,8 +18,8 @@ _log = logging.getLogger(__name__)
 
 
 async def handle_new_subscriptions(services: "Services") -> None:
-    """Have the brokers know what groups subscribe here, and whoever reads the log what order is lost by it. A topic or
-    group that is not there is news until it is."""
+    """Tell brokers what groups subscribe to here, and log where order is lost by it. A subscription to a missing topic
+    or group stays new."""
     news: list[TopicSubscription] = []
     turns = WorkTurns()
     for subscription in services.subscriptions.new_subscriptions():
@@ -41,7 +41,7 @@ def _is_known(subscription: "TopicSubscription", services: "Services") -> bool:
 
 
 def order_problem(subscription: "TopicSubscription", services: "Services") -> str | None:
-    """Why the order of a FIFO topic is lost to those that subscribe it, and what to do; None while it is kept."""
+    """Return why a subscription loses the order of a FIFO topic, and what to do; None while it keeps it."""
     group, topic = subscription.group, subscription.topic
     known = services.catalog.known_topic(topic)
     if known is None or known.type != MessageType.FIFO:

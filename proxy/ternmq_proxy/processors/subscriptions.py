@@ -1,13 +1,12 @@
 """What the members of each group subscribe to, and where they contradict each other (`consuming.md, Subscriptions`).
 
-The filter of each receive is what counts. When two members of a group use different ones for a topic, each skips for
-good what the other wanted: nothing forbids it, so it is logged, once a minute at most for a group and topic, and shown
-to operators while it lasts.
+The filter of each receive is what counts. When two members of a group use different filters for a topic, each skips for
+good what the other wanted. That is allowed, so it is logged, at most once a minute for a group and topic, and shown to
+operators while it lasts.
 
-News        what a group subscribes since a moment ago is notified to the brokers, and looked at for what it would lose
-            (`subscription_news.py`).
-Bounds      of a filter is kept what tells it from others, `CUT_AT` characters of it at least; `SETTINGS_TOPICS_MAX`
-            topics of a client, those that it used last, and `entries_max` of all: beyond, TOO_MANY_REQUESTS.
+News        a new subscription is sent to the brokers, and checked for what it would lose (`subscription_news.py`).
+Bounds      a filter keeps what tells it from others, at least `CUT_AT` characters; a client has
+            `SETTINGS_TOPICS_MAX` topics, those that it used last; all have `entries_max`: beyond, TOO_MANY_REQUESTS.
 """
 
 import logging
@@ -30,7 +29,7 @@ SIDES_MAX = 5
 
 
 class _TopicMembers:
-    """Who reads one topic for one group, with which filter.
+    """The members of one group that read one topic, with their filters.
 
     Invariant: `clients_with` counts the values of `filters`, and has no zeros.
     """
@@ -58,8 +57,7 @@ _NOBODY = _TopicMembers()
 
 
 class GroupSubscriptions:
-    """The filter that each member of each group uses for each topic, as it was seen last. `now` is a monotonic clock in
-    seconds.
+    """The last filter of each member of each group for each topic. `now` is a monotonic clock in seconds.
 
     Invariant: `_by_group` and `_by_client` have the same entries, `_count` many, and nothing that is empty.
     """
@@ -76,7 +74,7 @@ class GroupSubscriptions:
         return self._count
 
     def replace_filters(self, group: str, client_id: str, expressions: dict[str, str]) -> None:
-        """The client told all that it subscribes to: topic to filter. TOO_MANY_REQUESTS."""
+        """Set all that the client subscribes to: topic to filter. Raises TOO_MANY_REQUESTS."""
         for known_group, topic in list(self._by_client.get(client_id, ())):
             if known_group == group and topic not in expressions:
                 self._drop_member(group, topic, client_id)
@@ -84,7 +82,8 @@ class GroupSubscriptions:
             self.note_filter(group, client_id, topic, expression)
 
     def note_filter(self, group: str, client_id: str, topic: str, expression: str) -> None:
-        """The client receives from the topic with that filter. TOO_MANY_REQUESTS if that can't be remembered."""
+        """Note that the client receives from the topic with that filter. Raises TOO_MANY_REQUESTS if there are too
+        many."""
         kept = kept_text(expression)
         before = self._by_group.get(group, {}).get(topic, _NOBODY).filters.get(client_id)
         if before == kept:
@@ -110,7 +109,7 @@ class GroupSubscriptions:
             refuse_excess("more subscriptions are remembered here than is allowed; no others can be taken now")
 
     def forget_client(self, client_id: str) -> None:
-        """The client is gone."""
+        """Forget a client that is gone."""
         for group, topic in list(self._by_client.get(client_id, ())):
             self._drop_member(group, topic, client_id)
 
@@ -128,55 +127,56 @@ class GroupSubscriptions:
             del self._by_group[group]
 
     def member_filters(self, group: str, client_id: str) -> dict[str, str]:
-        """Topic to filter expression of one member."""
+        """Return the filter expressions of one member, by topic."""
         topics = self._by_group.get(group, {})
         own = sorted(topic for known_group, topic in self._by_client.get(client_id, ()) if known_group == group)
         return {topic: topics[topic].filters[client_id] for topic in own}
 
     def subscribed_topics(self, group: str) -> list[str]:
-        """What members of the group subscribe."""
+        """Return the topics that members of the group subscribe to."""
         return sorted(self._by_group.get(group, ()))
 
     def topic_readers(self, group: str, topic: str) -> list[str]:
-        """The ids of the group's members that subscribe the topic."""
+        """Return the ids of the group's members that subscribe to the topic."""
         return sorted(self._by_group.get(group, {}).get(topic, _NOBODY).filters)
 
     def subscribed_groups(self) -> list[str]:
-        """Those of which a member subscribes something."""
+        """Return the groups whose members subscribe to something."""
         return list(self._by_group)
 
     def has_readers(self, group: str, topic: str) -> bool:
-        """Whether a member of the group subscribes the topic."""
+        """Return whether a member of the group subscribes to the topic."""
         return topic in self._by_group.get(group, ())
 
     def filters_agree(self, group: str, topic: str) -> bool:
-        """Whether all of the group's members that subscribe the topic use one filter."""
+        """Return whether all of the group's members that subscribe to the topic use one filter."""
         return len(self._by_group.get(group, {}).get(topic, _NOBODY).clients_with) <= 1
 
     def topic_filters(self, group: str, topic: str) -> dict[str, str]:
-        """The filter of each of the group's members that subscribe the topic, by client id; see `kept_text`."""
+        """Return the filter of each of the group's members that subscribe to the topic, by client id; see
+        `kept_text`."""
         return dict(self._by_group.get(group, {}).get(topic, _NOBODY).filters)
 
     def group_filters(self, group: str) -> dict[str, dict[str, str]]:
-        """The same of each topic that members of the group subscribe."""
+        """Return the filters for each topic that members of the group subscribe to, by client id."""
         return {topic: dict(members.filters) for topic, members in self._by_group.get(group, {}).items()}
 
     def list_subscriptions(self) -> list[TopicSubscription]:
-        """Each group with each topic that a member of it subscribes."""
+        """Return each group with each topic that a member of it subscribes to."""
         return [TopicSubscription(group, topic) for group, topics in self._by_group.items() for topic in topics]
 
     def new_subscriptions(self) -> list[TopicSubscription]:
-        """Those that are new, and were not `heard`."""
+        """Return the new subscriptions, until `mark_known`."""
         return list(self._news)
 
     def mark_known(self, subscription: TopicSubscription) -> None:
-        """It is no news any more."""
+        """Remove a subscription from the new ones."""
         self._news.pop(subscription, None)
 
 
 def find_contradictions(filters: "Mapping[str, Mapping[str, str]]") -> list[str]:
-    """A sentence for each topic that members of a group filter differently; `filters` are those of each topic, by the
-    ids of clients."""
+    """Return a sentence for each topic that members of a group filter differently; `filters` are those of each topic,
+    by client id."""
     return [_contradiction_text(topic, its) for topic, its in sorted(filters.items()) if len(set(its.values())) > 1]
 
 
@@ -202,7 +202,7 @@ def _warn_contradiction(group: str, topic: str, members: _TopicMembers, client_i
 
 
 def kept_text(expression: str) -> str:
-    """What is remembered of a filter: of a long one its beginning, and what no other one has."""
+    """Return what is remembered of a filter: a long one is cut, and gets a digest that tells it from others."""
     if len(expression) <= CUT_AT:
         return expression
     digest = sha256(expression.encode()).hexdigest()[:16]

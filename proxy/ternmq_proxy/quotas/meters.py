@@ -1,7 +1,7 @@
-"""The meters of one kind, by name. Names of clients are whatever somebody sends, so there is a limit to them.
+"""The meters of one kind, by name. Clients may invent names, so their number is limited.
 
-Forgotten   is only who has taken nothing for so long that its meter is as new. While nobody is, and as many are known
-            as may be, who comes new shares one meter with all that came new: to invent names gains nothing.
+Forgotten   are only names that have taken nothing for so long that their meter is as new. While there is none, and as
+            many are known as the limit allows, all new names share one meter: inventing names gains nothing.
 """
 
 from typing import TYPE_CHECKING
@@ -18,7 +18,8 @@ OTHERS = " others"
 
 
 class QuotaMeters:
-    """Invariant: `_by_name` is in the order of the last use, and has at most `most` names without an own quota."""
+    """The meters. Invariant: `_by_name` is in the order of the last use, and has at most `most` names without an own
+    quota."""
 
     __slots__ = ("_by_name", "_default", "_most", "_others", "_own", "part", "quotas")
 
@@ -31,10 +32,10 @@ class QuotaMeters:
         self._others: QuotaMeter | None = None
         self._most = most
         self.part = 1.0
-        """Of each limit, for a meter that is made now; how proxies share what nobody has wanted yet."""
+        """The part of each limit for a new meter; how proxies share what no one has requested yet."""
 
     def find_meter(self, name: str, now: float) -> QuotaMeter | None:
-        """Its meter, None if it has no quota."""
+        """Return the meter of a name, None if it has no quota."""
         meter = self._own.get(name)
         if meter is not None:
             return meter
@@ -63,18 +64,18 @@ class QuotaMeters:
         return meter
 
     def quota_of(self, name: str) -> Quota | None:
-        """The quota of the name; it has no meter for that."""
+        """Return the quota of the name; this creates no meter."""
         return self.quotas.get(name, self._default)
 
     def list_meters(self) -> "Iterator[QuotaMeter]":
-        """Those that are there."""
+        """Return the existing meters."""
         yield from self._own.values()
         yield from self._by_name.values()
         if self._others is not None:
             yield self._others
 
     def with_quotas(self, quotas: "Mapping[str, Quota]") -> "QuotaMeters":
-        """With other quotas; who has the same as before keeps what it has taken."""
+        """Return meters with other quotas; a name whose quota is unchanged keeps what it has taken."""
         meters = QuotaMeters(quotas, self._most)
         meters.part = self.part
         for name, meter in self._own.items():

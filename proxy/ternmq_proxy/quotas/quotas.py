@@ -1,10 +1,10 @@
-"""Holds clients to their quotas, at this proxy.
+"""Enforces the quotas of clients at this proxy.
 
-In          a request that is over a quota is refused whole, with TOO_MANY_REQUESTS and when to come again.
-Out         a receive gets fewer messages, or waits for its turn; it is never refused.
-In flight   is what brokers count (`consumption/in_flight.py` there), as an acknowledgement may come by any proxy. They
-            are told the limit with each receive.
-Cost        without quotas one attribute is looked at: `limits_in`, `limits_out`, `limits_in_flight`.
+In          a request over a quota is refused whole, with TOO_MANY_REQUESTS and the time of a retry.
+Out         a receive gets fewer messages, or waits; it is never refused.
+In flight   is counted by brokers (`consumption/in_flight.py` there), as an acknowledgement may come by any proxy. They
+            get the limit with each receive.
+Cost        without quotas one attribute is read: `limits_in`, `limits_out`, `limits_in_flight`.
 """
 
 import time
@@ -24,7 +24,7 @@ _IN, _OUT = ("messages_in", "bytes_in"), ("messages_out", "bytes_out")
 
 
 class ClientQuotas:
-    """Of one process; `now` is a monotonic clock in seconds. `refused` counts by the kind of the quota."""
+    """The quotas of one process; `now` is a monotonic clock in seconds. `refused` counts by the kind of the quota."""
 
     def __init__(self, now: "Callable[[], float]" = time.monotonic, *, names_max: int = METERS_MAX) -> None:
         self.now = now
@@ -41,7 +41,7 @@ class ClientQuotas:
         self._client_connections: Counter[str] = Counter()
 
     def follow_snapshot(self, snapshot: QuotaSnapshot) -> None:
-        """Hold to these from now on."""
+        """Enforce these quotas from now on."""
         if snapshot is self.snapshot:
             return
         self.snapshot = snapshot
@@ -58,19 +58,19 @@ class ClientQuotas:
         self.limits_in_flight = "in_flight" in limits
 
     def set_part(self, part: float) -> None:
-        """Of each limit so much is for this proxy until what it wants is known."""
+        """Set this proxy's part of each limit until its demand is known."""
         for meters in (self._users, self._topics, self._groups, self._clients):
             meters.part = part
 
     def list_meters(self) -> "Iterator[QuotaMeter]":
-        """All that there are."""
+        """Yield all meters."""
         for meters in (self._users, self._topics, self._groups, self._clients):
             yield from meters.list_meters()
 
     # --- in
 
     def admit_messages(self, user: str, topic: str, client_id: str, messages: int, size: int) -> None:
-        """So many messages come in, in a request of `size` bytes; all of them, or TOO_MANY_REQUESTS."""
+        """Admit all messages of a request of `size` bytes. Raises TOO_MANY_REQUESTS."""
         now = self.now()
         by_user = self._users.find_meter(user, now)
         by_topic = self._topics.find_meter(topic, now)
@@ -88,7 +88,7 @@ class ClientQuotas:
                 meter.take_in(messages, size, now)
 
     def admit_topic(self, user: str) -> None:
-        """The user's message makes a topic; TOO_MANY_REQUESTS if that were too many."""
+        """Admit the creation of a topic by the user's message. Raises TOO_MANY_REQUESTS."""
         now = self.now()
         meter = self._users.find_meter(user, now)
         if meter is None or meter.topics is None:
@@ -101,7 +101,7 @@ class ClientQuotas:
     # --- out
 
     def receiver_meters(self, user: str, topic: str, group: str, client_id: str) -> list[QuotaMeter]:
-        """Those that what it receives is counted by."""
+        """Return the meters that count what the receiver gets."""
         now = self.now()
         found = (
             self._users.find_meter(user, now),
@@ -112,14 +112,15 @@ class ClientQuotas:
         return [meter for meter in found if meter is not None]
 
     def in_flight_quotas(self, topic: str, group: str) -> dict[QuotaKind, Quota]:
-        """The quotas that limit what may be in flight there, by their kinds."""
+        """Return the quotas that limit messages in flight there, by kind."""
         found = {QuotaKind.TOPIC: self._topics.quota_of(topic), QuotaKind.GROUP: self._groups.quota_of(group)}
         return {kind: quota for kind, quota in found.items() if quota is not None and quota.in_flight is not None}
 
     # --- connections
 
     def add_connection(self, user: str, client_id: str) -> None:
-        """A connection is theirs; TOO_MANY_REQUESTS, and nothing is counted, if they have as many as they may."""
+        """Count a connection of the user and client. Raises TOO_MANY_REQUESTS, without counting, if they have too
+        many."""
         now = self.now()
         for meters, counts, name in (
             (self._users, self._user_connections, user),
@@ -132,14 +133,14 @@ class ClientQuotas:
         self._client_connections[client_id] += 1
 
     def remove_connection(self, user: str, client_id: str) -> None:
-        """A connection that was theirs is so no more."""
+        """Stop counting a connection of the user and client."""
         for counts, name in ((self._user_connections, user), (self._client_connections, client_id)):
             counts[name] -= 1
             if not counts[name]:
                 del counts[name]
 
     def connection_count(self, meter: QuotaMeter) -> int:
-        """How many there are of the meter's name."""
+        """Return how many connections the meter's name has."""
         kind = meter.quota.kind
         if kind not in KINDS_OF_LIMITS["connections"]:
             return 0

@@ -1,4 +1,4 @@
-"""Receives and pulls of those that have a quota: fewer messages, or a wait for them, never a refusal."""
+"""Receives and pulls under a quota: they get fewer messages, or wait, but are never refused."""
 
 import asyncio
 from typing import TYPE_CHECKING, TypeVar
@@ -19,11 +19,11 @@ async def take_within(
     count: "Callable[[T], int]",
     now: "Callable[[], float]",
 ) -> T | None:
-    """What `take` gives of at most so many messages and within so many seconds, of which `count` says the number; None
-    if the quotas let nothing pass in that time.
+    """Return what `take` returns for at most so many messages and seconds, whose number `count` returns; None if the
+    quotas allow nothing in that time.
 
-    What is there at once is counted before it is taken, so that many who come together do not take more than may pass.
-    Who waits for something to come holds nothing from others, and is counted when it came.
+    Available messages are counted before they are taken, so that many concurrent receives do not exceed the quota. A
+    receive that waits for messages takes nothing from others, and is counted when they arrive.
     """
     end = now() + poll_s
     while True:
@@ -68,6 +68,6 @@ async def _take_available(
 
 
 def count_sent_bytes(meters: "Sequence[QuotaMeter]", size: int, now: float) -> None:
-    """So many bytes of messages go out to who received them."""
+    """Count the bytes of delivered messages."""
     for meter in meters:
         meter.take_out(0, size, now)

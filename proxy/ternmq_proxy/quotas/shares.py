@@ -1,9 +1,9 @@
-"""Has the proxies of a cluster, or the workers of a machine, share the limits of quotas.
+"""Shares the limits of quotas among the proxies of a cluster, or the workers of a machine.
 
-Each second each writes to the registry what its clients want of each quota and what they took, and reads what the
-others want. What it may give is its max-min share of that (`sharing`). While nobody has a quota nothing is written.
-While the registry is away the shares stay as they were. A proxy that is new has an equal part before it serves anybody,
-and a quota that is the first of all is shared within a second.
+Every second each writes its clients' demand for each quota and what they took to the registry, and reads the demand of
+the others. Its share is the max-min share (`sharing`). Without quotas nothing is written. While the registry is
+unavailable the shares stay as they were. A new proxy takes an equal part before it serves clients, and the first quota
+of all is shared within a second.
 """
 
 import asyncio
@@ -34,12 +34,12 @@ NAMES_MAX = 500
 
 
 def name_of(process: "ServerProcess") -> str:
-    """By which the others know this one; names of proxies may be given twice."""
+    """Return the name of this process among those that share; names of proxies may be ambiguous."""
     return f"{process.server}/{process.name}/{os.getpid()}"[-PROXY_CHARACTERS_MAX:]
 
 
 class QuotaShares:
-    """Those of the proxy `name`; `exchange` is `ProxyTable.exchange_demand`."""
+    """The shares of the proxy `name`; `exchange` is `ProxyTable.exchange_demand`."""
 
     def __init__(
         self, quotas: "ClientQuotas", name: str, exchange: "Exchange", *, interval_s: float = INTERVAL_S
@@ -52,11 +52,11 @@ class QuotaShares:
         self._shares = False
 
     async def take_equal_part(self) -> None:
-        """Have an equal part, before anybody is served: with all of a limit in hand it would give out a burst of it."""
+        """Take an equal part before any client is served: with the whole limit it would allow a burst of it."""
         await self._try_to_renew()
 
     async def renew_forever(self) -> None:
-        """For ever."""
+        """Renew the shares every interval, forever."""
         while True:
             await asyncio.sleep(self._interval_s)
             await self._try_to_renew()
@@ -70,7 +70,8 @@ class QuotaShares:
             _log.exception("quotas are not shared with other proxies now; the shares stay as they are")
 
     async def give_up_shares(self, leave: "Callable[[str], Awaitable[None]]") -> None:
-        """This proxy ends: the others may have its shares at once. `leave` is `ProxyTable.leave`."""
+        """Give the shares up when this proxy ends, so that others have them at once. `leave` is
+        `ProxyTable.remove_proxy`."""
         if self._shares:
             try:
                 await leave(self._name)
@@ -78,7 +79,7 @@ class QuotaShares:
                 _log.info("the shares of quotas that were here are free when the lease ends: %s", error.message)
 
     async def renew_shares(self) -> None:
-        """Say what is wanted here, and take the shares that follow from what all want."""
+        """Report the demand, and take the shares that follow from the demand of all."""
         if not self._quotas.snapshot.quotas:
             return
         now = self._quotas.now()
@@ -90,7 +91,7 @@ class QuotaShares:
 
 
 def read_demands(quotas: "ClientQuotas", seconds: float) -> "Demand":
-    """What was wanted of each quota since this was asked last, `seconds` ago; rates are for each second."""
+    """Return the demand for each quota since the last read, `seconds` ago; rates are per second."""
     found: list[tuple[float, str, dict[str, float]]] = []
     for meter in quotas.list_meters():
         wanted = {limit: count / seconds for limit, count in meter.read_demand() if count}
@@ -107,7 +108,7 @@ def read_demands(quotas: "ClientQuotas", seconds: float) -> "Demand":
 
 
 def apply_shares(quotas: "ClientQuotas", name: str, everybody: "dict[str, Demand]") -> None:
-    """Give each meter the share that proxy `name` has of its limits, of what all want."""
+    """Set each meter's share of its limits for proxy `name`, from the demand of all."""
     names = sorted(everybody)
     place = names.index(name)
     part = 1 / len(names)

@@ -1,4 +1,4 @@
-"""What is taken of quotas: here, as the other proxies hear it, and at all of them together."""
+"""What is taken of quotas: here, as reported to other proxies, and at all proxies together."""
 
 from typing import TYPE_CHECKING
 
@@ -16,19 +16,19 @@ USES_MAX = 100
 
 
 def read_uses(quotas: "ClientQuotas") -> "Uses":
-    """Of each name that is known here."""
+    """Return what each known name takes."""
     now = quotas.now()
     return {meter.quota_title: _meter_use(meter, quotas, now) for meter in quotas.list_meters()}
 
 
 def most_used(uses: "Uses") -> "Uses":
-    """Those that take most of what they may, of `USES_MAX` names at most."""
+    """Return the uses that take most of their quotas, for at most `USES_MAX` names."""
     titles = sorted(uses, key=lambda title: _used_share(uses[title]), reverse=True)
     return {title: uses[title] for title in titles[:USES_MAX]}
 
 
 def sum_uses(all_uses: "Iterable[Uses]") -> "Uses":
-    """Of each name, what all take together."""
+    """Return what all proxies together take, by name."""
     total: Uses = {}
     for uses in all_uses:
         for title, use in uses.items():
@@ -60,7 +60,7 @@ def _add_rates(one: dict[str, float], other: dict[str, float]) -> dict[str, floa
 
 
 def _used_share(use: QuotaUse) -> float:
-    """The part of what it may take that it takes, of the rate of which that is most."""
+    """Return the largest used part of all rates."""
     return max(
         (rate / use["share"][limit] for limit, rate in use["rate"].items() if use["share"].get(limit)), default=0.0
     )

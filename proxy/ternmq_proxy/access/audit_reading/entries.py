@@ -1,4 +1,4 @@
-"""The entries of the audit log, checked: a line that was not written by `AuditLog` is none."""
+"""The entries of the audit log, checked: a line that `AuditLog` did not write is no entry."""
 
 import json
 import re
@@ -9,14 +9,14 @@ from typing import Any
 from ternmq_common.limits import HOUR_MS
 
 CLOCK_MS = HOUR_MS
-"""Times may go back by so much from one line to the next, as clocks are set."""
+"""How far the times of two consecutive lines may go back, since clocks are set."""
 LEFT_OUT_MAX = (1 << 63) - 1
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditEntry:
-    """As `AuditLog` writes it; texts are those of peers."""
+    """One entry, as `AuditLog` writes it; its texts come from peers."""
 
     time_ms: int
     user: str
@@ -31,8 +31,8 @@ class AuditEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntryFilter:
-    """Empty texts and None are for all; `call` and `resource` in any case, of the resource a part. `since_ms` is the
-    first time that is wanted, `until_ms` the first that is not any more."""
+    """Selects entries. Empty texts and None select all; `call` and `resource` ignore case, and `resource` is a part of
+    the name. `since_ms` is the first time that is selected, `until_ms` the first that no longer is."""
 
     user: str = ""
     call: str = ""
@@ -42,7 +42,7 @@ class EntryFilter:
     until_ms: int | None = None
 
     def matches_entry(self, entry: AuditEntry) -> bool:
-        """Whether it is one of these."""
+        """Return whether the filter selects the entry."""
         return (
             (not self.user or entry.user == self.user)
             and (not self.call or entry.call.lower() == self.call.lower())
@@ -53,11 +53,11 @@ class EntryFilter:
         )
 
     def is_past(self, entry: AuditEntry) -> bool:
-        """Whether all before that entry is too old."""
+        """Return whether all entries before this one are too old."""
         return self.since_ms is not None and entry.time_ms < self.since_ms - CLOCK_MS
 
     def is_newer(self, line: bytes) -> bool:
-        """Whether all from that line on is too new."""
+        """Return whether all entries from this line on are too new."""
         if self.until_ms is None:
             return False
         entry = parse_entry(line)
@@ -65,7 +65,7 @@ class EntryFilter:
 
 
 def parse_entry(line: bytes) -> AuditEntry | None:
-    """The entry; None if it is none."""
+    """Return the entry in a line, None if there is none."""
     try:
         said = json.loads(line)
     except (ValueError, RecursionError):
@@ -95,7 +95,7 @@ def _time_ms(value: Any) -> int:  # noqa: ANN401 - of JSON
 
 
 def _checked_text(value: Any) -> str:  # noqa: ANN401
-    """Halves of pairs, which stand for bytes that were no text, can't be sent on as they are."""
+    """Check a text. Surrogates, which stand for bytes that were no text, can't be sent on."""
     if not isinstance(value, str):
         raise ValueError(value)  # noqa: TRY004 - of a file, not of a caller
     return value.encode(errors="backslashreplace").decode()

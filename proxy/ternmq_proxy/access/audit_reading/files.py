@@ -22,27 +22,29 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
 
 LINE_BYTES_MAX = 64 * KIB
-"""More than any entry has: texts are cut, and a character is 12 bytes of JSON at most."""
+"""A limit that no entry reaches: texts are cut, and a character takes 12 bytes of JSON at most."""
 _BEGINNING_BYTES = 4 * KIB
 _MARK_BYTES = 8
 _MISSING_MAX = 8
-"""Behind so many names in a row that nobody has there are only those that were listed. A file that is getting its next
-name leaves one free for a moment, and meets a reader of the names that goes up as it does."""
+"""After this many missing names in a row only listed files follow. A rotation leaves one name free for a moment, and
+meets a reader that goes up in the same direction."""
 _PUT_ASIDE = 64
-"""So many may have been put aside while one was read, and the next name is still known for that of a newer file."""
+"""How many rotations may happen while a file is read, before the next name can no longer be told from that of a newer
+file."""
 _MODE = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK  # a FIFO of that name is waited for by nobody
 
 
 class ReadPosition(NamedTuple):
-    """What is before `end` in the file with that mark is still to be read, and all older files."""
+    """A place in the log: the bytes before `end` in the file with this mark are still to be read, and all older
+    files."""
 
     mark: str
     end: int
 
 
 class ReadStep(NamedTuple):
-    """A reader went back to `place`; `line` is what is there. None: it is no line (`is_damaged`), or not the whole of
-    it was passed."""
+    """One step backwards to `place`. `line` is the line there; None if it is no line (`is_damaged`) or was passed only
+    in part."""
 
     place: ReadPosition
     line: bytes | None = None
@@ -50,16 +52,17 @@ class ReadStep(NamedTuple):
 
 
 class AuditTrail(NamedTuple):
-    """`process` is the name of who writes it, empty for one that has no others beside it; `numbers` are those of the
-    files that were put aside."""
+    """The files that one process writes. `process` is the process's name, empty if it is the only one; `numbers` are
+    those of the rotated files."""
 
     process: str
     path: Path
     numbers: tuple[int, ...]
 
     def open_files(self) -> "Generator[tuple[Path, _AuditFile]]":
-        """The newest first, each open until the next is asked for. While files are put aside one may come again, and
-        newer ones come; however many are put aside, none is left out, as all go up, the way in which names are read."""
+        """Yield the files, the newest first, each open until the next one is requested. A rotation meanwhile may make a
+        file appear twice and adds newer ones, but never leaves one out: files move up, the direction in which names are
+        read."""
         number: int | None = 0
         missing = 0
         while number is not None:
@@ -81,7 +84,7 @@ class AuditTrail(NamedTuple):
 
 
 def find_trails(path: "Path") -> list[AuditTrail]:
-    """All that there are beside `path`, by the names of their processes."""
+    """Return all trails beside `path`, sorted by the names of their processes."""
     name = re.compile(rf"{re.escape(path.stem)}(?:\.(worker-\d+))?{re.escape(path.suffix)}(?:\.([1-9]\d*))?", re.ASCII)
     found: dict[str, list[int]] = {}
     for each in os.listdir(path.parent):  # noqa: PTH208 - names alone, of a folder that may have many
@@ -100,8 +103,8 @@ def _path_of(path: "Path", process: str) -> "Path":
 
 
 class TrailReader:
-    """`read_bytes` are read at a time. `is_newer` is asked of a file's first line whether all of the file is newer than
-    what is wanted."""
+    """Reads a trail backwards, `read_bytes` at a time. `is_newer` decides from a file's first line whether the whole
+    file is newer than the reader wants."""
 
     def __init__(self, trail: AuditTrail, read_bytes: int, is_newer: "Callable[[bytes], bool]") -> None:
         self._trail = trail
@@ -110,7 +113,8 @@ class TrailReader:
         self.bytes_read = 0
 
     def read_steps(self, after: ReadPosition | None) -> "Generator[ReadStep]":
-        """Back from that place, None: from the end. A file's first step is to its end. OSError."""
+        """Yield the steps back from `after`, or from the end if it is None. A file's first step leads to its end.
+        Raises OSError."""
         seen: set[str] = set()
         with closing(self._trail.open_files()) as files:
             for path, file in files:
@@ -130,7 +134,8 @@ class TrailReader:
                     yield from self._read_back(file, mark, end, is_end=is_end)
 
     def _is_below(self, path: Path, seen: set[str]) -> bool:
-        """Whether one that was read has a higher number than this by now, so that this is newer."""
+        """Return whether a file that was already read has a higher number than this one by now, so that this one is
+        newer."""
         first = int(path.suffix[1:]) + 1
         for number in range(first, first + _PUT_ASIDE):
             file = _open_file(path.with_suffix(f".{number}"))
@@ -142,7 +147,8 @@ class TrailReader:
         return False
 
     def _read_back(self, file: "_AuditFile", mark: str, end: int, *, is_end: bool) -> "Iterator[ReadStep]":
-        """The lines before `end`. What is behind the last line end was cut off; with `is_end` it may be under way."""
+        """Yield the lines before `end`. Bytes behind the last line end were cut off; with `is_end` they may still be
+        being written."""
         rest, at, is_cut = b"", end, True
         while at > 0:
             piece = file.read(at - min(self._read_bytes, at), at)
@@ -173,7 +179,7 @@ def _make_step(place: ReadPosition, line: bytes) -> ReadStep:
 
 
 def _open_file(path: "Path") -> "_AuditFile | None":
-    """None if it is not there, or is no file."""
+    """Open a file; return None if it is missing or is no regular file."""
     try:
         number = os.open(path, _MODE)
     except FileNotFoundError:
@@ -192,14 +198,15 @@ class _AuditFile:
         self.size = state.st_size
 
     def read(self, start: int, end: int) -> bytes:
-        """Those bytes; OSError if they are not there any more."""
+        """Return these bytes; raise OSError if they are gone."""
         data = os.pread(self._number, end - start, start)
         if len(data) < end - start:
             raise OSError("a file of the audit log was cut while it was read")
         return data
 
     def read_beginning(self) -> tuple[bytes, str]:
-        """The first line, or so much of it, and what tells the file from others. Empty, if that may change."""
+        """Return the first line, or its beginning, and a mark that identifies the file. Both are empty while they may
+        change."""
         data = os.pread(self._number, _BEGINNING_BYTES, 0)
         line, line_end, _ = data.partition(b"\n")
         if not line_end and len(data) < _BEGINNING_BYTES:

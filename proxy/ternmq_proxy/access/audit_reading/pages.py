@@ -29,17 +29,17 @@ _PLACE = re.compile(r"((?:worker-\d{1,9})?):([0-9a-f]{16}):(\d{1,18})", re.ASCII
 
 
 class BadPage(ValueError):
-    """No page was ever called so."""
+    """The page token is invalid."""
 
 
 class NoFiles(Exception):
-    """What is written there can't be read again: a pipe, a terminal."""
+    """The log is written to a pipe or a terminal, which can't be read again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditPage:
-    """`entries` with the names of their processes; `following` is empty at the end; `reached_ms` is the time of the
-    last entry that was looked at, None for none."""
+    """A page of the audit log: `entries` with the names of their processes. `following` is the token of the next page,
+    empty at the end; `reached_ms` is the time of the last entry that was examined, None if there was none."""
 
     entries: list[tuple[str, AuditEntry]]
     following: str
@@ -48,7 +48,8 @@ class AuditPage:
 
 
 class AuditHistory:
-    """What processes of a server wrote to the files beside `path`. `flush` has this process's lines written."""
+    """Reads what the processes of a server wrote to the files beside `path`. `flush` makes this process write its
+    lines."""
 
     def __init__(self, path: "Path", flush: "Callable[[float], None]") -> None:
         self._path = path
@@ -56,8 +57,8 @@ class AuditHistory:
         self._turn = asyncio.Lock()
 
     async def load_page(self, wanted: EntryFilter, page: str, limit: int) -> AuditPage:
-        """The entries behind that page, "" for the newest, read in a thread, for one caller at a time. BadPage,
-        NoFiles, OSError."""
+        """Return the entries behind a page token ("" for the newest), read in a thread, one caller at a time. Raises
+        BadPage, NoFiles and OSError."""
         async with self._turn:
             return await asyncio.to_thread(self._read_entries, wanted, page, limit)
 
@@ -69,7 +70,7 @@ class AuditHistory:
 def read_page(
     path: "Path", wanted: EntryFilter, page: str, limit: int, read_bytes_max: int = READ_BYTES_MAX
 ) -> AuditPage:
-    """The entries behind that page, `limit` at most; BadPage, NoFiles, OSError."""
+    """Return the entries behind a page token, at most `limit`. Raises BadPage, NoFiles and OSError."""
     if _is_no_file(path):
         raise NoFiles(path)
     places = _parse_positions(page)
@@ -97,7 +98,7 @@ def read_page(
 
 
 def _is_no_file(path: "Path") -> bool:
-    """One look, as the file may be put aside between two."""
+    """Return whether the path is no regular file. It looks once, since a rotation may come between two looks."""
     try:
         return not stat.S_ISREG(path.stat().st_mode)
     except FileNotFoundError:
@@ -115,8 +116,8 @@ def _parse_positions(page: str) -> dict[str, ReadPosition]:
 
 
 class _TrailHead:
-    """How far a trail was read: `place` is behind what was told or passed over, None if there is nothing any more, and
-    `entry` the next one, if that is known."""
+    """How far a trail was read: `place` is behind the last entry that was returned or skipped, None at the end; `entry`
+    is the next one, if it is known."""
 
     def __init__(self, trail: AuditTrail, place: ReadPosition | None, at_a_time: int, wanted: EntryFilter) -> None:
         self.process = trail.process
@@ -135,7 +136,7 @@ class _TrailHead:
         return self._reader.bytes_read
 
     def make_step(self) -> bool:
-        """Make one step; whether that passes something over."""
+        """Make one step; return whether it skipped something."""
         step = next(self._steps, None)
         if step is None:
             self.is_over, self.place = True, None
@@ -150,11 +151,11 @@ class _TrailHead:
         return is_further
 
     def close(self) -> None:
-        """Have no file open any more."""
+        """Close the open file."""
         self._steps.close()
 
     def take_entry(self) -> AuditEntry:
-        """The entry, which is behind then."""
+        """Return the entry, and move behind it."""
         entry, self.entry = self.entry, None
         assert entry is not None
         self.place = self._next_place
@@ -165,14 +166,14 @@ class _TrailHead:
 
 @dataclass(slots=True)
 class _EntryMerge:
-    """Takes entries from several trails, until so many bytes are read."""
+    """Merges the entries of several trails, until a number of bytes is read."""
 
     heads: list[_TrailHead]
     read_bytes_max: int
     _is_further: bool = field(default=False, init=False)
 
     def next_entry(self) -> tuple[str, AuditEntry] | None:
-        """The newest; None at the end, or if enough was read."""
+        """Return the newest entry; None at the end, or when enough was read."""
         for head in self.heads:
             while head.entry is None and not head.is_over:
                 if self._is_enough():
@@ -185,7 +186,7 @@ class _EntryMerge:
         return newest.process, newest.take_entry()
 
     def _is_enough(self) -> bool:
-        """Each page goes on a little, or nobody would come to the end."""
+        """Return whether enough was read. Each page advances a little, so that paging always ends."""
         return self._is_further and sum(head.bytes_read for head in self.heads) >= self.read_bytes_max
 
 

@@ -39,10 +39,10 @@ _TRACE_CONTEXT_TAG = b"\x92\x01"
 
 
 class CallSpans:
-    """The spans of one kind of call; `service` is the full name of the gRPC service."""
+    """Makes the spans of one kind of call; `service` is the full name of the gRPC service."""
 
     def __init__(self, service: str, method: str, tracing: SpanFactory, delivered: "DeliveredTraces") -> None:
-        """`delivered` is that of all calls of the process."""
+        """`delivered` is shared by all calls of the process."""
         self._service = service
         self._method = method
         self._tracing = tracing
@@ -50,7 +50,8 @@ class CallSpans:
         self._settles = _OPERATIONS.get(method, ("", ""))[1] == "settle"
 
     def begin_span(self, request: Any, call: "Call", parent: str) -> ActiveSpan | None:  # noqa: ANN401
-        """The span of a call whose request came in just now, with that header; None if it is not to be recorded."""
+        """Begin the span of a call whose request was just received; `parent` is the header. Return None if it is not
+        recorded."""
         if self._settles:
             return self._begin_settle_span(request, call, parent)
         if isinstance(request, EndTransactionRequest):
@@ -86,7 +87,7 @@ class CallSpans:
         answered: Any,  # noqa: ANN401
         began_ns: int,
     ) -> ActiveSpan | None:
-        """The span of a call that was answered with messages."""
+        """Begin the span of a call that was answered with messages."""
         deliveries: Sequence[DeliveredMessage] = getattr(answered, "delivered_messages", ())
         if not deliveries:
             return None
@@ -99,7 +100,8 @@ class CallSpans:
         )
 
     def _remember_trace(self, delivery: "DeliveredMessage", request: Any) -> str:  # noqa: ANN401
-        """What the producer left in the message; remembered, if it is recorded, until the message is settled."""
+        """Return the trace context that the producer left in the message; if it is recorded, remember it until the
+        message is acknowledged."""
         left = _trace_context(delivery.message.system)
         if is_recorded(left):
             self._delivered.remember_trace(request.group.name, _topic_name(request), delivery.handle, left)
@@ -151,7 +153,7 @@ def _topic_name(request: Any) -> str:  # noqa: ANN401 - a request that speaks of
 
 
 def _trace_context(system: bytes) -> str:
-    """What the producer left in a message's system properties."""
+    """Return the trace context that the producer left in a message's system properties."""
     if _TRACE_CONTEXT_TAG not in system:
         return ""
     return definition_pb2.SystemProperties.FromString(system).trace_context

@@ -1,4 +1,4 @@
-"""Whose calls come in: what the headers and the connection say, and of which user they are."""
+"""Identifies the client and user of each call, from its headers and connection."""
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -23,12 +23,12 @@ _OPTIONS = "x-ternmq-options"
 
 
 def kept_headers(*, signed: bool) -> tuple[str, ...]:
-    """The headers that calls are to keep; `signed`: they say whose they are."""
+    """Return the headers that calls keep; with `signed` also those of the signature."""
     return (_CLIENT_ID, _LANGUAGE, _VERSION, _OPTIONS, TRACEPARENT, *((AUTHORIZATION, DATE) if signed else ()))
 
 
 class ClientCallers:
-    """Makes a `Call` of what is served. `listeners` are by their addresses."""
+    """Makes the `Call` of each served call. `listeners` are by address."""
 
     def __init__(self, services: "Services", listeners: "Mapping[str, ClientListener]", refusals: "RefusalLog") -> None:
         self._services = services
@@ -36,9 +36,9 @@ class ClientCallers:
         self._refusals = refusals
 
     def identify_caller(self, served: "ServedCall", name: str) -> Call:
-        """The call as far as it is like others of its client on this connection: how long it may last is not said.
-        Noted, if it names a client. NotAuthenticated if nobody knows whose it is; TOO_MANY_REQUESTS if that client, or
-        its user, has as many connections as it may."""
+        """Return the call without its time limit, as it is for all calls of its client on this connection. It is noted
+        on the connection if it names a client. Raises NotAuthenticated, and TOO_MANY_REQUESTS if the client or its user
+        has too many connections."""
         known = served.note
         client_id = served.headers.get(_CLIENT_ID, "")
         if (
@@ -55,7 +55,7 @@ class ClientCallers:
         return call
 
     def _count_connection(self, served: "ServedCall", call: Call) -> None:
-        """Count the connection as that client's and user's, unless it is already."""
+        """Count the connection for that client and user, unless it is counted already."""
         known = served.note
         if isinstance(known, Call) and (known.client_id, known.user) == (call.client_id, call.user):
             return
@@ -64,17 +64,17 @@ class ClientCallers:
         self._services.quotas.add_connection(call.user, call.client_id)
 
     def forget_connection(self, note: object) -> None:
-        """A connection is that client's no more."""
+        """Stop counting the connection of a noted client."""
         if isinstance(note, Call):
             self._services.quotas.remove_connection(note.user, note.client_id)
 
     def authenticate_caller(self, served: "ServedCall", name: str) -> "UserIdentity | None":
-        """Who says that it is his; None if nobody has to. NotAuthenticated."""
+        """Return the user who calls, None if access control is off. Raises NotAuthenticated."""
         client_id = served.headers.get(_CLIENT_ID, "")
         return self._services.access.authenticate_call(served.headers, name, client_id, served.peer)
 
     def make_call(self, served: "ServedCall", identity: "UserIdentity | None" = None) -> Call:
-        """The call with the time that it has left now."""
+        """Return the call with the time that is left now."""
         headers = served.headers
         return Call(
             client_id=headers.get(_CLIENT_ID, ""),
@@ -89,6 +89,6 @@ class ClientCallers:
         )
 
     def log_refused(self, name: str, status: "definition_pb2.Status", served: "ServedCall") -> None:
-        """Have the log say it."""
+        """Log that the call was refused."""
         client_id = served.headers.get(_CLIENT_ID, "")
         self._refusals.log_refusal(name, status.code, status.message, client_id=client_id, peer=served.peer)

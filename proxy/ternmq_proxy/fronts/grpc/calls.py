@@ -1,4 +1,4 @@
-"""The calls that are served: which activity answers which, and which are refused until their time comes."""
+"""The calls that are served, and the activity that answers each of them."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -42,7 +42,7 @@ ADMIN_SERVICE = admin_pb2.DESCRIPTOR.services_by_name["Admin"]
 
 
 class FramedAnswer(Protocol):
-    """An answer of several frames, serialized; the status of the first has this code."""
+    """An answer of several serialized frames; the status of the first has this code."""
 
     @property
     def code(self) -> int: ...
@@ -51,7 +51,7 @@ class FramedAnswer(Protocol):
     def frames(self) -> list[bytes]: ...
 
     async def return_undelivered(self) -> None:
-        """The call was cut, and the client does not have them all."""
+        """Give back messages after the call was cut before the client had all frames."""
 
 
 # The request is of the type that the service's descriptor names, which no annotation here can say for all.
@@ -63,10 +63,9 @@ StreamedActivity = Callable[[Any, "Call", "Services"], Awaitable[FramedAnswer]]
 
 @dataclass(frozen=True, slots=True)
 class UnaryCall:
-    """One request, one answer of `response`, whose `status`, if it has one, is its outcome. `begin`, if there is one,
-    answers most requests from their bytes, without a coroutine; the others are left to `activity`, as those are for
-    which it raises DecodeError. `of_bytes` answers larger requests, which `begin` leaves, from their bytes; None:
-    it has done nothing."""
+    """A call of one request and one answer, `response`, whose `status`, if it has one, is the outcome. `begin` answers
+    most requests from their bytes, without a coroutine; it leaves the others to `activity`, also by raising
+    DecodeError. `of_bytes` answers larger requests from their bytes, and returns None if it did nothing."""
 
     activity: Activity
     request: Any
@@ -77,8 +76,9 @@ class UnaryCall:
 
 @dataclass(frozen=True, slots=True)
 class StreamedCall:
-    """One request; the activity makes all frames of the answer, serialized; the first is a `response` with the
-    status. `nothing` is the answer to a call that waits and is to end (`waiting_polls.py`); None: it goes on."""
+    """A call of one request; the activity returns all frames of the answer, serialized, the first being a `response`
+    with the status. `nothing` is the answer to a waiting call that is to end (`waiting_polls.py`); None if it goes
+    on."""
 
     activity: StreamedActivity
     request: Any
@@ -113,7 +113,7 @@ _NOTHING = {"ReceiveMessage": NOTHING_NEW_FRAME}
 
 
 def messaging_calls() -> "dict[str, UnaryCall | StreamedCall]":
-    """Every call of MessagingService but Telemetry, which is a conversation."""
+    """Return the calls of MessagingService except Telemetry, which is a conversation."""
     calls: dict[str, UnaryCall | StreamedCall] = {}
     for method in MESSAGING_SERVICE.methods:
         request = getattr(service_pb2, method.input_type.name)
@@ -130,12 +130,12 @@ def messaging_calls() -> "dict[str, UnaryCall | StreamedCall]":
 
 
 def admin_calls() -> "dict[str, UnaryCall]":
-    """Every call of our own Admin service."""
+    """Return the calls of our own Admin service."""
     return _unary_calls(ADMIN_SERVICE, admin_pb2, ADMIN_ACTIVITIES)
 
 
 def published_admin_calls() -> "dict[str, UnaryCall]":
-    """Every call of the Admin service that is published with the protocol."""
+    """Return the calls of the Admin service that is published with the protocol."""
     return _unary_calls(PUBLISHED_ADMIN_SERVICE, published_pb2, PUBLISHED_ACTIVITIES)
 
 

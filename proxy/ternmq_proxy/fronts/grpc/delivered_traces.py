@@ -1,8 +1,8 @@
-"""The traces of messages that consumers have, so that what is said of these later goes on with them.
+"""Remembers the traces of delivered messages, so that later calls about these messages continue them.
 
-A receipt handle has no room for a trace, and a client that settles a message need not send one: whoever handed it out
-remembers what its producer left in it, by its place. Nothing depends on that but spans: another proxy knows nothing of
-it, and the oldest are forgotten.
+A receipt handle has no room for a trace, and a client that acknowledges a message need not send one. So the proxy that
+delivered the message remembers its producer's trace context by the message's place. Only spans depend on it: other
+proxies don't know it, and the oldest are forgotten.
 """
 
 from typing import TYPE_CHECKING
@@ -22,7 +22,7 @@ _Place = tuple[str, str, str, int, int]
 
 
 class DeliveredTraces:
-    """What producers left in the messages that were handed out last; `traces_max` of them."""
+    """The producers' traces of the messages that were delivered last, at most `traces_max` of them."""
 
     def __init__(self, handles: "HandleForms", traces_max: int = TRACES_MAX) -> None:
         self._handles = handles
@@ -30,7 +30,7 @@ class DeliveredTraces:
         self._left: dict[_Place, str] = {}
 
     def remember_trace(self, group: str, topic: str, handle: "ReceiptHandle", traceparent: str) -> None:
-        """The message with that handle is in this trace, which is recorded."""
+        """Remember that the message with that handle is in this recorded trace."""
         place = _message_place(group, topic, handle)
         self._left.pop(place, None)
         self._left[place] = traceparent
@@ -38,8 +38,8 @@ class DeliveredTraces:
             del self._left[next(iter(self._left))]
 
     def find_traces(self, group: str, topic: str, texts: "Sequence[str]") -> list[str]:
-        """The traces of the messages that these receipt handles are of, as far as they are known; of so many handles
-        as `LOOKED_UP_MAX` says, since each costs a MAC."""
+        """Return the known traces of the messages with these receipt handles. It looks at `LOOKED_UP_MAX` handles at
+        most, since each costs a MAC."""
         if not self._left:
             return []
         found: list[str] = []

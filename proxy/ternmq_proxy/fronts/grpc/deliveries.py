@@ -1,7 +1,7 @@
-"""Answers with messages, on their way to clients that may not take them.
+"""Sends answers with messages, and gives messages back that a client does not accept.
 
-Such a call is left with its answer and needs no task from then on. What did not arrive whole is for others at once,
-also what was written of it: clients throw away what they have read of a call that did not end well.
+The call keeps its answer and needs no task from then on. Messages of an answer that did not arrive whole are available
+to others at once, also those that were written, since clients discard what they read of a call that did not end well.
 """
 
 import asyncio
@@ -22,18 +22,18 @@ _log = logging.getLogger(__name__)
 
 
 class AnswerDeliveries:
-    """Those of a front."""
+    """The deliveries of a front."""
 
     def __init__(self, figures: "FrontFigures") -> None:
         self.figures = figures
         self._giving_back: set[asyncio.Task[None]] = set()
 
     def start_delivery(self, served: "ServedCall", call: "Call", measured: CallMeasurement) -> "AnswerDelivery":
-        """What is taken for a call, and sent then."""
+        """Begin the delivery of a call, within which its messages are claimed."""
         return AnswerDelivery(self, served, call, measured)
 
     def give_back(self, answered: "FramedAnswer") -> None:
-        """It did not arrive."""
+        """Give the messages of an answer back that did not arrive."""
         task = start_eagerly(self._return_undelivered(answered), name="given back")
         if task is not None:
             self._giving_back.add(task)
@@ -46,15 +46,16 @@ class AnswerDeliveries:
             _log.exception("messages that did not reach their client could not be shown to others before their time")
 
     async def wait_settled(self) -> None:
-        """Return when all that did not arrive is given back."""
+        """Wait until everything that did not arrive is given back."""
         if self._giving_back:
             await asyncio.wait(self._giving_back)
 
 
 class AnswerDelivery:
-    """One answer, from before its messages are taken, which is done within it, until the kernel has them.
+    """One answer, from before its messages are claimed, which happens within the `with` block, until the kernel has
+    them.
 
-    `answered` is sent when what is within ends well. `span`: of a call that is traced, and was answered with messages.
+    `answered` is sent when the block ends well. `span` is set for a traced call that was answered with messages.
     """
 
     __slots__ = ("_all", "_call", "_measured", "_served", "answered", "span")
@@ -79,7 +80,7 @@ class AnswerDelivery:
             self._finish_delivery(whole=False)
 
     def _finish_delivery(self, whole: bool) -> None:
-        """The kernel has all of it, or never will."""
+        """Finish when the kernel has the whole answer, or never will."""
         answered, room, span = self.answered, self._call.room, self.span
         if room is not None:
             room.leave_room()

@@ -1,9 +1,10 @@
-"""How many fields the bytes of a request have, before they are parsed: two bytes can become an object of a hundred.
+"""Counts the fields in the bytes of a request before they are parsed, since two bytes can become an object of a
+hundred.
 
-A field counts once each time it is there, a message among fields once and with all its fields, and packed numbers once
-for each two of their bytes. So bytes can't have more than half as many fields, and only those that might have too many
-are looked into: level by level, for as long as what was not looked into could matter. Bytes that are no message end
-where they go wrong; the parser says so.
+A field counts each time that it occurs, a message among the fields once and with all its fields, and packed numbers
+once for each two of their bytes. So there are at most half as many fields as bytes, and only requests that might have
+too many are examined: level by level, for as long as the rest could matter. Bytes that are no message end where they
+are broken, which the parser reports.
 """
 
 from collections import deque
@@ -28,13 +29,13 @@ _TEXTS = (FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_BYTES)
 
 
 class _PackedNumbers(Enum):
-    """What stands for numbers that come in one field."""
+    """Marks a field of packed numbers."""
 
     NUMBERS = auto()
 
 
 async def has_more_fields(data: bytes, kind: "Descriptor", fields_max: int) -> bool:
-    """Whether a message of that kind has more fields; others get the event loop meanwhile."""
+    """Return whether a message of that kind has more than `fields_max` fields; other tasks get turns meanwhile."""
     counting = _FieldCounter(data, kind)
     while counting.count <= fields_max < counting.count_at_most:
         await wait_for_turn()
@@ -43,7 +44,7 @@ async def has_more_fields(data: bytes, kind: "Descriptor", fields_max: int) -> b
 
 
 class _FieldCounter:
-    """`count` fields were seen; `unseen` are the stretches to look into, `(begin, end, kind)` each."""
+    """Counts fields. `count` were seen; `unseen` are the stretches to examine, each `(begin, end, kind)`."""
 
     def __init__(self, data: bytes, kind: "Descriptor") -> None:
         self._data = data
@@ -56,7 +57,7 @@ class _FieldCounter:
         return self.count + self._unseen_bytes // 2
 
     def count_fields(self, enough: int) -> None:
-        """Go on until `count` is about that, or the end of what is to be looked into."""
+        """Count until `count` is about `enough`, or everything is examined."""
         while self._unseen and self.count < enough:
             begin, end, kind = self._unseen.popleft()
             try:
@@ -68,7 +69,8 @@ class _FieldCounter:
             self._unseen_bytes -= min(at, end) - begin
 
     def _look_into(self, at: int, stop: int, inner_of: "dict[int, Descriptor | _PackedNumbers]", enough: int) -> int:
-        """Where the next field begins, `stop` when there is none. Without calls for small fields: there are many."""
+        """Return where the next field begins, `stop` after the last. It makes no calls for small fields, of which there
+        are many."""
         data, count = self._data, self.count
         while at < stop and count < enough:
             tag = data[at]
@@ -103,7 +105,7 @@ class _FieldCounter:
 
 @cache
 def _inner_fields(kind: "Descriptor") -> "dict[int, Descriptor | _PackedNumbers]":
-    """The fields with something in them, by their tags."""
+    """Return the fields that have content, by their tags."""
     found: dict[int, Descriptor | _PackedNumbers] = {}
     for field in kind.fields:
         if field.message_type is not None:
@@ -114,7 +116,7 @@ def _inner_fields(kind: "Descriptor") -> "dict[int, Descriptor | _PackedNumbers]
 
 
 def field_end(data: bytes, at: int) -> int | None:
-    """Where the field that begins there ends; None if it does not, or is a group."""
+    """Return where the field that begins there ends; None if it does not end, or is a group."""
     try:
         tag, at = _read_varint(data, at)
         wire_type = tag & 7
@@ -131,7 +133,7 @@ def field_end(data: bytes, at: int) -> int | None:
 
 
 def _read_varint(data: bytes, at: int) -> tuple[int, int]:
-    """The number there, and where it ends; IndexError if it does not."""
+    """Return the number at this position, and where it ends. Raises IndexError if it does not end."""
     value = 0
     for place, byte in enumerate(data[at : at + _VARINT_BYTES_MAX]):
         value |= (byte & 0x7F) << 7 * place

@@ -1,10 +1,10 @@
-"""The gRPC front: takes calls from official clients and tools, with health and reflection, on one port or several.
+"""The gRPC front: serves official clients and tools, with health and reflection, on one port or several.
 
-The outcome of a call is in its answer; a gRPC status other than OK means that the call could not be carried out as a
-call (`overview.md, Status codes`): bytes that don't parse, or settings that end a Telemetry stream.
+The outcome of a call is in its answer. A gRPC status other than OK means that it could not be served as a call
+(`overview.md, Status codes`): its bytes don't parse, or its settings end a Telemetry stream.
 
-Operators may have a listener of their own: administration and reflection are served there alone then. It has a server
-of its own, so that clients who take all that there is leave operators a way in.
+Operators may have a listener of their own, which is then the only one that serves administration and reflection. It has
+a server of its own, so that clients that use all connections or budgets leave operators a way in.
 """
 
 import asyncio
@@ -79,9 +79,9 @@ _SHED = "SendMessage"
 
 
 class GrpcFront:
-    """All listeners of a process; takes their addresses when made, serves from `start` on.
+    """All listeners of a process. It binds their addresses when created, and serves after `start`.
 
-    Raises StartupError if one can't be had.
+    Raises StartupError if an address can't be bound.
     """
 
     def __init__(
@@ -97,9 +97,9 @@ class GrpcFront:
         overload_delay_ms: int = 0,
         signed: bool = False,
     ) -> None:
-        """`admin` is the address for operators; none: all listeners are. `shared`: other workers have the same
-        addresses; `signed`: calls say whose they are. `overload_delay_ms`: how long sends may wait before some are
-        refused, 0 for ever."""
+        """`admin` is the address for operators; without it all listeners serve them. `shared`: other workers listen at
+        the same addresses; `signed`: calls are signed. `overload_delay_ms` is how long sends may wait before some are
+        refused, 0 for no limit."""
         with contextlib.ExitStack() as taken:
             self._sockets = [taken.enter_context(_bind_listener(listener.address, shared)) for listener in listeners]
             self._admin_socket = (
@@ -115,9 +115,9 @@ class GrpcFront:
         self.admin_address = (
             "" if admin is None or self._admin_socket is None else actual_address(admin, self._admin_socket)
         )
-        """`host:port` of the listener for operators; empty if there is none."""
+        """`host:port` of the listener for operators, empty if there is none."""
         self.figures = self._figures = FrontFigures(self._read_traffic)
-        """What it counts."""
+        """The figures of the front."""
         observability.watch_front(self._figures)
         self._observability = observability
         self._methods: dict[str, ServedMethod] = {}
@@ -175,12 +175,12 @@ class GrpcFront:
 
     @property
     def listener_addresses(self) -> list[str]:
-        """`host:port` of each listener for clients, in their order."""
+        """`host:port` of each listener for clients, in order."""
         return list(self._listeners)
 
     @property
     def connection_count(self) -> int:
-        """How many there are now, of all listeners."""
+        """How many connections all listeners have."""
         return self._read_traffic().connections
 
     async def start(self, services: "Services") -> None:
@@ -192,7 +192,7 @@ class GrpcFront:
         operators = {self.admin_address: ClientListener(self.admin_address)} if self.admin_address else {}
         self._callers = ClientCallers(services, self._listeners | operators, self._refusals)
         self.operator_calls = FrontOperatorCalls(services, self._figures)
-        """What operators ask by HTTP; there from the start on."""
+        """The calls of operators by HTTP; set by `start`."""
         self._add_methods(ClientConversations(services, self._callers, self._figures, self._polls))
         for address, sock in zip(self._listeners, self._sockets, strict=True):
             await self._server.add_listener(sock, address)
@@ -200,7 +200,7 @@ class GrpcFront:
             await self._servers[-1].add_listener(self._admin_socket, self.admin_address)
 
     def _add_methods(self, conversations: ClientConversations) -> None:
-        """Those of all listeners, and those of operators, who have all others too."""
+        """Add the methods of all listeners, and those of operators, who have all the others too."""
         for name, call in messaging_calls().items():
             self._methods[f"/{MESSAGING_SERVICE.full_name}/{name}"] = self._served_method(
                 MESSAGING_SERVICE.full_name, name, call
@@ -220,7 +220,7 @@ class GrpcFront:
         }
 
     async def stop(self, grace_s: float) -> None:
-        """Take no more calls; let those under way end, at most `grace_s` seconds; end the Telemetry streams."""
+        """Stop accepting calls; wait for running calls, at most `grace_s` seconds; end the Telemetry streams."""
         if not self._started:
             for sock in (*self._sockets, self._admin_socket):
                 if sock is not None:
@@ -232,7 +232,7 @@ class GrpcFront:
         await self._deliveries.wait_settled()
 
     def _forget_connection(self, note: object) -> None:
-        """A connection is no more; none was there before the start."""
+        """Forget a closed connection; there is none before `start`."""
         self._callers.forget_connection(note)
 
     def _served_method(self, service: str, name: str, call: UnaryCall | StreamedCall) -> ServedMethod:
@@ -317,7 +317,7 @@ class GrpcFront:
     async def _outcome_of_bytes(
         self, name: str, call: UnaryCall, answering: "Awaitable[tuple[bytes, definition_pb2.Status] | None]", made: Call
     ) -> CallOutcome | None:
-        """None: the call is to be answered in another way."""
+        """Return the outcome of a call that is answered from its bytes, None if it must be answered in another way."""
         current_call.set(made)
         try:
             if made.identity is not None:
@@ -404,11 +404,11 @@ class GrpcFront:
             self._figures.polls_waiting -= 1
 
     async def _read_request(self, kind: Any, size: RequestSize, served: ServedCall) -> Any:  # noqa: ANN401 - a message class
-        """The request; MessagingError if it holds too much."""
+        """Return the parsed request. Raises MessagingError if it is too large."""
         return await self._parse_request(kind, size, await self._read_bytes(served))
 
     async def _read_bytes(self, served: ServedCall) -> bytes:
-        """The bytes of the request."""
+        """Return the bytes of the request."""
         data = await served.read_message()
         if data is None:
             raise CallRefused(GrpcStatus.INTERNAL, "the call ended without a request")
@@ -416,7 +416,7 @@ class GrpcFront:
         return data
 
     async def _parse_request(self, kind: Any, size: RequestSize, data: bytes) -> Any:  # noqa: ANN401 - a message class
-        """The request that has these bytes; MessagingError if it holds too much."""
+        """Return the request in these bytes. Raises MessagingError if it is too large."""
         if len(data) > size.unlooked_bytes_max:
             await size.check_bytes(data)
         try:

@@ -1,10 +1,10 @@
-"""Refuses sends that are more than can be done, before they are looked at (`quotas/shedding.py` decides).
+"""Refuses sends that the server can't keep up with, before they are parsed (`quotas/shedding.py` decides).
 
-Wait        of what came: the connection that is behind longest, or how late the loop comes to what is due every few
-            milliseconds, where many connections want a little each.
-Refusals    are answered a little later than the last that is served, and so many a second at most, so that clients that
-            come again at once do not take what the others need.
-Rest        while nothing is sent there is no timer.
+Wait        the age of the longest unread request of all connections, or how late the loop runs a timer of a few
+            milliseconds, which shows when many connections want a little each.
+Refusals    are answered a little later than the last call that is served, and at a limited rate, so that clients
+            that retry at once don't take what the others need.
+Rest        there is no timer while nothing is sent.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ _AGAIN_S = 0.2
 
 
 class OverloadGuard:
-    """Of one server of calls, whose `ledger` it is, until `stop`. `target_ms` is the wait from which on sends are
+    """Guards one server of calls, whose `ledger` it watches, until `stop`. `target_ms` is the wait from which sends are
     refused."""
 
     def __init__(
@@ -52,7 +52,7 @@ class OverloadGuard:
         figures: "FrontFigures",
         now_s: "Callable[[], float]" = time.monotonic,
     ) -> None:
-        """`now_s` is the machine's clock, which the loop's own may lag behind for a turn."""
+        """`now_s` is the machine's clock; the loop's own may be a turn late."""
         self._loop = asyncio.get_running_loop()
         self._now_s = now_s
         self.shedder = SendShedder(target_ms / 1000, now_s())
@@ -71,7 +71,7 @@ class OverloadGuard:
         self._refused: list[tuple[float, int, ServedCall]] = []  # a heap by when they are answered
 
     def stop(self) -> None:
-        """Answer what was refused."""
+        """Answer the calls that were refused."""
         self._stopped = True
         if self._timer is not None:
             self._timer.cancel()
@@ -86,11 +86,11 @@ class OverloadGuard:
 
     @property
     def is_watching(self) -> bool:
-        """Whether the wait is looked at: something was sent of late."""
+        """Whether the wait is measured, since there were sends lately."""
         return self._timer is not None
 
     def guard_method(self, method: ServedMethod) -> ServedMethod:
-        """The same for sends, of which those that are too many are refused."""
+        """Return the method of sends with the guard before it."""
         begin = method.serve_directly
 
         def serve_directly(call: "ServedCall", data: bytes) -> bool:
@@ -105,11 +105,11 @@ class OverloadGuard:
         return ServedMethod(method.serve, method.is_conversation, serve_directly)
 
     def _waited_s(self, call: "ServedCall") -> float:
-        """Whatever is served in this turn was there when it began."""
+        """Return how long a call has waited. A call that is served in this turn was there when the turn began."""
         return self._now_s() - min(call.received_at, self._looked_at)
 
     def _refuse_call(self, call: "ServedCall", data: bytes) -> None:
-        """Answer the call, which is served without a task, after a pause."""
+        """Answer the call after a pause; it has no task."""
         self._figures.bytes_in += len(data)
         self._figures.record_call(_NAME, _CODE, 0.0)
         if not self._refused:
@@ -118,7 +118,7 @@ class OverloadGuard:
         heappush(self._refused, (answer_at, self.shedder.refused, call))
 
     def _answer_refused(self) -> None:
-        """Those whose time has come, as far as this moment's share goes."""
+        """Answer the refused calls that are due, as far as the rate allows."""
         refused, now = self._refused, self._now_s()
         for _ in range(int(_ANSWERS_PER_S * _ANSWER_EVERY_S)):
             if not refused or refused[0][0] > now:
@@ -130,7 +130,7 @@ class OverloadGuard:
     # --- the wait
 
     def _start_watching(self) -> None:
-        """Look from now on."""
+        """Start to measure the wait."""
         now = self._now_s()
         self.shedder.start_watching(now)
         self._rests_at = now + _REST_AFTER_S

@@ -1,7 +1,7 @@
-"""Parsing a large request in pieces, so that others get the event loop in between.
+"""Parses a large request in pieces, so that other tasks get turns in between.
 
-Bytes of one message that are cut between two of its fields are two messages, and merged they are what the whole would
-have been: so the format has it. One field, as a message with its body, stays whole.
+The bytes of a message, cut between two fields, are two messages whose merge is the whole message: the format guarantees
+it. A single field, such as a message with its body, stays whole.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,7 @@ PIECE_BYTES = 64 * KIB
 
 
 async def parse_in_pieces(kind: Any, data: bytes, piece_bytes: int = PIECE_BYTES) -> Any:  # noqa: ANN401 - a message
-    """As `kind.FromString(data)`, which raises DecodeError."""
+    """Parse like `kind.FromString(data)`; raises DecodeError."""
     request = kind()
     await wait_for_turn()
     turns = WorkTurns()
@@ -44,5 +44,5 @@ def _split_pieces(data: bytes, piece_bytes: int) -> "Iterator[bytes]":
 
 
 def invalid_message(kind: Any) -> CallRefused:  # noqa: ANN401 - a message class
-    """What is said of bytes that are none."""
+    """Return the refusal of bytes that don't parse."""
     return CallRefused(GrpcStatus.INTERNAL, f"the bytes sent are no {kind.DESCRIPTOR.name}")

@@ -1,4 +1,4 @@
-"""Calls that continue in a task, because the broker could not take them at the first try, which needs no task."""
+"""Continues calls in a task that the broker could not take at the first attempt, which needs no task."""
 
 import asyncio
 from typing import TYPE_CHECKING, Any
@@ -10,13 +10,13 @@ if TYPE_CHECKING:
 
 
 class BackgroundCalls:
-    """Runs the rests of calls in tasks, and keeps the tasks until they end."""
+    """Runs the rest of calls in tasks, and keeps the tasks until they end."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self, rest: "Awaitable[Any]", heard: "Heard") -> None:
-        """Run the rest of a call; `heard` is called with its result or error."""
+        """Run the rest of a call, and call `heard` with its result or error."""
         task = asyncio.create_task(self._finish_call(rest, heard))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

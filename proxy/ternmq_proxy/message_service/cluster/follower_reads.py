@@ -1,9 +1,10 @@
-"""Pulls of cold backlogs go to followers that are in sync, so that the leader's disk and memory are for what is live.
+"""Sends pulls of cold backlogs to in-sync followers, which leaves the leader's disk and memory to live messages.
 
-Cold    what is pulled lies far behind the end of its queue, as the leader has told the bounds: a client's pull asks it
-        for these first. So the leader also says what is deleted, purged or expired before a follower is asked.
-Leader  gets all else: receives, offsets, groups that lock their queues, waiting. What no follower answers with
-        messages at once, it is asked in the same call; that follower is then left alone for a while that grows.
+Cold    the offset of the pull is far behind the end of its queue, by bounds that the leader returned: a client's
+        pull asks for these first. So the leader also tells what is deleted, purged or expired before a follower is
+        asked.
+Leader  serves all else: receives, offsets, groups that lock their queues, long polls. If a follower returns no
+        messages at once, the leader is asked in the same call, and that follower is left alone for a growing while.
 """
 
 import asyncio
@@ -35,7 +36,7 @@ _PULL = CALLS["pull"]
 
 
 class _IgnoredEvents:
-    """What a link to a follower notifies of concerns nobody: it is only asked."""
+    """Ignores the notifications of a link to a follower, which is only asked."""
 
     def link_changed(self, broker: str) -> None: ...
 
@@ -68,8 +69,8 @@ class _ReadCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadLimits:
-    """`ends_max`: of how many queues the end is known; a pull comes right after the bounds of its queue. `answer_s`: so
-    much a follower that hangs costs the pulls that come to it first."""
+    """Limits of follower reads. `ends_max` is for how many queues the end is known, since a pull comes right after the
+    bounds of its queue. `answer_s` is how long a hanging follower delays the first pulls that use it."""
 
     ends_max: int = 10_000
     answer_s: float = 1.0
@@ -79,7 +80,7 @@ READ_LIMITS = ReadLimits()
 
 
 class FollowerReads:
-    """Finds followers for pulls, and has a link to each. `seconds` is a monotonic clock."""
+    """Finds followers for pulls, and keeps a link to each. `seconds` is a monotonic clock."""
 
     def __init__(
         self,
@@ -103,7 +104,7 @@ class FollowerReads:
         self._counts: dict[str, _ReadCounts] = {}
 
     def read_figures(self) -> list[FollowerReadFigures]:
-        """May be called in any thread."""
+        """Return the figures; any thread may call this."""
         return [
             FollowerReadFigures(broker=broker, by_followers=each.by_followers, by_leader=each.by_leader)
             for broker, each in self._counts.copy().items()
@@ -115,7 +116,7 @@ class FollowerReads:
         self.follow_snapshot(self._directory.snapshot)
 
     def follow_snapshot(self, snapshot: "RegistrySnapshot") -> None:
-        """Have a link to each follower of the snapshot, at its address."""
+        """Keep a link to each follower of the snapshot, at its address."""
         wanted = {
             (entry.name, replica.store_id): (f"{entry.name}/{replica.name}", replica)
             for entry in snapshot.brokers.values()
@@ -162,7 +163,7 @@ class FollowerReads:
     # --- pulls
 
     def note_bounds(self, queue: "QueueRef", bounds: "QueueBounds") -> None:
-        """The leader has told the bounds of the queue."""
+        """Note the bounds of a queue, as the leader returned them."""
         # The one that was told last is at the end, and the one that was told first goes.
         self._ends.pop(queue, None)
         self._ends[queue] = bounds.maximum
@@ -178,7 +179,7 @@ class FollowerReads:
         at_leader: "Callable[[float], Awaitable[PulledMessages]]",
         poll_s: float,
     ) -> "PulledMessages":
-        """What a follower has there, else what the leader says, who waits for up to `poll_s` seconds."""
+        """Return the messages that a follower has there; otherwise the leader's, which waits up to `poll_s` seconds."""
         if self._ends.get(queue, 0) - offset < COLD_MESSAGES:
             return await at_leader(poll_s)
         entry = self._directory.snapshot.brokers.get(queue.broker)
@@ -196,7 +197,7 @@ class FollowerReads:
     async def _pull_from_follower(
         self, entry: "BrokerEntry", queue: "QueueRef", offset: int, passing: "MessageFilter", batch: int
     ) -> "PulledMessages | None":
-        """None: the leader is to be asked."""
+        """Pull from a follower; return None if the leader is to be asked."""
         follower = self._usable_follower(entry, queue)
         if follower is None:
             return None
@@ -215,7 +216,7 @@ class FollowerReads:
         return None
 
     def _usable_follower(self, entry: "BrokerEntry", queue: "QueueRef") -> _FollowerLink | None:
-        """A follower that is in sync and can be asked: of a queue always the same one, as long as it is."""
+        """Return an in-sync follower that is connected, the same one for a queue as long as possible."""
         now_s = self._seconds()
         usable: list[_FollowerLink] = []
         for replica in entry.replicas:

@@ -1,10 +1,10 @@
-"""Acknowledgements for which nobody waits in a coroutine: those of a turn of the event loop go to their broker as one
+"""Gathers acknowledgements that no coroutine waits for: those of a turn of the event loop go to their broker as one
 call for each group and topic.
 
-Each hears what became of its own messages. A broker settles each message by itself, so that one can't spoil what was
-asked together with it; an error of the call is everybody's.
+Each caller gets the outcomes of its own messages. A broker acknowledges each message separately, so no message can
+spoil the others of the call; an error of the call is reported to all callers.
 
-A call that belongs to a trace goes alone, since what the broker does for it is said in that trace.
+A call that belongs to a trace is sent alone, since the broker's work is recorded in that trace.
 """
 
 from contextvars import Context
@@ -34,7 +34,8 @@ class _SettlePlace(NamedTuple):
 
 
 class _GatheredHandles:
-    """What was asked of one place in this turn: handles, and who hears of how many of them, in order."""
+    """The acknowledgements for one place in this turn: handles, and the callbacks in order with the number of their
+    handles."""
 
     __slots__ = ("asked", "handles")
 
@@ -44,7 +45,8 @@ class _GatheredHandles:
 
 
 class GatheredAcknowledgements:
-    """`repeats` asks the brokers, again while one is away. A call with `handles_max` does not wait for more."""
+    """Gathers acknowledgements. `repeats` calls the brokers, and repeats calls while one is away. A call with
+    `handles_max` handles does not wait for more."""
 
     def __init__(self, repeats: "RepeatedCalls", handles_max: int = _HANDLES_MAX) -> None:
         self._handles_max = handles_max
@@ -56,7 +58,7 @@ class GatheredAcknowledgements:
     def acknowledge_nowait(
         self, broker: str, group: str, topic: str, handles: "Sequence[ReceiptHandle]", done: "Acknowledged"
     ) -> None:
-        """Ask the broker that gave the handles."""
+        """Acknowledge at the broker that issued the handles."""
         if current_traceparent():
             self._repeats.ask_nowait(broker, _ACKNOWLEDGE, (group, topic, handles), done)
             return

@@ -1,7 +1,7 @@
-"""Sends for which nobody waits in a coroutine: those of a turn of the event loop go to their broker as one call.
+"""Gathers sends that no coroutine waits for: those of a turn of the event loop go to their broker as one call.
 
-Each hears of its own end. What the broker did not begin goes its own way, as other sends do: to the same broker when
-that is back, or to another one.
+Each caller gets its own outcome. Sends that the broker did not begin are repeated separately: at the same broker when
+it is back, or at another one.
 """
 
 from typing import TYPE_CHECKING, NamedTuple, cast
@@ -34,7 +34,7 @@ class _GatheredSend(NamedTuple):
 
 
 class GatheredSends:
-    """`alone` makes one send, wherever it can be made."""
+    """Gathers sends. `alone` makes a single send, wherever that is possible."""
 
     def __init__(self, links: "BrokerLinks", routes: "TopicRoutes", alone: "Append") -> None:
         self._links = links

@@ -1,8 +1,8 @@
-"""The stream to one broker: calls out, answers in, in whatever order they come.
+"""The stream to one broker: calls out, answers in, in any order.
 
-A link is made again when it breaks, at once and then after waits that grow. A broker is also lost when it says nothing
-for some seconds although it was asked to: its process may be stopped, or a cable cut. Calls fail then, and say whether
-the broker may have done what was asked.
+A link reconnects when it breaks, at once and then with a growing backoff. A broker is also lost when it does not answer
+a ping for some seconds: its process may be stopped, or a cable cut. Calls fail then, and tell whether the broker may
+have done them.
 """
 
 import asyncio
@@ -45,29 +45,29 @@ class _StreamEnded(Exception):
 
 
 class _GreetingRefused(Exception):
-    """Whoever is at the address is not the broker, or does not serve; the text says why."""
+    """The peer is not the broker, or does not serve; the text says why."""
 
 
 class LinkEvents(Protocol):
-    """What a link notifies of."""
+    """The events of a link."""
 
     def link_changed(self, broker: str) -> None:
-        """The broker can be asked now, or no more."""
+        """The broker became connected, or was disconnected."""
 
     def messages_ready(self, broker: str, group: str, topic: str) -> None:
-        """The broker may have something for the group."""
+        """The broker may have messages for the group."""
 
     def registry_changed(self, version: int) -> None:
-        """The broker knows that version of the registry."""
+        """The broker knows this version of the registry."""
 
     async def check_orphan(self, orphan: OrphanedTransaction) -> bool:
-        """Ask a producer; whether there was one."""
+        """Send a transaction check to a producer; return whether there was one."""
 
     def lite_dropped(self, dropped: list[DroppedLite]) -> None:
-        """Clients have lost subscriptions of lite topics."""
+        """Clients have lost subscriptions to lite topics."""
 
     async def answer_question(self, question: str, argument: str) -> bytes | None:
-        """The answer to what another proxy asks, None if it is not known."""
+        """Return the answer to another proxy's question, None if the question is unknown."""
 
 
 class BrokerLink:
@@ -127,16 +127,17 @@ class BrokerLink:
 
     @property
     def is_connected(self) -> bool:
-        """Whether the broker can be asked."""
+        """Whether the broker can be called."""
         return self._connected and not self._leaving
 
     @property
     def waiting_count(self) -> int:
-        """Calls that are not answered yet."""
+        """How many calls wait for an answer."""
         return len(self._calls)
 
     def read_figures(self, *, set_aside: bool) -> LinkFigures:
-        """The link at this moment; `set_aside`: the broker gets no messages for a while, though it can be asked."""
+        """Return the current figures of the link; `set_aside`: the broker gets no messages for a while, though it is
+        connected."""
         counts = {name: self._counts[name] for name in ("calls", "late", "lost", "frames_out", "frames_in")}
         return LinkFigures(broker=self.broker, up=self.is_connected, set_aside=set_aside, **counts)
 
@@ -144,13 +145,13 @@ class BrokerLink:
         self._task = asyncio.create_task(self._connect_forever(), name=f"link to {self.broker}")
 
     def reconnect_now(self) -> None:
-        """The broker has come back, as the registry says: try at once."""
+        """Reconnect at once, since the registry says that the broker is back."""
         self._circuit_breaker.record_success()
         self._hurry.set()
 
     async def close(self) -> None:
-        """Ask the broker nothing any more. What is under way gets a moment to end, so that messages which come for
-        nobody are given back; not at a broker that hangs, which another replica has replaced."""
+        """End the link. Running calls get a moment to finish, so that messages for abandoned calls are given back; not
+        at a broker that hangs, which another replica has replaced."""
         if self._task is not None:
             self._closing = True
             if self._connected and not self.is_unresponsive():
@@ -162,7 +163,7 @@ class BrokerLink:
         self._lose_stream("the proxy uses it no more")
 
     def is_unresponsive(self) -> bool:
-        """Whether it has said nothing although it was asked to, for longer than that may take."""
+        """Return whether the broker has not answered a ping for longer than that may take."""
         timing = self._timing
         return asyncio.get_running_loop().time() - self._heard_s > timing.ping_after_s + 2 * timing.look_s
 
@@ -173,7 +174,7 @@ class BrokerLink:
         await asyncio.wait({task})
 
     def announce_members(self, presence: bytes) -> None:
-        """Notify of who pulls, by a piece that is written; sent again whenever the stream is made anew."""
+        """Send the members that pull, as an encoded piece, and send it again on every new stream."""
         self._presence = presence
         if self.is_connected:
             self._outbox.add_piece(self._presence, 0)
@@ -188,11 +189,11 @@ class BrokerLink:
         timeout_s: float | None = None,
         on_late: OnLate | None = None,
     ) -> Any:  # noqa: ANN401 - it is the call's own
-        """The result of the call. MessagingError: the broker's own (BrokerRefused where it says that it can't do it
-        now), BrokerUnavailable or LateAnswer.
+        """Call the broker, and return the result. Raises the broker's MessagingError (BrokerRefused if it can't do the
+        call now), BrokerUnavailable or LateAnswer.
 
-        `on_late` gets a result that comes after this has ended; of a call that reads the broker is told then to do no
-        more. For the rest see `FramePiece`; `timeout_s` None: what the call says.
+        `on_late` gets a result that arrives after the caller gave up; without it the broker is told to cancel a call
+        that reads. For the rest see `FramePiece`; `timeout_s` None: the call's own.
         """
         number, piece, deadline_s = self._prepare_call(
             call, values, topic_created_version, group_created_version, timeout_s
@@ -215,7 +216,8 @@ class BrokerLink:
         topic_created_version: int = 0,
         group_created_version: int = 0,
     ) -> None:
-        """As `ask`, for who does not wait; `heard` is called unless this raises: then the broker is not asked."""
+        """Call the broker like `ask_broker`, without waiting; the result goes to `heard`. If this raises, the broker
+        was not called and `heard` is not."""
         number, piece, deadline_s = self._prepare_call(call, values, topic_created_version, group_created_version, None)
         self._calls.add_callback_call(number, call, deadline_s, heard)
         self._send_piece(piece, number)
@@ -228,7 +230,8 @@ class BrokerLink:
         group_created_version: int,
         timeout_s: float | None,
     ) -> tuple[int, bytes, float]:
-        """A call that may be made: its number, its piece, and until when its answer is waited for."""
+        """Prepare a call; return its number, its piece, and the deadline of its answer. Raises MessagingError if it
+        can't be made."""
         if not self.is_connected:
             raise BrokerUnavailable(f"broker {self.broker} can't be reached: {self._why}", maybe_done=False)
         if self._outbox.bytes > WAITING_BYTES_MAX:
@@ -254,7 +257,7 @@ class BrokerLink:
         self._outbox.add_piece(piece, number)
 
     def notify_broker(self, call: ShardCall, values: Values) -> None:
-        """Make a call whose answer nobody waits for; nothing happens if the broker is gone."""
+        """Send a call whose answer does not matter; do nothing if the broker is not connected."""
         if self.is_connected:
             number = next(self._numbers)
             self._outbox.add_piece(call.encode_call(number, values), number)
@@ -279,7 +282,7 @@ class BrokerLink:
                     await self._hurry.wait()
 
     async def _run_until_lost(self) -> str:
-        """Why the stream is no more."""
+        """Run the stream; return why it ended."""
         try:
             await self._run_stream()
         except _StreamEnded:
@@ -298,7 +301,7 @@ class BrokerLink:
         raise AssertionError("a stream ends by an exception")
 
     async def _run_stream(self) -> None:
-        """Make the stream, and use it until it ends or breaks."""
+        """Open the stream, and use it until it ends or breaks."""
         tls = None if self._tls is None else self._tls()
         stream = await open_stream(self.address, self._method, timeout_s=self._timing.connect_timeout_s, tls=tls)
         try:
@@ -391,7 +394,7 @@ class BrokerLink:
             self._drain_stream()
 
     def _drain_stream(self) -> None:
-        """What was called is still answered; nothing more is asked."""
+        """Make no more calls; those that were made are still answered."""
         self._leaving = True
         self._outbox.add_piece(shard_frames.PING.encode_note(None), self._sent_up_to)  # wakes the writer, which ends
         self._events.link_changed(self.broker)
@@ -411,7 +414,7 @@ class BrokerLink:
         )
 
     def _reply_in_task(self, answer: Callable[[], Awaitable[bytes]]) -> None:
-        """Have the broker told what comes of it."""
+        """Send the result of `answer` to the broker, from a task."""
 
         async def send_reply() -> None:
             piece = await answer()
@@ -423,7 +426,7 @@ class BrokerLink:
         task.add_done_callback(self._answer_tasks.discard)
 
     async def _watch_deadlines(self, stream: MessageStream) -> None:
-        """End calls whose time is over, and the stream when the broker has fallen silent."""
+        """End calls whose time is over, and the stream when the broker does not answer pings."""
         loop, timing = asyncio.get_running_loop(), self._timing
         looked_s, under_way = loop.time(), stream.transfer_progress
         while True:
@@ -444,7 +447,7 @@ class BrokerLink:
                 self._outbox.add_piece(shard_frames.PING.encode_note(None), 0)
 
     def _lose_stream(self, why: str) -> None:
-        """The stream is no more: nobody gets an answer."""
+        """Fail all calls after the stream was lost."""
         was_connected, self._connected, self._leaving = self._connected, False, False
         before, self._why = self._why, why
         for task in self._answer_tasks:

@@ -1,4 +1,4 @@
-"""The links to all brokers that the registry names, made and ended as it changes."""
+"""The links to all brokers in the registry, opened and closed as it changes."""
 
 import asyncio
 import logging
@@ -50,7 +50,7 @@ class BrokerLinks:
         await asyncio.gather(*(broker.link.close() for broker in brokers.values()), *self._ending)
 
     def follow_snapshot(self, snapshot: "RegistrySnapshot") -> None:
-        """Have a link to each broker of the snapshot, at its address."""
+        """Keep a link to each broker of the snapshot, at its address."""
         for name, broker in list(self._brokers.items()):
             entry = snapshot.brokers.get(name)
             if entry is None or entry.address != broker.link.address:
@@ -83,7 +83,7 @@ class BrokerLinks:
         task.add_done_callback(self._ending.discard)
 
     def announce_members(self, presence: bytes) -> None:
-        """Tell all brokers who pulls here; see `BrokerLink.announce`."""
+        """Send the pulling members to all brokers; see `BrokerLink.announce_members`."""
         self._presence = presence
         for broker in self._brokers.values():
             broker.link.announce_members(presence)
@@ -92,11 +92,11 @@ class BrokerLinks:
         return self._brokers.get(name)
 
     def list_brokers(self) -> list[RemoteBroker]:
-        """Every broker, by name."""
+        """Return all brokers, sorted by name."""
         return [self._brokers[name] for name in sorted(self._brokers)]
 
     def connected_brokers(self) -> list[RemoteBroker]:
-        """Those that can be asked now, by name."""
+        """Return the brokers that are connected now, sorted by name."""
         return [broker for broker in self.list_brokers() if broker.link.is_connected]
 
     def is_connected(self, name: str) -> bool:
@@ -104,12 +104,12 @@ class BrokerLinks:
         return broker is not None and broker.link.is_connected
 
     def is_replicated(self, name: str) -> bool:
-        """Whether another replica may take over when the broker is away."""
+        """Return whether another replica may take over when the broker is away."""
         entry = self._directory.snapshot.brokers.get(name)
         return entry is not None and len(entry.replicas) > 1
 
     def require_broker(self, name: str) -> RemoteBroker:
-        """BrokerUnavailable if there is none of that name."""
+        """Return the broker of that name. Raises BrokerUnavailable."""
         broker = self._brokers.get(name)
         if broker is None:
             raise BrokerUnavailable(f"there is no broker {name!r}", maybe_done=False)

@@ -1,6 +1,7 @@
-"""What clients subscribe of lite topics through this proxy: all brokers of the topic hear it, those that come back too.
+"""The subscriptions to lite topics of this proxy's clients, which all brokers of the topic get, also when they come
+back.
 
-A broker forgets it in a restart, and clients say it again only every half a minute; so it is remembered here for as
+A broker forgets them in a restart, and clients repeat them only every half a minute. So the proxy remembers them for as
 long as a broker does.
 """
 
@@ -26,7 +27,7 @@ REMEMBERED_S = 180.0
 _LOOK_S = 30.0
 
 _Client = tuple[str, str]
-"""Group, client id."""
+"""Group and client id."""
 
 
 class _KnownSubscriptions:
@@ -39,7 +40,7 @@ class _KnownSubscriptions:
 
 
 class LocalLiteSubscriptions:
-    """Those of one proxy, by client."""
+    """The subscriptions of one proxy, by client."""
 
     def __init__(self, directory: "RegistryDirectory", links: "BrokerLinks", repeats: "RepeatedCalls") -> None:
         self._directory = directory
@@ -50,7 +51,7 @@ class LocalLiteSubscriptions:
         self._telling: set[asyncio.Task[None]] = set()
 
     async def sync_subscriptions(self, sync: LiteSync) -> None:
-        """See `Storage.sync_lite`. A broker that is away hears it when it is back."""
+        """See `Storage.sync_lite`. A broker that is away gets the change when it is back."""
         names = [name for name in self._directory.snapshot.brokers_of(sync.topic) if self._links.is_connected(name)]
         if not names:
             raise BrokerUnavailable(f"no broker of topic {sync.topic!r} can be reached", maybe_done=False)
@@ -86,18 +87,18 @@ class LocalLiteSubscriptions:
                 del self._known[each]
 
     def forget_client(self, group: str, client_id: str) -> None:
-        """The client is not connected here any more, and may be elsewhere."""
+        """Forget a client that is no longer connected here, but may be elsewhere."""
         self._known.pop((group, client_id), None)
 
     def remove_dropped(self, dropped: "Sequence[DroppedLite]") -> None:
-        """Clients have these subscriptions no more."""
+        """Remove subscriptions that clients have lost."""
         for each in dropped:
             known = self._known.get((each.group, each.client_id))
             if known is not None:
                 known.names.pop(each.name, None)
 
     def link_changed(self, broker: str) -> None:
-        """The broker may be another process now, which knows nothing."""
+        """Send all subscriptions to a broker that reconnected, which may be a new process."""
         if self._known and self._links.is_connected(broker):
             task = asyncio.create_task(self._sync_broker(broker), name=f"lite subscriptions for {broker}")
             self._telling.add(task)

@@ -1,8 +1,9 @@
-"""Pulls, for a client that may not take what comes: messages are fetched when there is room for them.
+"""Pulls for a client with limited room: messages are fetched when there is room for them.
 
-A broker that waits for messages sends them when they are there. So who has no room is not to wait for messages, but for
-word that there are some, and then fetches them at once or when it has room. The one reader of a queue that is locked
-waits for the messages themselves: there is one such pull a queue, and what it does not take is as if its call was cut.
+A broker that waits for messages sends them as soon as there are some. So a pull without room waits only for the notice
+that there are messages, and then fetches them at once or when it has room. The single reader of a locked queue waits
+for the messages themselves: there is one such pull for each queue, and messages that it does not accept are as if its
+call was cut.
 """
 
 import asyncio
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class ClusterPulling:
-    """Asks the broker that a queue names; with `followers` those first for what is cold."""
+    """Pulls from the broker that a queue names; with `followers` cold messages first from those."""
 
     def __init__(self, repeats: "RepeatedCalls", followers: "FollowerReads | None" = None) -> None:
         self._repeats = repeats
@@ -69,7 +70,7 @@ class ClusterPulling:
 async def _fetch_into(
     room: "AnswerRoom", end: float, fetched: "Callable[[float], Awaitable[PulledMessages]]"
 ) -> PulledMessages | None:
-    """What is there now, if there is room for it in time."""
+    """Return the messages that are there now, if there is room for them in time."""
     pulled = None
     if await room.enter_room(end - asyncio.get_running_loop().time()):
         try:

@@ -1,10 +1,12 @@
-"""Receives: from whichever broker has something, waiting for all of them (`polls.py`).
+"""Receives: from whichever broker has messages, waiting for all of them (`polls.py`).
 
-Each says when its group was made, as the registry's snapshot has it: a broker that missed the deletion of an earlier
-group of that name would take the new one for that, and remove it then. It refuses, and notifies when it has caught up.
+Each receive carries the version in which its group was created, from the registry's snapshot. A broker that missed the
+deletion of an earlier group of that name would take the new one for it, and remove it later. It refuses instead, and
+notifies when it has caught up.
 
-What may be in flight is divided among brokers, each of which counts its own, so that no two of them have to agree while
-somebody waits: a topic's limit among the brokers of the topic, a group's among all, since its topics may be anywhere.
+Limits of messages in flight are divided among brokers, each of which counts its own, so that brokers need not agree
+while a receive waits: a topic's limit among the brokers of the topic, a group's among all, since its topics may be
+anywhere.
 """
 
 import asyncio
@@ -50,7 +52,7 @@ class ClusterReceiving:
         return deliveries
 
     def _pass_on(self, order: "PopOrder", broker: str) -> None:
-        """This poll is over. What it was woken for and did not ask, another one asks."""
+        """End this receive, and wake another one for the brokers that it has not asked."""
         try:
             names = self._readable_brokers(order.topic, broker)
         except BrokerUnavailable:
@@ -84,7 +86,7 @@ class ClusterReceiving:
                 return []
 
     async def _until_led(self, order: "PopOrder", first: str, end: float) -> None:
-        """A shard whose leader is away may soon have another one: wait for that, instead of failing at once."""
+        """Wait for a new leader of a shard, which may come soon, before failing."""
         loop = asyncio.get_running_loop()
         while (left_s := end - loop.time()) > 0:
             try:
@@ -99,8 +101,8 @@ class ClusterReceiving:
     async def _pop_now(
         self, order: "PopOrder", first: str, end: float, room: "AnswerRoom | None", *, watch: bool
     ) -> "list[DeliveredMessage]":
-        """What one of the brokers has, the most urgent, or the `first` for choice. Nobody is asked without a place in
-        `room`."""
+        """Return messages of one broker: the most urgent, or preferably those of `first`. No broker is asked without a
+        place in `room`."""
         group, wait_key = order.group, order.wait_key
         names = self._readable_brokers(order.topic, first)
         asked = self._polls.promising_brokers(group, wait_key, names)
@@ -115,7 +117,8 @@ class ClusterReceiving:
         return await self._in_turn(order, names, asked, end, room, watch=watch)
 
     async def _most_urgent(self, order: "PopOrder", name: str) -> "list[DeliveredMessage]":
-        """What the broker has of that; nothing is known of the rest then, or if it fails."""
+        """Return the most urgent messages of the broker. They say nothing about its other messages, and neither does a
+        failure."""
         try:
             return await self._links.require_broker(name).shard.pop(self._broker_order(order, name), watch=False)
         except MessagingError:  # it is asked again for all that it has, and that says why
@@ -131,8 +134,8 @@ class ClusterReceiving:
         *,
         watch: bool,
     ) -> "list[DeliveredMessage]":
-        """What the first of the asked brokers has that has anything. One that fails or refuses keeps no other from
-        giving."""
+        """Return messages of the first broker that has any. A broker that fails or refuses does not keep others from
+        answering."""
         group, wait_key = order.group, order.wait_key
         failure: MessagingError | None = None
         for name in asked:
@@ -166,7 +169,8 @@ class ClusterReceiving:
         return await room.enter_room(end - asyncio.get_running_loop().time())
 
     def _readable_brokers(self, topic: str, first: str) -> list[str]:
-        """The brokers that may have messages of the topic and can be asked; HA_NOT_AVAILABLE if there is none."""
+        """Return the connected brokers that may have messages of the topic. Raises HA_NOT_AVAILABLE if there is
+        none."""
         known = self._directory.snapshot
         placed = sorted(known.brokers_of(topic))
         names = [name for name in placed if name in known.brokers and known.brokers[name].can_read]
@@ -180,7 +184,7 @@ class ClusterReceiving:
         return connected
 
     def _broker_order(self, order: "PopOrder", broker: str) -> "PopOrder":
-        """The order with what that broker may have in flight."""
+        """Return the order with that broker's part of the limits of messages in flight."""
         of_group, of_topic = order.group_in_flight_max, order.topic_in_flight_max
         if of_group is None and of_topic is None:
             return order
@@ -192,8 +196,8 @@ class ClusterReceiving:
 
 
 def _part_of(limit: int | None, broker: str, brokers: "Iterable[str]") -> int | None:
-    """The broker's part of the limit, 1 at least: with 0 it would keep what it has for ever. All parts are the limit,
-    if that is not below the number of the brokers."""
+    """Return the broker's part of the limit, at least 1: with 0 its messages would stay forever. The parts sum up to
+    the limit, unless it is below the number of brokers."""
     if limit is None:
         return None
     names = sorted(brokers)

@@ -1,9 +1,9 @@
-"""Acknowledgements of the last seconds, said again to a broker that is there anew.
+"""Repeats acknowledgements of the last seconds to a broker that reconnected.
 
-A broker writes the progress of groups every second, and its followers have it no sooner. So one that was killed, or the
-replica that leads in its place, knows of messages that were handed out and not that they are finished, and a FIFO group
-would stand still until their invisible duration ends. A broker that did not forget takes what it hears again for
-stale, which does no harm.
+A broker writes the progress of groups every second, and its followers have it no sooner. So a broker that was killed,
+or the replica that leads in its place, knows which messages were delivered, but not that they are acknowledged, and a
+FIFO group would be blocked until their invisible duration ends. A broker that did not forget treats repeated
+acknowledgements as stale, which does no harm.
 """
 
 from collections import defaultdict, deque
@@ -42,7 +42,7 @@ class _BrokerAcknowledgements:
 
 
 class RepeatedAcknowledgements:
-    """What each broker answered within its last seconds."""
+    """The acknowledgements that each broker answered within the last seconds."""
 
     def __init__(self, links: "BrokerLinks", seconds: "Callable[[], float]") -> None:
         """`seconds` is a monotonic clock."""
@@ -51,7 +51,7 @@ class RepeatedAcknowledgements:
         self._brokers: defaultdict[str, _BrokerAcknowledgements] = defaultdict(_BrokerAcknowledgements)
 
     def note_acknowledged(self, broker: str, group: str, topic: str, handles: "Sequence[ReceiptHandle]") -> None:
-        """The broker took these as acknowledged."""
+        """Note that the broker acknowledged these messages."""
         now_s = self._seconds()
         kept = self._brokers[broker]
         told = kept.told
@@ -62,7 +62,7 @@ class RepeatedAcknowledgements:
             kept.handles -= len(told.popleft().handles)
 
     def link_changed(self, broker: str) -> None:
-        """The broker may be there anew: it hears them before anything else."""
+        """Repeat the acknowledgements to a broker that reconnected, before any other call."""
         kept, found = self._brokers.get(broker), self._links.find_broker(broker)
         if found is None:
             self._brokers.pop(broker, None)

@@ -1,5 +1,4 @@
-"""Calls that are made again while their broker is away, for as long as one that restarts needs, or as another replica
-needs to take over."""
+"""Repeats calls while their broker is away, for as long as a restart or the takeover by another replica lasts."""
 
 import time
 from dataclasses import dataclass
@@ -25,11 +24,12 @@ _ACKNOWLEDGE = CALLS["acknowledge"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepeatTiming:
-    """For how long a call is repeated, and after which pauses: random, up to `pause_s` first, then to twice that."""
+    """For how long a call is repeated, and after which pauses: random, at first up to `pause_s`, then up to twice
+    that."""
 
     repeat_s: float = 1.5
     replicated_s: float = 7.5
-    """The default lease, and a second to notice that another one leads."""
+    """The default lease, and a second to notice the new leader."""
     pause_s: float = 0.05
     pause_max_s: float = 0.3
 
@@ -38,7 +38,7 @@ REPEAT_TIMING = RepeatTiming()
 
 
 class RepeatedCalls:
-    """Finds a broker by its name, and calls it."""
+    """Finds a broker by its name, and calls it, repeatedly while it is away."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class RepeatedCalls:
         self.link_changed = self._acknowledged.link_changed
 
     def shard_of(self, broker: str) -> "RemoteShard":
-        """The broker of that name; calls are repeated by the rules of the table."""
+        """Return the broker of that name, whose calls are repeated by the rules of the call table."""
         return remote_shard(lambda call, values: self.ask_broker(broker, call, values))
 
     async def ask_broker(self, broker: str, call: "ShardCall", values: "Values") -> Any:  # noqa: ANN401 - it is the call's own
@@ -66,7 +66,7 @@ class RepeatedCalls:
         return await self._repeat_call(broker, call, values)
 
     def ask_nowait(self, broker: str, call: "ShardCall", values: "Values", heard: "Heard") -> None:
-        """As `ask`, for who does not wait: `heard` is called at the end, or at once."""
+        """Call like `ask_broker`, without waiting; `heard` is called at the end, possibly at once."""
 
         def take_result(result: object, error: Exception | None) -> None:
             if error is not None and self._is_repeated(broker, call, error):

@@ -1,4 +1,4 @@
-"""Where topics are, by the registry's snapshot and by which brokers can be reached."""
+"""The routes of topics, from the registry's snapshot and from which brokers are connected."""
 
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class TopicRoutes:
-    """Routes, each worked out once until something changes. `now` is a monotonic clock in seconds."""
+    """Routes, each computed once until something changes. `now` is a monotonic clock in seconds."""
 
     def __init__(self, directory: "RegistryDirectory", links: "BrokerLinks", now: "Callable[[], float]") -> None:
         self._directory = directory
@@ -25,7 +25,7 @@ class TopicRoutes:
         self._failing: dict[str, CircuitBreaker] = {}
 
     def forget_routes(self) -> None:
-        """The registry, or which brokers can be reached."""
+        """Forget all routes after the registry or a link changed."""
         self._known.clear()
         for broker in self._failing.keys() - self._directory.snapshot.brokers.keys():
             del self._failing[broker]
@@ -39,7 +39,7 @@ class TopicRoutes:
         return route
 
     def send_failed(self, broker: str) -> None:
-        """The broker did not store a message that it should have: others get the next ones for a while."""
+        """Give the next messages to other brokers for a while, after this one failed to store a message."""
         self._failing.setdefault(broker, CircuitBreaker()).record_failure(self._now())
 
     def send_worked(self, broker: str) -> None:
@@ -47,7 +47,7 @@ class TopicRoutes:
             self._failing.pop(broker, None)
 
     def aside_brokers(self) -> list[str]:
-        """The brokers that get no new messages for a while, though they can be reached."""
+        """Return the brokers that get no new messages for a while, though they are connected."""
         now = self._now()
         return [name for name, failing in list(self._failing.items()) if failing.is_aside(now)]
 
@@ -70,7 +70,8 @@ class TopicRoutes:
         )
 
     def topic_brokers(self, topic: "Topic") -> "list[BrokerEntry]":
-        """The brokers that have the topic, by name; what the registry has not, as retry topics, is on all."""
+        """Return the brokers of the topic, sorted by name. A topic that the registry does not have, such as a retry
+        topic, is on all brokers."""
         known = self._directory.snapshot
         is_placed = known.is_placed and topic.name in known.topics
         names = topic.brokers if is_placed else topic.brokers or known.brokers

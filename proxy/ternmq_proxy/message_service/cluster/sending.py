@@ -1,8 +1,8 @@
-"""Sends: to the queue that was chosen, or to another broker's when that one can't be asked, or refuses.
+"""Sends: to the chosen queue, or to another broker's if that one is unavailable or refuses.
 
-A message whose storing is not certain is not sent again here: its producer can do that, and knows whether it wants to.
-Each send says when its topic was made, as the registry's snapshot has it: a broker that missed the deletion of an
-earlier topic of that name would remove the messages with it, and refuses them instead.
+A message that may be stored already is not sent again here: its producer can do that, and knows whether it wants to.
+Each send carries the version in which its topic was created, from the registry's snapshot. A broker that missed the
+deletion of an earlier topic of that name would remove the messages with it, and refuses them instead.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -35,8 +35,8 @@ class ClusterSending:
         self._repeats = repeats
 
     async def send_to_queue(self, call: "ShardCall", values: "Values") -> Any:  # noqa: ANN401 - it is the call's own
-        """Send to the queue, the first argument, or, when its broker did nothing, to the same queue of another one;
-        messages of a FIFO topic have no other place."""
+        """Send to the queue, the first argument; if its broker did nothing, to the same queue of another broker, except
+        for messages of a FIFO topic."""
         queue: QueueRef = values[0]
         try:
             return await self._send_call(queue, call, values)
@@ -67,7 +67,7 @@ class ClusterSending:
         return result
 
     async def send_anywhere(self, call: "ShardCall", values: "Values") -> Any:  # noqa: ANN401 - it is the call's own
-        """Send to the first broker that can be asked, and takes it."""
+        """Send to the first connected broker that accepts the call."""
         refused = BrokerUnavailable("no broker can be reached", maybe_done=False)
         for broker in self._links.connected_brokers():
             try:
@@ -79,7 +79,7 @@ class ClusterSending:
         raise refused
 
     def _other_brokers(self, queue: QueueRef) -> list[str]:
-        """Other brokers that take messages of the topic now."""
+        """Return other brokers that accept messages of the topic now."""
         topic = self._directory.snapshot.topics.get(lite_parent(queue.topic))
         if topic is None or topic.keeps_order:
             return []
@@ -91,5 +91,5 @@ class ClusterSending:
 
 
 def is_broker_s_failure(error: Exception) -> bool:
-    """Whether another broker is to get the next messages for a while."""
+    """Return whether another broker gets the next messages for a while."""
     return isinstance(error, MessagingError) and (error.code in _FAILURES or isinstance(error, BrokerUnavailable))

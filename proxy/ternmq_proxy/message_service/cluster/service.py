@@ -1,4 +1,4 @@
-"""The MessageService of a cluster: each call goes to the broker that has the queue, or to all of them."""
+"""The MessageService of a cluster: each call goes to the broker that has the queue, or to all brokers."""
 
 import asyncio
 import logging
@@ -65,7 +65,7 @@ SEEK_S = 30.0
 
 
 class ClusterMessageService:
-    """See `MessageService`. Begins with `start`, ends with `close`."""
+    """See `MessageService`. It begins with `start` and ends with `close`."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class ClusterMessageService:
         read_from_followers: bool = False,
         seconds: "Callable[[], float]" = time.monotonic,
     ) -> None:
-        """`tls` gives what each connection to a broker begins with, None: plain text."""
+        """`tls` returns the TLS settings of each connection to a broker, None for plain text."""
         self._directory = directory
         self._seconds = seconds
         self.links = BrokerLinks(directory, self, proxy=proxy, timing=link_timing, tls=tls)
@@ -94,7 +94,7 @@ class ClusterMessageService:
         self._refreshing: asyncio.Task[None] | None = None
         self._seeking: asyncio.Task[None] | None = None
         self.connected = asyncio.Event()
-        """Set when a broker can be asked for the first time."""
+        """Set when a broker is connected for the first time."""
 
         self.append = remote_method(Storage.append, sending.send_to_queue)
         self.append_nowait = GatheredSends(self.links, self.routes, self.append).append_nowait
@@ -153,12 +153,13 @@ class ClusterMessageService:
         return f"none of the brokers can be reached: {names}" if names else "no broker is registered"
 
     def link_figures(self) -> "list[LinkFigures]":
-        """The links at this moment; may be called in any thread."""
+        """Return the current figures of the links; any thread may call this."""
         aside = set(self.routes.aside_brokers())
         return [broker.link.read_figures(set_aside=broker.name in aside) for broker in self.links.list_brokers()]
 
     def follower_read_figures(self) -> "list[FollowerReadFigures]":
-        """Pulls of what is cold, since the start; none without `read_from_followers`. For any thread."""
+        """Return the figures of pulls of cold messages, none without `read_from_followers`; any thread may call
+        this."""
         return [] if self._followers is None else self._followers.read_figures()
 
     # --- what the links notify of
@@ -174,11 +175,11 @@ class ClusterMessageService:
             self._seeking = asyncio.create_task(self._seek_leaders(), name="search for leaders")
 
     def _seeks_leader(self, broker: str) -> bool:
-        """Whether another replica may lead the shard soon."""
+        """Return whether another replica may soon lead the shard."""
         return self.links.is_replicated(broker) and not self.links.is_connected(broker)
 
     async def _seek_leaders(self) -> None:
-        """Look at the registry more often while a shard with replicas has lost its leader."""
+        """Read the registry more often while a shard with replicas has no leader."""
         end = self._seconds() + SEEK_S
         while self._seconds() < end and any(self._seeks_leader(broker.name) for broker in self.links.list_brokers()):
             try:
@@ -221,7 +222,7 @@ class ClusterMessageService:
         self._lite_listener = listener
 
     async def lite_clients(self, group: str, topic: str) -> list[str]:
-        """As the brokers know them that can be reached: all hear the same."""
+        """Return the clients that the connected brokers know; all brokers know the same."""
         found = await self._ask_connected(CALLS["lite_clients"], (group, topic))
         return sorted({client_id for some in found for client_id in some})
 
@@ -254,7 +255,7 @@ class ClusterMessageService:
         return await self.acknowledge(group, topic, handles)
 
     async def _ask_named_broker(self, call: "ShardCall", values: "Values") -> Any:  # noqa: ANN401 - it is the call's own
-        """The one that is named, or that the queue, handle or transaction names."""
+        """Call the broker that is named, or that the queue, handle or transaction names."""
         assert call.broker is not None
         named = values[call.broker]
         if isinstance(named, str):
@@ -270,7 +271,7 @@ class ClusterMessageService:
         return bounds
 
     async def _ask_brokers_of_handles(self, call: "ShardCall", values: "Values") -> Any:  # noqa: ANN401 - it is the call's own
-        """One call for each broker that gave some of the handles; an outcome for each handle, in order."""
+        """Call each broker that issued some of the handles; return an outcome for each handle, in order."""
         group, topic, handles, *others = values
         places: defaultdict[str, list[int]] = defaultdict(list)
         for place, handle in enumerate(handles):
@@ -302,7 +303,7 @@ class ClusterMessageService:
         )
 
     async def _ask_connected(self, call: "ShardCall", values: "Values") -> list[Any]:
-        """The answers of all brokers that can be reached; who does not answer is said in the log."""
+        """Return the answers of all connected brokers; a broker that does not answer is logged."""
         brokers = self.links.connected_brokers()
         results = await asyncio.gather(*(broker.ask_broker(call, values) for broker in brokers), return_exceptions=True)
         answers: list[Any] = []
@@ -321,7 +322,7 @@ class ClusterMessageService:
         return self.routes.find_route(topic)
 
     async def transactions(self, state: "TransactionState", *, topic: str, start: str, limit: int) -> TransactionPage:
-        """Broker by broker."""
+        """Return a page of transactions, broker by broker."""
 
         async def read_page(broker: str, place: str) -> tuple[TransactionPage, bool]:
             page = await self._repeats.shard_of(broker).transactions(state, topic=topic, start=place, limit=limit)
@@ -331,7 +332,7 @@ class ClusterMessageService:
         return TransactionPage(page.transactions if page else [], following)
 
     async def timers(self, *, topic: str, start: str, limit: int) -> TimerPage:
-        """Broker by broker, each one's by their times."""
+        """Return a page of timers, broker by broker, each one's sorted by time."""
 
         async def read_page(broker: str, place: str) -> tuple[TimerPage, bool]:
             page = await self._repeats.shard_of(broker).timers(topic=topic, start=place, limit=limit)
@@ -344,7 +345,7 @@ class ClusterMessageService:
         return [broker.name for broker in self.links.list_brokers()]
 
     async def content(self, topic: str) -> TopicContent:
-        """Of the brokers that can be reached."""
+        """Return the topic's content on the connected brokers."""
         told: list[TopicContent] = await self._ask_connected(CALLS["content"], (topic,))
         return TopicContent(
             queues=[queue for each in told for queue in each.queues],
@@ -356,7 +357,7 @@ class ClusterMessageService:
         )
 
     async def history(self, of: "HistoryOf", name: str) -> FigureHistory:
-        """Of the brokers that can be reached, together."""
+        """Return the combined history of the connected brokers."""
         told = combine_histories(await self._ask_connected(CALLS["history"], (of, name)))
         return FigureHistory(step_ms=STEP_MS, end_ms=0, series={}) if told is None else told
 
@@ -364,7 +365,8 @@ class ClusterMessageService:
         self._ask = ask
 
     async def progress(self, group: str, topics: "Sequence[str]" = ()) -> "list[QueueProgress]":
-        """Of the brokers that can be reached. What one of them knows the group to have, it has on the others too."""
+        """Return the group's progress on the connected brokers. Queues that one broker knows for the group are asked of
+        all."""
         rows = await self._read_progress(group, topics)
         known = {row.queue.topic for row in rows} - {retry_topic(group)}
         if known.issubset(topics) or len(self.links.list_brokers()) == 1:
@@ -375,7 +377,7 @@ class ClusterMessageService:
         return [row for some in await self._ask_connected(CALLS["progress"], (group, list(topics))) for row in some]
 
     async def find_by_key(self, topic: str, key: str, limit: int) -> "list[StoredMessage]":
-        """On the brokers that can be reached."""
+        """Find messages on the connected brokers."""
         found = await self._ask_connected(CALLS["find_by_key"], (topic, key, limit))
         newest_first = sorted((each for some in found for each in some), key=lambda each: each.stored_ms, reverse=True)
         return newest_first[:limit]
@@ -392,7 +394,7 @@ class ClusterMessageService:
         self.links.announce_members(shard_frames.PRESENCE.encode_note(list(members)))
 
     async def pulling_members(self, group: str, topic: str, here: "Sequence[str]") -> list[str]:
-        """As one of the brokers knows them: every proxy tells all brokers."""
+        """Return the members that one of the brokers knows: every proxy reports to all brokers."""
         for broker in self.links.connected_brokers():
             try:
                 return sorted({*here, *await broker.shard.pulling_members(group, topic)})
@@ -404,7 +406,7 @@ class ClusterMessageService:
         self._answer_proxies = answer
 
     async def ask_proxies(self, question: str, argument: str) -> "list[ProxyAnswer]":
-        """By way of any broker: every proxy has a stream to all."""
+        """Ask other proxies by way of any broker: every proxy has a stream to all."""
         why: MessagingError | None = None
         for broker in self.links.connected_brokers():
             try:

@@ -1,4 +1,5 @@
-"""Notifies brokers of what groups subscribe through this proxy; they count what waits for these groups."""
+"""Notifies brokers of what groups subscribe to through this proxy, so that they count waiting messages for these
+groups."""
 
 import asyncio
 import logging
@@ -19,14 +20,14 @@ _AT_ONCE = 1000
 
 
 class SubscriptionNotices:
-    """`_knowing` are the brokers that were notified of everything, since their links were made last."""
+    """Sends the notices. `_knowing` are the brokers that have had everything since their links connected."""
 
     def __init__(self, links: "BrokerLinks") -> None:
         self._links = links
         self._knowing: set[str] = set()
 
     def link_changed(self, broker: str) -> None:
-        """The broker may be another process now, which knows nothing."""
+        """Forget what the broker knows, since it may be a new process."""
         self._knowing.discard(broker)
 
     async def notify_subscriptions(

@@ -1,9 +1,9 @@
-"""Receives of PRIORITY topics from several brokers: which one has the most urgent messages.
+"""Receives of PRIORITY topics from several brokers: finds the broker with the most urgent messages.
 
-All brokers are asked what the most urgent is that they have. One that has it is asked for what is at least as urgent as
-what the others have, so that a receive brings nothing while something more urgent waits anywhere, as far as can be
-known before it is claimed. Now and then, by the group's `priority_factor`, brokers have their turns as ever, so that
-none starves.
+All brokers are asked for the urgency of their most urgent message. The broker that has it is asked for messages at
+least as urgent as those of the others, so that a receive claims nothing while a more urgent message waits anywhere, as
+far as that can be known before the claim. Now and then, by the group's `priority_factor`, brokers are asked in turn as
+usual, so that no broker starves.
 """
 
 import asyncio
@@ -29,8 +29,8 @@ class BrokerUrgency:
         self._turns: dict[tuple[str, str], int] = {}
 
     async def order_brokers(self, order: "PopOrder", names: list[str]) -> tuple[list[str], int]:
-        """The brokers, that with the most urgent messages first, and of how many of the topic's queues, by urgency, it
-        may give; 0: of all."""
+        """Return the brokers, the most urgent first, and how many of the topic's queues, by urgency, that one may
+        deliver from; 0 for all."""
         known = self._directory.snapshot.groups.get(order.group)
         factor = DEFAULT_PRIORITY_FACTOR if known is None else known.priority_factor
         if turn_of_lower(self._next_turn(order), factor) is not None:
@@ -44,7 +44,7 @@ class BrokerUrgency:
         return ordered, 0 if second == queues else second + 1
 
     async def _first_waiting(self, order: "PopOrder", name: str) -> int:
-        """How many queues of the broker have nothing before the first one that has."""
+        """Return how many queues of the broker are empty before the first one that is not, by urgency."""
         try:
             return await self._links.require_broker(name).shard.urgency(
                 order.group, order.topic, order.queues, lowest_first=order.lowest_first

@@ -1,4 +1,4 @@
-"""An ordinary acknowledgement, taken from the bytes of its request, and the answer to one that settled all it named.
+"""Reads an ordinary acknowledgement from the bytes of its request, and writes the answer to one that fully succeeded.
 
 Ordinary: group, topic and entries in the order of their numbers, each entry with a message id or none and a receipt
 handle, and with the same lite topic, or none. An entry of the answer has id and handle under the same numbers, so that
@@ -25,8 +25,8 @@ _ENTRY_STATUS = encode_field(b"\x1a", _OK)  # AckMessageResultEntry.status = 3
 
 
 class OrdinaryAcknowledgement(NamedTuple):
-    """The group that acknowledges, the topic of the messages and their lite topic; the entries as they are to be
-    answered, and the handles that they name."""
+    """The consumer group, the topic and lite topic of the messages, the entries in the form in which they are answered,
+    and the handles."""
 
     group: str
     topic: str
@@ -36,7 +36,7 @@ class OrdinaryAcknowledgement(NamedTuple):
 
 
 def read_acknowledgement(data: bytes, *, most: int) -> OrdinaryAcknowledgement:
-    """Return what the request holds. Raises NotOrdinary, also for no entry and for more than `most`."""
+    """Return the acknowledgement in a request. Raises NotOrdinary, also for no entry and for more than `most`."""
     entries: list[bytes] = []
     handles: list[bytes] = []
     lite_topic = b""
@@ -70,7 +70,7 @@ def read_acknowledgement(data: bytes, *, most: int) -> OrdinaryAcknowledgement:
 
 
 def _lite_name(field: bytes) -> str:
-    """The lite topic that an entry ends with, "" if there is none."""
+    """Return the lite topic at the end of an entry, "" if there is none."""
     if not field:
         return ""
     if field[0] != _LITE_TOPIC:
@@ -82,7 +82,7 @@ def _lite_name(field: bytes) -> str:
 
 
 def _read_handle(data: bytes, at: int, end: int) -> tuple[bytes, int]:
-    """That of the entry which is there, and where it ends."""
+    """Return the handle of the entry at this position, and where the entry ends."""
     if at < end and data[at] == _MESSAGE_ID:
         begin, at = content_span(data, at + 1, end)
         data[begin:at].decode()
@@ -96,7 +96,7 @@ def _read_handle(data: bytes, at: int, end: int) -> tuple[bytes, int]:
 
 
 def serialize_success(entries: "Sequence[bytes]") -> bytes:
-    """Return the bytes of an `AckMessageResponse` that says of all entries that they are acknowledged."""
+    """Return the bytes of an `AckMessageResponse` that acknowledges all entries."""
     parts = [_STATUS]
     for entry in entries:
         parts += (_ENTRY_TAG, encode_varint(len(entry) + len(_ENTRY_STATUS)), entry, _ENTRY_STATUS)

@@ -21,8 +21,8 @@ _ALIVE = HeartbeatResponse(status=OK).SerializeToString()
 
 
 def begin_heartbeat(data: bytes, call: "Call", services: "Services", answer: "Answer") -> bool:
-    """Keep a client alive whose group, if it has one, is known here; False: nothing was done, for the others. `data` is
-    the request; `call` is that of a client whose id was checked."""
+    """Keep a client alive whose group, if it has one, is known here. Return False, with nothing done, for others.
+    `data` is the request; `call` has a checked client id."""
     request = HeartbeatRequest.FromString(data)
     if not keep_alive_nowait(request.client_type, request.group.name, call, services):
         return False

@@ -1,4 +1,4 @@
-"""PullMessage as gRPC has it (`operations/pull.py`): status, messages, then the offset to go on from."""
+"""PullMessage as gRPC has it (`operations/pull.py`): status, messages, and the next offset."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PulledFrames:
-    """The answer's items, serialized, and its status code."""
+    """The serialized frames of the answer, and its status code."""
 
     frames: list[bytes]
     code: int
 
     async def return_undelivered(self) -> None:
-        """The call was cut: nothing to give back, as a pull claims nothing."""
+        """Do nothing after the call was cut, since a pull claims nothing."""
 
 
 async def pull_message(request: PullMessageRequest, call: "Call", services: "Services") -> PulledFrames:
-    """Status, messages, then the offset to go on from; an error is a status alone."""
+    """Return status, messages and the next offset; an error is a status alone."""
     try:
         result = await pull_messages(_read_request(request), call, services)
     except Exception as error:  # noqa: BLE001 - the outermost of this call; `status_of` logs

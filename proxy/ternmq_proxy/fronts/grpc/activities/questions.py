@@ -1,4 +1,4 @@
-"""What processes ask each other: about their clients by way of a broker, about themselves those of one server alone."""
+"""Questions between processes: about their clients by way of a broker, about themselves within one server."""
 
 from typing import TYPE_CHECKING, Protocol
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class QuestionHandler(Protocol):
-    """Answers one question."""
+    """Answers one question of another process."""
 
     def __call__(self, argument: str, /, services: "Services") -> "Awaitable[bytes]": ...
 
@@ -37,6 +37,6 @@ ABOUT_ITSELF: "Mapping[str, QuestionHandler]" = {PROXY: answer_proxy, STATS: ans
 
 
 async def answer_proxies(question: str, argument: str, services: "Services") -> bytes | None:
-    """What another proxy is told; None if this one does not know the question."""
+    """Return the answer to another proxy's question, None if the question is unknown here."""
     answer = ABOUT_CLIENTS.get(question)
     return None if answer is None else await answer(argument, services=services)

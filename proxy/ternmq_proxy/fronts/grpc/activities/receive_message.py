@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def _serialized_problem(problem: "MessagingError") -> bytes:
-    """The first frame of an answer without messages."""
+    """Return the first frame of an answer without messages."""
     answer: bytes = ReceiveMessageResponse(status=make_status(problem.code, problem.message)).SerializeToString()
     return answer
 
@@ -34,8 +34,7 @@ _DELIVERY_TIMESTAMP_TAG = b"\x1a"  # ReceiveMessageResponse.delivery_timestamp =
 
 @dataclass(frozen=True, slots=True)
 class ReceiveAnswer:
-    """The answer's items, serialized, its status code, and how to give back messages whose answer did not reach the
-    client."""
+    """The frames of an answer, its status code, and the way to give back messages that did not reach the client."""
 
     frames: list[bytes]
     code: int
@@ -47,11 +46,11 @@ class ReceiveAnswer:
         return [] if self.messages is None else self.messages.deliveries
 
     async def return_undelivered(self) -> None:
-        """The call was cut: others get the messages at once, those that were written too, as clients throw away what
-        they have read of a call that did not end well.
+        """Give messages back at once after the call was cut, those that were written too, since clients discard what
+        they read of a call that did not end well.
 
-        One that is more than many clients take may be why, and would be the next that they get: it counts as an
-        attempt, and waits as the group's back-off says.
+        An answer that is larger than many clients accept may be the reason, and would be their next one too. So it
+        counts as an attempt, and waits for the group's backoff.
         """
         if self.messages is None:
             return
@@ -62,7 +61,7 @@ class ReceiveAnswer:
 
 
 async def receive_message(request: ReceiveMessageRequest, call: "Call", services: "Services") -> ReceiveAnswer:
-    """Status, messages, time of delivery; an error is a status too, and never comes at once."""
+    """Return status, messages, and the time of delivery. An error is a status too, and is held back for a while."""
     began = time.monotonic()
     try:
         return await _receive_messages(request, call, services)
@@ -105,7 +104,7 @@ def _read_request(request: ReceiveMessageRequest) -> ReceiveRequest:
 
 
 def hold_s(call: "Call", services: "Services") -> float:
-    """How long an error is held back, in seconds."""
+    """Return for how many seconds an error is held back."""
     if call.remaining_s is None:
         return services.answer_limits.error_hold_s
     return max(0.0, min(services.answer_limits.error_hold_s, call.remaining_s - POLL_MARGIN_MS / 1000))

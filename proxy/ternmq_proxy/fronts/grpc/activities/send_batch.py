@@ -1,4 +1,4 @@
-"""SendMessage of many ordinary messages, taken from the bytes of the request as `sent_messages` has it.
+"""SendMessage of many ordinary messages, read from the bytes of the request as in `sent_messages`.
 
 A request that is too long for `begin_send` is read in steps of half a millisecond, between which others have their
 turns. Messages of a FIFO or LITE topic may be of several message groups or lite topics: their entries say what became
@@ -33,7 +33,7 @@ _MESSAGE_BYTES_MAX = 256 << 10
 
 
 class _SendBatch:
-    """The messages of a request, as far as it was read, and their order keys."""
+    """The messages of a request as far as it was read, and their order keys."""
 
     def __init__(self, data: bytes, sender: SendContext, most: int) -> None:
         self._data = data
@@ -45,8 +45,8 @@ class _SendBatch:
         self.order_keys: list[OrderKey] = []
 
     def read_some(self) -> bool:
-        """Read some more; whether there are others. NotOrdinary, also for messages of several topics, and for more
-        than there may be."""
+        """Read some more messages; return whether others follow. Raises NotOrdinary, also for messages of several
+        topics and for too many."""
         data, at = self._data, self._at
         end = len(data)
         stop = min(end, at + _STEP_BYTES)
@@ -70,18 +70,18 @@ class _SendBatch:
 
     @property
     def topic_name(self) -> str:
-        """The name of the topic; NotOrdinary or DecodeError if it has none."""
+        """The name of the topic. Raises NotOrdinary and DecodeError."""
         return resource_name(self._topic)
 
     def check_type(self) -> None:
-        """NotOrdinary unless all messages are of one type."""
+        """Raise NotOrdinary unless all messages are of one type."""
         if len({ordinary_type(order_key) for order_key in set(self.order_keys)}) != 1:
             raise NotOrdinary
 
 
 async def send_batch(data: bytes, call: "Call", services: "Services") -> tuple[bytes, "definition_pb2.Status"] | None:
-    """Store the messages, and return the serialized answer and its status. None: nothing was done, since the request is
-    not ordinary, or something is wrong with it; see `send_ordinary`, which has the errors too."""
+    """Store the messages, and return the serialized answer and its status. Return None, with nothing done, if the
+    request is not ordinary or is wrong; see `send_ordinary`, which lists the errors too."""
     sender = SendContext(call.peer, services.clock.now_ms(), services.limits)
     batch, turns = _SendBatch(data, sender, services.request_limits.entries_max), WorkTurns()
     try:

@@ -1,8 +1,8 @@
-"""SendMessage: one message or several of one topic (`sending.md, Checks`).
+"""SendMessage: one or several messages of one topic (`sending.md, Checks`).
 
-Most requests have to wait for nothing but the log: those are begun at once, and answered when it has them. The others
-(a topic that is not known yet, a body to inflate, messages that are more than NORMAL) are parsed by protobuf, and take
-the way through a coroutine.
+Most requests wait for nothing but the log: they begin without a task, and are answered when the log has them. The
+others (an unknown topic, a compressed body, messages other than NORMAL) are parsed by protobuf and served in a
+coroutine.
 """
 
 from collections.abc import Callable
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     from ternmq_proxy.services import Services
 
 Answer = Callable[[bytes, int], None]
-"""Called with the serialized answer, and its status code."""
+"""A callback that takes the serialized answer and its status code."""
 # Longer ones give others their turns meanwhile.
 AT_ONCE_MAX = 32
 
 
 def begin_send(data: bytes, call: "Call", services: "Services", answer: Answer) -> bool:
-    """Begin an ordinary send, to be answered by `answer`; False: nothing was done, see `begin_ordinary_send`, which has
-    the errors too. `data` is the request."""
+    """Begin an ordinary send, which `answer` will answer. Return False, with nothing done, if it is not ordinary; see
+    `begin_ordinary_send`, which lists the errors too. `data` is the request."""
     sender = SendContext(call.peer, services.clock.now_ms(), services.limits)
     try:
         name, order_key, messages = read_sent_messages(
@@ -59,7 +59,7 @@ def begin_send(data: bytes, call: "Call", services: "Services", answer: Answer) 
 
 
 async def send_message(request: SendMessageRequest, call: "Call", services: "Services") -> SendMessageResponse:
-    """Store the messages; one entry for each, in order."""
+    """Store the messages; the answer has an entry for each, in order."""
     size = request.ByteSize() if services.quotas.limits_in else 0
     messages = await _read_messages(request.messages)
     return send_answer(await send_messages(messages, call, services, size=size))

@@ -1,5 +1,5 @@
-"""Reads the messages of an ordinary send from the bytes of its request: what is stored is nearly what came, and
-protobuf's objects would cost more than all the rest.
+"""Reads the messages of an ordinary send from the bytes of its request. The stored form is nearly what was received,
+and protobuf's objects would cost more than everything else.
 
 Ordinary   are NORMAL messages, FIFO messages of one message group, and messages of one lite topic, uncompressed, with
            nothing wrong, whose fields stand in the order of their numbers, as every encoder writes them, each known
@@ -56,7 +56,7 @@ _KEYS_MAX = 128
 
 
 class SendContext(NamedTuple):
-    """Where messages come from, as `host:port`, when, in milliseconds, and the limits of a message."""
+    """The origin of messages: address as `host:port`, time in milliseconds, and the limits of a message."""
 
     peer: str
     now_ms: int
@@ -64,7 +64,7 @@ class SendContext(NamedTuple):
 
 
 class OrdinarySend(NamedTuple):
-    """The name of the topic, the order key of all messages, and the messages as they are stored."""
+    """The name of the topic, the order key of all messages, and the messages in stored form."""
 
     topic: str
     order_key: OrderKey
@@ -72,8 +72,8 @@ class OrdinarySend(NamedTuple):
 
 
 def read_sent_messages(data: bytes, sender: SendContext, *, most: int) -> OrdinarySend:
-    """Return what the request holds. Raises NotOrdinary, also for no message, for more than `most`, and for messages of
-    several topics, message groups or lite topics."""
+    """Return the messages of a request. Raises NotOrdinary, also for no message, for more than `most`, and for messages
+    of several topics, message groups or lite topics."""
     messages: list[NewMessage] = []
     topic = b""
     order_key = ("", "")
@@ -94,8 +94,8 @@ def read_sent_messages(data: bytes, sender: SendContext, *, most: int) -> Ordina
 
 
 def read_sent_message(data: bytes, at: int, end: int, sender: SendContext) -> tuple[bytes, OrderKey, NewMessage]:
-    """Return the message that stands there: its topic, a serialized Resource, its order key, and its stored form.
-    Raises NotOrdinary, and what wrong bytes raise: IndexError, UnicodeDecodeError."""
+    """Return the message at this position: its topic as a serialized Resource, its order key, and its stored form.
+    Raises NotOrdinary, and on broken bytes IndexError or UnicodeDecodeError."""
     if data[at] != _TOPIC:
         raise NotOrdinary
     begin, at = content_span(data, at + 1, end)
@@ -121,7 +121,7 @@ def read_sent_message(data: bytes, at: int, end: int, sender: SendContext) -> tu
 
 
 def _read_user_properties(data: bytes, at: int, end: int, most: int) -> tuple[int, str, int]:
-    """Where they end, all their text, and its size."""
+    """Return where the user properties end, all their text, and its size."""
     keys: list[str] = []
     texts: list[str] = []
     size = 0
@@ -147,8 +147,8 @@ def _read_user_properties(data: bytes, at: int, end: int, most: int) -> tuple[in
 def _read_stored_form(
     data: bytes, begin: int, end: int, rest: bytes, body: bytes, user_text: str, user_bytes: int, sender: SendContext
 ) -> tuple[OrderKey, NewMessage]:
-    """The order key, and the message whose system properties are there. Fields up to the message id are stored
-    as one piece."""
+    """Return the order key, and the message whose system properties are at this position. Fields up to the message id
+    are stored as one piece."""
     at, text, size, tag = begin, user_text, user_bytes, ""
     if data[at] == _TAG:
         first, at = content_span(data, at + 1, end)
@@ -185,7 +185,7 @@ def _read_stored_form(
 
 
 def _read_from_birth(data: bytes, at: int, end: int, sender: SendContext) -> tuple[bytes, str, str, str]:
-    """The fields from the time of birth on, as they are stored; host, message group and lite topic, if they came."""
+    """Return the fields from the time of birth on in stored form, and host, message group and lite topic if present."""
     first = at = _skip_server_fields(data, at, end)
     if at < end and data[at] == _BORN:
         begin, at = content_span(data, at + 1, end)
@@ -220,12 +220,12 @@ def _read_from_birth(data: bytes, at: int, end: int, sender: SendContext) -> tup
 
 
 def _skip_queue_id(data: bytes, at: int, end: int) -> int:
-    """Where the queue id ends, if there is one: clients name one, and the server chooses."""
+    """Return where the optional queue id ends. Clients may send one, but the server chooses the queue."""
     return read_number(data, at + 1)[1] if at < end and data[at] == _QUEUE_ID else at
 
 
 def _skip_server_fields(data: bytes, at: int, end: int) -> int:
-    """Where digest, encoding and type end, which the server says itself."""
+    """Return where digest, encoding and type end, which the server sets itself."""
     if at < end and data[at] == _DIGEST:
         begin, at = content_span(data, at + 1, end)
         _check_digest(data, begin, at)
@@ -241,7 +241,7 @@ def _skip_server_fields(data: bytes, at: int, end: int) -> int:
 
 
 def _check_digest(data: bytes, at: int, end: int) -> None:
-    """NotOrdinary if that is no Digest."""
+    """Raise NotOrdinary unless the bytes are a Digest."""
     if at < end and data[at] == _DIGEST_TYPE:
         _, at = read_number(data, at + 1)
     if at < end and data[at] == _CHECKSUM:
@@ -252,7 +252,7 @@ def _check_digest(data: bytes, at: int, end: int) -> None:
 
 
 def _check_time(data: bytes, at: int, end: int) -> None:
-    """NotOrdinary if that is no time which consumers can read."""
+    """Raise NotOrdinary unless the bytes are a time that consumers can read."""
     seconds = nanos = 0
     if at < end and data[at] == _SECONDS:
         seconds, at = read_number(data, at + 1)

@@ -1,8 +1,8 @@
 """AckMessage, ChangeInvisibleDuration and ForwardMessageToDeadLetterQueue as gRPC has them
 (`operations/received_messages.py`).
 
-Acknowledgements of not too many messages are begun at once and answered when their broker has said what became of them;
-the others give others their turns meanwhile, in a coroutine.
+Small acknowledgements begin without a task, and are answered when their broker has the outcomes. Large ones are served
+in a coroutine, which gives other calls their turns.
 """
 
 from typing import TYPE_CHECKING
@@ -42,9 +42,9 @@ if TYPE_CHECKING:
 
 
 def begin_ack(data: bytes, call: "Call", services: "Services", answer: "Answer") -> bool:
-    """Begin to acknowledge messages, to be answered by `answer`; False: nothing was done, since they are many or the
-    request is not ordinary. MessagingError as `ack_message`. `data` is the request; `call` is that of a client whose id
-    was checked."""
+    """Begin to acknowledge messages, which `answer` will answer. Return False, with nothing done, if they are many or
+    the request is not ordinary. Raises MessagingError like `ack_message`. `data` is the request; `call` has a checked
+    client id."""
     most = min(BEGUN_MAX, services.request_limits.entries_max)
     try:
         group, topic, lite_topic, entries, handles = read_acknowledgement(data, most=most)
@@ -68,7 +68,7 @@ def begin_ack(data: bytes, call: "Call", services: "Services", answer: "Answer")
 
 
 async def ack_message(request: AckMessageRequest, call: "Call", services: "Services") -> AckMessageResponse:
-    """Finish messages for good; an entry for each, in order."""
+    """Acknowledge messages; the answer has an entry for each, in order."""
     receipts = ((entry.receipt_handle, entry.lite_topic) for entry in request.entries)
     outcomes = await acknowledge_messages(request.group.name, request.topic.name, receipts, call, services)
     return _make_answer(request.entries, outcomes)
@@ -92,9 +92,9 @@ def _outcome_status(outcome: MessagingError | None) -> Status:
 async def change_invisible_duration(
     request: ChangeInvisibleDurationRequest, call: "Call", services: "Services"
 ) -> ChangeInvisibleDurationResponse:
-    """Keep a received message hidden for longer, or show it again sooner.
+    """Change how long a received message stays hidden.
 
-    An error comes with the handle of the request, since Java and Python take over whatever handle is in the answer.
+    An error carries the handle of the request, since Java and Python adopt whatever handle is in the answer.
     """
     receipt = MessageReceipt(request.group.name, request.topic.name, request.receipt_handle, request.lite_topic)
     try:
@@ -112,7 +112,7 @@ async def change_invisible_duration(
 async def forward_message_to_dead_letter_queue(
     request: ForwardMessageToDeadLetterQueueRequest, call: "Call", services: "Services"
 ) -> ForwardMessageToDeadLetterQueueResponse:
-    """Give a message up: it goes to the group's dead-letter queue."""
+    """Move a message to the group's dead-letter queue."""
     receipt = MessageReceipt(request.group.name, request.topic.name, request.receipt_handle, request.lite_topic)
     await forward_to_dead_letters(receipt, request.delivery_attempt, call, services)
     return ForwardMessageToDeadLetterQueueResponse(status=OK)

@@ -1,4 +1,4 @@
-"""Statuses of answers, and the one place where an error becomes one."""
+"""Statuses of answers, and the only place where an error becomes a status."""
 
 import logging
 import secrets
@@ -31,15 +31,15 @@ OK = Status(code=protocol_code(ErrorCode.OK), message="OK")
 
 
 def make_status(code: int, message: str = "") -> Status:
-    """A status with a sentence for people. Programs look for the name of INVALID_RECEIPT_HANDLE in the text, where
-    Apache's proxy has it, so it is there too."""
+    """Return a status with a sentence for people. Programs search the text for INVALID_RECEIPT_HANDLE, as Apache's
+    proxy writes it, so the text contains it."""
     if code == ErrorCode.INVALID_RECEIPT_HANDLE and message:
         message = f"{message} (INVALID_RECEIPT_HANDLE)"
     return Status(code=protocol_code(code), message=message or code_name(code))
 
 
 def status_of(error: BaseException, call_name: str) -> Status:
-    """The status for an error that ended a call. What was not foreseen gets a number that the log has too."""
+    """Return the status for an error that ended a call. An unexpected error gets a number that is in the log too."""
     if isinstance(error, MessagingError):
         return make_status(error.code, error.message)
     number = secrets.token_hex(4)
@@ -48,7 +48,7 @@ def status_of(error: BaseException, call_name: str) -> Status:
 
 
 def overall_status(entries: "Sequence[Status]") -> Status:
-    """The status for a whole answer: the common one, or MULTIPLE_RESULTS."""
+    """Return the status for a whole answer: the common one, or MULTIPLE_RESULTS."""
     codes = {entry.code for entry in entries}
     if len(codes) == 1:
         return entries[0]

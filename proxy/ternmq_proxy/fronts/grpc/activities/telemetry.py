@@ -1,5 +1,5 @@
-"""Telemetry as gRPC has it: settings of clients and those in force (`operations/client_settings.py`), and commands to
-clients."""
+"""Telemetry as gRPC has it: settings of clients, the settings in force (`operations/client_settings.py`), and commands
+to clients."""
 
 from sys import intern
 from typing import TYPE_CHECKING, NamedTuple
@@ -38,7 +38,7 @@ class SettingsAnswer(NamedTuple):
 
 
 async def telemetry(command: TelemetryCommand, call: "Call", services: "Services") -> SettingsAnswer | None:
-    """Return the answer to one command of a client, None if it needs none. A MessagingError ends the stream."""
+    """Return the answer to a client's command, None if it needs none. A MessagingError ends the stream."""
     if not command.HasField("settings"):
         call.require_client()
         return None  # a result of a command that nobody waits for any more, or nothing at all
@@ -60,8 +60,8 @@ async def telemetry(command: TelemetryCommand, call: "Call", services: "Services
 
 
 def read_settings(settings: Settings) -> ClientSettings:
-    """Return a client's settings as plain values. Names that many clients have are interned, which saves a proxy a
-    fourth of the memory of settings that differ."""
+    """Return a client's settings as plain values. Common names are interned, which saves a fourth of the memory of
+    settings that differ."""
     return ClientSettings(
         client_type=int(settings.client_type),
         consumes=settings.HasField("subscription"),

@@ -1,4 +1,4 @@
-"""Calls that go on for as long as both sides like: Telemetry, and reflection, which is for users alone."""
+"""Serves conversations: Telemetry, and reflection, which is for users alone."""
 
 import asyncio
 import contextlib
@@ -34,7 +34,7 @@ _NAME = "Telemetry"
 
 
 class ClientConversations:
-    """Talks with clients, each in a task of its own."""
+    """Serves conversations with clients, each in a task of its own."""
 
     def __init__(
         self, services: "Services", callers: "ClientCallers", figures: "FrontFigures", polls: "WaitingPolls"
@@ -46,11 +46,11 @@ class ClientConversations:
         self._serialize = functools.partial(serialize_command, store_host=services.store_host)
 
     def telemetry_method(self) -> ServedMethod:
-        """Settings of clients, and commands to them."""
+        """Return the method for Telemetry: settings of clients, and commands to them."""
         return ServedMethod(self._serve_telemetry, is_conversation=True)
 
     def for_users(self, path: str, method: ServedMethod) -> ServedMethod:
-        """A conversation that is for those alone who say who they are."""
+        """Return the method restricted to authenticated users."""
 
         async def serve_user(served: ServedCall) -> None:
             try:
@@ -97,7 +97,7 @@ class ClientConversations:
                 self._polls.end_client_polls(call.client_id)  # it is about to go
 
     async def _turn_away(self, error: NotAuthenticated, served: ServedCall) -> None:
-        """End a Telemetry stream of nobody."""
+        """End a Telemetry stream that is not authenticated."""
         status = status_of(error, _NAME)
         self._callers.log_refused(_NAME, status, served)
         await _first_command(served)
@@ -106,7 +106,7 @@ class ClientConversations:
     async def _answer_command(
         self, data: bytes, call: Call, stream: TelemetryStream, watch: RightsWatch, served: ServedCall
     ) -> bool:
-        """Answer one command; whether the conversation goes on."""
+        """Answer one command; return whether the conversation goes on."""
         self._figures.bytes_in += len(data)
         try:
             command = TelemetryCommand.FromString(data)
@@ -131,8 +131,8 @@ class ClientConversations:
 
 
 async def _first_command(served: ServedCall) -> None:
-    """Wait for what a stream of nobody begins with: clients can't write to one that has ended, and would not hear
-    why."""
+    """Wait for the first command of an unauthenticated stream: clients can't write to a stream that has ended, and
+    would not see why."""
     await ensure_task()
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_FIRST_COMMAND_S):
@@ -140,7 +140,7 @@ async def _first_command(served: ServedCall) -> None:
 
 
 async def _end_stream(error: Exception, status: "definition_pb2.Status", served: ServedCall) -> None:
-    """End a Telemetry stream as the error demands (`overview.md, Settings`), of which that is the status."""
+    """End a Telemetry stream as the error demands (`overview.md, Settings`); `status` is the error's status."""
     if int(status.code) in (ErrorCode.CLIENT_ID_REQUIRED, ErrorCode.UNAUTHORIZED):
         await served.finish_answer(TelemetryCommand(status=status).SerializeToString())
     elif isinstance(error, MessagingError):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class HealthService:
-    """Says of these services that they serve, until `end`."""
+    """Reports these services as serving, until `report_not_serving`."""
 
     NAME: ClassVar[str] = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
 
@@ -26,14 +26,14 @@ class HealthService:
         self._watching: set[ServedCall] = set()
 
     def served_methods(self) -> dict[str, ServedMethod]:
-        """By path."""
+        """Return the methods by path."""
         return {
             f"/{self.NAME}/Check": ServedMethod(self._check_service),
             f"/{self.NAME}/Watch": ServedMethod(self._watch_service, is_conversation=True),
         }
 
     def report_not_serving(self) -> None:
-        """Tell who watches that nobody serves any more."""
+        """Report to all watchers that the services no longer serve."""
         self._ended = True
         for call in self._watching:
             with contextlib.suppress(StreamBroken):

@@ -1,4 +1,4 @@
-"""grpc.reflection.v1alpha: tools ask the server which calls there are, and of which types."""
+"""grpc.reflection.v1alpha: describes the server's calls and their types to tools."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -20,13 +20,13 @@ _POOLS: tuple[Any, ...] = (POOL, descriptor_pool.Default())
 
 
 class ReflectionService:
-    """Tells of these services, and of itself."""
+    """Describes these services and itself."""
 
     def __init__(self, services: "Sequence[str]") -> None:
         self._services = sorted((*services, _NAME))
 
     def served_methods(self) -> dict[str, ServedMethod]:
-        """By path."""
+        """Return the methods by path."""
         return {f"/{_NAME}/ServerReflectionInfo": ServedMethod(self._serve_reflection, is_conversation=True)}
 
     async def _serve_reflection(self, call: ServedCall) -> None:
@@ -78,7 +78,7 @@ def _find_descriptor(how: str, name: str) -> Any:  # noqa: ANN401 - a file of ei
 
 
 def _in_pools(find: "Callable[[Any], Any]") -> Any:  # noqa: ANN401 - whatever is looked for
-    """What the first pool finds that knows it; KeyError if none does."""
+    """Return the result of the first pool that has one. Raises KeyError."""
     for pool in _POOLS[:-1]:
         try:
             return find(pool)

@@ -1,4 +1,4 @@
-"""What becomes of calls under way when their user may no more: they are cancelled, and say why."""
+"""Ends running calls whose user lost a right: they are cancelled, and answer why."""
 
 import asyncio
 from typing import TYPE_CHECKING
@@ -11,24 +11,24 @@ if TYPE_CHECKING:
 
 
 class RevokedPoll:
-    """The answer to a poll that was allowed no more, which took nothing."""
+    """The answer to a poll that was revoked, which claimed nothing."""
 
     def __init__(self, frames: list[bytes]) -> None:
         self.frames = frames
         self.code: int = REVOKED.code
 
     async def return_undelivered(self) -> None:
-        """There is nothing to give back."""
+        """Do nothing, since nothing was claimed."""
 
 
 def cancel(served: "ServedCall") -> None:
-    """End what waits in it."""
+    """Cancel the task of a served call."""
     if served.task is not None:
         served.task.cancel()
 
 
 def was_revoked(watch: "RightsWatch") -> bool:
-    """Whether that is why the call was cancelled; it goes on then, to say so."""
+    """Return whether the call was cancelled by revocation; if so, the task goes on, to answer why."""
     task = asyncio.current_task()
     if watch.is_revoked and task is not None:
         task.uncancel()

@@ -1,6 +1,6 @@
-"""Polls that wait, by the client: they end, with nothing, when it ends its Telemetry stream in order.
+"""Ends waiting polls of a client, without messages, when it ends its Telemetry stream in order.
 
-A client that is about to go has no other way to end a poll: if it cut the call, it would lose what is on its way.
+A client that shuts down has no other way to end a poll: by cutting the call it would lose messages on their way.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class WaitingPoll:
-    """One of them, served in the current task."""
+    """One waiting poll, served in the current task."""
 
     __slots__ = ("_served", "is_ended")
 
@@ -22,13 +22,13 @@ class WaitingPoll:
         self.is_ended = False
 
     def cancel_poll(self) -> None:
-        """Cancel it, once."""
+        """Cancel the poll, once."""
         if not self.is_ended and self._served.task is not None:
             self.is_ended = True
             self._served.task.cancel()
 
     def was_ended(self) -> bool:
-        """Whether that is why the task was cancelled; it goes on then, to answer."""
+        """Return whether the task was cancelled by this; if so, it goes on, to answer."""
         task = asyncio.current_task()
         if self.is_ended and task is not None:
             task.uncancel()
@@ -36,32 +36,32 @@ class WaitingPoll:
 
 
 class WaitingPolls:
-    """Those of a front."""
+    """The waiting polls of a front."""
 
     def __init__(self) -> None:
         self._of: dict[str, set[WaitingPoll]] = {}
 
     def add_poll(self, client_id: str, served: "ServedCall") -> WaitingPoll:
-        """A poll of the client waits, until `leave`."""
+        """Add a poll of the client, until `remove_poll`."""
         poll = WaitingPoll(served)
         self._of.setdefault(client_id, set()).add(poll)
         return poll
 
     def remove_poll(self, client_id: str, poll: WaitingPoll) -> None:
-        """It waits no more."""
+        """Remove a poll that ended."""
         polls = self._of[client_id]
         polls.discard(poll)
         if not polls:
             del self._of[client_id]
 
     def end_client_polls(self, client_id: str) -> None:
-        """End those of the client."""
+        """End all polls of the client."""
         for poll in self._of.get(client_id, ()):
             poll.cancel_poll()
 
 
 class EndedPoll:
-    """The answer to a poll that was ended, which took nothing."""
+    """The answer to a poll that was ended, which claimed nothing."""
 
     code: int = ErrorCode.MESSAGE_NOT_FOUND
 
@@ -69,4 +69,4 @@ class EndedPoll:
         self.frames = frames
 
     async def return_undelivered(self) -> None:
-        """There is nothing to give back."""
+        """Do nothing, since nothing was claimed."""
