@@ -375,7 +375,7 @@ class Catalog:
         try:
             await self.refresh_snapshot()
         except RegistryUnavailable as error:
-            _log.warning("a change was committed, and cannot be read back yet: %s", error.message)
+            _log.warning("a change is committed, but cannot be read back yet: %s", error.message)
 
     async def put_quota(self, quota: "Quota") -> bool:
         """Set a quota in place of the one of its kind and name; return whether there was none."""

@@ -72,7 +72,7 @@ class FrontHistory:
             try:
                 self.take_sample()
             except Exception:  # noqa: BLE001 - the outermost of this task, and it logs
-                _log.exception("figures of calls are missing in plots; it goes on in %g s", STEP_MS / 1000)
+                _log.exception("cannot sample the figures of calls; retrying in %g s", STEP_MS / 1000)
 
     def take_sample(self) -> None:
         """Take one sample."""

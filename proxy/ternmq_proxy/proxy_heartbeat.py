@@ -75,7 +75,10 @@ class ProxyHeartbeat:
             try:
                 await self._table.remove_proxy(self._own().name)
             except RegistryUnavailable as error:
-                _log.info("this proxy is listed until its lease ends: %s", error.message)
+                _log.info(
+                    "cannot remove this proxy from the registry; it stays listed until its lease ends: %s",
+                    error.message,
+                )
 
     async def _send_forever(self) -> None:
         while True:

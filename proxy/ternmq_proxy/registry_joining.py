@@ -40,7 +40,7 @@ async def join_cluster_registry(
         await _make_user(directory, settings)
     else:
         _log.warning(
-            "the registry can't be reached: %s; this proxy goes on with its copy of it, %s, and changes are refused "
+            "the registry can't be reached: %s; serving from a copy of it, %s, and refusing changes "
             "until it is back", directory.problem, age_text(copy),
         )  # fmt: skip
         later = asyncio.create_task(_join_later(directory, settings, over), name="joining the registry")
@@ -87,10 +87,10 @@ async def _join_later(directory: "RegistryDirectory", settings: "ProxySettings",
             else:
                 return
     except StartupError as error:
-        _log.critical("the registry is back, and this proxy can't go on with it, and ends: %s", error)
+        _log.critical("the registry is back, but this proxy cannot use it; shutting down: %s", error)
         over.set()
     except Exception:  # noqa: BLE001 - the outermost of this task, and it logs
-        _log.critical("the registry is back, and this proxy can't go on with it, and ends", exc_info=True)
+        _log.critical("the registry is back, but this proxy cannot use it; shutting down", exc_info=True)
         over.set()
 
 

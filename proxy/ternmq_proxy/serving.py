@@ -207,4 +207,4 @@ async def _maintain_clients(services: Services) -> None:
             await services.renewal.renew_claims()
             await handle_new_subscriptions(services)
         except Exception:  # noqa: BLE001 - the outermost of this task, and it logs
-            _log.exception("the care for clients failed; it goes on in %g s", _CLIENT_CARE_S)
+            _log.exception("client maintenance failed; retrying in %g s", _CLIENT_CARE_S)

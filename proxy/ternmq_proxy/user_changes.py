@@ -64,5 +64,5 @@ class UserChanges:
         """Encrypt all secrets with the current key; return how many users were done, and those for which it was not
         possible."""
         users, unreadable = await self._catalog.apply_change(self._registry.reseal_secrets)
-        self._change_log.done(f"secrets of {users} users were encrypted anew")
+        self._change_log.done(f"secrets of {users} users were re-encrypted")
         return users, unreadable

@@ -186,7 +186,7 @@ class RotatedFile:
         if not is_there:
             self._file_id = None
             _log.error(
-                "the audit log %s was removed, moved or replaced by another process, and goes on with a new file; the "
+                "the audit log %s was removed, moved or replaced by another process; continuing with a new file; the "
                 "server itself keeps it short (audit_log_bytes, audit_log_files)",
                 self._path,
             )
@@ -277,7 +277,7 @@ class LineWriter:
         if time.monotonic() - self._said_s >= _SAY_AGAIN_S:
             self._said_s = time.monotonic()
             self._told = self._lost
-            _log.error("the audit log can't be written: %s; lines lost until now: %d", reason, self._told)
+            _log.error("cannot write the audit log: %s; lines lost so far: %d", reason, self._told)
 
 
 def _file_id(found: os.stat_result) -> tuple[int, int]:

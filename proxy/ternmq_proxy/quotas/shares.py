@@ -67,7 +67,7 @@ class QuotaShares:
         except RegistryUnavailable:
             pass  # the directory, which reads it too, says so
         except Exception:  # noqa: BLE001 - the outermost of this, and it logs
-            _log.exception("quotas are not shared with other proxies now; the shares stay as they are")
+            _log.exception("cannot share quotas with other proxies; keeping the last shares")
 
     async def give_up_shares(self, leave: "Callable[[str], Awaitable[None]]") -> None:
         """Give the shares up when this proxy ends, so that others have them at once. `leave` is
@@ -76,7 +76,7 @@ class QuotaShares:
             try:
                 await leave(self._name)
             except RegistryUnavailable as error:
-                _log.info("the shares of quotas that were here are free when the lease ends: %s", error.message)
+                _log.info("this proxy's shares of quotas are released when its lease ends: %s", error.message)
 
     async def renew_shares(self) -> None:
         """Report the demand, and take the shares that follow from the demand of all."""

@@ -43,7 +43,9 @@ class AnswerDeliveries:
         try:
             await answered.return_undelivered()
         except Exception:  # noqa: BLE001 - the outermost of this task, and it logs
-            _log.exception("messages that did not reach their client could not be shown to others before their time")
+            _log.exception(
+                "cannot give undelivered messages back; they are delivered again after their invisible duration"
+            )
 
     async def wait_settled(self) -> None:
         """Wait until everything that did not arrive is given back."""

@@ -162,4 +162,4 @@ class OverloadGuard:
             text = "overload: requests wait more than %g ms; sends that do are refused (overload_delay_ms)"
             _log.warning(text, self.shedder.target_s * 1000)
         else:
-            _log.info("the overload is over; %d sends were refused since the start", self.shedder.refused)
+            _log.info("overload ended; %d sends were refused since the start", self.shedder.refused)

@@ -160,7 +160,7 @@ class BrokerLink:
                         await self._end_stream(self._task)
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
-        self._lose_stream("the proxy uses it no more")
+        self._lose_stream("the proxy closed the connection")
 
     def is_unresponsive(self) -> bool:
         """Return whether the broker has not answered a ping for longer than that may take."""
@@ -463,7 +463,7 @@ class BrokerLink:
             self._events.link_changed(self.broker)
         elif why != before and not self._closing:
             # A wrong certificate would be seen nowhere else; what goes on is said once.
-            _log.warning("broker %s is not reached: %s", self.broker, why)
+            _log.warning("cannot connect to broker %s: %s", self.broker, why)
 
 
 def _error_in(failure: ShardFailure) -> MessagingError:

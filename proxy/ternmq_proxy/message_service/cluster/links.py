@@ -77,7 +77,7 @@ class BrokerLinks:
         return RemoteBroker(link, self._directory)
 
     def _end_broker(self, broker: RemoteBroker) -> None:
-        _log.info("broker %s is not at %s any more", broker.name, broker.link.address)
+        _log.info("broker %s is no longer at %s", broker.name, broker.link.address)
         task = asyncio.create_task(broker.link.close(), name=f"end of the link to {broker.name}")
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)

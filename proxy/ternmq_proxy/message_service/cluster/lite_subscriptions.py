@@ -115,4 +115,10 @@ class LocalLiteSubscriptions:
             except BrokerUnavailable:
                 return  # when it is back it hears all of it
             except MessagingError as error:
-                _log.warning("broker %s does not take what %s of %s subscribes: %s", broker, client_id, group, error)
+                _log.warning(
+                    "broker %s rejected the lite subscriptions of client %s of group %s: %s",
+                    broker,
+                    client_id,
+                    group,
+                    error,
+                )

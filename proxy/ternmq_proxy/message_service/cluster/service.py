@@ -185,7 +185,7 @@ class ClusterMessageService:
             try:
                 await self._directory.refresh_snapshot()
             except RegistryUnavailable as error:
-                _log.debug("no leader is found without the registry: %s", error.message)
+                _log.debug("cannot look for a new leader without the registry: %s", error.message)
             await asyncio.sleep(SEEK_EVERY_S)
 
     def messages_ready(self, broker: str, group: str, topic: str) -> None:
@@ -201,7 +201,7 @@ class ClusterMessageService:
         try:
             return await self._ask(orphan)
         except Exception:  # noqa: BLE001 - the outermost of this check, and it logs
-            _log.exception("the check of transaction %s failed", orphan.transaction_id)
+            _log.exception("cannot check transaction %s", orphan.transaction_id)
             return False
 
     async def answer_question(self, question: str, argument: str) -> bytes | None:
@@ -309,7 +309,7 @@ class ClusterMessageService:
         answers: list[Any] = []
         for broker, result in zip(brokers, results, strict=True):
             if isinstance(result, BrokerUnavailable | LateAnswer):
-                _log.warning("broker %s is left out: %s", broker.name, result)
+                _log.warning("leaving out broker %s: %s", broker.name, result)
             elif isinstance(result, BaseException):
                 raise result
             else:

@@ -48,6 +48,4 @@ class SubscriptionNotices:
                 await broker.shard.subscribed(subscriptions[start : start + _AT_ONCE])
         except MessagingError as error:
             self._knowing.discard(broker.name)
-            _log.warning(
-                "broker %s does not know what groups subscribe here, and hears it again: %s", broker.name, error
-            )
+            _log.warning("cannot notify broker %s of subscriptions; retrying: %s", broker.name, error)

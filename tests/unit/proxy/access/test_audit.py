@@ -122,7 +122,7 @@ def test_lines_that_are_lost_are_told_of(tmp_path: Path, caplog: pytest.LogCaptu
     file.go.set()
     writer.close()
     written = len((tmp_path / "a.log").read_bytes().splitlines())
-    told = re.search(r"lines lost until now: (\d)", caplog.text)
+    told = re.search(r"lines lost so far: (\d)", caplog.text)
     assert told is not None
     assert int(told[1]) == 9 - written
     assert written >= 2
