@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from ternmq_registry.directory import RegistryDirectory
 
 _log = logging.getLogger(__name__)
-# The kinds of messages that make their topic.
+# The types of messages whose first send creates the topic.
 _MADE_BY_USE = frozenset(
     {
         MessageType.NORMAL,
@@ -238,7 +238,7 @@ class Catalog:
         except MessagingError as error:
             if error.code != ErrorCode.BAD_REQUEST:
                 raise
-            await self.refresh_snapshot()  # somebody made it otherwise at the same moment
+            await self.refresh_snapshot()  # another process created it with other settings at the same moment
         self._check_seen(name in self._known_snapshot.topics)
 
     async def ensure_group(
@@ -338,7 +338,8 @@ class Catalog:
 
     async def delete_topic(self, name: str) -> int:
         """Delete a topic; return the registry's version of the deletion. Raises TOPIC_NOT_FOUND."""
-        # Asked of the registry, whatever is known here: what was missing a moment ago is not looked for again at once.
+        # It asks the registry, whatever the snapshot has: a name that was missing a moment ago is not looked up again
+        # at once.
         version = await self.apply_change(self._registry.delete_topic, name)
         if not version:
             raise _no_topic(name)
@@ -366,7 +367,7 @@ class Catalog:
         await self._directory.refresh_snapshot()
 
     async def _refresh_for_lookup(self) -> None:
-        if not self._is_alone:  # else nobody makes anything but this process
+        if not self._is_alone:  # otherwise only this process creates anything
             await self._registry_reads.refresh_directory()
 
     async def _refresh_after_change(self) -> None:

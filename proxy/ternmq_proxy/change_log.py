@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 PER_MINUTE = 600
-# What nobody asks for in words.
+# Settings that are left out of the text.
 _UNTOLD = frozenset({"name", "created_ms", "created_version"})
 _ALWAYS = frozenset({"type", "queues"})
 

@@ -92,7 +92,7 @@ class ProxyServer:
     async def start(self, stack: AsyncExitStack) -> None:
         """Start everything; `stack` stops it. Raises StartupError."""
         settings = self._settings
-        # Of workers their supervisor has said it.
+        # The supervisor of workers has logged it.
         alone = self._place is None
         exposed = process.warn_of_exposure(settings) if alone else None
         observability = ProcessObservability(settings, service="ternmq-proxy", instance=self._name)
@@ -111,7 +111,7 @@ class ProxyServer:
             exposed=exposed,
             may_read=self._may_read if settings.access_control and not settings.metrics_open and alone else None,
             internal={} if self._place is None else self._answers,
-            # Behind a supervisor it answers at a socket in the file system, and the supervisor speaks TLS.
+            # Behind a supervisor it listens at a socket in the file system, and the supervisor speaks TLS.
             tls=tls.http if self._place is None else None,
             site=build_site(settings, operator_calls) if self._place is None else InternalSite(operator_calls),
         )

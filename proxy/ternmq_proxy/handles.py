@@ -65,7 +65,7 @@ class HandleForms:
         return form
 
     def _take_keys(self, known: tuple[HandleKey, ...]) -> None:
-        # Each change of the registry reads them anew, and nearly always they are the same.
+        # Each change of the registry reads the keys again, and nearly always they are the same.
         if known != self._known:
             self._keys = HandleKeys(known) if known else None
             self._forms.clear()

@@ -82,7 +82,7 @@ class ProxyHeartbeat:
 
     async def _send_forever(self) -> None:
         while True:
-            # What is under way goes on when this is cancelled: the last word is that of the end.
+            # A running call continues after the cancellation, so the removal is the last one.
             self._telling = asyncio.create_task(self._send_heartbeat(), name="telling the registry of this proxy")
             await asyncio.shield(self._telling)
             await asyncio.sleep(self._interval_s)
@@ -92,9 +92,9 @@ class ProxyHeartbeat:
         try:
             await self._table.report_proxy(self._own(), LEASE_MS)
         except RegistryUnavailable:
-            pass  # the directory, which reads it too, says so
+            pass  # the directory, which reads it too, logs it
         except Exception:  # noqa: BLE001 - the outermost of this, and it logs
-            if not self._has_failed:  # said once, until it works again
+            if not self._has_failed:  # logged once, until it works again
                 _log.exception("cannot send this proxy's heartbeat to the registry: lists of proxies lack it")
             self._has_failed = True
         else:

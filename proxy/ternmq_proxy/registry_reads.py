@@ -55,7 +55,7 @@ class RegistryReads:
         if wait_s:
             await self._sleep(wait_s)
         self._pace.take_tokens(1, self._now())
-        self._next = None  # whoever comes from here on needs another
+        self._next = None  # later requests need another read
         try:
             await self._directory.refresh_snapshot()
         except RegistryUnavailable as error:

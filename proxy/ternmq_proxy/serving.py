@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _CLIENT_CARE_S = 5.0
-# So many are forgotten within two milliseconds.
+# Forgotten within two milliseconds.
 _GONE_AT_ONCE = 500
 
 

@@ -269,7 +269,7 @@ class LineWriter:
             try:
                 return self._waiting.get(timeout=self._look_every_s)
             except queue.Empty:
-                with contextlib.suppress(OSError):  # the next line meets it, and says it
+                with contextlib.suppress(OSError):  # the next line fails too, and the failure is logged
                     self._file.check_path()
 
     def _log_failure(self, reason: str) -> None:

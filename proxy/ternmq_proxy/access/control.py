@@ -36,14 +36,14 @@ if TYPE_CHECKING:
     from ternmq_runtime.http.basic import HttpCaller
 
 _log = logging.getLogger(__name__)
-# What the audit log calls it when the HTTP front is asked what is for users.
+# The name of the HTTP front's restricted paths in the audit log.
 _METRICS = "GetMetrics"
 AUTHORIZATION, DATE = "authorization", "x-mq-date-time"
 REMEMBERED_MAX = 20_000
 _LOOK_EVERY_S = 0.5
-# Secrets end without a change of the registry.
+# Secrets expire without a change of the registry.
 _LOOK_ANYWAY_S = 5.0
-# Of processes that start together one makes the first user.
+# When several processes start together, one of them creates the first user.
 _FIRST_USER_S = 5.0
 _NOBODY = AccessSnapshot()
 

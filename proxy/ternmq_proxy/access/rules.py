@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ternmq_proxy.call import Call
     from ternmq_proxy.services import Services
 
-# Requests and answers are of the types that the service's descriptor names, which no annotation here can say for all.
+# Requests and answers are of the types in the service's descriptor, which no annotation can express for all.
 Ask = Callable[[Any, "Call", "Services"], Iterable[Asked]]
 AskLater = Callable[[Any, "Services"], Awaitable[Iterable[Asked]]]
 May = Callable[[AccessNeed, str], bool]
@@ -88,7 +88,7 @@ def _resend_needs(request: "admin_pb2.ResendDeadLettersRequest", call: "Call", s
 
 def _create_group_needs(request: "admin_pb2.CreateGroupRequest", call: "Call", services: "Services") -> Iterator[Asked]:
     yield needs.GROUP_CREATE, request.group.name
-    # Who makes a lite group is told whether its topic is there, of which type, and how much it holds for the group.
+    # Creating a lite group reveals whether its topic exists, its type, and how much it holds for the group.
     if request.group.HasField("lite"):
         yield needs.TOPIC_QUERY, request.group.lite.topic
 
@@ -136,7 +136,7 @@ def _keep_entries(entries: Any, is_shown: Callable[[Any], bool]) -> None:  # noq
 
 
 def _filter_topics(request: "admin_pb2.ListTopicsRequest", answer: "admin_pb2.ListTopicsResponse", may: May) -> None:
-    # Who names a topic and may have its route learns nothing new: that it is there.
+    # A caller who names a topic and may query its route learns nothing new from the list.
     shown = (needs.TOPIC_LIST, needs.TOPIC_ROUTE) if request.names else (needs.TOPIC_LIST,)
     _keep_entries(answer.topics, lambda topic: any(may(need, topic.name) for need in shown))
 

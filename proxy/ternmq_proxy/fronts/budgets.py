@@ -9,9 +9,9 @@ from ternmq_rpc.grpc_http2.budgets import ConnectionBudgets
 if TYPE_CHECKING:
     from ternmq_common.server_settings import FrontSettings
 
-# Files of store and registry, and what listens: a tenth of the descriptors, but so many at least and at most.
+# Descriptors for files of store and registry, and for listeners: a tenth of all, within these bounds.
 _KEPT_MIN, _KEPT_MAX = 64, 512
-# Of operators, who have a listener of their own.
+# Connections of operators, who have a listener of their own.
 ADMIN_CONNECTIONS_MAX = 64
 _AROUND_BODY = MIB
 _MANY = 1_000_000

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _PATIENCE_S = 30.0
 _SIGN_IN = "SignIn"
-# Of what its calls are, for the log; calls that need a client are in nobody's name.
+# The client id of these calls in the log; calls that need a client have none.
 _CLIENT_ID = "http"
 
 

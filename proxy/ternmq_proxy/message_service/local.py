@@ -125,13 +125,13 @@ class LocalMessageService:
         self, order: "PopOrder", *, broker: str, poll_s: float, room: "AnswerRoom | None" = None
     ) -> "Coroutine[Any, Any, list[DeliveredMessage]]":
         del broker
-        # No coroutine around that of the broker: thousands wait.
+        # No coroutine around the broker's: thousands wait.
         return self._broker.pop(order, poll_s, room)
 
     async def notify_subscriptions(
         self, news: "Sequence[TopicSubscription]", everything: "Callable[[], Sequence[TopicSubscription]]"
     ) -> None:
-        # Everything else was told: the broker has been there as long as this process.
+        # The rest is known: the broker started together with this process.
         await self._broker.subscribed(news)
 
     def announce_members(self, members: "Sequence[PullingMember]") -> None:

@@ -87,7 +87,7 @@ async def _consumer_rules(settings: "ClientSettings", call: "Call", services: "S
         )
     for entry in settings.subscriptions:
         checked_filter_text(entry.filter)
-        # Which topics there are is for receives to say; this name is shown to operators.
+        # Receives find out which topics exist; operators see this name.
         if problem := find_name_problem(entry.topic):
             raise MessagingError(ErrorCode.ILLEGAL_TOPIC, f"the name of a subscription's topic {problem}")
     topics = [entry.topic for entry in settings.subscriptions]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ternmq_proxy.processors.producer_message import ProducerMessage
 
 RESERVED_PROPERTY_KEYS = frozenset(
-    # A table of names is read more easily without 54 pairs of quotes.
+    # A table of names is easier to read without 54 pairs of quotes.
     """
     TRACE_ON MSG_REGION KEYS TAGS WAIT DELAY RETRY_TOPIC REAL_TOPIC REAL_QID TRAN_MSG PGROUP MIN_OFFSET MAX_OFFSET
     BUYER_ID ORIGIN_GROUP ORIGIN_MESSAGE_ID TRANSFER_FLAG CORRECTION_FLAG MQ2_FLAG RECONSUME_TIME UNIQ_KEY
@@ -103,7 +103,7 @@ def _check_properties(message: "ProducerMessage", limits: "MessageLimits") -> No
         text += tag
     for key in message.keys:
         text += _checked_text(key, "key", ErrorCode.ILLEGAL_MESSAGE_KEY)
-    # A character has four bytes at most.
+    # A character has at most four bytes.
     if 4 * len(text) > limits.properties_bytes_max and len(text.encode()) > limits.properties_bytes_max:
         _refuse_message(
             ErrorCode.MESSAGE_PROPERTIES_TOO_LARGE,
@@ -134,7 +134,7 @@ def _checked_pairs(pairs: dict[str, str], limits: "MessageLimits") -> str:
 
 def _reserved_problem(key: str, pairs: dict[str, str]) -> str:
     text = f"property key {key!r} is reserved"
-    if key == DELAY_LEVEL_KEY:  # levels were taken out of the properties before
+    if key == DELAY_LEVEL_KEY:  # levels were removed from the properties before
         text += f": {pairs[key][:20]!r} is no delay level here; {_DELAY_LEVEL_RULE}"
     return text
 

@@ -106,7 +106,7 @@ def _find_reader(group: str, client_id: str, services: "Services") -> QueueReade
         return None
     rules = services.catalog.group_or_default(check_group_name(group))
     if services.catalog.has_group(group):
-        # So that its good-bye, or its silence, frees what it reads.
+        # So that its termination, or its silence, releases its queues.
         services.clients.note_call(client_id, group, joined=True)
     return QueueReaderId(group, client_id, rules.queue_lock_hold_ms)
 

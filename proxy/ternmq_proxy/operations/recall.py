@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ternmq_proxy.call import Call
     from ternmq_proxy.services import Services
 
-# The most that delay_max_ms can be set to: no message was ever told to wait for longer.
+# The largest possible delay_max_ms: no message ever had a longer delay.
 _WAIT_MAX_MS = 365 * DAY_MS
 
 

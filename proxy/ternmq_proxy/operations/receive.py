@@ -148,7 +148,7 @@ async def receive_messages(request: ReceiveRequest, call: Call, services: Servic
     if not request.auto_renew:
         return received
     if services.clients.find_client(client_id) is None:
-        # It said good-bye while it waited: nobody would say when to stop keeping the messages hidden.
+        # The client terminated while it waited: nothing would ever end the renewal.
         await received.release()
         return _receive_nothing(call, services)
     for name, some in group_by_settled_topic(topic_name, deliveries).items():

@@ -79,7 +79,7 @@ def begin_acknowledge(
     try:
         decoded = [decode(text) for text in handles]
     except MessagingError:
-        return False  # the others are acknowledged all the same, and this one's outcome says why not
+        return False  # the others are acknowledged all the same, and this one's outcome has the error
 
     def take_outcomes(outcomes: list[SettleOutcome] | None, error: Exception | None) -> None:
         if error is None:

@@ -64,7 +64,7 @@ async def find_route(topic_name: str, call: "Call", services: "Services") -> Cli
     may_create = not begins_to_read and services.access.has_right(call, TOPIC_CREATE, name)
     topic = await services.catalog.find_future_topic(name, may_create=may_create)
     if not topic.type:
-        # A topic that is to be may be of each type that clients of every age know; there are no LITE topics.
+        # A topic that does not exist yet may get any type that clients of every version know; LITE is not among them.
         return ClientRoute(_future_brokers(topic, services), topic.queues, MIXED)
     return ClientRoute(permitted_brokers(topic, services), topic.queues, topic.accepted_types)
 
@@ -74,7 +74,7 @@ def permitted_brokers(topic: "Topic", services: "Services") -> list[PermittedBro
     route = services.messages.find_route(topic)
     names = sorted({*route.readable, *route.writable})
     if not names:
-        # Clients keep the route that they have, for as long as they get none.
+        # Clients keep their route until they get a new one.
         raise unreadable_error(route) if topic.permission.can_read else unwritable_error(route)
     return [PermittedBroker(name, _queue_permission(route, name)) for name in names]
 

@@ -87,7 +87,7 @@ async def _check_messages(
 
 
 async def _find_topic(name: str, kinds: list[MessageType], call: "Call", services: "Services") -> "Topic":
-    if min(kinds) != max(kinds):  # which the topic can't be for all of them
+    if min(kinds) != max(kinds):  # the topic can't accept all of them
         return await services.catalog.existing_topic(name, max(kinds))  # NORMAL is the least
     may_create = services.access.has_right(call, TOPIC_CREATE, name)
     admit = partial(services.quotas.admit_topic, call.user)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 # What md5 does in half a millisecond.
 _QUICK_BYTES_MAX = 256 * KIB
-# So many are stored within two milliseconds.
+# Stored within two milliseconds.
 _PARTS_AT_ONCE = 64
 
 

@@ -21,7 +21,7 @@ from ternmq_common.model import QueueRef
 
 POINTS_PER_MEMBER = 10
 
-# What one member of the sorted members gets of the sorted queues, sorted.
+# The part of the sorted queues, sorted, for one of the sorted members.
 _Share = Callable[[Sequence[QueueRef], Sequence[str], str], list[QueueRef]]
 
 
@@ -61,12 +61,12 @@ def _by_circle(queues: Sequence[QueueRef], members: Sequence[str], member: str) 
 
 def _consistent_hash(queues: Sequence[QueueRef], members: Sequence[str], member: str) -> list[QueueRef]:
     """Return the queues for which the next point on the ring is the member's."""
-    # Of two members that share a point the later one has it, whoever else comes or goes.
+    # Of two members at one point the later one has it, whichever others come or go.
     ring = {_ring_hash(f"{name}-{point}"): name for name in members for point in range(POINTS_PER_MEMBER)}
     points = sorted(ring)
 
     def reader(queue: QueueRef) -> str:
-        # The text by which RocketMQ's clients know a queue.
+        # The text that identifies a queue in RocketMQ's clients.
         text = f"MessageQueue [topic={queue.topic}, brokerName={queue.broker}, queueId={queue.queue_id}]"
         return ring[points[bisect.bisect_left(points, _ring_hash(text)) % len(points)]]
 

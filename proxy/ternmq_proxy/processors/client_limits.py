@@ -10,7 +10,7 @@ from ternmq_common.limits import MIB, SETTINGS_TOPICS_MAX
 if TYPE_CHECKING:
     from ternmq_proxy.processors.client_settings import ClientSettings
 
-# Of all clients: topics of settings that are remembered.
+# For all clients together: topics in remembered settings.
 ALL_ENTRIES_MAX = 500_000
 SETTINGS_BYTES_MAX = MIB
 

@@ -56,7 +56,7 @@ class OrphanChecks:
         self._handles = handles
         self._turns: dict[str, int] = {}
         self._checks: dict[str, _SentCheck] = {}  # by transaction id, the oldest first
-        self._asked: dict[str, dict[str, None]] = {}  # by client id, the transactions it got checks of, in order
+        self._asked: dict[str, dict[str, None]] = {}  # by client id, the transactions whose checks it got, in order
         self._passing_on: set[asyncio.Task[None]] = set()
 
     async def send_check(self, orphan: OrphanedTransaction) -> bool:
@@ -64,7 +64,7 @@ class OrphanChecks:
         tried: set[str] = set()
         while (client := self._find_producer(orphan, tried)) is not None:
             tried.add(client.client_id)
-            # Who said good-bye meanwhile will not answer.
+            # A client that terminated meanwhile will not answer.
             if (
                 await client.push_command(self._make_command(orphan, client))
                 and self._clients.find_client(client.client_id) is client

@@ -29,7 +29,7 @@ class QueuePlacement:
         brokers = route.writable
         if not brokers:
             raise unwritable_error(route)
-        # All queues of a broker, then those of the next: what comes together is together in frames and syncs.
+        # All queues of a broker, then those of the next: messages that arrive together share frames and syncs.
         topic = route.topic
         broker, queue_id = divmod(self._next_turn(topic.name, len(brokers) * topic.queues), topic.queues)
         return QueueRef(topic.name, brokers[broker], queue_id)

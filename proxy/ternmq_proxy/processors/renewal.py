@@ -117,7 +117,7 @@ class AutoRenewal:
         try:
             await self._messages.change_invisible(group, topic, entry.handle, wait_ms, counts=True)
         except MessagingError as error:
-            if error.code != ErrorCode.INVALID_RECEIPT_HANDLE:  # then it was settled meanwhile
+            if error.code != ErrorCode.INVALID_RECEIPT_HANDLE:  # then it was acknowledged meanwhile
                 raise
 
     async def _prolong_claims(

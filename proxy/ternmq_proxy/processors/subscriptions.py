@@ -103,7 +103,7 @@ class GroupSubscriptions:
 
     def _make_room(self, client_id: str) -> None:
         own = self._by_client.get(client_id, {})
-        if len(own) >= SETTINGS_TOPICS_MAX:  # some of its topics may be gone for long
+        if len(own) >= SETTINGS_TOPICS_MAX:  # some of its topics may be out of use
             self._drop_member(*next(iter(own)), client_id)
         if self._count >= self._entries_max:
             refuse_excess("more subscriptions are remembered here than is allowed; no others can be taken now")

@@ -6,7 +6,7 @@ time. Over any time no more is taken than `rate` for it, the burst, and what one
 
 import math
 
-# Over which what was taken is averaged.
+# The time over which taken tokens are averaged.
 _MEMORY_S = 2.0
 
 
@@ -35,7 +35,7 @@ class TokenBucket:
     def wait_s(self, amount: float, now: float) -> float:
         """Return 0 if so many tokens can be taken, else the seconds until then, if no one else takes any."""
         missing = min(amount, self.capacity) - self.token_level(now)
-        # Less than that is an error of rounding: who comes when told to must not be sent away.
+        # Less than that is a rounding error: a caller that comes back on time must not be refused.
         return missing / self.rate if missing > 1e-6 * self.capacity else 0.0
 
     def take_tokens(self, amount: float, now: float) -> None:

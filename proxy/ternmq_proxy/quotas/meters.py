@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 METERS_MAX = 10_000
-# Beside names: no name of a user, topic, group or client has a space at its beginning.
+# Apart from all names: no name of a user, topic, group or client begins with a space.
 OTHERS = " others"
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 INTERVAL_S = 1.0
 LEASE_MS = 5000
-# A row of the registry has no more: those that want most, in parts of their limits.
+# A row of the registry holds no more: the names with the highest demand, relative to their limits.
 NAMES_MAX = 500
 
 
@@ -65,7 +65,7 @@ class QuotaShares:
         try:
             await self.renew_shares()
         except RegistryUnavailable:
-            pass  # the directory, which reads it too, says so
+            pass  # the directory, which reads it too, logs it
         except Exception:  # noqa: BLE001 - the outermost of this, and it logs
             _log.exception("cannot share quotas with other proxies; keeping the last shares")
 
@@ -126,5 +126,5 @@ def _rate_shares(meter: "QuotaMeter", demands: "list[dict[str, float]]", place: 
     }
 
 
-# A rate is above 0: who has no share now comes a little at a time.
+# Rates are above 0: a proxy without a share gets a little at a time.
 _LEAST = 0.01

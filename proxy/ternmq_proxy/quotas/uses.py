@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from ternmq_proxy.quotas.quotas import ClientQuotas
     from ternmq_registry.quotas import Uses
 
-# Those that take most of theirs: a client of each name could be there.
+# The names that take most of their quotas, since clients may have any number of names.
 USES_MAX = 100
 
 

@@ -31,7 +31,7 @@ meets a reader that goes up in the same direction."""
 _PUT_ASIDE = 64
 """How many rotations may happen while a file is read, before the next name can no longer be told from that of a newer
 file."""
-_MODE = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK  # a FIFO of that name is waited for by nobody
+_MODE = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK  # opening a FIFO must not block
 
 
 class ReadPosition(NamedTuple):
@@ -119,9 +119,9 @@ class TrailReader:
         with closing(self._trail.open_files()) as files:
             for path, file in files:
                 beginning, mark = file.read_beginning()
-                if mark in seen or not beginning:  # it was put aside meanwhile, or has no line yet
+                if mark in seen or not beginning:  # it was rotated since, or has no line yet
                     continue
-                if seen and self._is_below(path, seen):  # it has come since; if it has not, it is met once more
+                if seen and self._is_below(path, seen):  # it is new; if it is not, it is only read once more
                     continue
                 seen.add(mark)
                 if after is not None and mark != after.mark:
@@ -139,7 +139,7 @@ class TrailReader:
         first = int(path.suffix[1:]) + 1
         for number in range(first, first + _PUT_ASIDE):
             file = _open_file(path.with_suffix(f".{number}"))
-            if file is None:  # while files get their next names one is missing
+            if file is None:  # a name is missing for a moment during a rotation
                 continue
             with closing(file):
                 if file.read_beginning()[1] in seen:
@@ -165,7 +165,7 @@ class TrailReader:
                 is_cut = is_end = False
                 above -= 1
             if len(rest) > LINE_BYTES_MAX:
-                # A byte of it stays, by which who goes on here sees that it is within a line.
+                # One of its bytes stays, which tells the next reader that it begins within a line.
                 rest, is_cut, is_end = rest[:1], True, False
                 yield ReadStep(ReadPosition(mark, at + 1))
         if is_cut and rest:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 READ_BYTES_MAX = MIB
 _AT_A_TIME_MAX, _AT_A_TIME_MIN = 64 * KIB, 4 * KIB
-# All trails together have not read the half before the first entry is taken.
+# All trails together may read half of the limit before the first entry is taken.
 _FIRST_READ_PART = 4
 _FLUSH_S = 2.0
 _PLACE = re.compile(r"((?:worker-\d{1,9})?):([0-9a-f]{16}):(\d{1,18})", re.ASCII)
@@ -129,7 +129,7 @@ class _TrailHead:
         self.entry: AuditEntry | None = None
         self.damaged = 0
         self.is_over = False
-        self.make_step()  # to its first place, so that it has one, however little is read of the others
+        self.make_step()  # up to its first place, so that it has one, however little is read of the others
 
     @property
     def bytes_read(self) -> int:

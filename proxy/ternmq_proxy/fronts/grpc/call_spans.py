@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ternmq_proxy.fronts.grpc.delivered_traces import DeliveredTraces
 
 TRACEPARENT = "traceparent"
-# What the conventions call the operations that are said of one topic.
+# The conventions' names of operations on one topic.
 _OPERATIONS = {
     "SendMessage": ("send", "send"),
     "ReceiveMessage": ("receive", "receive"),
@@ -34,7 +34,7 @@ _OPERATIONS = {
     "ChangeInvisibleDuration": ("nack", "settle"),
     "ForwardMessageToDeadLetterQueue": ("reject", "settle"),
 }
-# The tag of SystemProperties.trace_context: most messages have none, and needn't be parsed to know that.
+# The tag of SystemProperties.trace_context: most messages have none, and need not be parsed to see that.
 _TRACE_CONTEXT_TAG = b"\x92\x01"
 
 

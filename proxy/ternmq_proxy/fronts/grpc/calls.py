@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from ternmq_proxy.call import Call
     from ternmq_proxy.services import Services
 
-# A request that has more bytes is for a coroutine, which gives others their turns meanwhile.
+# A longer request is served in a coroutine, which gives other tasks turns meanwhile.
 AT_ONCE_BYTES_MAX = 64 << 10
-# Smaller ones that were not begun are not ordinary, mostly.
+# Smaller requests that did not begin directly are mostly not ordinary.
 OF_BYTES_MIN = 8 << 10
 
 MESSAGING_SERVICE = service_pb2.DESCRIPTOR.services_by_name["MessagingService"]
@@ -54,7 +54,7 @@ class FramedAnswer(Protocol):
         """Give back messages after the call was cut before the client had all frames."""
 
 
-# The request is of the type that the service's descriptor names, which no annotation here can say for all.
+# The request is of the type in the service's descriptor, which no annotation can express for all.
 Activity = Callable[[Any, "Call", "Services"], Awaitable[Any]]
 Begin = Callable[[bytes, "Call", "Services", Answer], bool]
 OfBytes = Callable[[bytes, "Call", "Services"], Awaitable["tuple[bytes, Status] | None"]]

@@ -46,12 +46,12 @@ class DeliveredTraces:
         try:
             form = self._handles.form_for(group, topic)
         except MessagingError:
-            return found  # names that nobody can have; the call itself is refused for them
+            return found  # illegal names; the call itself is refused for them
         for text in texts[:LOOKED_UP_MAX]:
             try:
                 place = _message_place(group, topic, form.decode_handle(text))
             except MessagingError:
-                continue  # no handle of ours, as the call's answer says
+                continue  # not one of our handles, as the call's answer says
             if place in self._left:
                 found.append(self._left[place])
         return found

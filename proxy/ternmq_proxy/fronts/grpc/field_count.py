@@ -19,10 +19,10 @@ from ternmq_common.fairness import wait_for_turn
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor
 
-# Half a millisecond of looking.
+# Half a millisecond of counting.
 _TURN_FIELDS = 500
 _VARINT, _FIXED64, _LENGTH, _GROUP, _GROUP_END, _FIXED32 = range(6)
-# Begin and end of a group, which nothing here has, are a field each. No other wire type leads on.
+# The begin and end of a group, which our messages don't have, are a field each. No other wire type can be parsed.
 _SIZES = {_FIXED64: 8, _FIXED32: 4, _GROUP: 0, _GROUP_END: 0}
 _VARINT_BYTES_MAX = 10
 _TEXTS = (FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_BYTES)
@@ -62,7 +62,7 @@ class _FieldCounter:
             begin, end, kind = self._unseen.popleft()
             try:
                 at = self._look_into(begin, end, _inner_fields(kind), enough)
-            except IndexError:  # it goes wrong at the very end
+            except IndexError:  # it is broken at the very end
                 at = end
             if at < end:
                 self._unseen.appendleft((at, end, kind))

@@ -74,7 +74,7 @@ if TYPE_CHECKING:
     Serve = Callable[[ServedCall], Awaitable[None]]
 
 _OK: int = ErrorCode.OK
-# The call that is refused in an overload: it makes work for all, and its client repeats it.
+# The call that is refused under overload: it makes most work, and its client repeats it.
 _SHED = "SendMessage"
 
 
@@ -106,7 +106,7 @@ class GrpcFront:
                 None if admin is None else taken.enter_context(_bind_listener(admin, shared, option="--admin"))
             )
             taken.pop_all()
-        # As messages and calls name them: with the port that is bound.
+        # As messages and calls name them: with the bound port.
         self._listeners = {
             address: replace(listener, address=address)
             for listener, sock in zip(listeners, self._sockets, strict=True)
@@ -263,12 +263,12 @@ class GrpcFront:
             try:
                 made = self._callers.identify_caller(served, name)
                 if made is not served.note:
-                    return False  # the client's id is missing, or none
+                    return False  # the client's id is missing or illegal
                 if made.identity is not None:
                     services.access.require_own_client(name, made, services)
                 return begin(data, made, services, send_answer)
             except DecodeError:
-                return False  # which says so
+                return False  # the ordinary way reports it
             except Exception as error:  # noqa: BLE001 - the outermost of this call; `status_of` logs
                 response = call.response(status=status_of(error, name))
                 send_answer(response.SerializeToString(), response.status.code)

@@ -16,7 +16,7 @@ _STATUSES: "dict[int, GrpcStatus]" = {
 }
 
 if TYPE_CHECKING:
-    Kind = Any  # the class of the call's answers, which no annotation here can say for all
+    Kind = Any  # the class of the call's answers, which no annotation can express for all
 
 
 class CallOutcome(NamedTuple):

@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     from ternmq_runtime.observability.figures import FrontFigures
 
 _log = logging.getLogger(__name__)
-# The call that is refused: it makes work for all, and its client repeats it.
+# The call that is refused: it makes most work, and its client repeats it.
 _NAME = "SendMessage"
 _CODE = code_name(ErrorCode.TOO_MANY_REQUESTS)
 _PROBE_S = 0.005
 _REST_AFTER_S = 1.0
 _PAUSE_S = 0.04
 _ANSWER_EVERY_S = 0.01
-# About a fifth of a core: what refusing saves of a small send is its storing, and most of a send is its way.
+# About a fifth of a core: refusing a small send saves its storing, but most of its cost is elsewhere.
 _ANSWERS_PER_S = 4_000
 _AGAIN_S = 0.2
 
@@ -68,7 +68,7 @@ class OverloadGuard:
         self._timer: asyncio.TimerHandle | None = None
         self._stopped = False
         self._was_shedding = False
-        self._refused: list[tuple[float, int, ServedCall]] = []  # a heap by when they are answered
+        self._refused: list[tuple[float, int, ServedCall]] = []  # a heap by the time of the answer
 
     def stop(self) -> None:
         """Answer the calls that were refused."""

@@ -15,7 +15,7 @@ from ternmq_rpc.grpc_stream.served_call import CallRefused
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# What is parsed within two milliseconds, or five if it was made to last.
+# Parsed within two milliseconds, or five for a message built to take long.
 PIECE_BYTES = 64 * KIB
 
 
@@ -34,7 +34,7 @@ def _split_pieces(data: bytes, piece_bytes: int) -> "Iterator[bytes]":
     start = at = 0
     while at < len(data):
         end = field_end(data, at)
-        if end is None:  # it goes wrong here, or is a group: the parser sees
+        if end is None:  # it is broken here, or is a group; the parser decides
             at = len(data)
         elif end - start > piece_bytes and at > start:
             yield data[start:at]

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _TEXT_MAX = 300
-# There was nothing to answer with, which is no mistake; and what is logged where it went wrong.
+# An empty answer, which is no error; and an error that is logged where it occurred.
 _NONE = frozenset(
     {
         ErrorCode.OK,

@@ -16,7 +16,7 @@ class RequestSize:
         self._descriptor = kind.DESCRIPTOR
         self._lists = [field.name for field in kind.DESCRIPTOR.fields if field.is_repeated]
         self._limits = limits
-        # Smaller ones can't have too many fields.
+        # Smaller requests can't have too many fields.
         self.unlooked_bytes_max = 2 * limits.fields_max
 
     async def check_bytes(self, data: bytes) -> None:

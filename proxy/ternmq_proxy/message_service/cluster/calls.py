@@ -66,7 +66,7 @@ class CallbackWaiter:
 
 class _PendingCall(NamedTuple):
     call: ShardCall
-    result: "asyncio.Future[Any] | CallbackWaiter"  # done when nobody waits any more
+    result: "asyncio.Future[Any] | CallbackWaiter"  # done when its waiter is gone
     deadline_s: float
     on_late: OnLate | None
 
@@ -109,7 +109,7 @@ class LinkCalls:
             if on_late is None:
                 self._pop_call(number)
             return True
-        # It may have come in the same moment, and nobody has seen it.
+        # It may have arrived at the same moment, unseen.
         if result.done() and not result.cancelled() and result.exception() is None and on_late is not None:
             on_late(result.result())
         return False

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 FIRST_S = 0.1
 LONGEST_S = 10.0
-# From here on the wait is the longest; powers of two beyond a thousand are no floats any more.
+# From here on the wait is the longest; powers of two beyond a thousand don't fit into floats.
 _DOUBLINGS_MAX = 10
 
 

@@ -164,7 +164,7 @@ class FollowerReads:
 
     def note_bounds(self, queue: "QueueRef", bounds: "QueueBounds") -> None:
         """Note the bounds of a queue, as the leader returned them."""
-        # The one that was told last is at the end, and the one that was told first goes.
+        # The most recent one is at the end, and the oldest one is dropped.
         self._ends.pop(queue, None)
         self._ends[queue] = bounds.maximum
         if len(self._ends) > self._limits.ends_max:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ternmq_common.receipt_handle import ReceiptHandle
     from ternmq_proxy.message_service.cluster.repeats import RepeatedCalls
 
-# Larger calls would keep others waiting at the broker.
+# Larger calls would delay others at the broker.
 _HANDLES_MAX = 256
 _ACKNOWLEDGE = CALLS["acknowledge"]
 
@@ -52,7 +52,7 @@ class GatheredAcknowledgements:
         self._handles_max = handles_max
         self._repeats = repeats
         self._came: dict[_SettlePlace, _GatheredHandles] = {}
-        # The end of a turn goes on with the context of whoever came first.
+        # The end of a turn runs in the context of its first call.
         self._no_trace = Context()
 
     def acknowledge_nowait(

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     Append = Callable[[QueueRef, Sequence[NewMessage]], Awaitable[list[AppendedMessage]]]
 
-# Larger calls would keep others waiting at the broker.
+# Larger calls would delay others at the broker.
 _BYTES_MAX = 256 << 10
 
 

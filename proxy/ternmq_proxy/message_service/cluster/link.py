@@ -117,13 +117,13 @@ class BrokerLink:
         self._leaving = False
         self._closing = False
         self._welcomed_s = self._heard_s = self._spoke_s = 0.0
-        self._unheard_bytes = 0  # said since something was heard
+        self._unheard_bytes = 0  # sent since the last bytes were received
         self._why = "it was not reached yet"
         self._answer_tasks: set[asyncio.Task[None]] = set()
         self._task: asyncio.Task[None] | None = None
         self._circuit_breaker = CircuitBreaker(first_s=timing.first_retry_s, longest_s=timing.longest_retry_s)
         self._hurry = asyncio.Event()
-        self._counts = Counter[str]()  # since the proxy knows the broker; `lost` went under with the connection
+        self._counts = Counter[str]()  # since the proxy knows the broker; `lost` calls ended with a connection
 
     @property
     def is_connected(self) -> bool:
@@ -247,7 +247,7 @@ class BrokerLink:
         piece = call.encode_call(
             number, values, topic_created_version, group_created_version, int(timeout_s * 1000), current_traceparent()
         )
-        # It waits behind what is on its way already, which a line that is slow takes its time for.
+        # It waits behind what is already queued, which takes its time on a slow line.
         ahead = self._outbox.bytes + self._unheard_bytes + len(piece)
         return number, piece, asyncio.get_running_loop().time() + timeout_s + ahead / self._timing.slow_bytes_per_s
 
@@ -277,7 +277,7 @@ class BrokerLink:
                 return
             wait_s = self._circuit_breaker.record_failure(asyncio.get_running_loop().time())
             with contextlib.suppress(TimeoutError):
-                # Not at exactly that time, so that proxies don't come together.
+                # A random time, so that proxies don't reconnect together.
                 async with asyncio.timeout(wait_s * random.uniform(1.0, 1.4)):  # noqa: S311
                     await self._hurry.wait()
 
@@ -351,7 +351,7 @@ class BrokerLink:
         watch = asyncio.create_task(self._watch_deadlines(stream), name=f"watch over {self.broker}")
         tasks = (reader, writer, watch)
         try:
-            # The reader ends by an exception, after the writer where the broker leaves: it reads the last answers.
+            # The reader ends by an exception, after the writer if the broker leaves, since it reads the last answers.
             await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
             for task in tasks:
                 if task.done():
@@ -372,7 +372,7 @@ class BrokerLink:
                 stream.write_messages(batch.frame)
                 await stream.wait_drained()
             except StreamBroken:
-                return  # the reader hears why
+                return  # the reader gets the reason
         with contextlib.suppress(StreamBroken):
             await stream.end_stream()
 
@@ -434,7 +434,7 @@ class BrokerLink:
             now = loop.time()
             if under_way != stream.transfer_progress:
                 self._heard_s, under_way = now, stream.transfer_progress  # a slow line is not a silent broker
-            # While this process stood still nobody could be heard.
+            # Nothing could be received while this process was stopped.
             if (stood_s := now - looked_s - timing.look_s) > timing.look_s:
                 self._heard_s += stood_s
             looked_s = now
@@ -442,7 +442,7 @@ class BrokerLink:
             silence_s = now - self._heard_s
             if silence_s > timing.silence_s + self._unheard_bytes / timing.slow_bytes_per_s:
                 raise TimeoutError
-            # The broker wants to hear something too, also from a proxy to which it says a lot.
+            # The broker needs signs of life too, also from a proxy to which it sends a lot.
             if max(silence_s, now - self._spoke_s) > timing.ping_after_s and not len(self._outbox):
                 self._outbox.add_piece(shard_frames.PING.encode_note(None), 0)
 
@@ -462,7 +462,7 @@ class BrokerLink:
             _log.log(level, "the connection to broker %s was lost: %s", self.broker, why)
             self._events.link_changed(self.broker)
         elif why != before and not self._closing:
-            # A wrong certificate would be seen nowhere else; what goes on is said once.
+            # A wrong certificate would be visible nowhere else; a continuing failure is logged once.
             _log.warning("cannot connect to broker %s: %s", self.broker, why)
 
 

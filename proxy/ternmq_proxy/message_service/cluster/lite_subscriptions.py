@@ -113,7 +113,7 @@ class LocalLiteSubscriptions:
             try:
                 await self._links.require_broker(broker).shard.sync_lite(sync)
             except BrokerUnavailable:
-                return  # when it is back it hears all of it
+                return  # all of it is sent when the broker is back
             except MessagingError as error:
                 _log.warning(
                     "broker %s rejected the lite subscriptions of client %s of group %s: %s",

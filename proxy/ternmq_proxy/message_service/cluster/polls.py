@@ -36,8 +36,8 @@ class BrokerPolls:
     def __init__(self, states_max: int = STATES_MAX) -> None:
         self._states_max = states_max
         self._pollers = PollQueues()
-        self._states: dict[_Line, _PollState] = {}  # those used last are at the end
-        # Each notification has a number of its own, so that none is mistaken for one to a state that was dropped.
+        self._states: dict[_Line, _PollState] = {}  # the most recently used are at the end
+        # Each notification has its own number, so that none is mistaken for one to a state that was dropped.
         self._words = itertools.count()
 
     @property

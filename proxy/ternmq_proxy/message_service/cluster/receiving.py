@@ -79,7 +79,7 @@ class ClusterReceiving:
             if deliveries or left_s <= 0:
                 return deliveries
             if self._polls.promising_brokers(order.group, order.wait_key, self._readable_brokers(order.topic, broker)):
-                continue  # a notification came while the others were asked
+                continue  # a notification arrived while the others were asked
             if place is None:
                 place = self._polls.next_place()
             if not await self._polls.wait(order.group, order.wait_key, left_s, place):
@@ -121,7 +121,7 @@ class ClusterReceiving:
         failure."""
         try:
             return await self._links.require_broker(name).shard.pop(self._broker_order(order, name), watch=False)
-        except MessagingError:  # it is asked again for all that it has, and that says why
+        except MessagingError:  # it is asked again for all that it has, and that reports the error
             return []
 
     async def _in_turn(
@@ -165,7 +165,7 @@ class ClusterReceiving:
 
     async def _enter_room(self, room: "AnswerRoom", group: str, wait_key: str, end: float) -> bool:
         if not room.is_open:
-            self._polls.wake_next(group, wait_key)  # what came is for one who can take it
+            self._polls.wake_next(group, wait_key)  # the messages are for a receive with room
         return await room.enter_room(end - asyncio.get_running_loop().time())
 
     def _readable_brokers(self, topic: str, first: str) -> list[str]:

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from ternmq_common.receipt_handle import ReceiptHandle
     from ternmq_proxy.message_service.cluster.links import BrokerLinks
 
-# A broker writes every second, its followers hear of it, and both may be late.
+# A broker writes every second, its followers get it afterwards, and both may be late.
 _KEPT_S = 3.0
-# More than a broker can take in that time; some 10 MB.
+# More than a broker can process in that time; some 10 MB.
 _KEPT_MAX = 100_000
-# Whatever is longer ago has been delivered again.
+# Older messages have been delivered again by now.
 _OLD_S = 60.0
 _HANDLES_MAX = 1_000
 
@@ -57,7 +57,7 @@ class RepeatedAcknowledgements:
         told = kept.told
         told.append(_SentAcknowledgement(now_s, group, topic, handles))
         kept.handles += len(handles)
-        # Nothing is answered while the broker is away, so that its last seconds stay.
+        # No call is answered while the broker is away, so that its last seconds stay.
         while told[0].at_s < now_s - _KEPT_S or (kept.handles > _KEPT_MAX and len(told) > 1):
             kept.handles -= len(told.popleft().handles)
 

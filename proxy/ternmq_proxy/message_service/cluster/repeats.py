@@ -57,7 +57,7 @@ class RepeatedCalls:
         return remote_shard(lambda call, values: self.ask_broker(broker, call, values))
 
     async def ask_broker(self, broker: str, call: "ShardCall", values: "Values") -> Any:  # noqa: ANN401 - it is the call's own
-        # The first try goes without tenacity, which costs more than the call.
+        # The first attempt goes without tenacity, which costs more than the call.
         try:
             return await self._ask_once(broker, call, values)
         except BrokerUnavailable as error:
@@ -102,7 +102,7 @@ class RepeatedCalls:
 
 
 def _is_repeatable(repeat: CallRepeat, error: BaseException) -> bool:
-    # Who refuses is there, and has waited for what it lacks.
+    # A broker that refuses is there, and has waited for what it lacks.
     if not isinstance(error, BrokerUnavailable) or isinstance(error, BrokerRefused):
         return False
     return repeat is CallRepeat.ALWAYS or (repeat is CallRepeat.UNASKED and not error.maybe_done)

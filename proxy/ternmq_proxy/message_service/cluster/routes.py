@@ -62,7 +62,7 @@ class TopicRoutes:
             topic,
             brokers=tuple(entry.name for entry in entries),
             readable=tuple(entry.name for entry in entries if reads and entry.live and entry.can_read),
-            # When all fail, one that fails is tried; when none is there, the caller hears which.
+            # When all fail, a failing one is tried; when none is there, the caller gets the names.
             writable=tuple(name for name in usable if name not in aside)
             or usable
             or tuple(name for name in writes if name in live),

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ternmq_proxy.message_service.cluster.routes import TopicRoutes
     from ternmq_registry.directory import RegistryDirectory
 
-# What says that a broker could not store: its disk, or what nobody foresaw.
+# Errors of a broker that could not store: its disk, or an unexpected one.
 _FAILURES = frozenset({ErrorCode.INTERNAL_SERVER_ERROR, ErrorCode.PROXY_TIMEOUT})
 
 

@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 SEEK_EVERY_S = 0.15
-# A shard whose replicas are all away costs the registry no more than others after that.
+# After that a shard without any live replica costs the registry no more than others.
 SEEK_S = 30.0
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ternmq_proxy.message_service.cluster.remote_broker import RemoteBroker
 
 _log = logging.getLogger(__name__)
-# A frame's worth; others use the link between two of them.
+# A frame's worth; other calls use the link between two of them.
 _AT_ONCE = 1000
 
 
@@ -37,7 +37,7 @@ class SubscriptionNotices:
         brokers = self._links.connected_brokers()
         unknowing = {broker.name for broker in brokers} - self._knowing
         told = everything() if unknowing else ()
-        self._knowing |= unknowing  # before the calls: a link that is lost meanwhile takes the broker out again
+        self._knowing |= unknowing  # before the calls: a link that is lost meanwhile removes the broker again
         await asyncio.gather(
             *(self._notify_broker(broker, told if broker.name in unknowing else news) for broker in brokers)
         )

@@ -39,7 +39,7 @@ class BrokerUrgency:
         places = dict(
             zip(names, await asyncio.gather(*(self._first_waiting(order, name) for name in names)), strict=True)
         )
-        ordered = sorted(names, key=places.__getitem__)  # of those that are equal the first in turn stays the first
+        ordered = sorted(names, key=places.__getitem__)  # equal brokers stay in turn
         second = places[ordered[1]]
         return ordered, 0 if second == queues else second + 1
 
@@ -49,7 +49,7 @@ class BrokerUrgency:
             return await self._links.require_broker(name).shard.urgency(
                 order.group, order.topic, order.queues, lowest_first=order.lowest_first
             )
-        except MessagingError:  # it is asked last, and its failure is that of the receive if no other has anything
+        except MessagingError:  # it is asked last, and its failure counts if no other broker has messages
             return len(order.queues)
 
     def _next_turn(self, order: "PopOrder") -> int:

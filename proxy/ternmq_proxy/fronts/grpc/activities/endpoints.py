@@ -56,5 +56,5 @@ def _host_towards(peer: str) -> str:
             towards.connect((host, port))  # sends nothing
             own: str = towards.getsockname()[0]
             return own
-    except (ValueError, OSError):  # a peer that is no address, or one to which there is no way
+    except (ValueError, OSError):  # the peer is no address, or there is no route to it
         return socket.gethostname()

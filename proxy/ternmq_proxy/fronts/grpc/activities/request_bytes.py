@@ -5,7 +5,7 @@ from functools import lru_cache
 
 from ternmq_protos.v2 import definition_pb2
 
-# More than any name that is allowed, so that little is kept for names that are refused.
+# Longer than any legal name, so that little is remembered for names that are refused.
 _RESOURCE_BYTES_MAX = 1024
 
 

@@ -57,7 +57,7 @@ class _SendBatch:
                 raise NotOrdinary
             begin, at = content_span(data, at + 1, end)
             if at - begin > _MESSAGE_BYTES_MAX:
-                raise NotOrdinary  # whose digest takes long, so that a thread makes it
+                raise NotOrdinary  # their digest takes long, and is computed in a thread
             topic, order_key, message = read_sent_message(data, begin, at, self._sender)
             if topic != self._topic:
                 if self.messages:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 Answer = Callable[[bytes, int], None]
 """A callback that takes the serialized answer and its status code."""
-# Longer ones give others their turns meanwhile.
+# Longer requests give other tasks turns meanwhile.
 AT_ONCE_MAX = 32
 
 
@@ -50,7 +50,7 @@ def begin_send(data: bytes, call: "Call", services: "Services", answer: Answer) 
             answer(serialize_sent(messages, first), ErrorCode.OK)
         else:
             status = status_of(error, "SendMessage")
-            # Messages of a FIFO or LITE topic need not go to one queue, so that each has its own entry.
+            # Messages of a FIFO or LITE topic may go to several queues, so each has its own entry.
             each = messages if any(order_key) and isinstance(error, MessagingError) else []
             entries = [SendResultEntry(status=status, message_id=message.message_id) for message in each]
             answer(SendMessageResponse(status=status, entries=entries).SerializeToString(), status.code)

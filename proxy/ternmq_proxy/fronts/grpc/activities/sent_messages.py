@@ -51,7 +51,7 @@ _IDENTITY_FIFO = bytes((_ENCODING, definition_pb2.IDENTITY, _TYPE, MessageType.F
 _IDENTITY_LITE = bytes((_ENCODING, definition_pb2.IDENTITY, _TYPE, MessageType.LITE))
 _IS_IDENTITY = frozenset((definition_pb2.ENCODING_UNSPECIFIED, definition_pb2.IDENTITY))
 _IS_SPECIAL = MessageType.TRANSACTION
-# No rule of the protocol, but who has more takes long.
+# The protocol has no such limit, but more of them take long.
 _KEYS_MAX = 128
 
 

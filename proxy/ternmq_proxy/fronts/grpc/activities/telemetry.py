@@ -41,7 +41,7 @@ async def telemetry(command: TelemetryCommand, call: "Call", services: "Services
     """Return the answer to a client's command, None if it needs none. A MessagingError ends the stream."""
     if not command.HasField("settings"):
         call.require_client()
-        return None  # a result of a command that nobody waits for any more, or nothing at all
+        return None  # a result of a command that no caller waits for, or nothing at all
     if not command.settings.HasField("pub_sub"):
         call.require_client()
         raise MessagingError(
@@ -84,7 +84,7 @@ def _read_user_agent(settings: Settings) -> UserAgent | None:
         return None
     agent = settings.user_agent
     language = definition_pb2.Language.DESCRIPTOR.values_by_number.get(agent.language)
-    # Its number for one that came after us.
+    # The number of a value that a later version added.
     name = str(agent.language) if language is None else language.name
     return UserAgent(intern(name), intern(agent.version), agent.hostname)
 

@@ -71,7 +71,7 @@ class ClientConversations:
             return
         except MessagingError as error:
             raise CallRefused(GrpcStatus.RESOURCE_EXHAUSTED, error.message) from error
-        # Rust takes its start for done when the headers arrive.
+        # Rust considers its start done when the headers arrive.
         served.send_headers()
         stream = TelemetryStream(served, self._serialize)
         watch = RightsWatch(call, _NAME, [], functools.partial(cancel, served))
@@ -83,7 +83,7 @@ class ClientConversations:
                 if not await self._answer_command(data, call, stream, watch, served):
                     return
                 del data  # a stream waits for the next command for hours
-                await asyncio.sleep(0)  # thousands may be there at once
+                await asyncio.sleep(0)  # there may be thousands of them
             in_order = True
         except asyncio.CancelledError:
             if not was_revoked(watch):
@@ -94,7 +94,7 @@ class ClientConversations:
             self._figures.uncount_stream(call.client_id)
             stream.close()
             if detach_stream(call.client_id, stream, self._services) and in_order:
-                self._polls.end_client_polls(call.client_id)  # it is about to go
+                self._polls.end_client_polls(call.client_id)  # the client is about to leave
 
     async def _turn_away(self, error: NotAuthenticated, served: ServedCall) -> None:
         """End a Telemetry stream that is not authenticated."""
@@ -122,9 +122,9 @@ class ClientConversations:
             await _end_stream(error, status, served)
             return False
         if configured is not None:
-            if self._services.access.is_on:  # else nobody looks, and each of thousands of streams would keep them
+            if self._services.access.is_on:  # no check reads them otherwise, and there are thousands of streams
                 watch.asked = configured.needs
-            # Commands come after the first answer: clients begin with it.
+            # Commands follow the first answer, which clients expect first.
             await stream.send_answer(configured.answer)
             self._services.clients.attach_stream(call.client_id, stream, user=call.user)
         return True

@@ -70,4 +70,4 @@ class TelemetryStream:
     def _finish_late_send(self, sending: "asyncio.Task[None]") -> None:
         self._late = None
         if not sending.cancelled():
-            sending.exception()  # a stream that broke is known to who reads it
+            sending.exception()  # the reader of a broken stream knows why
