@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from ternmq_common.access.decision import AccessRequest
     from ternmq_common.access.users import AccessPolicy
-    from ternmq_proxy.access.needs import Asked
+    from ternmq_proxy.access.needs import NamedNeed
     from ternmq_proxy.call import Call
 
 _log = logging.getLogger(__name__)
@@ -76,7 +76,7 @@ class AuditLog:
         if self._writer is not None:
             self._writer.flush(patience_s)
 
-    def record_allowed(self, call: "Call", rpc: str, asked: "Iterable[tuple[Asked, AccessPolicy | None]]") -> None:
+    def record_allowed(self, call: "Call", rpc: str, asked: "Iterable[tuple[NamedNeed, AccessPolicy | None]]") -> None:
         """Record that an allowed call is about to change something."""
         for (need, name), policy in asked:
             why = "a super user" if policy is None else str(policy)

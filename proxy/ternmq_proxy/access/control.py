@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ternmq_proxy.access.audit import AuditLog
     from ternmq_proxy.access.audit_reading.pages import AuditHistory
     from ternmq_proxy.access.authentication import RequestAuthentication, UserIdentity
-    from ternmq_proxy.access.needs import AccessNeed, Asked
+    from ternmq_proxy.access.needs import AccessNeed, NamedNeed
     from ternmq_proxy.call import Call
     from ternmq_proxy.services import Services
     from ternmq_runtime.http.basic import HttpCaller
@@ -53,7 +53,7 @@ class RightsWatch:
 
     __slots__ = ("asked", "call", "is_revoked", "revoke", "rpc")
 
-    def __init__(self, call: "Call", rpc: str, asked: "list[Asked]", revoke: "Callable[[], object]") -> None:
+    def __init__(self, call: "Call", rpc: str, asked: "list[NamedNeed]", revoke: "Callable[[], object]") -> None:
         self.call, self.rpc, self.asked = call, rpc, asked
         self.revoke = revoke
         self.is_revoked = False
@@ -134,7 +134,7 @@ class AccessControl:
 
     # --- whether he may
 
-    async def check_rights(self, rpc: str, request: Any, call: "Call", services: "Services") -> "list[Asked]":  # noqa: ANN401 - of the call's own type
+    async def check_rights(self, rpc: str, request: Any, call: "Call", services: "Services") -> "list[NamedNeed]":  # noqa: ANN401 - of the call's own type
         """Return the rights that a request needs; raise UNAUTHORIZED unless the user has all of them."""
         if self._authentication is None:
             return []
@@ -147,7 +147,7 @@ class AccessControl:
                 self._audit.record_own_change(call, rpc, f"Cluster:users/{call.user}")
         return asked
 
-    async def _needed_rights(self, rpc: str, request: Any, call: "Call", services: "Services") -> "list[Asked]":  # noqa: ANN401
+    async def _needed_rights(self, rpc: str, request: Any, call: "Call", services: "Services") -> "list[NamedNeed]":  # noqa: ANN401
         """Return the rights that a request needs."""
         rule = RULES[rpc]
         asked = [] if rule.ask is None else list(dict.fromkeys(rule.ask(request, call, services)))
@@ -155,7 +155,7 @@ class AccessControl:
             asked += await rule.ask_later(request, services)
         return asked
 
-    def _require_all(self, rpc: str, asked: "Iterable[Asked]", call: "Call", services: "Services") -> None:
+    def _require_all(self, rpc: str, asked: "Iterable[NamedNeed]", call: "Call", services: "Services") -> None:
         """Raise UNAUTHORIZED unless the user has all these rights and the client is his own."""
         self.require_own_client(rpc, call, services)
         for need, name in asked:

@@ -32,7 +32,7 @@ class AccessNeed:
         return _ASKED[self.kind](name, self.actions)
 
 
-Asked = tuple[AccessNeed, str]
+NamedNeed = tuple[AccessNeed, str]
 """A need, and the name of the resource."""
 
 TOPIC_PUB = AccessNeed(ResourceKind.TOPIC, AccessAction.PUB)

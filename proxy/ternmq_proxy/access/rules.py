@@ -21,7 +21,7 @@ from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import admin_pb2 as published_pb2
 from ternmq_protos.v2 import service_pb2
 from ternmq_proxy.access import needs
-from ternmq_proxy.access.needs import AccessNeed, Asked
+from ternmq_proxy.access.needs import AccessNeed, NamedNeed
 from ternmq_proxy.handles import find_transaction
 from ternmq_proxy.operations.rights import needs_of_consumer, needs_of_pull
 
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from ternmq_proxy.services import Services
 
 # Requests and answers are of the types in the service's descriptor, which no annotation can express for all.
-Ask = Callable[[Any, "Call", "Services"], Iterable[Asked]]
-AskLater = Callable[[Any, "Services"], Awaitable[Iterable[Asked]]]
-May = Callable[[AccessNeed, str], bool]
-Cut = Callable[[Any, Any, May], None]
+FindNeeds = Callable[[Any, "Call", "Services"], Iterable[NamedNeed]]
+FindStoredNeeds = Callable[[Any, "Services"], Awaitable[Iterable[NamedNeed]]]
+HasRight = Callable[[AccessNeed, str], bool]
+AnswerFilter = Callable[[Any, Any, HasRight], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,13 +42,15 @@ class AccessRule:
     from an answer what the caller may not see. A call that `changes` something is in the audit log when it is allowed
     too."""
 
-    ask: Ask | None = None
-    ask_later: AskLater | None = None
-    cut: Cut | None = None
+    ask: FindNeeds | None = None
+    ask_later: FindStoredNeeds | None = None
+    cut: AnswerFilter | None = None
     changes: bool = False
 
 
-def named_resource_rule(need: AccessNeed, path: str, *, changes: bool = False, cut: Cut | None = None) -> AccessRule:
+def named_resource_rule(
+    need: AccessNeed, path: str, *, changes: bool = False, cut: AnswerFilter | None = None
+) -> AccessRule:
     """Return the rule of a call that needs this for the resource whose name is at `path` of the request, such as
     `topic.name`."""
     name = attrgetter(path)
@@ -64,7 +66,7 @@ def _super_user_rule(part: str, path: str, *, own: bool = False, changes: bool =
     """Return the rule of a call for super users; with `own` also for the user that the request names at `path`."""
     name = attrgetter(path)
 
-    def needed_rights(request: Any, call: "Call", services: "Services") -> Iterable[Asked]:  # noqa: ANN401
+    def needed_rights(request: Any, call: "Call", services: "Services") -> Iterable[NamedNeed]:  # noqa: ANN401
         del services
         asked = name(request)
         return () if own and asked == call.user else ((needs.SUPER_USER, f"{part}/{asked}"),)
@@ -72,32 +74,38 @@ def _super_user_rule(part: str, path: str, *, own: bool = False, changes: bool =
     return AccessRule(ask=needed_rights, changes=changes)
 
 
-def _pull_needs(request: "service_pb2.PullMessageRequest", call: "Call", services: "Services") -> Iterable[Asked]:
+def _pull_needs(request: "service_pb2.PullMessageRequest", call: "Call", services: "Services") -> Iterable[NamedNeed]:
     return needs_of_pull(request.group.name, request.message_queue.topic.name)
 
 
-def _receive_needs(request: "service_pb2.ReceiveMessageRequest", call: "Call", services: "Services") -> Iterable[Asked]:
+def _receive_needs(
+    request: "service_pb2.ReceiveMessageRequest", call: "Call", services: "Services"
+) -> Iterable[NamedNeed]:
     return needs_of_consumer(request.group.name, request.message_queue.topic.name)
 
 
-def _resend_needs(request: "admin_pb2.ResendDeadLettersRequest", call: "Call", services: "Services") -> Iterator[Asked]:
+def _resend_needs(
+    request: "admin_pb2.ResendDeadLettersRequest", call: "Call", services: "Services"
+) -> Iterator[NamedNeed]:
     yield needs.GROUP_UPDATE, request.group
     if request.to_topic:
         yield needs.TOPIC_PUB, request.to_topic
 
 
-def _create_group_needs(request: "admin_pb2.CreateGroupRequest", call: "Call", services: "Services") -> Iterator[Asked]:
+def _create_group_needs(
+    request: "admin_pb2.CreateGroupRequest", call: "Call", services: "Services"
+) -> Iterator[NamedNeed]:
     yield needs.GROUP_CREATE, request.group.name
     # Creating a lite group reveals whether its topic exists, its type, and how much it holds for the group.
     if request.group.HasField("lite"):
         yield needs.TOPIC_QUERY, request.group.lite.topic
 
 
-def _reset_needs(request: "admin_pb2.ResetOffsetsRequest", call: "Call", services: "Services") -> Iterable[Asked]:
+def _reset_needs(request: "admin_pb2.ResetOffsetsRequest", call: "Call", services: "Services") -> Iterable[NamedNeed]:
     return ((needs.GROUP_UPDATE, request.group),)
 
 
-def _history_needs(request: "admin_pb2.GetHistoryRequest", call: "Call", services: "Services") -> Iterable[Asked]:
+def _history_needs(request: "admin_pb2.GetHistoryRequest", call: "Call", services: "Services") -> Iterable[NamedNeed]:
     match request.WhichOneof("of"):
         case "topic":
             return ((needs.TOPIC_GET, request.topic),)
@@ -106,22 +114,24 @@ def _history_needs(request: "admin_pb2.GetHistoryRequest", call: "Call", service
     return ((needs.CLUSTER_GET, "server"),)
 
 
-def _list_timers_needs(request: "admin_pb2.ListTimersRequest", call: "Call", services: "Services") -> Iterator[Asked]:
+def _list_timers_needs(
+    request: "admin_pb2.ListTimersRequest", call: "Call", services: "Services"
+) -> Iterator[NamedNeed]:
     if request.topic:
         yield needs.TOPIC_GET, request.topic
 
 
 def _list_transactions_needs(
     request: "admin_pb2.ListTransactionsRequest", call: "Call", services: "Services"
-) -> Iterator[Asked]:
+) -> Iterator[NamedNeed]:
     if request.topic:
         yield needs.TOPIC_GET, request.topic
 
 
-def _transaction_needs(need: AccessNeed) -> AskLater:
+def _transaction_needs(need: AccessNeed) -> FindStoredNeeds:
     """Return what finds the need for the topic of the transaction; that raises INVALID_TRANSACTION_ID."""
 
-    async def find_needs(request: Any, services: "Services") -> Iterable[Asked]:  # noqa: ANN401 - one of two types
+    async def find_needs(request: Any, services: "Services") -> Iterable[NamedNeed]:  # noqa: ANN401 - one of two types
         transaction, _ = await find_transaction(request.transaction_id, services)
         return ((need, transaction.topic),)
 
@@ -135,41 +145,43 @@ def _keep_entries(entries: Any, is_shown: Callable[[Any], bool]) -> None:  # noq
         entries.extend(shown)
 
 
-def _filter_topics(request: "admin_pb2.ListTopicsRequest", answer: "admin_pb2.ListTopicsResponse", may: May) -> None:
+def _filter_topics(
+    request: "admin_pb2.ListTopicsRequest", answer: "admin_pb2.ListTopicsResponse", may: HasRight
+) -> None:
     # A caller who names a topic and may query its route learns nothing new from the list.
     shown = (needs.TOPIC_LIST, needs.TOPIC_ROUTE) if request.names else (needs.TOPIC_LIST,)
     _keep_entries(answer.topics, lambda topic: any(may(need, topic.name) for need in shown))
 
 
-def _filter_groups(request: object, answer: "admin_pb2.ListGroupsResponse", may: May) -> None:
+def _filter_groups(request: object, answer: "admin_pb2.ListGroupsResponse", may: HasRight) -> None:
     _keep_entries(answer.groups, lambda group: may(needs.GROUP_LIST, group.name))
 
 
-def _filter_transactions(request: object, answer: "admin_pb2.ListTransactionsResponse", may: May) -> None:
+def _filter_transactions(request: object, answer: "admin_pb2.ListTransactionsResponse", may: HasRight) -> None:
     _keep_entries(answer.transactions, lambda transaction: may(needs.TOPIC_GET, transaction.topic))
 
 
-def _filter_timers(request: object, answer: "admin_pb2.ListTimersResponse", may: May) -> None:
+def _filter_timers(request: object, answer: "admin_pb2.ListTimersResponse", may: HasRight) -> None:
     _keep_entries(answer.timers, lambda timer: may(needs.TOPIC_GET, timer.topic))
 
 
-def _filter_described_topic(request: object, answer: "admin_pb2.DescribeTopicResponse", may: May) -> None:
+def _filter_described_topic(request: object, answer: "admin_pb2.DescribeTopicResponse", may: HasRight) -> None:
     _keep_entries(answer.groups, lambda group: may(needs.GROUP_LIST, group))
 
 
 def _filter_described_message(
-    request: "admin_pb2.DescribeMessageRequest", answer: "admin_pb2.DescribeMessageResponse", may: May
+    request: "admin_pb2.DescribeMessageRequest", answer: "admin_pb2.DescribeMessageResponse", may: HasRight
 ) -> None:
     if not may(needs.TOPIC_SUB, request.topic):
         answer.message.ClearField("body")
     _keep_entries(answer.standings, lambda standing: may(needs.GROUP_GET, standing.group))
 
 
-def _body_filter(path: str) -> Cut:
+def _body_filter(path: str) -> AnswerFilter:
     """Return a filter that removes bodies unless the caller may read the topic at `path` of the request."""
     name = attrgetter(path)
 
-    def filter_bodies(request: Any, answer: Any, may: May) -> None:  # noqa: ANN401 - of one of two services
+    def filter_bodies(request: Any, answer: Any, may: HasRight) -> None:  # noqa: ANN401 - of one of two services
         if not may(needs.TOPIC_SUB, name(request)):
             for message in answer.messages:
                 message.ClearField("body")
@@ -177,7 +189,7 @@ def _body_filter(path: str) -> Cut:
     return filter_bodies
 
 
-def _filter_body(request: object, answer: "admin_pb2.GetTransactionResponse", may: May) -> None:
+def _filter_body(request: object, answer: "admin_pb2.GetTransactionResponse", may: HasRight) -> None:
     if not may(needs.TOPIC_SUB, answer.transaction.topic):
         answer.message.ClearField("body")
 
@@ -186,7 +198,7 @@ def _subscription_needs(
     request: "published_pb2.ListSubscriptionRequest | published_pb2.DescribeSubscriptionRequest",
     call: "Call",
     services: "Services",
-) -> Iterator[Asked]:
+) -> Iterator[NamedNeed]:
     if request.HasField("group"):
         yield needs.GROUP_GET, request.group.name
     if request.HasField("topic"):
@@ -197,27 +209,27 @@ def _progress_needs(
     request: "published_pb2.DescribeGroupAccumulationRequest | published_pb2.QueryTimeSpanRequest",
     call: "Call",
     services: "Services",
-) -> Iterator[Asked]:
+) -> Iterator[NamedNeed]:
     yield needs.GROUP_GET, request.group.name
     for topic in request.topics:  # which need not be the group's
         yield needs.TOPIC_GET, topic.name
 
 
-def _filter_subscriptions(request: object, answer: "published_pb2.ListSubscriptionResponse", may: May) -> None:
+def _filter_subscriptions(request: object, answer: "published_pb2.ListSubscriptionResponse", may: HasRight) -> None:
     _keep_entries(answer.subscription_info, lambda info: may(needs.GROUP_GET, info.group.name))
 
 
-def _filter_subscribers(request: object, answer: "published_pb2.DescribeSubscriptionResponse", may: May) -> None:
+def _filter_subscribers(request: object, answer: "published_pb2.DescribeSubscriptionResponse", may: HasRight) -> None:
     infos = answer.client_subscription_info
     _keep_entries(infos, lambda each: may(needs.GROUP_GET, each.subscription_info.group.name))
     _filter_hosts((each.client_info for each in infos), may)
 
 
-def _filter_connections(request: object, answer: "published_pb2.ListConsumerConnectionResponse", may: May) -> None:
+def _filter_connections(request: object, answer: "published_pb2.ListConsumerConnectionResponse", may: HasRight) -> None:
     _filter_hosts(answer.client_info, may)
 
 
-def _filter_hosts(clients: "Iterable[published_pb2.ClientInfo]", may: May) -> None:
+def _filter_hosts(clients: "Iterable[published_pb2.ClientInfo]", may: HasRight) -> None:
     """Remove addresses of clients unless the caller may list clients."""
     if not may(needs.CLUSTER_LIST, "clients"):
         for client in clients:
@@ -315,7 +327,7 @@ PUBLISHED_ADMIN_RULES: dict[str, AccessRule] = {
     "QueryTimeSpan": AccessRule(ask=_progress_needs),
     "GetProxyRuntimeStats": cluster_rule(needs.CLUSTER_GET, "server"),
 }
-METRICS: Asked = (needs.CLUSTER_GET, "metrics")
+METRICS: NamedNeed = (needs.CLUSTER_GET, "metrics")
 """What all paths of the HTTP front need except those of health, which are open."""
 RULES = MESSAGING_RULES | ADMIN_RULES | PUBLISHED_ADMIN_RULES
 

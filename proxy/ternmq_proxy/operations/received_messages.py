@@ -40,7 +40,7 @@ _ERROR_OF: dict[SettleOutcome, MessagingError | None] = {
     SettleOutcome.EXPIRED: EXPIRED,
 }
 
-Acknowledged = Callable[[list[SettleOutcome] | None, Exception | None], None]
+OutcomesCallback = Callable[[list[SettleOutcome] | None, Exception | None], None]
 """A callback for an outcome for each handle, or for the error that left the outcomes unknown."""
 
 
@@ -61,7 +61,7 @@ def begin_acknowledge(
     handles: "Sequence[bytes]",
     call: "Call",
     services: "Services",
-    done: Acknowledged,
+    done: OutcomesCallback,
 ) -> bool:
     """Acknowledge messages of one topic or lite topic, at most `BEGUN_MAX` of them; `done` is called at the end,
     possibly at once.

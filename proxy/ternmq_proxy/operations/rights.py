@@ -9,23 +9,23 @@ from typing import TYPE_CHECKING
 from ternmq_proxy.access.needs import GROUP_SUB, TOPIC_PUB, TOPIC_SUB
 
 if TYPE_CHECKING:
-    from ternmq_proxy.access.needs import Asked
+    from ternmq_proxy.access.needs import NamedNeed
     from ternmq_proxy.call import Call
     from ternmq_proxy.processors.client_settings import ClientSettings
     from ternmq_proxy.services import Services
 
 
-def needs_of_consumer(group: str, topic: str) -> "list[Asked]":
+def needs_of_consumer(group: str, topic: str) -> "list[NamedNeed]":
     """Return the rights to consume the topic with the group."""
     return [(GROUP_SUB, group), (TOPIC_SUB, topic)]
 
 
-def needs_of_pull(group: str, topic: str) -> "list[Asked]":
+def needs_of_pull(group: str, topic: str) -> "list[NamedNeed]":
     """Return the rights to pull from the topic; a pull without a group needs only the topic's."""
     return needs_of_consumer(group, topic) if group else [(TOPIC_SUB, topic)]
 
 
-def needs_of_settings(settings: "ClientSettings") -> "list[Asked]":
+def needs_of_settings(settings: "ClientSettings") -> "list[NamedNeed]":
     """Return the rights that a client with these settings needs."""
     if not settings.consumes:
         return [(TOPIC_PUB, topic.name) for topic in settings.published_topics]

@@ -8,7 +8,7 @@ from typing import Any
 from ternmq_common.model import DroppedLite, OrphanedTransaction, QueueBounds, QueueRef
 from ternmq_common.shard import shard_frames
 from ternmq_common.shard.calls import CALLS, Values
-from ternmq_proxy.message_service.cluster.calls import OnLate
+from ternmq_proxy.message_service.cluster.calls import LateResultCallback
 from ternmq_proxy.message_service.cluster.link import BrokerLink
 from ternmq_proxy.message_service.cluster.link_timing import LINK_TIMING, LinkTiming
 from tests.support.message_service_conformance import order
@@ -69,7 +69,7 @@ async def bounds(link: BrokerLink, timeout_s: float | None = None) -> QueueBound
     return result
 
 
-def pop(link: BrokerLink, on_late: OnLate, timeout_s: float | None = None) -> Coroutine[Any, Any, Any]:
+def pop(link: BrokerLink, on_late: LateResultCallback, timeout_s: float | None = None) -> Coroutine[Any, Any, Any]:
     values: Values = (order(), False)
     return link.ask_broker(CALLS["pop"], values, on_late=on_late, timeout_s=timeout_s)
 

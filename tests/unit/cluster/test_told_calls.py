@@ -12,7 +12,7 @@ from ternmq_common.errors import MessagingError
 from ternmq_common.model import AppendedMessage
 from ternmq_common.shard.calls import CALLS, ShardCall, Values
 from ternmq_protos.v2 import definition_pb2
-from ternmq_proxy.message_service.cluster.calls import BrokerRefused, BrokerUnavailable, Heard, LateAnswer
+from ternmq_proxy.message_service.cluster.calls import BrokerRefused, BrokerUnavailable, LateAnswer, ResultCallback
 from ternmq_proxy.message_service.cluster.repeats import RepeatedCalls, RepeatTiming
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class Broker:
             raise outcome
         return outcome
 
-    def ask_nowait(self, call: ShardCall, values: Values, heard: Heard) -> None:
+    def ask_nowait(self, call: ShardCall, values: Values, heard: ResultCallback) -> None:
         self._cluster.events.append(("asked", f"{self._name} {call.name} {values[0]}"))
         outcome, at_once = self._cluster.next()
         error = outcome if isinstance(outcome, Exception) else None
@@ -81,7 +81,7 @@ class Broker:
         asyncio.get_running_loop().call_soon(heard, *ended)
 
 
-async def heard_of(begin: Callable[[Heard], None]) -> object:
+async def heard_of(begin: Callable[[ResultCallback], None]) -> object:
     """The result or the error, `plain`; it comes once."""
     ends: asyncio.Queue[object] = asyncio.Queue()
     begin(lambda result, error: ends.put_nowait(error or result))

@@ -18,7 +18,7 @@ from ternmq_proxy.fronts.grpc.activities.query_route import query_assignment, qu
 from ternmq_proxy.fronts.grpc.activities.recall_message import recall_message
 from ternmq_proxy.fronts.grpc.activities.receive_message import NOTHING_NEW_FRAME, receive_message
 from ternmq_proxy.fronts.grpc.activities.send_batch import send_batch
-from ternmq_proxy.fronts.grpc.activities.send_message import Answer, begin_send, send_message
+from ternmq_proxy.fronts.grpc.activities.send_message import AnswerCallback, begin_send, send_message
 from ternmq_proxy.fronts.grpc.activities.settle_message import (
     ack_message,
     begin_ack,
@@ -56,8 +56,8 @@ class FramedAnswer(Protocol):
 
 # The request is of the type in the service's descriptor, which no annotation can express for all.
 Activity = Callable[[Any, "Call", "Services"], Awaitable[Any]]
-Begin = Callable[[bytes, "Call", "Services", Answer], bool]
-OfBytes = Callable[[bytes, "Call", "Services"], Awaitable["tuple[bytes, Status] | None"]]
+BeginCall = Callable[[bytes, "Call", "Services", AnswerCallback], bool]
+AnswerFromBytes = Callable[[bytes, "Call", "Services"], Awaitable["tuple[bytes, Status] | None"]]
 StreamedActivity = Callable[[Any, "Call", "Services"], Awaitable[FramedAnswer]]
 
 
@@ -70,8 +70,8 @@ class UnaryCall:
     activity: Activity
     request: Any
     response: Any
-    begin: "Begin | None" = None
-    of_bytes: "OfBytes | None" = None
+    begin: "BeginCall | None" = None
+    of_bytes: "AnswerFromBytes | None" = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,12 +102,12 @@ _MESSAGING_UNARY: dict[str, Activity] = {
     "QueryOffset": query_offset,
     "SyncLiteSubscription": sync_lite_subscription,
 }
-_MESSAGING_BEGUN: dict[str, Begin] = {
+_MESSAGING_BEGUN: dict[str, BeginCall] = {
     "Heartbeat": begin_heartbeat,
     "SendMessage": begin_send,
     "AckMessage": begin_ack,
 }
-_MESSAGING_OF_BYTES: dict[str, OfBytes] = {"SendMessage": send_batch}
+_MESSAGING_OF_BYTES: dict[str, AnswerFromBytes] = {"SendMessage": send_batch}
 _MESSAGING_STREAMED: dict[str, StreamedActivity] = {"ReceiveMessage": receive_message, "PullMessage": pull_message}
 _NOTHING = {"ReceiveMessage": NOTHING_NEW_FRAME}
 

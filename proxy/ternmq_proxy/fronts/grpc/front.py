@@ -32,7 +32,7 @@ from ternmq_proxy.fronts.grpc.calls import (
     MESSAGING_SERVICE,
     OF_BYTES_MIN,
     PUBLISHED_ADMIN_SERVICE,
-    Begin,
+    BeginCall,
     FramedAnswer,
     StreamedCall,
     UnaryCall,
@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from ternmq_protos.v2 import definition_pb2
-    from ternmq_proxy.access.needs import Asked
+    from ternmq_proxy.access.needs import NamedNeed
     from ternmq_proxy.services import Services
     from ternmq_rpc.grpc_http2.budgets import ConnectionBudgets
     from ternmq_rpc.tls.opening import PortTls
@@ -244,7 +244,7 @@ class GrpcFront:
         served = ServedMethod(self._unary_server(name, call, spans), serve_directly=begun)
         return self._overload.guard_method(served) if self._overload is not None and name == _SHED else served
 
-    def _direct_server(self, name: str, call: UnaryCall, begin: Begin) -> "Callable[[ServedCall, bytes], bool]":
+    def _direct_server(self, name: str, call: UnaryCall, begin: BeginCall) -> "Callable[[ServedCall, bytes], bool]":
         figures, services = self._figures, self._services
 
         def serve_directly(served: ServedCall, data: bytes) -> bool:
@@ -380,7 +380,7 @@ class GrpcFront:
         call: StreamedCall,
         request: Any,  # noqa: ANN401 - of the call's own type
         made: Call,
-        asked: "list[Asked]",
+        asked: "list[NamedNeed]",
         served: ServedCall,
     ) -> "FramedAnswer":
         self._figures.polls_waiting += 1

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
-    from ternmq_proxy.message_service.cluster.calls import Heard
+    from ternmq_proxy.message_service.cluster.calls import ResultCallback
 
 
 class BackgroundCalls:
@@ -15,13 +15,13 @@ class BackgroundCalls:
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def start(self, rest: "Awaitable[Any]", heard: "Heard") -> None:
+    def start(self, rest: "Awaitable[Any]", heard: "ResultCallback") -> None:
         """Run the rest of a call, and call `heard` with its result or error."""
         task = asyncio.create_task(self._finish_call(rest, heard))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _finish_call(self, rest: "Awaitable[Any]", heard: "Heard") -> None:
+    async def _finish_call(self, rest: "Awaitable[Any]", heard: "ResultCallback") -> None:
         try:
             result = await rest
         except Exception as error:  # noqa: BLE001 - the outermost of this task; who asked logs what was not foreseen

@@ -10,9 +10,9 @@ from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.shard.calls import ShardCall
 from ternmq_common.shard.shard_frames import FramePiece
 
-OnLate = Callable[[Any], None]
+LateResultCallback = Callable[[Any], None]
 """A callback for a result that no caller waits for."""
-Heard = Callable[[Any, Exception | None], None]
+ResultCallback = Callable[[Any, Exception | None], None]
 """A callback that is called once with the result of a call, or with its error."""
 
 CALLS_MAX = 100_000
@@ -46,8 +46,8 @@ class CallbackWaiter:
 
     __slots__ = ("_heard",)
 
-    def __init__(self, heard: Heard) -> None:
-        self._heard: Heard | None = heard
+    def __init__(self, heard: ResultCallback) -> None:
+        self._heard: ResultCallback | None = heard
 
     def done(self) -> bool:
         return self._heard is None
@@ -68,7 +68,7 @@ class _PendingCall(NamedTuple):
     call: ShardCall
     result: "asyncio.Future[Any] | CallbackWaiter"  # done when its waiter is gone
     deadline_s: float
-    on_late: OnLate | None
+    on_late: LateResultCallback | None
 
 
 class LinkCalls:
@@ -93,17 +93,17 @@ class LinkCalls:
         return len(self._asked) >= self._calls_max
 
     def add_call(
-        self, number: int, call: ShardCall, deadline_s: float, on_late: OnLate | None
+        self, number: int, call: ShardCall, deadline_s: float, on_late: LateResultCallback | None
     ) -> "asyncio.Future[Any]":
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._asked[number] = _PendingCall(call, future, deadline_s, on_late)
         return future
 
-    def add_callback_call(self, number: int, call: ShardCall, deadline_s: float, heard: Heard) -> None:
+    def add_callback_call(self, number: int, call: ShardCall, deadline_s: float, heard: ResultCallback) -> None:
         """Add a call whose result goes to `heard`, also when its time is over."""
         self._asked[number] = _PendingCall(call, CallbackWaiter(heard), deadline_s, None)
 
-    def abandon_call(self, number: int, result: "asyncio.Future[Any]", on_late: OnLate | None) -> bool:
+    def abandon_call(self, number: int, result: "asyncio.Future[Any]", on_late: LateResultCallback | None) -> bool:
         """Give up waiting for a call; return whether the answer is still to come."""
         if number in self._asked:
             if on_late is None:

@@ -23,7 +23,13 @@ from ternmq_common.own_version import own_version
 from ternmq_common.shard import shard_frames
 from ternmq_common.shard.calls import ShardCall, Values
 from ternmq_common.shard.shard_frames import FORM, FramePiece, InvalidFrame, PeerGreeting, ShardFailure
-from ternmq_proxy.message_service.cluster.calls import BrokerRefused, BrokerUnavailable, Heard, LinkCalls, OnLate
+from ternmq_proxy.message_service.cluster.calls import (
+    BrokerRefused,
+    BrokerUnavailable,
+    LateResultCallback,
+    LinkCalls,
+    ResultCallback,
+)
 from ternmq_proxy.message_service.cluster.circuit_breaker import CircuitBreaker
 from ternmq_proxy.message_service.cluster.link_timing import LINK_TIMING, LinkTiming
 from ternmq_rpc.grpc_http2.messages import StreamBroken
@@ -187,7 +193,7 @@ class BrokerLink:
         topic_created_version: int = 0,
         group_created_version: int = 0,
         timeout_s: float | None = None,
-        on_late: OnLate | None = None,
+        on_late: LateResultCallback | None = None,
     ) -> Any:  # noqa: ANN401 - it is the call's own
         """Call the broker, and return the result. Raises the broker's MessagingError (BrokerRefused if it can't do the
         call now), BrokerUnavailable or LateAnswer.
@@ -211,7 +217,7 @@ class BrokerLink:
         self,
         call: ShardCall,
         values: Values,
-        heard: Heard,
+        heard: ResultCallback,
         *,
         topic_created_version: int = 0,
         group_created_version: int = 0,

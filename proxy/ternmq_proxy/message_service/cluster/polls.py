@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 STATES_MAX = 16_384
-_Line = tuple[str, str]
+_WaitQueueKey = tuple[str, str]
 """Group, and the `wait_key` of its receives' orders: a topic, or a topic and a client."""
 
 
@@ -36,7 +36,7 @@ class BrokerPolls:
     def __init__(self, states_max: int = STATES_MAX) -> None:
         self._states_max = states_max
         self._pollers = PollQueues()
-        self._states: dict[_Line, _PollState] = {}  # the most recently used are at the end
+        self._states: dict[_WaitQueueKey, _PollState] = {}  # the most recently used are at the end
         # Each notification has its own number, so that none is mistaken for one to a state that was dropped.
         self._words = itertools.count()
 

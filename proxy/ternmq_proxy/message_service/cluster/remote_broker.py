@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from ternmq_common.model import AppendRequests, DeliveredMessage
     from ternmq_common.shard.calls import ShardCall, Values
-    from ternmq_proxy.message_service.cluster.calls import Heard
+    from ternmq_proxy.message_service.cluster.calls import ResultCallback
     from ternmq_proxy.message_service.cluster.link import BrokerLink
     from ternmq_registry.directory import RegistryDirectory
 
@@ -36,7 +36,7 @@ class RemoteBroker:
             on_late=(lambda late: self._give_back(values, late)) if call.name == "pop" else None,
         )
 
-    def ask_nowait(self, call: "ShardCall", values: "Values", heard: "Heard") -> None:
+    def ask_nowait(self, call: "ShardCall", values: "Values", heard: "ResultCallback") -> None:
         """Make a call like `ask_broker`, without waiting; see `BrokerLink.ask_nowait`. Not for `pop`."""
         known = self._directory.snapshot
         self.link.ask_nowait(
@@ -47,7 +47,7 @@ class RemoteBroker:
             group_created_version=known.group_created_version(call.required_group(values)),
         )
 
-    def append_each_nowait(self, requests: "AppendRequests", heard: "Heard") -> None:
+    def append_each_nowait(self, requests: "AppendRequests", heard: "ResultCallback") -> None:
         """See `RemoteShard` and `ask_nowait`. The call carries the version of the topic that was created last."""
         known = self._directory.snapshot
         made = max(known.topic_created_version(lite_parent(queue.topic)) for queue, _ in requests)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from ternmq_common.shard.calls import ShardCall, Values
     from ternmq_common.shard.shard import RemoteShard
-    from ternmq_proxy.message_service.cluster.calls import Heard
+    from ternmq_proxy.message_service.cluster.calls import ResultCallback
     from ternmq_proxy.message_service.cluster.links import BrokerLinks
 
 _ACKNOWLEDGE = CALLS["acknowledge"]
@@ -65,7 +65,7 @@ class RepeatedCalls:
                 raise
         return await self._repeat_call(broker, call, values)
 
-    def ask_nowait(self, broker: str, call: "ShardCall", values: "Values", heard: "Heard") -> None:
+    def ask_nowait(self, broker: str, call: "ShardCall", values: "Values", heard: "ResultCallback") -> None:
         """Call like `ask_broker`, without waiting; `heard` is called at the end, possibly at once."""
 
         def take_result(result: object, error: Exception | None) -> None:

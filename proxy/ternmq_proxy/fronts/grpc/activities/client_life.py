@@ -14,13 +14,13 @@ from ternmq_proxy.operations.client_life import forget_client, keep_alive, keep_
 
 if TYPE_CHECKING:
     from ternmq_proxy.call import Call
-    from ternmq_proxy.fronts.grpc.activities.send_message import Answer
+    from ternmq_proxy.fronts.grpc.activities.send_message import AnswerCallback
     from ternmq_proxy.services import Services
 
 _ALIVE = HeartbeatResponse(status=OK).SerializeToString()
 
 
-def begin_heartbeat(data: bytes, call: "Call", services: "Services", answer: "Answer") -> bool:
+def begin_heartbeat(data: bytes, call: "Call", services: "Services", answer: "AnswerCallback") -> bool:
     """Keep a client alive whose group, if it has one, is known here. Return False, with nothing done, for others.
     `data` is the request; `call` has a checked client id."""
     request = HeartbeatRequest.FromString(data)

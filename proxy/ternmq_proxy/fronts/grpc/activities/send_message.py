@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from ternmq_proxy.processors.producer_message import ProducerMessage
     from ternmq_proxy.services import Services
 
-Answer = Callable[[bytes, int], None]
+AnswerCallback = Callable[[bytes, int], None]
 """A callback that takes the serialized answer and its status code."""
 # Longer requests give other tasks turns meanwhile.
 AT_ONCE_MAX = 32
 
 
-def begin_send(data: bytes, call: "Call", services: "Services", answer: Answer) -> bool:
+def begin_send(data: bytes, call: "Call", services: "Services", answer: AnswerCallback) -> bool:
     """Begin an ordinary send, which `answer` will answer. Return False, with nothing done, if it is not ordinary; see
     `begin_ordinary_send`, which lists the errors too. `data` is the request."""
     sender = SendContext(call.peer, services.clock.now_ms(), services.limits)

@@ -37,11 +37,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ternmq_proxy.call import Call
-    from ternmq_proxy.fronts.grpc.activities.send_message import Answer
+    from ternmq_proxy.fronts.grpc.activities.send_message import AnswerCallback
     from ternmq_proxy.services import Services
 
 
-def begin_ack(data: bytes, call: "Call", services: "Services", answer: "Answer") -> bool:
+def begin_ack(data: bytes, call: "Call", services: "Services", answer: "AnswerCallback") -> bool:
     """Begin to acknowledge messages, which `answer` will answer. Return False, with nothing done, if they are many or
     the request is not ordinary. Raises MessagingError like `ack_message`. `data` is the request; `call` has a checked
     client id."""

@@ -24,7 +24,7 @@ from ternmq_proxy.processors.client_settings import ClientSettings, NamedTopic, 
 
 if TYPE_CHECKING:
     from ternmq_common.retry_backoff import RetryBackoff
-    from ternmq_proxy.access.needs import Asked
+    from ternmq_proxy.access.needs import NamedNeed
     from ternmq_proxy.call import Call
     from ternmq_proxy.processors.client_commands import ClientCommand
     from ternmq_proxy.services import Services
@@ -34,7 +34,7 @@ class SettingsAnswer(NamedTuple):
     """The answer to a client's settings, and the rights that its user must keep."""
 
     answer: TelemetryCommand
-    needs: "list[Asked]"
+    needs: "list[NamedNeed]"
 
 
 async def telemetry(command: TelemetryCommand, call: "Call", services: "Services") -> SettingsAnswer | None:
