@@ -3,16 +3,16 @@
     {"time": "2026-11-23T02:40:00.000Z", "user": "alice", "source": "10.0.0.7:4711", "client": "host@1@0@x",
      "call": "DeleteTopic", "resource": "Topic:orders", "allowed": false, "why": "no policy allows it"}
 
-Calls of the admin service that change something are there whenever they are allowed; refusals `PER_MINUTE` times a
-minute for each host, user and call, `left_out` being how many of the kind were not written before. Calls of nobody
-count by host and call alone, since a name could be invented for each, and all of them have `NOBODY_PER_MINUTE`: so they
-neither drive what is older out of the files, nor hide what users were refused. No secret and no signature ever is
-written; names are those of peers, escaped as JSON has it.
+Allowed calls of the admin service that change something are always written; refusals `PER_MINUTE` times a minute for
+each host, user and call, with `left_out` as the number of earlier ones that were not written. Unauthenticated calls
+count by host and call alone, since names can be invented, and all of them share `NOBODY_PER_MINUTE`: so they neither
+push older entries out of the files, nor hide refusals of users. Secrets and signatures are never written; names are
+those of peers, escaped as in JSON.
 
-Removed     a file that another process has removed, moved or replaced is followed by a new one; what it said may be
-            gone, so the log of the server says it, within a second.
+Removed     a file that another process removed, moved or replaced is followed by a new one; its entries may be gone,
+            so the server's log reports it within a second.
 Threads     a thread of its own writes; the event loop hands lines to it. If it falls behind by `WAITING_MAX` lines, or
-            can't write, lines are lost, and the log of the server says how many.
+            can't write, lines are lost, and the server's log has their number.
 """
 
 import contextlib

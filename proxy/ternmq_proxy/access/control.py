@@ -1,8 +1,8 @@
 """Access control of a process: authenticates callers, checks rights, and revokes running calls that lose them.
 
-Decisions   are remembered by user, need, name and host, up to `REMEMBERED_MAX`, until the registry's users or policies
-            are others. All are made in `require` and `may`.
-Off         without `Authentication` everything is allowed, and nobody has a name.
+Decisions   are cached by user, need, name and host, up to `REMEMBERED_MAX`, until the registry's users or policies
+            change. All are made in `require_right` and `has_right`.
+Off         without `RequestAuthentication` everything is allowed, and no caller has a name.
 Threads     the event loop.
 """
 

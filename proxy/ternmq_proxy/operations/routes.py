@@ -8,7 +8,7 @@ version know, and the first message decides what the topic accepts. A consumer t
 gets that route too: its assignments and receives are refused with TOPIC_NOT_FOUND until the topic exists. Push
 consumers query assignments again after some seconds, simple ones pass the error on. A consumer with known settings is
 refused the route of a topic that it adds to its subscriptions, but keeps getting those that it began with: Node.js
-stops to refresh all routes when it is refused one.
+stops refreshing all routes when it is refused one.
 """
 
 from dataclasses import dataclass

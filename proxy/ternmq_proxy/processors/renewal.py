@@ -57,7 +57,7 @@ class AutoRenewal:
             held[_message_place(group, topic, handle)] = _HeldMessage(handle, delivery.attempt, now, handle.deadline_ms)
 
     def release_messages(self, client_id: str, group: str, topic: str, handles: "Iterable[ReceiptHandle]") -> None:
-        """Stop to renew messages that the client acknowledged or gave back."""
+        """Stop renewing messages that the client acknowledged or gave back."""
         held = self._held.get(client_id)
         if held is not None:
             for handle in handles:

@@ -16,7 +16,7 @@ _HOUR_S = HOUR_MS / SECOND_MS
 class QuotaMeter:
     """The meter of `name`, whose quota may be the default of its kind. `now` is a monotonic clock in seconds.
 
-    `wanted` counts what was requested of each rate since it was read last, refused or not.
+    The `wanted_` attributes count what was requested of each rate since the last read, refused or not.
     """
 
     __slots__ = (

@@ -1,10 +1,10 @@
 """The files of an audit log, read backwards: lines, the newest first, from the end or from where a reader stopped.
 
-Trail       what one process writes: `audit.log`, and `audit.log.1` and so on, the older the higher. Workers have one
-            each (`audit.worker-0.log`), and trails of processes that are no more are read too.
+Trail       the files of one process: `audit.log`, and `audit.log.1` and so on, the older the higher. Workers have one
+            each (`audit.worker-0.log`), and trails of ended processes are read too.
 Place       where a reader stopped. A file is known by its inode and how it begins, as its name changes when it is put
             aside; one that is gone was the oldest, so nothing is left behind it.
-Bounds      a line has LINE_BYTES_MAX; of a longer one no more is held, and a reader may stop within it.
+Bounds      a line has at most LINE_BYTES_MAX; a longer one is held only in part, and a reader may stop within it.
 Threads     any but the event loop's: all of it reads files.
 """
 

@@ -24,7 +24,7 @@ class BackgroundCalls:
     async def _finish_call(self, rest: "Awaitable[Any]", heard: "ResultCallback") -> None:
         try:
             result = await rest
-        except Exception as error:  # noqa: BLE001 - the outermost of this task; who asked logs what was not foreseen
+        except Exception as error:  # noqa: BLE001 - the outermost of this task; the caller logs unexpected errors
             heard(None, error)
         else:
             heard(result, None)

@@ -153,7 +153,7 @@ class LinkCalls:
         return len(waiting)
 
     async def wait_idle(self) -> None:
-        """Wait until no answer is to come any more; for one caller."""
+        """Wait until no answer is pending; for one caller."""
         while self._asked:
             self._idle = asyncio.get_running_loop().create_future()
             await self._idle

@@ -75,7 +75,7 @@ class GatheredSends:
             self._links.require_broker(broker).append_each_nowait(
                 [(send.queue, send.messages) for send in sends], take_outcomes
             )
-        except Exception as error:  # noqa: BLE001 - those who asked hear it, and log what was not foreseen
+        except Exception as error:  # noqa: BLE001 - the callers get it, and log unexpected errors
             self._fail_sends(broker, sends, error)
 
     def _fail_sends(self, broker: str, sends: list[_GatheredSend], error: Exception) -> None:

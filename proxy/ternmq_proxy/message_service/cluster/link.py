@@ -315,7 +315,7 @@ class BrokerLink:
                 await self._exchange_greetings(stream)
             await self._use_stream(stream)
         finally:
-            stream.abort_stream("the proxy has no use for it any more")
+            stream.abort_stream("the proxy closed the stream")
 
     async def _exchange_greetings(self, stream: MessageStream) -> None:
         hello = shard_frames.HELLO.encode_note(PeerGreeting(self._proxy, own_version()))

@@ -78,7 +78,7 @@ class RepeatedCalls:
 
         try:
             self._links.require_broker(broker).ask_nowait(call, values, take_result)
-        except Exception as error:  # noqa: BLE001 - who asked hears it, and logs what was not foreseen
+        except Exception as error:  # noqa: BLE001 - the caller gets it, and logs unexpected errors
             take_result(None, error)
 
     def _is_repeated(self, broker: str, call: "ShardCall", error: Exception) -> bool:

@@ -1,8 +1,8 @@
 """SendMessage of many ordinary messages, read from the bytes of the request as in `sent_messages`.
 
-A request that is too long for `begin_send` is read in steps of half a millisecond, between which others have their
-turns. Messages of a FIFO or LITE topic may be of several message groups or lite topics: their entries say what became
-of each. Whatever is not ordinary is left to `send_message`.
+A request that is too long for `begin_send` is read in steps of half a millisecond, between which other tasks get
+turns. Messages of a FIFO or LITE topic may be of several message groups or lite topics: each has an entry with its
+outcome. Whatever is not ordinary is left to `send_message`.
 """
 
 from typing import TYPE_CHECKING
