@@ -178,5 +178,5 @@ async def test_a_body_that_is_broken_leaves_no_place_taken() -> None:
         request: Any = RequestInflation(room, LIMITS)
         async with asyncio.timeout(PATIENCE_S):
             with pytest.raises(MessagingError):
-                await request.inflate(LARGE[:-1], 4 * MIB)
+                await request.inflate_body(LARGE[:-1], 4 * MIB)
         request.release()
