@@ -25,11 +25,11 @@ from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from ternmq_proxy.call import Call
 from ternmq_proxy.fronts.grpc.calls import admin_calls, messaging_calls
-from ternmq_proxy.fronts.grpc.parsing import PIECE_BYTES, parsed_in_pieces
+from ternmq_proxy.fronts.grpc.parsing import PIECE_BYTES, parse_in_pieces
 from ternmq_proxy.fronts.grpc.request_size import RequestSize
 from ternmq_proxy.main import make_clock, open_storage
 from ternmq_proxy.services import Services
-from ternmq_proxy.serving import make_services, part_with_the_silent
+from ternmq_proxy.serving import expire_silent_clients, make_services
 
 ROUNDS = 5
 TOPICS = 10_000
@@ -77,7 +77,7 @@ async def served(name: str, request: Any, services: Services) -> Any:  # noqa: A
     await asyncio.sleep(0)
     if len(data) > size.unlooked_bytes_max:
         await size.check_bytes(data)
-    parsed = await parsed_in_pieces(call.request, data) if len(data) > PIECE_BYTES else call.request.FromString(data)
+    parsed = await parse_in_pieces(call.request, data) if len(data) > PIECE_BYTES else call.request.FromString(data)
     size.check_entries(parsed)
     answer = await call.activity(parsed, CALL, services)
     if hasattr(answer, "SerializeToString"):
@@ -194,7 +194,7 @@ async def handles(services: Services, count: int) -> list[rpc.AckMessageEntry]:
     entries: list[rpc.AckMessageEntry] = []
     while len(entries) < count:
         for delivery in (await served("ReceiveMessage", receiving("small", "acks"), services)).deliveries:
-            text = services.handles.of("acks", "small").encode_handle(delivery.handle).decode()
+            text = services.handles.form_for("acks", "small").encode_handle(delivery.handle).decode()
             entries.append(rpc.AckMessageEntry(message_id="id", receipt_handle=text))
     return entries[:count]
 
@@ -211,7 +211,7 @@ async def of_clients(holds: Holds) -> None:
         await expire()
 
     async def expire() -> None:
-        await part_with_the_silent(services)
+        await expire_silent_clients(services)
 
     await holds.rounds(f"the care for {CLIENTS:,} clients, nothing to do", [expire] * ROUNDS)
     await holds.rounds(f"{CLIENTS:,} clients expire", [come_and_go] * 2)
@@ -219,21 +219,21 @@ async def of_clients(holds: Holds) -> None:
     def hold_one() -> None:
         delivery = received.deliveries[0]
         for number in range(CLIENTS):
-            services.renewal.hold(f"client-{number}", "g", "small", [delivery])
+            services.renewal.hold_messages(f"client-{number}", "g", "small", [delivery])
 
     received = await served("ReceiveMessage", receiving("small", "g"), services)
     hold_one()
-    await holds.rounds(f"renewal for {CLIENTS:,} clients, nothing to do", [services.renewal.renew] * ROUNDS)
-    services.renewal.rebase(-50_000)
-    await holds.rounds(f"renewal for {CLIENTS:,} clients, all due", [services.renewal.renew])
+    await holds.rounds(f"renewal for {CLIENTS:,} clients, nothing to do", [services.renewal.renew_claims] * ROUNDS)
+    services.renewal.shift_clock(-50_000)
+    await holds.rounds(f"renewal for {CLIENTS:,} clients, all due", [services.renewal.renew_claims])
 
 
 async def of_administration(holds: Holds) -> None:
     catalog = holds.services.catalog
     for number in range(TOPICS):
-        await catalog.topic(f"topic-{number}", MessageType.NORMAL)
+        await catalog.ensure_topic(f"topic-{number}", MessageType.NORMAL)
     for number in range(GROUPS):
-        await catalog.group(f"group-{number}")
+        await catalog.ensure_group(f"group-{number}")
     await holds.request(f"ListTopics with {TOPICS:,} topics", lambda: ("ListTopics", admin.ListTopicsRequest()))
     await holds.request("DescribeTopic", lambda: ("DescribeTopic", admin.DescribeTopicRequest(name="small")))
     await holds.request(f"ListGroups with {GROUPS:,} groups", lambda: ("ListGroups", admin.ListGroupsRequest()))
@@ -242,7 +242,7 @@ async def of_administration(holds: Holds) -> None:
     await holds.request("QueryMessages, 64 of 5,120 with the key", lambda: ("QueryMessages", query))
     transactions = admin.ListTransactionsRequest(limit=1000)
     await holds.request("ListTransactions", lambda: ("ListTransactions", transactions))
-    assert isinstance(catalog.rules("g"), ConsumerGroup)
+    assert isinstance(catalog.group_or_default("g"), ConsumerGroup)
 
 
 if __name__ == "__main__":

@@ -69,9 +69,9 @@ async def one_round(services: Services, figures: dict[str, list[float]]) -> None
         request = rpc.ReceiveMessageRequest(group=GROUP, message_queue=pb.MessageQueue(topic=TOPIC), batch_size=BATCH)
         request.invisible_duration.FromSeconds(60)
         request.long_polling_timeout.FromMilliseconds(1)
-        while (received := await receive_message(request, CALL, services)).deliveries:
-            for delivery in received.deliveries:
-                text = services.handles.of(GROUP.name, TOPIC.name).encode_handle(delivery.handle).decode()
+        while (received := await receive_message(request, CALL, services)).delivered_messages:
+            for delivery in received.delivered_messages:
+                text = services.handles.form_for(GROUP.name, TOPIC.name).encode_handle(delivery.handle).decode()
                 handles.append(rpc.AckMessageEntry(message_id="id", receipt_handle=text))
 
     async def acknowledge_all() -> None:

@@ -317,7 +317,7 @@ async def ended_claims(folder: Path) -> Figures:
     """Have four groups receive messages of 2 KB and let their claims end."""
     clock = MovableClock()
     settings = ServerSettings(data_dir=folder, flush=FlushMode.ASYNC, test_clock=True)
-    service = await LocalMessageService.open(settings, lambda name: ConsumerGroup(name=name), clock)
+    service = await LocalMessageService.open_store(settings, lambda name: ConsumerGroup(name=name), clock)
     for first in range(0, RETRIED, 32):
         batch = [incoming(first + number, 2000) for number in range(32)]
         messages = batch
@@ -331,9 +331,9 @@ async def ended_claims(folder: Path) -> Figures:
         while received < RETRIED:
             received += len(await service.consuming.pop(order, broker="broker-0", poll_s=0))
     clock.advance_by(600_001)
-    while service.figures.current_figures().retries < 4 * RETRIED:  # noqa: ASYNC110 - no event tells of a count
+    while service.broker_figures.current_figures().retries < 4 * RETRIED:  # noqa: ASYNC110 - no event tells of a count
         await asyncio.sleep(0.05)
-    after = service.figures.current_figures().log_bytes
+    after = service.broker_figures.current_figures().log_bytes
     await service.close()
     return {"log with 40,000 messages of 2 KB, MB": before / 1e6, "after the claims of 4 groups ended": after / 1e6}
 

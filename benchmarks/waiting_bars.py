@@ -158,7 +158,7 @@ async def fill(folder: Path, count: int) -> None:
     from ternmq_proxy.message_service.local import LocalMessageService
 
     settings = ServerSettings(data_dir=folder / "data", flush=FlushMode.ASYNC)
-    service = await LocalMessageService.open(settings, lambda name: ConsumerGroup(name=name), SystemClock())
+    service = await LocalMessageService.open_store(settings, lambda name: ConsumerGroup(name=name), SystemClock())
     rest = pb.Message(body=bytes(100)).SerializeToString()
     started = time.process_time()
     now_ms = int(time.time() * 1000)

@@ -2,10 +2,10 @@
 
     python -m tools.count_words [--list] [FOLDER...]
 
-Prints for each package how many functions and classes it has, the share of their names that are one word, and the
-mean number of words of all names that it defines (functions, classes, parameters, attributes, variables). `--list` also
-prints the names of one word with file and line. It leaves out generated code, tests, dunder methods, and the methods
-whose names Python or a library chose (`FOREIGN`).
+Prints for each package how many functions and classes it has, the share of their names that are one word,
+the mean number of words of their names, and that of all names that it defines (functions, classes,
+parameters, attributes, variables). `--list` also prints the names of one word with file and line. It leaves
+out generated code, tests, dunder methods, and the methods whose names Python or a library chose (`FOREIGN`).
 """
 
 import argparse
@@ -72,10 +72,11 @@ def is_counted(name: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """How many functions and classes there are, how many of them have one word, all names, and their words."""
+    """How many functions and classes there are, those of one word, and their words; all names, and their words."""
 
     callables: int = 0
     one_word: int = 0
+    callable_words: int = 0
     names: int = 0
     words: int = 0
 
@@ -83,13 +84,22 @@ class Counts:
         return Counts(
             self.callables + other.callables,
             self.one_word + other.one_word,
+            self.callable_words + other.callable_words,
             self.names + other.names,
             self.words + other.words,
         )
 
     def __str__(self) -> str:
-        share, mean = self.one_word / max(1, self.callables), self.words / max(1, self.names)
-        return f"{self.callables:6} functions and classes, {share:4.0%} of one word; {mean:.2f} words a name"
+        callables = max(1, self.callables)
+        share, own_mean, mean = (
+            self.one_word / callables,
+            self.callable_words / callables,
+            self.words / max(1, self.names),
+        )
+        return (
+            f"{self.callables:6} functions and classes, {share:4.0%} of one word, {own_mean:.2f} words each; "
+            f"{mean:.2f} words a name"
+        )
 
 
 def count_names(folder: str, *, shows_names: bool = False) -> Counts:
@@ -100,8 +110,9 @@ def count_names(folder: str, *, shows_names: bool = False) -> Counts:
             if not is_counted(name):
                 continue
             is_chosen = is_callable and name not in FOREIGN
-            is_one_word = is_chosen and words_of(name) == 1
-            counts = counts + Counts(is_chosen, is_one_word, 1, words_of(name))
+            words = words_of(name)
+            is_one_word = is_chosen and words == 1
+            counts = counts + Counts(is_chosen, is_one_word, words if is_chosen else 0, 1, words)
             if is_one_word and shows_names:
                 print(f"{path}:{line}: {name}")
     return counts

@@ -1,7 +1,7 @@
-"""Topics and groups that are made because somebody used them: how many a minute, and each once, whoever asks for it.
+"""Limits how many topics and groups are created by their use each minute, and creates each once for all callers.
 
-Of so many a minute all may come at once; then one comes free after the other. Whoever makes topics by hand is not held
-up: only what nobody asked for by name has a limit, as each client can make it grow.
+All of a minute's creations may come at once; after that they come free one by one. Topics that operators create have no
+limit: only creation by use does, since any client can cause it.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ _log = logging.getLogger(__name__)
 
 
 class AutoCreation:
-    """Invariant: 0 <= `_left` <= `per_minute`. `now` is a monotonic clock in seconds."""
+    """Creates topics and groups. Invariant: 0 <= `_left` <= `per_minute`. `now` is a monotonic clock in seconds."""
 
     def __init__(self, *, per_minute: int, now: "Callable[[], float]") -> None:
         self._per_minute = per_minute
@@ -28,28 +28,28 @@ class AutoCreation:
         self._log_throttle = LogThrottle(now)
         self._making: dict[tuple[str, str], asyncio.Task[None]] = {}
 
-    async def make(
+    async def create_once(
         self,
         kind: str,
         name: str,
         create: "Callable[[], Coroutine[Any, Any, None]]",
         admit: "Callable[[], None] | None" = None,
     ) -> None:
-        """Have `create` done for the `topic` or `group` of that name; what fails counts as not made.
+        """Run `create` for the `topic` or `group` of that name; a failed creation does not count.
 
-        TOO_MANY_REQUESTS if enough were made: nothing is begun then, and neither if `admit` raises, which is called
-        unless somebody makes it already.
+        Raises TOO_MANY_REQUESTS if the limit is reached, without creating anything. `admit` is called first, unless a
+        creation of it is already under way, and may raise too.
         """
         making = self._making.get((kind, name))
         if making is None:
             if admit is not None:
                 admit()
-            self._take(kind, name)
-            making = self._making[kind, name] = asyncio.create_task(self._made(kind, name, create))
-            making.add_done_callback(_heard)
+            self._take_token(kind, name)
+            making = self._making[kind, name] = asyncio.create_task(self._create_counted(kind, name, create))
+            making.add_done_callback(_retrieve_error)
         await asyncio.shield(making)  # others may wait for it too
 
-    async def _made(self, kind: str, name: str, create: "Callable[[], Coroutine[Any, Any, None]]") -> None:
+    async def _create_counted(self, kind: str, name: str, create: "Callable[[], Coroutine[Any, Any, None]]") -> None:
         try:
             await create()
         except BaseException:
@@ -58,7 +58,7 @@ class AutoCreation:
         finally:
             del self._making[kind, name]
 
-    def _take(self, kind: str, name: str) -> None:
+    def _take_token(self, kind: str, name: str) -> None:
         now = self._now()
         self._left = min(self._left + (now - self._counted_at) * self._per_minute / 60, float(self._per_minute))
         self._counted_at = now
@@ -78,7 +78,7 @@ class AutoCreation:
         )
 
 
-def _heard(task: "asyncio.Task[None]") -> None:
-    """Who waited heard of a failure; if all of them are gone, nobody is to be told."""
+def _retrieve_error(task: "asyncio.Task[None]") -> None:
+    """Retrieve the error, which the waiting callers had, so that asyncio does not log it if they are all gone."""
     if not task.cancelled():
         task.exception()

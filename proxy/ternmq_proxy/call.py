@@ -1,4 +1,4 @@
-"""What an activity knows of the call that it answers, whatever front took it."""
+"""A call as activities see it, whatever front received it."""
 
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ class Call:
     version: str = ""
     peer: str = ""
     user: str = ""
-    identity: "Identity | None" = None
+    identity: "UserIdentity | None" = None
     listener: ClientListener = _USUAL_LISTENER
     remaining_s: float | None = None
     room: AnswerRoom | None = None
@@ -41,8 +41,8 @@ class Call:
     options: str = ""
 
     @property
-    def queue(self) -> str:
-        """The queue that the client chose for its NORMAL messages; empty if it chose none."""
+    def chosen_queue(self) -> str:
+        """The queue that the client chose for its NORMAL messages, empty if it chose none."""
         return self.options.removeprefix("queue=") if self.options.startswith("queue=") else ""
 
     @property
@@ -56,7 +56,8 @@ class Call:
         return "answer=rows" in self.options.split(",")
 
     def require_client(self) -> str:
-        """The client's id, which every call of MessagingService must name; BAD_REQUEST for one that can't be shown."""
+        """Return the client's id, which every call of MessagingService must have. Raises BAD_REQUEST for an id that
+        can't be printed."""
         if not self.client_id.strip():
             raise MessagingError(ErrorCode.CLIENT_ID_REQUIRED, "the metadata key x-mq-client-id is missing or empty")
         if problem := find_name_problem(self.client_id):
@@ -64,11 +65,11 @@ class Call:
         return self.client_id
 
     @property
-    def caller(self) -> str:
-        """The caller, for the log: the client, and the user where access control is on."""
+    def caller_text(self) -> str:
+        """The caller for the log: the client, and the user if access control is on."""
         client = f"client {cut_text(self.client_id)}" if self.client_id else "a nameless client"
         return f"{client} of user {cut_text(self.user)} at {self.peer}" if self.user else f"{client} at {self.peer}"
 
 
 current_call: ContextVar[Call | None] = ContextVar("current_call", default=None)
-"""The call for which something is done now, for what is logged of it far from the call; None: nobody called."""
+"""The call that the current task serves, for log lines far from the call; None outside of calls."""

@@ -1,6 +1,6 @@
-"""Says who made, changed or deleted which topic, group or user.
+"""Logs who created, changed or deleted which topic, group or user.
 
-Anybody may do so as often as a registry takes it, so each host has so many lines a minute.
+Any client may cause such changes as fast as the registry takes them, so the lines of each host are limited per minute.
 """
 
 import dataclasses
@@ -20,55 +20,55 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 PER_MINUTE = 600
-# What nobody asks for in words.
+# Settings that are left out of the text.
 _UNTOLD = frozenset({"name", "created_ms", "created_version"})
 _ALWAYS = frozenset({"type", "queues"})
 
 
 class ChangeLog:
-    """Of one process. `now` is a monotonic clock in seconds."""
+    """The log of changes of one process. `now` is a monotonic clock in seconds."""
 
     def __init__(self, now: "Callable[[], float]") -> None:
         self._throttle = LogThrottle(now, per_minute=PER_MINUTE)
 
-    def made(self, what: "Topic | ConsumerGroup", *, by_use: bool) -> None:
-        """It is there from now on; `by_use`: nobody asked for it by name."""
-        details = ", ".join(f"{name} {value}" for name, value in _told(what, unusual_only=True).items())
-        self._say(f"{_kind(what)} {what.name} was made{' on first use' if by_use else ''}", details)
+    def log_created(self, what: "Topic | ConsumerGroup", *, by_use: bool) -> None:
+        """Log that it was created; with `by_use` by the first use of its name."""
+        details = ", ".join(f"{name} {value}" for name, value in _settings_text(what, unusual_only=True).items())
+        self._log_change(f"{_kind_name(what)} {what.name} was made{' on first use' if by_use else ''}", details)
 
-    def changed(self, before: "Topic | ConsumerGroup | None", after: "Topic | ConsumerGroup") -> None:
-        """It has other settings; `before` is None if they are not known here."""
-        old = {} if before is None else _told(before)
+    def log_changed(self, before: "Topic | ConsumerGroup | None", after: "Topic | ConsumerGroup") -> None:
+        """Log its new settings; `before` is None if the old ones are unknown."""
+        old = {} if before is None else _settings_text(before)
         changes = (
             f"{name} {old[name]} to {value}" if name in old else f"{name} {value}"
-            for name, value in _told(after).items()
+            for name, value in _settings_text(after).items()
             if old.get(name) != value
         )
-        self._say(f"{_kind(after)} {after.name} was changed", ", ".join(changes))
+        self._log_change(f"{_kind_name(after)} {after.name} was changed", ", ".join(changes))
 
-    def deleted(self, kind: str, name: str) -> None:
-        """It is gone."""
-        self._say(f"{kind} {name} was deleted", "")
+    def log_deleted(self, kind: str, name: str) -> None:
+        """Log that it was deleted."""
+        self._log_change(f"{kind} {name} was deleted", "")
 
     def done(self, what: str) -> None:
-        """A sentence without an end, of anything else."""
-        self._say(what, "")
+        """Log any other change, given as a sentence without its end."""
+        self._log_change(what, "")
 
-    def _say(self, done: str, details: str) -> None:
+    def _log_change(self, done: str, details: str) -> None:
         call = current_call.get()
         left_out = self._throttle.admit_line("" if call is None else call.peer, "changes")
         if left_out is None:
             return
-        who = "the server" if call is None else call.caller
+        who = "the server" if call is None else call.caller_text
         _log.info("%s by %s%s%s", done, who, f": {details}" if details else "", left_out_text(left_out))
 
 
-def _kind(what: "Topic | ConsumerGroup") -> str:
+def _kind_name(what: "Topic | ConsumerGroup") -> str:
     return "topic" if isinstance(what, Topic) else "group"
 
 
-def _told(what: "Topic | ConsumerGroup", *, unusual_only: bool = False) -> dict[str, str]:
-    """Settings in words, the defaults too unless `unusual_only`."""
+def _settings_text(what: "Topic | ConsumerGroup", *, unusual_only: bool = False) -> dict[str, str]:
+    """Return the settings as text, without the defaults if `unusual_only`."""
     told: dict[str, str] = {}
     for field in dataclasses.fields(what):
         value = getattr(what, field.name)

@@ -10,11 +10,11 @@ from ternmq_common.clock import SystemClock
 from ternmq_common.server_settings import ProxySettings
 from ternmq_console.internal import InternalSite
 from ternmq_console.site import build_site
-from ternmq_proxy.access.opening import opened_access
+from ternmq_proxy.access.opening import open_access
 from ternmq_proxy.catalog import Catalog
-from ternmq_proxy.fronts.operator_calls import ProcessDesk
+from ternmq_proxy.fronts.operator_calls import ProcessOperatorCalls
 from ternmq_proxy.message_service.cluster.service import ClusterMessageService
-from ternmq_proxy.registry_joining import joined
+from ternmq_proxy.registry_joining import join_cluster_registry
 from ternmq_proxy.server_process import ServerProcess
 from ternmq_proxy.serving import serve_clients
 from ternmq_runtime import process
@@ -36,15 +36,15 @@ if TYPE_CHECKING:
 
 
 def run(settings: "ProxySettings") -> int:
-    """Serve until SIGTERM or SIGINT, or until the registry, back after a start without it, can't be used; the process's
-    exit code. StartupError: it could not begin."""
+    """Serve until SIGTERM or SIGINT, or until the registry turns out to be unusable when it returns after a start
+    without it; return the process's exit code. Raises StartupError."""
     clock, over = SystemClock(), asyncio.Event()
     proxy = ProxyServer(
         settings,
         clock,
         name=settings.proxy_name or f"{socket.gethostname()}-{os.getpid()}",
         http=settings.http,
-        registry=lambda stack: joined(settings, stack, clock, over),
+        registry=lambda stack: join_cluster_registry(settings, stack, clock, over),
     )
 
     async def start(stack: AsyncExitStack) -> str:
@@ -55,11 +55,11 @@ def run(settings: "ProxySettings") -> int:
 
 
 class ProxyServer:
-    """All of a proxy process but the process.
+    """A proxy within its process.
 
-    `name` is what brokers call it, `http` where it answers health and metrics, and `registry` opens that, to be closed
-    by the stack. `embedded` names the one broker, if it is a worker of an embedded stack; `place` is that of any
-    worker.
+    `name` identifies it to brokers, `http` is where it answers health and metrics, and `registry` opens the registry,
+    which the stack closes. `embedded` names the only broker, if this is a worker of an embedded stack; `place` is that
+    of a worker.
     """
 
     def __init__(
@@ -90,9 +90,9 @@ class ProxyServer:
         self.http_address = self.admin_address = ""
 
     async def start(self, stack: AsyncExitStack) -> None:
-        """Begin everything; `stack` ends it. StartupError says why it can't begin."""
+        """Start everything; `stack` stops it. Raises StartupError."""
         settings = self._settings
-        # Of workers their supervisor has said it.
+        # The supervisor of workers has logged it.
         alone = self._place is None
         exposed = process.warn_of_exposure(settings) if alone else None
         observability = ProcessObservability(settings, service="ternmq-proxy", instance=self._name)
@@ -100,20 +100,20 @@ class ProxyServer:
         await observability.start_export()
         tls = await ProcessTls.load_files(settings, stack)
         observability.watch_certificates(tls.certificate_figures)
-        desk = ProcessDesk()
+        operator_calls = ProcessOperatorCalls()
         http = HttpFront(
             lambda: self._not_started,
-            self._problem,
-            degraded=self._degraded,
+            self._outage_reason,
+            degraded=self._degraded_reason,
             copy_age_s=lambda: self._copy_age_s,
             metrics=observability.render_metrics,
             header_timeout_ms=settings.header_timeout_ms,
             exposed=exposed,
             may_read=self._may_read if settings.access_control and not settings.metrics_open and alone else None,
             internal={} if self._place is None else self._answers,
-            # Behind a supervisor it answers at a socket in the file system, and the supervisor speaks TLS.
+            # Behind a supervisor it listens at a socket in the file system, and the supervisor speaks TLS.
             tls=tls.http if self._place is None else None,
-            site=build_site(settings, desk) if self._place is None else InternalSite(desk),
+            site=build_site(settings, operator_calls) if self._place is None else InternalSite(operator_calls),
         )
         stack.push_async_callback(http.stop_listening)
         self.http_address = await http.start_listening(self._http)
@@ -148,16 +148,16 @@ class ProxyServer:
             )
         )
         worker = "" if self._place is None else self._place.name
-        access = self._access = opened_access(settings, catalog, self._clock, stack, worker=worker)
+        access = self._access = open_access(settings, catalog, self._clock, stack, worker=worker)
         front = await serve_clients(
-            settings, self._clock, catalog, messages, observability, stack, self._process(), access, tls.grpc
+            settings, self._clock, catalog, messages, observability, stack, self._server_process(), access, tls.grpc
         )
-        desk.open(front.desk_calls)
-        self.grpc_addresses, self.admin_address = front.addresses, front.admin_address
+        operator_calls.open_calls(front.operator_calls)
+        self.grpc_addresses, self.admin_address = front.listener_addresses, front.admin_address
         self._not_started = None
         http.announce_address()
 
-    def _process(self) -> ServerProcess:
+    def _server_process(self) -> ServerProcess:
         place = self._place
         return ServerProcess(
             kind="proxy" if place is None else "worker",
@@ -166,15 +166,15 @@ class ProxyServer:
             settings=self._settings,
             siblings=SiblingProcesses(place),
             answers=self._answers,
-            degraded=self._degraded,
+            degraded=self._degraded_reason,
         )
 
-    async def connected(self) -> None:
-        """Return when a broker can be asked; for who has started."""
+    async def wait_connected(self) -> None:
+        """Wait until a broker is connected."""
         assert self._messages is not None
         await self._messages.connected.wait()
 
-    def _degraded(self) -> str | None:
+    def _degraded_reason(self) -> str | None:
         return self._clock.find_problem() or describe_copy(self._copy_age_s)
 
     @property
@@ -182,15 +182,16 @@ class ProxyServer:
         return None if self._directory is None else self._directory.copy_age_s
 
     def _may_read(self, asker: "HttpCaller") -> bool:
-        """Nobody may before the users are known."""
+        """Return whether the caller may read metrics; nobody may before the users are known."""
         return self._access is not None and self._access.may_read_metrics(asker)
 
     async def _answer_may_read(self, argument: str) -> bytes:
         return YES if self._may_read(HttpCaller.from_text(argument)) else b""
 
-    def _problem(self) -> str | None:
-        """Why no client can be served now. A registry that is away is no reason: what is known goes on."""
+    def _outage_reason(self) -> str | None:
+        """Return why no client can be served now, None if they can. Without the registry the proxy serves what it
+        knows."""
         if self._not_started is not None:
             return self._not_started
         assert self._messages is not None
-        return self._messages.problem
+        return self._messages.outage_reason

@@ -1,4 +1,4 @@
-"""What a process that serves clients remembers of the last hours: its calls, how long they took, its memory."""
+"""Keeps the figures of the last hours of a process that serves clients: calls, their durations, memory."""
 
 import asyncio
 import logging
@@ -34,7 +34,7 @@ _MIN_S = 0.001
 
 
 class FrontHistory:
-    """Of one process, on its event loop. Nothing is known before `begin`."""
+    """The history of one process, on its event loop; empty before `start_sampling`."""
 
     def __init__(self, now_ms: "Callable[[], int]") -> None:
         self._now_ms = now_ms
@@ -44,46 +44,46 @@ class FrontHistory:
         self._cpu_s = _cpu_s()
         self._before: dict[str, list[int]] = {}
         self.latest: Mapping[str, float] = {}
-        """What the last look found; nothing before the first."""
+        """The figures of the last sample, empty before the first."""
         self._task: asyncio.Task[None] | None = None
 
-    def begin(self, figures: "FrontFigures") -> None:
-        """Look at these figures from now on, until `end`."""
+    def start_sampling(self, figures: "FrontFigures") -> None:
+        """Sample these figures from now on, until `stop_sampling`."""
         self._figures = figures
-        self._task = asyncio.create_task(self._keep(), name="history of calls")
+        self._task = asyncio.create_task(self._sample_forever(), name="history of calls")
 
-    async def end(self) -> None:
+    async def stop_sampling(self) -> None:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
     @property
-    def clients(self) -> int:
-        """Clients that have a stream now."""
+    def client_count(self) -> int:
+        """How many clients have a stream."""
         return 0 if self._figures is None else self._figures.clients
 
-    def history(self) -> "FigureHistory":
-        """All of it."""
+    def read_history(self) -> "FigureHistory":
+        """Return the whole history."""
         return self._rings.read_history(SERIES, self._now_ms())
 
-    async def _keep(self) -> None:
+    async def _sample_forever(self) -> None:
         while True:
             await asyncio.sleep(STEP_MS / 1000)
             try:
-                self.sample()
+                self.take_sample()
             except Exception:  # noqa: BLE001 - the outermost of this task, and it logs
-                _log.exception("figures of calls are missing in plots; it goes on in %g s", STEP_MS / 1000)
+                _log.exception("cannot sample the figures of calls; retrying in %g s", STEP_MS / 1000)
 
-    def sample(self) -> None:
-        """Look once."""
+    def take_sample(self) -> None:
+        """Take one sample."""
         figures = self._figures
         assert figures is not None
         now_s, cpu_s = time.monotonic(), _cpu_s()
         passed_s = max(_MIN_S, now_s - self._looked_s)
         calls = dict(figures.calls)
-        every = self._since("calls", calls.values())
-        failed = self._since("failed", (each for (_, code), each in calls.items() if code != _OK))
-        sends = self._since("sends", (each for (method, _), each in calls.items() if method == _SEND))
+        every = self._counts_since_last("calls", calls.values())
+        failed = self._counts_since_last("failed", (each for (_, code), each in calls.items() if code != _OK))
+        sends = self._counts_since_last("sends", (each for (method, _), each in calls.items() if method == _SEND))
         self.latest = {
             "calls": sum(every) / passed_s,
             "failed_calls": sum(failed) / passed_s,
@@ -98,8 +98,8 @@ class FrontHistory:
         self._rings.record_values(self._now_ms(), self.latest)
         self._looked_s, self._cpu_s = now_s, cpu_s
 
-    def _since(self, what: str, durations: "Iterable[DurationHistogram]") -> list[int]:
-        """The counts of these histograms together, since the last look."""
+    def _counts_since_last(self, what: str, durations: "Iterable[DurationHistogram]") -> list[int]:
+        """Return the counts of these histograms together, since the last sample."""
         now = [sum(column) for column in zip(*(each.counts for each in durations), strict=True)]
         before = self._before.get(what, [])
         self._before[what] = now

@@ -1,4 +1,4 @@
-"""The handles that clients get, made and checked with the keys that the registry has now."""
+"""Makes and checks handles of clients with the registry's current keys."""
 
 from typing import TYPE_CHECKING
 
@@ -24,13 +24,14 @@ if TYPE_CHECKING:
 FORMS_MAX = 1024
 
 
-class Handles:
-    """Follows the keys: a handle that was made with one which is not accepted any more is refused."""
+class HandleForms:
+    """Makes and checks handles. It follows the registry's keys: a handle made with a key that is no longer accepted is
+    refused."""
 
     __slots__ = ("_forms", "_keys", "_known", "_read")
 
     def __init__(self, keys: "Callable[[], tuple[HandleKey, ...]]") -> None:
-        """`keys` says which the registry has, as far as this process knows, in memory."""
+        """`keys` returns the registry's keys, as far as this process knows them, from memory."""
         self._read = keys
         self._known: tuple[HandleKey, ...] = ()
         self._keys: HandleKeys | None = None
@@ -38,10 +39,10 @@ class Handles:
 
     @property
     def keys(self) -> HandleKeys:
-        """For recall handles and transaction ids."""
+        """Return the keys for recall handles and transaction ids."""
         known = self._read()
         if known is not self._known:
-            self._take(known)
+            self._take_keys(known)
         if self._keys is None:
             raise MessagingError(
                 ErrorCode.INTERNAL_SERVER_ERROR,
@@ -49,9 +50,9 @@ class Handles:
             )
         return self._keys
 
-    def of(self, group: str, topic: str) -> HandleForm:
-        """For receipt handles of the group's messages of the topic, or of the lite topic whose queue has that topic
-        (`settled_topic`). MessagingError: a name that none has."""
+    def form_for(self, group: str, topic: str) -> HandleForm:
+        """Return the form of receipt handles of the group's messages of the topic, or of the lite topic with that queue
+        topic (`settled_topic`). Raises MessagingError for an illegal name."""
         keys = self.keys
         form = self._forms.get((group, topic))
         if form is None:
@@ -63,8 +64,8 @@ class Handles:
             self._forms[group, topic] = form
         return form
 
-    def _take(self, known: tuple[HandleKey, ...]) -> None:
-        # Each change of the registry reads them anew, and nearly always they are the same.
+    def _take_keys(self, known: tuple[HandleKey, ...]) -> None:
+        # Each change of the registry reads the keys again, and nearly always they are the same.
         if known != self._known:
             self._keys = HandleKeys(known) if known else None
             self._forms.clear()
@@ -72,11 +73,11 @@ class Handles:
 
 
 def settled_topic(topic: str, lite_topic: str, handle: str) -> str:
-    """The topic with which a message of the topic is settled: its own, or that of the lite topic's queue if it is of
-    one. ILLEGAL_TOPIC, ILLEGAL_LITE_TOPIC.
+    """Return the topic with which a message is acknowledged: its own, or that of its lite topic's queue. Raises
+    ILLEGAL_TOPIC and ILLEGAL_LITE_TOPIC.
 
-    The handle names the lite topic too: Java's client leaves it out of ChangeInvisibleDuration, and a message that
-    can't be given back would hold up its lite topic for hours.
+    The handle names the lite topic too, since Java's client leaves it out of ChangeInvisibleDuration, and a message
+    that can't be given back would block its lite topic for hours.
     """
     check_topic_name(topic)
     if lite_topic:

@@ -28,8 +28,8 @@ LEASE_MS = 6000
 PROBLEM_CHARACTERS = 300
 
 
-def entry_of(services: "Services") -> ProxyEntry:
-    """This process, as it is now."""
+def make_proxy_entry(services: "Services") -> ProxyEntry:
+    """Return the row of this process."""
     process, latest = services.process, services.history.latest
     calls = latest.get("calls")
     return ProxyEntry(
@@ -40,10 +40,10 @@ def entry_of(services: "Services") -> ProxyEntry:
         started_ms=services.started_ms,
         load=ProxyLoad(
             connections=services.connections(),
-            clients=services.history.clients,
+            clients=services.history.client_count,
             calls=None if calls is None else round(calls, 3),
             call_p99_ms=latest["call_p99_ms"] if calls else None,
-            problem=cut_text(services.messages.problem or process.degraded() or "", PROBLEM_CHARACTERS),
+            problem=cut_text(services.messages.outage_reason or process.degraded() or "", PROBLEM_CHARACTERS),
         ),
     )
 
@@ -60,12 +60,12 @@ class ProxyHeartbeat:
         self._is_known = False
         self._has_failed = False
 
-    def begin(self) -> None:
-        """Tell from now on, until `end`."""
-        self._task = asyncio.create_task(self._keep(), name="proxy heartbeat")
+    def start_heartbeats(self) -> None:
+        """Send heartbeats from now on, until `stop_heartbeats`."""
+        self._task = asyncio.create_task(self._send_forever(), name="proxy heartbeat")
 
-    async def end(self) -> None:
-        """Have the registry forget this process; where it can't be told, it does when the lease ends."""
+    async def stop_heartbeats(self) -> None:
+        """Remove this process from the registry; if that is unavailable, the lease ends by itself."""
         assert self._task is not None
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
@@ -73,25 +73,28 @@ class ProxyHeartbeat:
             await self._telling
         if self._is_known:
             try:
-                await self._table.leave(self._own().name)
+                await self._table.remove_proxy(self._own().name)
             except RegistryUnavailable as error:
-                _log.info("this proxy is listed until its lease ends: %s", error.message)
+                _log.info(
+                    "cannot remove this proxy from the registry; it stays listed until its lease ends: %s",
+                    error.message,
+                )
 
-    async def _keep(self) -> None:
+    async def _send_forever(self) -> None:
         while True:
-            # What is under way goes on when this is cancelled: the last word is that of the end.
-            self._telling = asyncio.create_task(self._try_to_tell(), name="telling the registry of this proxy")
+            # A running call continues after the cancellation, so the removal is the last one.
+            self._telling = asyncio.create_task(self._send_heartbeat(), name="telling the registry of this proxy")
             await asyncio.shield(self._telling)
             await asyncio.sleep(self._interval_s)
 
-    async def _try_to_tell(self) -> None:
+    async def _send_heartbeat(self) -> None:
         self._is_known = False
         try:
-            await self._table.tell(self._own(), LEASE_MS)
+            await self._table.report_proxy(self._own(), LEASE_MS)
         except RegistryUnavailable:
-            pass  # the directory, which reads it too, says so
+            pass  # the directory, which reads it too, logs it
         except Exception:  # noqa: BLE001 - the outermost of this, and it logs
-            if not self._has_failed:  # said once, until it works again
+            if not self._has_failed:  # logged once, until it works again
                 _log.exception("cannot send this proxy's heartbeat to the registry: lists of proxies lack it")
             self._has_failed = True
         else:

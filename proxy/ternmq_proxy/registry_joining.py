@@ -1,4 +1,4 @@
-"""How a proxy of a cluster comes to its registry; with a `cache_dir` it keeps a copy, and may begin with that."""
+"""Connects a proxy of a cluster to its registry; with a `cache_dir` it keeps a copy, and may start from it."""
 
 import asyncio
 import logging
@@ -26,12 +26,12 @@ _FILE = "registry-copy"
 _AGAIN_S = 1.0
 
 
-async def joined(
+async def join_cluster_registry(
     settings: "ProxySettings", stack: "AsyncExitStack", clock: "SystemClock", over: asyncio.Event, *, worker: str = ""
 ) -> "RegistryDirectory":
-    """The cluster's registry, or the copy of it, with the user in it that the settings name; `stack` closes it.
-    StartupError. `over` is set if the registry, when it is back, is none to go on with. `worker` is the name of a
-    process that has others beside it, each of which keeps a file of its own."""
+    """Return the cluster's registry, or its copy, with the user that the settings name; `stack` closes it. Raises
+    StartupError. `over` is set if the registry turns out to be unusable when it is back. `worker` names one of several
+    processes, each of which keeps its own copy."""
     file = copy_file(settings, worker)
     directory, copy = await join_registry(
         settings, stack, clock, await asyncio.to_thread(secret_encryption_of, settings), file=file
@@ -40,11 +40,11 @@ async def joined(
         await _make_user(directory, settings)
     else:
         _log.warning(
-            "the registry can't be reached: %s; this proxy goes on with its copy of it, %s, and changes are refused "
+            "the registry can't be reached: %s; serving from a copy of it, %s, and refusing changes "
             "until it is back", directory.problem, age_text(copy),
         )  # fmt: skip
         later = asyncio.create_task(_join_later(directory, settings, over), name="joining the registry")
-        stack.push_async_callback(_ended, later)
+        stack.push_async_callback(_cancel_task, later)
     if file is not None:
         keeper = CopyKeeper(directory, file)
         stack.push_async_callback(keeper.stop)
@@ -53,7 +53,7 @@ async def joined(
 
 
 def copy_file(settings: "ProxySettings", worker: str = "") -> CopyFile | None:
-    """Where the copy is kept, if it is. StartupError for a URL that names no registry."""
+    """Return where the copy is kept, None if there is none. Raises StartupError for a URL that names no registry."""
     if settings.cache_dir is None:
         return None
     return CopyFile(
@@ -65,8 +65,8 @@ def copy_file(settings: "ProxySettings", worker: str = "") -> CopyFile | None:
 
 
 async def _make_user(directory: "RegistryDirectory", settings: "ProxySettings") -> None:
-    """Have the directory know it too, also if another process has made it since the directory was read: who is told
-    that this one is ready comes as that user."""
+    """Create the user, and make the directory know it, also if another process created it since the directory was read:
+    a client may connect as that user as soon as this process is ready."""
     is_made = await asyncio.to_thread(create_init_user, directory.registry, settings, None)
     if is_made or (settings.init_user is not None and settings.init_user not in directory.snapshot.access.users):
         with suppress(RegistryUnavailable):  # noted and logged where it was found
@@ -74,7 +74,7 @@ async def _make_user(directory: "RegistryDirectory", settings: "ProxySettings") 
 
 
 async def _join_later(directory: "RegistryDirectory", settings: "ProxySettings", over: asyncio.Event) -> None:
-    """Do what a start does that finds the registry, once it is back."""
+    """Finish the start once the registry is back."""
     try:
         await directory.wait_until_reached()
         while True:
@@ -87,13 +87,13 @@ async def _join_later(directory: "RegistryDirectory", settings: "ProxySettings",
             else:
                 return
     except StartupError as error:
-        _log.critical("the registry is back, and this proxy can't go on with it, and ends: %s", error)
+        _log.critical("the registry is back, but this proxy cannot use it; shutting down: %s", error)
         over.set()
     except Exception:  # noqa: BLE001 - the outermost of this task, and it logs
-        _log.critical("the registry is back, and this proxy can't go on with it, and ends", exc_info=True)
+        _log.critical("the registry is back, but this proxy cannot use it; shutting down", exc_info=True)
         over.set()
 
 
-async def _ended(task: "asyncio.Task[None]") -> None:
+async def _cancel_task(task: "asyncio.Task[None]") -> None:
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)

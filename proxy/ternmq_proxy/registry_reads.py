@@ -1,8 +1,8 @@
 """Reads of the registry for topics and groups that this process does not know.
 
-A client must find what another proxy created before the client asked, so a read that begins after the question answers
-it; all questions that wait share the next read. Clients that ask for what does not exist must not keep the database
-busy: at most READS_PER_S reads begin per second, beyond a few at once, and one per second while the registry is out.
+A client must find what another proxy created before the client asked, so a read that begins after the request answers
+it; all waiting requests share the next read. Requests for missing names must not keep the database busy: at most
+READS_PER_S reads begin per second, beyond a few at once, and one per second while the registry is unavailable.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ OUT_S = 1.0
 
 
 class RegistryReads:
-    """Reads the registry, one read for all that wait. `now` is a monotonic clock in seconds."""
+    """Reads the registry, one read for all waiting requests. `now` is a monotonic clock in seconds."""
 
     def __init__(
         self,
@@ -39,23 +39,23 @@ class RegistryReads:
         self._failed_at = -math.inf
         self._next: asyncio.Task[RegistryUnavailable | None] | None = None
 
-    async def refresh(self) -> None:
-        """Have the directory know what is there now; `RegistryUnavailable` if nobody can tell."""
+    async def refresh_directory(self) -> None:
+        """Refresh the directory from the registry. Raises RegistryUnavailable."""
         if self._directory.problem is not None and self._now() - self._failed_at < OUT_S:
             raise RegistryUnavailable(self._directory.problem)
         if self._next is None:
-            self._next = asyncio.create_task(self._read(), name="registry read")
+            self._next = asyncio.create_task(self._read_registry(), name="registry read")
         error = await asyncio.shield(self._next)
         if error is not None:
             raise error
 
-    async def _read(self) -> RegistryUnavailable | None:
-        """For all who wait; an error is theirs, also if none of them is left."""
+    async def _read_registry(self) -> RegistryUnavailable | None:
+        """Read the registry for all waiting requests, which also get the error, even if none of them is left."""
         wait_s = self._pace.wait_s(1, self._now())
         if wait_s:
             await self._sleep(wait_s)
-        self._pace.take(1, self._now())
-        self._next = None  # whoever comes from here on needs another
+        self._pace.take_tokens(1, self._now())
+        self._next = None  # later requests need another read
         try:
             await self._directory.refresh_snapshot()
         except RegistryUnavailable as error:

@@ -1,4 +1,4 @@
-"""The process that activities answer for: its name, its settings, and the processes beside it."""
+"""The process of an activity: its name, its settings, and its sibling processes."""
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -11,14 +11,14 @@ if TYPE_CHECKING:
     from ternmq_common.server_settings import FrontSettings
 
 
-def _nothing() -> str | None:
+def _never_degraded() -> str | None:
     return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerProcess:
-    """`server` is what people call the server, a stack or a proxy, of which this process, `name`, may be one of
-    several: `kind` is server, proxy or worker. `answers` are those to its siblings; `degraded` says what is amiss
+    """The process. `server` is the name of the server, a stack or a proxy, of which this process, `name`, may be one of
+    several: `kind` is server, proxy or worker. `answers` are those to its siblings; `degraded` returns what is wrong
     although messages are served."""
 
     kind: str
@@ -27,4 +27,4 @@ class ServerProcess:
     settings: "FrontSettings"
     siblings: SiblingProcesses = field(default_factory=SiblingProcesses)
     answers: Answers = field(default_factory=dict)
-    degraded: "Callable[[], str | None]" = _nothing
+    degraded: "Callable[[], str | None]" = _never_degraded

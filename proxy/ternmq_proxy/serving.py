@@ -1,4 +1,4 @@
-"""What a process does for clients, whatever storage is behind it: services, gRPC front, and the care for clients."""
+"""Serves clients in front of any storage: services, gRPC front, and the maintenance of clients."""
 
 import asyncio
 import functools
@@ -23,14 +23,14 @@ from ternmq_proxy.processors.clients import ClientRegistry
 from ternmq_proxy.processors.inflation import InflationRoom
 from ternmq_proxy.processors.lite_notices import LiteNotices
 from ternmq_proxy.processors.orphan_checks import OrphanChecks
-from ternmq_proxy.processors.placement import Placement
-from ternmq_proxy.processors.renewal import Renewal
-from ternmq_proxy.processors.subscription_news import spread_news
-from ternmq_proxy.processors.subscriptions import Subscriptions
-from ternmq_proxy.proxy_heartbeat import ProxyHeartbeat, entry_of
+from ternmq_proxy.processors.placement import QueuePlacement
+from ternmq_proxy.processors.renewal import AutoRenewal
+from ternmq_proxy.processors.subscription_news import handle_new_subscriptions
+from ternmq_proxy.processors.subscriptions import GroupSubscriptions
+from ternmq_proxy.proxy_heartbeat import ProxyHeartbeat, make_proxy_entry
 from ternmq_proxy.quotas.bucket import TokenBucket
-from ternmq_proxy.quotas.quotas import Quotas
-from ternmq_proxy.quotas.shares import Shares, name_of
+from ternmq_proxy.quotas.quotas import ClientQuotas
+from ternmq_proxy.quotas.shares import QuotaShares, name_of
 from ternmq_proxy.server_process import ServerProcess
 from ternmq_proxy.services import ANSWER_LIMITS, AnswerLimits, Services
 
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _CLIENT_CARE_S = 5.0
-# So many are forgotten within two milliseconds.
+# Forgotten within two milliseconds.
 _GONE_AT_ONCE = 500
 
 
@@ -67,7 +67,7 @@ async def serve_clients(
     tls: "PortTls | None" = None,
     answer_limits: AnswerLimits = ANSWER_LIMITS,
 ) -> GrpcFront:
-    """Listen and serve; `stack` ends it. The front knows its addresses."""
+    """Listen and serve; `stack` stops it. The front knows its addresses."""
     front = GrpcFront(
         settings.grpc_listeners,
         observability,
@@ -84,10 +84,10 @@ async def serve_clients(
         clock,
         catalog,
         messages,
-        front.addresses[0],
+        front.listener_addresses[0],
         process,
         access,
-        lambda: front.connections,
+        lambda: front.connection_count,
         answer_limits,
     )
     process.answers.update(
@@ -96,24 +96,24 @@ async def serve_clients(
     stack.push_async_callback(services.orphans.close)
     stack.push_async_callback(front.stop, settings.shutdown_grace_ms / 1000)
     stack.callback(messages.end_polls)
-    care = asyncio.create_task(_care_for_clients(services), name="client care")
+    care = asyncio.create_task(_maintain_clients(services), name="client care")
     stack.callback(care.cancel)
     if services.access.is_on:
-        watching = asyncio.create_task(services.access.keep_looking(), name="access control")
+        watching = asyncio.create_task(services.access.check_rights_forever(), name="access control")
         stack.callback(watching.cancel)
     if not catalog.is_alone:
         await _share_quotas(services, stack)
     await front.start(services)
-    services.history.begin(front.figures)
-    stack.push_async_callback(services.history.end)
+    services.history.start_sampling(front.figures)
+    stack.push_async_callback(services.history.stop_sampling)
     if not catalog.is_embedded:
-        heartbeat = ProxyHeartbeat(functools.partial(entry_of, services), catalog.proxies)
-        stack.push_async_callback(heartbeat.end)
-        heartbeat.begin()
-    messages.watch_orphans(services.orphans.ask)
+        heartbeat = ProxyHeartbeat(functools.partial(make_proxy_entry, services), catalog.proxies)
+        stack.push_async_callback(heartbeat.stop_heartbeats)
+        heartbeat.start_heartbeats()
+    messages.watch_orphans(services.orphans.send_check)
     messages.answer_proxies(functools.partial(answer_proxies, services=services))
     notices = LiteNotices(services.clients)
-    messages.watch_lite(notices.dropped)
+    messages.watch_lite(notices.notify_dropped)
     stack.push_async_callback(notices.close)
     return front
 
@@ -129,16 +129,16 @@ def make_services(
     connections: "Callable[[], int]" = _no_front,
     answer_limits: AnswerLimits = ANSWER_LIMITS,
 ) -> Services:
-    """What the activities ask; `store_host` is the address of the first listener. `process` may be left out where
-    nobody asks for it; without `access` everything is allowed. `connections` counts those of the front."""
+    """Return what activities use; `store_host` is the address of the first listener. `process` may be left out where it
+    is not needed; without `access` everything is allowed. `connections` returns how many the front has."""
     # Moving the clock must not expire clients that are alive.
     clients = ClientRegistry(time.monotonic, expiry_s=settings.client_expiry_ms / 1000)
-    clients.on_pulling(messages.announce)
-    handles = Handles(lambda: catalog.handle_keys)
-    renewal = Renewal(messages, clock.now_ms, catalog.rules)
-    clock.on_set(renewal.rebase)
-    quotas = Quotas()
-    catalog.on_quotas(quotas.follow)
+    clients.on_pulling(messages.announce_members)
+    handles = HandleForms(lambda: catalog.handle_keys)
+    renewal = AutoRenewal(messages, clock.now_ms, catalog.group_or_default)
+    clock.on_set(renewal.shift_clock)
+    quotas = ClientQuotas()
+    catalog.on_quotas(quotas.follow_snapshot)
     return Services(
         process=process or ServerProcess(kind="server", server="server", name="server", settings=settings),
         clock=clock,
@@ -150,8 +150,8 @@ def make_services(
         renewal=renewal,
         orphans=OrphanChecks(messages, clients, time.monotonic, handles),
         filters=FilterCache(),
-        subscriptions=Subscriptions(),
-        placement=Placement(),
+        subscriptions=GroupSubscriptions(),
+        placement=QueuePlacement(),
         lite_adds=TokenBucket(LITE_ADDS_PER_S, 1.0, time.monotonic()),
         quotas=quotas,
         limits=MessageLimits(
@@ -177,34 +177,34 @@ def make_services(
 
 async def _share_quotas(services: Services, stack: "AsyncExitStack") -> None:
     catalog = services.catalog
-    shares = Shares(services.quotas, name_of(services.process), catalog.proxies.exchange_demand)
-    await shares.begin()
-    keeping = asyncio.create_task(shares.keep(), name="shares of quotas")
-    stack.push_async_callback(shares.leave, catalog.proxies.leave)
+    shares = QuotaShares(services.quotas, name_of(services.process), catalog.proxies.exchange_demand)
+    await shares.take_equal_part()
+    keeping = asyncio.create_task(shares.renew_forever(), name="shares of quotas")
+    stack.push_async_callback(shares.give_up_shares, catalog.proxies.remove_proxy)
     stack.callback(keeping.cancel)
 
 
-async def part_with_the_silent(services: Services) -> None:
-    """Forget the clients that are gone without a word, and show what they held."""
+async def expire_silent_clients(services: Services) -> None:
+    """Forget the clients that disappeared, and release what they held."""
     turns = WorkTurns()
     names = []
-    while gone := services.clients.expire(_GONE_AT_ONCE):
+    while gone := services.clients.expire_clients(_GONE_AT_ONCE):
         for client in gone:
             names.append(client.client_id)
-            await depart(client, services)
+            await release_client(client, services)
             await turns.next_turn()
     if names:
         _log.info("disappeared without closing: %s", list_names(names, "clients"))
 
 
-async def _care_for_clients(services: Services) -> None:
-    """Keep hidden what living clients hold, show what dead ones held, and spread what they subscribe."""
+async def _maintain_clients(services: Services) -> None:
+    """Renew messages of living clients, release those of dead ones, and report new subscriptions."""
     while True:
         await asyncio.sleep(_CLIENT_CARE_S)
         try:
-            await part_with_the_silent(services)
+            await expire_silent_clients(services)
             services.clock.check_for_jump()
-            await services.renewal.renew()
-            await spread_news(services)
+            await services.renewal.renew_claims()
+            await handle_new_subscriptions(services)
         except Exception:  # noqa: BLE001 - the outermost of this task, and it logs
-            _log.exception("the care for clients failed; it goes on in %g s", _CLIENT_CARE_S)
+            _log.exception("client maintenance failed; retrying in %g s", _CLIENT_CARE_S)

@@ -1,6 +1,7 @@
-"""One of several workers that share a port: `python -m ternmq_proxy.worker up|proxy`, started by a supervisor.
+"""A worker process, one of several that share a port: `python -m ternmq_proxy.worker up|proxy`, started by a
+supervisor.
 
-It is a proxy of a cluster. That of `ternmq up --workers N` reads the stack's registry file, and has one broker.
+It is a proxy of a cluster. A worker of `ternmq up --workers N` reads the stack's registry file, and has one broker.
 """
 
 import asyncio
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 from ternmq_common.clock import SystemClock
 from ternmq_common.server_settings import ProxySettings, ServerSettings
 from ternmq_proxy.cluster_main import ProxyServer
-from ternmq_proxy.registry_joining import joined
+from ternmq_proxy.registry_joining import join_cluster_registry
 from ternmq_registry.directory import RegistryDirectory
 from ternmq_registry.secret_encryption import secret_encryption_of
 from ternmq_registry.shared_registry import SharedRegistry
@@ -25,9 +26,9 @@ if TYPE_CHECKING:
 
 
 async def start_of_stack(place: "WorkerPlace", settings: ServerSettings, stack: "AsyncExitStack") -> str:
-    """A worker of `ternmq up`, ready when it has its broker."""
+    """Start a worker of `ternmq up`, which is ready when it has its broker."""
 
-    async def opened(stack: "AsyncExitStack") -> RegistryDirectory:
+    async def open_registry(stack: "AsyncExitStack") -> RegistryDirectory:
         secret_encryption = await asyncio.to_thread(secret_encryption_of, settings, settings.data_dir)
         database = settings.data_dir / "registry.db"
         registry = await asyncio.to_thread(
@@ -48,26 +49,26 @@ async def start_of_stack(place: "WorkerPlace", settings: ServerSettings, stack: 
         SystemClock(),
         name=place.member,
         http=place.http,
-        registry=opened,
+        registry=open_registry,
         embedded=settings.broker_name,
         place=place,
     )
     await proxy.start(stack)
-    await proxy.connected()
+    await proxy.wait_connected()
     return process.ready_line(proxy.grpc_addresses, proxy.http_address, proxy.admin_address)
 
 
 async def start_of_cluster(
     over: asyncio.Event, place: "WorkerPlace", settings: ProxySettings, stack: "AsyncExitStack"
 ) -> str:
-    """A worker of `ternmq proxy`."""
+    """Start a worker of `ternmq proxy`."""
     clock = SystemClock()
     proxy = ProxyServer(
         settings,
         clock,
         name=place.member,
         http=place.http,
-        registry=lambda stack: joined(settings, stack, clock, over, worker=place.name),
+        registry=lambda stack: join_cluster_registry(settings, stack, clock, over, worker=place.name),
         place=place,
     )
     await proxy.start(stack)
@@ -75,7 +76,7 @@ async def start_of_cluster(
 
 
 def main(kind: str) -> int:
-    """Serve; the process's exit code."""
+    """Serve; return the process's exit code."""
     if kind == "up":
         return worker_process.run_worker(ServerSettings, start_of_stack)
     over = asyncio.Event()

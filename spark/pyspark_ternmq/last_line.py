@@ -22,9 +22,9 @@ def say_refusals_last() -> None:
     """Have a script that ends with an error of Spark's say the refusal in it once more."""
     before = sys.excepthook
 
-    def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    def print_refusal(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         before(kind, error, trace)
         if kind.__module__.startswith("pyspark.") and (words := refusal_in(str(error))) is not None:
             sys.stderr.write(f"ternmq: {words}\n")
 
-    sys.excepthook = hook
+    sys.excepthook = print_refusal

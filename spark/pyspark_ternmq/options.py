@@ -49,29 +49,29 @@ class OptionReader:
         allowed = {name.lower() for name in (*names, *_OF_SPARK)}
         for name in options:
             if name.lower() not in allowed:
-                raise WrongOption(f"format ternmq has no option {name!r}{nearest(name, names)}")
+                raise WrongOption(f"format ternmq has no option {name!r}{nearest_name(name, names)}")
 
-    def text(self, name: str, default: str | None = None) -> str | None:
+    def read_text(self, name: str, default: str | None = None) -> str | None:
         """The value; the default for one that is absent or blank."""
         return self._values.get(name.lower(), "").strip() or default
 
-    def required(self, name: str, what: str) -> str:
-        value = self.text(name)
+    def read_required(self, name: str, what: str) -> str:
+        value = self.read_text(name)
         if value is None:
             raise WrongOption(f"option {name} is missing: {what}")
         return value
 
-    def number(self, name: str, default: int | None = None, *, minimum: int = 1) -> int | None:
-        value = self.text(name)
+    def read_number(self, name: str, default: int | None = None, *, minimum: int = 1) -> int | None:
+        value = self.read_text(name)
         if value is None:
             return default
         if not value.isascii() or not value.isdigit() or int(value) < minimum:
             raise WrongOption(f"option {name}={value!r} is not a whole number of at least {minimum}")
         return int(value)
 
-    def rate(self, name: str) -> float | None:
+    def read_rate(self, name: str) -> float | None:
         """A number above 0."""
-        value = self.text(name)
+        value = self.read_text(name)
         if value is None:
             return None
         try:
@@ -82,16 +82,16 @@ class OptionReader:
             raise WrongOption(f"option {name}={value!r} is not a number above 0")
         return rate
 
-    def choice(self, name: str, values: tuple[str, ...]) -> str:
+    def read_choice(self, name: str, values: tuple[str, ...]) -> str:
         """One of the values; the first if there is none."""
-        value = self.text(name, values[0])
+        value = self.read_text(name, values[0])
         if value not in values:
             raise WrongOption(f"option {name}={value!r} is not {' or '.join(values)}")
         return value
 
     def duration_ms(self, name: str) -> int | None:
         """`90s`, `15m`, or milliseconds."""
-        value = self.text(name)
+        value = self.read_text(name)
         if value is None:
             return None
         try:
@@ -99,8 +99,8 @@ class OptionReader:
         except ValueError as error:
             raise WrongOption(f"option {name}={value!r} is no duration: {error}") from None
 
-    def flag(self, name: str, default: bool) -> bool:
-        value = self.text(name)
+    def read_flag(self, name: str, default: bool) -> bool:
+        value = self.read_text(name)
         if value is None:
             return default
         if value.lower() in _TRUE:
@@ -129,7 +129,7 @@ class ConnectionOptions:
 
 def connection_of(reader: OptionReader) -> ConnectionOptions:
     """The connection that the options describe; the files of keys and certificates are read here, on the driver."""
-    endpoint = reader.required("endpoint", "where the broker or proxy listens, such as 127.0.0.1:8081")
+    endpoint = reader.read_required("endpoint", "where the broker or proxy listens, such as 127.0.0.1:8081")
     try:
         Endpoints.parse(endpoint)
     except ClientError as error:
@@ -137,15 +137,15 @@ def connection_of(reader: OptionReader) -> ConnectionOptions:
     certificate, private_key = _read_file(reader, "tlsCertificateFile"), _read_file(reader, "tlsKeyFile")
     if (certificate is None) != (private_key is None):
         raise WrongOption("options tlsCertificateFile and tlsKeyFile belong together: one of them is missing")
-    ca_certificate, server_name = _read_file(reader, "tlsCaFile"), reader.text("tlsServerName")
-    wants_tls = reader.flag("tls", any((ca_certificate, certificate, server_name)))
+    ca_certificate, server_name = _read_file(reader, "tlsCaFile"), reader.read_text("tlsServerName")
+    wants_tls = reader.read_flag("tls", any((ca_certificate, certificate, server_name)))
     tls = TlsOptions(ca=ca_certificate, client_cert=certificate, client_key=private_key, server_name=server_name)
     try:
         tls.ssl_context()
     except ClientError as error:
         raise WrongOption(f"options tls...: {error}") from None
-    timeout_ms = reader.number("requestTimeoutMs", REQUEST_TIMEOUT_MS)
-    retry_ms = reader.number("retryTimeoutMs", RETRY_TIMEOUT_MS, minimum=0)
+    timeout_ms = reader.read_number("requestTimeoutMs", REQUEST_TIMEOUT_MS)
+    retry_ms = reader.read_number("retryTimeoutMs", RETRY_TIMEOUT_MS, minimum=0)
     assert timeout_ms is not None
     assert retry_ms is not None
     return ConnectionOptions(
@@ -159,10 +159,10 @@ def connection_of(reader: OptionReader) -> ConnectionOptions:
 
 def kafka_names(reader: OptionReader) -> bool:
     """Whether columns have the names that Spark's connector for Kafka gives them."""
-    return reader.choice("columnNames", ("ternmq", "kafka")) == "kafka"
+    return reader.read_choice("columnNames", ("ternmq", "kafka")) == "kafka"
 
 
-def nearest(name: str, known: Collection[str]) -> str:
+def nearest_name(name: str, known: Collection[str]) -> str:
     """The end of a message about a name that is not known."""
     by_lower = {one.lower(): one for one in known}
     found = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.5)
@@ -170,8 +170,8 @@ def nearest(name: str, known: Collection[str]) -> str:
 
 
 def _read_credentials(reader: OptionReader) -> Credentials | None:
-    access_key, secret_key = reader.text("accessKey"), reader.text("secretKey")
-    session_token, file = reader.text("sessionToken"), reader.text("credentialsFile")
+    access_key, secret_key = reader.read_text("accessKey"), reader.read_text("secretKey")
+    session_token, file = reader.read_text("sessionToken"), reader.read_text("credentialsFile")
     if file is not None:
         if any((access_key, secret_key, session_token)):
             raise WrongOption("option credentialsFile excludes accessKey, secretKey and sessionToken")
@@ -192,7 +192,7 @@ def _read_credentials(reader: OptionReader) -> Credentials | None:
 
 
 def _read_file(reader: OptionReader, name: str) -> bytes | None:
-    path = reader.text(name)
+    path = reader.read_text(name)
     if path is None:
         return None
     try:

@@ -78,7 +78,7 @@ def schema_of(options: Mapping[str, str]) -> StructType:
 def checked_columns(schema: StructType, *, kafka_names: bool = False) -> tuple[str, ...]:
     """The columns that are wanted; WrongOption for one that no message has, or that has another type."""
     # Imports the client library, which is not needed for the schema alone.
-    from pyspark_ternmq.options import WrongOption, nearest
+    from pyspark_ternmq.options import WrongOption, nearest_name
 
     known = {field.name: field for field in SCHEMA}
     if kafka_names:
@@ -88,7 +88,7 @@ def checked_columns(schema: StructType, *, kafka_names: bool = False) -> tuple[s
     for field in schema:
         ours = known.get(field.name)
         if ours is None:
-            raise WrongOption(f"a message has no column {field.name!r}{nearest(field.name, known)}")
+            raise WrongOption(f"a message has no column {field.name!r}{nearest_name(field.name, known)}")
         if field.dataType.simpleString() != ours.dataType.simpleString():
             raise WrongOption(
                 f"column {field.name} is {ours.dataType.simpleString()}, not {field.dataType.simpleString()}: "

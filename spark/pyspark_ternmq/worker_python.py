@@ -27,12 +27,12 @@ def use_this_python() -> None:
         return  # a client of Spark Connect alone, which starts neither Java nor workers
     # spark-submit has started Java already.
     is_java_up = "PYSPARK_GATEWAY_PORT" in os.environ or SparkContext._gateway is not None  # noqa: SLF001
-    warning = choose(os.environ, sys.executable, shutil.which("python3"), is_java_up=is_java_up)
+    warning = choose_python(os.environ, sys.executable, shutil.which("python3"), is_java_up=is_java_up)
     if warning is not None:
         _log.warning("%s", warning)
 
 
-def choose(
+def choose_python(
     environment: MutableMapping[str, str], executable: str, on_path: str | None, *, is_java_up: bool
 ) -> str | None:
     """Set the Python of Spark's workers in the environment, unless it is set, or `on_path` belongs to the same

@@ -66,7 +66,7 @@ def message(name: str) -> NewMessage:
 
 async def opened(folder: Path, clock: MovableClock) -> LocalMessageService:
     settings = ServerSettings(data_dir=folder, segment_bytes=1 << 20, body_bytes_max=1 << 16, test_clock=True)
-    return await LocalMessageService.open(settings, lambda name: ConsumerGroup(name=name), clock)
+    return await LocalMessageService.open_store(settings, lambda name: ConsumerGroup(name=name), clock)
 
 
 class Scenario:

@@ -138,7 +138,7 @@ async def held(folder: Path, *, accept: bool) -> Held:
     async with AsyncExitStack() as stack:
         service, catalog = await open_storage(settings(folder, accept=accept), MovableClock(), stack)
         assert time.monotonic() - began < START_MAX_S, "the start took too long"
-        found.topics = {topic.name: topic.queues for topic in catalog.topics()}
+        found.topics = {topic.name: topic.queues for topic in catalog.list_topics()}
         for topic, queues in TOPICS.items():
             for queue_id in range(queues):
                 found.queues[topic, queue_id] = await bodies(service, QueueRef(topic, BROKER, queue_id))

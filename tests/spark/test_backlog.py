@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pyspark_ternmq.pipelines import backlog
-from pyspark_ternmq.pipelines.administration import Administrator
+from pyspark_ternmq.pipelines.administration import PipelineAdministrator
 from pyspark_ternmq.pipelines.backlog_plan import BacklogRefused
 from pyspark_ternmq.pipelines.connection import PipelineConnection
 from ternmq import Message
@@ -48,7 +48,7 @@ def send(stack: "Stack", topic: str, numbers: range, *, groups: int = 0) -> None
 
 def lag(stack: "Stack", group: str, topic: str) -> int:
     """What the group has still to consume, by its offsets."""
-    with Administrator(stack.endpoint) as admin:
+    with PipelineAdministrator(stack.endpoint) as admin:
         queues = admin.queues(topic)
         ends = admin.offsets(queues, "latest")
         return sum(end - (admin.committed(group, queue) or 0) for queue, end in zip(queues, ends, strict=True))
@@ -85,7 +85,7 @@ def test_what_a_group_has_not_consumed_moves_with_all_that_belongs_to_it(
     # Nothing is left in the old topic, and the group finds the moved ones.
     assert lag(stack, told.group, topic) == 0
     assert sorted(consume(stack, told.group, told.to, len(found))) == sorted(one.body for one in found)
-    with Administrator(stack.endpoint) as admin:
+    with PipelineAdministrator(stack.endpoint) as admin:
         assert len(admin.queues(told.to)) == report.queues == 8
 
 
@@ -135,7 +135,7 @@ def test_who_says_no_changes_nothing(
 
     with pytest.raises(KeyboardInterrupt):
         backlog.run(spark, told, confirm=refuse)
-    with Administrator(stack.endpoint) as admin:
+    with PipelineAdministrator(stack.endpoint) as admin:
         assert told.to not in admin.topics()
     assert backlog.run(spark, told).moved == 3
 
@@ -186,7 +186,7 @@ def test_a_move_goes_on_where_the_group_is(
     send(stack, topic, range(60))
     backlog.run(spark, told)
     # As if it had been killed when the last step was stored and not passed over.
-    with Administrator(stack.endpoint) as admin:
+    with PipelineAdministrator(stack.endpoint) as admin:
         admin.commit(told.group, [(admin.queues(topic)[0], 40)])
     assert backlog.run(spark, told).moved == 20
     found = stored(stack.endpoint, told.to)

@@ -17,9 +17,9 @@ from pyspark.sql import SparkSession
 from pyspark_ternmq.decoding import WrongSchema, avro, protobuf
 from pyspark_ternmq.decoding.avro_format import AvroFormat
 from pyspark_ternmq.decoding.avro_schema import AvroSchema
-from pyspark_ternmq.decoding.columns import decoded
+from pyspark_ternmq.decoding.columns import decode_column
 from pyspark_ternmq.decoding.registered_avro import RegisteredAvro
-from pyspark_ternmq.decoding.registry import Registry
+from pyspark_ternmq.decoding.registry import RegistryAddress
 from pyspark_ternmq.decoding.subject import AvroOfSubject
 from pyspark_ternmq.pipelines import lake
 from ternmq.testing import Stack
@@ -122,7 +122,7 @@ def test_a_lake_of_a_subject_of_a_schema_registry(
     with schema_registry() as registry:
         registry.add(1, json.dumps(ORDER), subject="orders-value")
         wanted = options(
-            stack, tmp_path, topic, decoding=AvroOfSubject("orders-value", Registry(registry.url, retry_s=0.5))
+            stack, tmp_path, topic, decoding=AvroOfSubject("orders-value", RegistryAddress(registry.url, retry_s=0.5))
         )
         send(stack, topic, *framed(topic, 1, range(10)), *framed(topic, 99, range(200, 202)))
         report = lake.run(spark, wanted)
@@ -146,9 +146,9 @@ def test_a_lake_of_a_subject_of_a_schema_registry(
 
 
 def test_keys_of_a_registry_are_in_no_text_of_a_plan(spark: SparkSession) -> None:
-    registry = Registry("https://registry", user="who", password="hush-hush")
+    registry = RegistryAddress("https://registry", user="who", password="hush-hush")
     frame = spark.createDataFrame([(b"",)], "body binary")
-    plan = frame.select(decoded(frame["body"], RegisteredAvro(AvroSchema(json.dumps(ORDER)), registry)))
+    plan = frame.select(decode_column(frame["body"], RegisteredAvro(AvroSchema(json.dumps(ORDER)), registry)))
     execution = plan._jdf.queryExecution()
     assert "decode(" in execution.toString()
     assert "hush" not in execution.toString() + execution.logical().toJSON() + execution.executedPlan().toJSON()

@@ -16,7 +16,7 @@ def made(spark: "SparkSession", *rows: tuple[int, str, str, str, int | None]) ->
 
 def test_a_flight_in_two_messages_counts_once(spark: "SparkSession") -> None:
     messages = made(spark, (1, "XX", "JFK", "LAX", 5), (1, "XX", "JFK", "LAX", 5), (2, "XX", "JFK", "LAX", 7))
-    assert sorted(flights.numbers(messages)) == [1, 1, 2]
+    assert sorted(flights.flight_numbers(messages)) == [1, 1, 2]
     (route,) = flights.busiest_routes(flights.each_once(messages), {}).collect()
     assert (route.flights, route.departed, route.mean_delay_minutes) == (2, 2, 6.0)
 

@@ -12,7 +12,7 @@ from pyspark_ternmq.pipelines.hadoop_files import FOOTER_BYTES, HadoopFiles
 
 def test_files_through_hadoop_do_what_the_protocol_says(spark: SparkSession, tmp_path: Path) -> None:
     files = HadoopFiles(spark)
-    root = files.qualified(str(tmp_path))
+    root = files.qualify_path(str(tmp_path))
     path = f"{root}/a/topic=%25DLQ%25x/ü 1"
     files.create(path, "text ü")
     assert (files.read(path), files.exists(path), files.exists(f"{root}/b")) == ("text ü", True, False)
@@ -26,8 +26,8 @@ def test_files_through_hadoop_do_what_the_protocol_says(spark: SparkSession, tmp
     [marked] = files.files_below(f"{root}/b", with_marks=True)
     assert marked.mark == str((tmp_path / "b/c/d").stat().st_mtime_ns // 1_000_000)
     assert [entry.path for entry in files.files_below(f"{root}/b/c/d")] == [f"{root}/b/c/d"]
-    assert files.matching(f"{root}/?/[cd]") == [f"{root}/b/c"]
-    assert files.matching(f"{root}/x*") == []
+    assert files.find_matching(f"{root}/?/[cd]") == [f"{root}/b/c"]
+    assert files.find_matching(f"{root}/x*") == []
     assert files.files_below(f"{root}/nowhere") == []
     assert files.folders_in(f"{root}/nowhere") == []
     assert files.modified_ms(f"{root}/b/c/d") == (tmp_path / "b/c/d").stat().st_mtime_ns // 1_000_000
@@ -44,7 +44,7 @@ def test_files_through_hadoop_do_what_the_protocol_says(spark: SparkSession, tmp
 
 def test_rows_are_counted_by_footers(spark: SparkSession, tmp_path: Path) -> None:
     files = HadoopFiles(spark)
-    root = files.qualified(str(tmp_path))
+    root = files.qualify_path(str(tmp_path))
     for name, rows in (("many", range(12_345)), ("none", range(0))):
         pyarrow.parquet.write_table(pyarrow.table({"a": list(rows)}), tmp_path / name, row_group_size=5_000)
         assert files.row_count(f"{root}/{name}") == len(rows)

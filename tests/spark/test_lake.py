@@ -15,10 +15,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pyspark_ternmq.pipelines import lake
 from pyspark_ternmq.pipelines.hadoop_files import HadoopFiles
-from pyspark_ternmq.pipelines.lake.classification import classified, deduplicated
+from pyspark_ternmq.pipelines.lake.classification import classify_messages, drop_duplicates
 from pyspark_ternmq.pipelines.lake.commits import KINDS
-from pyspark_ternmq.pipelines.lake.compaction import compactor
-from pyspark_ternmq.pipelines.lake.lock import Owner, checkpoint_lock
+from pyspark_ternmq.pipelines.lake.compaction import open_compaction
+from pyspark_ternmq.pipelines.lake.lock import LockOwner, checkpoint_lock
 from pyspark_ternmq.schema import SCHEMA
 from ternmq.testing import Stack
 from ternmq_protos.v2 import definition_pb2 as pb
@@ -136,7 +136,7 @@ def deduplicated_ids(spark: SparkSession, stream: DataFrame, window: timedelta, 
         del number
         found.extend(row.message_id for row in batch.collect())
 
-    frame = deduplicated(classified(stream, event_time="born", lateness=HOUR, json_schema=None), window)
+    frame = drop_duplicates(classify_messages(stream, event_time="born", lateness=HOUR, json_schema=None), window)
     query = frame.writeStream.foreachBatch(take).option("checkpointLocation", str(folder / "checkpoint"))
     query.trigger(availableNow=True).start().awaitTermination()
     return sorted(found)
@@ -273,7 +273,7 @@ def wait_until(is_true: Callable[[], bool]) -> None:
 def test_a_second_compaction_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     files = HadoopFiles(spark)
     with (
-        compactor(files, files.qualified(str(tmp_path)), Owner.this_process()),
+        open_compaction(files, files.qualify_path(str(tmp_path)), LockOwner.this_process()),
         pytest.raises(lake.Locked, match="compacts this lake"),
     ):
         lake.compact(spark, str(tmp_path), lake.CompactionOptions())

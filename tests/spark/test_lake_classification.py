@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from pyspark_ternmq.pipelines import lake
 from pyspark_ternmq.pipelines.connection import PipelineConnection
-from pyspark_ternmq.pipelines.lake.classification import classified
+from pyspark_ternmq.pipelines.lake.classification import classify_messages
 from pyspark_ternmq.schema import SCHEMA
 from tests.spark.lake_files import HOUR, STORED, source_row
 
@@ -25,7 +25,7 @@ def sorted_out(
     before = spark.conf.get("spark.sql.session.timeZone")
     spark.conf.set("spark.sql.session.timeZone", "Asia/Kolkata")
     try:
-        found = classified(frame, **wanted).orderBy("offset").select("kind", "date", "hour", "reason").collect()
+        found = classify_messages(frame, **wanted).orderBy("offset").select("kind", "date", "hour", "reason").collect()
     finally:
         spark.conf.set("spark.sql.session.timeZone", str(before))
     return [tuple(row) for row in found]

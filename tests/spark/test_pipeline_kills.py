@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pyspark_ternmq.pipelines.administration import Administrator
+from pyspark_ternmq.pipelines.administration import PipelineAdministrator
 from ternmq import Message, NotFound
 from ternmq.blocking import Producer, SimpleConsumer
 from ternmq.testing import Stack
@@ -35,19 +35,19 @@ def stack() -> "Iterator[Stack]":
 
 
 @pytest.fixture
-def admin(stack: Stack) -> "Iterator[Administrator]":
-    with Administrator(stack.endpoint) as opened:
+def admin(stack: Stack) -> "Iterator[PipelineAdministrator]":
+    with PipelineAdministrator(stack.endpoint) as opened:
         yield opened
 
 
-def at_counts(admin: Administrator, topic: str, counts: "Iterable[int]") -> "list[Callable[[], bool]]":
+def at_counts(admin: PipelineAdministrator, topic: str, counts: "Iterable[int]") -> "list[Callable[[], bool]]":
     """Marks: so many messages have come. Each kill repeats something, so the counts run ahead of what is done."""
     return [partial(_has, admin, topic, count) for count in counts]
 
 
-def _has(admin: Administrator, topic: str, count: int) -> bool:
+def _has(admin: PipelineAdministrator, topic: str, count: int) -> bool:
     try:
-        return sum(state.max_offset for state in admin.topic(topic).queues) >= count
+        return sum(state.max_offset for state in admin.describe_topic(topic).queues) >= count
     except NotFound:
         return False
 
@@ -65,7 +65,7 @@ def once_each(found: list[Stored], wanted: list[bytes]) -> list[Stored]:
 
 
 def test_a_replay_that_dies_loses_nothing_and_repeats_with_equal_ids(
-    stack: Stack, admin: Administrator, tmp_path: Path
+    stack: Stack, admin: PipelineAdministrator, tmp_path: Path
 ) -> None:
     topic = stack.create_topic("orders-again", "fifo", queues=4)
     wanted = [f"body-{number:06}".encode() for number in range(MESSAGES)]
@@ -90,7 +90,7 @@ def test_a_replay_that_dies_loses_nothing_and_repeats_with_equal_ids(
     assert all(bodies == sorted(bodies) for bodies in groups.values())
 
 
-def test_a_backlog_that_dies_on_its_way_arrives(stack: Stack, admin: Administrator, tmp_path: Path) -> None:
+def test_a_backlog_that_dies_on_its_way_arrives(stack: Stack, admin: PipelineAdministrator, tmp_path: Path) -> None:
     topic = stack.create_topic("orders", "fifo", queues=4)
     stack.create_group("billing", fifo=True, consume_from="earliest")
     wanted = [f"body-{number:06}".encode() for number in range(MESSAGES)]
@@ -119,7 +119,7 @@ def repair(letter):
 
 
 def test_dead_letters_are_sent_back_once_however_often_it_dies(
-    stack: Stack, admin: Administrator, tmp_path: Path
+    stack: Stack, admin: PipelineAdministrator, tmp_path: Path
 ) -> None:
     letters = 200
     topic = stack.create_topic("orders")
@@ -145,7 +145,7 @@ def test_dead_letters_are_sent_back_once_however_often_it_dies(
     assert {row["new_message_id"] for row in rows if row["outcome"] == "sent"} == {one.message_id for one in found}
 
 
-def test_stats_that_die_count_every_window_once(stack: Stack, admin: Administrator, tmp_path: Path) -> None:
+def test_stats_that_die_count_every_window_once(stack: Stack, admin: PipelineAdministrator, tmp_path: Path) -> None:
     topic, to = stack.create_topic("orders", queues=1), stack.create_topic("orders-stats")
     windows, messages = 24, 20
     with Producer(stack.endpoint, topics=[topic]) as producer:

@@ -35,7 +35,7 @@ def message(second: float, *, topic: str = "orders", tag: str | None = "paid", k
 
 def counted(spark: "SparkSession", rows: list[tuple[object, ...]], by: list[Any]) -> list[dict[str, Any]]:
     messages = spark.createDataFrame(rows, ROWS)
-    found = stats.aggregated(messages, window=timedelta(minutes=1), by=by, delay=timedelta(0))
+    found = stats.aggregate_messages(messages, window=timedelta(minutes=1), by=by, delay=timedelta(0))
     return [row.asDict() for row in found.orderBy("window_start", *by).collect()]
 
 

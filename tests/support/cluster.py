@@ -181,24 +181,24 @@ async def running(
 async def reached(service: ClusterMessageService, names: list[str]) -> None:
     """Return when exactly these brokers can be asked."""
     async with asyncio.timeout(PATIENCE_S):
-        while sorted(broker.name for broker in service.links.connected()) != sorted(names):
+        while sorted(broker.name for broker in service.links.connected_brokers()) != sorted(names):
             await changed(service)
 
 
 async def changed(service: ClusterMessageService) -> None:
     """Return when a link of the service was made or lost, or a moment has passed."""
     happened = asyncio.Event()
-    original = service.routes.changed
+    original = service.routes.forget_routes
 
     def told() -> None:
         original()
         happened.set()
 
-    service.routes.changed = told  # type: ignore[method-assign]
+    service.routes.forget_routes = told  # type: ignore[method-assign]
     try:
         async with asyncio.timeout(0.5):
             await happened.wait()
     except TimeoutError:
         pass
     finally:
-        service.routes.changed = original  # type: ignore[method-assign]
+        service.routes.forget_routes = original  # type: ignore[method-assign]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ternmq_common.handle_form import HandleForm
 from ternmq_common.handle_keys import HandleKey, HandleKeys
-from ternmq_proxy.handles import Handles
+from ternmq_proxy.handles import HandleForms
 from ternmq_registry.registry import Registry
 
 FIRST = HandleKey(1, bytes(range(32)), 0)
@@ -14,9 +14,9 @@ NEXT = HandleKey(2, bytes(range(32, 64)), 0)
 KEYS = HandleKeys((FIRST, NEXT))
 
 
-def made_up_handles() -> Handles:
+def made_up_handles() -> HandleForms:
     """As services have them."""
-    return Handles(lambda: (FIRST, NEXT))
+    return HandleForms(lambda: (FIRST, NEXT))
 
 
 def handle_form(group: str, topic: str) -> HandleForm:

@@ -184,7 +184,7 @@ class InFlightConformance:
     ) -> None:
         stack.groups["g"] = ConsumerGroup(name="g", fifo=True)
         await fill(service)
-        broker = service.route(TOPIC).brokers[0]
+        broker = service.find_route(TOPIC).brokers[0]
         wanted = replace(BY_GROUP, attempt_id="x")
         first = await service.consuming.pop(wanted, broker=broker, poll_s=0)
         again = await service.consuming.pop(wanted, broker=broker, poll_s=0)

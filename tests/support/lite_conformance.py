@@ -223,7 +223,7 @@ class LiteConformance:
         await sync(service, "x", "a")
         await send(service, "a", b"1", b"2")
         assert await all_taken(service, "x") == {"a": [b"1", b"2"]}
-        queue = queue_of_lite(service.route(TOPIC), "a")
+        queue = queue_of_lite(service.find_route(TOPIC), "a")
         assert queue.topic == lite_queue_topic(TOPIC.name, "a")
         await service.reading.set_committed(GROUP, queue, 1)
         assert await all_taken(service, "x") == {"a": [b"2"]}

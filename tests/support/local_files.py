@@ -8,15 +8,15 @@ from pyspark_ternmq.pipelines.files import FileEntry
 
 
 class LocalFiles:
-    """Implements of `Files` what looks and changes nothing."""
+    """Implements of `FileSystem` what looks and changes nothing."""
 
-    def qualified(self, path: str) -> str:
+    def qualify_path(self, path: str) -> str:
         return f"file:{_local(path)}".rstrip("/")
 
     def exists(self, path: str) -> bool:
         return _local(path).exists()
 
-    def matching(self, pattern: str) -> Sequence[str]:
+    def find_matching(self, pattern: str) -> Sequence[str]:
         return sorted(f"file:{path}" for path in glob(str(_local(pattern))))  # noqa: PTH207 - a whole path
 
     def files_below(self, folder: str, *, with_marks: bool = False) -> Sequence[FileEntry]:

@@ -104,11 +104,11 @@ class MessageServiceConformance:
     """Sends, deliveries, settlements and offsets, as `MessageService` describes them."""
 
     async def queue(self, service: MessageService, queue_id: int = 0) -> QueueRef:
-        route = service.route(TOPIC)
+        route = service.find_route(TOPIC)
         return QueueRef(TOPIC.name, route.brokers[0], queue_id)
 
     async def broker(self, service: MessageService) -> str:
-        return service.route(TOPIC).brokers[0]
+        return service.find_route(TOPIC).brokers[0]
 
     async def send(self, service: MessageService, *messages: NewMessage, queue_id: int = 0) -> list[int]:
         appended = await service.sending.append(await self.queue(service, queue_id), messages)
@@ -133,7 +133,7 @@ class MessageServiceConformance:
         return (await service.reading.pull(QueueRef(topic, broker, 0), 0, ALL, batch=32, poll_s=poll_s)).messages
 
     async def test_a_route_names_brokers(self, service: MessageService) -> None:
-        route = service.route(TOPIC)
+        route = service.find_route(TOPIC)
         assert route.topic == TOPIC
         assert route.brokers
 

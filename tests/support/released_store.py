@@ -51,7 +51,7 @@ async def opened(folder: Path, *, now_ms: int | None = None) -> LocalMessageServ
     clock = MovableClock()
     if now_ms is not None:
         clock.ahead_ms = now_ms - clock.now_ms()
-    return await LocalMessageService.open(settings, lambda name: ConsumerGroup(name=name), clock)
+    return await LocalMessageService.open_store(settings, lambda name: ConsumerGroup(name=name), clock)
 
 
 async def fill(folder: Path, *, killed: bool) -> None:

@@ -52,7 +52,7 @@ class RoomConformance:
     """Pops and pulls for clients that read, or don't."""
 
     async def queue(self, service: MessageService) -> QueueRef:
-        return QueueRef(TOPIC.name, service.route(TOPIC).brokers[0], 0)
+        return QueueRef(TOPIC.name, service.find_route(TOPIC).brokers[0], 0)
 
     async def send(self, service: MessageService, *bodies: bytes) -> None:
         await service.sending.append(await self.queue(service), [message(each) for each in bodies])

@@ -18,10 +18,10 @@ from ternmq_proxy.access.control import AccessControl
 from ternmq_proxy.call import Call
 from ternmq_proxy.catalog import Catalog
 from ternmq_proxy.front_history import FrontHistory
-from ternmq_proxy.handles import Handles
+from ternmq_proxy.handles import HandleForms
 from ternmq_proxy.processors.clients import ClientRegistry
-from ternmq_proxy.processors.placement import Placement
-from ternmq_proxy.processors.subscriptions import Subscriptions
+from ternmq_proxy.processors.placement import QueuePlacement
+from ternmq_proxy.processors.subscriptions import GroupSubscriptions
 from ternmq_registry.directory import RegistryDirectory
 from ternmq_registry.errors import RegistryUnavailable
 from ternmq_registry.registry import Registry
@@ -84,9 +84,9 @@ class Brokers(AllParts):
     forgotten: list[tuple[str, int]] = field(default_factory=list)
     letters_asked: list[tuple[str, str, list[int]]] = field(default_factory=list)
     recalled: list[str] = field(default_factory=list)
-    problem: str | None = None
+    outage_reason: str | None = None
 
-    def route(self, topic: Topic) -> TopicRoute:
+    def find_route(self, topic: Topic) -> TopicRoute:
         known = [self.directory.snapshot.brokers[name] for name in topic.brokers]
         readable = tuple(each.name for each in known if each.live and each.can_read and topic.permission.can_read)
         ordered = tuple(each.name for each in known if each.can_write and topic.permission.can_write)
@@ -129,7 +129,7 @@ class Brokers(AllParts):
     async def recall(self, handle: Any) -> None:  # noqa: ANN401
         self.recalled.append(handle.message_id)
 
-    def announce(self, members: "Sequence[PullingMember]") -> None:
+    def announce_members(self, members: "Sequence[PullingMember]") -> None:
         self.announced.append(list(members))
 
     async def pulling_members(self, group: str, topic: str, here: "Sequence[str]") -> list[str]:
@@ -154,8 +154,8 @@ class Proxy:
     clock: Any = None
     process: Any = None
     access: AccessControl = field(default_factory=AccessControl)
-    placement: Placement = field(default_factory=Placement)
-    subscriptions: Subscriptions = field(default_factory=Subscriptions)
+    placement: QueuePlacement = field(default_factory=QueuePlacement)
+    subscriptions: GroupSubscriptions = field(default_factory=GroupSubscriptions)
     endpoint: str = "127.0.0.1:8081"
     store_host: str = "127.0.0.1:8081"
     started_ms: int = 1
@@ -171,8 +171,8 @@ class Proxy:
         return cast("Services", self)
 
     @functools.cached_property
-    def handles(self) -> Handles:
-        return Handles(lambda: self.catalog.handle_keys)
+    def handles(self) -> HandleForms:
+        return HandleForms(lambda: self.catalog.handle_keys)
 
 
 class Cluster:
@@ -197,7 +197,7 @@ class Cluster:
             now=seconds,
         )
         clients, brokers = ClientRegistry(seconds, expiry_s=120), Brokers(directory)
-        clients.on_pulling(brokers.announce)
+        clients.on_pulling(brokers.announce_members)
         return Proxy(registry, directory, seconds, catalog, brokers, clients)
 
     def broker(self, name: str) -> int:

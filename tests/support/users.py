@@ -26,7 +26,7 @@ class Users:
 
     def serve(self, monkeypatch: "pytest.MonkeyPatch") -> "Users":
         """Have all catalogs of this process know these users."""
-        monkeypatch.setattr(Catalog, "access", property(lambda _: self.snapshot))
+        monkeypatch.setattr(Catalog, "access_snapshot", property(lambda _: self.snapshot))
         return self
 
     def put(self, name: str, *policies: str, is_super: bool = False, secret: str = SECRET) -> AccessUser:

@@ -66,7 +66,7 @@ class Producers:
 
 
 async def queue_of(service: MessageService, queue_id: int = 0, topic: Topic = TOPIC) -> QueueRef:
-    return QueueRef(topic.name, service.route(topic).brokers[0], queue_id)
+    return QueueRef(topic.name, service.find_route(topic).brokers[0], queue_id)
 
 
 async def pulled(
@@ -399,7 +399,7 @@ class WaitingConformance:
             await asyncio.sleep(0)
 
     async def until_discarded(self, service: MessageService, count: int) -> None:
-        broker = service.route(TOPIC).brokers[0]
+        broker = service.find_route(TOPIC).brokers[0]
         found = 0
         while found < count:
             more = await pulled(service, QueueRef(DISCARD_TOPIC, broker, 0), start=found)

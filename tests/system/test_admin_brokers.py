@@ -266,7 +266,7 @@ async def test_a_broker_at_work_is_removed_when_it_is_drained_and_empty(cluster:
             await remove(proxy, "a")
     proxy.brokers.remains = UnfinishedWork([], 0, 0)
     await remove(proxy, "a")
-    assert [broker.name for broker in proxy.catalog.brokers()] == ["b"]
+    assert [broker.name for broker in proxy.catalog.list_brokers()] == ["b"]
     assert proxy.catalog.find_topic("orders").brokers == ("b",)
 
 
@@ -338,7 +338,7 @@ async def test_force_removes_a_broker_whatever_it_has_and_asks_it_nothing(cluste
     proxy = await cluster.proxy()
     proxy.brokers.silent = {"a"}
     await remove(proxy, "a", force=True)
-    assert [broker.name for broker in proxy.catalog.brokers()] == ["b"]
+    assert [broker.name for broker in proxy.catalog.list_brokers()] == ["b"]
 
 
 async def test_what_remains_on_a_broker_is_told(cluster: Cluster) -> None:

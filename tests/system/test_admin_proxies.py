@@ -12,7 +12,7 @@ from ternmq_common.server_settings import ProxySettings
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_proxy.fronts.grpc.activities.admin.brokers import list_brokers
 from ternmq_proxy.fronts.grpc.activities.admin.proxies import list_proxies
-from ternmq_proxy.proxy_heartbeat import LEASE_MS, entry_of
+from ternmq_proxy.proxy_heartbeat import LEASE_MS, make_proxy_entry
 from ternmq_proxy.server_process import ServerProcess
 from tests.support.embedded import Embedded
 from tests.support.two_proxies import CALL, Cluster, Proxy
@@ -31,7 +31,7 @@ async def named(cluster: Cluster, name: str, address: str) -> Proxy:
     proxy = await cluster.proxy()
     proxy.process = ServerProcess(kind="proxy", server=name, name=name, settings=ProxySettings())
     proxy.store_host = address
-    await proxy.catalog.proxies.tell(entry_of(proxy.services), LEASE_MS)
+    await proxy.catalog.proxies.report_proxy(make_proxy_entry(proxy.services), LEASE_MS)
     return proxy
 
 
@@ -63,13 +63,13 @@ async def test_each_proxy_of_a_cluster_tells_of_all(cluster: Cluster) -> None:
         ]
         assert [each.asked for each in answer.proxies] == asked
         assert all(each.lease_end.seconds > 1_700_000_000 for each in answer.proxies)
-    await second.catalog.proxies.leave(entry_of(second.services).name)
+    await second.catalog.proxies.remove_proxy(make_proxy_entry(second.services).name)
     assert [each.name for each in (await listed(first)).proxies] == ["p"]
 
 
 async def test_of_itself_a_proxy_tells_what_is_so_now(cluster: Cluster) -> None:
     proxy = await named(cluster, "p", "10.0.0.1:8081")
-    proxy.brokers.problem = "no broker can be reached"
+    proxy.brokers.outage_reason = "no broker can be reached"
     proxy.connections = lambda: 7
     [own] = (await listed(proxy)).proxies
     assert (own.load.problem, own.load.connections) == ("no broker can be reached", 7)
@@ -83,7 +83,7 @@ async def test_while_the_registry_is_away_a_proxy_tells_of_itself_and_why(cluste
         assert [(each.name, each.asked, each.HasField("lease_end")) for each in answer.proxies] == [("p", True, False)]
         assert answer.registry_problem == "connection refused"
         with pytest.raises(MessagingError):
-            await first.catalog.refresh()
+            await first.catalog.refresh_snapshot()
 
 
 async def test_leases_of_brokers_and_replicas_are_told_and_are_no_change(cluster: Cluster) -> None:

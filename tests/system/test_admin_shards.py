@@ -86,7 +86,7 @@ async def test_the_leader_is_asked_to_hand_over_and_every_proxy_sees_both(cluste
     asked = await move(proxy, "b")
     assert asked.move_to == "b"
     assert cluster.registry.hand_over("s", asked.epoch, "store-b", LEASE_MS)
-    await other.catalog.refresh()
+    await other.catalog.refresh_snapshot()
     shard = await listed(other)
     assert ([each.name for each in shard.replicas if each.leader], shard.move_to, shard.address) == (
         ["b"],
@@ -133,7 +133,7 @@ async def test_replicas_are_added_and_removed(cluster: Cluster) -> None:
     removed = await remove(other, "c")
     assert ([each.name for each in removed.replicas], removed.replicas_wanted) == (["a", "b"], 3)
     await remove_broker(proxy, force=True)
-    assert [broker.name for broker in proxy.catalog.brokers()] == ["plain"]
+    assert [broker.name for broker in proxy.catalog.list_brokers()] == ["plain"]
 
 
 async def remove_broker(proxy: Proxy, *, force: bool = False) -> None:
@@ -153,7 +153,7 @@ async def test_a_shard_without_a_leader_is_at_work_while_a_replica_is(cluster: C
     cluster.registry.set_broker("s", draining=True)
     cluster.registry.report_load("s", cluster.registry.read_brokers()[1]["s"].epoch, BrokerLoad(unfinished=0, timers=0))
     await remove_broker(proxy)
-    assert [broker.name for broker in proxy.catalog.brokers()] == ["plain"]
+    assert [broker.name for broker in proxy.catalog.list_brokers()] == ["plain"]
 
 
 async def test_the_status_says_how_many_are_in_sync(cluster: Cluster) -> None:

@@ -29,38 +29,38 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 async def test_topics_and_groups_share_what_may_be_made_in_a_minute(cluster: Cluster) -> None:
     proxy = await cluster.proxy(auto_create_per_minute=6)
     for number in range(3):
-        await proxy.catalog.topic(f"t{number}")
-        await proxy.catalog.group(f"g{number}")
+        await proxy.catalog.ensure_topic(f"t{number}")
+        await proxy.catalog.ensure_group(f"g{number}")
     with pytest.raises(MessagingError) as refused:
-        await proxy.catalog.topic("t3")
+        await proxy.catalog.ensure_topic("t3")
     assert (refused.value.code, refused.value.retryable) == (pb.TOO_MANY_REQUESTS, True)
     assert "auto_create_per_minute" in refused.value.message
     with pytest.raises(MessagingError, match="TOO_MANY_REQUESTS: group 'g3' does not exist"):
-        await proxy.catalog.group("g3")
+        await proxy.catalog.ensure_group("g3")
     assert len(cluster.registry.list_topics()) == 3
-    assert (await proxy.catalog.topic("t0")).name == "t0"
+    assert (await proxy.catalog.ensure_topic("t0")).name == "t0"
     proxy.seconds.now_s += 10
-    await proxy.catalog.topic("t3")
+    await proxy.catalog.ensure_topic("t3")
     with pytest.raises(MessagingError):
-        await proxy.catalog.topic("t4")
+        await proxy.catalog.ensure_topic("t4")
     proxy.seconds.now_s += 3600
     for number in range(6):
-        await proxy.catalog.topic(f"later{number}")
+        await proxy.catalog.ensure_topic(f"later{number}")
     with pytest.raises(MessagingError):
-        await proxy.catalog.topic("later6")
+        await proxy.catalog.ensure_topic("later6")
 
 
 async def test_what_is_made_by_hand_is_not_counted(cluster: Cluster) -> None:
     proxy = await cluster.proxy(auto_create_per_minute=1)
-    await proxy.catalog.topic("used")
+    await proxy.catalog.ensure_topic("used")
     for number in range(5):
         await proxy.catalog.create_topic(cluster.topic(f"made{number}", "a"))
-    assert len(proxy.catalog.topics()) == 6
+    assert len(proxy.catalog.list_topics()) == 6
 
 
 async def test_many_clients_that_begin_with_one_group_make_one(cluster: Cluster) -> None:
     proxy = await cluster.proxy(auto_create_per_minute=1)
-    groups = await asyncio.gather(*(proxy.catalog.group("billing") for _ in range(500)))
+    groups = await asyncio.gather(*(proxy.catalog.ensure_group("billing") for _ in range(500)))
     assert {group.name for group in groups} == {"billing"}
 
 
@@ -69,8 +69,8 @@ async def test_what_could_not_be_made_is_not_counted(tmp_path: Path) -> None:
     proxy = await empty.proxy(auto_create_per_minute=1)
     for number in range(5):
         with pytest.raises(MessagingError, match="HA_NOT_AVAILABLE: no broker is there"):
-            await proxy.catalog.topic(f"t{number}")
-    await proxy.catalog.group("billing")
+            await proxy.catalog.ensure_topic(f"t{number}")
+    await proxy.catalog.ensure_group("billing")
     empty.close()
 
 
@@ -82,8 +82,8 @@ async def test_a_client_that_goes_away_does_not_take_what_others_wait_for_with_i
         begun.set()
         await go_on.wait()
 
-    first = asyncio.create_task(creation.make("topic", "t", create))
-    second = asyncio.create_task(creation.make("topic", "t", create))
+    first = asyncio.create_task(creation.create_once("topic", "t", create))
+    second = asyncio.create_task(creation.create_once("topic", "t", create))
     await begun.wait()
     first.cancel()
     go_on.set()
@@ -93,20 +93,20 @@ async def test_a_client_that_goes_away_does_not_take_what_others_wait_for_with_i
 
 async def test_the_log_says_it_once_a_minute(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
     proxy = await cluster.proxy(auto_create_per_minute=1)
-    await proxy.catalog.topic("first")
+    await proxy.catalog.ensure_topic("first")
 
     async def many() -> int:
         caplog.clear()
         for number in range(20):
             with pytest.raises(MessagingError):
-                await proxy.catalog.topic(f"t{number}")
+                await proxy.catalog.ensure_topic(f"t{number}")
         return sum("auto_create_per_minute" in record.getMessage() for record in caplog.records)
 
     with caplog.at_level(logging.WARNING):
         assert await many() == 1
         assert await many() == 0
         proxy.seconds.now_s += 61
-        await proxy.catalog.topic("second")
+        await proxy.catalog.ensure_topic("second")
         assert await many() == 1
 
 

@@ -164,7 +164,7 @@ async def test_an_error_that_nobody_foresaw_is_told_by_a_number_that_the_log_has
     async def broken(catalog: Catalog, name: str) -> None:
         raise RuntimeError("a secret of the server")
 
-    monkeypatch.setattr(Catalog, "topic_to_be", broken)
+    monkeypatch.setattr(Catalog, "find_future_topic", broken)
     with caplog.at_level(logging.ERROR):
         answer = await client.call("QueryRoute", rpc.QueryRouteRequest(topic={"name": topic}))
     assert code(answer) == "INTERNAL_SERVER_ERROR"

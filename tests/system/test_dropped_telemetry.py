@@ -11,7 +11,7 @@ import pytest
 from ternmq_common.server_settings import ServerSettings
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
-from ternmq_proxy.access.control import Watch
+from ternmq_proxy.access.control import RightsWatch
 from ternmq_proxy.call import Call
 from ternmq_proxy.fronts.grpc.streams.telemetry_stream import TelemetryStream
 from ternmq_rpc.grpc_http2.server_machine import ServerMachine
@@ -32,7 +32,7 @@ from tests.support.http2_wire import (
 from tests.support.until import until
 
 PATH = "/apache.rocketmq.v2.MessagingService/Telemetry"
-KINDS = (CallConnection, ServerMachine, ServedCall, TelemetryStream, Call, Watch)
+KINDS = (CallConnection, ServerMachine, ServedCall, TelemetryStream, Call, RightsWatch)
 DROPS = 20
 
 

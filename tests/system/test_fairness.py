@@ -28,7 +28,7 @@ from ternmq_proxy.fronts.grpc.activities.send_message import send_message
 from ternmq_proxy.fronts.grpc.activities.settle_message import ack_message
 from ternmq_proxy.main import make_clock, open_storage
 from ternmq_proxy.services import Services
-from ternmq_proxy.serving import make_services, part_with_the_silent
+from ternmq_proxy.serving import expire_silent_clients, make_services
 from ternmq_rpc.grpc_stream.served_call import ServedCall
 from tests.support.embedded import Embedded, RawClient, message, receive_request
 from tests.system.conftest import ANY_PORT, SERVER_LOOP
@@ -66,7 +66,10 @@ async def test_many_messages_and_their_acknowledgements_leave_turns_to_others(se
     entries: list[rpc.AckMessageEntry] = []
     while len(entries) < MANY:
         received = await receive_message(receive_request("t", "g"), CALL, services)
-        handles = [services.handles.of("g", "t").encode_handle(each.handle).decode() for each in received.deliveries]
+        handles = [
+            services.handles.form_for("g", "t").encode_handle(each.handle).decode()
+            for each in received.delivered_messages
+        ]
         entries += [rpc.AckMessageEntry(receipt_handle=handle) for handle in handles]
     ack = rpc.AckMessageRequest(group={"name": "g"}, topic={"name": "t"}, entries=entries)
     turns, answer = await turns_during(ack_message(ack, CALL, services))
@@ -77,19 +80,19 @@ async def test_many_messages_and_their_acknowledgements_leave_turns_to_others(se
 
 async def test_lists_and_rounds_over_everything_leave_turns_to_others(services: Services) -> None:
     for number in range(50):
-        await services.catalog.topic(f"t{number}", MessageType.NORMAL)
+        await services.catalog.ensure_topic(f"t{number}", MessageType.NORMAL)
         services.clients.note_call(f"c{number}", "g").last_seen = -1e9
     turns, listed = await turns_during(list_topics(admin_pb2.ListTopicsRequest(), CALL, services))
     assert len(listed.topics) == 50
     assert turns > 50
-    turns, _ = await turns_during(part_with_the_silent(services))
-    assert services.clients.find("c0") is None
+    turns, _ = await turns_during(expire_silent_clients(services))
+    assert services.clients.find_client("c0") is None
     assert turns > 50
 
 
 async def test_a_filter_that_passes_little_looks_at_so_many_messages_a_turn(services: Services) -> None:
-    topic = await services.catalog.topic("t", MessageType.NORMAL)
-    [broker] = services.messages.route(topic).brokers
+    topic = await services.catalog.ensure_topic("t", MessageType.NORMAL)
+    [broker] = services.messages.find_route(topic).brokers
     for queue_id in range(topic.queues):
         blue = [NewMessage(tag_hash("blue"), b"", b"", (str(number),)) for number in range(1000)]
         await services.messages.sending.append(QueueRef("t", broker, queue_id), blue)

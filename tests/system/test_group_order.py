@@ -14,7 +14,7 @@ from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from ternmq_proxy.fronts.grpc.activities.admin import groups as admin_groups
 from ternmq_proxy.fronts.grpc.activities.telemetry import read_settings
-from ternmq_proxy.processors.subscription_news import order_problem, spread_news
+from ternmq_proxy.processors.subscription_news import handle_new_subscriptions, order_problem
 from tests.support.embedded import RawClient, code, duration
 from tests.support.two_proxies import CALL, Cluster, Proxy
 from tests.system.conftest import SERVER_LOOP
@@ -149,8 +149,10 @@ async def proxy(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Proxy:
 
 def begin(proxy: Proxy, group: str, topic: str, kind: "pb.ClientType" = pb.PUSH_CONSUMER, name: str = "one") -> None:
     settings = pb.Settings(client_type=kind, subscription={"group": {"name": group}})
-    proxy.clients.take_settings(name, read_settings(settings)).was_told_fifo = proxy.catalog.rules(group).fifo
-    proxy.subscriptions.used(group, name, topic, "*")
+    proxy.clients.take_settings(name, read_settings(settings)).was_told_fifo = proxy.catalog.group_or_default(
+        group
+    ).fifo
+    proxy.subscriptions.note_filter(group, name, topic, "*")
 
 
 @pytest.fixture
@@ -164,7 +166,7 @@ async def test_that_order_is_lost_is_logged_once(proxy: Proxy, warned: Callable[
     for name in ("one", "two"):
         begin(proxy, "g", "jobs", name=name)
         begin(proxy, "g", "orders", name=name)
-        await spread_news(proxy.services)
+        await handle_new_subscriptions(proxy.services)
     [warning] = warned()
     assert "group g subscribes FIFO topic jobs and is not FIFO" in warning
 
@@ -174,7 +176,7 @@ async def test_no_order_is_lost_to_fifo_groups_nor_to_who_pulls(proxy: Proxy, wa
     await proxy.catalog.create_group(ConsumerGroup(name="pulling"))
     begin(proxy, "ordered", "jobs")
     begin(proxy, "pulling", "jobs", pb.PULL_CONSUMER, "two")
-    await spread_news(proxy.services)
+    await handle_new_subscriptions(proxy.services)
     assert warned() == []
 
 
@@ -182,10 +184,10 @@ async def test_a_push_consumer_that_began_before_its_group_was_fifo_is_named(
     proxy: Proxy, warned: Callable[[], list[str]]
 ) -> None:
     begin(proxy, "g", "jobs")
-    await spread_news(proxy.services)
+    await handle_new_subscriptions(proxy.services)
     assert warned() == []
-    await proxy.catalog.group("g", fifo=True)
-    await spread_news(proxy.services)
+    await proxy.catalog.ensure_group("g", fifo=True)
+    await handle_new_subscriptions(proxy.services)
     [warning] = warned()
     assert "when one began" in warning
     assert order_problem(TopicSubscription("g", "jobs"), proxy.services) == warning
@@ -193,13 +195,13 @@ async def test_a_push_consumer_that_began_before_its_group_was_fifo_is_named(
 
 async def test_what_one_proxy_made_fifo_is_fifo_on_the_other(cluster: Cluster, proxy: Proxy) -> None:
     other = await cluster.proxy()
-    assert (await proxy.catalog.group_of("g", ["jobs"])).fifo
-    assert (await other.catalog.group_of("g", ["orders"])).fifo
+    assert (await proxy.catalog.ensure_subscribed_group("g", ["jobs"])).fifo
+    assert (await other.catalog.ensure_subscribed_group("g", ["orders"])).fifo
 
 
 async def test_a_topic_that_another_proxy_made_says_what_a_group_is(cluster: Cluster, proxy: Proxy) -> None:
     cluster.topic("more", "a", type=pb.FIFO)
-    assert (await proxy.catalog.group_of("g", ["more"])).fifo
+    assert (await proxy.catalog.ensure_subscribed_group("g", ["more"])).fifo
 
 
 # --- changing it

@@ -15,7 +15,7 @@ from ternmq_proxy.call import Call
 from ternmq_proxy.fronts.grpc.activities.telemetry import read_settings
 from ternmq_proxy.processors.client_limits import ClientLimits
 from ternmq_proxy.processors.clients import ClientRegistry
-from ternmq_proxy.processors.subscriptions import Subscriptions, contradictions
+from ternmq_proxy.processors.subscriptions import GroupSubscriptions, find_contradictions
 from tests.support.embedded import Embedded, RawClient, code, message
 from tests.support.hand_clock import Clock
 from tests.system.conftest import SERVER_LOOP
@@ -145,7 +145,7 @@ def test_only_so_many_clients_are_known() -> None:
         with pytest.raises(MessagingError, match="TOO_MANY_REQUESTS: 3 clients are connected already"):
             registry.take_settings("d", read_settings(settings_of()))
     registry.note_call("a")
-    registry.forget("b")
+    registry.forget_client("b")
     registry.note_call("d")
 
 
@@ -155,14 +155,14 @@ def test_only_so_many_topics_of_settings_are_remembered() -> None:
     registry.take_settings("b", read_settings(settings_of("t1", "t2")))
     with pytest.raises(MessagingError, match="TOO_MANY_REQUESTS"):
         registry.take_settings("c", read_settings(publishing("t1")))
-    assert registry.find("c") is None
+    assert registry.find_client("c") is None
     registry.take_settings("a", read_settings(publishing("t3", "t4")))
     with pytest.raises(MessagingError, match="TOO_MANY_REQUESTS"):
         registry.take_settings("a", read_settings(publishing("t1", "t2", "t3")))
     registry.take_settings("a", read_settings(publishing("t1")))
     registry.take_settings("c", read_settings(publishing("t1")))
     for name in "abc":
-        registry.forget(name)
+        registry.forget_client(name)
     registry.take_settings("d", read_settings(publishing("t1", "t2", "t3", "t4")))
 
 
@@ -174,7 +174,7 @@ def test_only_so_many_bytes_of_settings_are_remembered() -> None:
         registry.take_settings("c", read_settings(settings_of(hostname="c" * 1000)))
     registry.take_settings("a", read_settings(settings_of(hostname="a" * 1000)))
     registry.take_settings("c", read_settings(settings_of(hostname="a" * 1000)))
-    registry.forget("b")
+    registry.forget_client("b")
     registry.take_settings("d", read_settings(settings_of(hostname="d" * 1000)))
 
 
@@ -184,66 +184,66 @@ def test_only_so_many_bytes_of_settings_are_remembered() -> None:
 def test_members_that_contradict_each_other_do_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
     """Each receive with another filter of 8 KiB once listed all of them."""
     seconds = Clock(0.0)
-    found = Subscriptions(seconds)
+    found = GroupSubscriptions(seconds)
     with caplog.at_level(logging.WARNING):
         for minute in range(3):
             seconds.now_s = 60.0 * minute
             for number in range(1000):
-                found.used("g", f"c{number}", "t", f"{minute} {number} {'x' * 8000}")
+                found.note_filter("g", f"c{number}", "t", f"{minute} {number} {'x' * 8000}")
     assert len(caplog.records) == 3
     assert all(len(record.getMessage()) < 1000 for record in caplog.records)
     assert "1000 members of group g filter topic t differently" in caplog.records[-1].getMessage()
-    [sentence] = contradictions(found.of_group("g"))
+    [sentence] = find_contradictions(found.group_filters("g"))
     assert len(sentence) < 1500
     assert "and 995 more filters" in sentence
 
 
 def test_groups_without_an_end_do_not_make_the_log_grow_without_one(caplog: pytest.LogCaptureFixture) -> None:
-    found = Subscriptions(Clock(0.0))
+    found = GroupSubscriptions(Clock(0.0))
     with caplog.at_level(logging.WARNING):
         for number in range(2 * REMEMBERED_MAX):
-            found.used(f"g{number}", "a", "t", "1")
-            found.used(f"g{number}", "b", "t", "2")
+            found.note_filter(f"g{number}", "a", "t", "1")
+            found.note_filter(f"g{number}", "b", "t", "2")
     assert len(caplog.records) == REMEMBERED_MAX + 1, "all beyond share a line"
 
 
 def test_of_a_long_filter_no_more_is_kept_than_tells_it_from_others() -> None:
-    found = Subscriptions(Clock(0.0))
+    found = GroupSubscriptions(Clock(0.0))
     tracemalloc.start()
     try:
         for number in range(2000):
-            found.used("g", f"c{number}", "t", "x" * 8000 + str(number))
+            found.note_filter("g", f"c{number}", "t", "x" * 8000 + str(number))
         size = tracemalloc.get_traced_memory()[0]
     finally:
         tracemalloc.stop()
     assert size < 2_000_000
-    assert found.of("g", "c7")["t"].startswith("x" * 100 + "... (8001 characters, SHA-256 ")
-    agreeing = Subscriptions(Clock(0.0))
+    assert found.member_filters("g", "c7")["t"].startswith("x" * 100 + "... (8001 characters, SHA-256 ")
+    agreeing = GroupSubscriptions(Clock(0.0))
     for name in "ab":
-        agreeing.used("g", name, "t", "x" * 8000)
-    assert contradictions(agreeing.of_group("g")) == []
-    agreeing.used("g", "c", "t", "x" * 7999 + "y")
-    assert len(contradictions(agreeing.of_group("g"))) == 1
+        agreeing.note_filter("g", name, "t", "x" * 8000)
+    assert find_contradictions(agreeing.group_filters("g")) == []
+    agreeing.note_filter("g", "c", "t", "x" * 7999 + "y")
+    assert len(find_contradictions(agreeing.group_filters("g"))) == 1
 
 
 def test_of_one_client_the_topics_that_it_used_last_are_remembered() -> None:
-    found = Subscriptions(Clock(0.0))
+    found = GroupSubscriptions(Clock(0.0))
     for number in range(SETTINGS_TOPICS_MAX + 10):
-        found.used("g", "c", f"t{number}", "*")
-    assert len(found) == len(found.of("g", "c")) == SETTINGS_TOPICS_MAX
-    assert "t9" not in found.of("g", "c")
-    assert "t10" in found.of("g", "c")
-    found.forget("c")
-    assert (len(found), contradictions(found.of_group("g"))) == (0, [])
+        found.note_filter("g", "c", f"t{number}", "*")
+    assert len(found) == len(found.member_filters("g", "c")) == SETTINGS_TOPICS_MAX
+    assert "t9" not in found.member_filters("g", "c")
+    assert "t10" in found.member_filters("g", "c")
+    found.forget_client("c")
+    assert (len(found), find_contradictions(found.group_filters("g"))) == (0, [])
 
 
 def test_of_all_clients_only_so_many_subscriptions_are_remembered() -> None:
-    found = Subscriptions(Clock(0.0), entries_max=3)
+    found = GroupSubscriptions(Clock(0.0), entries_max=3)
     for name in "abc":
-        found.used("g", name, "t", "1")
+        found.note_filter("g", name, "t", "1")
     with pytest.raises(MessagingError, match="TOO_MANY_REQUESTS"):
-        found.used("g", "d", "t", "1")
-    found.used("g", "a", "t", "2")
-    found.forget("b")
-    found.used("g", "d", "t", "1")
+        found.note_filter("g", "d", "t", "1")
+    found.note_filter("g", "a", "t", "2")
+    found.forget_client("b")
+    found.note_filter("g", "d", "t", "1")
     assert len(found) == 3

@@ -16,7 +16,7 @@ from ternmq_common.server_settings import ServerSettings
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from ternmq_proxy.access.audit import AuditLog
-from ternmq_proxy.access.authentication import Authentication
+from ternmq_proxy.access.authentication import RequestAuthentication
 from ternmq_proxy.access.control import AccessControl
 from tests.support.embedded import Embedded, RawClient
 from tests.support.json_api import JsonApi
@@ -77,23 +77,23 @@ async def test_where_there_are_users_nobody_hears_more_than_that_he_is_none(unus
 def test_the_log_says_it_once_and_not_before_others_had_time_to_make_one(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     snapshot = AccessSnapshot()
-    authentication = Authentication(
+    authentication = RequestAuthentication(
         lambda: snapshot, now_ms=lambda: 0, wall_ms=lambda: 0, window_ms=1000, local_time=False
     )
     audit = AuditLog(None, bytes_max=1, files=1, wall_ms=lambda: 0)
     access = AccessControl(lambda: snapshot, authentication, audit)
-    access.look_for_users(running_s=1.0)
+    access.log_missing_users(running_s=1.0)
     assert caplog.messages == []
     for running_s in (10.0, 11.0):
-        access.look_for_users(running_s)
+        access.log_missing_users(running_s)
     [said] = caplog.records
     assert said.levelno == logging.WARNING
     assert REMEDY in said.getMessage()
     disabled = AccessUser(name="root", secrets=(UserSecret(SECRET, 0),), is_enabled=False)
     snapshot = AccessSnapshot({"root": disabled})
-    access.look_for_users(12.0)
+    access.log_missing_users(12.0)
     assert len(caplog.records) == 1
     snapshot = AccessSnapshot({"root": AccessUser(name="root", secrets=(UserSecret(SECRET, 0),))})
     for running_s in (13.0, 14.0):
-        access.look_for_users(running_s)
+        access.log_missing_users(running_s)
     assert caplog.messages[1:] == ["there are users now"]

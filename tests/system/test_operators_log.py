@@ -105,10 +105,10 @@ async def test_whoever_makes_and_deletes_without_end_does_not_fill_the_log(caplo
     now = [0.0]
     log = ChangeLog(lambda: now[0])
     for number in range(PER_MINUTE + 5):
-        log.made(ConsumerGroup(name=f"filler{number}"), by_use=False)
+        log.log_created(ConsumerGroup(name=f"filler{number}"), by_use=False)
     assert len(said(caplog, "filler")) == PER_MINUTE
     now[0] += 60
-    log.deleted("group", "filler")
+    log.log_deleted("group", "filler")
     assert said(caplog, "filler")[-1] == "group filler was deleted by the server; 5 times more since it was logged last"
 
 
@@ -130,10 +130,10 @@ async def test_the_number_left_out_is_told_with_the_next_refusal(caplog: pytest.
     now = [0.0]
     refusals = RefusalLog(lambda: now[0])
     for port in range(5):
-        refusals.say("SendMessage", pb.TOPIC_NOT_FOUND, "no topic", client_id="c", peer=f"h:{port}")
-    refusals.say("SendMessage", pb.TOO_MANY_REQUESTS, "x" * 1000, client_id="", peer="h:5")
+        refusals.log_refusal("SendMessage", pb.TOPIC_NOT_FOUND, "no topic", client_id="c", peer=f"h:{port}")
+    refusals.log_refusal("SendMessage", pb.TOO_MANY_REQUESTS, "x" * 1000, client_id="", peer="h:5")
     now[0] = 61.0
-    refusals.say("SendMessage", pb.TOPIC_NOT_FOUND, "no topic", client_id="c", peer="h:6")
+    refusals.log_refusal("SendMessage", pb.TOPIC_NOT_FOUND, "no topic", client_id="c", peer="h:6")
     first, other, second = said(caplog, "was refused")
     assert first == "SendMessage of client c at h:0 was refused: TOPIC_NOT_FOUND: no topic"
     assert other.startswith("SendMessage of client without a name at h:5 was refused: TOO_MANY_REQUESTS: xxx")

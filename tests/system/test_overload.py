@@ -38,17 +38,17 @@ class Server:
         self.figures = FrontFigures()
         self.waited_s = 0.0
         ledger = BudgetLedger()
-        self.overload = Overload(25, ledger, self.figures, lambda: time.monotonic() + self.waited_s)
+        self.overload = OverloadGuard(25, ledger, self.figures, lambda: time.monotonic() + self.waited_s)
         begin = self._begin if at_once else None
-        method = self.overload.guarded(ServedMethod(self._serve, serve_directly=begin))
+        method = self.overload.guard_method(ServedMethod(self._serve, serve_directly=begin))
         self.server = CallServer({METHOD: method}.get)
 
     def overloaded(self) -> None:
         """Something waited each time it was looked, for longer than an interval, and what comes now did too."""
         now = time.monotonic()
-        self.overload.shedder.begin(now)
+        self.overload.shedder.start_watching(now)
         for step in range(1, 5):
-            self.overload.shedder.observe(0.05, now + step * 0.04)
+            self.overload.shedder.observe_wait(0.05, now + step * 0.04)
         assert self.overload.is_shedding
         self.waited_s = 60.0
 
@@ -128,10 +128,10 @@ async def test_a_front_that_ends_answers_those_that_it_has_refused() -> None:
 async def test_while_nothing_is_sent_nobody_looks() -> None:
     quiet = Server()
     async with served(quiet.server) as address, client(address) as modest:
-        assert not quiet.overload.looks
+        assert not quiet.overload.is_watching
         assert (await modest(rpc.SendMessageRequest())).status.code == pb.OK
-        assert quiet.overload.looks
-        await until(lambda: not quiet.overload.looks)
+        assert quiet.overload.is_watching
+        await until(lambda: not quiet.overload.is_watching)
         assert (await modest(rpc.SendMessageRequest())).status.code == pb.OK
-        assert quiet.overload.looks
+        assert quiet.overload.is_watching
     quiet.overload.stop()

@@ -12,7 +12,7 @@ from ternmq_common.server_settings import ServerSettings
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
-from ternmq_proxy.processors.placement import Placement, queue_of_priority
+from ternmq_proxy.processors.placement import QueuePlacement, queue_of_priority
 from tests.support.embedded import Embedded, Proto, RawClient, code, message
 from tests.system.conftest import ANY_PORT, SERVER_LOOP
 
@@ -104,7 +104,7 @@ async def test_a_message_without_a_priority_is_refused(
 
 async def test_brokers_take_requests_in_turn() -> None:
     topic = Topic(name="alarms", type=MessageType.PRIORITY, queues=3)
-    route, placement = TopicRoute(topic, *[("a", "b")] * 4), Placement()
+    route, placement = TopicRoute(topic, *[("a", "b")] * 4), QueuePlacement()
     queues = [queue_of_priority(topic, placement.next_broker(route), priority) for priority in (0, 0, 5, 5, 1, 1)]
     assert queues == [QueueRef("alarms", broker, queue_id) for queue_id in (0, 2, 1) for broker in ("a", "b")]
 

@@ -16,7 +16,7 @@ from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from ternmq_proxy.processors import inflation
-from ternmq_proxy.processors.inflation import Inflation, InflationRoom
+from ternmq_proxy.processors.inflation import InflationRoom, RequestInflation
 from tests.support.embedded import Embedded, RawClient, code, message
 from tests.system.conftest import ANY_PORT, SERVER_LOOP
 
@@ -145,12 +145,12 @@ SMALL = gzip.compress(bytes(1000))
 
 async def test_no_more_than_a_few_requests_hold_large_bodies_at_the_same_time() -> None:
     room = InflationRoom()
-    requests = [Inflation(room, LIMITS) for _ in range(inflation.LARGE_AT_ONCE + 1)]
+    requests = [RequestInflation(room, LIMITS) for _ in range(inflation.LARGE_AT_ONCE + 1)]
     for request in requests[:-1]:
-        assert await request.inflate(LARGE, 4 * MIB) == bytes(1 << 20)
-    waiting = asyncio.create_task(requests[-1].inflate(LARGE, 4 * MIB))
-    small = Inflation(room, LIMITS)
-    assert await small.inflate(SMALL, 4 * MIB) == bytes(1000)  # it waits for nobody
+        assert await request.inflate_body(LARGE, 4 * MIB) == bytes(1 << 20)
+    waiting = asyncio.create_task(requests[-1].inflate_body(LARGE, 4 * MIB))
+    small = RequestInflation(room, LIMITS)
+    assert await small.inflate_body(SMALL, 4 * MIB) == bytes(1000)  # it waits for nobody
     assert not waiting.done()
     requests[0].release()
     requests[0].release()  # once more changes nothing
@@ -160,10 +160,10 @@ async def test_no_more_than_a_few_requests_hold_large_bodies_at_the_same_time() 
 
 async def test_small_bodies_share_what_there_is_for_them() -> None:
     room = InflationRoom(small_bytes_max=2500)
-    requests = [Inflation(room, LIMITS) for _ in range(2 + inflation.LARGE_AT_ONCE + 1)]
+    requests = [RequestInflation(room, LIMITS) for _ in range(2 + inflation.LARGE_AT_ONCE + 1)]
     for request in requests[:-1]:
-        await request.inflate(SMALL, 4 * MIB)
-    waiting = asyncio.create_task(requests[-1].inflate(SMALL, 4 * MIB))
+        await request.inflate_body(SMALL, 4 * MIB)
+    waiting = asyncio.create_task(requests[-1].inflate_body(SMALL, 4 * MIB))
     await asyncio.sleep(0)
     assert not waiting.done()
     for request in requests[:-1]:
@@ -175,8 +175,8 @@ async def test_small_bodies_share_what_there_is_for_them() -> None:
 async def test_a_body_that_is_broken_leaves_no_place_taken() -> None:
     room = InflationRoom()
     for _ in range(inflation.LARGE_AT_ONCE + 1):
-        request: Any = Inflation(room, LIMITS)
+        request: Any = RequestInflation(room, LIMITS)
         async with asyncio.timeout(PATIENCE_S):
             with pytest.raises(MessagingError):
-                await request.inflate(LARGE[:-1], 4 * MIB)
+                await request.inflate_body(LARGE[:-1], 4 * MIB)
         request.release()

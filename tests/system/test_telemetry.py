@@ -250,7 +250,7 @@ async def test_an_error_that_nobody_foresaw_ends_the_stream_with_a_number_for_th
     async def broken(catalog: Catalog, name: str, topics: list[str]) -> None:
         raise RuntimeError("out of order")
 
-    monkeypatch.setattr(Catalog, "group_of", broken)
+    monkeypatch.setattr(Catalog, "ensure_subscribed_group", broken)
     stream = client.telemetry()
     await stream.write(rpc.TelemetryCommand(settings=consumer(group)))
     with pytest.raises(grpc.aio.AioRpcError) as ended:

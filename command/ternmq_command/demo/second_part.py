@@ -22,9 +22,9 @@ def check_requirements() -> None:
     check_spark()
     if importlib.util.find_spec("matplotlib") is None:
         raise WrongUsage(f"matplotlib is not installed: {install_hint('demo-spark')}")
-    from pyspark_ternmq.pipelines.session import JAVA_NEEDED, java
+    from pyspark_ternmq.pipelines.session import JAVA_NEEDED, find_java
 
-    if java() is None:
+    if find_java() is None:
         raise WrongUsage(JAVA_NEEDED)
     # Java is started by a fork, about which gRPC, already started by the first part, would print a line.
     os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")

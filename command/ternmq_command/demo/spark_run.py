@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from pyspark_ternmq.demo import charts, flights
 from pyspark_ternmq.pipelines import lake
 from pyspark_ternmq.pipelines.connection import PipelineConnection
-from pyspark_ternmq.pipelines.progress import LOOK_INTERVAL_S, Position, ProgressLine
+from pyspark_ternmq.pipelines.progress import LOOK_INTERVAL_S, ProgressLine, QueryPosition
 from pyspark_ternmq.pipelines.restarts import restarted
 from ternmq_command.calls.admin import AdminClient
 from ternmq_command.demo import TOPIC
@@ -48,18 +48,18 @@ CHARTS = {
 def spark_run(folders: DemoFolders, ledger: Ledger) -> SparkOutput:
     with SignalListener() as stopping, _StoppableLine(stopping) as line:
         steps = _StepTimes(stopping)
-        line.say("starting Spark")
+        line.print_line("starting Spark")
         with spark_session_for("ternmq demo", AT_HOME) as spark:
             stopping.start_listening()
             with _running_broker(folders) as endpoint:
-                line.say(f"broker ready at {endpoint}; writing its topic to {folders.lake}")
+                line.print_line(f"broker ready at {endpoint}; writing its topic to {folders.lake}")
                 steps.end_step("start")
                 written = _fill_lake(spark, folders, endpoint, line)
                 steps.end_step("lake")
                 messages = _messages_in_topic(endpoint)
             steps.end_step("broker's stop")
             account = _build_account(spark, folders, ledger, messages)
-            line.say(f"{account.rows:,} rows are in the lake; making tables and charts")
+            line.print_line(f"{account.rows:,} rows are in the lake; making tables and charts")
             tables = _write_tables(spark, folders)
             steps.end_step("tables")
         results = [_draw_chart(folders, name, rows) for name, rows in tables.items()]
@@ -88,7 +88,7 @@ class _StoppableLine(ProgressLine):
         super().__init__("lake")
         self._stopping = stopping
 
-    def update(self, position: Position) -> None:
+    def update(self, position: QueryPosition) -> None:
         super().update(position)
         self._stopping.check_signals()
 
@@ -142,7 +142,7 @@ def _build_account(spark: "SparkSession", folders: DemoFolders, ledger: Ledger, 
         folder = folders.lake / kind
         return spark.read.parquet(str(folder.resolve())).count() if folder.exists() else 0
 
-    numbers = flights.numbers(flights.messages(spark, str(folders.lake.resolve())))
+    numbers = flights.flight_numbers(flights.read_messages(spark, str(folders.lake.resolve())))
     return LakeAccount.count_flights(
         ledger, numbers, messages=messages, late=count_set_aside("late"), malformed=count_set_aside("malformed")
     )
@@ -150,7 +150,7 @@ def _build_account(spark: "SparkSession", folders: DemoFolders, ledger: Ledger, 
 
 def _write_tables(spark: "SparkSession", folders: DemoFolders) -> "dict[str, list[Row]]":
     """Write the tables to Parquet, and return the rows of each."""
-    each_flight = flights.each_once(flights.messages(spark, str(folders.lake.resolve()))).persist()
+    each_flight = flights.each_once(flights.read_messages(spark, str(folders.lake.resolve()))).persist()
     tables = {
         "hourly_departures": flights.hourly_departures(each_flight),
         "delays_by_carrier": flights.delays_by_carrier(each_flight, carrier_names()),

@@ -128,7 +128,7 @@ def command(
         from pyspark_ternmq.pipelines.restarts import restarted
 
         def show_progress(report: lake.CompactionReport) -> None:
-            line.show(f"{report.removed:,} files merged into {report.added:,}")
+            line.show_progress(f"{report.removed:,} files merged into {report.added:,}")
 
         try:
             run = partial(lake.compact, spark, out, options, on_group=show_progress)

@@ -14,8 +14,8 @@ from ternmq_command.terminal.failures import WrongUsage
 from ternmq_common.installing import install_hint
 
 if TYPE_CHECKING:
-    from pyspark_ternmq.decoding.columns import Format
-    from pyspark_ternmq.decoding.registry import Registry
+    from pyspark_ternmq.decoding.columns import BodyFormat
+    from pyspark_ternmq.decoding.registry import RegistryAddress
     from pyspark_ternmq.decoding.subject import AvroOfSubject
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -89,7 +89,7 @@ def decoding_options(command: F) -> F:
     return cast("F", decorated)
 
 
-def _build_format(said: DecodingValues) -> "Format | AvroOfSubject | None":
+def _build_format(said: DecodingValues) -> "BodyFormat | AvroOfSubject | None":
     """Return the format of bodies; raises WrongUsage, before Java is started, for a schema that can't be columns."""
     _check_options(said)
     registry = None
@@ -132,7 +132,7 @@ def _check_fastavro() -> None:
         raise WrongUsage(f"fastavro is not installed: {install_hint('avro')}")
 
 
-def _avro_format(file: Path, registry: "Registry | None") -> "Format":
+def _avro_format(file: Path, registry: "RegistryAddress | None") -> "BodyFormat":
     _check_fastavro()
     from pyspark_ternmq.decoding.avro_format import AvroFormat
     from pyspark_ternmq.decoding.avro_schema import AvroSchema
@@ -145,7 +145,7 @@ def _avro_format(file: Path, registry: "Registry | None") -> "Format":
     return _check_columns(AvroFormat(schema) if registry is None else RegisteredAvro(schema, registry), file)
 
 
-def _protobuf_format(file: Path, message: str, registry: "Registry | None") -> "Format":
+def _protobuf_format(file: Path, message: str, registry: "RegistryAddress | None") -> "BodyFormat":
     from pyspark_ternmq.decoding.protobuf_body import ProtobufFormat
     from pyspark_ternmq.decoding.protobuf_schema import ProtobufSchema
     from pyspark_ternmq.decoding.registered_protobuf import RegisteredProtobuf
@@ -157,9 +157,9 @@ def _protobuf_format(file: Path, message: str, registry: "Registry | None") -> "
     return _check_columns(ProtobufFormat(schema) if registry is None else RegisteredProtobuf(schema, registry), file)
 
 
-def _check_columns(wanted: "Format", file: Path) -> "Format":
+def _check_columns(wanted: "BodyFormat", file: Path) -> "BodyFormat":
     try:
-        wanted.columns()
+        wanted.column_type()
     except ValueError as error:
         raise WrongUsage(f"{file}: {error}") from None
     return wanted

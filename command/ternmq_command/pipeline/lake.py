@@ -26,7 +26,7 @@ from ternmq_command.terminal.printing import echo
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyspark_ternmq.decoding.columns import Format
+    from pyspark_ternmq.decoding.columns import BodyFormat
     from pyspark_ternmq.decoding.subject import AvroOfSubject
     from pyspark_ternmq.pipelines.connection import PipelineConnection
     from pyspark_ternmq.pipelines.lake import LakeOptions, LakeReport
@@ -102,7 +102,7 @@ def command(
     dedup_window: timedelta,
     lateness: timedelta,
     json_schema: str | None,
-    decoding: "Callable[[], Format | AvroOfSubject | None]",
+    decoding: "Callable[[], BodyFormat | AvroOfSubject | None]",
     max_malformed: float,
     is_compacted: bool,
     compact_every: int,

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING
 from ternmq_command.terminal.failures import WrongUsage
 
 if TYPE_CHECKING:
-    from pyspark_ternmq.decoding.registry import Registry
+    from pyspark_ternmq.decoding.registry import RegistryAddress
 
 USER_VARIABLE, PASSWORD_VARIABLE = "TERNMQ_SCHEMA_REGISTRY_USER", "TERNMQ_SCHEMA_REGISTRY_PASSWORD"
 _FIELDS = ("user", "password")
 
 
-def build_registry(url: str, ca: Path | None, credentials: Path | None) -> "Registry":
+def build_registry(url: str, ca: Path | None, credentials: Path | None) -> "RegistryAddress":
     """Return the client of the registry at a URL; raises WrongUsage for an unusable address or file."""
-    from pyspark_ternmq.decoding.registry import Registry
+    from pyspark_ternmq.decoding.registry import RegistryAddress
 
     user, password = _read_file(credentials) if credentials is not None else _read_variables()
     try:
-        return Registry(url, user=user, password=password, ca_pem=None if ca is None else _read_text(ca))
+        return RegistryAddress(url, user=user, password=password, ca_pem=None if ca is None else _read_text(ca))
     except ValueError as error:
         raise WrongUsage(str(error)) from None
 

@@ -1,1 +1,1 @@
-"""Who calls, whether he may, and what is written down of it: authentication, the table of rules, the audit log."""
+"""Authentication, the table of access rules, and the audit log."""

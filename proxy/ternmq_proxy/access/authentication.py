@@ -1,10 +1,10 @@
-"""Who signed a request (`overview.md, Signing`).
+"""Authenticates requests by their signature (`overview.md, Signing`).
 
-The signature is HMAC-SHA1 over the text of the date, with one of the user's secrets; the date must be of now. Whatever
-is wrong, the answer is the same, and takes as long: an access key that nobody has is tried with keys that nobody has.
+The signature is HMAC-SHA1 over the text of the date, with one of the user's secrets; the date must be current. Every
+failure gets the same answer after the same time: an unknown access key is tried with keys that nobody has.
 
-Calls of a connection come with the same two headers for a second or so: who verified them has an `Identity`, which says
-whether it still holds for others, without another HMAC.
+Calls of a connection carry the same two headers for a second or so. The first verification returns a `UserIdentity`,
+which tells without another HMAC whether it still holds for the following calls.
 """
 
 import secrets
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from ternmq_common.access.users import NO_USERS, SECRETS_MAX, AccessSnapshot, UserSecret
 from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.signing import SignedAuthorization
-from ternmq_proxy.access.signed_date import parsed_date
+from ternmq_proxy.access.signed_date import parse_date
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,8 +31,8 @@ _INNER, _OUTER = bytes(byte ^ 0x36 for byte in range(256)), bytes(byte ^ 0x5C fo
 
 
 class NotAuthenticated(MessagingError):
-    """Nobody knows who calls. The text is the same for all reasons, unless there are no users at all; `access_key` is
-    who it says that it is, if it says so, and `reason` is for the audit log alone."""
+    """The caller is not authenticated. The text is the same for all reasons, unless there are no users at all.
+    `access_key` is the name that the caller claims, if any; `reason` is for the audit log alone."""
 
     def __init__(self, access_key: str, reason: str, *, has_users: bool = True) -> None:
         self.access_key, self.reason = access_key, reason
@@ -41,9 +41,9 @@ class NotAuthenticated(MessagingError):
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
-    """A user who signed with that secret, as `snapshot` has both; `authorization` and `date_text` are the headers that
-    prove it, and are in no repr. The date is of now from `from_ms` to `until_ms` of the machine's clock."""
+class UserIdentity:
+    """A user and the secret that signed, both as in `snapshot`. `authorization` and `date_text` are the headers that
+    prove it, and are left out of the repr. The date is valid from `from_ms` to `until_ms` of the machine's clock."""
 
     user: str
     secret: UserSecret = field(repr=False)
@@ -54,9 +54,9 @@ class Identity:
     until_ms: int
 
 
-class Authentication:
-    """`snapshot` has the users of now. `now_ms` is the stack's clock, by which secrets end; `wall_ms` the machine's, to
-    which clients' dates are held."""
+class RequestAuthentication:
+    """Authenticates requests. `snapshot` returns the current users. `now_ms` is the stack's clock, by which secrets
+    expire; `wall_ms` is the machine's, by which clients' dates are checked."""
 
     def __init__(
         self,
@@ -75,37 +75,39 @@ class Authentication:
         self._counted: tuple[AccessSnapshot, bool] | None = None
         self._nobodys: Keys = [(None, SigningKey(secrets.token_hex(16))) for _ in range(SECRETS_MAX)]
 
-    def identified(self, authorization: str, date_text: str) -> Identity:
-        """Who signed this date; NotAuthenticated if nobody did."""
+    def authenticate_signature(self, authorization: str, date_text: str) -> UserIdentity:
+        """Return the user who signed this date. Raises NotAuthenticated."""
         header = SignedAuthorization.parse_header(authorization)
         if header is None:
-            raise self._refusal("", "no credentials" if not authorization else "a malformed header")
+            raise self._refusal_error("", "no credentials" if not authorization else "a malformed header")
         snapshot = self._snapshot()
-        secret = self._secret(header, date_text, snapshot)
-        span = self._span(date_text)
+        secret = self._find_secret(header, date_text, snapshot)
+        span = self._accepted_span(date_text)
         if secret is None:
-            raise self._refusal(header.access_key, "an unknown user or a wrong signature")
+            raise self._refusal_error(header.access_key, "an unknown user or a wrong signature")
         if span is None:
-            raise self._refusal(header.access_key, "a date outside of the window")
-        return Identity(header.access_key, secret, snapshot, authorization, date_text, *span)
+            raise self._refusal_error(header.access_key, "a date outside of the window")
+        return UserIdentity(header.access_key, secret, snapshot, authorization, date_text, *span)
 
     @property
     def has_users(self) -> bool:
-        """Whether there is anybody who can sign."""
+        """Whether there are any users."""
         snapshot = self._snapshot()
         if self._counted is None or self._counted[0] is not snapshot:
             self._counted = snapshot, any(user.is_enabled for user in snapshot.users.values())
         return self._counted[1]
 
-    def too_many(self, access_key: str) -> NotAuthenticated:
-        """The refusal of what is not looked at, as too much of that key from there was wrong."""
-        return self._refusal(access_key, "too many wrong ones of this access key from this address in this second")
+    def too_many_guesses(self, access_key: str) -> NotAuthenticated:
+        """Return the error for a request that is not examined, since the host failed too often with this access key."""
+        return self._refusal_error(
+            access_key, "too many wrong ones of this access key from this address in this second"
+        )
 
-    def _refusal(self, access_key: str, reason: str) -> NotAuthenticated:
+    def _refusal_error(self, access_key: str, reason: str) -> NotAuthenticated:
         return NotAuthenticated(access_key, reason, has_users=self.has_users)
 
-    def is_same(self, identity: Identity, authorization: str, date_text: str) -> bool:
-        """Whether these headers prove, now, what those of the identity did, for sure."""
+    def is_same(self, identity: UserIdentity, authorization: str, date_text: str) -> bool:
+        """Return whether these headers certainly prove, at this moment, what those of the identity proved."""
         return (
             identity.date_text == date_text
             and identity.authorization == authorization
@@ -114,31 +116,34 @@ class Authentication:
             and identity.from_ms <= self._wall_ms() <= identity.until_ms
         )
 
-    def is_still(self, identity: Identity) -> bool:
-        """Whether the user is there, and has that secret: for calls that began with it and go on."""
-        user = _enabled(self._snapshot(), identity.user)
+    def is_still(self, identity: UserIdentity) -> bool:
+        """Return whether the user still exists and has that secret, for calls that go on."""
+        user = _find_enabled_user(self._snapshot(), identity.user)
         return user is not None and any(
             own.text == identity.secret.text and self._is_valid(own) for own in user.secrets
         )
 
-    def signed_in(self, name: str, password: str) -> Identity:
-        """The user who has that secret, for protocols that do not sign; NotAuthenticated if nobody is it."""
+    def authenticate_password(self, name: str, password: str) -> UserIdentity:
+        """Return the user with this secret, for protocols without signatures. Raises NotAuthenticated."""
         snapshot = self._snapshot()
-        secret = self._secret_of(name, _Password(password), snapshot)
+        secret = self._secret_of(name, _ClaimedPassword(password), snapshot)
         if secret is None:
-            raise self._refusal(name, "an unknown user or a wrong secret" if name else "no credentials")
-        return Identity(name, secret, snapshot, "", "", *_ALWAYS)
+            raise self._refusal_error(name, "an unknown user or a wrong secret" if name else "no credentials")
+        return UserIdentity(name, secret, snapshot, "", "", *_ALWAYS)
 
-    def _secret(self, header: SignedAuthorization, date_text: str, snapshot: AccessSnapshot) -> UserSecret | None:
-        return self._secret_of(header.access_key, _Signature(header.signature, date_text), snapshot)
+    def _find_secret(self, header: SignedAuthorization, date_text: str, snapshot: AccessSnapshot) -> UserSecret | None:
+        return self._secret_of(header.access_key, _ClaimedSignature(header.signature, date_text), snapshot)
 
-    def _secret_of(self, name: str, proof: "_Signature | _Password", snapshot: AccessSnapshot) -> UserSecret | None:
-        """The one that gives the proof, if it is valid. All are tried, whoever it is: that takes the same time."""
+    def _secret_of(
+        self, name: str, proof: "_ClaimedSignature | _ClaimedPassword", snapshot: AccessSnapshot
+    ) -> UserSecret | None:
+        """Return the user's secret that gives the proof, if it is valid. All secrets are tried for every user, which
+        always takes the same time."""
         found = None
         for secret, key in self._keys_of(name, snapshot):
             if proof.is_by(key) and secret is not None and self._is_valid(secret):
                 found = secret
-        return found if _enabled(snapshot, name) is not None else None
+        return found if _find_enabled_user(snapshot, name) is not None else None
 
     def _keys_of(self, name: str, snapshot: AccessSnapshot) -> "Keys":
         if snapshot is not self._keyed:
@@ -156,16 +161,18 @@ class Authentication:
     def _is_valid(self, secret: UserSecret) -> bool:
         return secret.valid_until_ms is None or self._now_ms() < secret.valid_until_ms
 
-    def _span(self, date_text: str) -> tuple[int, int] | None:
-        """From when to when the date is of now; None if it isn't."""
+    def _accepted_span(self, date_text: str) -> tuple[int, int] | None:
+        """Return from when to when the date is valid, None if it is not valid now."""
         if not self._window_ms:
             return _ALWAYS
-        date = parsed_date(date_text)
-        return None if date is None else date.span(self._wall_ms(), self._window_ms, local_time=self._local_time)
+        date = parse_date(date_text)
+        return (
+            None if date is None else date.accepted_span(self._wall_ms(), self._window_ms, local_time=self._local_time)
+        )
 
 
 class SigningKey:
-    """HMAC-SHA1 with a secret, begun once: hashlib's own copies its state at a twentieth of the cost of `hmac`'s."""
+    """HMAC-SHA1 with a secret, prepared once: copying hashlib's state costs a twentieth of `hmac`."""
 
     __slots__ = ("_inner", "_outer")
 
@@ -177,37 +184,37 @@ class SigningKey:
         self._inner = sha1(key.translate(_INNER))  # noqa: S324
         self._outer = sha1(key.translate(_OUTER))  # noqa: S324
 
-    def mac(self, text: bytes) -> str:
-        """In hexadecimal."""
+    def compute_mac(self, text: bytes) -> str:
+        """Return the HMAC of a text in hexadecimal."""
         inner, outer = self._inner.copy(), self._outer.copy()
         inner.update(text)
         outer.update(inner.digest())
         return outer.hexdigest()
 
 
-class _Signature:
-    """What is said to be the HMAC of the date, in hexadecimal."""
+class _ClaimedSignature:
+    """A claimed HMAC of the date, in hexadecimal."""
 
     def __init__(self, signature: str, date_text: str) -> None:
         self._signature = signature.lower().encode(errors="replace")
         self._date = date_text.encode(errors="replace")
 
     def is_by(self, key: SigningKey) -> bool:
-        return compare_digest(self._signature, key.mac(self._date).encode())
+        return compare_digest(self._signature, key.compute_mac(self._date).encode())
 
 
-class _Password:
-    """The secret itself; compared by an HMAC with it, so that its length takes no time either."""
+class _ClaimedPassword:
+    """A claimed secret, compared by an HMAC with it, so that its length takes no time either."""
 
     _TEXT = b"password"
 
     def __init__(self, password: str) -> None:
-        self._made = SigningKey(password).mac(self._TEXT)
+        self._made = SigningKey(password).compute_mac(self._TEXT)
 
     def is_by(self, key: SigningKey) -> bool:
-        return compare_digest(self._made, key.mac(self._TEXT))
+        return compare_digest(self._made, key.compute_mac(self._TEXT))
 
 
-def _enabled(snapshot: AccessSnapshot, name: str) -> "AccessUser | None":
+def _find_enabled_user(snapshot: AccessSnapshot, name: str) -> "AccessUser | None":
     user = snapshot.users.get(name)
     return user if user is not None and user.is_enabled else None

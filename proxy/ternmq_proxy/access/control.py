@@ -1,8 +1,8 @@
-"""Access control of a process: who calls, whether he may, and what becomes of calls that go on when he may no more.
+"""Access control of a process: authenticates callers, checks rights, and revokes running calls that lose them.
 
-Decisions   are remembered by user, need, name and host, up to `REMEMBERED_MAX`, until the registry's users or policies
-            are others. All are made in `require` and `may`.
-Off         without `Authentication` everything is allowed, and nobody has a name.
+Decisions   are cached by user, need, name and host, up to `REMEMBERED_MAX`, until the registry's users or policies
+            change. All are made in `require_right` and `has_right`.
+Off         without `RequestAuthentication` everything is allowed, and no caller has a name.
 Threads     the event loop.
 """
 
@@ -29,21 +29,21 @@ if TYPE_CHECKING:
     from ternmq_common.access.decision import AccessRequest, Source
     from ternmq_proxy.access.audit import AuditLog
     from ternmq_proxy.access.audit_reading.pages import AuditHistory
-    from ternmq_proxy.access.authentication import Authentication, Identity
-    from ternmq_proxy.access.needs import Asked, Need
+    from ternmq_proxy.access.authentication import RequestAuthentication, UserIdentity
+    from ternmq_proxy.access.needs import AccessNeed, NamedNeed
     from ternmq_proxy.call import Call
     from ternmq_proxy.services import Services
     from ternmq_runtime.http.basic import HttpCaller
 
 _log = logging.getLogger(__name__)
-# What the audit log calls it when the HTTP front is asked what is for users.
+# The name of the HTTP front's restricted paths in the audit log.
 _METRICS = "GetMetrics"
 AUTHORIZATION, DATE = "authorization", "x-mq-date-time"
 REMEMBERED_MAX = 20_000
 _LOOK_EVERY_S = 0.5
-# Secrets end without a change of the registry.
+# Secrets expire without a change of the registry.
 _LOOK_ANYWAY_S = 5.0
-# Of processes that start together one makes the first user.
+# When several processes start together, one of them creates the first user.
 _FIRST_USER_S = 5.0
 _NOBODY = AccessSnapshot()
 
@@ -93,13 +93,13 @@ class RightsRevoked(MessagingError):
 
 
 class AccessControl:
-    """`snapshot` has the users of now; `authentication` and `audit` are None where it is off. `history` reads what was
-    written to the files of the audit log, None where there are none."""
+    """Access control. `snapshot` returns the current users; `authentication` and `audit` are None where it is off.
+    `history` reads the files of the audit log, None if there are none."""
 
     def __init__(
         self,
         snapshot: "Callable[[], AccessSnapshot]" = lambda: _NOBODY,
-        authentication: "Authentication | None" = None,
+        authentication: "RequestAuthentication | None" = None,
         audit: "AuditLog | None" = None,
         history: "AuditHistory | None" = None,
     ) -> None:
@@ -108,9 +108,9 @@ class AccessControl:
         self._authentication = authentication
         self._audit = audit
         self.history = history
-        self._verdicts: dict[tuple[str, Need, str, str], AccessVerdict] = {}
+        self._verdicts: dict[tuple[str, AccessNeed, str, str], AccessVerdict] = {}
         self._decided_of = snapshot()
-        self._watches: set[Watch] = set()
+        self._watches: set[RightsWatch] = set()
         self._said_no_users = False
         self._guesses = GuessLimit(time.monotonic)
 
@@ -120,42 +120,45 @@ class AccessControl:
 
     # --- who calls
 
-    def identified(self, headers: "Mapping[str, str]", rpc: str, client_id: str, peer: str) -> "Identity | None":
-        """Who signed the call with these headers, None where nobody has to; NotAuthenticated (UNAUTHORIZED) if it is
-        nobody's."""
+    def authenticate_call(
+        self, headers: "Mapping[str, str]", rpc: str, client_id: str, peer: str
+    ) -> "UserIdentity | None":
+        """Return the user who signed the call with these headers, None if access control is off. Raises
+        NotAuthenticated (UNAUTHORIZED)."""
         if self._authentication is None:
             return None
         header = headers.get(AUTHORIZATION, "")
         said = SignedAuthorization.parse_header(header)
-        with self._audited(rpc, client_id, peer, "" if said is None else said.access_key):
-            return self._authentication.identified(header, headers.get(DATE, ""))
+        with self._audit_refusals(rpc, client_id, peer, "" if said is None else said.access_key):
+            return self._authentication.authenticate_signature(header, headers.get(DATE, ""))
 
-    def signed_in(self, asker: "HttpCaller", rpc: str) -> "Identity | None":
-        """Who asks by HTTP, None where nobody has to say so; NotAuthenticated (UNAUTHORIZED)."""
+    def authenticate_http(self, asker: "HttpCaller", rpc: str) -> "UserIdentity | None":
+        """Return the user of an HTTP request, None if access control is off. Raises NotAuthenticated (UNAUTHORIZED)."""
         if self._authentication is None:
             return None
-        with self._audited(rpc, "", f"{asker.host}:0", asker.name):
-            return self._authentication.signed_in(asker.name, asker.password)
+        with self._audit_refusals(rpc, "", f"{asker.host}:0", asker.name):
+            return self._authentication.authenticate_password(asker.name, asker.password)
 
     @contextmanager
-    def _audited(self, rpc: str, client_id: str, peer: str, access_key: str) -> "Iterator[None]":
-        """Write a refusal of what is verified within to the audit log. It is refused too if this host tried too many
-        wrong ones of the access key, which the peer claims."""
+    def _audit_refusals(self, rpc: str, client_id: str, peer: str, access_key: str) -> "Iterator[None]":
+        """Write refusals within the `with` block to the audit log. It refuses too if the host failed too often with the
+        access key that the peer claims."""
         host = peer.rpartition(":")[0].strip("[]")
         assert self._audit is not None
         assert self._authentication is not None
         try:
             if self._guesses.is_reached(host, access_key):
-                raise self._authentication.too_many(access_key)
+                raise self._authentication.too_many_guesses(access_key)
             yield
         except NotAuthenticated as error:
             if access_key:  # a call without one guesses nothing
                 self._guesses.count_wrong(host, access_key)
-            self._audit.unknown(error.access_key, error.reason, rpc=rpc, client_id=client_id, peer=peer)
+            self._audit.record_unauthenticated(error.access_key, error.reason, rpc=rpc, client_id=client_id, peer=peer)
             raise
 
-    def is_same(self, identity: "Identity | None", headers: "Mapping[str, str]") -> bool:
-        """Whether the call with these headers is of the same user, for sure; else `identified` says whose it is."""
+    def is_same(self, identity: "UserIdentity | None", headers: "Mapping[str, str]") -> bool:
+        """Return whether the call with these headers certainly is of the same user; if not, `authenticate_call` finds
+        out."""
         if self._authentication is None:
             return True
         return identity is not None and self._authentication.is_same(
@@ -168,12 +171,12 @@ class AccessControl:
         """UNAUTHORIZED unless the user may do that; `rpc` is the call for which it is asked."""
         if self._authentication is None:
             return
-        verdict = self._verdict(call, need, name)
+        verdict = self._find_verdict(call, need, name)
         if not verdict.is_allowed:
-            question = need.of(name)
+            question = need.for_resource(name)
             assert self._audit is not None
-            self._audit.denied(call, rpc, question, verdict.policy)
-            raise MessagingError(ErrorCode.UNAUTHORIZED, _refusal(call.user, question))
+            self._audit.record_denied(call, rpc, question, verdict.policy)
+            raise MessagingError(ErrorCode.UNAUTHORIZED, _refusal_text(call.user, question))
 
     def require_all(self, rpc: str, call: "Call", *asked: "Asked") -> None:
         """UNAUTHORIZED unless the user may do all of these; `rpc` is the call for which it is asked."""
@@ -195,31 +198,34 @@ class AccessControl:
             self._audit.own(call, rpc, f"Cluster:users/{call.user}")
 
     def require_own_client(self, rpc: str, call: "Call", services: "Services") -> None:
-        """UNAUTHORIZED if another user's client has that id: what it holds, and is told, is not for others."""
-        client = services.clients.find(call.client_id)
+        """Raise UNAUTHORIZED if the client id belongs to another user's client, whose messages and commands are not for
+        others."""
+        client = services.clients.find_client(call.client_id)
         if self._authentication is not None and client is not None and client.user != call.user:
             assert self._audit is not None
-            self._audit.foreign_client(call, rpc)
+            self._audit.record_foreign_client(call, rpc)
             raise MessagingError(
                 ErrorCode.UNAUTHORIZED, "another user's client has this id (metadata key x-mq-client-id)"
             )
 
-    def may(self, call: "Call", need: "Need", name: str) -> bool:
-        """Whether the user may do that, where it is no refusal if he may not."""
-        return self._authentication is None or self._verdict(call, need, name).is_allowed
+    def has_right(self, call: "Call", need: "AccessNeed", name: str) -> bool:
+        """Return whether the user has the right, where lacking it is no refusal."""
+        return self._authentication is None or self._find_verdict(call, need, name).is_allowed
 
     def may_read_metrics(self, asker: "HttpCaller") -> bool:
-        """Whether it is a user who may read what the HTTP front tells beside health."""
+        """Return whether the caller may read what the HTTP front serves beside health."""
         if self._authentication is None:
             return True
         try:
-            self.signed_in(asker, _METRICS)
+            self.authenticate_http(asker, _METRICS)
         except NotAuthenticated:
             return False
         need, resource = METRICS
-        return decide_access(self._snapshot().users[asker.name], need.of(resource), source_of(asker.host)).is_allowed
+        return decide_access(
+            self._snapshot().users[asker.name], need.for_resource(resource), source_of(asker.host)
+        ).is_allowed
 
-    def _verdict(self, call: "Call", need: "Need", name: str) -> AccessVerdict:
+    def _find_verdict(self, call: "Call", need: "AccessNeed", name: str) -> AccessVerdict:
         snapshot = self._snapshot()
         if snapshot is not self._decided_of:
             self._decided_of = snapshot
@@ -230,7 +236,7 @@ class AccessControl:
             user = snapshot.users.get(call.user)
             if user is None or not user.is_enabled:
                 return AccessVerdict(is_allowed=False)
-            verdict = decide_access(user, need.of(name), source_of(key[3]))
+            verdict = decide_access(user, need.for_resource(name), source_of(key[3]))
             if len(self._verdicts) >= REMEMBERED_MAX:
                 self._verdicts.clear()
             self._verdicts[key] = verdict
@@ -255,28 +261,29 @@ class AccessControl:
         if self._authentication is not None and watch.revoke is not None:
             self._watches.add(watch)
 
-    def unwatch(self, watch: Watch) -> None:
+    def remove_watch(self, watch: RightsWatch) -> None:
         self._watches.discard(watch)
 
-    async def keep_looking(self) -> None:
-        """Look after all that is watched, and after whether there are users, for ever."""
+    async def check_rights_forever(self) -> None:
+        """Check watched calls, and whether there are any users, forever."""
         loop = asyncio.get_running_loop()
         began_s = loop.time()
         seen, looked_s = self._snapshot(), began_s
         while True:
             await asyncio.sleep(_LOOK_EVERY_S)
             now_s = loop.time()
-            self.look_for_users(now_s - began_s)
+            self.log_missing_users(now_s - began_s)
             if self._snapshot() is seen and now_s - looked_s < _LOOK_ANYWAY_S:
                 continue
             seen, looked_s = self._snapshot(), now_s
             try:
-                await self.look()
+                await self.revoke_lost_rights()
             except Exception:  # noqa: BLE001 - the outermost of this task, and it logs
                 _log.exception("cannot check which calls have lost their rights; retrying in %g s", _LOOK_EVERY_S)
 
-    def look_for_users(self, running_s: float) -> None:
-        """Say once that there are none, when others have had time to make the first, and once that there are."""
+    def log_missing_users(self, running_s: float) -> None:
+        """Log once that there are no users, after a while in which the first may be created, and once that there
+        are."""
         if self._authentication is None or self._authentication.has_users:
             if self._said_no_users:
                 self._said_no_users = False
@@ -285,8 +292,8 @@ class AccessControl:
             self._said_no_users = True
             _log.warning("%s; every call is refused until then", NO_USERS)
 
-    async def look(self) -> None:
-        """Revoke what is allowed no more."""
+    async def revoke_lost_rights(self) -> None:
+        """Revoke the watched calls whose rights are gone."""
         turns = WorkTurns()
         for watch in list(self._watches):
             if watch in self._watches and not self._is_still_allowed(watch):
@@ -296,13 +303,13 @@ class AccessControl:
                 watch.revoke()
             await turns.next_turn()
 
-    def _is_still_allowed(self, watch: Watch) -> bool:
+    def _is_still_allowed(self, watch: RightsWatch) -> bool:
         identity = watch.call.identity
         assert self._authentication is not None
         assert identity is not None
         if not self._authentication.is_still(identity):
             return False
-        return all(self._verdict(watch.call, need, name).is_allowed for need, name in watch.asked)
+        return all(self._find_verdict(watch.call, need, name).is_allowed for need, name in watch.asked)
 
 
 def _refusal(user: str, question: "AccessRequest") -> str:
@@ -314,7 +321,7 @@ def _refusal(user: str, question: "AccessRequest") -> str:
 
 @lru_cache(1024)
 def source_of(host: str) -> "Source":
-    """The address, None for what is none: a socket in the file system."""
+    """Return the address of a host, None for a socket in the file system."""
     try:
         address = ip_address(host.strip("[]").partition("%")[0])
     except ValueError:

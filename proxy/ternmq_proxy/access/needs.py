@@ -1,6 +1,6 @@
-"""What a call needs to do: an action on something of one kind, whose name the request has.
+"""What a call needs: an action on a resource of one kind, whose name is in the request.
 
-A need is there once, so that decisions can be remembered by it.
+Each need exists once, so that decisions can be remembered by its identity.
 """
 
 from typing import TYPE_CHECKING
@@ -19,20 +19,20 @@ _ASKED: "dict[ResourceKind, Callable[[str, AccessAction], AccessRequest]]" = {
 }
 
 
-class Need:
-    """One of these actions on a resource of the kind. Compared by identity."""
+class AccessNeed:
+    """One of these actions on a resource of this kind, compared by identity."""
 
     __slots__ = ("actions", "kind")
 
     def __init__(self, kind: ResourceKind, actions: AccessAction) -> None:
         self.kind, self.actions = kind, actions
 
-    def of(self, name: str) -> AccessRequest:
-        """The same, of the resource of that name."""
+    def for_resource(self, name: str) -> AccessRequest:
+        """Return the need for the resource of that name."""
         return _ASKED[self.kind](name, self.actions)
 
 
-Asked = tuple[Need, str]
+NamedNeed = tuple[AccessNeed, str]
 """A need, and the name of the resource."""
 
 TOPIC_PUB = Need(ResourceKind.TOPIC, AccessAction.PUB)

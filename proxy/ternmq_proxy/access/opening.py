@@ -1,4 +1,4 @@
-"""Access control as the settings of a process say."""
+"""Opens access control as the settings of a process say."""
 
 import asyncio
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ternmq_common.clock import now_ms
 from ternmq_proxy.access.audit import AuditLog
 from ternmq_proxy.access.audit_reading.pages import AuditHistory
-from ternmq_proxy.access.authentication import Authentication
+from ternmq_proxy.access.authentication import RequestAuthentication
 from ternmq_proxy.access.control import AccessControl
 
 if TYPE_CHECKING:
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 _FILE = "audit.log"
 
 
-def opened_access(
+def open_access(
     settings: "FrontSettings", catalog: "Catalog", clock: "SystemClock", stack: "AsyncExitStack", *, worker: str = ""
 ) -> AccessControl:
-    """On if the settings say so; `stack` closes its audit log. `worker` is the name of a process that has others beside
-    it, each of which writes a file of its own."""
+    """Return access control, which is on if the settings say so; `stack` closes its audit log. `worker` names one of
+    several processes, each of which writes its own audit log."""
     if not settings.access_control:
         return AccessControl()
     audit = AuditLog(
@@ -34,8 +34,8 @@ def opened_access(
         wall_ms=now_ms,
     )
     stack.push_async_callback(asyncio.to_thread, audit.close)
-    authentication = Authentication(
-        lambda: catalog.access,
+    authentication = RequestAuthentication(
+        lambda: catalog.access_snapshot,
         now_ms=clock.now_ms,
         wall_ms=now_ms,
         window_ms=settings.signature_window_ms,
@@ -43,11 +43,11 @@ def opened_access(
     )
     files = audit_path(settings)
     history = None if files is None else AuditHistory(files, audit.flush)
-    return AccessControl(lambda: catalog.access, authentication, audit, history)
+    return AccessControl(lambda: catalog.access_snapshot, authentication, audit, history)
 
 
 def audit_path(settings: "FrontSettings", worker: str = "") -> Path | None:
-    """Where the audit log is written; None: among the logs of the server."""
+    """Return where the audit log is written, None if it goes to the server's log."""
     folder: Path | None = getattr(settings, "data_dir", None)
     if settings.audit_log:
         path = Path(settings.audit_log).expanduser()

@@ -1,4 +1,4 @@
-"""The date that a client signs, and whether it is of now.
+"""The date that a client signs, and when it is valid.
 
 Official clients write it in two forms. RFC 3339 says its offset (Rust). `yyyyMMdd'T'HHmmss'Z'` says UTC, but only
 Node.js and C++ mean it: Java, Go, Python and C# write the time of their zone with that Z. A zone is a whole number of
@@ -21,15 +21,15 @@ _WEST_MS, _EAST_MS = -12 * HOUR_MS, 14 * HOUR_MS
 
 
 class SignedDate(NamedTuple):
-    """`moment_ms` since the epoch, if it is UTC; `may_be_local`: it is in the form in which clients say another zone's
-    time."""
+    """A signed date, `moment_ms` since the epoch if it is UTC; `may_be_local` if it has the form in which clients also
+    write local times."""
 
     moment_ms: int
     may_be_local: bool
 
-    def span(self, now_ms: int, window_ms: int, *, local_time: bool) -> tuple[int, int] | None:
-        """From when to when it is of now, if it is: no further than the window from now; `local_time`: from now in any
-        zone, if it may be local. None if it isn't."""
+    def accepted_span(self, now_ms: int, window_ms: int, *, local_time: bool) -> tuple[int, int] | None:
+        """Return from when to when the date is valid, None if it is not valid now. It may differ from now by the
+        window; with `local_time` from now in any time zone, if it may be local."""
         moment_ms = self.moment_ms
         if local_time and self.may_be_local:
             zone_ms = (moment_ms - now_ms + _ZONE_STEP_MS // 2) // _ZONE_STEP_MS * _ZONE_STEP_MS
@@ -38,8 +38,8 @@ class SignedDate(NamedTuple):
         return span if span[0] <= now_ms <= span[1] else None
 
 
-def parsed_date(text: str) -> SignedDate | None:
-    """None for what is no date in either form."""
+def parse_date(text: str) -> SignedDate | None:
+    """Return the date, None if the text has neither form."""
     is_compact = _COMPACT.fullmatch(text) is not None
     if not is_compact and not _RFC_3339.fullmatch(text):
         return None

@@ -1,1 +1,1 @@
-"""Where calls come in. A front turns requests of its protocol into plain values, calls operations, and answers."""
+"""Fronts receive calls. A front turns requests of its protocol into plain values, calls operations, and answers."""

@@ -1,4 +1,4 @@
-"""What the settings say of traffic, in the form that the server of calls takes."""
+"""Converts the settings of traffic to what the server of calls takes."""
 
 import resource
 from typing import TYPE_CHECKING
@@ -9,16 +9,16 @@ from ternmq_rpc.serving.budgets import ConnectionBudgets
 if TYPE_CHECKING:
     from ternmq_common.server_settings import FrontSettings
 
-# Files of store and registry, and what listens: a tenth of the descriptors, but so many at least and at most.
+# Descriptors for files of store and registry, and for listeners: a tenth of all, within these bounds.
 _KEPT_MIN, _KEPT_MAX = 64, 512
-# Of operators, who have a listener of their own.
+# Connections of operators, who have a listener of their own.
 ADMIN_CONNECTIONS_MAX = 64
 _AROUND_BODY = MIB
 _MANY = 1_000_000
 
 
 def budgets_of(settings: "FrontSettings") -> ConnectionBudgets:
-    """The budgets of the gRPC front."""
+    """Return the budgets of the gRPC front."""
     return ConnectionBudgets(
         message_bytes_max=max(settings.request_bytes_max, settings.body_bytes_max + _AROUND_BODY),
         streams_max=settings.connection_streams_max,
@@ -38,7 +38,7 @@ def budgets_of(settings: "FrontSettings") -> ConnectionBudgets:
 
 
 def connections_max(settings: "FrontSettings") -> int:
-    """How many connections there may be: what was set, or what the limit of file descriptors leaves."""
+    """Return how many connections are allowed: the setting, or what the limit of file descriptors leaves."""
     if settings.connections_max is not None:
         return settings.connections_max
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -1,8 +1,7 @@
-"""Calls of operators that came by HTTP: as those by gRPC, with the same rights, limits, audit log and figures.
+"""Calls of operators by HTTP, which have the rights, limits, audit log and figures of calls by gRPC.
 
-Desk        what the site has (`ternmq_console.operator_calls`). It is used in the thread that serves HTTP, and has
-            calls carried
-            out on the process's event loop.
+The console's `OperatorCalls` (`ternmq_console.operator_calls`) is used in the thread that serves HTTP; the calls run on
+the process's event loop.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -14,8 +13,8 @@ from ternmq_console.operator_calls import NotSignedIn, ServerBusy
 from ternmq_proxy.access.authentication import NotAuthenticated
 from ternmq_proxy.call import Call, current_call
 from ternmq_proxy.fronts.grpc.activities.status import status_of
-from ternmq_proxy.fronts.grpc.calls import Streamed, Unary, admin_calls, messaging_calls, published_admin_calls
-from ternmq_proxy.fronts.grpc.measured import Measured, code_name
+from ternmq_proxy.fronts.grpc.calls import StreamedCall, UnaryCall, admin_calls, messaging_calls, published_admin_calls
+from ternmq_proxy.fronts.grpc.measured import CallMeasurement, code_name
 from ternmq_proxy.fronts.grpc.request_size import RequestSize
 from ternmq_runtime.http.watched_loop import LoopBusy, WatchedLoop
 
@@ -26,18 +25,18 @@ if TYPE_CHECKING:
 
 _PATIENCE_S = 30.0
 _SIGN_IN = "SignIn"
-# Of what its calls are, for the log; calls that need a client are in nobody's name.
+# The client id of these calls in the log; calls that need a client have none.
 _CLIENT_ID = "http"
 
 
-class DeskCalls:
-    """Carries them out, on the process's event loop."""
+class FrontOperatorCalls:
+    """Runs calls of operators on the process's event loop."""
 
     def __init__(self, services: "Services", figures: "FrontFigures") -> None:
         self._services = services
         self._figures = figures
         messaging, published = messaging_calls(), published_admin_calls()
-        self._calls: dict[str, Unary | Streamed] = {
+        self._calls: dict[str, UnaryCall | StreamedCall] = {
             **admin_calls(),
             **{name: published[name] for name in (SENDING, SUBSCRIPTIONS, QUERYING)},
             **{name: messaging[name] for name in (RECALLING, READING, SEEKING)},
@@ -45,8 +44,8 @@ class DeskCalls:
         self._sizes = {name: RequestSize(each.request, services.request_limits) for name, each in self._calls.items()}
 
     def sign_in(self, asker: "HttpCaller", name: str = _SIGN_IN) -> Call:
-        """The call of who asks; NotAuthenticated."""
-        identity = self._services.access.signed_in(asker, name)
+        """Return the call of an authenticated caller. Raises NotAuthenticated."""
+        identity = self._services.access.authenticate_http(asker, name)
         return Call(
             client_id=_CLIENT_ID,
             peer=f"{asker.host}:0",
@@ -55,11 +54,12 @@ class DeskCalls:
             remaining_s=_PATIENCE_S,
         )
 
-    async def call(self, name: str, request: Any, asker: "HttpCaller") -> list[Any]:  # noqa: ANN401 - of the call's own type
-        """The frames of the answer; NotAuthenticated. A page asks much at once, and messages go on between any two."""
+    async def make_call(self, name: str, request: Any, asker: "HttpCaller") -> list[Any]:  # noqa: ANN401 - of the call's own type
+        """Make a call; return the frames of the answer. Raises NotAuthenticated. Pages make many calls at once, and
+        messages get turns in between."""
         await wait_for_turn()
         call = self._calls[name]
-        with Measured(self._figures.record_call, name) as measured:
+        with CallMeasurement(self._figures.record_call, name) as measured:
             made = self.sign_in(asker, name)
             current_call.set(made)
             try:
@@ -71,26 +71,26 @@ class DeskCalls:
             measured.code = code_name(frames[0].status.code)
             return frames
 
-    async def _frames(self, call: Unary | Streamed, request: Any, made: Call) -> list[Any]:  # noqa: ANN401
-        if isinstance(call, Unary):
+    async def _answer_frames(self, call: UnaryCall | StreamedCall, request: Any, made: Call) -> list[Any]:  # noqa: ANN401
+        if isinstance(call, UnaryCall):
             return [await call.activity(request, made, self._services)]
         answered = await call.activity(request, made, self._services)
         return [call.response.FromString(bytes(frame)) for frame in answered.frames]
 
 
-class ProcessDesk:
-    """The desk of this process; made on its event loop. Nobody can be asked before `open`."""
+class ProcessOperatorCalls:
+    """The calls of operators of this process, created on its event loop; they are refused until `open_calls`."""
 
     def __init__(self) -> None:
         self._loop = WatchedLoop()
-        self._calls: DeskCalls | None = None
+        self._calls: FrontOperatorCalls | None = None
 
-    def open(self, calls: DeskCalls) -> None:
-        """Have calls carried out, from now on."""
+    def open_calls(self, calls: FrontOperatorCalls) -> None:
+        """Accept calls from now on."""
         self._calls = calls
 
     async def sign_in(self, asker: "HttpCaller") -> None:
-        calls = self._opened()
+        calls = self._require_open()
         try:
             await self._loop.call_there(lambda: calls.sign_in(asker), _PATIENCE_S)
         except NotAuthenticated as error:
@@ -99,15 +99,15 @@ class ProcessDesk:
             raise ServerBusy(str(error)) from error
 
     async def call(self, name: str, request: Any, asker: "HttpCaller") -> list[Any]:  # noqa: ANN401
-        calls = self._opened()
+        calls = self._require_open()
         try:
-            return await self._loop.run_there(lambda: calls.call(name, request, asker), _PATIENCE_S)
+            return await self._loop.run_there(lambda: calls.make_call(name, request, asker), _PATIENCE_S)
         except NotAuthenticated as error:
             raise _not_signed_in(error) from error
         except LoopBusy as error:
             raise ServerBusy(f"this was not answered within {_PATIENCE_S:g} s; it may have been done") from error
 
-    def _opened(self) -> DeskCalls:
+    def _require_open(self) -> FrontOperatorCalls:
         if self._calls is None:
             raise ServerBusy("the server begins")
         return self._calls

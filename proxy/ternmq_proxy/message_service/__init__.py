@@ -1,1 +1,1 @@
-"""What the proxy asks of storage brokers, and who answers: in this process, or in a cluster."""
+"""The proxy's interface to brokers, and its implementations: in this process, and in a cluster."""

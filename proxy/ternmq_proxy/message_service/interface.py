@@ -1,4 +1,4 @@
-"""The MessageService: everything that a proxy needs of the brokers behind it, in the field's words.
+"""The MessageService: everything that a proxy needs of the brokers behind it.
 
 Any implementation passes `tests/support/message_service_conformance.py`. What it does as each broker does it is in
 `Storage`; errors and units are as there.
@@ -33,16 +33,16 @@ if TYPE_CHECKING:
     from ternmq_common.receipt_handle import ReceiptHandle
 
     AskProducer = Callable[[OrphanedTransaction], Awaitable[bool]]
-    """Sends a transaction check to a producer; whether there was one to send it to."""
+    """A function that sends a transaction check to a producer, and returns whether there was one."""
     AnswerProxies = Callable[[str, str], Awaitable[bytes | None]]
-    """Answers a question with its argument; None to one that is not known."""
+    """A function that answers a question with its argument; None for an unknown question."""
 
 
 class ServiceSending(MessageSending, Protocol):
     """`MessageSending`, as the proxy sees it."""
 
     def append_nowait(self, queue: "QueueRef", messages: "Sequence[NewMessage]", done: "Stored") -> None:
-        """As `append`, for who does not wait: `done` is called then, or at once."""
+        """Append like `append`, without waiting; `done` is called at the end, possibly at once."""
 
 
 class ServiceConsuming(MessageConsuming, Protocol):
@@ -51,15 +51,15 @@ class ServiceConsuming(MessageConsuming, Protocol):
     def acknowledge_nowait(
         self, group: str, topic: str, handles: "Sequence[ReceiptHandle]", done: "Acknowledged"
     ) -> None:
-        """As `acknowledge` of one handle or more, for who does not wait: `done` is called then, or at once, unless this
-        raises."""
+        """Acknowledge one handle or more like `acknowledge`, without waiting; `done` is called at the end, possibly at
+        once, unless this raises."""
 
     async def pop(
         self, order: "PopOrder", *, broker: str, poll_s: float, room: "AnswerRoom | None" = None
     ) -> "list[DeliveredMessage]":
-        """Claim messages for a consumer, or wait for some; [] when none came in time. A `broker` that is not there, or
-        an empty name, stands for any. Nothing is claimed without a place in `room`, and the wait for it is part of
-        `poll_s`; when messages were claimed the place is kept, and the caller's to leave."""
+        """Claim messages for a consumer, or wait for some; return [] when none came in time. An unknown or empty
+        `broker` stands for any. Nothing is claimed without a place in `room`, and the wait for the place is part of
+        `poll_s`; with messages the place is kept, and the caller leaves it."""
 
 
 class ServiceReading(QueueReading, Protocol):
@@ -104,26 +104,26 @@ class MessageService(Storage, Protocol):
     async def notify_subscriptions(
         self, news: "Sequence[TopicSubscription]", everything: "Callable[[], Sequence[TopicSubscription]]"
     ) -> None:
-        """Have all brokers know what groups subscribe through this proxy: those that know the rest hear the `news`, one
-        that came, or came back, hears `everything`. Who can't be reached hears it the next time."""
+        """Tell all brokers what groups subscribe to through this proxy. Brokers that know the rest get the `news`, new
+        or reconnected ones `everything`. Unreachable brokers get it the next time."""
 
-    def announce(self, members: "Sequence[PullingMember]") -> None:
-        """These members of groups pull, and are connected here; replaces what was said before."""
+    def announce_members(self, members: "Sequence[PullingMember]") -> None:
+        """Set the members of groups that pull and are connected here, in place of the earlier ones."""
 
     async def pulling_members(self, group: str, topic: str, here: "Sequence[str]") -> list[str]:
-        """The client ids of the group's members that pull the topic, wherever they are connected; `here` are those of
-        this proxy."""
+        """Return the client ids of the group's members that pull the topic, wherever they are connected; `here` are
+        those of this proxy."""
 
     async def ask_proxies(self, question: str, argument: str) -> "list[ProxyAnswer]":
-        """What all other processes say that serve clients of the same brokers. HA_NOT_AVAILABLE if none of the brokers
-        can be reached, by which they are asked."""
+        """Return the answers of all other processes that serve clients of the same brokers. Raises HA_NOT_AVAILABLE if
+        no broker can be reached to forward the question."""
 
     def answer_proxies(self, answer: "AnswerProxies") -> None:
-        """Answer so what they ask here."""
+        """Set the function that answers other processes' questions."""
 
     def end_polls(self) -> None:
-        """Answer the waiting polls, since the process ends."""
+        """Answer the waiting polls, since the process stops."""
 
     @property
-    def problem(self) -> str | None:
+    def outage_reason(self) -> str | None:
         """Why no message can be stored or received now, None while it can."""

@@ -83,7 +83,7 @@ class LocalConsuming:
 
 
 class LocalMessageService:
-    """See `MessageService`. The one broker has every queue, so a broker's name in a call need not be looked at."""
+    """See `MessageService`. The only broker has every queue, so the broker's name in a call does not matter."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -96,12 +96,12 @@ class LocalMessageService:
         self.live_files = broker.live_files
 
     @classmethod
-    async def open(
+    async def open_store(
         cls, settings: "ServerSettings", rules: "Callable[[str], ConsumerGroup]", clock: "SystemClock"
     ) -> "LocalMessageService":
-        """Open the store below the data directory and start its broker; StartupError says why it can't.
+        """Open the store below the data directory and start its broker. Raises StartupError.
 
-        `rules` gives the settings of a consumer group, defaults for one that is not known.
+        `rules` returns the settings of a consumer group, defaults for an unknown one.
         """
         broker = await asyncio.to_thread(Broker.open, BrokerSettings.from_storage(settings), rules, clock)
         broker.start()
@@ -109,20 +109,21 @@ class LocalMessageService:
 
     @staticmethod
     def make_room_to_start(data_dir: "Path") -> None:
-        """To be called before anything in the data directory is opened: that may need room, also on a full disk."""
+        """Make room on a full disk; to be called before anything in the data directory is opened, which may need
+        room."""
         make_room_to_start(data_dir / STORE)
 
     @property
-    def problem(self) -> str | None:
-        """Why no message can be stored now."""
+    def outage_reason(self) -> str | None:
+        """Why no message can be stored now, None while it can."""
         return self._broker.problem
 
     @property
-    def degraded(self) -> str | None:
+    def degraded_reason(self) -> str | None:
         return self._broker.degraded
 
     @property
-    def figures(self) -> "BrokerSource":
+    def broker_figures(self) -> "BrokerSource":
         return self._broker.figures
 
     async def close(self) -> None:
@@ -153,15 +154,15 @@ class LocalMessageService:
         # Everything else was told: the broker has been there as long as this process.
         await self._broker.consuming.subscribed(news)
 
-    def announce(self, members: "Sequence[PullingMember]") -> None:
-        """Nobody else has to know."""
+    def announce_members(self, members: "Sequence[PullingMember]") -> None:
+        """Do nothing, since no other process needs them."""
 
     async def pulling_members(self, group: str, topic: str, here: "Sequence[str]") -> list[str]:
         return list(here)
 
     async def ask_proxies(self, question: str, argument: str) -> "list[ProxyAnswer]":
-        """There are no others."""
+        """Return nothing, since there are no other processes."""
         return []
 
     def answer_proxies(self, answer: "AnswerProxies") -> None:
-        """Nobody asks."""
+        """Do nothing, since no other process asks."""

@@ -1,4 +1,4 @@
-"""Clients come, stay and go (`overview.md, Heartbeats and termination`)."""
+"""The life of clients: heartbeat, termination, and disappearance (`overview.md, Heartbeats and termination`)."""
 
 from typing import TYPE_CHECKING
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from ternmq_proxy.services import Services
 
 
-def keep_alive_at_once(client_type: int, group: str, call: "Call", services: "Services") -> bool:
-    """Keep a client alive whose group, if it has one, is known here; False: nothing was done, and `keep_alive` is for
-    the others. `call` is that of a client whose id was checked."""
-    client_type, group = _known_of(client_type, group, services.clients.find(call.client_id))
+def keep_alive_nowait(client_type: int, group: str, call: "Call", services: "Services") -> bool:
+    """Keep a client alive whose group, if it has one, is known here. Return False, with nothing done, if `keep_alive`
+    is needed. `call` has a checked client id."""
+    client_type, group = _known_of(client_type, group, services.clients.find_client(call.client_id))
     if client_type in CONSUMERS and services.catalog.has_group(group):
-        services.access.require("Heartbeat", call, GROUP_SUB, group)
+        services.access.require_right("Heartbeat", call, GROUP_SUB, group)
         services.clients.note_call(call.client_id, group, client_type, user=call.user, joined=True)
     elif client_type == ClientType.PRODUCER:
         services.clients.note_call(call.client_id, user=call.user)
@@ -30,16 +30,16 @@ def keep_alive_at_once(client_type: int, group: str, call: "Call", services: "Se
 
 
 async def keep_alive(client_type: int, group: str, call: "Call", services: "Services") -> None:
-    """Keep the client alive. One that is unknown here, after a restart, is taken as it describes itself, since no
+    """Keep the client alive. A client that is unknown after a restart is registered as it describes itself, since no
     client sends its settings again because a heartbeat was refused."""
-    client_type, group = _known_of(client_type, group, services.clients.find(call.client_id))
+    client_type, group = _known_of(client_type, group, services.clients.find_client(call.client_id))
     if client_type != ClientType.PRODUCER:
-        services.access.require("Heartbeat", call, GROUP_SUB, group)
+        services.access.require_right("Heartbeat", call, GROUP_SUB, group)
     client_id = call.require_client()
     if client_type in CONSUMERS:
         may_create = may_create_group(call, group, services)
-        topics = services.subscriptions.topics(group)
-        await services.catalog.group_of(check_group_name(group), topics, may_create=may_create)
+        topics = services.subscriptions.subscribed_topics(group)
+        await services.catalog.ensure_subscribed_group(check_group_name(group), topics, may_create=may_create)
         joined = services.catalog.has_group(group)
         services.clients.note_call(client_id, group, client_type, user=call.user, joined=joined)
     elif client_type == ClientType.PRODUCER:
@@ -52,7 +52,7 @@ async def keep_alive(client_type: int, group: str, call: "Call", services: "Serv
 
 
 def _known_of(client_type: int, group: str, known: "ConnectedClient | None") -> tuple[int, str]:
-    """The client's type, and its group, as far as its settings or its heartbeat say."""
+    """Return the client's type and group, as far as its settings or its heartbeat tell them."""
     if known is None:
         return client_type, group
     settings = known.settings
@@ -60,50 +60,50 @@ def _known_of(client_type: int, group: str, known: "ConnectedClient | None") -> 
 
 
 async def forget_client(group: str, call: "Call", services: "Services") -> None:
-    """Forget a client that ends, and show the messages that it holds to others at once. `group` is that which the
-    client names, or empty.
+    """Forget a client that shuts down, and release its messages to others at once. `group` is the group that the client
+    names, or empty.
 
-    UNRECOGNIZED_CLIENT_TYPE if the client is not known.
+    Raises UNRECOGNIZED_CLIENT_TYPE if the client is not known.
     """
     if group:
-        services.access.require("NotifyClientTermination", call, GROUP_SUB, group)
+        services.access.require_right("NotifyClientTermination", call, GROUP_SUB, group)
     client_id = call.require_client()
-    client = services.clients.find(client_id)
+    client = services.clients.find_client(client_id)
     if client is None:
         raise MessagingError(
             ErrorCode.UNRECOGNIZED_CLIENT_TYPE, "the client is not known here; it has ended before, or never began"
         )
-    services.clients.forget(client_id)
-    await depart(client, services)
+    services.clients.forget_client(client_id)
+    await release_client(client, services)
     if client.client_type in LITE_CONSUMERS and client.group:
-        await _unsubscribe(client.group, client_id, services)
+        await _unsubscribe_lite(client.group, client_id, services)
     if client.settings is not None and client.settings.client_type in CONSUMERS:
         check_group_name(group or client.group)
 
 
-async def depart(client: "ConnectedClient", services: "Services") -> None:
-    """Give others what a client held that is gone, with or without a word: its messages, the queues that it had for
-    itself, and the transaction checks that it did not answer."""
-    services.orphans.left(client.client_id)
+async def release_client(client: "ConnectedClient", services: "Services") -> None:
+    """Release what a client held that shut down or disappeared: its messages, its locked queues, and the transaction
+    checks that it did not answer."""
+    services.orphans.forget_client(client.client_id)
     await services.renewal.release(client.client_id)
-    services.subscriptions.forget(client.client_id)
+    services.subscriptions.forget_client(client.client_id)
     if client.group:
         await services.messages.consuming.leave(client.group, client.client_id)
 
 
-def detach(client_id: str, stream: "CommandStream", services: "Services") -> bool:
-    """Forget a stream of the client that ended; whether it was its last. With that no command reaches the client; what
-    it holds stays its own."""
-    was_last = services.clients.detach(client_id, stream)
+def detach_stream(client_id: str, stream: "CommandStream", services: "Services") -> bool:
+    """Forget a stream of the client that ended; return whether it was the last. Without a stream no command reaches the
+    client, but it keeps what it holds."""
+    was_last = services.clients.detach_stream(client_id, stream)
     if was_last:
-        services.orphans.left(client_id)
+        services.orphans.forget_client(client_id)
     return was_last
 
 
-async def _unsubscribe(group_name: str, client_id: str, services: "Services") -> None:
-    """The client subscribes no lite topics any more. Of one that says nothing brokers forget it by themselves: it may
-    be connected elsewhere."""
-    group = services.catalog.rules(group_name)
+async def _unsubscribe_lite(group_name: str, client_id: str, services: "Services") -> None:
+    """End the client's subscriptions to lite topics. For a client that disappeared brokers do that themselves, since it
+    may be connected elsewhere."""
+    group = services.catalog.group_or_default(group_name)
     if group.lite is not None:
         await services.messages.consuming.sync_lite(
             LiteSync(group_name, group.lite.bind, client_id, LiteAction.COMPLETE_REMOVE)

@@ -1,4 +1,4 @@
-"""A client tells its settings, and gets those in force (`overview.md, Settings`)."""
+"""Takes the settings of clients, and returns those in force (`overview.md, Settings`)."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -28,7 +28,7 @@ _NO_CONSUMERS = (ClientType.CLIENT_TYPE_UNSPECIFIED, ClientType.PRODUCER)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerRules:
-    """What a client that publishes is to keep to: the bytes of a body, and how it sends again what failed."""
+    """The settings in force for a producer: the bytes of a body, and how it retries failed sends."""
 
     body_bytes_max: int
     max_attempts: int = PRODUCER_MAX_ATTEMPTS
@@ -39,7 +39,8 @@ class ProducerRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerRules:
-    """What a consumer is to keep to. `fifo`: it must run the messages of a message group one after the other."""
+    """The settings in force for a consumer. `fifo`: it must process the messages of a message group one after the
+    other."""
 
     fifo: bool
     long_poll_max_ms: int
@@ -53,9 +54,9 @@ class ConsumerRules:
 async def configure_client(
     settings: "ClientSettings", call: "Call", services: "Services"
 ) -> ProducerRules | ConsumerRules:
-    """Take the settings of a client, and return what it is to keep to."""
+    """Take the settings of a client; return those in force."""
     for need, name in needs_of_settings(settings):
-        services.access.require("Telemetry", call, need, name)
+        services.access.require_right("Telemetry", call, need, name)
     client_id = call.require_client()
     check_size(settings)
     rules = (
@@ -67,7 +68,7 @@ async def configure_client(
     client.address = call.peer
     if settings.subscriptions:
         expressions = {entry.topic: checked_filter_text(entry.filter) for entry in settings.subscriptions}
-        services.subscriptions.replaced(settings.group, client_id, expressions)
+        services.subscriptions.replace_filters(settings.group, client_id, expressions)
     return rules
 
 
@@ -86,7 +87,7 @@ async def _consumer_rules(settings: "ClientSettings", call: "Call", services: "S
         )
     for entry in settings.subscriptions:
         checked_filter_text(entry.filter)
-        # Which topics there are is for receives to say; this name is shown to operators.
+        # Receives find out which topics exist; operators see this name.
         if problem := find_name_problem(entry.topic):
             raise MessagingError(ErrorCode.ILLEGAL_TOPIC, f"the name of a subscription's topic {problem}")
     topics = [entry.topic for entry in settings.subscriptions]
@@ -95,7 +96,7 @@ async def _consumer_rules(settings: "ClientSettings", call: "Call", services: "S
         group = await services.catalog.existing_group(name, bind=topics[0] if topics else "TOPIC")
     else:
         may_create = may_create_group(call, name, services)
-        group = await services.catalog.group_of(name, topics, may_create=may_create)
+        group = await services.catalog.ensure_subscribed_group(name, topics, may_create=may_create)
     check_client_type(client_type, topics, group)
     return ConsumerRules(
         fifo=group.fifo and client_type != ClientType.PULL_CONSUMER,
@@ -107,9 +108,9 @@ async def _consumer_rules(settings: "ClientSettings", call: "Call", services: "S
 
 
 def checked_filter_text(written: "FilterText") -> str:
-    """Return the text of a subscription's filter; ILLEGAL_FILTER_EXPRESSION for one that can't be used.
+    """Return the text of a subscription's filter. Raises ILLEGAL_FILTER_EXPRESSION.
 
-    A condition is not looked at further: the clients' receives are refused with the place of the error.
+    A condition is not parsed here: the client's receives are refused with the place of the error.
     """
     text = written.expression
     if not written.is_sql:

@@ -1,4 +1,4 @@
-"""Deliver dead letters again, on an operator's request."""
+"""Resends dead letters, on an operator's request."""
 
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -22,8 +22,8 @@ _RESENT_MAX = 1024
 
 
 class ResentLetter(NamedTuple):
-    """What became of a dead letter: it is in `topic` again, or `error` says why not. Topic and message id are empty for
-    an offset at which there is none."""
+    """The outcome of resending a dead letter: it is in `topic` again, or `error` says why not. Topic and message id are
+    empty for an offset without a letter."""
 
     offset: int
     topic: str = ""
@@ -34,9 +34,9 @@ class ResentLetter(NamedTuple):
 async def resend_letters(
     group_name: str, broker: str, offsets: "Sequence[int]", to_topic: str, call: "Call", services: "Services"
 ) -> list[ResentLetter]:
-    """Deliver the dead letters at these offsets again, each by itself: one that can't be does not hold up the others.
+    """Resend the dead letters at these offsets, each separately, so that a failure does not affect the others.
 
-    An empty `broker` is the only one that there is; an empty `to_topic` is each letter's own topic.
+    An empty `broker` stands for the only one; an empty `to_topic` stands for each letter's own topic.
     """
     asked = [(GROUP_UPDATE, group_name), *([(TOPIC_PUB, to_topic)] if to_topic else [])]
     services.access.require_change("ResendDeadLetters", call, *asked)
@@ -55,9 +55,9 @@ async def resend_letters(
 
 
 def _find_broker(group: str, broker: str, services: "Services") -> str:
-    """The broker whose offsets are meant: the one that is named, or the only one."""
+    """Return the broker whose offsets are meant: the named one, or the only one."""
     name = dead_letter_topic(group)
-    route = services.messages.route(services.catalog.find_topic(name))
+    route = services.messages.find_route(services.catalog.find_topic(name))
     if not broker and len(route.brokers) == 1:
         return route.brokers[0]
     if broker not in route.brokers:
@@ -69,7 +69,7 @@ def _find_broker(group: str, broker: str, services: "Services") -> str:
     return broker
 
 
-async def _resend(
+async def _resend_letter(
     offset: int,
     stored: "StoredMessage | None",
     to_topic: str,
@@ -85,8 +85,8 @@ async def _resend(
     try:
         topic = await services.catalog.existing_topic(check_topic_name(name))
         if group.fifo or group.lite is not None or to_topic:  # where other groups get it too
-            services.access.require("ResendDeadLetters", call, TOPIC_PUB, topic.name)
-            await _send(letter, topic, services)
+            services.access.require_right("ResendDeadLetters", call, TOPIC_PUB, topic.name)
+            await _send_letter(letter, topic, services)
         else:
             await services.messages.administering.retry(group.name, topic.name, [letter.stored])
     except MessagingError as error:
@@ -94,16 +94,16 @@ async def _resend(
     return ResentLetter(offset, name, letter.message.message_id)
 
 
-async def _send(letter: "RevivedLetter", topic: "Topic", services: "Services") -> None:
-    """Put the message into the topic at once: the time of a timed one has come, one of a transaction is committed.
+async def _send_letter(letter: "RevivedLetter", topic: "Topic", services: "Services") -> None:
+    """Send the message to the topic for immediate delivery, also if it was a DELAY or TRANSACTION message.
 
-    NORMAL topics take all, others the messages of their type.
+    NORMAL topics accept all messages, others those of their type.
     """
     message = letter.message
     kind = effective_type(message)
     if topic.type not in (kind, MessageType.NORMAL):
         raise type_conflict(topic, kind)
-    route = services.messages.route(topic)
+    route = services.messages.find_route(topic)
     if topic.keeps_order and kind == MessageType.FIFO:
         queue = queue_of_group(route, message.message_group)
     elif topic.type == MessageType.LITE:

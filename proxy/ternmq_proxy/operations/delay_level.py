@@ -1,7 +1,8 @@
-"""The delay levels of RocketMQ 4.x: the user property DELAY stands for a delivery time (`sending.md, Delay levels`).
+"""The delay levels of RocketMQ 4.x: the user property DELAY stands for a delivery timestamp
+(`sending.md, Delay levels`).
 
 A level counts in a message to a DELAY topic that is NORMAL by its fields. In every other message the key is reserved,
-as those of all other 4.x properties are.
+like those of all other 4.x properties.
 """
 
 from typing import TYPE_CHECKING
@@ -22,9 +23,10 @@ def has_delay_level(message: "ProducerMessage") -> bool:
 
 
 def take_delay_level(message: "ProducerMessage", levels_ms: tuple[int, ...], now_ms: int) -> None:
-    """Give a message to a DELAY topic the delivery time that its level stands for, in the place of the property.
+    """Replace the property by the delivery timestamp of its level, in a message to a DELAY topic.
 
-    Levels above the highest count as that one; level 0 is now. A property that is no level stays, to be refused.
+    Levels above the highest count as the highest; level 0 is now. A property that is no level stays, and is refused
+    later.
     """
     level = message.properties.get(DELAY_LEVEL_KEY)
     if level is None:

@@ -1,8 +1,8 @@
-"""Whether a call may have its consumer group created by use.
+"""Decides whether a call may create its consumer group by use.
 
 A group that is deleted while clients are members of it stays deleted: their next call would create it again within a
-second, with the default settings. They get CONSUMER_GROUP_NOT_FOUND until somebody creates it, or until they start
-again under another client id.
+second, with the default settings. They get CONSUMER_GROUP_NOT_FOUND until an operator creates it, or until they restart
+under another client id.
 """
 
 import logging
@@ -19,10 +19,11 @@ _log = logging.getLogger(__name__)
 
 
 def may_create_group(call: "Call", name: str, services: "Services") -> bool:
-    """Whether the caller's rights allow it, and the group was not deleted while the caller was a member of it."""
-    client = services.clients.find(call.client_id)
+    """Return whether the caller's rights allow it, and the group was not deleted while the caller was a member of
+    it."""
+    client = services.clients.find_client(call.client_id)
     if client is None or client.group != name or not client.has_joined or services.catalog.has_group(name):
-        return services.access.may(call, GROUP_CREATE, name)
+        return services.access.has_right(call, GROUP_CREATE, name)
     if not client.was_refused:
         client.was_refused = True
         _log.warning(

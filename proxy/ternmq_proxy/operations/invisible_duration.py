@@ -1,11 +1,11 @@
-"""How long a client may ask for a message to be hidden (`consuming.md, Invisible durations`)."""
+"""Limits of the invisible duration that a client requests (`consuming.md, Invisible durations`)."""
 
 from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.limits import INVISIBLE_MAX_MS
 
 
 def checked_invisible_ms(asked: int, *, at_least_ms: int) -> int:
-    """`asked`, or ILLEGAL_INVISIBLE_TIME in the words that programs look for in Apache's text."""
+    """Return `asked`. Raises ILLEGAL_INVISIBLE_TIME, with the words that programs search for in Apache's text."""
     if at_least_ms <= asked <= INVISIBLE_MAX_MS:
         return asked
     problem = "too small" if asked < at_least_ms else "too large"

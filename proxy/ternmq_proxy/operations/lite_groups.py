@@ -1,4 +1,4 @@
-"""Lite groups: which topics and consumers go with them (`consuming.md, Lite topics`)."""
+"""Checks of lite groups: which topics and consumers belong to them (`consuming.md, Lite topics`)."""
 
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 
 def check_lite_receive(topic: "Topic", group: "ConsumerGroup", passing: "MessageFilter") -> None:
-    """ILLEGAL_TOPIC unless the topic is LITE and the group is bound to it; ILLEGAL_FILTER_EXPRESSION for a filter."""
+    """Raise ILLEGAL_TOPIC unless the topic is LITE and the group is bound to it; ILLEGAL_FILTER_EXPRESSION for a
+    filter."""
     check_bound_topic(topic.name, group)
     if topic.type != MessageType.LITE:
         raise MessagingError(
@@ -25,7 +26,7 @@ def check_lite_receive(topic: "Topic", group: "ConsumerGroup", passing: "Message
 
 
 def check_bound_topic(topic: str, group: "ConsumerGroup") -> None:
-    """ILLEGAL_TOPIC unless the group is a lite group of that topic."""
+    """Raise ILLEGAL_TOPIC unless the group is a lite group of that topic."""
     if group.lite is None:
         raise MessagingError(
             ErrorCode.ILLEGAL_TOPIC,
@@ -40,8 +41,8 @@ def check_bound_topic(topic: str, group: "ConsumerGroup") -> None:
 
 
 def check_client_type(client_type: int, topics: "Sequence[str]", group: "ConsumerGroup") -> None:
-    """ILLEGAL_CONSUMER_GROUP unless lite consumers, and no others, read with lite groups; ILLEGAL_TOPIC unless these
-    read the topic of theirs."""
+    """Raise ILLEGAL_CONSUMER_GROUP unless lite consumers, and no others, use lite groups; ILLEGAL_TOPIC unless they
+    read their group's topic."""
     if client_type in LITE_CONSUMERS:
         if group.lite is None:
             raise MessagingError(

@@ -1,4 +1,4 @@
-"""Subscriptions of lite topics by clients of lite groups (`consuming.md, Lite topics`)."""
+"""Subscriptions to lite topics by clients of lite groups (`consuming.md, Lite topics`)."""
 
 import time
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ _NUMBER_NAMES = {LiteOffset.OFFSET: "offset", LiteOffset.TAIL: "tail_n", LiteOff
 
 @dataclass(frozen=True, slots=True)
 class LitePosition:
-    """Where a group is to be in lite topics that are added; `number` is an offset, a count, or milliseconds since the
+    """Where a group starts in lite topics that are added; `number` is an offset, a count, or milliseconds since the
     epoch, as `begin` says."""
 
     begin: LiteOffset
@@ -41,10 +41,10 @@ async def sync_lite_topics(
     *,
     position: LitePosition | None = None,
 ) -> None:
-    """Let a client of a lite group subscribe lite topics of the topic, by their names: some more, some fewer, all, or
-    none any more. Without a `position` the group stays where it is.
+    """Change the lite topics that a client of a lite group subscribes to: add some, remove some, replace all, or remove
+    all. Without a `position` the group keeps its offsets.
 
-    BAD_REQUEST for an action that is a number of none; TOO_MANY_REQUESTS, ILLEGAL_TOPIC, ILLEGAL_LITE_TOPIC,
+    Raises BAD_REQUEST for an unknown action, and TOO_MANY_REQUESTS, ILLEGAL_TOPIC, ILLEGAL_LITE_TOPIC and
     ILLEGAL_OFFSET.
     """
     require_consumer("SyncLiteSubscription", call, group, topic, services)
@@ -73,11 +73,11 @@ def _take_rate(adds: "TokenBucket") -> None:
             ErrorCode.TOO_MANY_REQUESTS,
             f"this proxy takes {adds.rate:g} additions to subscriptions of lite topics each second; try again later",
         )
-    adds.take(1, now)
+    adds.take_tokens(1, now)
 
 
 def _check_number(position: LitePosition) -> None:
-    """ILLEGAL_OFFSET for what no queue has."""
+    """Raise ILLEGAL_OFFSET for a number that no queue has."""
     if not 0 <= position.number <= _OFFSET_MAX:
         raise MessagingError(
             ErrorCode.ILLEGAL_OFFSET, f"{_NUMBER_NAMES[position.begin]} is {position.number}; it is 0 or more"

@@ -1,4 +1,4 @@
-"""What a message must be to be accepted, in the order of `sending.md, Checks`."""
+"""Checks of a message before it is accepted, in the order of `sending.md, Checks`."""
 
 from typing import TYPE_CHECKING, NoReturn
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ternmq_proxy.processors.producer_message import ProducerMessage
 
 RESERVED_PROPERTY_KEYS = frozenset(
-    # A table of names is read more easily without 54 pairs of quotes.
+    # A table of names is easier to read without 54 pairs of quotes.
     """
     TRACE_ON MSG_REGION KEYS TAGS WAIT DELAY RETRY_TOPIC REAL_TOPIC REAL_QID TRAN_MSG PGROUP MIN_OFFSET MAX_OFFSET
     BUYER_ID ORIGIN_GROUP ORIGIN_MESSAGE_ID TRANSFER_FLAG CORRECTION_FLAG MQ2_FLAG RECONSUME_TIME UNIQ_KEY
@@ -36,16 +36,16 @@ _TIME_MAX_MS = 2**62
 
 
 def check_message(message: "ProducerMessage", limits: "MessageLimits", now_ms: int) -> MessageType:
-    """Return the message's effective type, or raise the MessagingError of the first rule that it breaks; the topic and
-    its type are checked apart."""
+    """Return the message's effective type; raise the MessagingError of the first rule that it breaks. The topic and its
+    type are checked separately."""
     if not 0 < len(message.body) <= limits.body_bytes_max:
         _refuse_body(message.body, limits)
     _check_properties(message, limits)
     message_id = message.message_id
     if not message_id or message_id.isspace():
-        _refuse(ErrorCode.ILLEGAL_MESSAGE_ID, "the message id is empty")
+        _refuse_message(ErrorCode.ILLEGAL_MESSAGE_ID, "the message id is empty")
     if has_control(message_id):
-        _refuse(
+        _refuse_message(
             ErrorCode.ILLEGAL_MESSAGE_ID,
             f"the message id {cut_text(message_id)!r} holds a control character",
         )
@@ -56,7 +56,7 @@ def check_message(message: "ProducerMessage", limits: "MessageLimits", now_ms: i
 
 
 def type_conflict(topic: "Topic", kind: MessageType) -> MessagingError:
-    """Return the error for a topic that takes no messages of that type."""
+    """Return the error for a topic that does not accept messages of that type."""
     return MessagingError(
         ErrorCode.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
         f"topic {topic.name!r} takes {topic.type_name} messages, this one is {MessageType(kind).name} by its fields",
@@ -64,7 +64,7 @@ def type_conflict(topic: "Topic", kind: MessageType) -> MessagingError:
 
 
 def effective_type(message: "ProducerMessage") -> MessageType:
-    """Return what the message is by its fields, whatever its producer called it (`sending.md, Types`)."""
+    """Return the message's type by its fields, whatever its producer called it (`sending.md, Types`)."""
     if message.is_transaction:
         return MessageType.TRANSACTION
     if message.delivery_ns is not None:
@@ -79,15 +79,14 @@ def effective_type(message: "ProducerMessage") -> MessageType:
 
 
 def whole_ms(time_ns: int) -> int:
-    """Return a time in whole milliseconds since the epoch, rounded down. What is farther away than a broker's number
-    can be is as far as that."""
+    """Return a time in whole milliseconds since the epoch, rounded down, limited to the range of a broker's numbers."""
     return min(max(-_TIME_MAX_MS, time_ns // 1_000_000), _TIME_MAX_MS)
 
 
 def _refuse_body(body: bytes, limits: "MessageLimits") -> NoReturn:
     if not body:
-        _refuse(ErrorCode.MESSAGE_BODY_EMPTY, "the body is empty; a message needs at least one byte")
-    _refuse(
+        _refuse_message(ErrorCode.MESSAGE_BODY_EMPTY, "the body is empty; a message needs at least one byte")
+    _refuse_message(
         ErrorCode.MESSAGE_BODY_TOO_LARGE,
         f"the body has {len(body)} bytes; {limits.body_bytes_max} are allowed (body_bytes_max)",
     )
@@ -100,13 +99,13 @@ def _check_properties(message: "ProducerMessage", limits: "MessageLimits") -> No
     tag = message.tag
     if tag:
         if problem := find_tag_problem(tag):
-            _refuse(ErrorCode.ILLEGAL_MESSAGE_TAG, problem)
+            _refuse_message(ErrorCode.ILLEGAL_MESSAGE_TAG, problem)
         text += tag
     for key in message.keys:
         text += _checked_text(key, "key", ErrorCode.ILLEGAL_MESSAGE_KEY)
-    # A character has four bytes at most.
+    # A character has at most four bytes.
     if 4 * len(text) > limits.properties_bytes_max and len(text.encode()) > limits.properties_bytes_max:
-        _refuse(
+        _refuse_message(
             ErrorCode.MESSAGE_PROPERTIES_TOO_LARGE,
             f"properties, tag and keys have {len(text.encode())} bytes together; {limits.properties_bytes_max} are "
             "allowed (properties_bytes_max)",
@@ -114,43 +113,43 @@ def _check_properties(message: "ProducerMessage", limits: "MessageLimits") -> No
 
 
 def _checked_pairs(pairs: dict[str, str], limits: "MessageLimits") -> str:
-    """All keys and values of the user's properties, one after the other."""
+    """Return all keys and values of the user's properties, concatenated."""
     if len(pairs) > limits.properties_max:
-        _refuse(
+        _refuse_message(
             ErrorCode.MESSAGE_PROPERTIES_TOO_LARGE,
             f"the message has {len(pairs)} properties; {limits.properties_max} are allowed (properties_max)",
         )
     reserved = RESERVED_PROPERTY_KEYS.intersection(pairs)
     if reserved:
-        _refuse(ErrorCode.ILLEGAL_MESSAGE_PROPERTY_KEY, _reserved(min(reserved), pairs))
+        _refuse_message(ErrorCode.ILLEGAL_MESSAGE_PROPERTY_KEY, _reserved_problem(min(reserved), pairs))
     text = "".join(pairs) + "".join(pairs.values())
     if has_control(text):
         culprit = next(key for key, value in pairs.items() if has_control(key + value))
-        _refuse(
+        _refuse_message(
             ErrorCode.ILLEGAL_MESSAGE_PROPERTY_KEY,
             f"property {cut_text(culprit)!r} holds a control character, in its key or its value",
         )
     return text
 
 
-def _reserved(key: str, pairs: dict[str, str]) -> str:
+def _reserved_problem(key: str, pairs: dict[str, str]) -> str:
     text = f"property key {key!r} is reserved"
-    if key == DELAY_LEVEL_KEY:  # levels were taken out of the properties before
+    if key == DELAY_LEVEL_KEY:  # levels were removed from the properties before
         text += f": {pairs[key][:20]!r} is no delay level here; {_DELAY_LEVEL_RULE}"
     return text
 
 
 def _checked_text(text: str, what: str, code: ErrorCode) -> str:
     if not text.strip():
-        _refuse(code, f"a {what} is blank")
+        _refuse_message(code, f"a {what} is blank")
     if has_control(text):
-        _refuse(code, f"{what} {cut_text(text)!r} holds a control character")
+        _refuse_message(code, f"{what} {cut_text(text)!r} holds a control character")
     return text
 
 
 def _check_special(message: "ProducerMessage", limits: "MessageLimits", now_ms: int) -> None:
     if message.is_transaction and message.recovery_ms > limits.transaction_recovery_max_ms:
-        _refuse(
+        _refuse_message(
             ErrorCode.BAD_REQUEST,
             f"the transaction's recovery duration is {message.recovery_ms} ms; "
             f"{limits.transaction_recovery_max_ms} are allowed",
@@ -158,18 +157,18 @@ def _check_special(message: "ProducerMessage", limits: "MessageLimits", now_ms: 
     if message.delivery_ns is not None:
         ahead_ms = whole_ms(message.delivery_ns) - now_ms
         if ahead_ms > limits.delay_max_ms:
-            _refuse(
+            _refuse_message(
                 ErrorCode.ILLEGAL_DELIVERY_TIME,
                 f"the delivery time is {spell_duration(ahead_ms)} ahead; this server allows "
                 f"{render_duration(limits.delay_max_ms)}, which its setting delay_max_ms raises, up to 365d",
             )
     if message.priority is not None and message.priority < 0:
-        _refuse(ErrorCode.BAD_REQUEST, f"the priority is {message.priority}; it must not be negative")
+        _refuse_message(ErrorCode.BAD_REQUEST, f"the priority is {message.priority}; it must not be negative")
     group = message.message_group
     if group:
         _checked_text(group, "message group", ErrorCode.ILLEGAL_MESSAGE_GROUP)
         if len(group.encode()) > limits.message_group_bytes_max:
-            _refuse(
+            _refuse_message(
                 ErrorCode.ILLEGAL_MESSAGE_GROUP,
                 f"the message group has {len(group.encode())} bytes; {limits.message_group_bytes_max} are allowed",
             )
@@ -177,5 +176,5 @@ def _check_special(message: "ProducerMessage", limits: "MessageLimits", now_ms: 
         check_lite_topic_name(message.lite_topic)
 
 
-def _refuse(code: ErrorCode, text: str) -> NoReturn:
+def _refuse_message(code: ErrorCode, text: str) -> NoReturn:
     raise MessagingError(code, text)

@@ -12,16 +12,16 @@ if TYPE_CHECKING:
 
 
 async def find_queue(named: QueueRef, services: "Services") -> QueueRef:
-    """Return the queue with the name of its broker; BAD_REQUEST, TOPIC_NOT_FOUND or ILLEGAL_TOPIC if there is none.
+    """Return the queue with the name of its broker. Raises BAD_REQUEST, TOPIC_NOT_FOUND or ILLEGAL_TOPIC.
 
-    Where the topic is on one broker, any name of a broker means that one.
+    Where the topic is on one broker, any broker name means that one.
     """
     topic = await services.catalog.existing_topic(check_topic_name(named.topic))
     if not 0 <= named.queue_id < topic.queues:
         raise MessagingError(
             ErrorCode.BAD_REQUEST, f"topic {topic.name!r} has the queues 0 to {topic.queues - 1}, not {named.queue_id}"
         )
-    return QueueRef(topic.name, _find_broker(named.broker, services.messages.route(topic)), named.queue_id)
+    return QueueRef(topic.name, _find_broker(named.broker, services.messages.find_route(topic)), named.queue_id)
 
 
 def _find_broker(name: str, route: "TopicRoute") -> str:

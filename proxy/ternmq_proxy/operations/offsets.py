@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class OffsetPolicy(enum.Enum):
-    """Which offset of a queue: that of the first message held, the one after the last, or that of the first message
+    """Which offset of a queue: that of the first stored message, the one after the last, or that of the first message
     stored at or after a time."""
 
     BEGINNING = "beginning"
@@ -27,9 +27,10 @@ class OffsetPolicy(enum.Enum):
 
 
 async def commit_offset(group: str, named: "QueueRef", offset: int, call: "Call", services: "Services") -> None:
-    """Let the group go on at the offset, or at the first one left if it was removed; ILLEGAL_OFFSET beyond the end.
+    """Commit an offset for the group; a removed offset becomes the first one left. Raises ILLEGAL_OFFSET beyond the
+    end.
 
-    FORBIDDEN when the group lets each queue have one reader, and another member is that one.
+    Raises FORBIDDEN if the group gives each queue to one reader, and another member is that one.
     """
     require_consumer("UpdateOffset", call, group, named.topic, services)
     client_id = call.require_client()
@@ -45,7 +46,7 @@ async def commit_offset(group: str, named: "QueueRef", offset: int, call: "Call"
 
 
 async def find_committed_offset(group: str, named: "QueueRef", call: "Call", services: "Services") -> int:
-    """Return where the group is in the queue; OFFSET_NOT_FOUND if it never was there."""
+    """Return the group's committed offset in the queue. Raises OFFSET_NOT_FOUND."""
     require_consumer("GetOffset", call, group, named.topic, services)
     call.require_client()
     queue = await find_queue(named, services)
@@ -62,11 +63,11 @@ async def find_committed_offset(group: str, named: "QueueRef", call: "Call", ser
 async def find_offset(
     named: "QueueRef", policy: OffsetPolicy | None, time_ms: int | None, call: "Call", services: "Services"
 ) -> int:
-    """Return the queue's offset by the policy; BAD_REQUEST for no policy, and for TIMESTAMP without a time.
+    """Return the queue's offset by the policy. Raises BAD_REQUEST for no policy, and for TIMESTAMP without a time.
 
-    `time_ms` is in milliseconds since the epoch, and may be one that no calendar has: it is before or after everything.
+    `time_ms` is in milliseconds since the epoch; one that no calendar has is before or after everything.
     """
-    services.access.require("QueryOffset", call, TOPIC_SUB, named.topic)
+    services.access.require_right("QueryOffset", call, TOPIC_SUB, named.topic)
     call.require_client()
     queue = await find_queue(named, services)
     bounds = await services.messages.reading.bounds(queue)

@@ -13,7 +13,7 @@ from ternmq_proxy.access.needs import TOPIC_SUB
 from ternmq_proxy.operations.message_queues import find_queue, illegal_offset
 from ternmq_proxy.operations.rights import needs_of_consumer
 from ternmq_proxy.processors.placement import check_readable
-from ternmq_proxy.quotas.receiving import within
+from ternmq_proxy.quotas.receiving import take_within
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ternmq_common.model import PulledMessages
     from ternmq_proxy.access.needs import Asked
     from ternmq_proxy.call import Call
-    from ternmq_proxy.quotas.meter import Meter
+    from ternmq_proxy.quotas.meter import QuotaMeter
     from ternmq_proxy.services import Services
 
 
@@ -42,22 +42,22 @@ class PullRequest:
 
 @dataclass(frozen=True, slots=True)
 class PullResult:
-    """What a pull found, and the offset to go on from. `problem` says why there are no messages. `meters` are those of
-    quotas: the front counts the bytes of the answer with them (`receiving.sent`)."""
+    """The messages of a pull, and the next offset. `problem` says why there are none. `meters` are those of quotas: the
+    front counts the bytes of the answer with them (`count_sent_bytes`)."""
 
     messages: list[StoredMessage]
     next_offset: int
     problem: MessagingError | None = None
-    meters: "Sequence[Meter]" = ()
+    meters: "Sequence[QuotaMeter]" = ()
 
 
 async def pull_messages(request: PullRequest, call: "Call", services: "Services") -> PullResult:
     """Read messages by offset; no claim is made and no progress kept. RightsRevoked if the user loses his rights while
     it waits.
 
-    A group that lets each queue have one reader makes the others wait, and sends a new reader to its own offset. A pull
-    without a group, or for one that isn't there, is nobody's. An offset outside of the queue is a `problem`, with the
-    offset to go on from.
+    A group that gives each queue to one reader makes the others wait, and sends a new reader to its own offset. A pull
+    without a group, or for a missing one, belongs to nobody. An offset outside of the queue is a `problem`, with the
+    next offset.
     """
     with services.access.watching("PullMessage", call, _needs_of_pull(request.group, request.queue.topic)):
         return await _pull_messages(request, call, services)
@@ -84,9 +84,9 @@ async def _pull_messages(request: PullRequest, call: "Call", services: "Services
     take = partial(_pull, queue, offset, passing, reader, call, services)
     batch, poll_s = min(max(1, request.batch), request.batch_max), _poll_s(request.poll_s, call, services)
     quotas = services.quotas
-    meters = quotas.of_receiver(call.user, queue.topic, request.group, client_id) if quotas.limits_out else []
+    meters = quotas.receiver_meters(call.user, queue.topic, request.group, client_id) if quotas.limits_out else []
     if meters:
-        pulled = await within(meters, batch, poll_s, take, _number, quotas.now)
+        pulled = await take_within(meters, batch, poll_s, take, _count_messages, quotas.now)
     else:
         pulled = await take(batch, poll_s)
     if pulled is None:
@@ -97,7 +97,7 @@ async def _pull_messages(request: PullRequest, call: "Call", services: "Services
     return PullResult(pulled.messages, pulled.next_offset, meters=meters)
 
 
-async def _pull(
+async def _pull_batch(
     queue: QueueRef,
     offset: int,
     passing: "MessageFilter",
@@ -112,16 +112,16 @@ async def _pull(
     )
 
 
-def _number(pulled: "PulledMessages") -> int:
+def _count_messages(pulled: "PulledMessages") -> int:
     return len(pulled.messages)
 
 
 def _find_reader(group: str, client_id: str, services: "Services") -> QueueReaderId | None:
     if not group:
         return None
-    rules = services.catalog.rules(check_group_name(group))
+    rules = services.catalog.group_or_default(check_group_name(group))
     if services.catalog.has_group(group):
-        # So that its good-bye, or its silence, frees what it reads.
+        # So that its termination, or its silence, releases its queues.
         services.clients.note_call(client_id, group, joined=True)
     return QueueReaderId(group, client_id, rules.queue_lock_hold_ms)
 

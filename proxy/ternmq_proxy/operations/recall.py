@@ -1,4 +1,4 @@
-"""A recall: take a timed message back before its time (`sending.md, Recall`)."""
+"""Recalls a DELAY message before it is delivered (`sending.md, Recall`)."""
 
 from typing import TYPE_CHECKING
 
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
     from ternmq_proxy.call import Call
     from ternmq_proxy.services import Services
 
-# The most that delay_max_ms can be set to: no message was ever told to wait for longer.
+# The largest possible delay_max_ms: no message ever had a longer delay.
 _WAIT_MAX_MS = 365 * DAY_MS
 
 
 async def recall_timed_message(topic: str, recall_handle: str, call: "Call", services: "Services") -> str:
-    """Keep the message of this handle from appearing, and return its id; BAD_REQUEST when it is too late, or the handle
-    is none of this topic. UNAUTHORIZED unless the user may send to the topic.
+    """Recall the message of this handle, and return its id. Raises BAD_REQUEST if it is too late or the handle is for
+    another topic, and UNAUTHORIZED unless the user may send to the topic.
 
-    Repeating it is fine, and so is a handle whose message is not known: nobody could tell that from a repetition.
+    A repetition succeeds, and so does a handle of an unknown message, which can't be told from a repetition.
     """
-    services.access.require("RecallMessage", call, TOPIC_PUB, topic)
+    services.access.require_right("RecallMessage", call, TOPIC_PUB, topic)
     call.require_client()
     name = check_topic_name(topic)
     known = await _find_topic(name, services)
@@ -36,7 +36,7 @@ async def recall_timed_message(topic: str, recall_handle: str, call: "Call", ser
     handle = RecallHandle.decode_handle(recall_handle, services.handles.keys)
     if handle.topic != name:
         raise MessagingError(ErrorCode.BAD_REQUEST, f"the recall handle is of topic {handle.topic!r}, not of {name!r}")
-    if handle.broker not in services.messages.route(known).brokers:
+    if handle.broker not in services.messages.find_route(known).brokers:
         raise MessagingError(
             ErrorCode.BAD_REQUEST,
             f"the recall handle names broker {handle.broker!r}, which topic {name!r} has not",

@@ -23,8 +23,8 @@ from ternmq_proxy.operations.invisible_duration import checked_invisible_ms
 from ternmq_proxy.operations.lite_groups import check_lite_receive
 from ternmq_proxy.operations.rights import needs_of_consumer
 from ternmq_proxy.processors.placement import check_readable
-from ternmq_proxy.quotas.meter import Meter
-from ternmq_proxy.quotas.receiving import within
+from ternmq_proxy.quotas.meter import QuotaMeter
+from ternmq_proxy.quotas.receiving import take_within
 from ternmq_proxy.services import Services
 
 if TYPE_CHECKING:
@@ -39,11 +39,11 @@ _POLL_GRID_FROM_S = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReceiveRequest:
-    """What a consumer receives: at most `batch` messages of the topic that pass the filter, hidden from others for
-    `invisible_ms`, or with `auto_renew` for as long as the client lives.
+    """A receive: at most `batch` messages of the topic that pass the filter, hidden from others for `invisible_ms`, or
+    with `auto_renew` for as long as the client lives.
 
-    `broker` and `queue_id` are what the client would like best, "" and -1 for any. `poll_s` is how long it waits for a
-    message, None: as long as its call lasts. `attempt_id` names the call of a FIFO group, and a repetition of it.
+    `broker` and `queue_id` are what the client prefers, "" and -1 for any. `poll_s` is how long it waits for a message,
+    None: as long as its call lasts. `attempt_id` identifies the call of a FIFO group, and a repetition of it.
     """
 
     group: str
@@ -60,8 +60,8 @@ class ReceiveRequest:
 
 @dataclass(frozen=True, slots=True)
 class ReceivedMessages:
-    """What a receive claimed, with the receipt handle of each message. `problem` says why there is none. `meters` are
-    those of quotas: the front counts the bytes of the answer with them (`receiving.sent`).
+    """The messages that a receive claimed, each with its receipt handle. `problem` says why there are none. `meters`
+    are those of quotas: the front counts the bytes of the answer with them (`count_sent_bytes`).
 
     If the answer does not reach the client, the front calls `release` or `return_later`.
     """
@@ -73,11 +73,11 @@ class ReceivedMessages:
     group: str = ""
     topic: str = ""
     problem: MessagingError | None = None
-    meters: list[Meter] | None = None
+    meters: list[QuotaMeter] | None = None
 
     async def release(self) -> None:
-        """Show the messages to others at once; it counts as no attempt."""
-        for topic, some in self._let_go().items():
+        """Release the messages to others at once; it counts as no attempt."""
+        for topic, some in self._release_messages().items():
             handles = [delivery.handle for delivery in some]
             await self.services.messages.consuming.release(self.group, topic, handles, counts=False)
 
@@ -89,11 +89,13 @@ class ReceivedMessages:
             for delivery in some:
                 await change(self.group, topic, delivery.handle, backoff.delay_ms(delivery.attempt), counts=True)
 
-    def _let_go(self) -> "Mapping[str, Sequence[DeliveredMessage]]":
-        """By topic; they are not kept hidden for the client any more."""
+    def _release_messages(self) -> "Mapping[str, Sequence[DeliveredMessage]]":
+        """Return the messages by topic, and stop their renewal for the client."""
         by_topic = group_by_settled_topic(self.topic, self.deliveries)
         for topic, some in by_topic.items():
-            self.services.renewal.let_go(self.call.client_id, self.group, topic, [each.handle for each in some])
+            self.services.renewal.release_messages(
+                self.call.client_id, self.group, topic, [each.handle for each in some]
+            )
         return by_topic
 
 
@@ -123,9 +125,9 @@ async def _receive_messages(request: ReceiveRequest, call: Call, services: Servi
     is_lite = topic.type == MessageType.LITE  # an operator creates the groups of lite topics
     may_create = not is_lite and may_create_group(call, group_name, services)
     is_fifo, bind = topic.type == MessageType.FIFO, topic_name if is_lite else ""
-    group = await services.catalog.group(group_name, fifo=is_fifo, may_create=may_create, bind=bind)
+    group = await services.catalog.ensure_group(group_name, fifo=is_fifo, may_create=may_create, bind=bind)
     services.clients.note_call(client_id, group_name, user=call.user, joined=True)
-    services.subscriptions.used(group_name, client_id, topic_name, passing.expression)
+    services.subscriptions.note_filter(group_name, client_id, topic_name, passing.expression)
     poll_s = _poll_s(request, call, services)
     by_priority = topic.type == MessageType.PRIORITY and not group.fifo
     if is_lite or group.lite is not None:
@@ -157,12 +159,12 @@ async def _receive_messages(request: ReceiveRequest, call: Call, services: Servi
     received = ReceivedMessages(deliveries, handles, call, services, group_name, topic_name, meters=meters)
     if not request.auto_renew:
         return received
-    if services.clients.find(client_id) is None:
-        # It said good-bye while it waited: nobody would say when to stop keeping the messages hidden.
+    if services.clients.find_client(client_id) is None:
+        # The client terminated while it waited: nothing would ever end the renewal.
         await received.release()
         return _receive_nothing(call, services)
     for name, some in group_by_settled_topic(topic_name, deliveries).items():
-        services.renewal.hold(client_id, group_name, name, some)
+        services.renewal.hold_messages(client_id, group_name, name, some)
     return received
 
 
@@ -174,16 +176,16 @@ def _encode_handles(deliveries: list[DeliveredMessage], group: str, topic: str, 
     by_topic = group_by_settled_topic(topic, deliveries)
     if len(by_topic) == 1:
         [name] = by_topic
-        encode = services.handles.of(group, name).encode_handle
+        encode = services.handles.form_for(group, name).encode_handle
         return [encode(delivery.handle) for delivery in deliveries]
-    forms = {name: services.handles.of(group, name) for name in by_topic}
+    forms = {name: services.handles.form_for(group, name) for name in by_topic}
     return [forms[delivery.message.queue.topic].encode_handle(delivery.handle) for delivery in deliveries]
 
 
 def _limit_in_flight(order: PopOrder, services: Services) -> tuple[PopOrder, MessagingError]:
-    """The order with what quotas let be in flight, and what is answered when nothing came by it: as when nothing is
-    there, since clients poll again then, and take any other status for a failure."""
-    quotas = services.quotas.in_flight(order.topic, order.group)
+    """Return the order limited by quotas of messages in flight, and the answer if those let nothing through. It is the
+    answer of an empty topic, since clients poll again then, and treat any other status as a failure."""
+    quotas = services.quotas.in_flight_quotas(order.topic, order.group)
     if not quotas:
         return order, NOTHING_NEW
     by_group, by_topic = quotas.get(QuotaKind.GROUP), quotas.get(QuotaKind.TOPIC)
@@ -199,17 +201,17 @@ def _limit_in_flight(order: PopOrder, services: Services) -> tuple[PopOrder, Mes
 
 async def _pop_within_quotas(
     order: PopOrder, broker: str, poll_s: float, call: Call, services: Services
-) -> tuple[list[DeliveredMessage], list[Meter]]:
-    """What was claimed, and what it is counted by."""
+) -> tuple[list[DeliveredMessage], list[QuotaMeter]]:
+    """Return the messages that were claimed, and the meters that count them."""
     quotas = services.quotas
-    meters = quotas.of_receiver(call.user, order.topic, order.group, call.client_id) if quotas.limits_out else []
+    meters = quotas.receiver_meters(call.user, order.topic, order.group, call.client_id) if quotas.limits_out else []
     if not meters:
         return await services.messages.consuming.pop(order, broker=broker, poll_s=poll_s, room=call.room), meters
     take = partial(_pop, order, broker, call, services)
     return await within(meters, order.batch, poll_s, take, len, quotas.now) or [], meters
 
 
-async def _pop(
+async def _pop_messages(
     order: PopOrder, broker: str, call: Call, services: Services, batch: int, poll_s: float
 ) -> list[DeliveredMessage]:
     if batch != order.batch:
@@ -218,14 +220,14 @@ async def _pop(
 
 
 def _first_queue(request: ReceiveRequest, topic: "Topic") -> int | None:
-    """The queue that the client names; not so on PRIORITY topics, where the priority says which one comes first."""
+    """Return the queue that the client names, None on PRIORITY topics, where the priority decides."""
     return request.queue_id if 0 <= request.queue_id < topic.queues else None
 
 
 def _message_group_batch(call: Call, services: Services) -> int:
-    """Go's push consumer goes on with the next message of a batch while one that failed waits for its retry (5.1.4):
-    it gets one message of a message group at a time."""
-    client = services.clients.find(call.client_id)
+    """Return how many messages of a message group one receive gets: one for Go's push consumer (5.1.4), which goes on
+    with the next message of a batch while a failed one waits for its retry."""
+    client = services.clients.find_client(call.client_id)
     return 1 if call.language == "GO" and client is not None and client.is_push else RECEIVE_BATCH_MAX
 
 
@@ -242,7 +244,7 @@ def _invisible_ms(request: ReceiveRequest) -> int:
 
 
 def _poll_s(request: ReceiveRequest, call: Call, services: Services) -> float:
-    """How long to wait: what was requested, at most the server's limit, and ending safely before the client gives
+    """Return how long to wait: what was requested, at most the server's limit, ending safely before the client gives
     up."""
     longest_s = services.long_poll_max_ms / 1000
     remaining_s = longest_s if call.remaining_s is None else call.remaining_s - POLL_MARGIN_MS / 1000
@@ -250,15 +252,15 @@ def _poll_s(request: ReceiveRequest, call: Call, services: Services) -> float:
     if request.poll_s is not None:
         wanted_s = request.poll_s
     elif call.remaining_s is not None:
-        client = services.clients.find(call.client_id)
+        client = services.clients.find_client(call.client_id)
         timeout_ms = client.request_timeout_ms if client is not None else 0
         wanted_s = call.remaining_s - timeout_ms / 2000
     return _until_next_grid(max(0.0, min(wanted_s, longest_s, remaining_s)), remaining_s)
 
 
 def _until_next_grid(poll_s: float, remaining_s: float) -> float:
-    """A long poll a little longer, so that it ends, and its client's next one begins, together with others: an idle
-    process that wakes up for several at once has half the work with each."""
+    """Prolong a long poll a little, so that polls end, and their clients' next ones begin, together: waking up for
+    several at once halves the work of an idle process."""
     now = time.monotonic()
     aligned_s = math.ceil((now + poll_s) / _POLL_GRID_S) * _POLL_GRID_S - now
     return aligned_s if poll_s >= _POLL_GRID_FROM_S and aligned_s <= remaining_s else poll_s

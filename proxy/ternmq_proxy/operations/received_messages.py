@@ -1,9 +1,9 @@
-"""What a consumer does with a message that it received: acknowledge it, change its invisible duration, forward it to
-the dead-letter queue.
+"""What a consumer does with a received message: acknowledge it, change its invisible duration, forward it to the
+dead-letter queue.
 
 `consuming.md` has the rules: Acknowledgement, Invisible durations, Forwarding to the dead letters.
 
-A receipt handle comes as the text that the client got. Outcomes are None for a success, else the error.
+A receipt handle is the text that the client got. Outcomes are None for a success, else the error.
 """
 
 from collections.abc import Callable
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ternmq_proxy.services import Services
 
 BEGUN_MAX = 64
-"""A millisecond's worth of acknowledgements; others get the event loop between two of these."""
+"""A millisecond's worth of acknowledgements; other tasks get turns between two of these."""
 EXPIRED = MessagingError(
     ErrorCode.INVALID_RECEIPT_HANDLE, "the invisible time has passed; the message is or will be delivered again"
 )
@@ -40,13 +40,13 @@ _ERROR_OF: dict[SettleOutcome, MessagingError | None] = {
     SettleOutcome.EXPIRED: EXPIRED,
 }
 
-Acknowledged = Callable[[list[SettleOutcome] | None, Exception | None], None]
-"""Called with an outcome for each handle, or with the error for which the outcomes are unknown."""
+OutcomesCallback = Callable[[list[SettleOutcome] | None, Exception | None], None]
+"""A callback for an outcome for each handle, or for the error that left the outcomes unknown."""
 
 
 @dataclass(frozen=True, slots=True)
-class Receipt:
-    """Names a received message: `handle` is its receipt handle, `lite_topic` is empty unless it is of a lite topic."""
+class MessageReceipt:
+    """A received message: `handle` is its receipt handle, `lite_topic` is empty unless it is of a lite topic."""
 
     group: str
     topic: str
@@ -61,26 +61,27 @@ def begin_acknowledge(
     handles: "Sequence[bytes]",
     call: "Call",
     services: "Services",
-    done: Acknowledged,
+    done: OutcomesCallback,
 ) -> bool:
-    """Acknowledge messages of one topic or lite topic, at most `BEGUN_MAX` of them, and call `done` then, or at once.
+    """Acknowledge messages of one topic or lite topic, at most `BEGUN_MAX` of them; `done` is called at the end,
+    possibly at once.
 
-    `handles` are texts in ASCII; `call` is that of a client whose id was checked. Return False if one of the handles is
-    unreadable: nothing was done then. Raises MessagingError as `acknowledge`.
+    `handles` are texts in ASCII; `call` has a checked client id. Return False, with nothing done, if one of the handles
+    is unreadable. Raises MessagingError like `acknowledge_messages`.
     """
-    require = services.access.require
+    require = services.access.require_right
     require("AckMessage", call, GROUP_SUB, group)
     require("AckMessage", call, TOPIC_SUB, topic)
     if lite_topic:
         topic = settled_topic(topic, lite_topic, "")
-    client_id, let_go = call.client_id, services.renewal.let_go
-    decode = services.handles.of(group, topic).decode_ascii
+    client_id, let_go = call.client_id, services.renewal.release_messages
+    decode = services.handles.form_for(group, topic).decode_ascii
     try:
         decoded = [decode(text) for text in handles]
     except MessagingError:
-        return False  # the others are acknowledged all the same, and this one's outcome says why not
+        return False  # the others are acknowledged all the same, and this one's outcome has the error
 
-    def acknowledged(outcomes: list[SettleOutcome] | None, error: Exception | None) -> None:
+    def take_outcomes(outcomes: list[SettleOutcome] | None, error: Exception | None) -> None:
         if error is None:
             let_go(client_id, group, topic, decoded)
         done(outcomes, error)
@@ -89,11 +90,11 @@ def begin_acknowledge(
     return True
 
 
-async def acknowledge(
+async def acknowledge_messages(
     group: str, topic: str, receipts: "Iterable[tuple[str, str]]", call: "Call", services: "Services"
 ) -> list[MessagingError | None]:
-    """Finish messages for good; return an outcome for each, in order. `receipts` are receipt handles, each with the
-    lite topic of its message or ""."""
+    """Acknowledge messages; return an outcome for each, in order. `receipts` are receipt handles, each with the lite
+    topic of its message or ""."""
     require_consumer("AckMessage", call, group, topic, services)
     client_id = call.require_client()
     check_group_name(group)
@@ -110,25 +111,27 @@ async def acknowledge(
         found: dict[int, MessagingError | None] = {}
         for name, places in by_topic.items():
             handles = [some[place][0] for place in places]
-            found.update(zip(places, await _acknowledge(handles, client_id, group, name, services), strict=True))
+            found.update(
+                zip(places, await _acknowledge_handles(handles, client_id, group, name, services), strict=True)
+            )
         outcomes += [found[place] for place in range(len(some))]
     if not outcomes:
         raise MessagingError(ErrorCode.BAD_REQUEST, "the request names no message")
     return outcomes
 
 
-async def _acknowledge(
+async def _acknowledge_handles(
     texts: "Sequence[str]", client_id: str, group: str, topic: str, services: "Services"
 ) -> list[MessagingError | None]:
-    form = services.handles.of(group, topic)
-    decoded = [_decode(text, form) for text in texts]
+    form = services.handles.form_for(group, topic)
+    decoded = [_decode_handle(text, form) for text in texts]
     handles = [handle for handle in decoded if isinstance(handle, ReceiptHandle)]
     outcomes = iter(await services.messages.consuming.acknowledge(group, topic, handles))
     services.renewal.let_go(client_id, group, topic, handles)
     return [_ERROR_OF[next(outcomes)] if isinstance(item, ReceiptHandle) else item for item in decoded]
 
 
-def _decode(text: str, form: HandleForm) -> ReceiptHandle | MessagingError:
+def _decode_handle(text: str, form: HandleForm) -> ReceiptHandle | MessagingError:
     try:
         return form.decode_handle(text)
     except MessagingError as error:
@@ -136,13 +139,13 @@ def _decode(text: str, form: HandleForm) -> ReceiptHandle | MessagingError:
 
 
 async def change_invisible(
-    receipt: Receipt, invisible_ms: int, call: "Call", services: "Services", *, suspend: bool = False
+    receipt: MessageReceipt, invisible_ms: int, call: "Call", services: "Services", *, suspend: bool = False
 ) -> str:
-    """Keep a received message hidden for longer, or show it again sooner; 0 shows it at once. Return its new receipt
-    handle. With `suspend` it counts as no delivery attempt.
+    """Change how long a received message stays hidden; 0 shows it at once. Return its new receipt handle. With
+    `suspend` it counts as no delivery attempt.
 
-    A push consumer that returns a message without naming a time (Node.js reads no customized backoff) gets the group's
-    backoff: all its attempts would be over within a moment.
+    A push consumer that returns a message without a duration (Node.js reads no customized backoff) gets the group's
+    backoff: all its attempts would be used up within a moment.
     """
     group = receipt.group
     require_consumer("ChangeInvisibleDuration", call, group, receipt.topic, services)
@@ -150,7 +153,7 @@ async def change_invisible(
     check_group_name(group)
     topic = settled_topic(receipt.topic, receipt.lite_topic, receipt.handle)
     checked_invisible_ms(invisible_ms, at_least_ms=0)
-    form = services.handles.of(group, topic)
+    form = services.handles.form_for(group, topic)
     handle = form.decode_handle(receipt.handle)
     if not invisible_ms and not suspend and _is_push(client_id, services):
         invisible_ms = services.renewal.backoff_ms(client_id, group, topic, handle)
@@ -160,22 +163,22 @@ async def change_invisible(
 
 
 def _is_push(client_id: str, services: "Services") -> bool:
-    client = services.clients.find(client_id)
+    client = services.clients.find_client(client_id)
     return client is not None and client.is_push
 
 
-async def forward_to_dead_letters(receipt: Receipt, attempts: int, call: "Call", services: "Services") -> None:
-    """Give a message up after so many delivery attempts: a copy goes to the group's dead-letter queue, then the message
-    is finished. Repeating it is fine.
+async def forward_to_dead_letters(receipt: MessageReceipt, attempts: int, call: "Call", services: "Services") -> None:
+    """Forward a message after so many delivery attempts: a copy goes to the group's dead-letter queue, then the message
+    is acknowledged. A repetition succeeds.
 
-    INVALID_RECEIPT_HANDLE when another consumer has the message meanwhile, so that the client lets go of it.
+    Raises INVALID_RECEIPT_HANDLE when another consumer has the message by now, so that the client drops it.
     """
     group = receipt.group
     require_consumer("ForwardMessageToDeadLetterQueue", call, group, receipt.topic, services)
     client_id = call.require_client()
     check_group_name(group)
     topic = settled_topic(receipt.topic, receipt.lite_topic, receipt.handle)
-    handle = services.handles.of(group, topic).decode_handle(receipt.handle)
+    handle = services.handles.form_for(group, topic).decode_handle(receipt.handle)
     may_create = may_create_group(call, group, services)
     await services.catalog.group_of(group, (receipt.topic,), may_create=may_create)
     outcome = await services.messages.consuming.dead_letter(group, topic, handle, attempts=attempts)

@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING
 from ternmq_proxy.access.needs import GROUP_SUB, TOPIC_PUB, TOPIC_SUB
 
 if TYPE_CHECKING:
-    from ternmq_proxy.access.needs import Asked
+    from ternmq_proxy.access.needs import NamedNeed
     from ternmq_proxy.call import Call
     from ternmq_proxy.processors.client_settings import ClientSettings
     from ternmq_proxy.services import Services
 
 
-def needs_of_consumer(group: str, topic: str) -> "list[Asked]":
-    """Return what a user needs to consume the topic with the group."""
+def needs_of_consumer(group: str, topic: str) -> "list[NamedNeed]":
+    """Return the rights to consume the topic with the group."""
     return [(GROUP_SUB, group), (TOPIC_SUB, topic)]
 
 
@@ -26,4 +26,4 @@ def needs_of_settings(settings: "ClientSettings") -> "list[Asked]":
 def require_consumer(call_name: str, call: "Call", group: str, topic: str, services: "Services") -> None:
     """Raise UNAUTHORIZED unless the call's user may consume the topic with the group."""
     for need, name in needs_of_consumer(group, topic):
-        services.access.require(call_name, call, need, name)
+        services.access.require_right(call_name, call, need, name)

@@ -1,14 +1,14 @@
 """Where a topic's queues are: routes, and assignments of queues to members of a group (`overview.md, Routes`,
 `consuming.md, Assignment`).
 
-A topic that is created by its first message (`auto_create`) has a route before: that which it will have. Official
-producers query it before they send, and nothing says then that it is a producer that asks. So the route creates
-nothing, and is given to everybody whose settings don't say that it reads. It accepts what clients of every age know,
-and the first message says what the topic takes from then on. A consumer that asks before it sent its settings begins
-with that route too: its assignments and receives are refused with TOPIC_NOT_FOUND until the topic is there. Push
-consumers query assignments again after some seconds, simple ones hand the error on. One whose settings are known is
-refused the route of a topic that it subscribes in addition, and goes on getting those that it began with: Node.js gives
-up refreshing the others when it is refused one.
+A topic that its first message creates (`auto_create`) already has a route: the one that it will have. Official
+producers query it before they send, and nothing tells then that the caller is a producer. So the route creates nothing,
+and is returned to every client whose settings don't say that it consumes. It accepts the types that clients of every
+version know, and the first message decides what the topic accepts. A consumer that asks before it sent its settings
+gets that route too: its assignments and receives are refused with TOPIC_NOT_FOUND until the topic exists. Push
+consumers query assignments again after some seconds, simple ones pass the error on. A consumer with known settings is
+refused the route of a topic that it adds to its subscriptions, but keeps getting those that it began with: Node.js
+stops refreshing all routes when it is refused one.
 """
 
 from dataclasses import dataclass
@@ -21,8 +21,8 @@ from ternmq_common.model import MIXED, QueueRef
 from ternmq_common.names import check_group_name, check_topic_name
 from ternmq_proxy.access.needs import TOPIC_CREATE, TOPIC_ROUTE
 from ternmq_proxy.operations.rights import require_consumer
-from ternmq_proxy.processors.assignment import assign
-from ternmq_proxy.processors.placement import unreadable, unwritable
+from ternmq_proxy.processors.assignment import assign_queues
+from ternmq_proxy.processors.placement import unreadable_error, unwritable_error
 
 if TYPE_CHECKING:
     from ternmq_common.model import ConsumerGroup, Topic, TopicRoute
@@ -33,7 +33,7 @@ ALL_QUEUES = -1
 
 
 class PermittedBroker(NamedTuple):
-    """A broker that has a topic's queues, and what may be done there."""
+    """A broker that has a topic's queues, and the permission there."""
 
     name: str
     permission: QueuePermission
@@ -41,7 +41,7 @@ class PermittedBroker(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ClientRoute:
-    """Each of the brokers has the queues 0 to `queues` - 1 of the topic; `accepted` are the types of its messages."""
+    """The route of a topic: each broker has the queues 0 to `queues` - 1; `accepted` are the types of messages."""
 
     brokers: list[PermittedBroker]
     queues: int
@@ -49,22 +49,22 @@ class ClientRoute:
 
 
 class AssignedQueue(NamedTuple):
-    """A queue that a member is to read, or with the id `ALL_QUEUES` all those of its broker."""
+    """A queue that a member reads, or with the id `ALL_QUEUES` all queues of its broker."""
 
     queue: QueueRef
     permission: QueuePermission
 
 
 async def find_route(topic_name: str, call: "Call", services: "Services") -> ClientRoute:
-    """Return the topic's queues; FORBIDDEN or HA_NOT_AVAILABLE if no broker is there for it."""
-    services.access.require("QueryRoute", call, TOPIC_ROUTE, topic_name)
-    client = services.clients.find(call.require_client())
+    """Return the topic's queues. Raises FORBIDDEN or HA_NOT_AVAILABLE if no broker serves it."""
+    services.access.require_right("QueryRoute", call, TOPIC_ROUTE, topic_name)
+    client = services.clients.find_client(call.require_client())
     name = check_topic_name(topic_name)
-    begins_to_read = client is not None and client.is_consumer and not client.subscribes(name)
-    may_create = not begins_to_read and services.access.may(call, TOPIC_CREATE, name)
-    topic = await services.catalog.topic_to_be(name, may_create=may_create)
+    begins_to_read = client is not None and client.is_consumer and not client.reads_topic(name)
+    may_create = not begins_to_read and services.access.has_right(call, TOPIC_CREATE, name)
+    topic = await services.catalog.find_future_topic(name, may_create=may_create)
     if not topic.type:
-        # A topic that is to be may be of each type that clients of every age know; there are no LITE topics.
+        # A topic that does not exist yet may get any type that clients of every version know; LITE is not among them.
         return ClientRoute(_future_brokers(topic, services), topic.queues, MIXED)
     return ClientRoute(permitted_brokers(topic, services), topic.queues, topic.accepted_types)
 
@@ -80,53 +80,55 @@ async def find_existing_route(
 
 
 def permitted_brokers(topic: "Topic", services: "Services") -> list[PermittedBroker]:
-    """Return those that have the topic's queues now; FORBIDDEN or HA_NOT_AVAILABLE if there is none."""
-    route = services.messages.route(topic)
+    """Return the brokers that have the topic's queues now. Raises FORBIDDEN or HA_NOT_AVAILABLE if there is none."""
+    route = services.messages.find_route(topic)
     names = sorted({*route.readable, *route.writable})
     if not names:
-        # Clients keep the route that they have, for as long as they get none.
-        raise unreadable(route) if topic.permission.can_read else unwritable(route)
-    return [PermittedBroker(name, _permission(route, name)) for name in names]
+        # Clients keep their route until they get a new one.
+        raise unreadable_error(route) if topic.permission.can_read else unwritable_error(route)
+    return [PermittedBroker(name, _queue_permission(route, name)) for name in names]
 
 
 def _future_brokers(topic: "Topic", services: "Services") -> list[PermittedBroker]:
-    """Those on which a topic that isn't there will be."""
-    names = topic.brokers or [broker.name for broker in services.catalog.brokers()]
+    """Return the brokers on which a missing topic will be created."""
+    names = topic.brokers or [broker.name for broker in services.catalog.list_brokers()]
     return [PermittedBroker(name, QueuePermission.READ_WRITE) for name in names]
 
 
-def _permission(route: "TopicRoute", broker: str) -> QueuePermission:
+def _queue_permission(route: "TopicRoute", broker: str) -> QueuePermission:
     if broker not in route.writable:
         return QueuePermission.READ
     return QueuePermission.READ_WRITE if broker in route.readable else QueuePermission.WRITE
 
 
 async def find_assignment(group_name: str, topic_name: str, call: "Call", services: "Services") -> list[AssignedQueue]:
-    """Return the queues that the caller is to read: all queues of each broker to every member, as receiving needs no
-    sharing out, since the broker hands each message once.
+    """Return the queues that the caller reads: all queues of each broker for every member, since the broker delivers
+    each message once and receives need no sharing.
 
-    Members of an ordered group get the queues one by one, so that each of their receives is for one queue. Members
-    that pull get their share, by the group's strategy; that may be none.
+    Members of an ordered group get the queues one by one, so that each receive is for one queue. Members that pull get
+    their share by the group's strategy, which may be empty.
     """
     require_consumer("QueryAssignment", call, group_name, topic_name, services)
     client_id = call.require_client()
     topic = await services.catalog.existing_topic(check_topic_name(topic_name))
-    group = services.catalog.rules(check_group_name(group_name))
-    route = services.messages.route(topic)
+    group = services.catalog.group_or_default(check_group_name(group_name))
+    route = services.messages.find_route(topic)
     if not route.readable:
-        raise unreadable(route)
-    client = services.clients.find(client_id)
+        raise unreadable_error(route)
+    client = services.clients.find_client(client_id)
     if client is not None and client.is_pulling:
-        queues = await _share(client_id, group, route, services)
+        queues = await _share_queues(client_id, group, route, services)
     else:
         ids = range(topic.queues) if group.fifo and group.lite is None else (ALL_QUEUES,)
         queues = [QueueRef(topic.name, broker, queue_id) for broker in route.readable for queue_id in ids]
-    return [AssignedQueue(queue, _permission(route, queue.broker)) for queue in queues]
+    return [AssignedQueue(queue, _queue_permission(route, queue.broker)) for queue in queues]
 
 
-async def _share(client_id: str, group: "ConsumerGroup", route: "TopicRoute", services: "Services") -> list[QueueRef]:
+async def _share_queues(
+    client_id: str, group: "ConsumerGroup", route: "TopicRoute", services: "Services"
+) -> list[QueueRef]:
     name = route.topic.name
     queues = [QueueRef(name, broker, number) for broker in route.readable for number in range(route.topic.queues)]
     here = services.clients.pulling_members(group.name, name)
     members = await services.messages.pulling_members(group.name, name, here)
-    return assign(AssignmentStrategy.parse_strategy(group.assignment), queues, members, client_id)
+    return assign_queues(AssignmentStrategy.parse_strategy(group.assignment), queues, members, client_id)

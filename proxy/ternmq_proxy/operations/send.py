@@ -1,4 +1,4 @@
-"""A send: the messages of one producer, for one topic (`sending.md, Checks`).
+"""Sends the messages of one producer to one topic (`sending.md, Checks`).
 
 `send_ordinary.py` has the sends that wait for nothing but the log.
 """
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 async def send_messages(
     messages: "Sequence[ProducerMessage]", call: "Call", services: "Services", *, size: int
 ) -> list[SentMessage]:
-    """Store a client's messages, and return what became of each, in order; `size` is that of the request in bytes, by
-    which quotas count.
+    """Store a client's messages; return the outcome of each, in order. `size` is that of the request in bytes, by which
+    quotas count.
 
-    NORMAL messages go to one queue, and are stored in order, or none is: then this raises. `send_special` says what
-    becomes of the others. UNAUTHORIZED unless the user may send to the topic, TOO_MANY_REQUESTS above a quota.
+    NORMAL messages go to one queue, and are stored in order or not at all: then this raises. `send_special` has the
+    outcomes of the others. Raises UNAUTHORIZED unless the user may send to the topic, TOO_MANY_REQUESTS above a quota.
     """
     for topic in {message.topic for message in messages}:
-        services.access.require("SendMessage", call, TOPIC_PUB, topic)
+        services.access.require_right("SendMessage", call, TOPIC_PUB, topic)
     call.require_client()
     return await store_messages(messages, call, services, size=size)
 
@@ -43,7 +43,7 @@ async def send_messages(
 async def store_messages(
     messages: "Sequence[ProducerMessage]", call: "Call", services: "Services", *, size: int
 ) -> list[SentMessage]:
-    """Do the same for a caller that need not be a client, and whose right to send was checked before."""
+    """Store messages of a caller that need not be a client, and whose right to send was checked before."""
     now = services.clock.now_ms()
     if not messages:
         raise MessagingError(ErrorCode.MESSAGE_CORRUPTED, "the request holds no message")
@@ -58,8 +58,8 @@ async def store_messages(
     for kind in kinds:
         _check_type(kind, kinds[0], topic)
     if services.quotas.limits_in:
-        services.quotas.admit(call.user, name, call.client_id, len(messages), size)
-    sending = SendInParts(messages, kinds[0], services.messages.route(topic), now, call, services, turns)
+        services.quotas.admit_messages(call.user, name, call.client_id, len(messages), size)
+    sending = SendInParts(messages, kinds[0], services.messages.find_route(topic), now, call, services, turns)
     try:
         if kinds[0] != MessageType.NORMAL:
             return await send_special(sending)
@@ -71,9 +71,9 @@ async def store_messages(
 async def _check_messages(
     messages: "Sequence[ProducerMessage]", topic: str, now_ms: int, services: "Services", turns: WorkTurns | None
 ) -> list[MessageType]:
-    """The type of each; the error of the first that breaks a rule."""
+    """Return the type of each message. Raises the error of the first that breaks a rule."""
     takes_levels = any(map(has_delay_level, messages)) and (
-        MessageType.DELAY in await services.catalog.accepted_by(topic)
+        MessageType.DELAY in await services.catalog.find_accepted_types(topic)
     )
     kinds: list[MessageType] = []
     for message in messages:
@@ -87,11 +87,11 @@ async def _check_messages(
 
 
 async def _find_topic(name: str, kinds: list[MessageType], call: "Call", services: "Services") -> "Topic":
-    if min(kinds) != max(kinds):  # which the topic can't be for all of them
+    if min(kinds) != max(kinds):  # the topic can't accept all of them
         return await services.catalog.existing_topic(name, max(kinds))  # NORMAL is the least
-    may_create = services.access.may(call, TOPIC_CREATE, name)
+    may_create = services.access.has_right(call, TOPIC_CREATE, name)
     admit = partial(services.quotas.admit_topic, call.user)
-    return await services.catalog.topic(name, kinds[0], may_create=may_create, admit=admit)
+    return await services.catalog.ensure_topic(name, kinds[0], may_create=may_create, admit=admit)
 
 
 async def _send_normal(sending: SendInParts, turns: WorkTurns | None) -> list[SentMessage]:

@@ -1,7 +1,7 @@
 """A send that waits for nothing but the log: NORMAL messages, and those of message groups and lite topics.
 
 Fronts read such messages from the bytes of a request straight into stored form, and check each while they read it.
-Nothing here explains an error of a message: what is not done here, `send.py` does, or says what is wrong.
+Nothing here explains an error of a message: `send.py` sends, or refuses, whatever is not sent here.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ternmq_proxy.services import Services
 
 OrderKey = tuple[str, str]
-"""The message group and the lite topic of a message, each "" if it has none; it has one of them at most."""
+"""The message group and the lite topic of a message, each "" if it has none; at most one is set."""
 
 
 def ordinary_type(order_key: OrderKey) -> MessageType:
@@ -41,13 +41,13 @@ def begin_ordinary_send(
     services: "Services",
     stored: "Stored",
 ) -> bool:
-    """Begin to store messages that all have this order key, and have `stored` called when they are; False: nothing was
-    done, since that has to wait for more than the log, or something is wrong.
+    """Begin to store messages that all have this order key; `stored` is called when they are stored. Return False, with
+    nothing done, if that needs more than the log, or if something is wrong.
 
-    `size` is that of the request in bytes, by which quotas count; `call` is that of a client whose id was checked.
-    UNAUTHORIZED unless its user may send to the topic, TOO_MANY_REQUESTS above a quota.
+    `size` is that of the request in bytes, by which quotas count; `call` has a checked client id. Raises UNAUTHORIZED
+    unless its user may send to the topic, TOO_MANY_REQUESTS above a quota.
     """
-    route = _admit(topic, ordinary_type(order_key), len(messages), size, call, services)
+    route = _admit_messages(topic, ordinary_type(order_key), len(messages), size, call, services)
     if route is None:
         return False
     message_group, lite_topic = order_key
@@ -61,23 +61,28 @@ def begin_ordinary_send(
     return True
 
 
-def _admit(
+def _admit_messages(
     topic: str, kind: MessageType, count: int, size: int, call: "Call", services: "Services"
 ) -> "TopicRoute | None":
-    """The route of messages that may be sent now; None for those that are no ordinary ones."""
-    services.access.require("SendMessage", call, TOPIC_PUB, topic)
+    """Return the route of messages that may be sent now, None if they are not ordinary."""
+    services.access.require_right("SendMessage", call, TOPIC_PUB, topic)
     known = services.catalog.known_topic(topic)
-    if known is None or kind not in known.accepted_types or not count or (call.queue and kind != MessageType.NORMAL):
+    if (
+        known is None
+        or kind not in known.accepted_types
+        or not count
+        or (call.chosen_queue and kind != MessageType.NORMAL)
+    ):
         return None
     quotas = services.quotas
     if quotas.limits_in:
-        quotas.admit(call.user, topic, call.client_id, count, size)
-    return services.messages.route(known)
+        quotas.admit_messages(call.user, topic, call.client_id, count, size)
+    return services.messages.find_route(known)
 
 
 class OrdinaryResults(NamedTuple):
     """The queue offset of each message, in the order of the request; `errors` are those of messages that were not
-    stored, by their places in it."""
+    stored, by their positions."""
 
     offsets: "Sequence[int]"
     errors: dict[int, MessagingError]
@@ -92,15 +97,15 @@ async def send_ordinary(
     services: "Services",
     turns: "WorkTurns",
 ) -> OrdinaryResults | None:
-    """Store many ordinary messages of one type, each with its order key; None: nothing was done. See
-    `begin_ordinary_send`; raises what the broker says of NORMAL messages that it did not store."""
+    """Store many ordinary messages of one type, each with its order key; return None if nothing was done. See
+    `begin_ordinary_send`; also raises the broker's error for NORMAL messages that it did not store."""
     kind = ordinary_type(order_keys[0])
-    route = _admit(topic, kind, len(messages), size, call, services)
+    route = _admit_messages(topic, kind, len(messages), size, call, services)
     if route is None:
         return None
     await turns.next_turn()
     if kind == MessageType.NORMAL:
-        first = await _append(services.placement.queue_for(route, call.queue), messages, services)
+        first = await _append_messages(services.placement.queue_for(route, call.chosen_queue), messages, services)
         await turns.next_turn()
         return OrdinaryResults(range(first, first + len(messages)), {})
     return await _append_by_queue(order_keys, messages, route, services)
@@ -109,7 +114,7 @@ async def send_ordinary(
 async def _append_by_queue(
     order_keys: "Sequence[OrderKey]", messages: "Sequence[NewMessage]", route: "TopicRoute", services: "Services"
 ) -> OrdinaryResults:
-    """Store what goes to each queue together; one queue may fail where others do not."""
+    """Store the messages of each queue together; one queue may fail where others do not."""
     numbers: dict[QueueRef, list[int]] = {}
     queues: dict[OrderKey, QueueRef] = {}
     for number, order_key in enumerate(order_keys):
@@ -120,7 +125,7 @@ async def _append_by_queue(
             queues[order_key] = queue
         numbers.setdefault(queue, []).append(number)
     parts = [[messages[number] for number in its] for its in numbers.values()]
-    waits = [_append(queue, part, services) for queue, part in zip(numbers, parts, strict=True)]
+    waits = [_append_messages(queue, part, services) for queue, part in zip(numbers, parts, strict=True)]
     outcomes = await asyncio.gather(*waits, return_exceptions=True)
     offsets = [0] * len(messages)
     errors: dict[int, MessagingError] = {}

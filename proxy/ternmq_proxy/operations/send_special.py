@@ -23,7 +23,7 @@ from ternmq_common.recall_handle import RecallHandle
 from ternmq_common.transaction_id import transaction_handle
 from ternmq_proxy.operations.message_checks import whole_ms
 from ternmq_proxy.operations.sent_message import SentMessage
-from ternmq_proxy.processors.inflation import Inflation
+from ternmq_proxy.processors.inflation import RequestInflation
 from ternmq_proxy.processors.placement import queue_of_group, queue_of_lite, queue_of_priority
 from ternmq_proxy.processors.stored_form import MILLISECOND_NS, body_md5, is_calendar_time, to_stored_form
 
@@ -37,12 +37,12 @@ if TYPE_CHECKING:
 
 # What md5 does in half a millisecond.
 _QUICK_BYTES_MAX = 256 * KIB
-# So many are stored within two milliseconds.
+# Stored within two milliseconds.
 _PARTS_AT_ONCE = 64
 
 
 class SendInParts:
-    """Checked messages of one request, all of one type, on their way into stored form. `turns` are those of a long
+    """Checked messages of one request, all of one type, on their way to stored form. `turns` are those of a long
     request."""
 
     __slots__ = ("_inflation", "_turns", "call", "kind", "messages", "now_ms", "route", "services")
@@ -64,10 +64,10 @@ class SendInParts:
         self.call = call
         self.services = services
         self._turns = turns
-        self._inflation: Inflation | None = None
+        self._inflation: RequestInflation | None = None
 
     async def take_stored_form(self, message: "ProducerMessage") -> NewMessage:
-        """Return the message in stored form, inflated if it is compressed; its body is given up."""
+        """Return the message in stored form, inflated if it is compressed; its body is dropped."""
         if self._turns is not None:
             await self._turns.next_turn()
         if message.is_compressed:
@@ -79,24 +79,24 @@ class SendInParts:
         return stored
 
     async def _inflate_body(self, message: "ProducerMessage") -> None:
-        """Have a compressed body stored as it was before, so that clients that can't inflate (C++, Rust) can read it;
-        see `Inflation.inflate`."""
+        """Inflate a compressed body, so that clients that can't inflate (C++, Rust) can read it; see
+        `RequestInflation.inflate_body`."""
         services = self.services
         if self._inflation is None:
-            self._inflation = Inflation(services.inflation, services.request_limits)
-        body = await self._inflation.inflate(message.body, services.limits.body_bytes_max)
+            self._inflation = RequestInflation(services.inflation, services.request_limits)
+        body = await self._inflation.inflate_body(message.body, services.limits.body_bytes_max)
         if body is not None:
             message.body = body
             message.is_compressed = False
 
     def release_inflation(self) -> None:
-        """Give back what the inflated bodies took: the messages are stored, or never will be."""
+        """Release the room of inflated bodies after their messages were stored or refused."""
         if self._inflation is not None:
             self._inflation.release()
 
 
-class _Part(NamedTuple):
-    """Messages that are stored together; `numbers` are their places in the request."""
+class _SendPart(NamedTuple):
+    """Messages that are stored together; `numbers` are their positions in the request."""
 
     numbers: list[int]
     messages: list[NewMessage]
@@ -104,8 +104,8 @@ class _Part(NamedTuple):
 
 
 async def send_special(sending: SendInParts) -> list[SentMessage]:
-    """Store checked messages that are more than NORMAL, and return what became of each, in order."""
-    if chosen := sending.call.queue:
+    """Store checked messages that are more than NORMAL; return the outcome of each, in order."""
+    if chosen := sending.call.chosen_queue:
         raise MessagingError(
             ErrorCode.BAD_REQUEST,
             f"queue {chosen[:200]!r} can't be chosen (metadata key x-ternmq-options): that is for NORMAL messages, and "
@@ -122,8 +122,8 @@ async def send_special(sending: SendInParts) -> list[SentMessage]:
     return [results[number] for number in range(len(sending.messages))]
 
 
-async def _store_part(part: _Part) -> list[SentMessage]:
-    """A failure is in the results of the part, since another part may have been stored."""
+async def _store_part(part: _SendPart) -> list[SentMessage]:
+    """Store a part; a failure is in its results, since another part may be stored."""
     try:
         return await part.store()
     except MessagingError as error:
@@ -137,20 +137,20 @@ def _stored_result(appended: "AppendedMessage") -> SentMessage:
 # --- in order, and by priority
 
 
-async def _plan_fifo(sending: SendInParts) -> list[_Part]:
+async def _plan_fifo(sending: SendInParts) -> list[_SendPart]:
     return await _plan_by_queue(sending, lambda message: queue_of_group(sending.route, message.message_group))
 
 
-async def _plan_priority(sending: SendInParts) -> list[_Part]:
+async def _plan_priority(sending: SendInParts) -> list[_SendPart]:
     topic, broker = sending.route.topic, sending.services.placement.next_broker(sending.route)
     return await _plan_by_queue(sending, lambda message: queue_of_priority(topic, broker, message.priority or 0))
 
 
-async def _plan_lite(sending: SendInParts) -> list[_Part]:
+async def _plan_lite(sending: SendInParts) -> list[_SendPart]:
     return await _plan_by_queue(sending, lambda message: queue_of_lite(sending.route, message.lite_topic or ""))
 
 
-async def _plan_by_queue(sending: SendInParts, queue_of: "Callable[[ProducerMessage], QueueRef]") -> list[_Part]:
+async def _plan_by_queue(sending: SendInParts, queue_of: "Callable[[ProducerMessage], QueueRef]") -> list[_SendPart]:
     by_queue: dict[QueueRef, list[int]] = {}
     for number, message in enumerate(sending.messages):
         by_queue.setdefault(queue_of(message), []).append(number)
@@ -163,13 +163,13 @@ def _appended_part(sending: SendInParts, queue: QueueRef, numbers: list[int], me
     async def store() -> list[SentMessage]:
         return list(map(_stored_result, await sending.services.messages.sending.append(queue, messages)))
 
-    return _Part(numbers, messages, store)
+    return _SendPart(numbers, messages, append_part)
 
 
 # --- timed
 
 
-async def _plan_delay(sending: SendInParts) -> list[_Part]:
+async def _plan_delay(sending: SendInParts) -> list[_SendPart]:
     if problem := sending.services.clock.find_problem():
         raise MessagingError(ErrorCode.HA_NOT_AVAILABLE, f"this proxy: {problem}")
     queue = sending.services.placement.next_queue(sending.route)
@@ -186,19 +186,19 @@ async def _plan_delay(sending: SendInParts) -> list[_Part]:
     if timed:
         waiting = list(timed.values())
         store = partial(_schedule_messages, queue, waiting, sending.services)
-        parts.append(_Part(list(timed), [each.message for each in waiting], store))
+        parts.append(_SendPart(list(timed), [each.message for each in waiting], store))
     if due:
         parts.append(_appended_part(sending, queue, list(due), list(due.values())))
     return parts
 
 
 def due_time_ms(delivery_ns: int) -> int:
-    """Return when a message is due: the first whole millisecond that is not before its time."""
+    """Return when a message is due: the first whole millisecond that is not before its delivery timestamp."""
     return whole_ms(delivery_ns) + (1 if delivery_ns % MILLISECOND_NS else 0)
 
 
 def _set_due_time(message: "ProducerMessage", now_ms: int) -> int:
-    """When the message is due. A time that no calendar has becomes one, since consumers fail on it."""
+    """Set and return when the message is due. A time that no calendar has is replaced, since consumers fail on it."""
     assert message.delivery_ns is not None
     due_ms = due_time_ms(message.delivery_ns)
     if not is_calendar_time(message.delivery_ns):
@@ -219,7 +219,7 @@ async def _schedule_messages(queue: QueueRef, timed: list[TimedMessage], service
 # --- transactions
 
 
-async def _plan_transaction(sending: SendInParts) -> list[_Part]:
+async def _plan_transaction(sending: SendInParts) -> list[_SendPart]:
     placement, parts = sending.services.placement, []
     for number, message in enumerate(sending.messages):
         message.delivery_ns = message.priority = message.lite_topic = None
@@ -227,7 +227,7 @@ async def _plan_transaction(sending: SendInParts) -> list[_Part]:
         recovery_ms = message.recovery_ms if message.recovery_ms > 0 else None
         half = HalfMessage(await sending.take_stored_form(message), sending.call.client_id, recovery_ms)
         queue = placement.queue_of_half(sending.route, half.message.message_id)
-        parts.append(_Part([number], [half.message], partial(_begin_transaction, queue, half, sending.services)))
+        parts.append(_SendPart([number], [half.message], partial(_begin_transaction, queue, half, sending.services)))
     return parts
 
 
@@ -238,7 +238,7 @@ async def _begin_transaction(queue: QueueRef, half: HalfMessage, services: "Serv
     return [result]
 
 
-_PLANS: "dict[MessageType, Callable[[SendInParts], Awaitable[list[_Part]]]]" = {
+_PLANS: "dict[MessageType, Callable[[SendInParts], Awaitable[list[_SendPart]]]]" = {
     MessageType.FIFO: _plan_fifo,
     MessageType.PRIORITY: _plan_priority,
     MessageType.LITE: _plan_lite,

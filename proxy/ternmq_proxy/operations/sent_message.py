@@ -6,10 +6,10 @@ from ternmq_common.errors import MessagingError
 
 
 class SentMessage(Struct):
-    """What became of one message of a send: it is stored, or `error` says why not.
+    """The outcome of one message of a send: it is stored, or `error` says why not.
 
-    `queue_offset` is its place in its queue; of a timed or half message, its place in the commit log. A half message
-    has the `transaction_id` by which it is committed, a timed one the `recall_handle` by which it is recalled.
+    `queue_offset` is its offset in its queue, for a DELAY or half message its offset in the commit log. A half message
+    has the `transaction_id` that commits it, a DELAY message the `recall_handle` that recalls it.
     """
 
     message_id: str

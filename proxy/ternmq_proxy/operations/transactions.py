@@ -1,4 +1,4 @@
-"""The end of a transaction: a producer says the outcome of its half message (`sending.md, EndTransaction`)."""
+"""Ends a transaction with the outcome that its producer reports (`sending.md, EndTransaction`)."""
 
 from typing import TYPE_CHECKING
 
@@ -21,13 +21,14 @@ async def resolve_transaction(
     call: "Call",
     services: "Services",
 ) -> None:
-    """Commit or roll back; saying the same again is fine, and any producer may say it, on its own or after a check.
+    """Commit or roll back a transaction. A repetition succeeds, and any producer may do it, on its own or after a
+    check.
 
-    `transaction_id` is what the send answered, `message_id` is checked against it unless it is empty. None is the
-    `resolution` of a producer that does not know: it leaves the transaction open. A number is one that its protocol
-    does not have, which is a BAD_REQUEST after all other checks. UNAUTHORIZED unless the user may send to the topic.
+    `transaction_id` is what the send answered, `message_id` is checked against it unless it is empty. A `resolution` of
+    None leaves the transaction open; a number stands for one that the protocol does not have, and is a BAD_REQUEST
+    after all other checks. Raises UNAUTHORIZED unless the user may send to the topic.
     """
-    services.access.require("EndTransaction", call, TOPIC_PUB, topic)
+    services.access.require_right("EndTransaction", call, TOPIC_PUB, topic)
     call.require_client()
     name = check_topic_name(topic)
     transaction = transaction_of_handle(transaction_id)
@@ -43,4 +44,4 @@ async def resolve_transaction(
         await services.messages.sending.end_transaction(name, transaction, resolution)
     else:
         raise MessagingError(ErrorCode.BAD_REQUEST, f"resolution {resolution} is unknown")
-    services.orphans.answered(str(transaction))
+    services.orphans.forget_transaction(str(transaction))

@@ -1,1 +1,1 @@
-"""What outlives a single call: connected clients, messages to keep hidden, the turn of the queues."""
+"""State that outlives a single call: connected clients, renewed messages, the turn of the queues."""

@@ -17,7 +17,7 @@ class CheckTransaction:
 
 @dataclass(frozen=True, slots=True)
 class DropLiteTopic:
-    """Says to a lite consumer that it does not have the subscription of the lite topic any more."""
+    """Tells a lite consumer that it lost its subscription to the lite topic."""
 
     lite_topic: str
 

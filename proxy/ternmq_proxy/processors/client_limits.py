@@ -1,6 +1,5 @@
-"""How much clients may have a process remember of them. No honest client comes near; what is beyond is refused with
-TOO_MANY_REQUESTS, so that those which are known go on.
-"""
+"""Limits of what a process remembers of clients. No honest client comes near them; beyond them new clients are refused
+with TOO_MANY_REQUESTS, so that the known ones can go on."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
@@ -11,15 +10,14 @@ from ternmq_common.limits import MIB, SETTINGS_TOPICS_MAX
 if TYPE_CHECKING:
     from ternmq_proxy.processors.client_settings import ClientSettings
 
-# Of all clients: topics of settings that are remembered.
+# For all clients together: topics in remembered settings.
 ALL_ENTRIES_MAX = 500_000
 SETTINGS_BYTES_MAX = MIB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientLimits:
-    """How many clients there may be, how many topics all their settings name, and how many bytes those have that
-    differ."""
+    """The most clients, topics in all their settings, and bytes of settings that differ."""
 
     clients_max: int = 100_000
     entries_max: int = ALL_ENTRIES_MAX
@@ -30,12 +28,12 @@ CLIENT_LIMITS = ClientLimits()
 
 
 def check_size(settings: "ClientSettings") -> None:
-    """TOO_MANY_REQUESTS for settings that no client has."""
-    if settings.entries > SETTINGS_TOPICS_MAX:
-        refuse(f"the settings name {settings.entries} topics; {SETTINGS_TOPICS_MAX} are allowed")
+    """Raise TOO_MANY_REQUESTS for settings that are too large."""
+    if settings.entry_count > SETTINGS_TOPICS_MAX:
+        refuse_excess(f"the settings name {settings.entry_count} topics; {SETTINGS_TOPICS_MAX} are allowed")
     if settings.size > SETTINGS_BYTES_MAX:
-        refuse(f"the settings have {settings.size} bytes; {SETTINGS_BYTES_MAX} are allowed")
+        refuse_excess(f"the settings have {settings.size} bytes; {SETTINGS_BYTES_MAX} are allowed")
 
 
-def refuse(text: str) -> NoReturn:
+def refuse_excess(text: str) -> NoReturn:
     raise MessagingError(ErrorCode.TOO_MANY_REQUESTS, text)

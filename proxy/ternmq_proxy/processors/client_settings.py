@@ -15,14 +15,14 @@ class NamedTopic(NamedTuple):
 
 
 class TopicSubscription(NamedTuple):
-    """A topic that a consumer reads, with the filter that it wrote."""
+    """A topic that a consumer subscribes to, with its filter."""
 
     topic: str
     filter: FilterText = ALL_TEXT
 
 
 class UserAgent(NamedTuple):
-    """The client library: its language, such as `JAVA`, its version, and the machine where it runs."""
+    """The client library: its language, such as `JAVA`, its version, and the machine that it runs on."""
 
     language: str = ""
     version: str = ""
@@ -31,7 +31,7 @@ class UserAgent(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientSettings:
-    """What a client said of itself. A consumer has a `group` and `subscriptions`, a client that publishes has topics.
+    """The settings that a client sent. A consumer has a `group` and `subscriptions`, a producer has topics.
 
     `client_type` is a number of `ClientType`, or one of a later version. `size` is how many bytes the front read them
     from, which limits what is remembered.
@@ -47,6 +47,6 @@ class ClientSettings:
     size: int = field(default=0, compare=False)
 
     @property
-    def entries(self) -> int:
-        """How many topics they name."""
+    def entry_count(self) -> int:
+        """How many topics the settings name."""
         return len(self.published_topics) + len(self.subscriptions)

@@ -1,4 +1,5 @@
-"""The clients that this proxy knows, from settings, heartbeats and calls. Lost in a restart, and gathered again."""
+"""The clients that this proxy knows, from settings, heartbeats and calls. A restart loses them, and they are learned
+again."""
 
 from dataclasses import dataclass, field
 from itertools import islice
@@ -10,7 +11,7 @@ from ternmq_common.model import PullingMember
 from ternmq_proxy.processors.client_limits import (
     CLIENT_LIMITS,
     ClientLimits,
-    refuse,
+    refuse_excess,
 )
 from ternmq_proxy.processors.shared_settings import SharedSettings
 
@@ -27,17 +28,17 @@ DETACHED_EXPIRY_S = 45.0
 class CommandStream(Protocol):
     """A Telemetry stream as the server sees it, whatever front took it."""
 
-    async def push(self, command: "ClientCommand") -> bool:
-        """Send a command; whether it was sent. Never raises for a stream that broke, and never waits for long."""
+    async def push_command(self, command: "ClientCommand") -> bool:
+        """Send a command; return whether it was sent. It never raises for a broken stream, and never waits for long."""
 
 
 @dataclass(slots=True)
 class ConnectedClient:
-    """One client: `settings` as it sent them last, None when only its calls have been seen. After a restart its
-    heartbeat still tells its type. `streams` are its open Telemetry streams, the newest last. `was_told_fifo`: what the
-    answer to its settings said of its group. `address` is where its last settings came from. `user`: whose it
-    is, for as long as it is known. `has_joined`: `group` existed when it made a call for it; `was_refused`: the log
-    says that the group was deleted since."""
+    """One client. `settings` are the last that it sent, None when only calls were seen; after a restart its heartbeat
+    still tells its type. `streams` are its open Telemetry streams, the newest last. `was_told_fifo`: whether the answer
+    to its settings called its group FIFO. `address` is where its last settings came from, `user` its user for as long
+    as it is known. `has_joined`: `group` existed when the client made a call for it; `was_refused`: the deletion of the
+    group since then is logged."""
 
     client_id: str
     group: str = ""
@@ -56,52 +57,52 @@ class ConnectedClient:
 
     @property
     def is_push(self) -> bool:
-        """Whether the server hands it messages as they come, and keeps them hidden meanwhile."""
+        """Whether it is a push consumer, whose messages are renewed."""
         return self.client_type in (ClientType.PUSH_CONSUMER, ClientType.LITE_PUSH_CONSUMER)
 
     @property
     def request_timeout_ms(self) -> int:
-        """How long it waits for answers, as its settings say; 0 if it sent none."""
+        """How long it waits for answers by its settings, 0 without settings."""
         return self.settings.request_timeout_ms if self.settings else 0
 
     @property
     def is_consumer(self) -> bool:
-        """Whether it reads, as far as it ever told."""
+        """Whether it consumes, as far as it ever told."""
         return self.client_type not in (ClientType.CLIENT_TYPE_UNSPECIFIED, ClientType.PRODUCER)
 
-    def subscribes(self, topic: str) -> bool:
-        """Whether its settings name the topic among those that it reads."""
+    def reads_topic(self, topic: str) -> bool:
+        """Return whether its settings subscribe to the topic."""
         return topic in self.subscribed_topics
 
     @property
     def subscribed_topics(self) -> tuple[str, ...]:
-        """The topics that it reads, as its settings say."""
+        """The topics that its settings subscribe to."""
         return tuple(entry.topic for entry in self.settings.subscriptions) if self.settings else ()
 
     @property
     def is_pulling(self) -> bool:
-        """Whether it reads by offset, so that queues are shared out to it."""
+        """Whether it reads by offset, so that queues are shared among members."""
         return self.client_type == ClientType.PULL_CONSUMER
 
     def named_topic(self, name: str) -> "NamedTopic | None":
-        """The topic that it publishes to as its settings have it, namespace included; None for any other."""
+        """Return the topic as its settings publish to it, namespace included; None for any other."""
         topics = self.settings.published_topics if self.settings else ()
         return next((topic for topic in topics if topic.name == name), None)
 
-    async def push(self, command: "ClientCommand") -> bool:
-        """Send a command on its newest Telemetry stream; whether it was sent."""
-        return bool(self.streams) and await self.streams[-1].push(command)
+    async def push_command(self, command: "ClientCommand") -> bool:
+        """Send a command on its newest Telemetry stream; return whether it was sent."""
+        return bool(self.streams) and await self.streams[-1].push_command(command)
 
     @property
-    def membership(self) -> PullingMember | None:
-        """As what queues are shared out to it, None if it doesn't pull."""
+    def pulling_member(self) -> PullingMember | None:
+        """The member for sharing queues, None if it does not pull."""
         if not (self.is_pulling and self.group):
             return None
         return PullingMember(self.group, self.client_id, self.subscribed_topics)
 
 
 class ClientRegistry:
-    """Who is there. `now` is a monotonic clock in seconds.
+    """The known clients. `now` is a monotonic clock in seconds.
 
     Invariant: `_entries` is how many topics the settings of all clients name together.
     """
@@ -118,7 +119,7 @@ class ClientRegistry:
         self._on_pulling: Callable[[Sequence[PullingMember]], None] | None = None
 
     def on_pulling(self, callback: "Callable[[Sequence[PullingMember]], None]") -> None:
-        """Be notified of all pulling members whenever they are others, or read other topics."""
+        """Call `callback` with all pulling members whenever they or their topics change."""
         self._on_pulling = callback
 
     def note_call(
@@ -130,21 +131,23 @@ class ClientRegistry:
         user: str = "",
         joined: bool = False,
     ) -> ConnectedClient:
-        """The client made a call, which may tell of what group and type it is; it is known from now on, as the user's.
-        `joined`: the group exists.
+        """Note a call of the user's client, which may tell its group and type; return the client, which is known from
+        now on. `joined`: the group exists.
 
-        TOO_MANY_REQUESTS if that were more clients than can be known.
+        Raises TOO_MANY_REQUESTS if there are too many clients.
         """
-        client = self._known(client_id, group, client_type, user, joined=joined)
+        client = self._touch_client(client_id, group, client_type, user, joined=joined)
         if client.is_pulling or client_id in self._pulling:
-            self._share_out(client_id, client.membership)
+            self._share_out(client_id, client.pulling_member)
         return client
 
-    def _known(self, client_id: str, group: str, client_type: int, user: str, *, joined: bool) -> ConnectedClient:
+    def _touch_client(
+        self, client_id: str, group: str, client_type: int, user: str, *, joined: bool
+    ) -> ConnectedClient:
         client = self._clients.get(client_id)
         if client is None:
             if len(self._clients) >= self._limits.clients_max:
-                refuse(f"{self._limits.clients_max} clients are connected already, the most allowed")
+                refuse_excess(f"{self._limits.clients_max} clients are connected already, the most allowed")
             client = self._clients[client_id] = ConnectedClient(client_id, first_seen=self._now(), user=user)
         elif client.user != user:
             raise MessagingError(ErrorCode.UNAUTHORIZED, "another user's client came with this id a moment ago")
@@ -159,48 +162,48 @@ class ClientRegistry:
     def take_settings(
         self, client_id: str, settings: "ClientSettings", *, user: str = "", joined: bool = False
     ) -> ConnectedClient:
-        """The user's client sent its settings; `joined`: their group exists. TOO_MANY_REQUESTS if that were more than
-        can be remembered of all of them; what was known of it stays then."""
+        """Take the settings that the user's client sent; `joined`: their group exists. Raises TOO_MANY_REQUESTS if all
+        settings together are too large; the client's earlier state stays then."""
         known = self._clients.get(client_id)
-        entries = self._entries + settings.entries - _entries_of(known)
-        growth = self._settings.growth(settings)
+        entries = self._entries + settings.entry_count - _entries_of(known)
+        growth = self._settings.growth_bytes(settings)
         if entries > max(self._entries, self._limits.entries_max) or (
             growth and self._settings.size + growth > self._limits.settings_bytes_max
         ):
-            refuse("more settings of clients are remembered here than is allowed; no others can be taken now")
-        client = self._known(client_id, settings.group, settings.client_type, user, joined=joined)
+            refuse_excess("more settings of clients are remembered here than is allowed; no others can be taken now")
+        client = self._touch_client(client_id, settings.group, settings.client_type, user, joined=joined)
         self._entries = entries
-        before_settings, client.settings = client.settings, self._settings.take(settings)
+        before_settings, client.settings = client.settings, self._settings.share_settings(settings)
         if before_settings is not None:
             self._settings.give_back(before_settings)
-        self._share_out(client_id, client.membership)
+        self._share_out(client_id, client.pulling_member)
         before, client.topics = client.topics, frozenset(topic.name for topic in settings.published_topics)
         is_producer = settings.client_type == ClientType.PRODUCER
-        self._withdraw(client, before - client.topics if is_producer else before)
+        self._withdraw_topics(client, before - client.topics if is_producer else before)
         for topic in client.topics if is_producer else ():
             self._publishers.setdefault(topic, {})[client_id] = client
         return client
 
-    def find(self, client_id: str) -> ConnectedClient | None:
+    def find_client(self, client_id: str) -> ConnectedClient | None:
         return self._clients.get(client_id)
 
-    def all(self) -> list[ConnectedClient]:
-        """Everybody who is known now."""
+    def list_clients(self) -> list[ConnectedClient]:
+        """Return all known clients."""
         return list(self._clients.values())
 
     def known_s(self, client: ConnectedClient) -> float:
-        """For how many seconds the client has been known."""
+        """Return for how many seconds the client has been known."""
         return self._now() - client.first_seen
 
-    def attach(self, client_id: str, stream: CommandStream, *, user: str = "") -> None:
-        """The client, which is the user's, has that Telemetry stream, its newest unless it was known."""
+    def attach_stream(self, client_id: str, stream: CommandStream, *, user: str = "") -> None:
+        """Add a Telemetry stream of the user's client, as its newest unless it is known."""
         client = self.note_call(client_id, user=user)
         client.was_attached = True
         if stream not in client.streams:
             client.streams.append(stream)
 
-    def detach(self, client_id: str, stream: CommandStream) -> bool:
-        """That stream ended; whether it was the client's last. The client itself may be back in a moment."""
+    def detach_stream(self, client_id: str, stream: CommandStream) -> bool:
+        """Remove a stream that ended; return whether it was the client's last. The client may reconnect in a moment."""
         client = self._clients.get(client_id)
         if client is None or stream not in client.streams:
             return False
@@ -208,36 +211,36 @@ class ClientRegistry:
         client.last_seen = self._now()
         return not client.streams
 
-    def forget(self, client_id: str) -> bool:
-        """The client said good-bye; whether it was known."""
+    def forget_client(self, client_id: str) -> bool:
+        """Forget a client that shuts down; return whether it was known."""
         client = self._clients.pop(client_id, None)
         if client is not None:
-            self._withdraw(client, client.topics)
+            self._withdraw_topics(client, client.topics)
             self._share_out(client_id, None)
             self._entries -= _entries_of(client)
             if client.settings is not None:
                 self._settings.give_back(client.settings)
         return client is not None
 
-    def publishers(self, topic: str) -> list[ConnectedClient]:
-        """The producers that publish to the topic and can be sent a command."""
+    def find_publishers(self, topic: str) -> list[ConnectedClient]:
+        """Return the producers that publish to the topic and can be sent a command."""
         return [client for client in self._publishers.get(topic, {}).values() if client.streams]
 
-    def _withdraw(self, client: ConnectedClient, topics: frozenset[str]) -> None:
-        """The client publishes to these topics no more."""
+    def _withdraw_topics(self, client: ConnectedClient, topics: frozenset[str]) -> None:
+        """Remove topics that the client no longer publishes to."""
         for topic in topics:
             publishers = self._publishers.get(topic, {})
             if publishers.pop(client.client_id, None) is not None and not publishers:
                 del self._publishers[topic]
 
-    def members(self, group: str) -> list[ConnectedClient]:
-        """The group's consumers, by their ids."""
+    def group_members(self, group: str) -> list[ConnectedClient]:
+        """Return the group's consumers, sorted by id."""
         return sorted(
             (client for client in self._clients.values() if client.group == group), key=lambda client: client.client_id
         )
 
     def pulling_members(self, group: str, topic: str) -> list[str]:
-        """The ids of the group's members here that pull the topic, in order."""
+        """Return the sorted ids of the group's members here that pull the topic."""
         return sorted(
             member.client_id
             for member in self._pulling.values()
@@ -254,20 +257,20 @@ class ClientRegistry:
         if self._on_pulling is not None:
             self._on_pulling(tuple(self._pulling.values()))
 
-    def expire(self, at_most: int | None = None) -> list[ConnectedClient]:
-        """Forget the clients that are gone without a word, or so many of them, and say who."""
+    def expire_clients(self, at_most: int | None = None) -> list[ConnectedClient]:
+        """Forget clients that disappeared, at most `at_most`, and return them."""
         now = self._now()
-        silent = (client for client in self._clients.values() if now - client.last_seen > self._patience(client))
+        silent = (client for client in self._clients.values() if now - client.last_seen > self._patience_s(client))
         gone = list(islice(silent, at_most))
         for client in gone:
-            self.forget(client.client_id)
+            self.forget_client(client.client_id)
         return gone
 
-    def _patience(self, client: ConnectedClient) -> float:
+    def _patience_s(self, client: ConnectedClient) -> float:
         detached = client.was_attached and not client.streams
         return min(DETACHED_EXPIRY_S, self._expiry_s) if detached else self._expiry_s
 
 
 def _entries_of(client: ConnectedClient | None) -> int:
-    """How many topics its settings name."""
-    return 0 if client is None or client.settings is None else client.settings.entries
+    """Return how many topics its settings name."""
+    return 0 if client is None or client.settings is None else client.settings.entry_count

@@ -1,8 +1,8 @@
-"""Inflates bodies within bounds: a kilobyte can become a megabyte, so all requests together hold only so much.
+"""Inflates bodies within limits: a kilobyte can become a megabyte, so all requests together have limited room.
 
-Small bodies are inflated at once, and share 32 MiB among all requests. Requests with a large body, and those that come
-when the 32 MiB are taken, have their turns one after the other: each inflates in a thread, one body at a time, and
-holds what it took until its messages are stored.
+Small bodies are inflated at once, and share 32 MiB among all requests. Requests with a large body, and those that
+arrive when the 32 MiB are used up, take turns: each inflates in a thread, one body at a time, and keeps its room until
+its messages are stored.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ _GZIP_OR_ZLIB = zlib.MAX_WBITS | 32
 
 
 class InflationRoom:
-    """The room that inflated bodies have in a process; small ones share `small_bytes_max`."""
+    """The room for inflated bodies in a process; small ones share `small_bytes_max`."""
 
     def __init__(self, small_bytes_max: int = SMALL_BYTES_IN_ALL) -> None:
         self._small_bytes_max = small_bytes_max
@@ -31,7 +31,7 @@ class InflationRoom:
         self._small_bytes = 0
 
     def take_small(self, size: int) -> bool:
-        """Return whether there is room for so many bytes; they are taken then."""
+        """Take room for small bodies; return whether there is enough."""
         if self._small_bytes + size > self._small_bytes_max:
             return False
         self._small_bytes += size
@@ -42,14 +42,14 @@ class InflationRoom:
         await self._large.acquire()
 
     def release(self, small_bytes: int, *, large: bool) -> None:
-        """Give back what a request took: bytes of small bodies, and the turn of large ones."""
+        """Give back the room of a request: bytes of small bodies, and the turn of large ones."""
         self._small_bytes -= small_bytes
         if large:
             self._large.release()
 
 
-class Inflation:
-    """The compressed bodies of one request; `release` its room when its messages are stored, or never will be."""
+class RequestInflation:
+    """The compressed bodies of one request; call `release` when its messages are stored, or refused."""
 
     __slots__ = ("_bytes", "_is_large", "_limits", "_room", "_small_bytes")
 
@@ -64,25 +64,25 @@ class Inflation:
         self._room.release(self._small_bytes, large=self._is_large)
         self._small_bytes, self._is_large = 0, False
 
-    async def inflate(self, compressed: bytes, body_bytes_max: int) -> bytes | None:
-        """Return what the body was before; None for one that is to stay compressed, as it would pass the limit of
-        bodies, or goes on after the end of its first part.
+    async def inflate_body(self, compressed: bytes, body_bytes_max: int) -> bytes | None:
+        """Return the inflated body; None for one that stays compressed, since it would exceed the limit of bodies, or
+        has data after its first part.
 
-        MESSAGE_CORRUPTED for one that was never compressed, or is not whole; TOO_MANY_REQUESTS when all bodies of the
-        request are too much.
+        Raises MESSAGE_CORRUPTED for a body that is not compressed or not complete; TOO_MANY_REQUESTS when all bodies of
+        the request are too large.
         """
         if len(compressed) <= SMALL_COMPRESSED_MAX and not self._is_large:
-            small = _Inflated(compressed, min(SMALL_INFLATED_MAX, body_bytes_max))
+            small = _InflatedBody(compressed, min(SMALL_INFLATED_MAX, body_bytes_max))
             if small.fits and self._room.take_small(len(small.body)):
                 self._small_bytes += len(small.body)
-                return self._count(small)
+                return self._count_inflated(small)
         if not self._is_large:
             await self._room.take_large()
             self._is_large = True
         most = min(body_bytes_max, self._limits.inflated_bytes_max - self._bytes)
-        return self._count(await asyncio.to_thread(_Inflated, compressed, most))
+        return self._count_inflated(await asyncio.to_thread(_InflatedBody, compressed, most))
 
-    def _count(self, inflated: "_Inflated") -> bytes | None:
+    def _count_inflated(self, inflated: "_InflatedBody") -> bytes | None:
         self._bytes += len(inflated.body)
         if self._bytes > self._limits.inflated_bytes_max:
             raise MessagingError(
@@ -90,11 +90,11 @@ class Inflation:
                 f"the bodies of the request have more than {self._limits.inflated_bytes_max} bytes once they are "
                 "inflated; send them in several requests (request_inflated_bytes_max)",
             )
-        return inflated.whole()
+        return inflated.whole_body()
 
 
-class _Inflated:
-    """A body, as far as it may go: one byte more than `bytes_max` says that there would be more."""
+class _InflatedBody:
+    """A body, inflated to at most `bytes_max` and one byte, which tells that there is more."""
 
     def __init__(self, compressed: bytes, bytes_max: int) -> None:
         self._inflater = zlib.decompressobj(_GZIP_OR_ZLIB)
@@ -106,7 +106,7 @@ class _Inflated:
             ) from error
         self.fits = len(self.body) <= bytes_max
 
-    def whole(self) -> bytes | None:
+    def whole_body(self) -> bytes | None:
         if not self.fits or self._inflater.unused_data:
             return None
         if not self._inflater.eof:

@@ -1,6 +1,6 @@
-"""Tells clients which lite topics they lost: these are gone, or another client of an exclusive group has them.
+"""Tells clients which lite topics they lost: deleted ones, and those that another client of an exclusive group took.
 
-A client that can't be told hears it when it says again what it subscribes, or keeps a name for which nothing comes.
+A client that can't be reached learns it when it repeats its subscriptions, or keeps a name that delivers nothing.
 """
 
 import asyncio
@@ -19,25 +19,25 @@ WAITING_MAX = 100_000
 
 
 class LiteNotices:
-    """Those of one proxy; a client that is connected elsewhere hears it there."""
+    """The notices of one proxy; a client that is connected elsewhere gets them there."""
 
     def __init__(self, clients: "ClientRegistry") -> None:
         self._clients = clients
         self._waiting: deque[DroppedLite] = deque(maxlen=WAITING_MAX)
         self._notifying: asyncio.Task[None] | None = None
 
-    def dropped(self, dropped: "Sequence[DroppedLite]") -> None:
-        """Have the clients told that are here."""
-        self._waiting += [each for each in dropped if self._clients.find(each.client_id) is not None]
+    def notify_dropped(self, dropped: "Sequence[DroppedLite]") -> None:
+        """Notify those of the clients that are connected here."""
+        self._waiting += [each for each in dropped if self._clients.find_client(each.client_id) is not None]
         if self._waiting and (self._notifying is None or self._notifying.done()):
-            self._notifying = asyncio.create_task(self._notify(), name="lite notices")
+            self._notifying = asyncio.create_task(self._notify_clients(), name="lite notices")
 
-    async def _notify(self) -> None:
+    async def _notify_clients(self) -> None:
         while self._waiting:
             each = self._waiting.popleft()
-            client = self._clients.find(each.client_id)
+            client = self._clients.find_client(each.client_id)
             if client is not None and client.group == each.group:
-                await client.push(DropLiteTopic(each.name))
+                await client.push_command(DropLiteTopic(each.name))
 
     async def close(self) -> None:
         if self._notifying is not None:

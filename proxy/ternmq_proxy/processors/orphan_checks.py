@@ -1,10 +1,10 @@
-"""Transaction checks: a producer is asked for the outcome of a transaction that nobody ended.
+"""Transaction checks: asks a producer for the outcome of a transaction that is still open.
 
-The rules are in `sending.md, Transaction checks`. The broker says when to check, and counts. Checked with is a producer
-that publishes to the topic and has a Telemetry stream: the sender of the half message if it is there, else the others
-in turn. When one goes away before an answer came, another is asked at once; without another, the broker checks again at
-its next interval. Nothing else depends on what is remembered here: a check that was forgotten is one that can't be
-passed on.
+The rules are in `sending.md, Transaction checks`. The broker says when to check, and counts. The check goes to a
+producer that publishes to the topic and has a Telemetry stream: the sender of the half message if it is connected, else
+the others in turn. When a producer disconnects before it answered, another one is asked at once; without another, the
+broker checks again at its next interval. The memory of checks serves nothing else: a forgotten check can't be passed
+on.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from collections.abc import Set as AbstractSet
 
-    from ternmq_proxy.handles import Handles
+    from ternmq_proxy.handles import HandleForms
     from ternmq_proxy.message_service.interface import MessageService
     from ternmq_proxy.processors.clients import ClientRegistry, ConnectedClient
 
@@ -30,14 +30,14 @@ CHECKS_MAX = 10_000
 CHECK_AGE_MAX_S = 300.0
 
 
-class _Check(NamedTuple):
+class _SentCheck(NamedTuple):
     client_id: str
     topic: str
     asked_s: float
 
 
 class OrphanChecks:
-    """Sends transaction checks to producers, and remembers to whom, of the latest `checks_max`. `now` is a monotonic
+    """Sends transaction checks to producers, and remembers which, for the latest `checks_max`. `now` is a monotonic
     clock in seconds."""
 
     def __init__(
@@ -45,7 +45,7 @@ class OrphanChecks:
         messages: "MessageService",
         clients: "ClientRegistry",
         now: "Callable[[], float]",
-        handles: "Handles",
+        handles: "HandleForms",
         *,
         checks_max: int = CHECKS_MAX,
     ) -> None:
@@ -55,23 +55,26 @@ class OrphanChecks:
         self._now = now
         self._handles = handles
         self._turns: dict[str, int] = {}
-        self._checks: dict[str, _Check] = {}  # by transaction id, the oldest first
-        self._asked: dict[str, dict[str, None]] = {}  # by client id, the transactions it got checks of, in order
+        self._checks: dict[str, _SentCheck] = {}  # by transaction id, the oldest first
+        self._asked: dict[str, dict[str, None]] = {}  # by client id, the transactions whose checks it got, in order
         self._passing_on: set[asyncio.Task[None]] = set()
 
-    async def ask(self, orphan: OrphanedTransaction) -> bool:
-        """Send the check to a producer; whether there was one that could be sent it."""
+    async def send_check(self, orphan: OrphanedTransaction) -> bool:
+        """Send the check to a producer; return whether there was one."""
         tried: set[str] = set()
-        while (client := self._candidate(orphan, tried)) is not None:
+        while (client := self._find_producer(orphan, tried)) is not None:
             tried.add(client.client_id)
-            # Who said good-bye meanwhile will not answer.
-            if await client.push(self._check(orphan, client)) and self._clients.find(client.client_id) is client:
-                self._remember(orphan, client)
+            # A client that terminated meanwhile will not answer.
+            if (
+                await client.push_command(self._make_command(orphan, client))
+                and self._clients.find_client(client.client_id) is client
+            ):
+                self._remember_check(orphan, client)
                 return True
         return False
 
-    def answered(self, transaction_id: str) -> None:
-        """Somebody said the outcome of the transaction of this id, or that it is still open."""
+    def forget_transaction(self, transaction_id: str) -> None:
+        """Forget the check of a transaction whose producer answered."""
         check = self._checks.pop(transaction_id, None)
         if check is not None:
             asked = self._asked[check.client_id]
@@ -79,41 +82,41 @@ class OrphanChecks:
             if not asked:
                 del self._asked[check.client_id]
 
-    def left(self, client_id: str) -> None:
-        """The client is gone, or no command reaches it any more: its checks go to others."""
+    def forget_client(self, client_id: str) -> None:
+        """Pass the checks of a client on to others, after it disconnected."""
         self._forget_old()
         open_checks = {name: self._checks[name].topic for name in self._asked.get(client_id, ())}
         for transaction_id in open_checks:
-            self.answered(transaction_id)
+            self.forget_transaction(transaction_id)
         if open_checks:
             task = asyncio.create_task(self._pass_on(open_checks), name=f"transaction checks of {client_id}")
             self._passing_on.add(task)
             task.add_done_callback(self._passing_on.discard)
 
     async def close(self) -> None:
-        """Ask nobody any more."""
+        """Stop passing checks on."""
         for task in self._passing_on:
             task.cancel()
         await asyncio.gather(*self._passing_on, return_exceptions=True)
 
-    def _candidate(self, orphan: OrphanedTransaction, tried: "AbstractSet[str]") -> "ConnectedClient | None":
-        candidates = [client for client in self._clients.publishers(orphan.topic) if client.client_id not in tried]
+    def _find_producer(self, orphan: OrphanedTransaction, tried: "AbstractSet[str]") -> "ConnectedClient | None":
+        candidates = [client for client in self._clients.find_publishers(orphan.topic) if client.client_id not in tried]
         sender = next((client for client in candidates if client.client_id == orphan.sender), None)
         if sender is not None or orphan.sender_only or not candidates:
             return sender
         turn = self._turns[orphan.topic] = self._turns.get(orphan.topic, -1) + 1
         return candidates[turn % len(candidates)]
 
-    def _check(self, orphan: OrphanedTransaction, client: "ConnectedClient") -> CheckTransaction:
+    def _make_command(self, orphan: OrphanedTransaction, client: "ConnectedClient") -> CheckTransaction:
         return CheckTransaction(
             transaction_handle(orphan.transaction_id, orphan.topic, self._handles.keys),
             client.named_topic(orphan.topic) or NamedTopic(orphan.topic),
             orphan.message,
         )
 
-    def _remember(self, orphan: OrphanedTransaction, client: "ConnectedClient") -> None:
-        self.answered(orphan.transaction_id)
-        self._checks[orphan.transaction_id] = _Check(client.client_id, orphan.topic, self._now())
+    def _remember_check(self, orphan: OrphanedTransaction, client: "ConnectedClient") -> None:
+        self.forget_transaction(orphan.transaction_id)
+        self._checks[orphan.transaction_id] = _SentCheck(client.client_id, orphan.topic, self._now())
         self._asked.setdefault(client.client_id, {})[orphan.transaction_id] = None
         self._forget_old()
 
@@ -123,14 +126,14 @@ class OrphanChecks:
             oldest = next(iter(self._checks))
             if self._checks[oldest].asked_s >= too_old_s and len(self._checks) <= self._checks_max:
                 return
-            self.answered(oldest)
+            self.forget_transaction(oldest)
 
     async def _pass_on(self, topics: dict[str, str]) -> None:
-        """Ask others about transactions, given with their topics. The outcome of each is looked up first: it may have
+        """Ask other producers about transactions, given with their topics. The state of each is read first: it may have
         been ended through another proxy, and its message is not kept here."""
         try:
             for transaction_id, topic in topics.items():
-                if self._clients.publishers(topic):
+                if self._clients.find_publishers(topic):
                     await self._ask_again(transaction_id)
         except Exception:  # noqa: BLE001 - the outermost of this task, and it logs
             _log.exception("transaction checks could not be passed on; the broker will send them again")
@@ -145,4 +148,4 @@ class OrphanChecks:
             orphan = OrphanedTransaction(
                 transaction_id=transaction_id, topic=transaction.topic, sender=transaction.sender, message=message
             )
-            await self.ask(orphan)
+            await self.send_check(orphan)

@@ -1,6 +1,5 @@
-"""Which queue a message goes to (`sending.md, Placement`): in turn over all queues that can be written, the one that
-its producer chose, by its message group, by its lite topic, by its priority, or, of a half message, by its id; and why
-there is none.
+"""Chooses the queue of a message (`sending.md, Placement`): in turn over all writable queues, the one that its producer
+chose, or by its message group, lite topic, or priority, or by the id of a half message.
 
 A message group is always in the same queue, whichever client or proxy sends it, and also while its broker is away: it
 would be out of order elsewhere. When brokers or queues are added, most groups stay where they are.
@@ -19,25 +18,25 @@ if TYPE_CHECKING:
     from ternmq_common.model import Topic, TopicRoute
 
 
-class Placement:
+class QueuePlacement:
     """Takes the queues of each topic in turn."""
 
     def __init__(self) -> None:
         self._turns: dict[str, int] = {}
 
     def next_queue(self, route: "TopicRoute") -> QueueRef:
-        """The queue for one request's messages; an error says why there is none that can be written."""
+        """Return the queue for the messages of one request. Raises MessagingError if none is writable."""
         brokers = route.writable
         if not brokers:
-            raise unwritable(route)
-        # All queues of a broker, then those of the next: what comes together is together in frames and syncs.
+            raise unwritable_error(route)
+        # All queues of a broker, then those of the next: messages that arrive together share frames and syncs.
         topic = route.topic
-        broker, queue_id = divmod(self._turn(topic.name, len(brokers) * topic.queues), topic.queues)
+        broker, queue_id = divmod(self._next_turn(topic.name, len(brokers) * topic.queues), topic.queues)
         return QueueRef(topic.name, brokers[broker], queue_id)
 
     def queue_for(self, route: "TopicRoute", chosen: str) -> QueueRef:
-        """The next queue, or the one that the producer chose: `broker/queue id`, or `queue id`, which is on one broker
-        while brokers stay the same. BAD_REQUEST for what the topic does not have."""
+        """Return the next queue, or the one that the producer chose: `broker/queue id`, or `queue id`, which is on one
+        broker while brokers stay the same. Raises BAD_REQUEST for a queue that the topic does not have."""
         if not chosen:
             return self.next_queue(route)
         broker, _, number = chosen.rpartition("/")
@@ -49,10 +48,10 @@ class Placement:
             )
         if not broker:
             if not route.writable:
-                raise unwritable(route)
+                raise unwritable_error(route)
             return QueueRef(topic.name, _broker_of(route.writable, number), int(number))
         if not topic.permission.can_write:
-            raise unwritable(route)
+            raise unwritable_error(route)
         if broker not in route.ordered:
             raise MessagingError(
                 ErrorCode.BAD_REQUEST,
@@ -64,56 +63,57 @@ class Placement:
         return QueueRef(topic.name, broker, int(number))
 
     def next_broker(self, route: "TopicRoute") -> str:
-        """The broker for one request's messages, each broker in its turn; an error as that of `next_queue`."""
+        """Return the broker for the messages of one request, each broker in turn. Raises like `next_queue`."""
         brokers = route.writable
         if not brokers:
-            raise unwritable(route)
-        return brokers[self._turn(route.topic.name, len(brokers))]
+            raise unwritable_error(route)
+        return brokers[self._next_turn(route.topic.name, len(brokers))]
 
     def queue_of_half(self, route: "TopicRoute", message_id: str) -> QueueRef:
-        """The queue of a half message: a repetition comes to the broker that has the first, while it can be written."""
+        """Return the queue of a half message; a repetition goes to the broker of the first one, while that is
+        writable."""
         brokers = route.writable
         if not brokers:
-            raise unwritable(route)
+            raise unwritable_error(route)
         topic = route.topic
-        return QueueRef(topic.name, _broker_of(brokers, message_id), self._turn(topic.name, topic.queues))
+        return QueueRef(topic.name, _broker_of(brokers, message_id), self._next_turn(topic.name, topic.queues))
 
-    def _turn(self, topic: str, places: int) -> int:
+    def _next_turn(self, topic: str, places: int) -> int:
         turn = self._turns.get(topic, 0)
         self._turns[topic] = turn + 1
         return turn % places
 
 
 def queue_of_group(route: "TopicRoute", message_group: str) -> QueueRef:
-    """The queue of a message group, on a broker that may be away; FORBIDDEN if none of them takes messages."""
+    """Return the queue of a message group, on a broker that may be away. Raises FORBIDDEN if no broker is writable."""
     brokers = route.ordered
     if not brokers:
-        raise unwritable(route)
-    queue_id = _jump(_hash(message_group), route.topic.queues)
+        raise unwritable_error(route)
+    queue_id = _jump_hash(_hash_text(message_group), route.topic.queues)
     return QueueRef(route.topic.name, _broker_of(brokers, message_group), queue_id)
 
 
 def queue_of_lite(route: "TopicRoute", lite_topic: str) -> QueueRef:
-    """The queue of a lite topic, on a broker that may be away; FORBIDDEN if none of them takes messages."""
+    """Return the queue of a lite topic, on a broker that may be away. Raises FORBIDDEN if no broker is writable."""
     brokers = route.ordered
     if not brokers:
-        raise unwritable(route)
+        raise unwritable_error(route)
     return QueueRef(lite_queue_topic(route.topic.name, lite_topic), _broker_of(brokers, lite_topic), 0)
 
 
 def _broker_of(brokers: "Sequence[str]", key: str) -> str:
-    """By rendezvous hashing: a broker that comes takes its share of keys from all others, one that goes leaves its
-    own."""
-    return brokers[0] if len(brokers) == 1 else max(brokers, key=lambda name: _hash(f"{name} {key}"))
+    """Choose a broker by rendezvous hashing: a new broker takes its share of keys from all others, and a removed one
+    affects only its own."""
+    return brokers[0] if len(brokers) == 1 else max(brokers, key=lambda name: _hash_text(f"{name} {key}"))
 
 
 def queue_of_priority(topic: "Topic", broker: str, priority: int) -> QueueRef:
-    """The queue of a priority; all that are higher than there are queues share the last."""
+    """Return the queue of a priority; all priorities above the number of queues share the last queue."""
     return QueueRef(topic.name, broker, min(priority, topic.queues - 1))
 
 
-def unwritable(route: "TopicRoute") -> MessagingError:
-    """Why no queue can be written: the topic or its brokers don't permit it, or the brokers are away."""
+def unwritable_error(route: "TopicRoute") -> MessagingError:
+    """Return why no queue is writable: the topic or its brokers forbid it, or the brokers are away."""
     topic = route.topic
     if not topic.permission.can_write:
         return MessagingError(
@@ -126,11 +126,11 @@ def unwritable(route: "TopicRoute") -> MessagingError:
     return MessagingError(ErrorCode.FORBIDDEN, f"topic {topic.name!r} has no queue that can be written")
 
 
-def unreadable(route: "TopicRoute") -> MessagingError:
-    """Why no queue can be read: the topic doesn't permit it, or no broker of it is there that does."""
+def unreadable_error(route: "TopicRoute") -> MessagingError:
+    """Return why no queue is readable: the topic forbids it, or no broker that permits it is there."""
     topic = route.topic
     if not topic.permission.can_read:
-        return _not_readable(topic)
+        return _read_forbidden_error(topic)
     return MessagingError(
         ErrorCode.HA_NOT_AVAILABLE,
         f"no broker of topic {topic.name!r} can be read now: {', '.join(route.brokers) or 'it has none'}",
@@ -138,24 +138,24 @@ def unreadable(route: "TopicRoute") -> MessagingError:
 
 
 def check_readable(topic: "Topic") -> None:
-    """FORBIDDEN if consumers get nothing of the topic."""
+    """Raise FORBIDDEN unless consumers may read the topic."""
     if not topic.permission.can_read:
-        raise _not_readable(topic)
+        raise _read_forbidden_error(topic)
 
 
-def _not_readable(topic: "Topic") -> MessagingError:
+def _read_forbidden_error(topic: "Topic") -> MessagingError:
     return MessagingError(
         ErrorCode.FORBIDDEN, f"topic {topic.name!r} can't be read: its permission is {topic.permission}"
     )
 
 
-def _hash(text: str) -> int:
+def _hash_text(text: str) -> int:
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest())
 
 
-def _jump(key: int, buckets: int) -> int:
-    """The bucket of a 64-bit key, by jump consistent hash (Lamping and Veach): of n + 1 buckets the new one takes its
-    share of keys from all others, and nothing else moves."""
+def _jump_hash(key: int, buckets: int) -> int:
+    """Return the bucket of a 64-bit key, by jump consistent hash (Lamping and Veach): a new bucket takes its share of
+    keys from all others, and nothing else moves."""
     bucket, following = -1, 0
     while following < buckets:
         bucket = following

@@ -1,22 +1,21 @@
-"""A message as its producer sent it, in plain values, whatever protocol it came by.
+"""A message as its producer sent it, in plain values, whatever the protocol.
 
-Fronts create it from what they read, operations check it and have it stored (`stored_form.py`). Times are nanoseconds
-since the epoch, since a producer's time is delivered as it came.
+Fronts create it from what they read; operations check and store it (`stored_form.py`). Times are nanoseconds since the
+epoch, since a producer's time is delivered unchanged.
 """
 
 from msgspec import Struct, field
 
 
 class ProducerMessage(Struct, kw_only=True):
-    """One message of a send. It is used up when it is stored: operations change what is stored otherwise than sent.
+    """One message of a send. Storing uses it up: operations change what is stored differently than sent.
 
-    `namespace` is that in which the producer named the topic; all messages of a send have the same. `is_transaction`:
-    it is a half message; its other special fields don't count then. `delivery_ns`, `message_group`, `priority` and
-    `lite_topic` make it a special message (`effective_type`), `None` or "" is none. `recovery_ms` is how long no
-    transaction check is sent, 0 or less: as long as the broker's default says. `born_ns` None and an empty `born_host`
-    are set by the server. `is_compressed`: the body is in gzip's or zlib's form. `unknown` and `unknown_system` are
-    fields of the message and of its system properties that this server does not know, in protobuf's form: consumers get
-    them.
+    `namespace` is that in which the producer named the topic, the same for all messages of a send. `is_transaction`
+    marks a half message; its other special fields don't count then. `delivery_ns`, `message_group`, `priority` and
+    `lite_topic` make it a special message (`effective_type`); `None` or "" is none. `recovery_ms` is how long no
+    transaction check is sent, 0 or less for the broker's default. `born_ns` None and an empty `born_host` are set by
+    the server. `is_compressed`: the body is in gzip's or zlib's form. `unknown` and `unknown_system` are fields of the
+    message and of its system properties that this server does not know, in protobuf's form; consumers get them.
     """
 
     topic: str

@@ -1,8 +1,8 @@
-"""Auto-renewal: messages that a push consumer holds stay hidden while that client lives (`consuming.md, Auto-renewal`).
+"""Auto-renewal: keeps messages hidden that a push consumer holds, while that client lives (`consuming.md,
+Auto-renewal`).
 
-The consumer never sees a renewed handle: the one that it was given stays in force. Renewal ends when the message is
-settled, when the client is gone, or after three hours; then the message is shown to others, in the last case after
-the wait that the group's backoff has for it.
+The consumer never sees a renewed handle: its own stays valid. Renewal ends when the message is acknowledged, when the
+client is gone, or after three hours; then other consumers get the message, in the last case after the group's backoff.
 """
 
 from collections import defaultdict
@@ -29,7 +29,7 @@ _Place = tuple[str, str, str, int, int, int]
 
 
 @dataclass(slots=True)
-class _Held:
+class _HeldMessage:
     handle: ReceiptHandle
     attempt: int
     since_ms: int
@@ -37,8 +37,8 @@ class _Held:
     renewals: int = 0
 
 
-class Renewal:
-    """The messages held by each client that asked for auto-renewal."""
+class AutoRenewal:
+    """The messages held by each client with auto-renewal."""
 
     def __init__(
         self, messages: "MessageService", now_ms: "Callable[[], int]", rules: "Callable[[str], ConsumerGroup]"
@@ -46,38 +46,38 @@ class Renewal:
         self._messages = messages
         self._now_ms = now_ms
         self._rules = rules
-        self._held: dict[str, dict[_Place, _Held]] = {}
+        self._held: dict[str, dict[_Place, _HeldMessage]] = {}
 
-    def hold(self, client_id: str, group: str, topic: str, deliveries: "Iterable[DeliveredMessage]") -> None:
+    def hold_messages(self, client_id: str, group: str, topic: str, deliveries: "Iterable[DeliveredMessage]") -> None:
         """Keep these messages hidden for the client."""
         held = self._held.setdefault(client_id, {})
         now = self._now_ms()
         for delivery in deliveries:
             handle = delivery.handle
-            held[_place(group, topic, handle)] = _Held(handle, delivery.attempt, now, handle.deadline_ms)
+            held[_message_place(group, topic, handle)] = _HeldMessage(handle, delivery.attempt, now, handle.deadline_ms)
 
-    def let_go(self, client_id: str, group: str, topic: str, handles: "Iterable[ReceiptHandle]") -> None:
-        """The client settled these messages."""
+    def release_messages(self, client_id: str, group: str, topic: str, handles: "Iterable[ReceiptHandle]") -> None:
+        """Stop renewing messages that the client acknowledged or gave back."""
         held = self._held.get(client_id)
         if held is not None:
             for handle in handles:
-                held.pop(_place(group, topic, handle), None)
+                held.pop(_message_place(group, topic, handle), None)
             if not held:
                 del self._held[client_id]
 
     def backoff_ms(self, client_id: str, group: str, topic: str, handle: "ReceiptHandle") -> int:
-        """What the group's backoff says of a message that this client holds and gives back."""
-        entry = self._held.get(client_id, {}).get(_place(group, topic, handle))
+        """Return the group's backoff for a message that this client holds and gives back."""
+        entry = self._held.get(client_id, {}).get(_message_place(group, topic, handle))
         return self._rules(group).retry_backoff.delay_ms(entry.attempt if entry is not None else 1)
 
     async def release(self, client_id: str) -> None:
-        """The client is gone: show its messages to others at once."""
+        """Release the messages of a client that is gone to others at once."""
         held = self._held.pop(client_id, {})
         for (group, topic), entries in _by_topic(held).items():
             await self._messages.consuming.release(group, topic, [entry.handle for _, entry in entries], counts=True)
 
-    async def renew(self) -> None:
-        """Prolong what ends soon; to be called every few seconds."""
+    async def renew_claims(self) -> None:
+        """Prolong the claims that end soon; to be called every few seconds."""
         turns = WorkTurns()
         for client_id, held in list(self._held.items()):
             await turns.next_turn()
@@ -89,53 +89,53 @@ class Renewal:
                 del due[place]
                 await self._take_back(place[0], place[1], entry)
             for (group, topic), entries in _by_topic(due).items():
-                await self._prolong(client_id, group, topic, entries, now)
+                await self._prolong_claims(client_id, group, topic, entries, now)
             for place in [place for place, entry in held.items() if entry.deadline_ms <= now]:
                 held.pop(place, None)
 
-    def rebase(self, by_ms: int) -> None:
-        """The clock was set by so much, and all claims with it."""
+    def shift_clock(self, by_ms: int) -> None:
+        """Shift all times after the clock was set, as brokers shift all claims."""
         for held in self._held.values():
             for entry in held.values():
                 entry.since_ms += by_ms
                 entry.deadline_ms += by_ms
 
-    async def shift(self, by_ms: int) -> None:
-        """The clock is about to be moved ahead by so much: let everything that is held end so much later, as nobody had
-        the time that will have passed. The three hours still count from when a message was handed out."""
+    async def prolong_before_shift(self, by_ms: int) -> None:
+        """Prolong all claims by the step that the clock is about to be moved ahead, since no consumer had that time.
+        The three hours still count from the delivery."""
         now = self._now_ms()
         for client_id, held in list(self._held.items()):
-            by_deadline: defaultdict[tuple[str, str, int], list[tuple[_Place, _Held]]] = defaultdict(list)
+            by_deadline: defaultdict[tuple[str, str, int], list[tuple[_Place, _HeldMessage]]] = defaultdict(list)
             for place, entry in held.items():
                 by_deadline[place[0], place[1], entry.deadline_ms].append((place, entry))
             for (group, topic, deadline_ms), entries in by_deadline.items():
                 if deadline_ms > now:
-                    await self._hide(client_id, group, topic, entries, deadline_ms - now + by_ms, now)
+                    await self._hide_messages(client_id, group, topic, entries, deadline_ms - now + by_ms, now)
 
-    async def _take_back(self, group: str, topic: str, entry: _Held) -> None:
+    async def _take_back(self, group: str, topic: str, entry: _HeldMessage) -> None:
         wait_ms = self._rules(group).retry_backoff.delay_ms(entry.attempt)
         try:
             await self._messages.consuming.change_invisible(group, topic, entry.handle, wait_ms, counts=True)
         except MessagingError as error:
-            if error.code != ErrorCode.INVALID_RECEIPT_HANDLE:  # then it was settled meanwhile
+            if error.code != ErrorCode.INVALID_RECEIPT_HANDLE:  # then it was acknowledged meanwhile
                 raise
 
-    async def _prolong(
-        self, client_id: str, group: str, topic: str, entries: "list[tuple[_Place, _Held]]", now: int
+    async def _prolong_claims(
+        self, client_id: str, group: str, topic: str, entries: "list[tuple[_Place, _HeldMessage]]", now: int
     ) -> None:
-        by_step: defaultdict[int, list[tuple[_Place, _Held]]] = defaultdict(list)
+        by_step: defaultdict[int, list[tuple[_Place, _HeldMessage]]] = defaultdict(list)
         for place, entry in entries:
             by_step[_STEPS_MS[min(entry.renewals, len(_STEPS_MS) - 1)]].append((place, entry))
         for step_ms, batch in by_step.items():
-            for entry in await self._hide(client_id, group, topic, batch, step_ms, now):
+            for entry in await self._hide_messages(client_id, group, topic, batch, step_ms, now):
                 entry.renewals += 1
 
-    async def _hide(
+    async def _hide_messages(
         self,
         client_id: str,
         group: str,
         topic: str,
-        entries: "list[tuple[_Place, _Held]]",
+        entries: "list[tuple[_Place, _HeldMessage]]",
         invisible_ms: int,
         now: int,
     ) -> list[_Held]:
@@ -153,12 +153,12 @@ class Renewal:
         return hidden
 
 
-def _place(group: str, topic: str, handle: "ReceiptHandle") -> _Place:
+def _message_place(group: str, topic: str, handle: "ReceiptHandle") -> _Place:
     return group, topic, handle.broker, handle.queue_id, handle.queue_offset, handle.generation
 
 
-def _by_topic(held: "dict[_Place, _Held]") -> "dict[tuple[str, str], list[tuple[_Place, _Held]]]":
-    found: defaultdict[tuple[str, str], list[tuple[_Place, _Held]]] = defaultdict(list)
+def _by_topic(held: "dict[_Place, _HeldMessage]") -> "dict[tuple[str, str], list[tuple[_Place, _HeldMessage]]]":
+    found: defaultdict[tuple[str, str], list[tuple[_Place, _HeldMessage]]] = defaultdict(list)
     for place, entry in held.items():
         found[place[0], place[1]].append((place, entry))
     return found

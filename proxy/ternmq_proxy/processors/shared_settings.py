@@ -1,6 +1,6 @@
-"""One copy of settings that are equal, as those of a group's members on one machine are.
+"""Shares equal settings, as those of a group's members on one machine are.
 
-Copies of their own were measured to cost a proxy 1.6 KiB for each client more.
+Separate copies were measured to cost a proxy 1.6 KiB for each client.
 """
 
 from collections import Counter
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class SharedSettings:
-    """Settings that clients have now. Nobody changes them.
+    """The settings that clients have now, which never change.
 
     Invariants: `_holders` says how many clients have which settings, and `_settings` has those and no others; `size` is
     the sum of their bytes.
@@ -25,11 +25,11 @@ class SharedSettings:
     def __len__(self) -> int:
         return len(self._settings)
 
-    def growth(self, settings: "ClientSettings") -> int:
-        """How many bytes more there are once these are taken."""
+    def growth_bytes(self, settings: "ClientSettings") -> int:
+        """Return by how many bytes these settings would grow the total."""
         return 0 if settings in self._settings else settings.size
 
-    def take(self, settings: "ClientSettings") -> "ClientSettings":
+    def share_settings(self, settings: "ClientSettings") -> "ClientSettings":
         """Return settings that equal these, for one client more."""
         shared = self._settings.get(settings)
         if shared is None:
@@ -39,7 +39,7 @@ class SharedSettings:
         return shared
 
     def give_back(self, settings: "ClientSettings") -> None:
-        """Count one client less that has these settings, which it has from `take`."""
+        """Count one client less with these settings, which `share_settings` returned."""
         self._holders[settings] -= 1
         if not self._holders[settings]:
             del self._holders[settings], self._settings[settings]

@@ -1,6 +1,6 @@
-"""The form in which messages are stored, which is protobuf's: what a consumer gets, less what delivery adds.
+"""The stored form of messages, which is protobuf's: what a consumer gets, without what delivery adds.
 
-This module turns a producer's message into that form and back. `sent_messages` of the gRPC front writes the same form
+This module converts a producer's message to that form and back. `sent_messages` of the gRPC front writes the same form
 from the bytes of an ordinary request.
 """
 
@@ -25,14 +25,13 @@ if TYPE_CHECKING:
     from ternmq_protos.pool import Timestamp
 
 LAST_SECOND = 253_402_300_799
-"""The last one of the year 9999."""
+"""The last second of the year 9999."""
 SECOND_NS = 1_000_000_000
 MILLISECOND_NS = 1_000_000
 
 
 def is_calendar_time(time_ns: int) -> bool:
-    """Return whether it is a time between 1970 and 9999; consumers fail on others, and with them on their whole
-    batch."""
+    """Return whether a time is between 1970 and 9999; consumers fail on others, and with them on their whole batch."""
     return 0 <= time_ns < (LAST_SECOND + 1) * SECOND_NS
 
 
@@ -45,10 +44,10 @@ def to_stored_form(
     message: "ProducerMessage", kind: MessageType, checksum: str, peer: str, now_ms: int, limits: "MessageLimits"
 ) -> NewMessage:
     """Return a checked message of this type in stored form. `checksum` is the `body_md5` of its body; `peer`, as
-    `host:port`, and `now_ms` are where and when it was born if its producer does not say, or says what consumers can't
-    read.
+    `host:port`, and `now_ms` are where and when it was born if its producer does not say, or sends values that
+    consumers can't read.
 
-    Raises MESSAGE_PROPERTIES_TOO_LARGE for properties that are too much only together with those that have no limit of
+    Raises MESSAGE_PROPERTIES_TOO_LARGE for properties that are too large only together with those that have no limit of
     their own, such as the trace context.
     """
     system = _serialize_system_properties(message, kind, checksum, peer, now_ms)
@@ -65,7 +64,7 @@ def to_stored_form(
 
 
 def _serialize_rest(message: "ProducerMessage") -> bytes:
-    """All but topic and system properties."""
+    """Return all fields but topic and system properties."""
     rest = Message(body=message.body)
     if message.properties:
         pairs = rest.user_properties
@@ -121,7 +120,7 @@ def _set_time(stamp: "Timestamp", time_ns: int) -> None:
 
 def read_message(message: "Message", properties: "SystemProperties") -> "ProducerMessage":
     """Return the plain values of a message in protobuf's form, as a client sends it or as it is stored; `properties`
-    are its system properties, which are stored apart. Fields that the server owns are left out."""
+    are its system properties, which are stored separately. Fields that the server owns are left out."""
     has, topic = properties.HasField, message.topic
     pairs, keys = message.user_properties, properties.keys
     return ProducerMessage(
@@ -148,7 +147,7 @@ def read_message(message: "Message", properties: "SystemProperties") -> "Produce
 
 
 def _unknown_fields(message: "Message | SystemProperties") -> bytes:
-    """The fields that this server does not know, serialized."""
+    """Return the fields that this server does not know, serialized."""
     if not len(UnknownFieldSet(message)):
         return b""
     rest = type(message).FromString(message.SerializeToString())
@@ -157,24 +156,25 @@ def _unknown_fields(message: "Message | SystemProperties") -> bytes:
     return rest.SerializeToString()
 
 
-def _nanoseconds(stamp: "Timestamp") -> int:
+def _to_nanoseconds(stamp: "Timestamp") -> int:
     return stamp.seconds * SECOND_NS + stamp.nanos
 
 
 def _is_normal(stamp: "Timestamp") -> bool:
-    """Whether its nanoseconds are part of a second, as encoders write them."""
+    """Return whether its nanoseconds are part of a second, as encoders write them."""
     return 0 <= stamp.nanos < SECOND_NS
 
 
 def _delivery_ns(stamp: "Timestamp") -> int:
-    """Any two numbers count; those that no encoder writes, up to the next millisecond."""
-    time_ns = _nanoseconds(stamp)
+    """Return the delivery timestamp in nanoseconds. Any two numbers count; those that no encoder writes are rounded up
+    to a millisecond."""
+    time_ns = _to_nanoseconds(stamp)
     return time_ns if _is_normal(stamp) else -(-time_ns // MILLISECOND_NS) * MILLISECOND_NS
 
 
 def _born_ns(stamp: "Timestamp") -> int | None:
-    """None for two numbers that no encoder writes."""
-    return _nanoseconds(stamp) if _is_normal(stamp) else None
+    """Return the time of birth in nanoseconds, None for two numbers that no encoder writes."""
+    return _to_nanoseconds(stamp) if _is_normal(stamp) else None
 
 
 def _recovery_ms(properties: "SystemProperties") -> int:
@@ -182,7 +182,7 @@ def _recovery_ms(properties: "SystemProperties") -> int:
 
 
 class RevivedLetter(NamedTuple):
-    """A dead letter as it was before: the topic that it was sent to, its values, and its stored form."""
+    """A dead letter as it was before: its original topic, its values, and its stored form."""
 
     topic: str
     message: ProducerMessage

@@ -1,4 +1,4 @@
-"""What is done, now and then, about what groups have begun to subscribe."""
+"""Handles new subscriptions of groups, now and then."""
 
 import logging
 from typing import TYPE_CHECKING
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
-async def spread_news(services: "Services") -> None:
-    """Have the brokers know what groups subscribe here, and whoever reads the log what order is lost by it. A topic or
-    group that is not there is news until it is."""
+async def handle_new_subscriptions(services: "Services") -> None:
+    """Tell brokers what groups subscribe to here, and log where order is lost by it. A subscription to a missing topic
+    or group stays new."""
     news: list[TopicSubscription] = []
     turns = WorkTurns()
-    for subscription in services.subscriptions.news():
+    for subscription in services.subscriptions.new_subscriptions():
         await turns.next_turn()
         if _is_known(subscription, services):
-            services.subscriptions.heard(subscription)
+            services.subscriptions.mark_known(subscription)
             news.append(subscription)
             if problem := order_problem(subscription, services):
                 _log.warning("%s", problem)
@@ -33,7 +33,7 @@ async def spread_news(services: "Services") -> None:
 
 
 def _all_known(services: "Services") -> "list[TopicSubscription]":
-    return [each for each in services.subscriptions.all() if _is_known(each, services)]
+    return [each for each in services.subscriptions.list_subscriptions() if _is_known(each, services)]
 
 
 def _is_known(subscription: "TopicSubscription", services: "Services") -> bool:
@@ -41,13 +41,13 @@ def _is_known(subscription: "TopicSubscription", services: "Services") -> bool:
 
 
 def order_problem(subscription: "TopicSubscription", services: "Services") -> str | None:
-    """Why the order of a FIFO topic is lost to those that subscribe it, and what to do; None while it is kept."""
+    """Return why a subscription loses the order of a FIFO topic, and what to do; None while it keeps it."""
     group, topic = subscription.group, subscription.topic
     known = services.catalog.known_topic(topic)
     if known is None or known.type != MessageType.FIFO:
         return None
-    popping = [client for client in _readers(subscription, services) if not client.is_pulling]
-    if popping and not services.catalog.rules(group).fifo:
+    popping = [client for client in _find_readers(subscription, services) if not client.is_pulling]
+    if popping and not services.catalog.group_or_default(group).fifo:
         return (
             f"group {group} subscribes FIFO topic {topic} and is not FIFO, so the topic's messages come in no order; "
             f"while the group has taken none, `ternmq group update {group} --fifo` changes that"
@@ -62,8 +62,8 @@ def order_problem(subscription: "TopicSubscription", services: "Services") -> st
     return None
 
 
-def _readers(subscription: "TopicSubscription", services: "Services") -> "Iterator[ConnectedClient]":
-    for client_id in services.subscriptions.readers(subscription.group, subscription.topic):
-        client = services.clients.find(client_id)
+def _find_readers(subscription: "TopicSubscription", services: "Services") -> "Iterator[ConnectedClient]":
+    for client_id in services.subscriptions.topic_readers(subscription.group, subscription.topic):
+        client = services.clients.find_client(client_id)
         if client is not None:
             yield client

@@ -1,13 +1,12 @@
 """What the members of each group subscribe to, and where they contradict each other (`consuming.md, Subscriptions`).
 
-The filter of each receive is what counts. When two members of a group use different ones for a topic, each skips for
-good what the other wanted: nothing forbids it, so it is logged, once a minute at most for a group and topic, and shown
-to operators while it lasts.
+The filter of each receive is what counts. When two members of a group use different filters for a topic, each skips for
+good what the other wanted. That is allowed, so it is logged, at most once a minute for a group and topic, and shown to
+operators while it lasts.
 
-News        what a group subscribes since a moment ago is notified to the brokers, and looked at for what it would lose
-            (`subscription_news.py`).
-Bounds      of a filter is kept what tells it from others, `CUT_AT` characters of it at least; `SETTINGS_TOPICS_MAX`
-            topics of a client, those that it used last, and `entries_max` of all: beyond, TOO_MANY_REQUESTS.
+News        a new subscription is sent to the brokers, and checked for what it would lose (`subscription_news.py`).
+Bounds      a filter keeps what tells it from others, at least `CUT_AT` characters; a client has
+            `SETTINGS_TOPICS_MAX` topics, those that it used last; all have `entries_max`: beyond, TOO_MANY_REQUESTS.
 """
 
 import logging
@@ -20,7 +19,7 @@ from ternmq_common.limits import SETTINGS_TOPICS_MAX
 from ternmq_common.log_throttle import LogThrottle
 from ternmq_common.model import TopicSubscription
 from ternmq_common.printable import CUT_AT, list_names
-from ternmq_proxy.processors.client_limits import ALL_ENTRIES_MAX, refuse
+from ternmq_proxy.processors.client_limits import ALL_ENTRIES_MAX, refuse_excess
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -29,8 +28,8 @@ _log = logging.getLogger(__name__)
 SIDES_MAX = 5
 
 
-class _Members:
-    """Who reads one topic for one group, with which filter.
+class _TopicMembers:
+    """The members of one group that read one topic, with their filters.
 
     Invariant: `clients_with` counts the values of `filters`, and has no zeros.
     """
@@ -41,12 +40,12 @@ class _Members:
         self.filters: dict[str, str] = {}
         self.clients_with: Counter[str] = Counter()
 
-    def put(self, client_id: str, expression: str) -> None:
-        self.remove(client_id)
+    def put_member(self, client_id: str, expression: str) -> None:
+        self.remove_member(client_id)
         self.filters[client_id] = expression
         self.clients_with[expression] += 1
 
-    def remove(self, client_id: str) -> None:
+    def remove_member(self, client_id: str) -> None:
         before = self.filters.pop(client_id, None)
         if before is not None:
             self.clients_with[before] -= 1
@@ -54,19 +53,18 @@ class _Members:
                 del self.clients_with[before]
 
 
-_NOBODY = _Members()
+_NOBODY = _TopicMembers()
 
 
-class Subscriptions:
-    """The filter that each member of each group uses for each topic, as it was seen last. `now` is a monotonic clock in
-    seconds.
+class GroupSubscriptions:
+    """The last filter of each member of each group for each topic. `now` is a monotonic clock in seconds.
 
     Invariant: `_by_group` and `_by_client` have the same entries, `_count` many, and nothing that is empty.
     """
 
     def __init__(self, now: "Callable[[], float]" = time.monotonic, *, entries_max: int = ALL_ENTRIES_MAX) -> None:
         self._entries_max = entries_max
-        self._by_group: dict[str, dict[str, _Members]] = {}  # group, topic
+        self._by_group: dict[str, dict[str, _TopicMembers]] = {}  # group, topic
         self._by_client: dict[str, dict[tuple[str, str], None]] = {}  # client id, (group, topic) from the oldest on
         self._count = 0
         self._news: dict[TopicSubscription, None] = {}
@@ -75,16 +73,17 @@ class Subscriptions:
     def __len__(self) -> int:
         return self._count
 
-    def replaced(self, group: str, client_id: str, expressions: dict[str, str]) -> None:
-        """The client told all that it subscribes to: topic to filter. TOO_MANY_REQUESTS."""
+    def replace_filters(self, group: str, client_id: str, expressions: dict[str, str]) -> None:
+        """Set all that the client subscribes to: topic to filter. Raises TOO_MANY_REQUESTS."""
         for known_group, topic in list(self._by_client.get(client_id, ())):
             if known_group == group and topic not in expressions:
-                self._drop(group, topic, client_id)
+                self._drop_member(group, topic, client_id)
         for topic, expression in expressions.items():
-            self.used(group, client_id, topic, expression)
+            self.note_filter(group, client_id, topic, expression)
 
-    def used(self, group: str, client_id: str, topic: str, expression: str) -> None:
-        """The client receives from the topic with that filter. TOO_MANY_REQUESTS if that can't be remembered."""
+    def note_filter(self, group: str, client_id: str, topic: str, expression: str) -> None:
+        """Note that the client receives from the topic with that filter. Raises TOO_MANY_REQUESTS if there are too
+        many."""
         kept = kept_text(expression)
         before = self._by_group.get(group, {}).get(topic, _NOBODY).filters.get(client_id)
         if before == kept:
@@ -96,28 +95,28 @@ class Subscriptions:
         topics = self._by_group.setdefault(group, {})
         members = topics.get(topic)
         if members is None:
-            members = topics[topic] = _Members()
+            members = topics[topic] = _TopicMembers()
             self._news[TopicSubscription(group, topic)] = None
-        members.put(client_id, kept)
+        members.put_member(client_id, kept)
         if len(members.clients_with) > 1 and self._log_throttle.is_due(f"{group} {topic}"):
-            _warn(group, topic, members, client_id)
+            _warn_contradiction(group, topic, members, client_id)
 
     def _make_room(self, client_id: str) -> None:
         own = self._by_client.get(client_id, {})
-        if len(own) >= SETTINGS_TOPICS_MAX:  # some of its topics may be gone for long
-            self._drop(*next(iter(own)), client_id)
+        if len(own) >= SETTINGS_TOPICS_MAX:  # some of its topics may be out of use
+            self._drop_member(*next(iter(own)), client_id)
         if self._count >= self._entries_max:
-            refuse("more subscriptions are remembered here than is allowed; no others can be taken now")
+            refuse_excess("more subscriptions are remembered here than is allowed; no others can be taken now")
 
-    def forget(self, client_id: str) -> None:
-        """The client is gone."""
+    def forget_client(self, client_id: str) -> None:
+        """Forget a client that is gone."""
         for group, topic in list(self._by_client.get(client_id, ())):
-            self._drop(group, topic, client_id)
+            self._drop_member(group, topic, client_id)
 
-    def _drop(self, group: str, topic: str, client_id: str) -> None:
+    def _drop_member(self, group: str, topic: str, client_id: str) -> None:
         own, topics = self._by_client[client_id], self._by_group[group]
         del own[group, topic]
-        topics[topic].remove(client_id)
+        topics[topic].remove_member(client_id)
         self._count -= 1
         if not own:
             del self._by_client[client_id]
@@ -127,60 +126,61 @@ class Subscriptions:
         if not topics:
             del self._by_group[group]
 
-    def of(self, group: str, client_id: str) -> dict[str, str]:
-        """Topic to filter expression of one member."""
+    def member_filters(self, group: str, client_id: str) -> dict[str, str]:
+        """Return the filter expressions of one member, by topic."""
         topics = self._by_group.get(group, {})
         own = sorted(topic for known_group, topic in self._by_client.get(client_id, ()) if known_group == group)
         return {topic: topics[topic].filters[client_id] for topic in own}
 
-    def topics(self, group: str) -> list[str]:
-        """What members of the group subscribe."""
+    def subscribed_topics(self, group: str) -> list[str]:
+        """Return the topics that members of the group subscribe to."""
         return sorted(self._by_group.get(group, ()))
 
-    def readers(self, group: str, topic: str) -> list[str]:
-        """The ids of the group's members that subscribe the topic."""
+    def topic_readers(self, group: str, topic: str) -> list[str]:
+        """Return the ids of the group's members that subscribe to the topic."""
         return sorted(self._by_group.get(group, {}).get(topic, _NOBODY).filters)
 
-    def groups(self) -> list[str]:
-        """Those of which a member subscribes something."""
+    def subscribed_groups(self) -> list[str]:
+        """Return the groups whose members subscribe to something."""
         return list(self._by_group)
 
     def has_readers(self, group: str, topic: str) -> bool:
-        """Whether a member of the group subscribes the topic."""
+        """Return whether a member of the group subscribes to the topic."""
         return topic in self._by_group.get(group, ())
 
-    def agree(self, group: str, topic: str) -> bool:
-        """Whether all of the group's members that subscribe the topic use one filter."""
+    def filters_agree(self, group: str, topic: str) -> bool:
+        """Return whether all of the group's members that subscribe to the topic use one filter."""
         return len(self._by_group.get(group, {}).get(topic, _NOBODY).clients_with) <= 1
 
-    def filters(self, group: str, topic: str) -> dict[str, str]:
-        """The filter of each of the group's members that subscribe the topic, by client id; see `kept_text`."""
+    def topic_filters(self, group: str, topic: str) -> dict[str, str]:
+        """Return the filter of each of the group's members that subscribe to the topic, by client id; see
+        `kept_text`."""
         return dict(self._by_group.get(group, {}).get(topic, _NOBODY).filters)
 
-    def of_group(self, group: str) -> dict[str, dict[str, str]]:
-        """The same of each topic that members of the group subscribe."""
+    def group_filters(self, group: str) -> dict[str, dict[str, str]]:
+        """Return the filters for each topic that members of the group subscribe to, by client id."""
         return {topic: dict(members.filters) for topic, members in self._by_group.get(group, {}).items()}
 
-    def all(self) -> list[TopicSubscription]:
-        """Each group with each topic that a member of it subscribes."""
+    def list_subscriptions(self) -> list[TopicSubscription]:
+        """Return each group with each topic that a member of it subscribes to."""
         return [TopicSubscription(group, topic) for group, topics in self._by_group.items() for topic in topics]
 
-    def news(self) -> list[TopicSubscription]:
-        """Those that are new, and were not `heard`."""
+    def new_subscriptions(self) -> list[TopicSubscription]:
+        """Return the new subscriptions, until `mark_known`."""
         return list(self._news)
 
-    def heard(self, subscription: TopicSubscription) -> None:
-        """It is no news any more."""
+    def mark_known(self, subscription: TopicSubscription) -> None:
+        """Remove a subscription from the new ones."""
         self._news.pop(subscription, None)
 
 
-def contradictions(filters: "Mapping[str, Mapping[str, str]]") -> list[str]:
-    """A sentence for each topic that members of a group filter differently; `filters` are those of each topic, by the
-    ids of clients."""
-    return [_contradiction(topic, its) for topic, its in sorted(filters.items()) if len(set(its.values())) > 1]
+def find_contradictions(filters: "Mapping[str, Mapping[str, str]]") -> list[str]:
+    """Return a sentence for each topic that members of a group filter differently; `filters` are those of each topic,
+    by client id."""
+    return [_contradiction_text(topic, its) for topic, its in sorted(filters.items()) if len(set(its.values())) > 1]
 
 
-def _contradiction(topic: str, filters: "Mapping[str, str]") -> str:
+def _contradiction_text(topic: str, filters: "Mapping[str, str]") -> str:
     clients_of: dict[str, list[str]] = {}
     for client_id, expression in sorted(filters.items()):
         clients_of.setdefault(expression, []).append(client_id)
@@ -191,7 +191,7 @@ def _contradiction(topic: str, filters: "Mapping[str, str]") -> str:
     )
 
 
-def _warn(group: str, topic: str, members: _Members, client_id: str) -> None:
+def _warn_contradiction(group: str, topic: str, members: _TopicMembers, client_id: str) -> None:
     expression = members.filters[client_id]
     other, others = next(each for each in members.filters.items() if each[1] != expression)
     _log.warning(
@@ -202,7 +202,7 @@ def _warn(group: str, topic: str, members: _Members, client_id: str) -> None:
 
 
 def kept_text(expression: str) -> str:
-    """What is remembered of a filter: of a long one its beginning, and what no other one has."""
+    """Return what is remembered of a filter: a long one is cut, and gets a digest that tells it from others."""
     if len(expression) <= CUT_AT:
         return expression
     digest = sha256(expression.encode()).hexdigest()[:16]

@@ -1,1 +1,1 @@
-"""Quotas of users, topics, groups and clients as a proxy holds to them, and the ceiling of the process itself."""
+"""Quotas of users, topics, groups and clients at a proxy, and the ceiling of the process itself."""

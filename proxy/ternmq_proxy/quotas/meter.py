@@ -1,4 +1,4 @@
-"""What one user, topic, group or client has taken of its quota here."""
+"""Measures what one user, topic, group or client has taken of its quota here."""
 
 from typing import TYPE_CHECKING
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 _HOUR_S = HOUR_MS / SECOND_MS
 
 
-class Meter:
-    """Of the name `name`, whose quota may be the default of its kind. `now` is a monotonic clock in seconds.
+class QuotaMeter:
+    """The meter of `name`, whose quota may be the default of its kind. `now` is a monotonic clock in seconds.
 
-    `wanted` counts what was asked for of each rate since it was looked at last, refused or not.
+    The `wanted_` attributes count what was requested of each rate since the last read, refused or not.
     """
 
     __slots__ = (
@@ -40,13 +40,13 @@ class Meter:
         self.quota = quota
         self.name = name
         burst_s = quota.burst_ms / SECOND_MS
-        self.messages_in = _bucket(quota.messages_in, part, burst_s, now)
-        self.bytes_in = _bucket(quota.bytes_in, part, burst_s, now)
-        self.messages_out = _bucket(quota.messages_out, part, burst_s, now)
-        self.bytes_out = _bucket(quota.bytes_out, part, burst_s, now)
+        self.messages_in = _make_bucket(quota.messages_in, part, burst_s, now)
+        self.bytes_in = _make_bucket(quota.bytes_in, part, burst_s, now)
+        self.messages_out = _make_bucket(quota.messages_out, part, burst_s, now)
+        self.bytes_out = _make_bucket(quota.bytes_out, part, burst_s, now)
         per_hour = quota.topics_per_hour
         self.topics = None if per_hour is None else TokenBucket(per_hour * part / _HOUR_S, _HOUR_S, now)
-        self.connections_max = _count(quota.connections, part)
+        self.connections_max = _partial_count(quota.connections, part)
         self.refused = 0
         self.wanted_messages_in = 0.0
         self.wanted_bytes_in = 0.0
@@ -54,12 +54,12 @@ class Meter:
         self.wanted_bytes_out = 0.0
 
     @property
-    def title(self) -> str:
-        """`user:alice`."""
+    def quota_title(self) -> str:
+        """The quota's kind and the name: `user:alice`."""
         return f"{self.quota.kind.value}:{self.name}"
 
     def wait_in_s(self, messages: int, size: int, now: float) -> float:
-        """0 if they may come in, else the seconds until they may."""
+        """Return 0 if the messages may be sent, else the seconds until they may."""
         self.wanted_messages_in += messages
         self.wanted_bytes_in += size
         wait_s = 0.0
@@ -70,14 +70,14 @@ class Meter:
         return wait_s
 
     def take_in(self, messages: int, size: int, now: float) -> None:
-        """They come in."""
+        """Count sent messages."""
         if self.messages_in is not None:
-            self.messages_in.take(messages, now)
+            self.messages_in.take_tokens(messages, now)
         if self.bytes_in is not None:
-            self.bytes_in.take(size, now)
+            self.bytes_in.take_tokens(size, now)
 
     def wait_out_s(self, now: float) -> float:
-        """0 if a message may go out, else the seconds until it may."""
+        """Return 0 if a message may be delivered, else the seconds until it may."""
         wait_s = 0.0
         if self.messages_out is not None:
             wait_s = self.messages_out.wait_s(1, now)
@@ -86,25 +86,25 @@ class Meter:
         return wait_s
 
     def room_out(self, most: int, now: float) -> int:
-        """How many messages may go out now, `most` at most; their bytes are known when they have gone."""
-        return most if self.messages_out is None else min(most, int(self.messages_out.level(now) + 1e-6))
+        """Return how many messages may be delivered now, at most `most`; their bytes are known afterwards."""
+        return most if self.messages_out is None else min(most, int(self.messages_out.token_level(now) + 1e-6))
 
     def take_out(self, messages: int, size: int, now: float) -> None:
-        """They went out."""
+        """Count delivered messages."""
         self.wanted_messages_out += messages
         self.wanted_bytes_out += size
         if self.messages_out is not None:
-            self.messages_out.take(messages, now)
+            self.messages_out.take_tokens(messages, now)
         if self.bytes_out is not None:
-            self.bytes_out.take(size, now)
+            self.bytes_out.take_tokens(size, now)
 
     def give_back(self, messages: int) -> None:
-        """Of those that were to go out so many did not."""
+        """Give back messages that were counted and not delivered."""
         if self.messages_out is not None:
             self.messages_out.give_back(messages)
 
-    def wanted(self) -> "list[tuple[str, float]]":
-        """What was wanted of each rate that has a limit since this was asked last."""
+    def read_demand(self) -> "list[tuple[str, float]]":
+        """Return what was requested of each limited rate since this was read last."""
         counts = (
             ("messages_in", self.messages_in, self.wanted_messages_in),
             ("bytes_in", self.bytes_in, self.wanted_bytes_in),
@@ -115,27 +115,26 @@ class Meter:
         return [(limit, count) for limit, bucket, count in counts if bucket is not None]
 
     def set_shares(self, shares: "Mapping[str, float]", part: float, now: float) -> None:
-        """What this proxy has of its rates and connections from now on, and which `part` of what is not shared by
-        demand."""
-        for limit, bucket in self._buckets():
+        """Set this proxy's share of the rates and connections, and the `part` of what is not shared by demand."""
+        for limit, bucket in self._rate_buckets():
             bucket.set_rate(shares[limit], now)
         if self.topics is not None and self.quota.topics_per_hour is not None:
             self.topics.set_rate(self.quota.topics_per_hour * part / _HOUR_S, now)
         if self.quota.connections is not None:
             self.connections_max = max(1, int(shares["connections"]))
 
-    def shares(self) -> dict[str, float]:
-        """What this proxy may give each second of each rate, and how many connections at one time."""
-        shares = {limit: bucket.rate for limit, bucket in self._buckets()}
+    def rate_shares(self) -> dict[str, float]:
+        """Return this proxy's share of each rate per second, and of the connections."""
+        shares = {limit: bucket.rate for limit, bucket in self._rate_buckets()}
         if self.connections_max is not None:
             shares["connections"] = float(self.connections_max)
         return shares
 
-    def rates(self, now: float) -> dict[str, float]:
-        """What it took of each rate each second, of late."""
-        return {limit: bucket.taken_per_s(now) for limit, bucket in self._buckets()}
+    def taken_rates(self, now: float) -> dict[str, float]:
+        """Return how much of each rate per second was taken lately."""
+        return {limit: bucket.taken_per_s(now) for limit, bucket in self._rate_buckets()}
 
-    def _buckets(self) -> "list[tuple[str, TokenBucket]]":
+    def _rate_buckets(self) -> "list[tuple[str, TokenBucket]]":
         buckets = (
             ("messages_in", self.messages_in),
             ("bytes_in", self.bytes_in),
@@ -145,14 +144,14 @@ class Meter:
         return [(limit, bucket) for limit, bucket in buckets if bucket is not None]
 
     def is_idle(self, now: float) -> bool:
-        """Whether it is as if it had just been made."""
+        """Return whether the meter is as if it were new."""
         buckets = (self.messages_in, self.bytes_in, self.messages_out, self.bytes_out, self.topics)
         return all(bucket is None or bucket.is_full(now) for bucket in buckets)
 
 
-def _bucket(limit: int | None, part: float, burst_s: float, now: float) -> TokenBucket | None:
+def _make_bucket(limit: int | None, part: float, burst_s: float, now: float) -> TokenBucket | None:
     return None if limit is None else TokenBucket(limit * part, burst_s, now)
 
 
-def _count(limit: int | None, part: float) -> int | None:
+def _partial_count(limit: int | None, part: float) -> int | None:
     return None if limit is None else max(1, int(limit * part))

@@ -1,24 +1,25 @@
-"""The meters of one kind, by name. Names of clients are whatever somebody sends, so there is a limit to them.
+"""The meters of one kind, by name. Clients may invent names, so their number is limited.
 
-Forgotten   is only who has taken nothing for so long that its meter is as new. While nobody is, and as many are known
-            as may be, who comes new shares one meter with all that came new: to invent names gains nothing.
+Forgotten   are only names that have taken nothing for so long that their meter is as new. While there is none, and as
+            many are known as the limit allows, all new names share one meter: inventing names gains nothing.
 """
 
 from typing import TYPE_CHECKING
 
 from ternmq_common.quotas import DEFAULT_NAME, Quota
-from ternmq_proxy.quotas.meter import Meter
+from ternmq_proxy.quotas.meter import QuotaMeter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 METERS_MAX = 10_000
-# Beside names: no name of a user, topic, group or client has a space at its beginning.
+# Apart from all names: no name of a user, topic, group or client begins with a space.
 OTHERS = " others"
 
 
-class Meters:
-    """Invariant: `_by_name` is in the order of the last use, and has at most `most` names without an own quota."""
+class QuotaMeters:
+    """The meters. Invariant: `_by_name` is in the order of the last use, and has at most `most` names without an own
+    quota."""
 
     __slots__ = ("_by_name", "_default", "_most", "_others", "_own", "part", "quotas")
 
@@ -26,15 +27,15 @@ class Meters:
         """`quotas` are those of the kind, by name."""
         self.quotas = quotas
         self._default = quotas.get(DEFAULT_NAME)
-        self._own: dict[str, Meter] = {}
-        self._by_name: dict[str, Meter] = {}
-        self._others: Meter | None = None
+        self._own: dict[str, QuotaMeter] = {}
+        self._by_name: dict[str, QuotaMeter] = {}
+        self._others: QuotaMeter | None = None
         self._most = most
         self.part = 1.0
-        """Of each limit, for a meter that is made now; how proxies share what nobody has wanted yet."""
+        """The part of each limit for a new meter; how proxies share what no one has requested yet."""
 
-    def of(self, name: str, now: float) -> Meter | None:
-        """Its meter, None if it has no quota."""
+    def find_meter(self, name: str, now: float) -> QuotaMeter | None:
+        """Return the meter of a name, None if it has no quota."""
         meter = self._own.get(name)
         if meter is not None:
             return meter
@@ -44,38 +45,38 @@ class Meters:
         if meter is not None:
             self._by_name[name] = meter
             return meter
-        return self._made(name, now)
+        return self._make_meter(name, now)
 
-    def _made(self, name: str, now: float) -> Meter:
+    def _make_meter(self, name: str, now: float) -> QuotaMeter:
         own = None if name == DEFAULT_NAME else self.quotas.get(name)
         if own is not None:
-            meter = self._own[name] = Meter(own, name, now, self.part)
+            meter = self._own[name] = QuotaMeter(own, name, now, self.part)
             return meter
         assert self._default is not None
         if len(self._by_name) >= self._most:
             oldest = next(iter(self._by_name))
             if not self._by_name[oldest].is_idle(now):
                 if self._others is None:
-                    self._others = Meter(self._default, OTHERS, now, self.part)
+                    self._others = QuotaMeter(self._default, OTHERS, now, self.part)
                 return self._others
             del self._by_name[oldest]
-        meter = self._by_name[name] = Meter(self._default, name, now, self.part)
+        meter = self._by_name[name] = QuotaMeter(self._default, name, now, self.part)
         return meter
 
     def quota_of(self, name: str) -> Quota | None:
-        """The quota of the name; it has no meter for that."""
+        """Return the quota of the name; this creates no meter."""
         return self.quotas.get(name, self._default)
 
-    def all(self) -> "Iterator[Meter]":
-        """Those that are there."""
+    def list_meters(self) -> "Iterator[QuotaMeter]":
+        """Return the existing meters."""
         yield from self._own.values()
         yield from self._by_name.values()
         if self._others is not None:
             yield self._others
 
-    def changed(self, quotas: "Mapping[str, Quota]") -> "Meters":
-        """With other quotas; who has the same as before keeps what it has taken."""
-        meters = Meters(quotas, self._most)
+    def with_quotas(self, quotas: "Mapping[str, Quota]") -> "QuotaMeters":
+        """Return meters with other quotas; a name whose quota is unchanged keeps what it has taken."""
+        meters = QuotaMeters(quotas, self._most)
         meters.part = self.part
         for name, meter in self._own.items():
             if quotas.get(name) == meter.quota:

@@ -1,4 +1,4 @@
-"""Receives and pulls of those that have a quota: fewer messages, or a wait for them, never a refusal."""
+"""Receives and pulls under a quota: they get fewer messages, or wait, but are never refused."""
 
 import asyncio
 from typing import TYPE_CHECKING, TypeVar
@@ -6,24 +6,24 @@ from typing import TYPE_CHECKING, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from ternmq_proxy.quotas.meter import Meter
+    from ternmq_proxy.quotas.meter import QuotaMeter
 
 T = TypeVar("T")
 
 
-async def within(
-    meters: "Sequence[Meter]",
+async def take_within(
+    meters: "Sequence[QuotaMeter]",
     batch: int,
     poll_s: float,
     take: "Callable[[int, float], Awaitable[T]]",
     count: "Callable[[T], int]",
     now: "Callable[[], float]",
 ) -> T | None:
-    """What `take` gives of at most so many messages and within so many seconds, of which `count` says the number; None
-    if the quotas let nothing pass in that time.
+    """Return what `take` returns for at most so many messages and seconds, whose number `count` returns; None if the
+    quotas allow nothing in that time.
 
-    What is there at once is counted before it is taken, so that many who come together do not take more than may pass.
-    Who waits for something to come holds nothing from others, and is counted when it came.
+    Available messages are counted before they are taken, so that many concurrent receives do not exceed the quota. A
+    receive that waits for messages takes nothing from others, and is counted when they arrive.
     """
     end = now() + poll_s
     while True:
@@ -38,7 +38,7 @@ async def within(
             return None
         await asyncio.sleep(wait_s)
     room = max(1, min(meter.room_out(batch, at) for meter in meters))
-    taken = await _at_once(meters, room, take, count, now)
+    taken = await _take_available(meters, room, take, count, now)
     left_s = end - now()
     if count(taken) or left_s <= 0:
         return taken
@@ -48,8 +48,8 @@ async def within(
     return taken
 
 
-async def _at_once(
-    meters: "Sequence[Meter]",
+async def _take_available(
+    meters: "Sequence[QuotaMeter]",
     room: int,
     take: "Callable[[int, float], Awaitable[T]]",
     count: "Callable[[T], int]",
@@ -67,7 +67,7 @@ async def _at_once(
             meter.give_back(room - number)
 
 
-def sent(meters: "Sequence[Meter]", size: int, now: float) -> None:
-    """So many bytes of messages go out to who received them."""
+def count_sent_bytes(meters: "Sequence[QuotaMeter]", size: int, now: float) -> None:
+    """Count the bytes of delivered messages."""
     for meter in meters:
         meter.take_out(0, size, now)

@@ -1,6 +1,6 @@
-"""How proxies share a limit: by max-min of what each wants, and what nobody wants is everybody's in equal parts.
+"""Shares a limit among proxies: max-min of their demand, and equal parts of what no one requested.
 
-All make the same shares of the same demand, so nobody has to decide for the others; the shares of all are the limit.
+All compute the same shares from the same demand, so there is no coordinator; the shares sum up to the limit.
 """
 
 from typing import TYPE_CHECKING
@@ -10,8 +10,8 @@ if TYPE_CHECKING:
 
 
 def max_min(limit: float, wanted: "Sequence[float]") -> list[float]:
-    """A share for each that wants something, in their order. Nobody gets less than its equal part while it wants that,
-    and what one does not want is lent to those who want more; what is left then is shared out evenly."""
+    """Return a share for each demand, in order. No share is below the equal part while the demand reaches it; the
+    unused part goes to higher demands, and what is left then is divided evenly."""
     shares = [0.0] * len(wanted)
     left, remaining = limit, len(wanted)
     for place in sorted(range(len(wanted)), key=wanted.__getitem__):

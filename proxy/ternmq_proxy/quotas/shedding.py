@@ -1,11 +1,11 @@
-"""Whether a send is served while there is more to do than can be done; pure, and of one process.
+"""Decides whether a send is served under overload; pure, and for one process.
 
-Wait        is how long bytes that came have not been looked at; connections take turns, so those of one that sends
-            little wait for a turn, and those of one that sends much for all that came before them on it.
-Overload    when some waited longer than `target_s` each time for a tenth of a second, three times at least (as CoDel
-            has it): a burst passes, and a moment in which the machine stood still, a queue that stands does not. From
-            then on sends that waited longer are refused, whose senders are those that have most under way.
-End         when for a second nobody had to be refused.
+Wait        is how long received bytes have not been processed; connections take turns, so bytes of a quiet connection
+            wait for a turn, and those of a busy one for everything before them on it.
+Overload    begins when some waited longer than `target_s` each time for a tenth of a second, at least three times (as
+            in CoDel): a burst passes, and a moment in which the machine stood still, a standing queue does not. From
+            then on sends that waited longer are refused, which are those of the senders with most under way.
+End         when nothing had to be refused for a second.
 """
 
 INTERVAL_S = 0.1
@@ -13,8 +13,8 @@ _QUIET_INTERVALS = 10
 _SEEN_MIN = 3
 
 
-class Shedder:
-    """`refused` counts since the start. Times are in seconds of a monotonic clock."""
+class SendShedder:
+    """Decides which sends are shed. `refused` counts since the start. Times are in seconds of a monotonic clock."""
 
     __slots__ = (
         "_interval_end",
@@ -32,31 +32,31 @@ class Shedder:
         self.is_shedding = False
         self.refused = 0
         self._quiet = 0
-        self.begin(now)
+        self.start_watching(now)
 
-    def begin(self, now: float) -> None:
-        """Look from now on, as if nothing had been seen."""
+    def start_watching(self, now: float) -> None:
+        """Start to watch, without a past."""
         self._least_s = float("inf")
         self._seen = 0
         self._interval_end = now + INTERVAL_S
         self._refused_before = self.refused
 
-    def refuses(self, waited_s: float) -> bool:
-        """Whether a send that waited so long is refused."""
+    def refuses_send(self, waited_s: float) -> bool:
+        """Return whether a send that waited so long is refused."""
         if not self.is_shedding or waited_s <= self.target_s:
             return False
         self.refused += 1
         return True
 
-    def observe(self, wait_s: float, now: float) -> None:
-        """Whatever waits longest does so for that long."""
+    def observe_wait(self, wait_s: float, now: float) -> None:
+        """Observe the longest wait of this moment."""
         self._least_s = min(self._least_s, wait_s)
         self._seen += 1
         if now >= self._interval_end and self._seen >= _SEEN_MIN:
-            self._decide()
-            self.begin(now)
+            self._decide_shedding()
+            self.start_watching(now)
 
-    def _decide(self) -> None:
+    def _decide_shedding(self) -> None:
         if not self.is_shedding:
             self.is_shedding = self._least_s > self.target_s
             self._quiet = 0

@@ -24,9 +24,9 @@ def avro(column: "Column | str", schema: str) -> "Column":
     """
     from pyspark_ternmq.decoding.avro_format import AvroFormat
     from pyspark_ternmq.decoding.avro_schema import AvroSchema
-    from pyspark_ternmq.decoding.columns import decoded
+    from pyspark_ternmq.decoding.columns import decode_column
 
-    return decoded(_as_column(column), AvroFormat(AvroSchema(schema)))
+    return decode_column(_as_column(column), AvroFormat(AvroSchema(schema)))
 
 
 def protobuf(column: "Column | str", descriptor_set: bytes, message: str) -> "Column":
@@ -35,11 +35,11 @@ def protobuf(column: "Column | str", descriptor_set: bytes, message: str) -> "Co
 
     WrongSchema, a ValueError, for a descriptor set that is none or has no such message, or one that can't be columns.
     """
-    from pyspark_ternmq.decoding.columns import decoded
+    from pyspark_ternmq.decoding.columns import decode_column
     from pyspark_ternmq.decoding.protobuf_body import ProtobufFormat
     from pyspark_ternmq.decoding.protobuf_schema import ProtobufSchema
 
-    return decoded(_as_column(column), ProtobufFormat(ProtobufSchema(descriptor_set, message)))
+    return decode_column(_as_column(column), ProtobufFormat(ProtobufSchema(descriptor_set, message)))
 
 
 def _as_column(column: "Column | str") -> "Column":

@@ -29,10 +29,10 @@ def avro_body(writer: ParsedSchema, reader: ParsedSchema) -> Callable[[bytes], A
     """
     check = checked_by(writer)
     if writer is not reader:
-        _LogicalTypes(writer, reader).check(writer.root, reader.root, "")
+        _LogicalTypes(writer, reader).check_types(writer.root, reader.root, "")
     root, wanted = writer.root, None if writer is reader else reader.root
 
-    def body(raw: bytes) -> Any:  # noqa: ANN401
+    def decode_body(raw: bytes) -> Any:  # noqa: ANN401
         check(raw)
         try:
             return schemaless_reader(io.BytesIO(raw), root, wanted)
@@ -40,7 +40,7 @@ def avro_body(writer: ParsedSchema, reader: ParsedSchema) -> Callable[[bytes], A
             # What it says may be a whole schema.
             raise BrokenBody(f"{type(error).__name__}: {str(error)[:200]}".rstrip(": ")) from None
 
-    return body
+    return decode_body
 
 
 class _LogicalTypes:
@@ -49,7 +49,7 @@ class _LogicalTypes:
     def __init__(self, writer: ParsedSchema, reader: ParsedSchema) -> None:
         self._writer, self._reader = writer, reader
 
-    def check(self, one: Avro, other: Avro, path: str) -> None:
+    def check_types(self, one: Avro, other: Avro, path: str) -> None:
         """WrongSchema if a type of the writer and the reader's at its place are numbers of different meanings."""
         for part in _list_parts(self._writer.type_of(one)):
             for wanted in _list_parts(self._reader.type_of(other)):
@@ -63,7 +63,7 @@ class _LogicalTypes:
             self._check_fields(one, other, path)
         elif kind in ("array", "map"):
             inner = "items" if kind == "array" else "values"
-            self.check(one[inner], other[inner], f"{path}[]")
+            self.check_types(one[inner], other[inner], f"{path}[]")
         elif _type_family(one) != _type_family(other):
             raise WrongSchema(
                 f"{path.removeprefix('.')} is {_describe_type(one)}, and the reader's is {_describe_type(other)}"
@@ -74,7 +74,7 @@ class _LogicalTypes:
         for field in other["fields"]:
             for name in (field["name"], *field.get("aliases", ())):
                 if name in theirs:
-                    self.check(theirs[name], field["type"], f"{path}.{name}")
+                    self.check_types(theirs[name], field["type"], f"{path}.{name}")
 
 
 def _list_parts(schema: Avro) -> Sequence[Avro]:

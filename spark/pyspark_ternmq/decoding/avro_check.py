@@ -9,21 +9,21 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from pyspark_ternmq.decoding.avro_schema import Avro, ParsedSchema, kind_of, logical_of
-from pyspark_ternmq.decoding.limits import BrokenBody, Budget, Nesting
+from pyspark_ternmq.decoding.limits import BrokenBody, SchemaNesting, ValueBudget
 from pyspark_ternmq.decoding.varints import read_long
 
 # Takes a body, where a value begins in it, and what is left; gives where the value ends.
-Check: TypeAlias = Callable[[bytes, int, Budget], int]
+Check: TypeAlias = Callable[[bytes, int, ValueBudget], int]
 INT_MAX = 2**31 - 1
 
 
 def checked_by(schema: ParsedSchema) -> Callable[[bytes], None]:
     """A function that raises BrokenBody for a body that is no value of this schema; WrongSchema if it is recursive."""
-    check = _CheckBuilder(schema).check(schema.root, "the schema")[0]
+    check = _CheckBuilder(schema).build_check(schema.root, "the schema")[0]
 
     def run(body: bytes) -> None:
         try:
-            end = check(body, 0, Budget())
+            end = check(body, 0, ValueBudget())
         except IndexError:
             raise BrokenBody("it ends too early") from None
         if end != len(body):
@@ -36,22 +36,22 @@ class _CheckBuilder:
     """Makes checks of types. Beside each is how many values one of its type is, items of its lists not counted."""
 
     def __init__(self, schema: ParsedSchema) -> None:
-        self._schema, self._nesting = schema, Nesting()
+        self._schema, self._nesting = schema, SchemaNesting()
 
-    def check(self, schema: Avro, path: str) -> tuple[Check, int]:
+    def build_check(self, schema: Avro, path: str) -> tuple[Check, int]:
         schema = self._schema.type_of(schema)
         kind = kind_of(schema)
         if kind in ("record", "error"):
             return self._check_record(schema, path)
         if kind == "union":
-            self._nesting.enter("", path, fields=len(schema))
-            branches = [self.check(part, path) for part in schema]
-            self._nesting.leave()
+            self._nesting.enter_type("", path, fields=len(schema))
+            branches = [self.build_check(part, path) for part in schema]
+            self._nesting.leave_type()
             return _check_union([check for check, _ in branches]), max((values for _, values in branches), default=1)
         if kind in ("array", "map"):
-            self._nesting.enter("", path)
-            item, values = self.check(schema["items" if kind == "array" else "values"], f"{path}[]")
-            self._nesting.leave()
+            self._nesting.enter_type("", path)
+            item, values = self.build_check(schema["items" if kind == "array" else "values"], f"{path}[]")
+            self._nesting.leave_type()
             return _check_blocks(item, values, has_keys=kind == "map"), 1
         if kind == "enum":
             return _check_symbol(len(schema["symbols"])), 1
@@ -63,23 +63,23 @@ class _CheckBuilder:
         return _PRIMITIVES[kind], 1
 
     def _check_record(self, schema: Avro, path: str) -> tuple[Check, int]:
-        self._nesting.enter(schema["name"], path, fields=len(schema["fields"]))
-        found = [self.check(field["type"], f"{path}.{field['name']}") for field in schema["fields"]]
-        self._nesting.leave()
+        self._nesting.enter_type(schema["name"], path, fields=len(schema["fields"]))
+        found = [self.build_check(field["type"], f"{path}.{field['name']}") for field in schema["fields"]]
+        self._nesting.leave_type()
         checks = [check for check, _ in found]
 
-        def record(body: bytes, at: int, budget: Budget) -> int:
+        def check_record(body: bytes, at: int, budget: ValueBudget) -> int:
             for check in checks:
                 at = check(body, at, budget)
             return at
 
-        return record, 1 + sum(values for _, values in found)
+        return check_record, 1 + sum(values for _, values in found)
 
 
 def _check_blocks(item: Check, values: int, *, has_keys: bool) -> Check:
     """Lists and maps: blocks of items, the last of which has none."""
 
-    def blocks(body: bytes, at: int, budget: Budget) -> int:
+    def check_blocks(body: bytes, at: int, budget: ValueBudget) -> int:
         while True:
             count, at = read_long(body, at)
             if count == 0:
@@ -90,44 +90,44 @@ def _check_blocks(item: Check, values: int, *, has_keys: bool) -> Check:
                 if not 0 <= size <= len(body) - at:
                     raise BrokenBody("a block is longer than the body")
             # Before the items are gone over: those without bytes, as of null, may be any number.
-            budget.spend(count * values)
+            budget.spend_values(count * values)
             for _ in range(count):
                 if has_keys:
                     at = _check_bytes(body, at, budget)
                 at = item(body, at, budget)
 
-    return blocks
+    return check_blocks
 
 
 def _check_union(checks: Sequence[Check]) -> Check:
-    def union(body: bytes, at: int, budget: Budget) -> int:
+    def check_union(body: bytes, at: int, budget: ValueBudget) -> int:
         number, at = read_long(body, at)
         if not 0 <= number < len(checks):
             raise BrokenBody(f"a union has no type {number}")
         return checks[number](body, at, budget)
 
-    return union
+    return check_union
 
 
 def _check_symbol(symbols: int) -> Check:
-    def enum(body: bytes, at: int, budget: Budget) -> int:
+    def check_enum(body: bytes, at: int, budget: ValueBudget) -> int:
         del budget
         number, at = read_long(body, at)
         if not 0 <= number < symbols:
             raise BrokenBody(f"an enum has no symbol {number}")
         return at
 
-    return enum
+    return check_enum
 
 
 def _check_fixed(size: int) -> Check:
-    def fixed(body: bytes, at: int, budget: Budget) -> int:
+    def check_fixed(body: bytes, at: int, budget: ValueBudget) -> int:
         del budget
         if at + size > len(body):
             raise BrokenBody("it ends too early")
         return at + size
 
-    return fixed
+    return check_fixed
 
 
 def _check_digits(raw: bytes, limit: int) -> None:
@@ -139,7 +139,7 @@ def _check_digits(raw: bytes, limit: int) -> None:
 def _fixed_decimal(size: int, precision: int) -> Check:
     check, limit = _check_fixed(size), 10**precision
 
-    def fixed_decimal(body: bytes, at: int, budget: Budget) -> int:
+    def fixed_decimal(body: bytes, at: int, budget: ValueBudget) -> int:
         end = check(body, at, budget)
         _check_digits(body[at:end], limit)
         return end
@@ -150,27 +150,27 @@ def _fixed_decimal(size: int, precision: int) -> Check:
 def _check_decimal(precision: int) -> Check:
     limit = 10**precision
 
-    def decimal(body: bytes, at: int, budget: Budget) -> int:
+    def check_decimal(body: bytes, at: int, budget: ValueBudget) -> int:
         end = _check_bytes(body, at, budget)
         _check_digits(body[read_long(body, at)[1] : end], limit)
         return end
 
-    return decimal
+    return check_decimal
 
 
-def _check_null(body: bytes, at: int, budget: Budget) -> int:
+def _check_null(body: bytes, at: int, budget: ValueBudget) -> int:
     del body, budget
     return at
 
 
-def _check_boolean(body: bytes, at: int, budget: Budget) -> int:
+def _check_boolean(body: bytes, at: int, budget: ValueBudget) -> int:
     del budget
     if body[at] > 1:
         raise BrokenBody(f"a boolean is {body[at]}")
     return at + 1
 
 
-def _check_int(body: bytes, at: int, budget: Budget) -> int:
+def _check_int(body: bytes, at: int, budget: ValueBudget) -> int:
     del budget
     number, at = read_long(body, at)
     if not -INT_MAX - 1 <= number <= INT_MAX:
@@ -178,12 +178,12 @@ def _check_int(body: bytes, at: int, budget: Budget) -> int:
     return at
 
 
-def _check_long(body: bytes, at: int, budget: Budget) -> int:
+def _check_long(body: bytes, at: int, budget: ValueBudget) -> int:
     del budget
     return read_long(body, at)[1]
 
 
-def _check_bytes(body: bytes, at: int, budget: Budget) -> int:
+def _check_bytes(body: bytes, at: int, budget: ValueBudget) -> int:
     del budget
     size, at = read_long(body, at)
     if not 0 <= size <= len(body) - at:

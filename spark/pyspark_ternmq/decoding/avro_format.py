@@ -8,7 +8,7 @@ from typing import Any
 from pyspark.sql.types import StructType
 
 from pyspark_ternmq.decoding.avro_body import avro_body
-from pyspark_ternmq.decoding.avro_schema import AvroSchema, ParsedSchema, columns, parsed
+from pyspark_ternmq.decoding.avro_schema import AvroSchema, ParsedSchema, column_type, parse_avro_schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,18 +21,18 @@ class AvroFormat:
     def name(self) -> str:
         return "avro"
 
-    def columns(self) -> StructType:
-        return columns(parsed(self.schema))
+    def column_type(self) -> StructType:
+        return column_type(parse_avro_schema(self.schema))
 
-    def decoder(self) -> Callable[[bytes], Any]:
+    def make_decoder(self) -> Callable[[bytes], Any]:
         return _plain_decoder(self.schema)
 
 
 @lru_cache(maxsize=16)
 def reader_of(schema: AvroSchema) -> ParsedSchema:
     """A reader's schema, ready to be resolved to; once for each worker."""
-    found = parsed(schema)
-    columns(found)
+    found = parse_avro_schema(schema)
+    column_type(found)
     return found
 
 

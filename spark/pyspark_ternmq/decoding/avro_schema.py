@@ -35,7 +35,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from pyspark_ternmq.decoding.limits import SCHEMA_BYTES_MAX, Nesting, WrongSchema
+from pyspark_ternmq.decoding.limits import SCHEMA_BYTES_MAX, SchemaNesting, WrongSchema
 
 # As JSON has it, and as fastavro gives it back: a name, a union, or an object.
 Avro: TypeAlias = Any
@@ -88,7 +88,7 @@ def logical_of(schema: Avro) -> str | None:
     return schema.get("logicalType") if isinstance(schema, dict) else None
 
 
-def parsed(schema: AvroSchema) -> ParsedSchema:
+def parse_avro_schema(schema: AvroSchema) -> ParsedSchema:
     """WrongSchema for what is no schema of Avro."""
     named: dict[str, Avro] = {}
     root: Avro = None
@@ -123,9 +123,9 @@ def _with_kept_types(schema: Avro) -> Avro:
     return found
 
 
-def columns(schema: ParsedSchema) -> StructType:
+def column_type(schema: ParsedSchema) -> StructType:
     """The type of a record's column; WrongSchema for what can't be one. Sets fastavro's defaults by the way."""
-    found = _ColumnTypes(schema).column(schema.root, "the schema")
+    found = _ColumnTypes(schema).column_of(schema.root, "the schema")
     if not isinstance(found, StructType):
         raise WrongSchema(f"the schema is {kind_of(schema.root)}, and a record is needed")
     return found
@@ -133,18 +133,18 @@ def columns(schema: ParsedSchema) -> StructType:
 
 class _ColumnTypes:
     def __init__(self, schema: ParsedSchema) -> None:
-        self._schema, self._nesting = schema, Nesting()
+        self._schema, self._nesting = schema, SchemaNesting()
         self._with_defaults = set[str]()
 
-    def column(self, schema: Avro, path: str) -> DataType:
+    def column_of(self, schema: Avro, path: str) -> DataType:
         schema = self._schema.type_of(not_null(schema, path))
         kind, logical = kind_of(schema), logical_of(schema)
         if kind == "record":
             return self._record_type(schema, path)
         if kind in ("array", "map"):
-            self._nesting.enter("", path)
-            inner = self.column(schema["items" if kind == "array" else "values"], f"{path}[]")
-            self._nesting.leave()
+            self._nesting.enter_type("", path)
+            inner = self.column_of(schema["items" if kind == "array" else "values"], f"{path}[]")
+            self._nesting.leave_type()
             return ArrayType(inner) if kind == "array" else MapType(StringType(), inner)
         if logical == "decimal":
             precision, scale = schema["precision"], schema.get("scale", 0)
@@ -163,7 +163,7 @@ class _ColumnTypes:
         fields = schema["fields"]
         if not fields:
             raise WrongSchema(f"{path}: a record without fields can't be a column")
-        self._nesting.enter(schema["name"], path, fields=len(fields))
+        self._nesting.enter_type(schema["name"], path, fields=len(fields))
         known = dict[str, str]()
         found = StructType()
         for field in fields:
@@ -171,11 +171,11 @@ class _ColumnTypes:
             inner = name if path == "the schema" else f"{path}.{name}"
             if (other := known.setdefault(name.lower(), name)) != name:
                 raise WrongSchema(f"{inner}: to Spark it is the same name as {other}")
-            found = found.add(StructField(name, self.column(field["type"], inner)))
+            found = found.add(StructField(name, self.column_of(field["type"], inner)))
             # A type that is used twice comes here twice.
             if "default" in field and schema["name"] not in self._with_defaults:
                 field["default"] = self._default_value(field["type"], field["default"], inner)
-        self._nesting.leave()
+        self._nesting.leave_type()
         self._with_defaults.add(schema["name"])
         return found
 

@@ -24,31 +24,31 @@ PROBLEM_CHARACTERS_MAX = 300
 _UNFIT = (pa.ArrowException, ArithmeticError, TypeError, ValueError)
 
 
-class Format(Protocol):
+class BodyFormat(Protocol):
     """The format of bodies. It is sent to the workers, so it consists of plain values."""
 
     @property
     def name(self) -> str:
         """As it stands in columns and reasons: `avro`, `protobuf`."""
 
-    def columns(self) -> StructType:
+    def column_type(self) -> StructType:
         """The type of what is decoded; WrongSchema if there is none."""
 
-    def decoder(self) -> Callable[[bytes], Any]:
+    def make_decoder(self) -> Callable[[bytes], Any]:
         """A function from a body to a dict, which raises BrokenBody. It is called with every batch."""
 
 
-def decoded(column: "Column", wanted: Format) -> "Column":
+def decode_column(column: "Column", wanted: BodyFormat) -> "Column":
     """The column of `value` and `problem` of a column of bodies."""
-    columns = wanted.columns()
+    columns = wanted.column_type()
     both = StructType([StructField(VALUE, columns), StructField(PROBLEM, StringType())])
     value_type, both_type = to_arrow_type(columns, timezone="UTC"), to_arrow_type(both, timezone="UTC")
 
-    def decode(bodies: pa.Array) -> pa.Array:
-        values, problems = decoded_batch(bodies, wanted.decoder(), value_type)
+    def decode_bodies(bodies: pa.Array) -> pa.Array:
+        values, problems = decoded_batch(bodies, wanted.make_decoder(), value_type)
         return pa.StructArray.from_arrays([values, problems], fields=list(both_type))
 
-    return arrow_udf(decode, both)(column)  # type: ignore[call-overload, no-any-return]
+    return arrow_udf(decode_bodies, both)(column)  # type: ignore[call-overload, no-any-return]
 
 
 def decoded_batch(bodies: pa.Array, decode: Callable[[bytes], Any], kind: pa.DataType) -> tuple[pa.Array, pa.Array]:

@@ -40,14 +40,14 @@ _NUMBER_TEXTS = {"NaN", "+INF", "INF", "+Infinity", "Infinity", "-INF", "-Infini
 def json_problems(bodies: "Column", schema: StructType) -> "Column":
     """For each body why it is no JSON of the schema; null for one that is null."""
 
-    def explain(batch: pa.Array) -> pa.Array:
+    def explain_batch(batch: pa.Array) -> pa.Array:
         # Nearly always there is nothing to explain.
         if batch.null_count == len(batch):
             return pa.nulls(len(batch), pa.string())
         found = (None if body is None else json_problem(body, schema) for body in batch.to_pylist())
         return pa.array(list(found), pa.string())
 
-    return arrow_udf(explain, StringType())(bodies)  # type: ignore[call-overload, no-any-return]
+    return arrow_udf(explain_batch, StringType())(bodies)  # type: ignore[call-overload, no-any-return]
 
 
 def json_problem(body: bytes, schema: StructType) -> str:

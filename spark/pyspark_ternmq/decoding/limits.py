@@ -17,7 +17,7 @@ class BrokenBody(Exception):
     """Why a body can't be decoded."""
 
 
-class Budget:
+class ValueBudget:
     """Counts the values of one body, before there are objects for them."""
 
     __slots__ = ("_left",)
@@ -25,21 +25,21 @@ class Budget:
     def __init__(self) -> None:
         self._left = VALUES_MAX
 
-    def spend(self, values: int) -> None:
+    def spend_values(self, values: int) -> None:
         """BrokenBody if there are too many by now."""
         self._left -= values
         if self._left < 0:
             raise BrokenBody(f"it has more than {VALUES_MAX:,} values")
 
 
-class Nesting:
+class SchemaNesting:
     """Walks down the types of a schema: WrongSchema for what is too deep, too wide or inside itself."""
 
     def __init__(self) -> None:
         self._open: list[str] = []
         self._fields = 0
 
-    def enter(self, name: str, path: str, *, fields: int = 0) -> None:
+    def enter_type(self, name: str, path: str, *, fields: int = 0) -> None:
         """Go into a type; names of types that may contain others are told apart, '' is any other."""
         if name and name in self._open:
             raise WrongSchema(f"{path}: {name} contains itself, and a column can't")
@@ -50,5 +50,5 @@ class Nesting:
         if self._fields > FIELDS_MAX:
             raise WrongSchema(f"{path}: there are more than {FIELDS_MAX:,} fields")
 
-    def leave(self) -> None:
+    def leave_type(self) -> None:
         self._open.pop()

@@ -13,10 +13,16 @@ from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 from pyspark.sql.types import StructType
 
-from pyspark_ternmq.decoding.limits import BrokenBody, Budget
-from pyspark_ternmq.decoding.protobuf_schema import TIMESTAMP, ProtobufSchema, columns, descriptor_of, is_map
+from pyspark_ternmq.decoding.limits import BrokenBody, ValueBudget
+from pyspark_ternmq.decoding.protobuf_schema import (
+    TIMESTAMP,
+    ProtobufSchema,
+    descriptor_of,
+    is_map,
+    message_column_type,
+)
 
-Take: TypeAlias = Callable[[Any, Budget], Any]
+Take: TypeAlias = Callable[[Any, ValueBudget], Any]
 # 0001-01-01 and 9999-12-31, as Protobuf and Spark bound them.
 SECONDS_MIN, SECONDS_MAX = -62_135_596_800, 253_402_300_799
 NANOS_MAX = 999_999_999
@@ -32,10 +38,10 @@ class ProtobufFormat:
     def name(self) -> str:
         return "protobuf"
 
-    def columns(self) -> StructType:
-        return columns(self.schema)
+    def column_type(self) -> StructType:
+        return message_column_type(self.schema)
 
-    def decoder(self) -> Callable[[bytes], Any]:
+    def make_decoder(self) -> Callable[[bytes], Any]:
         return protobuf_body(self.schema)
 
 
@@ -46,7 +52,7 @@ def protobuf_body(schema: ProtobufSchema) -> Callable[[bytes], Any]:
     parse: Callable[[bytes], Message] = GetMessageClass(descriptor).FromString
     take = _message_reader(descriptor)
 
-    def body(raw: bytes) -> Any:  # noqa: ANN401
+    def decode_body(raw: bytes) -> Any:  # noqa: ANN401
         try:
             message = parse(raw)
             if not message.IsInitialized():
@@ -54,9 +60,9 @@ def protobuf_body(schema: ProtobufSchema) -> Callable[[bytes], Any]:
                 raise BrokenBody(f"it lacks {missing}")
         except DecodeError:
             raise BrokenBody(f"it is no {schema.message}") from None
-        return take(message, Budget())
+        return take(message, ValueBudget())
 
-    return body
+    return decode_body
 
 
 def _message_reader(descriptor: Descriptor) -> Take:
@@ -66,13 +72,13 @@ def _message_reader(descriptor: Descriptor) -> Take:
     # Names of fields, the functions that convert their values, and whether they may be absent.
     takes = [(one.name, _field_reader(one), one.has_presence) for one in descriptor.fields]
 
-    def take(message: Message, budget: Budget) -> dict[str, Any]:
+    def read_message(message: Message, budget: ValueBudget) -> dict[str, Any]:
         return {
             name: make(getattr(message, name), budget) if not may_lack or message.HasField(name) else None
             for name, make, may_lack in takes
         }
 
-    return take
+    return read_message
 
 
 def _field_reader(one: FieldDescriptor) -> Take:
@@ -82,8 +88,8 @@ def _field_reader(one: FieldDescriptor) -> Take:
     if not one.is_repeated:
         return value or _keep_value
 
-    def items(found: Any, budget: Budget) -> list[Any]:  # noqa: ANN401
-        budget.spend(len(found))
+    def items(found: Any, budget: ValueBudget) -> list[Any]:  # noqa: ANN401
+        budget.spend_values(len(found))
         return list(found) if value is None else [value(item, budget) for item in found]
 
     return items
@@ -92,11 +98,11 @@ def _field_reader(one: FieldDescriptor) -> Take:
 def _map_reader(entry: Descriptor) -> Take:
     key, value = (_value_reader(entry.fields_by_name[name]) or _keep_value for name in ("key", "value"))
 
-    def entries(found: Any, budget: Budget) -> list[tuple[Any, Any]]:  # noqa: ANN401
-        budget.spend(len(found))
+    def read_entries(found: Any, budget: ValueBudget) -> list[tuple[Any, Any]]:  # noqa: ANN401
+        budget.spend_values(len(found))
         return [(key(one, budget), value(found[one], budget)) for one in found]
 
-    return entries
+    return read_entries
 
 
 def _value_reader(one: FieldDescriptor) -> Take | None:
@@ -107,23 +113,23 @@ def _value_reader(one: FieldDescriptor) -> Take | None:
             return inner
         fields = len(one.message_type.fields)
 
-        def counted(found: Any, budget: Budget) -> Any:  # noqa: ANN401
-            budget.spend(fields)
+        def read_value(found: Any, budget: ValueBudget) -> Any:  # noqa: ANN401
+            budget.spend_values(fields)
             return inner(found, budget)
 
-        return counted
+        return read_value
     if one.enum_type is not None:
         names = {value.number: value.name for value in reversed(one.enum_type.values)}
         return lambda number, _: names.get(number, str(number))
     return None
 
 
-def _keep_value(value: Any, budget: Budget) -> Any:  # noqa: ANN401
+def _keep_value(value: Any, budget: ValueBudget) -> Any:  # noqa: ANN401
     del budget
     return value
 
 
-def _time_us(found: Any, budget: Budget) -> int:  # noqa: ANN401
+def _time_us(found: Any, budget: ValueBudget) -> int:  # noqa: ANN401
     """Microseconds since 1970; what is finer is cut off."""
     del budget
     if not (SECONDS_MIN <= found.seconds <= SECONDS_MAX and 0 <= found.nanos <= NANOS_MAX):

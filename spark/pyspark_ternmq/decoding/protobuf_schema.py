@@ -31,7 +31,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from pyspark_ternmq.decoding.limits import SCHEMA_BYTES_MAX, Nesting, WrongSchema
+from pyspark_ternmq.decoding.limits import SCHEMA_BYTES_MAX, SchemaNesting, WrongSchema
 
 TIMESTAMP = "google.protobuf.Timestamp"
 _SCALARS: dict[int, DataType] = {
@@ -88,9 +88,9 @@ def _similar_names(files: list[FileDescriptorProto]) -> str:
     return f"; it has {', '.join(names[:20])}" if names else ""
 
 
-def columns(schema: ProtobufSchema) -> StructType:
+def message_column_type(schema: ProtobufSchema) -> StructType:
     """The type of a message's column; WrongSchema for what can't be one."""
-    found = _message_type(descriptor_of(schema), schema.message, Nesting())
+    found = _message_type(descriptor_of(schema), schema.message, SchemaNesting())
     if not isinstance(found, StructType):
         raise WrongSchema(f"{schema.message} is a timestamp, and a message of your own is needed")
     return found
@@ -101,12 +101,12 @@ def is_map(one: FieldDescriptor) -> bool:
     return kind is not None and bool(kind.GetOptions().map_entry)
 
 
-def _message_type(descriptor: Descriptor, path: str, nesting: Nesting) -> DataType:
+def _message_type(descriptor: Descriptor, path: str, nesting: SchemaNesting) -> DataType:
     if descriptor.full_name == TIMESTAMP:
         return TimestampType()
     if not descriptor.fields:
         raise WrongSchema(f"{path}: {descriptor.full_name} has no fields, and can't be a column")
-    nesting.enter(descriptor.full_name, path, fields=len(descriptor.fields))
+    nesting.enter_type(descriptor.full_name, path, fields=len(descriptor.fields))
     known = dict[str, str]()
     found = StructType()
     for one in descriptor.fields:
@@ -114,11 +114,11 @@ def _message_type(descriptor: Descriptor, path: str, nesting: Nesting) -> DataTy
         if (other := known.setdefault(one.name.lower(), one.name)) != one.name:
             raise WrongSchema(f"{inner}: to Spark it is the same name as {other}")
         found = found.add(StructField(one.name, _column_type(one, inner, nesting)))
-    nesting.leave()
+    nesting.leave_type()
     return found
 
 
-def _column_type(one: FieldDescriptor, path: str, nesting: Nesting) -> DataType:
+def _column_type(one: FieldDescriptor, path: str, nesting: SchemaNesting) -> DataType:
     if one.message_type is not None and is_map(one):
         entry = one.message_type.fields_by_name
         return MapType(_value_type(entry["key"], path, nesting), _value_type(entry["value"], path, nesting))
@@ -126,7 +126,7 @@ def _column_type(one: FieldDescriptor, path: str, nesting: Nesting) -> DataType:
     return ArrayType(value) if one.is_repeated else value
 
 
-def _value_type(one: FieldDescriptor, path: str, nesting: Nesting) -> DataType:
+def _value_type(one: FieldDescriptor, path: str, nesting: SchemaNesting) -> DataType:
     if one.message_type is not None:
         return _message_type(one.message_type, path, nesting)
     if one.type == FieldDescriptor.TYPE_BYTES:

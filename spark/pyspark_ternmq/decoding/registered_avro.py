@@ -9,11 +9,11 @@ from pyspark.sql.types import StructType
 
 from pyspark_ternmq.decoding.avro_body import avro_body
 from pyspark_ternmq.decoding.avro_format import reader_of
-from pyspark_ternmq.decoding.avro_schema import AvroSchema, columns, parsed
+from pyspark_ternmq.decoding.avro_schema import AvroSchema, column_type, parse_avro_schema
 from pyspark_ternmq.decoding.by_id import ById
 from pyspark_ternmq.decoding.framing import HEADER_BYTES, schema_id
 from pyspark_ternmq.decoding.limits import WrongSchema
-from pyspark_ternmq.decoding.registry import AVRO, Registered, Registry, RegistryClient
+from pyspark_ternmq.decoding.registry import AVRO, RegisteredSchema, RegistryAddress, RegistryClient
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,32 +21,32 @@ class RegisteredAvro:
     """Bodies in Avro of schemas in a registry, whose columns are those of `schema`."""
 
     schema: AvroSchema
-    registry: Registry
+    registry: RegistryAddress
 
     @property
     def name(self) -> str:
         return "avro"
 
-    def columns(self) -> StructType:
-        return columns(parsed(self.schema))
+    def column_type(self) -> StructType:
+        return column_type(parse_avro_schema(self.schema))
 
-    def decoder(self) -> Callable[[bytes], Any]:
+    def make_decoder(self) -> Callable[[bytes], Any]:
         return _create_decoder(self.schema, self.registry)
 
 
 @lru_cache(maxsize=16)
-def _create_decoder(schema: AvroSchema, registry: Registry) -> Callable[[bytes], Any]:
+def _create_decoder(schema: AvroSchema, registry: RegistryAddress) -> Callable[[bytes], Any]:
     client, reader = RegistryClient(registry), reader_of(schema)
 
     def decoder_of(number: int) -> Callable[[bytes], Any]:
         writer = avro_schema(client.schema(number))
-        return avro_body(reader if writer == schema else parsed(writer), reader)
+        return avro_body(reader if writer == schema else parse_avro_schema(writer), reader)
 
     decoders = ById(decoder_of)
     return lambda raw: decoders.get(schema_id(raw))(raw[HEADER_BYTES:])
 
 
-def avro_schema(found: Registered) -> AvroSchema:
+def avro_schema(found: RegisteredSchema) -> AvroSchema:
     """WrongSchema if it is none of Avro."""
     if found.kind != AVRO:
         raise WrongSchema(f"it is of {found.kind}, not of {AVRO}")

@@ -17,8 +17,8 @@ from pyspark_ternmq.decoding.by_id import ById
 from pyspark_ternmq.decoding.framing import message_indexes, schema_id
 from pyspark_ternmq.decoding.limits import BrokenBody, WrongSchema
 from pyspark_ternmq.decoding.protobuf_body import protobuf_body
-from pyspark_ternmq.decoding.protobuf_schema import ProtobufSchema, columns
-from pyspark_ternmq.decoding.registry import Registry, RegistryClient
+from pyspark_ternmq.decoding.protobuf_schema import ProtobufSchema, message_column_type
+from pyspark_ternmq.decoding.registry import RegistryAddress, RegistryClient
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,32 +26,32 @@ class RegisteredProtobuf:
     """Bodies that are messages of one name, in whichever version of its file."""
 
     schema: ProtobufSchema
-    registry: Registry
+    registry: RegistryAddress
 
     @property
     def name(self) -> str:
         return "protobuf"
 
-    def columns(self) -> StructType:
-        return columns(self.schema)
+    def column_type(self) -> StructType:
+        return message_column_type(self.schema)
 
-    def decoder(self) -> Callable[[bytes], Any]:
+    def make_decoder(self) -> Callable[[bytes], Any]:
         return _protobuf_decoder(self.schema, self.registry)
 
 
 @lru_cache(maxsize=16)
-def _protobuf_decoder(schema: ProtobufSchema, registry: Registry) -> Callable[[bytes], Any]:
+def _protobuf_decoder(schema: ProtobufSchema, registry: RegistryAddress) -> Callable[[bytes], Any]:
     client, decode = RegistryClient(registry), protobuf_body(schema)
     files = ById(lambda number: _parse_file(client.protobuf_file(number)))
 
-    def body(raw: bytes) -> Any:  # noqa: ANN401
+    def decode_body(raw: bytes) -> Any:  # noqa: ANN401
         file = files.get(schema_id(raw))
         indexes, at = message_indexes(raw)
         if (found := _message_name(file, indexes)) != schema.message:
             raise BrokenBody(f"it is a {found}, not a {schema.message}")
         return decode(raw[at:])
 
-    return body
+    return decode_body
 
 
 def _parse_file(content: bytes) -> FileDescriptorProto:

@@ -42,7 +42,7 @@ class NoSuchSchema(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Registry:
+class RegistryAddress:
     """The address of a schema registry, and how requests are sent. ValueError for an invalid one."""
 
     url: str
@@ -78,7 +78,7 @@ def _without_password(url: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Registered:
+class RegisteredSchema:
     """What a registry has under an id: `kind` is AVRO, PROTOBUF or JSON."""
 
     id: int
@@ -91,14 +91,14 @@ class Registered:
 class RegistryClient:
     """Asks one registry, by a connection for each question: there are few. Blocks."""
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: RegistryAddress) -> None:
         self._registry, self._parts = registry, urlsplit(registry.url)
 
-    def schema(self, schema_id: int) -> Registered:
+    def schema(self, schema_id: int) -> RegisteredSchema:
         """NoSuchSchema, RegistryFailed; WrongSchema for one that is too large."""
         return self._parse_registered(self._get_json(f"/schemas/ids/{schema_id}"), schema_id)
 
-    def latest(self, subject: str) -> Registered:
+    def find_latest(self, subject: str) -> RegisteredSchema:
         """The latest version of a subject. NoSuchSchema, RegistryFailed."""
         found = self._get_json(f"/subjects/{quote(subject, safe='')}/versions/latest")
         return self._parse_registered(found, _number_of_field(found, "id", self._registry))
@@ -115,10 +115,10 @@ class RegistryClient:
                 f"the schema registry {self._registry.url} does not give schemas of Protobuf as format=serialized"
             ) from None
 
-    def _parse_registered(self, found: Json, schema_id: int) -> Registered:
+    def _parse_registered(self, found: Json, schema_id: int) -> RegisteredSchema:
         texts: dict[tuple[str, int], str] = {}
         self._collect_references(found, texts)
-        return Registered(
+        return RegisteredSchema(
             schema_id, _schema_kind(found), _text_of_field(found, "schema", self._registry), tuple(texts.values())
         )
 
@@ -202,14 +202,14 @@ def _schema_kind(found: Json) -> str:
     return str(found.get("schemaType") or AVRO)
 
 
-def _text_of_field(found: Any, name: str, registry: Registry) -> str:  # noqa: ANN401
+def _text_of_field(found: Any, name: str, registry: RegistryAddress) -> str:  # noqa: ANN401
     value = found.get(name) if isinstance(found, Mapping) else None
     if not isinstance(value, str):
         raise RegistryFailed(f"the schema registry {registry.url} gives a schema without its {name}")
     return value
 
 
-def _number_of_field(found: Any, name: str, registry: Registry) -> int:  # noqa: ANN401
+def _number_of_field(found: Any, name: str, registry: RegistryAddress) -> int:  # noqa: ANN401
     value = found.get(name) if isinstance(found, Mapping) else None
     if type(value) is not int:
         raise RegistryFailed(f"the schema registry {registry.url} gives a schema without its {name}")

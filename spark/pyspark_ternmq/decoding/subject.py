@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from pyspark_ternmq.decoding.registry import Registry
+from pyspark_ternmq.decoding.registry import RegistryAddress
 
 
 @dataclass(frozen=True, slots=True)
@@ -10,4 +10,4 @@ class AvroOfSubject:
     """Avro whose columns are those of the latest schema of a subject."""
 
     subject: str
-    registry: Registry
+    registry: RegistryAddress

@@ -15,16 +15,16 @@ from matplotlib.patches import Patch
 from pyspark_ternmq.demo.findings import (
     PUNCTUAL_MINUTES,
     WEEKDAYS,
-    Profile,
+    HourlyProfile,
     Row,
     carrier_finding,
     compared_first,
     display_name,
     few_flights,
+    format_minutes,
     hourly_finding,
-    minutes,
     route_finding,
-    total,
+    sum_rows,
 )
 from pyspark_ternmq.demo.style import (
     BLUES,
@@ -35,7 +35,7 @@ from pyspark_ternmq.demo.style import (
     MUTED,
     WARM,
     columns_beside,
-    figure,
+    draw_figure,
     horizontal_bars_frame,
 )
 
@@ -51,11 +51,11 @@ DARK_CELL = 0.68
 
 def hourly_departures(rows: Sequence[Row], file: Path) -> str:
     """Weekday by hour as a heat map, and below it the airports' shares of each hour."""
-    profile = Profile.of(rows)
+    profile = HourlyProfile.of(rows)
     departed = sum(row["departed"] for row in rows)
     subtitle = f"Departures per day by scheduled hour, New York time; mean of {departed:,} departures"
     title = hourly_finding(profile)
-    with figure(file, title=title, subtitle=subtitle) as made:
+    with draw_figure(file, title=title, subtitle=subtitle) as made:
         grid = made.add_gridspec(
             2, 1, height_ratios=(7, 4), left=0.105, right=0.97, top=0.835, bottom=0.105, hspace=0.1
         )
@@ -65,7 +65,7 @@ def hourly_departures(rows: Sequence[Row], file: Path) -> str:
     return title
 
 
-def _heat_map(axes: "Axes", profile: Profile) -> None:
+def _heat_map(axes: "Axes", profile: HourlyProfile) -> None:
     cells = [list(values) for values in profile.by_weekday.values()]
     most = max((value for row in cells for value in row), default=0.0)
     axes.imshow(cells, aspect="auto", cmap=BLUES, vmin=0, vmax=most)
@@ -85,7 +85,7 @@ def _heat_map(axes: "Axes", profile: Profile) -> None:
         edge.set_visible(False)
 
 
-def _stacked_airports(axes: "Axes", profile: Profile) -> None:
+def _stacked_airports(axes: "Axes", profile: HourlyProfile) -> None:
     places = range(len(profile.hours))
     floor = [0.0] * len(profile.hours)
     for (origin, values), colour in zip(profile.by_origin.items(), cycle(AIRPORT_COLOURS), strict=False):
@@ -111,11 +111,11 @@ def delays_by_carrier(rows: Sequence[Row], file: Path) -> str:
     """
     flown = compared_first(rows)
     subtitle = (
-        f"Departure delay of {total(rows):,} flights; pale, below: carriers with fewer than {few_flights(rows):,}; "
+        f"Departure delay of {sum_rows(rows):,} flights; pale, below: carriers with fewer than {few_flights(rows):,}; "
         f"punctual: less than {PUNCTUAL_MINUTES} minutes late"
     )
     title = carrier_finding(rows)
-    with figure(file, title=title, subtitle=subtitle) as made:
+    with draw_figure(file, title=title, subtitle=subtitle) as made:
         axes = made.add_axes((0.2, 0.12, 0.575, 0.72))
         horizontal_bars_frame(axes, [display_name(row) for row in flown], "departure delay, minutes after schedule")
         _delay_bars(axes, flown, few=few_flights(rows))
@@ -130,9 +130,9 @@ def _delay_bars(axes: "Axes", rows: Sequence[Row], *, few: int) -> None:
     dots = axes.scatter(medians, places, s=95, color=DEEP, zorder=3)
     reach = max([*ends, 1.0])
     for place, end, median in zip(places, ends, medians, strict=True):
-        axes.text(max(end, median) + reach * 0.012, place, minutes(end), va="center", fontweight="bold")
+        axes.text(max(end, median) + reach * 0.012, place, format_minutes(end), va="center", fontweight="bold")
         left = min(median, end, 0.0) - reach * 0.018
-        axes.text(left, place, minutes(median), ha="right", va="center", color=DEEP)
+        axes.text(left, place, format_minutes(median), ha="right", va="center", color=DEEP)
     axes.axvline(0, color=INK, linewidth=1)
     axes.set_xlim(min([*medians, 0.0]) - reach * 0.07, reach * 1.08)
     legend = {
@@ -155,9 +155,9 @@ def _carrier_columns(axes: "Axes", rows: Sequence[Row]) -> None:
 def busiest_routes(rows: Sequence[Row], file: Path) -> str:
     """The routes with the most flights as bars, the mean delay as their colour."""
     shown = rows[:ROUTES_SHOWN]
-    subtitle = f"Scheduled flights by route, of {total(rows):,} in all; darker: departing later on average"
+    subtitle = f"Scheduled flights by route, of {sum_rows(rows):,} in all; darker: departing later on average"
     title = route_finding(rows, shown)
-    with figure(file, title=title, subtitle=subtitle) as made:
+    with draw_figure(file, title=title, subtitle=subtitle) as made:
         axes = made.add_axes((0.355, 0.12, 0.55, 0.72))
         labels = [f"{row['origin']} \N{RIGHTWARDS ARROW} {row['dest']}" for row in shown]
         horizontal_bars_frame(axes, labels, "flights")
@@ -177,7 +177,7 @@ def _route_bars(axes: "Axes", rows: Sequence[Row]) -> None:
         axes.text(row["flights"] + reach * 0.01, place, f"{row['flights']:,}", va="center", fontweight="bold")
     axes.set_xlim(0, reach * 1.1)
     axes.xaxis.set_major_formatter("{x:,.0f}")
-    columns_beside(axes, {"mean delay": (1.1, [f"{minutes(delay)} min" for delay in delays])})
+    columns_beside(axes, {"mean delay": (1.1, [f"{format_minutes(delay)} min" for delay in delays])})
     colours = axes.inset_axes((0.72, 0.13, 0.26, 0.022))
     bar = axes.figure.colorbar(ScalarMappable(scale, WARM), cax=colours, orientation="horizontal")
     bar.outline.set_visible(False)

@@ -20,7 +20,7 @@ PEAK_PROMINENCE = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Profile:
+class HourlyProfile:
     """Departures of a mean day, by hour: of each weekday that the data has, and of each airport over all days."""
 
     hours: Sequence[int]
@@ -28,7 +28,7 @@ class Profile:
     by_origin: Mapping[str, Sequence[float]]
 
     @classmethod
-    def of(cls, rows: Sequence[Row]) -> "Profile":
+    def of(cls, rows: Sequence[Row]) -> "HourlyProfile":
         days: set[date] = {row["scheduled_hour"].date() for row in rows}
         days_of = Counter(day.weekday() for day in days)
         flown = [row for row in rows if row["departed"]]
@@ -49,14 +49,14 @@ class Profile:
         )
 
     @property
-    def totals(self) -> Sequence[float]:
+    def hourly_totals(self) -> Sequence[float]:
         """Departures of a mean day, by hour."""
         return [sum(values) for values in zip(*self.by_origin.values(), strict=True)]
 
 
-def hourly_finding(profile: Profile) -> str:
+def hourly_finding(profile: HourlyProfile) -> str:
     """When most flights depart, and which weekday has the fewest."""
-    finding = f"Departures peak at {_join_words([f'{hour}:00' for hour in peaks(profile)])}"
+    finding = f"Departures peak at {_join_words([f'{hour}:00' for hour in find_peaks(profile)])}"
     a_day = {day: sum(values) for day, values in profile.by_weekday.items()}
     if len(a_day) < len(WEEKDAYS):
         return finding
@@ -66,13 +66,13 @@ def hourly_finding(profile: Profile) -> str:
     return f"{finding}; {WEEKDAYS[quietest]} has {fewer:.0%} fewer than other days"
 
 
-def peaks(profile: Profile) -> Sequence[int]:
+def find_peaks(profile: HourlyProfile) -> Sequence[int]:
     """The hours that stand out from those around them.
 
     By how much is a summit's prominence: its height above the lowest hour on the way to a busier one, where before the
     first hour and after the last one nothing departs. Of several hours that are alike the first one counts.
     """
-    totals = profile.totals
+    totals = profile.hourly_totals
     needed = PEAK_PROMINENCE * max(totals, default=0.0)
     return [
         hour
@@ -106,10 +106,9 @@ def carrier_finding(rows: Sequence[Row]) -> str:
     if not flown:
         return "No flight departed"
     worst, best = flown[0], flown[-1]
-    return (
-        f"One in ten {display_name(worst)} flights departs {minutes(worst['p90_delay_minutes'])} minutes late or more; "
-        f"at {display_name(best)}, {minutes(best['p90_delay_minutes'])}"
-    )
+    late, early = (format_minutes(each["p90_delay_minutes"]) for each in (worst, best))
+    delays = f"departs {late} minutes late or more; at {display_name(best)}, {early}"
+    return f"One in ten {display_name(worst)} flights {delays}"
 
 
 def compared_first(rows: Sequence[Row]) -> Sequence[Row]:
@@ -121,7 +120,7 @@ def compared_first(rows: Sequence[Row]) -> Sequence[Row]:
 
 def few_flights(rows: Sequence[Row]) -> int:
     """A carrier with fewer has percentiles that a few bad days make."""
-    return min(FEW_FLIGHTS_MOST, total(rows) // 100)
+    return min(FEW_FLIGHTS_MOST, sum_rows(rows) // 100)
 
 
 def route_finding(rows: Sequence[Row], shown: Sequence[Row]) -> str:
@@ -129,8 +128,8 @@ def route_finding(rows: Sequence[Row], shown: Sequence[Row]) -> str:
     first = shown[0]
     busiest = f"{first['origin']} to {first['dest']} is the busiest route"
     if len(shown) == len(rows):
-        return f"{busiest}, with {first['flights']:,} of {total(rows):,} flights"
-    share = total(shown) / total(rows)
+        return f"{busiest}, with {first['flights']:,} of {sum_rows(rows):,} flights"
+    share = sum_rows(shown) / sum_rows(rows)
     return f"{busiest}; the top {len(shown)} of {len(rows)} have {share:.0%} of all flights"
 
 
@@ -142,11 +141,11 @@ def display_name(row: Row) -> str:
     return name
 
 
-def total(rows: Iterable[Row]) -> int:
+def sum_rows(rows: Iterable[Row]) -> int:
     return sum(row["flights"] for row in rows)
 
 
-def minutes(value: float) -> str:
+def format_minutes(value: float) -> str:
     """Whole minutes, or tenths of less than one, with a real minus sign: 51, or 0.5."""
     text = f"{value:.0f}" if abs(value) >= 1 or value == 0 else f"{value:.1f}"
     return text.replace("-", "\N{MINUS SIGN}")

@@ -30,13 +30,13 @@ ROW_PROPERTY = "row"
 COLUMNS = ("year", "month", "day", "hour", "origin", "dest", "carrier", "dep_delay", "distance")
 
 
-def messages(spark: "SparkSession", lake: str) -> "DataFrame":
+def read_messages(spark: "SparkSession", lake: str) -> "DataFrame":
     """The data of the lake, with the number of each message's flight in `row`."""
     number = F.col("properties")[ROW_PROPERTY].cast("long").alias(ROW_PROPERTY)
     return spark.read.parquet(f"{lake}/data").select(number, *(f"json.{column}" for column in COLUMNS))
 
 
-def numbers(messages: "DataFrame") -> list[int]:
+def flight_numbers(messages: "DataFrame") -> list[int]:
     """Of the flight of each message."""
     column = messages.select(ROW_PROPERTY).toArrow().column(0)
     return list[int](column.to_pylist())

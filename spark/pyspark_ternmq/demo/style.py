@@ -49,7 +49,7 @@ SETTINGS: Any = {
 
 
 @contextmanager
-def figure(file: Path, *, title: str, subtitle: str) -> Iterator[Figure]:
+def draw_figure(file: Path, *, title: str, subtitle: str) -> Iterator[Figure]:
     """A figure with its words around it, which is saved when the block ends well."""
     with mpl.rc_context(SETTINGS):
         made = Figure(figsize=INCHES, dpi=DPI)

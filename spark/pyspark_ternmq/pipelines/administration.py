@@ -14,7 +14,7 @@ _CREATE_TOPIC = RpcMethod("CreateTopic", admin_pb2.CreateTopicRequest, admin_pb2
 _GROUP = RpcMethod("DescribeGroup", admin_pb2.DescribeGroupRequest, admin_pb2.DescribeGroupResponse)
 
 
-class Administrator(OffsetReader):
+class PipelineAdministrator(OffsetReader):
     """An `OffsetReader` that also knows topics and groups; `Unsupported` where the server is no TernMQ."""
 
     @classmethod
@@ -23,7 +23,7 @@ class Administrator(OffsetReader):
         opened = connection_of(OptionReader(connection.options(), ()))
         return cls(opened.endpoint, **opened.client_options())
 
-    def topic(self, name: str) -> admin_pb2.DescribeTopicResponse:
+    def describe_topic(self, name: str) -> admin_pb2.DescribeTopicResponse:
         """`NotFound` if the group does not exist; this does not create it."""
         return self._call_patiently(
             self._access_point, _TOPIC, admin_pb2.DescribeTopicRequest(name=name), service=SERVICE
@@ -34,7 +34,7 @@ class Administrator(OffsetReader):
         request = admin_pb2.CreateTopicRequest(topic=topic)
         self._call_patiently(self._access_point, _CREATE_TOPIC, request, service=SERVICE)
 
-    def group(self, name: str) -> admin_pb2.DescribeGroupResponse:
+    def describe_group(self, name: str) -> admin_pb2.DescribeGroupResponse:
         return self._call_patiently(
             self._access_point, _GROUP, admin_pb2.DescribeGroupRequest(name=name), service=SERVICE
         )

@@ -21,19 +21,19 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as f
 
-from pyspark_ternmq.pipelines.administration import Administrator
+from pyspark_ternmq.pipelines.administration import PipelineAdministrator
 from pyspark_ternmq.pipelines.backlog_plan import (
     BacklogPlan,
     BacklogRefused,
-    beginning,
     check_idle,
-    planned,
+    first_offset,
+    plan_move,
     type_name,
 )
 from pyspark_ternmq.pipelines.journal_stores import journal_at
-from pyspark_ternmq.pipelines.progress import Position, ProgressLine
+from pyspark_ternmq.pipelines.progress import ProgressLine, QueryPosition
 from pyspark_ternmq.pipelines.sending import derived_id, in_lanes, send, tasks_of
-from pyspark_ternmq.source.splitting import limited
+from pyspark_ternmq.source.splitting import limit_end
 from pyspark_ternmq.source.topics import queue_name
 from ternmq import NotFound
 from ternmq_protos.admin_v1 import admin_pb2
@@ -95,11 +95,11 @@ def run(
     confirm: Callable[[int], None] = lambda count: None,
 ) -> BacklogReport:
     """Move all messages. `confirm` gets the number of those left before anything changes, and may raise."""
-    with journal_at(spark, options.checkpoint) as journal, Administrator.at(options.connection) as admin:
+    with journal_at(spark, options.checkpoint) as journal, PipelineAdministrator.at(options.connection) as admin:
         if not options.include_in_flight:
-            check_idle(admin.group(options.group), options.topic)
-        kept = journal.plan(
-            options.identity(), lambda: planned(admin, group=options.group, topic=options.topic).as_json()
+            check_idle(admin.describe_group(options.group), options.topic)
+        kept = journal.load_plan(
+            options.identity(), lambda: plan_move(admin, group=options.group, topic=options.topic).as_json()
         )
         plan = BacklogPlan(**kept)
         move = _BacklogMove(spark, options, plan, admin)
@@ -112,7 +112,9 @@ def run(
 class _BacklogMove:
     """Invariant: `_positions` are offsets of the group in the source, below which all is stored in the target."""
 
-    def __init__(self, spark: "SparkSession", options: BacklogOptions, plan: BacklogPlan, admin: Administrator) -> None:
+    def __init__(
+        self, spark: "SparkSession", options: BacklogOptions, plan: BacklogPlan, admin: PipelineAdministrator
+    ) -> None:
         self._spark, self._options, self._plan, self._admin = spark, options, plan, admin
         self._queues: dict[str, RouteQueue] = {queue_name(queue): queue for queue in admin.queues(plan.topic)}
         gone = plan.ends.keys() - self._queues.keys()
@@ -141,26 +143,26 @@ class _BacklogMove:
         while self.left:
             self._move_step(line)
         if self._missing:
-            line.say(f"{self._missing:,} messages were not there any more when they were to be moved: retention")
+            line.print_line(f"{self._missing:,} messages were not there any more when they were to be moved: retention")
         return BacklogReport(
             planned=self._plan.total, moved=self._moved, missing=self._missing, steps=self._steps, queues=queues
         )
 
     def _prepare_target(self) -> int:
         """Make the target unless it is there, and let the group begin in it; how many queues it has on each broker."""
-        options, source = self._options, self._admin.topic(self._plan.topic).topic
+        options, source = self._options, self._admin.describe_topic(self._plan.topic).topic
         try:
-            target = self._admin.topic(options.to).topic
+            target = self._admin.describe_topic(options.to).topic
         except NotFound:
             wanted = admin_pb2.Topic(name=options.to, type=source.type, queues=options.queues)
             self._admin.create_topic(wanted)
-            target = self._admin.topic(options.to).topic
+            target = self._admin.describe_topic(options.to).topic
         if target.type != source.type:
             raise BacklogRefused(
                 f"topic {options.to} is there and takes {type_name(target)} messages, those of {source.name} are "
                 f"{type_name(source)}; choose another"
             )
-        self._begin_group(self._admin.group(options.group).group.consume_from)
+        self._begin_group(self._admin.describe_group(options.group).group.consume_from)
         return target.queues
 
     def _begin_group(self, consume_from: str) -> None:
@@ -170,13 +172,13 @@ class _BacklogMove:
             queues, admin.offsets(queues, "earliest"), admin.offsets(queues, "latest"), strict=True
         ):
             if admin.committed(group, queue) is None:
-                admin.commit(group, [(queue, beginning(admin, consume_from, queue, first, end))])
+                admin.commit(group, [(queue, first_offset(admin, consume_from, queue, first, end))])
 
     def _move_step(self, line: ProgressLine) -> None:
         """Read and send messages; commit their offsets only then."""
         started_s = time.monotonic()
         topic = self._plan.topic
-        ends = limited({topic: dict(self._positions)}, {topic: dict(self._plan.ends)}, self._options.step_rows)[topic]
+        ends = limit_end({topic: dict(self._positions)}, {topic: dict(self._plan.ends)}, self._options.step_rows)[topic]
         expected = sum(end - self._positions[name] for name, end in ends.items())
         moved = send(self._read_copies(ends), self._options.connection, topic=self._options.to)
         self._commit_offsets(ends)
@@ -185,7 +187,7 @@ class _BacklogMove:
         self._steps += 1
         duration_s = time.monotonic() - started_s
         line.update(
-            Position(rows=self._moved, rows_per_second=moved / duration_s, batch=self._steps - 1, lag=self.left)
+            QueryPosition(rows=self._moved, rows_per_second=moved / duration_s, batch=self._steps - 1, lag=self.left)
         )
 
     def _read_copies(self, ends: Mapping[str, int]) -> "DataFrame":

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from pyspark_ternmq.pipelines.administration import Administrator
+from pyspark_ternmq.pipelines.administration import PipelineAdministrator
 from pyspark_ternmq.source.places import Offsets
 from pyspark_ternmq.source.topics import queue_name
 from ternmq.route import RouteQueue
@@ -48,18 +48,18 @@ class BacklogPlan:
         return {self.topic: {name: offsets.get(name, 0) for name in queues}}
 
 
-def planned(admin: Administrator, *, group: str, topic: str) -> BacklogPlan:
+def plan_move(admin: PipelineAdministrator, *, group: str, topic: str) -> BacklogPlan:
     """What there is to move now; BacklogRefused for a topic whose messages can't be."""
-    described = admin.topic(topic).topic
+    described = admin.describe_topic(topic).topic
     check_movable(described)
-    consume_from = admin.group(group).group.consume_from
+    consume_from = admin.describe_group(group).group.consume_from
     queues = admin.queues(topic)
     ends = dict(zip(queues, admin.offsets(queues, "latest"), strict=True))
     first = dict(zip(queues, admin.offsets(queues, "earliest"), strict=True))
     starts = {}
     for queue in queues:
         committed = admin.committed(group, queue)
-        begin = beginning(admin, consume_from, queue, first[queue], ends[queue])
+        begin = first_offset(admin, consume_from, queue, first[queue], ends[queue])
         starts[queue] = begin if committed is None else max(committed, first[queue])
     behind = [queue for queue in queues if starts[queue] < ends[queue]]
     return BacklogPlan(
@@ -95,7 +95,7 @@ def check_idle(group: admin_pb2.DescribeGroupResponse, topic: str) -> None:
         )
 
 
-def beginning(admin: Administrator, consume_from: str, queue: RouteQueue, first: int, end: int) -> int:
+def first_offset(admin: PipelineAdministrator, consume_from: str, queue: RouteQueue, first: int, end: int) -> int:
     """Where a group begins in a queue that it was never in, by its own setting."""
     if consume_from.isdigit():
         return admin.offset(queue, _EPOCH + timedelta(milliseconds=int(consume_from)))

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as f
 
-from pyspark_ternmq.pipelines.administration import Administrator
+from pyspark_ternmq.pipelines.administration import PipelineAdministrator
 from pyspark_ternmq.pipelines.dlq_repair import (
     FAILED,
     LEFT,
@@ -33,17 +33,17 @@ from pyspark_ternmq.pipelines.dlq_repair import (
     Letter,
     Repair,
     as_it_was,
-    loaded,
-    repaired,
+    load_repair,
+    repair_letters,
 )
-from pyspark_ternmq.pipelines.dlq_report import Analysis, Failure, analysis_of, failures_of, write_report
+from pyspark_ternmq.pipelines.dlq_report import Analysis, LetterFailure, analysis_of, failures_of, write_report
 from pyspark_ternmq.pipelines.dlq_topics import checked_topics
-from pyspark_ternmq.pipelines.journal import Journal
+from pyspark_ternmq.pipelines.journal import StepJournal
 from pyspark_ternmq.pipelines.journal_stores import journal_at
-from pyspark_ternmq.pipelines.progress import Position, ProgressLine
+from pyspark_ternmq.pipelines.progress import ProgressLine, QueryPosition
 from pyspark_ternmq.pipelines.sending import derived_id, in_lanes, send, tasks_of
 from pyspark_ternmq.pipelines.settings import PARQUET_SETTINGS, session_settings
-from pyspark_ternmq.source.splitting import limited
+from pyspark_ternmq.source.splitting import limit_end
 from pyspark_ternmq.source.topics import queue_name
 from ternmq import NotFound
 from ternmq_common.names import dead_letter_topic
@@ -91,8 +91,8 @@ class DlqOptions:
     def topic(self) -> str:
         return dead_letter_topic(self.group)
 
-    def function(self) -> Repair | None:
-        return loaded(self.repair) if isinstance(self.repair, str) else self.repair
+    def repair_function(self) -> Repair | None:
+        return load_repair(self.repair) if isinstance(self.repair, str) else self.repair
 
 
 @dataclass(slots=True, kw_only=True)
@@ -109,9 +109,9 @@ class DlqReport:
     failed: int = 0
     missing: int = 0
     analysis: Analysis = field(default_factory=Analysis)
-    failures: list[Failure] = field(default_factory=list)
+    failures: list[LetterFailure] = field(default_factory=list)
 
-    def add(self, letters: "DataFrame") -> dict[str | None, int]:
+    def add_letters(self, letters: "DataFrame") -> dict[str | None, int]:
         """Count letters with their outcomes; how many there are of each."""
         outcomes, analysis = analysis_of(letters)
         if outcomes.get(FAILED):
@@ -124,7 +124,7 @@ class DlqReport:
         self.analysis.update(analysis)
         return outcomes
 
-    def merge(self, step: "DlqReport") -> None:
+    def merge_step(self, step: "DlqReport") -> None:
         """Add what a step did, once it is done."""
         for name in ("letters", "sent", "ready", "left", "failed", "missing"):
             setattr(self, name, getattr(self, name) + getattr(step, name))
@@ -134,9 +134,9 @@ class DlqReport:
 
 def run(spark: "SparkSession", options: DlqOptions, *, line: ProgressLine | None = None) -> DlqReport:
     """Read the letters, and send them if `options` say so."""
-    repair = options.function()
+    repair = options.repair_function()
     with (
-        Administrator.at(options.connection) as admin,
+        PipelineAdministrator.at(options.connection) as admin,
         session_settings(spark, PARQUET_SETTINGS),
         line or ProgressLine(NAME) as shown,
     ):
@@ -147,12 +147,12 @@ def run(spark: "SparkSession", options: DlqOptions, *, line: ProgressLine | None
             return _LetterSending(spark, options, admin, journal, shown, repair or as_it_was).run()
 
 
-def _letter_ranges(admin: Administrator, options: DlqOptions) -> tuple[dict[str, int], dict[str, int]]:
+def _letter_ranges(admin: PipelineAdministrator, options: DlqOptions) -> tuple[dict[str, int], dict[str, int]]:
     """Where the letters of each broker begin and end; none if no letter ever came. `NotFound` without such a group."""
     try:
         queues = admin.queues(options.topic)
     except NotFound:
-        admin.group(options.group)
+        admin.describe_group(options.group)
         return {}, {}
     names = [queue_name(queue) for queue in queues]
     starts, ends = admin.offsets(queues, "earliest"), admin.offsets(queues, "latest")
@@ -174,19 +174,19 @@ def _read_letters(
 
 
 def _count_letters(
-    spark: "SparkSession", options: DlqOptions, admin: Administrator, repair: Repair | None
+    spark: "SparkSession", options: DlqOptions, admin: PipelineAdministrator, repair: Repair | None
 ) -> DlqReport:
     """Read all letters and send none."""
     report = DlqReport()
     starts, ends = _letter_ranges(admin, options)
     if options.limit is not None and ends:
-        ends = limited({options.topic: starts}, {options.topic: ends}, options.limit)[options.topic]
+        ends = limit_end({options.topic: starts}, {options.topic: ends}, options.limit)[options.topic]
     if starts == ends:
         return report
-    decided = repaired(_read_letters(spark, options, starts, ends), repair or as_it_was).persist()
+    decided = repair_letters(_read_letters(spark, options, starts, ends), repair or as_it_was).persist()
     try:
         outcomes = _letters_undecided(decided) if repair is None else checked_topics(decided, admin)
-        report.add(outcomes)
+        report.add_letters(outcomes)
         if options.report is not None:
             write_report(outcomes, options.report, uuid.uuid4().hex[:8])
     finally:
@@ -208,8 +208,8 @@ class _LetterSending:
         self,
         spark: "SparkSession",
         options: DlqOptions,
-        admin: Administrator,
-        journal: Journal,
+        admin: PipelineAdministrator,
+        journal: StepJournal,
         line: ProgressLine,
         repair: Repair,
     ) -> None:
@@ -219,7 +219,7 @@ class _LetterSending:
 
     def run(self) -> DlqReport:
         identity = {"pipeline": "dlq", "group": self._options.group}
-        run_id = self._journal.plan(identity, lambda: uuid.uuid4().hex[:8])
+        run_id = self._journal.load_plan(identity, lambda: uuid.uuid4().hex[:8])
         # A kill may have come between the end of a step and the removal of what it had kept.
         self._journal.store.remove_folder(self._staging_folder(self._journal.done - 1))
         firsts, ends = _letter_ranges(self._admin, self._options)
@@ -227,20 +227,20 @@ class _LetterSending:
         if self._options.limit is not None and ends:
             ends = self._limit_ends(positions, ends, self._options.limit)
         # A step that was begun before is done as it was settled, even if it goes beyond this run's limit.
-        while self._journal.kept(self._range_name()) or any(positions[name] < end for name, end in ends.items()):
+        while self._journal.kept_value(self._range_name()) or any(positions[name] < end for name, end in ends.items()):
             positions = self._send_step(run_id, positions, ends)
         if self._report.missing:
-            self._line.say(f"{self._report.missing:,} letters were not there any more when they were to be read")
+            self._line.print_line(f"{self._report.missing:,} letters were not there any more when they were to be read")
         return self._report
 
     def _start_positions(self, firsts: Mapping[str, int]) -> dict[str, int]:
         """Where the last step that is done ended; brokers that are new to it from their beginning."""
-        done = self._journal.kept(self._range_name(self._journal.done - 1)) or {"ends": {}}
+        done = self._journal.kept_value(self._range_name(self._journal.done - 1)) or {"ends": {}}
         return {name: max(first, done["ends"].get(name, first)) for name, first in firsts.items()}
 
     def _limit_ends(self, starts: Mapping[str, int], ends: Mapping[str, int], rows_max: int) -> dict[str, int]:
         topic = self._options.topic
-        return limited({topic: dict(starts)}, {topic: dict(ends)}, rows_max)[topic]
+        return limit_end({topic: dict(starts)}, {topic: dict(ends)}, rows_max)[topic]
 
     def _range_name(self, step: int | None = None) -> str:
         return f"step-{self._journal.done if step is None else step:06}.json"
@@ -248,7 +248,7 @@ class _LetterSending:
     def _send_step(self, run_id: str, positions: Mapping[str, int], ends: Mapping[str, int]) -> dict[str, int]:
         """Decide, send, report, and then call it done; where the next one begins."""
         started_s = time.monotonic()
-        settled = self._journal.keep(
+        settled = self._journal.keep_value(
             self._range_name(),
             lambda: {"starts": dict(positions), "ends": self._limit_ends(positions, ends, self._options.step_rows)},
         )
@@ -257,12 +257,12 @@ class _LetterSending:
         self._send_letters(outcomes)
         handled = outcomes.withColumn("outcome", f.when(f.col("outcome") == READY, SENT).otherwise(f.col("outcome")))
         step = DlqReport()
-        counts = step.add(handled)
+        counts = step.add_letters(handled)
         if self._options.report is not None:
             write_report(handled, self._options.report, f"{run_id}-{self._journal.done:06}")
         expected = sum(settled["ends"].values()) - sum(settled["starts"].values())
         self._finish_step()
-        self._report.merge(step)
+        self._report.merge_step(step)
         self._report.missing += expected - sum(counts.values())
         self._show_progress(settled["ends"], ends, expected / (time.monotonic() - started_s))
         return {**positions, **settled["ends"]}
@@ -270,11 +270,11 @@ class _LetterSending:
     def _stage_outcomes(self, settled: Mapping[str, Mapping[str, int]]) -> "DataFrame":
         """The decisions of the repair function about the letters of a step; it is called once."""
         store = self._journal.store
-        folder = store.folder(self._staging_folder())
+        folder = store.folder_of(self._staging_folder())
         if not store.has_folder(self._staging_folder()):
             starts, ends = self._all_queues(settled)
             letters = _read_letters(self._spark, self._options, starts, ends)
-            repaired(letters, self._repair).write.mode("overwrite").parquet(folder)
+            repair_letters(letters, self._repair).write.mode("overwrite").parquet(folder)
         return self._spark.read.schema(OUTCOME_SCHEMA).parquet(folder)
 
     def _all_queues(self, settled: Mapping[str, Mapping[str, int]]) -> tuple[dict[str, int], dict[str, int]]:
@@ -308,10 +308,10 @@ class _LetterSending:
         self._journal.step_is_done()
         # What was decided is in the report, and the range of this step says where the next one begins.
         self._journal.store.remove_folder(staging)
-        self._journal.forget(before)
+        self._journal.remove_value(before)
 
     def _show_progress(self, position: Mapping[str, int], ends: Mapping[str, int], rate: float) -> None:
         lag = sum(max(0, end - position.get(name, 0)) for name, end in ends.items())
         self._line.update(
-            Position(rows=self._report.letters, rows_per_second=rate, batch=self._journal.done - 1, lag=lag)
+            QueryPosition(rows=self._report.letters, rows_per_second=rate, batch=self._journal.done - 1, lag=lag)
         )

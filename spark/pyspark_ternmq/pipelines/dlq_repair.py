@@ -97,7 +97,7 @@ def as_it_was(letter: Letter) -> Message:
     return letter.message()
 
 
-def loaded(name: str) -> Repair:
+def load_repair(name: str) -> Repair:
     """The function `module:function`; WrongRepair if there is none. Modules of the current folder are found, too."""
     module_name, colon, function_name = name.partition(":")
     if not colon or not module_name or not function_name:
@@ -126,14 +126,14 @@ def _ship_module(module: "ModuleType", folder: str) -> None:
         cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
 
 
-def repaired(letters: "DataFrame", repair: Repair) -> "DataFrame":
+def repair_letters(letters: "DataFrame", repair: Repair) -> "DataFrame":
     """OUTCOME_SCHEMA of columns of the source with `new_message_id`."""
 
-    def decide(row: Mapping[str, Any]) -> dict[str, Any]:
+    def decide_letter(row: Mapping[str, Any]) -> dict[str, Any]:
         return decision_of(row, repair)
 
     # Not deterministic: else Spark would call it for each column that is taken out of its result.
-    function = f.udf(decide, _DECISION, useArrow=False).asNondeterministic()
+    function = f.udf(decide_letter, _DECISION, useArrow=False).asNondeterministic()
     known = [f.col(name) for name in letters.columns if name not in ("born_timestamp", "store_timestamp")]
     times = [f.unix_micros(name).alias(name) for name in ("born_timestamp", "store_timestamp")]
     decided = letters.withColumn("decision", function(f.struct(*known, *times))).select(*letters.columns, "decision.*")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-class Failure(NamedTuple):
+class LetterFailure(NamedTuple):
     """A letter that could not be repaired or sent, and why."""
 
     broker: str
@@ -27,7 +27,7 @@ class Failure(NamedTuple):
     why: str | None
 
 
-class Kind(NamedTuple):
+class LetterKind(NamedTuple):
     """By what letters are counted; `hour` is that of becoming a dead letter, in UTC."""
 
     reason: str | None
@@ -38,7 +38,7 @@ class Kind(NamedTuple):
 
 
 HOUR_S = 3600
-Analysis: TypeAlias = Counter[Kind]
+Analysis: TypeAlias = Counter[LetterKind]
 # Columns of what is sent; the bodies are in the topics.
 _NOT_REPORTED = ("new_body", "new_keys", "new_tag", "new_message_group", "new_properties", "new_delivery_timestamp")
 
@@ -50,22 +50,22 @@ def analysis_of(outcomes: "DataFrame") -> tuple[dict[str | None, int], Analysis]
     for row in found:
         counts[row["outcome"]] += row["letters"]
         hour = row["hour"] and row["hour"].astimezone(UTC)
-        analysis[Kind(row["reason"], row["origin_topic"], row["tag"], row["attempts"], hour)] += row["letters"]
+        analysis[LetterKind(row["reason"], row["origin_topic"], row["tag"], row["attempts"], hour)] += row["letters"]
     return dict(counts), analysis
 
 
-def failures_of(outcomes: "DataFrame", limit: int) -> list[Failure]:
+def failures_of(outcomes: "DataFrame", limit: int) -> list[LetterFailure]:
     """The first letters that failed, in the order of their places."""
     if limit <= 0:
         return []
     failed = outcomes.where(f.col("outcome") == FAILED).orderBy("broker", "queue_id", "offset")
-    return [Failure(*row) for row in failed.select(*Failure._fields).limit(limit).collect()]
+    return [LetterFailure(*row) for row in failed.select(*LetterFailure._fields).limit(limit).collect()]
 
 
 def _count_outcomes(outcomes: "DataFrame", *others: str) -> "DataFrame":
     # By seconds since 1970: hours of the session's zone may be shifted by half of one.
     hour = f.timestamp_seconds(f.floor(f.unix_seconds("store_timestamp") / HOUR_S) * HOUR_S).alias("hour")
-    by = [hour if name == "hour" else f.col(name) for name in (*others, *Kind._fields)]
+    by = [hour if name == "hour" else f.col(name) for name in (*others, *LetterKind._fields)]
     return outcomes.groupBy(*by).agg(f.count(f.lit(1)).alias("letters"))
 
 

@@ -13,10 +13,10 @@ from ternmq_protos.v2 import definition_pb2 as pb
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from pyspark_ternmq.pipelines.administration import Administrator
+    from pyspark_ternmq.pipelines.administration import PipelineAdministrator
 
 
-def checked_topics(outcomes: "DataFrame", admin: "Administrator") -> "DataFrame":
+def checked_topics(outcomes: "DataFrame", admin: "PipelineAdministrator") -> "DataFrame":
     """Letters that their topic would refuse are failed, with the reason.
 
     A letter for a DELAY topic that has no time of delivery gets one that has passed, so it is delivered at once.
@@ -34,14 +34,14 @@ def checked_topics(outcomes: "DataFrame", admin: "Administrator") -> "DataFrame"
     )
 
 
-def _topic_type(admin: "Administrator", topic: str) -> "pb.MessageType | str":
+def _topic_type(admin: "PipelineAdministrator", topic: str) -> "pb.MessageType | str":
     """What messages a topic takes, or why it takes none."""
     if not topic:
         return "the letter does not say which topic it came from"
     if group_of_derived(topic) is not None:
         return f"topic {topic} is written by the broker alone"
     try:
-        return admin.topic(topic).topic.type
+        return admin.describe_topic(topic).topic.type
     except NotFound as error:
         return error.message
 

@@ -22,15 +22,15 @@ class FileEntry:
     mark: str = ""
 
 
-class Files(Protocol):
+class FileSystem(Protocol):
     """Raises OSError for whatever goes wrong."""
 
-    def qualified(self, path: str) -> str:
+    def qualify_path(self, path: str) -> str:
         """The path with scheme and host, without a slash at its end."""
 
     def exists(self, path: str) -> bool: ...
 
-    def matching(self, pattern: str) -> Sequence[str]:
+    def find_matching(self, pattern: str) -> Sequence[str]:
         """Paths that a pattern stands for, with `*`, `?`, `[ab]` and `{a,b}`; sorted."""
 
     def files_below(self, folder: str, *, with_marks: bool = False) -> Sequence[FileEntry]:
@@ -57,7 +57,7 @@ class Files(Protocol):
         """How many rows a Parquet file has, by its footer."""
 
 
-def read_if_there(files: Files, path: str) -> str | None:
+def read_if_there(files: FileSystem, path: str) -> str | None:
     """A file's text; None if it does not exist any more, since another process removed it."""
     try:
         return files.read(path)

@@ -22,7 +22,7 @@ Java = Any
 
 
 class HadoopFiles:
-    """Implements `Files`."""
+    """Implements `FileSystem`."""
 
     def __init__(self, spark: "SparkSession") -> None:
         context = spark.sparkContext
@@ -33,7 +33,7 @@ class HadoopFiles:
         self._configuration: Java = context._jsc.hadoopConfiguration()  # noqa: SLF001
         self._etag_source: Java = context._jvm.java.lang.Class.forName("org.apache.hadoop.fs.EtagSource")  # noqa: SLF001
 
-    def qualified(self, path: str) -> str:
+    def qualify_path(self, path: str) -> str:
         """The path with scheme and host, without a slash at its end."""
         with _translate_errors(path):
             found: str = self._file_system(path).makeQualified(self._java_path(path)).toString()
@@ -43,13 +43,13 @@ class HadoopFiles:
         with _translate_errors(path):
             return bool(self._file_system(path).exists(self._java_path(path)))
 
-    def matching(self, pattern: str) -> Sequence[str]:
+    def find_matching(self, pattern: str) -> Sequence[str]:
         with _translate_errors(pattern):
             found = self._file_system(pattern).globStatus(self._java_path(pattern))
             return sorted(status.getPath().toString() for status in found or [])
 
     def files_below(self, folder: str, *, with_marks: bool = False) -> Sequence[FileEntry]:
-        folder = self.qualified(folder)
+        folder = self.qualify_path(folder)
         if not self.exists(folder):
             return []
         entries = []

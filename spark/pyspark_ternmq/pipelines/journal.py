@@ -38,10 +38,10 @@ class JournalStore(Protocol):
     def write(self, name: str, text: str) -> None:
         """Put a text in the place of what was there, whole or not at all; LockLost if another process has it by now."""
 
-    def forget(self, name: str) -> None:
+    def remove_value(self, name: str) -> None:
         """Remove what is there under a name, if there is something."""
 
-    def folder(self, name: str) -> str:
+    def folder_of(self, name: str) -> str:
         """A folder in the checkpoint, as Spark is to be given it."""
 
     def has_folder(self, name: str) -> bool:
@@ -50,7 +50,7 @@ class JournalStore(Protocol):
     def remove_folder(self, name: str) -> None: ...
 
 
-class Journal:
+class StepJournal:
     """The plan of one job and its progress: `with Journal(store) as journal`.
 
     Invariant: `done` never exceeds what was finished before a kill, and falls short of it by one step at most.
@@ -87,16 +87,16 @@ class Journal:
         """How many steps are done, from the first on."""
         return self._done
 
-    def plan(self, options: Mapping[str, object], make: Callable[[], Any]) -> Any:  # noqa: ANN401 - JSON
+    def load_plan(self, options: Mapping[str, object], make: Callable[[], Any]) -> Any:  # noqa: ANN401 - JSON
         """The plan that the checkpoint has, or a new one; JournalError if it is for other options."""
         assert self._is_open, "the journal was not entered"
         wanted = json.loads(json.dumps(options))
-        kept = self.keep(PLAN, lambda: {"options": wanted, "plan": make()})
+        kept = self.keep_value(PLAN, lambda: {"options": wanted, "plan": make()})
         if kept["options"] != wanted:
             raise JournalError(f"{self.name} belongs to another job: {_describe_difference(kept['options'], wanted)}")
         return kept["plan"]
 
-    def keep(self, name: str, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    def keep_value(self, name: str, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         """What the checkpoint has under a name, or what `make` returns, as JSON gives it back."""
         kept = self._read_entry(name)
         if kept is None:
@@ -104,13 +104,13 @@ class Journal:
             self._write_entry(name, kept)
         return kept
 
-    def kept(self, name: str) -> dict[str, Any] | None:
+    def kept_value(self, name: str) -> dict[str, Any] | None:
         """What the checkpoint has under a name."""
         return self._read_entry(name)
 
-    def forget(self, name: str) -> None:
+    def remove_value(self, name: str) -> None:
         """Remove what is not needed any more."""
-        self.store.forget(name)
+        self.store.remove_value(name)
 
     def step_is_done(self) -> None:
         """Count one more."""

@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyspark_ternmq.pipelines.hadoop_files import HadoopFiles
-from pyspark_ternmq.pipelines.journal import Journal, JournalError, JournalStore
-from pyspark_ternmq.pipelines.lake.lock import RENEWALS, LockLost, checkpoint_lock, publish, withdraw
+from pyspark_ternmq.pipelines.journal import JournalError, JournalStore, StepJournal
+from pyspark_ternmq.pipelines.lake.lock import RENEWALS, LockLost, checkpoint_lock, publish_file, withdraw_files
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from pyspark_ternmq.pipelines.files import Files
+    from pyspark_ternmq.pipelines.files import FileSystem
     from pyspark_ternmq.pipelines.lake.lock import FolderLock
 
 LOCK, SUCCESS = "lock", "_SUCCESS"
@@ -34,15 +34,15 @@ _UNPUBLISHED = re.compile(_VERSION.pattern + r"\.[0-9a-f]{32}")
 _log = logging.getLogger(__name__)
 
 
-def journal_at(spark: "SparkSession", checkpoint: str) -> Journal:
+def journal_at(spark: "SparkSession", checkpoint: str) -> StepJournal:
     """The journal of a folder; a path without a scheme is one of this machine."""
     store: JournalStore
     if (local := local_folder(checkpoint)) is not None:
         store = LocalStore(local)
     else:
         files = HadoopFiles(spark)
-        store = HadoopStore(files, files.qualified(checkpoint))
-    return Journal(store)
+        store = HadoopStore(files, files.qualify_path(checkpoint))
+    return StepJournal(store)
 
 
 def local_folder(path: str) -> Path | None:
@@ -97,10 +97,10 @@ class LocalStore:
         finally:
             os.close(folder)
 
-    def forget(self, name: str) -> None:
+    def remove_value(self, name: str) -> None:
         (self._folder / name).unlink(missing_ok=True)
 
-    def folder(self, name: str) -> str:
+    def folder_of(self, name: str) -> str:
         return (self._folder / name).absolute().as_uri()
 
     def has_folder(self, name: str) -> bool:
@@ -113,7 +113,7 @@ class LocalStore:
 class HadoopStore:
     """Implements `JournalStore`. Locked if another process has the folder; the lock's docstring says for how long."""
 
-    def __init__(self, files: "Files", folder: str, *, lock: "FolderLock | None" = None) -> None:
+    def __init__(self, files: "FileSystem", folder: str, *, lock: "FolderLock | None" = None) -> None:
         self._files, self._folder = files, folder
         self._lock = lock or checkpoint_lock(files, folder)
         self._renewal: _LockRenewal | None = None
@@ -126,7 +126,7 @@ class HadoopStore:
         self._lock.__enter__()
         try:
             names = [name for name in self._list_names() if _UNPUBLISHED.fullmatch(name)]
-            withdraw(self._files, self._lock, [self.folder(name) for name in names])
+            withdraw_files(self._files, self._lock, [self.folder_of(name) for name in names])
             self._renewal = _LockRenewal(self._lock)
         except BaseException:
             self._lock.__exit__(None, None, None)
@@ -144,23 +144,23 @@ class HadoopStore:
 
     def write(self, name: str, text: str) -> None:
         before = self._list_versions(name)
-        publish(self._files, self._lock, self._version_path(name, before[-1] + 1 if before else 0), text)
+        publish_file(self._files, self._lock, self._version_path(name, before[-1] + 1 if before else 0), text)
         for version in before:
             self._files.delete(self._version_path(name, version))
 
-    def forget(self, name: str) -> None:
+    def remove_value(self, name: str) -> None:
         # The highest last: a kill in between leaves none that is older than what counted.
         for version in self._list_versions(name):
             self._files.delete(self._version_path(name, version))
 
-    def folder(self, name: str) -> str:
+    def folder_of(self, name: str) -> str:
         return f"{self._folder}/{name}"
 
     def has_folder(self, name: str) -> bool:
         return self._files.exists(f"{self._folder}/{name}/{SUCCESS}")
 
     def remove_folder(self, name: str) -> None:
-        self._files.delete(self.folder(name))
+        self._files.delete(self.folder_of(name))
 
     def _list_versions(self, name: str) -> list[int]:
         found = (_VERSION.fullmatch(one) for one in self._list_names())

@@ -27,7 +27,7 @@ LOOK_INTERVAL_S = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Position:
+class QueryPosition:
     """How far a query was when its last batch ended; None for what its source does not say."""
 
     rows: int = 0
@@ -70,13 +70,13 @@ class ProgressLine:
     ) -> None:
         self._end_line()
 
-    def update(self, position: Position) -> None:
+    def update(self, position: QueryPosition) -> None:
         """Show how far a query is."""
         if position.batch is not None:
             self.batch = position.batch
-        self.show(position.text())
+        self.show_progress(position.text())
 
-    def show(self, text: str) -> None:
+    def show_progress(self, text: str) -> None:
         """Show it: at once on a terminal, elsewhere if the last line is old enough, and older if it said the same."""
         line = f"{self._name}: {text}"
         if self._is_terminal:
@@ -88,7 +88,7 @@ class ProgressLine:
             self._last = line
             self._write_text(line + "\n")
 
-    def say(self, text: str) -> None:
+    def print_line(self, text: str) -> None:
         """A line that stays."""
         self._end_line()
         self._write_text(f"{self._name}: {text}\n")
@@ -114,7 +114,7 @@ class BatchErrors:
         self._found: Exception | None = None
 
     @contextmanager
-    def noted(self) -> Iterator[None]:
+    def note_errors(self) -> Iterator[None]:
         """Around the function."""
         try:
             yield
@@ -123,7 +123,7 @@ class BatchErrors:
             raise
 
     @contextmanager
-    def raised(self) -> Iterator[None]:
+    def raise_errors(self) -> Iterator[None]:
         """Around what waits for the query: the error itself instead of Spark's."""
         try:
             yield
@@ -134,7 +134,7 @@ class BatchErrors:
             raise self._found.with_traceback(None) from None
 
 
-def follow(
+def follow_query(
     query: "StreamingQuery",
     line: ProgressLine,
     *,
@@ -151,8 +151,8 @@ def follow(
     try:
         while not query.awaitTermination(LOOK_INTERVAL_S):  # type: ignore[arg-type]  # seconds, and parts of them
             on_look()
-            line.update(seen.position(query, rows))
-        line.update(seen.position(query, rows))
+            line.update(seen.read_position(query, rows))
+        line.update(seen.read_position(query, rows))
     except StreamingQueryException:
         raise  # it has ended by itself
     except BaseException:
@@ -170,14 +170,14 @@ class _SeenReports:
         self._on_report = on_report
         self._rows, self._batch, self._rate = 0, -1, 0.0
 
-    def position(self, query: "StreamingQuery", rows: Callable[[], int] | None) -> Position:
+    def read_position(self, query: "StreamingQuery", rows: Callable[[], int] | None) -> QueryPosition:
         last = query.lastProgress
         if last is None:
-            return Position(rows=0 if rows is None else rows())
+            return QueryPosition(rows=0 if rows is None else rows())
         # Each report costs dozens of calls into Java, so that all are asked for only if one was missed.
         for report in [last] if last["batchId"] <= self._batch + 1 else query.recentProgress:
             self._add_report(report)
-        return Position(
+        return QueryPosition(
             rows=self._rows if rows is None else rows(),
             rows_per_second=self._rate,
             batch=self._batch if self._batch >= 0 else None,
@@ -188,10 +188,10 @@ class _SeenReports:
         if report["numInputRows"] and report["batchId"] > self._batch:
             self._rows += report["numInputRows"]
             self._batch = report["batchId"]
-            self._rate = _rate(report["processedRowsPerSecond"])
+            self._rate = _format_rate(report["processedRowsPerSecond"])
             self._on_report(report)
 
 
-def _rate(value: float) -> float:
+def _format_rate(value: float) -> float:
     """A batch of no time at all has no rate: Spark divides by zero then."""
     return value if 0 <= value < float("inf") else 0.0

@@ -24,23 +24,30 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as f
 
 from pyspark_ternmq.pipelines.hadoop_files import HadoopFiles
-from pyspark_ternmq.pipelines.journal import Journal
+from pyspark_ternmq.pipelines.journal import StepJournal
 from pyspark_ternmq.pipelines.journal_stores import journal_at
-from pyspark_ternmq.pipelines.progress import Position, ProgressLine
-from pyspark_ternmq.pipelines.replay_plan import Plan, make_plan, micros, read_plan, reopen_snapshots, sendable_rows
+from pyspark_ternmq.pipelines.progress import ProgressLine, QueryPosition
+from pyspark_ternmq.pipelines.replay_plan import (
+    ReplayPlan,
+    make_plan,
+    read_plan,
+    reopen_snapshots,
+    sendable_rows,
+    to_micros,
+)
 from pyspark_ternmq.pipelines.replay_source import (
     COLUMNS,
     TIME_COLUMNS,
     TIME_US,
     Order,
     WrongRows,
-    messages,
+    make_messages,
     without_doubles,
 )
 from pyspark_ternmq.pipelines.sending import in_lanes, send, tasks_of
-from pyspark_ternmq.pipelines.slices import Pace, Slice, together
-from pyspark_ternmq.pipelines.snapshots.opening import FORMATS, FileFormat, Snapshots, counted
-from pyspark_ternmq.pipelines.snapshots.snapshot import Snapshot, TableSettings
+from pyspark_ternmq.pipelines.slices import SlicePace, TimeSlice, join_slices
+from pyspark_ternmq.pipelines.snapshots.opening import FORMATS, FileFormat, SourceSnapshots, count_files
+from pyspark_ternmq.pipelines.snapshots.snapshot import SourceSnapshot, TableSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -106,8 +113,8 @@ class ReplayOptions:
             "from": list(self.paths),
             "to": self.to,
             "order": self.order,
-            "since": micros(self.since),
-            "until": micros(self.until),
+            "since": to_micros(self.since),
+            "until": to_micros(self.until),
             "keep ids": self.keep_ids,
         }
 
@@ -140,15 +147,15 @@ def run(
 
     WrongSource and WrongRows for paths that can't be replayed, JournalError for a checkpoint of something else.
     """
-    snapshots = Snapshots(HadoopFiles(spark), options.tables, COLUMNS, options.file_format)
+    snapshots = SourceSnapshots(HadoopFiles(spark), options.tables, COLUMNS, options.file_format)
     with _open_journal(spark, options.checkpoint) as journal, line or ProgressLine(NAME) as shown:
-        found = list[Snapshot]()
+        found = list[SourceSnapshot]()
 
-        def make() -> dict[str, Any]:
-            found.extend(snapshots.now(options.paths))
+        def make_journal_plan() -> dict[str, Any]:
+            found.extend(snapshots.take_now(options.paths))
             return make_plan(spark, options, found).as_json()
 
-        plan = read_plan(journal.plan(options.identity(), make), journal)
+        plan = read_plan(journal.load_plan(options.identity(), make_journal_plan), journal)
         _say_what(plan, shown)
         # Of a plan that is done nothing is read any more, whatever became of its files.
         if not found and journal.done < len(plan.slices):
@@ -157,18 +164,18 @@ def run(
         return _ReplayRun(rows, options, plan, journal, shown, now_s, wait_s).run()
 
 
-def _say_what(plan: Plan, line: ProgressLine) -> None:
+def _say_what(plan: ReplayPlan, line: ProgressLine) -> None:
     for source in plan.sources:
         if source.table is not None:
-            line.say(f"from {source.table.text()}, {counted(source)}")
+            line.print_line(f"from {source.table.text()}, {count_files(source)}")
     if plan.skipped:
-        line.say(f"{plan.skipped:,} rows can't be sent and are left out: no body, no time, or a corrupt body")
+        line.print_line(f"{plan.skipped:,} rows can't be sent and are left out: no body, no time, or a corrupt body")
     if plan.doubles:
-        line.say(f"{plan.doubles:,} rows are of messages that are there more than once, and are left out")
+        line.print_line(f"{plan.doubles:,} rows are of messages that are there more than once, and are left out")
 
 
 @contextmanager
-def _open_journal(spark: "SparkSession", checkpoint: str | None) -> Iterator[Journal]:
+def _open_journal(spark: "SparkSession", checkpoint: str | None) -> Iterator[StepJournal]:
     if checkpoint is not None:
         with journal_at(spark, checkpoint) as journal:
             yield journal
@@ -184,8 +191,8 @@ class _ReplayRun:
         self,
         rows: "DataFrame | None",
         options: ReplayOptions,
-        plan: Plan,
-        journal: Journal,
+        plan: ReplayPlan,
+        journal: StepJournal,
         line: ProgressLine,
         now_s: Callable[[], float],
         wait_s: Callable[[float], None],
@@ -198,7 +205,7 @@ class _ReplayRun:
         before = self._open_journal.done
         left = self._plan.slices[before:]
         pace = self._pace_of(left)
-        for group in together(left, self._options.step_rows):
+        for group in join_slices(left, self._options.step_rows):
             self._send_group(group, pace)
         return ReplayReport(
             replay_id=self._plan.replay_id,
@@ -210,13 +217,13 @@ class _ReplayRun:
             latest_s=self._latest_s if pace else None,
         )
 
-    def _pace_of(self, left: Sequence[Slice]) -> Pace | None:
+    def _pace_of(self, left: Sequence[TimeSlice]) -> SlicePace | None:
         """A replay that goes on does so with its next slice, not after the time for which it was away."""
         if self._options.speed is None or not left:
             return None
-        return Pace(self._options.speed, left[0].start_us, self._now_s())
+        return SlicePace(self._options.speed, left[0].start_us, self._now_s())
 
-    def _send_group(self, group: Sequence[Slice], pace: Pace | None) -> None:
+    def _send_group(self, group: Sequence[TimeSlice], pace: SlicePace | None) -> None:
         """Slices that are read at once: reading files for each of many small ones would cost more than sending."""
         assert self._rows is not None, "a plan that is not done has rows"
         # Rows of one message have one time, so each step finds all of them.
@@ -230,7 +237,7 @@ class _ReplayRun:
             if len(group) > 1:
                 rows.unpersist()
 
-    def _send_slice(self, rows: "DataFrame", one: Slice, pace: Pace | None) -> None:
+    def _send_slice(self, rows: "DataFrame", one: TimeSlice, pace: SlicePace | None) -> None:
         prepared = self._prepare_rows(self._rows_between(rows, one.start_us, one.end_us))
         if pace is not None:
             self._wait_for(pace.due_s(one))
@@ -255,7 +262,7 @@ class _ReplayRun:
 
     def _prepare_rows(self, rows: "DataFrame") -> "DataFrame":
         have_places, keep_ids = self._plan.all_have_places, self._options.keep_ids
-        ready = messages(rows, self._plan.replay_id, keep_ids=keep_ids, all_have_places=have_places)
+        ready = make_messages(rows, self._plan.replay_id, keep_ids=keep_ids, all_have_places=have_places)
         lanes = in_lanes(ready, order=[TIME_US, "broker", "queue_id", "offset", "message_id"], tasks=tasks_of(rows))
         return lanes.select("message_id", "body", "keys", "tag", "message_group", "properties")
 
@@ -264,12 +271,12 @@ class _ReplayRun:
         if wait_s > 0:
             self._wait_s(wait_s)
 
-    def _show_progress(self, one: Slice, sent: int, duration_s: float) -> None:
+    def _show_progress(self, one: TimeSlice, sent: int, duration_s: float) -> None:
         self._sent += sent
         steps_left = sum(later.rows for later in self._plan.slices[self._open_journal.done :])
         rate = sent / duration_s if duration_s > 0 else 0.0
         self._line.update(
-            Position(rows=self._sent, rows_per_second=rate, batch=self._open_journal.done - 1, lag=steps_left)
+            QueryPosition(rows=self._sent, rows_per_second=rate, batch=self._open_journal.done - 1, lag=steps_left)
         )
 
     @staticmethod

@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as f
 
-from pyspark_ternmq.pipelines.journal import Journal, JournalError
+from pyspark_ternmq.pipelines.journal import JournalError, StepJournal
 from pyspark_ternmq.pipelines.replay_source import (
     TIME_US,
     WrongRows,
     all_rows,
     can_be_sent,
+    filter_times,
     format_of,
     has_place,
-    within,
     without_doubles,
 )
-from pyspark_ternmq.pipelines.slices import Slice, by_rows, by_time
-from pyspark_ternmq.pipelines.snapshots.opening import Snapshots, SourceChanged
+from pyspark_ternmq.pipelines.slices import TimeSlice, by_rows, by_time
+from pyspark_ternmq.pipelines.snapshots.opening import SourceChanged, SourceSnapshots
 from pyspark_ternmq.pipelines.snapshots.snapshot import KeptSnapshot
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from pyspark_ternmq.pipelines.replay import ReplayOptions
-    from pyspark_ternmq.pipelines.snapshots.snapshot import Snapshot
+    from pyspark_ternmq.pipelines.snapshots.snapshot import SourceSnapshot
 
 # A plan is kept in memory and in one file.
 STEPS_MAX = 1_000_000
@@ -41,7 +41,7 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 @dataclass(slots=True)
-class Plan:
+class ReplayPlan:
     """The slices, and the files that their rows are in; kept as JSON."""
 
     replay_id: str
@@ -50,7 +50,7 @@ class Plan:
     doubles: int
     all_have_places: bool
     sources: list[KeptSnapshot]
-    slices: list[Slice] = field(default_factory=list)
+    slices: list[TimeSlice] = field(default_factory=list)
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -64,23 +64,23 @@ class Plan:
         }
 
     @classmethod
-    def from_json(cls, value: dict[str, Any]) -> "Plan":
+    def from_json(cls, value: dict[str, Any]) -> "ReplayPlan":
         sources = [KeptSnapshot.from_json(one) for one in value["sources"]]
-        return cls(**{**value, "sources": sources, "slices": [Slice(*one) for one in value["slices"]]})
+        return cls(**{**value, "sources": sources, "slices": [TimeSlice(*one) for one in value["slices"]]})
 
 
-def read_plan(kept: dict[str, Any], journal: Journal) -> Plan:
+def read_plan(kept: dict[str, Any], journal: StepJournal) -> ReplayPlan:
     """The plan of a checkpoint. JournalError for one of a release that noted no files."""
     if "sources" not in kept:
         what = f"{journal.name} was begun by a release that did not note the files of a replay"
         raise JournalError(f"{what}; {_describe_remedy(kept, journal)}")
-    return Plan.from_json(kept)
+    return ReplayPlan.from_json(kept)
 
 
-def reopen_snapshots(snapshots: Snapshots, plan: Plan, journal: Journal) -> "list[Snapshot]":
+def reopen_snapshots(snapshots: SourceSnapshots, plan: ReplayPlan, journal: StepJournal) -> "list[SourceSnapshot]":
     """The files of a plan. JournalError if they are not what they were."""
     try:
-        return snapshots.again(plan.sources)
+        return snapshots.take_again(plan.sources)
     except SourceChanged as error:
         raise JournalError(
             f"this replay can't go on, for what it was planned from has changed: {error}; "
@@ -88,7 +88,7 @@ def reopen_snapshots(snapshots: Snapshots, plan: Plan, journal: Journal) -> "lis
         ) from None
 
 
-def _describe_remedy(kept: dict[str, Any], journal: Journal) -> str:
+def _describe_remedy(kept: dict[str, Any], journal: StepJournal) -> str:
     """What the user can do about a plan that can't be continued."""
     text = "replay what is there now with a new checkpoint"
     done = journal.done
@@ -98,11 +98,11 @@ def _describe_remedy(kept: dict[str, Any], journal: Journal) -> str:
     return text
 
 
-def make_plan(spark: "SparkSession", options: "ReplayOptions", snapshots: "Sequence[Snapshot]") -> Plan:
+def make_plan(spark: "SparkSession", options: "ReplayOptions", snapshots: "Sequence[SourceSnapshot]") -> ReplayPlan:
     """Count the rows that can be sent, and cut them into slices."""
     file_format = options.file_format or format_of(options.paths)
-    everything = within(
-        all_rows(spark, snapshots, file_format, options.order), micros(options.since), micros(options.until)
+    everything = filter_times(
+        all_rows(spark, snapshots, file_format, options.order), to_micros(options.since), to_micros(options.until)
     )
     sendable = f.coalesce(can_be_sent(), f.lit(False))
     without_place = sendable & ~has_place()
@@ -113,21 +113,21 @@ def make_plan(spark: "SparkSession", options: "ReplayOptions", snapshots: "Seque
     bounds = without_doubles(rows).agg(f.min(TIME_US), f.max(TIME_US), f.count(f.lit(1))).first()
     assert bounds is not None, "sums have one row"
     first_us, last_us, count = bounds
-    plan = Plan(
+    plan = ReplayPlan(
         replay_id=str(uuid.uuid4()),
         file_format=file_format,
         skipped=skipped,
         doubles=wanted - count,
         all_have_places=unplaced == 0,
-        sources=[one.kept() for one in snapshots],
+        sources=[one.to_kept() for one in snapshots],
     )
     if count:
-        plan.slices = _cut_slices(rows, Slice(first_us, last_us + 1, count), options)
+        plan.slices = _cut_slices(rows, TimeSlice(first_us, last_us + 1, count), options)
     return plan
 
 
-def _cut_slices(rows: "DataFrame", whole: Slice, options: "ReplayOptions") -> list[Slice]:
-    def count(start_us: int, end_us: int, width_us: int) -> list[tuple[int, int]]:
+def _cut_slices(rows: "DataFrame", whole: TimeSlice, options: "ReplayOptions") -> list[TimeSlice]:
+    def count_rows(start_us: int, end_us: int, width_us: int) -> list[tuple[int, int]]:
         # Of integers: a floating point number can't tell microseconds of centuries apart.
         bucket = f.expr(f"({TIME_US} - {start_us}) DIV {width_us}")
         # Doubles have one time. They are looked for among rows of the span alone.
@@ -137,7 +137,7 @@ def _cut_slices(rows: "DataFrame", whole: Slice, options: "ReplayOptions") -> li
         return [(row[0], row[1]) for row in found]
 
     if options.speed is None:
-        return by_rows(whole, options.step_rows, count)
+        return by_rows(whole, options.step_rows, count_rows)
     width_us = max(1, round(options.tick / _MICROSECOND * options.speed))
     steps = (whole.end_us - whole.start_us) // width_us + 1
     if steps > STEPS_MAX:
@@ -145,14 +145,14 @@ def _cut_slices(rows: "DataFrame", whole: Slice, options: "ReplayOptions") -> li
             f"{steps:,} ticks of {options.tick} are more than {STEPS_MAX:,}: replay a part with since and until, or "
             "choose a longer tick"
         )
-    return by_time(whole, width_us, count)
+    return by_time(whole, width_us, count_rows)
 
 
 def sendable_rows(
-    spark: "SparkSession", options: "ReplayOptions", file_format: str, snapshots: "Sequence[Snapshot]"
+    spark: "SparkSession", options: "ReplayOptions", file_format: str, snapshots: "Sequence[SourceSnapshot]"
 ) -> "DataFrame":
     return all_rows(spark, snapshots, file_format, options.order).where(can_be_sent())
 
 
-def micros(moment: datetime | None) -> int | None:
+def to_micros(moment: datetime | None) -> int | None:
     return None if moment is None else (moment - _EPOCH) // _MICROSECOND

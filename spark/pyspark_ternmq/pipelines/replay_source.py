@@ -20,12 +20,12 @@ from pyspark.sql import Window
 from pyspark.sql import functions as f
 
 from pyspark_ternmq.pipelines.sending import derived_id
-from pyspark_ternmq.pipelines.snapshots.reading import names, parquet_rows
+from pyspark_ternmq.pipelines.snapshots.reading import file_names, parquet_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from pyspark_ternmq.pipelines.snapshots.snapshot import Snapshot
+    from pyspark_ternmq.pipelines.snapshots.snapshot import SourceSnapshot
 
 TIME_US = "time_us"
 TIME_COLUMNS = {"born": "born_timestamp", "stored": "store_timestamp"}
@@ -64,10 +64,12 @@ def format_of(paths: Sequence[str]) -> str:
     return "json" if endings and all(ending in _JSON_ENDINGS for ending in endings) else "parquet"
 
 
-def all_rows(spark: "SparkSession", snapshots: "Sequence[Snapshot]", file_format: str, order: Order) -> "DataFrame":
+def all_rows(
+    spark: "SparkSession", snapshots: "Sequence[SourceSnapshot]", file_format: str, order: Order
+) -> "DataFrame":
     """Every row with the columns above and its time in microseconds; see `can_be_sent`."""
     if file_format == "json":
-        paths = [name for snapshot in snapshots for name in names(snapshot)]
+        paths = [name for snapshot in snapshots for name in file_names(snapshot)]
         return _as_messages(_with_json_names(spark.read.schema(_JSON_SCHEMA).json(paths)), order)
     found = [_as_messages(parquet_rows(spark, snapshot, COLUMNS), order) for snapshot in snapshots]
     return reduce(lambda left, right: left.unionByName(right), found)
@@ -106,7 +108,7 @@ def can_be_sent() -> "Column":
     return f.col("body").isNotNull() & (f.length("body") > 0) & f.col(TIME_US).isNotNull() & f.col("corrupt").isNull()
 
 
-def within(rows: "DataFrame", since_us: int | None, until_us: int | None) -> "DataFrame":
+def filter_times(rows: "DataFrame", since_us: int | None, until_us: int | None) -> "DataFrame":
     """The rows from one time up to, not including, another; those without a time are among them."""
     bounds = [
         *([f.col(TIME_US) >= since_us] if since_us is not None else []),
@@ -117,7 +119,7 @@ def within(rows: "DataFrame", since_us: int | None, until_us: int | None) -> "Da
     return rows.where(f.col(TIME_US).isNull() | reduce(lambda left, right: left & right, bounds))
 
 
-def messages(rows: "DataFrame", replay_id: str, *, keep_ids: bool, all_have_places: bool) -> "DataFrame":
+def make_messages(rows: "DataFrame", replay_id: str, *, keep_ids: bool, all_have_places: bool) -> "DataFrame":
     """What the sink takes, with its time and place to sort by."""
     place: list[Column] = [f.col(name) for name in (*_PLACE, "message_id")]
     if not all_have_places:

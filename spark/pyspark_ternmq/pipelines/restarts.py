@@ -16,7 +16,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from pyspark_ternmq.pipelines.progress import ProgressLine
-from pyspark_ternmq.pipelines.session import texts
+from pyspark_ternmq.pipelines.session import error_texts
 
 RESTARTS_MAX = 5
 FIRST_WAIT_S = 2.0
@@ -52,7 +52,7 @@ def restarted(
             if restarts == RESTARTS_MAX or not is_worker_start(error):
                 raise
         restarts += 1
-        line.say(
+        line.print_line(
             "Spark could not start a Python worker in time (the machine is busy); starting again"
             f"{' from the checkpoint' if has_checkpoint else ''} ({restarts} of {RESTARTS_MAX})"
         )
@@ -61,4 +61,4 @@ def restarted(
 
 def is_worker_start(error: BaseException) -> bool:
     """Whether Spark gave up waiting for a worker; a source that says the same words is not taken for it."""
-    return any(_ALONE.fullmatch(text.strip()) or _THROWN.search(text) for text in texts(error))
+    return any(_ALONE.fullmatch(text.strip()) or _THROWN.search(text) for text in error_texts(error))

@@ -55,7 +55,7 @@ def spark_session(
     # spark-submit has started Java already, and says there which master is meant. An active session is one of this
     # thread; whether the process has any, only the context tells.
     is_started = "PYSPARK_GATEWAY_PORT" in os.environ or SparkContext._active_spark_context is not None  # noqa: SLF001
-    if not is_started and java() is None:
+    if not is_started and find_java() is None:
         raise SparkMissing(JAVA_NEEDED)
     if master is None and not is_started:
         master = DEFAULT_MASTER
@@ -117,7 +117,7 @@ def local_cores(master: str) -> int:
     return (os.cpu_count() or 1) if match[1] == "*" else max(int(match[1]), 1)
 
 
-def java() -> str | None:
+def find_java() -> str | None:
     """The program that Spark's launcher would run, or None."""
     if home := os.environ.get("JAVA_HOME"):
         program = Path(home) / "bin" / "java"
@@ -130,7 +130,7 @@ def error_line(error: BaseException) -> str:
 
     Spark wraps what a data source raises into several errors, with tracebacks of Python and of Java.
     """
-    for text in texts(error):
+    for text in error_texts(error):
         if (words := _last_of_traceback(text)) is not None:
             return words
         if (words := refusal_in(text)) is not None:
@@ -140,7 +140,7 @@ def error_line(error: BaseException) -> str:
     return _CONDITION.sub("", lines[0].strip().removeprefix(": ")) if lines else type(error).__name__
 
 
-def texts(error: BaseException | None) -> list[str]:
+def error_texts(error: BaseException | None) -> list[str]:
     """The error's text and those of its causes, the innermost first."""
     texts = list[str]()
     while error is not None:

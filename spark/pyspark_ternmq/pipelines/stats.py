@@ -26,9 +26,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from pyspark.sql import functions as f
 
 from pyspark_ternmq.pipelines.hadoop_files import HadoopFiles
-from pyspark_ternmq.pipelines.lake.commits import Commits, LakeBroken
+from pyspark_ternmq.pipelines.lake.commits import BatchCommits, LakeBroken
 from pyspark_ternmq.pipelines.lake.lock import FolderLock, LockLost, checkpoint_lock
-from pyspark_ternmq.pipelines.progress import BatchErrors, ProgressLine, follow
+from pyspark_ternmq.pipelines.progress import BatchErrors, ProgressLine, follow_query
 from pyspark_ternmq.pipelines.sending import derived_id, in_lanes, send, tasks_of
 from pyspark_ternmq.pipelines.settings import PARQUET_SETTINGS, session_settings
 
@@ -110,10 +110,10 @@ def run(spark: "SparkSession", options: StatsOptions, *, line: ProgressLine | No
         output = _WindowOutput(files, options, shown, lock)
         with session_settings(spark, PARQUET_SETTINGS):
             query = _start_query(spark, options, output)
-        with output.errors.raised():
-            follow(query, shown, on_report=output.count_dropped, on_look=lock.renew_if_due)
+        with output.errors.raise_errors():
+            follow_query(query, shown, on_report=output.count_dropped, on_look=lock.renew_if_due)
     waiting, last_end = _open_windows(spark, files, options.checkpoint)
-    return output.report(waiting, last_end and last_end + options.delay)
+    return output.make_report(waiting, last_end and last_end + options.delay)
 
 
 def _open_windows(spark: "SparkSession", files: HadoopFiles, checkpoint: str) -> tuple[int, datetime | None]:
@@ -133,7 +133,7 @@ def _start_query(spark: "SparkSession", options: StatsOptions, output: "_WindowO
     source = source.option("startingOffsets", options.starting)
     if options.max_offsets_per_trigger is not None:
         source = source.option("maxOffsetsPerTrigger", str(options.max_offsets_per_trigger))
-    windows = aggregated(source.load(), window=options.window, by=options.by, delay=options.delay)
+    windows = aggregate_messages(source.load(), window=options.window, by=options.by, delay=options.delay)
     writer: DataStreamWriter = windows.writeStream.outputMode("append").foreachBatch(output.write)
     writer = writer.option("checkpointLocation", options.checkpoint)
     if options.trigger is None:
@@ -141,7 +141,9 @@ def _start_query(spark: "SparkSession", options: StatsOptions, output: "_WindowO
     return writer.trigger(processingTime=_span_text(options.trigger)).start()
 
 
-def aggregated(messages: "DataFrame", *, window: timedelta, by: Sequence[Dimension], delay: timedelta) -> "DataFrame":
+def aggregate_messages(
+    messages: "DataFrame", *, window: timedelta, by: Sequence[Dimension], delay: timedelta
+) -> "DataFrame":
     """One row for each window and what `by` names; the same for a batch and for a stream."""
     if "key" in by:
         messages = messages.withColumn("key", f.explode_outer("keys"))
@@ -190,13 +192,13 @@ class _WindowOutput:
 
     def __init__(self, files: HadoopFiles, options: StatsOptions, line: ProgressLine, lock: FolderLock) -> None:
         self._files, self._options, self._line, self._lock = files, options, line, lock
-        self._commits: Commits | None = None
+        self._commits: BatchCommits | None = None
         self._windows = self._messages = self._batches = self._dropped = 0
         self.errors = BatchErrors(LakeBroken, LockLost)
 
     def write(self, batch: "DataFrame", number: int) -> None:
         """What Spark calls; once more for a batch that was not finished when the last run ended."""
-        with self.errors.noted():
+        with self.errors.note_errors():
             self._write_batch(batch, number)
 
     def _write_batch(self, batch: "DataFrame", number: int) -> None:
@@ -217,12 +219,12 @@ class _WindowOutput:
         dropped = sum(operator["numRowsDroppedByWatermark"] for operator in progress["stateOperators"])
         if dropped:
             self._dropped += dropped
-            self._line.say(
+            self._line.print_line(
                 f"WARNING: at least {dropped:,} messages of batch {progress['batchId']} are in no window: they came "
                 f"later than {self._options.delay} after others; choose a longer delay"
             )
 
-    def report(self, waiting: int, closes_at: datetime | None) -> StatsReport:
+    def make_report(self, waiting: int, closes_at: datetime | None) -> StatsReport:
         return StatsReport(
             windows=self._windows,
             messages=self._messages,
@@ -247,13 +249,13 @@ class _WindowOutput:
 
         commits.commit(number, write)
 
-    def _commits_of(self, batch: "DataFrame", out: str) -> Commits:
+    def _commits_of(self, batch: "DataFrame", out: str) -> BatchCommits:
         """Known with the first batch: a new query gets its id when it starts."""
         if self._commits is None:
             query = batch.sparkSession.sparkContext.getLocalProperty(QUERY_ID)
             assert query is not None, "Spark tells the id of the query in every batch"
-            self._commits = Commits(self._files, self._files.qualified(out), query, self._lock)
-            self._commits.heal()
+            self._commits = BatchCommits(self._files, self._files.qualify_path(out), query, self._lock)
+            self._commits.finish_commits()
         return self._commits
 
     def _send_batch(self, batch: "DataFrame") -> None:

@@ -26,7 +26,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from pyspark_ternmq.options import WrongOption, nearest
+from pyspark_ternmq.options import WrongOption, nearest_name
 
 _ALLOWED = {
     "topic": "string",
@@ -52,7 +52,7 @@ _SAME = {"headers": "properties", "key": "keys"}
 
 
 @dataclass(frozen=True, slots=True)
-class Columns:
+class RowColumns:
     """Where the parts of a message are in a row; `places` has only those that rows have."""
 
     places: Mapping[str, int]
@@ -60,7 +60,7 @@ class Columns:
 
 def checked_columns(
     schema: StructType, *, topic: str | None, kafka_names: bool = False, ignores_source: bool = False
-) -> Columns:
+) -> RowColumns:
     """The columns of a write; WrongOption for one that is missing, unknown or of another type.
 
     `topic` is the option, which counts more than the column. A column of type void, as `lit(None)` makes it, is as good
@@ -76,14 +76,14 @@ def checked_columns(
         if _is_left_out(part, field.name, kafka_names=kafka_names, ignores_source=ignores_source):
             continue
         if part not in allowed:
-            raise WrongOption(f"a message has no column {field.name!r}{nearest(field.name.lower(), allowed)}")
+            raise WrongOption(f"a message has no column {field.name!r}{nearest_name(field.name.lower(), allowed)}")
         if (part == "topic" and topic is not None) or isinstance(field.dataType, NullType):
             continue
         if not _TYPES[part](field.dataType):
             raise WrongOption(f"column {field.name} is {field.dataType.simpleString()}; it must be {allowed[part]}")
         places[part] = place
     _check_together(places, topic, names)
-    return Columns(places)
+    return RowColumns(places)
 
 
 def _message_part(name: str, *, kafka_names: bool) -> str:

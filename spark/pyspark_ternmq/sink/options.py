@@ -56,27 +56,27 @@ class SinkOptions:
 def sink_options(options: Mapping[str, str]) -> SinkOptions:
     """The options of one write; WrongOption names the one that can't be."""
     reader = OptionReader(options, SINK_OPTIONS)
-    rows_per_second = reader.rate("rowsPerSecond")
+    rows_per_second = reader.read_rate("rowsPerSecond")
     has_kafka_names = kafka_names(reader)
-    if reader.text("keyAs") is not None and not has_kafka_names:
+    if reader.read_text("keyAs") is not None and not has_kafka_names:
         raise WrongOption("option keyAs is about Kafka's column key: set columnNames to kafka with it")
     return SinkOptions(
         connection=connection_of(reader),
         topic=_read_topic(reader),
         kafka_names=has_kafka_names,
-        groups_by_key=reader.choice("keyAs", ("keys", "message_group")) == "message_group",
-        ignores_source=reader.flag("ignoreSourceColumns", False),
+        groups_by_key=reader.read_choice("keyAs", ("keys", "message_group")) == "message_group",
+        ignores_source=reader.read_flag("ignoreSourceColumns", False),
         max_in_flight=_read_number(reader, "maxInFlight", MAX_IN_FLIGHT),
         batch_size=_batch_size(reader, rows_per_second),
         rows_per_second=rows_per_second,
-        id_seed=reader.text("idSeed"),
+        id_seed=reader.read_text("idSeed"),
         delivery_timeout_s=_read_number(reader, "deliveryTimeoutMs", DELIVERY_TIMEOUT_MS) / 1000,
     )
 
 
 def _read_topic(reader: OptionReader) -> str | None:
     """Option `topic`, or what was given to `save` and `start`."""
-    name = reader.text("topic") or reader.text("path")
+    name = reader.read_text("topic") or reader.read_text("path")
     if name is not None:
         try:
             check_topic_name(name)
@@ -95,6 +95,6 @@ def _batch_size(reader: OptionReader, rows_per_second: float | None) -> int:
 
 
 def _read_number(reader: OptionReader, name: str, default: int) -> int:
-    value = reader.number(name, default)
+    value = reader.read_number(name, default)
     assert value is not None
     return value

@@ -21,7 +21,7 @@ _PREFIX = "ternmq-pace-"
 _KEPT_S = 24 * 60 * 60
 
 
-class Pace:
+class WritePace:
     """`rows_per_second` for all that share `name`. Not for use by several threads."""
 
     def __init__(
@@ -41,7 +41,7 @@ class Pace:
         # The folder is everybody's, so a link that somebody has put there is not followed.
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
 
-    def take(self, rows: int) -> float:
+    def take_rows(self, rows: int) -> float:
         """Take the right to send `rows`; how many seconds to wait before."""
         import fcntl  # not on Windows, where everything else of the sink works
 
@@ -63,7 +63,7 @@ class Pace:
         os.close(self._file)
 
 
-def forget(name: str, *, folder: Path | None = None) -> None:
+def remove_pace(name: str, *, folder: Path | None = None) -> None:
     """Remove the file of a write that has ended."""
     pace_file(name, folder or Path(tempfile.gettempdir())).unlink(missing_ok=True)
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyspark_ternmq.sink.rows import Request, RowReader
+from pyspark_ternmq.sink.rows import RowReader, RowRequest
 from ternmq.identity import host_name
 from ternmq.message import LIMITS
 from ternmq_common.wire import encode_field, encode_varint
@@ -49,14 +49,14 @@ class PlainRequest:
     reader: RowReader
     columns: "PlainColumns"
 
-    def encode(self, *, queue_id: int, born_ns: int) -> bytes:
+    def encode_request(self, *, queue_id: int, born_ns: int) -> bytes:
         """The serialized SendMessageRequest for a queue; `born_ns` is the time since 1970."""
         ids = self.reader.ids.encode_ids(self.rows.start, len(self.rows))
-        return self.columns.encode(self.topic, ids, queue_id=queue_id, born_ns=born_ns)
+        return self.columns.encode_request(self.topic, ids, queue_id=queue_id, born_ns=born_ns)
 
-    def as_messages(self) -> Request:
+    def as_messages(self) -> RowRequest:
         """The same request with a message for each row."""
-        [request] = self.reader.requests(self.columns.batch, self.rows.start)
+        [request] = self.reader.read_requests(self.columns.batch, self.rows.start)
         return request
 
 
@@ -132,7 +132,7 @@ class PlainColumns:
             self.sizes[start:stop],
         )
 
-    def encode(self, topic: str, ids: pa.Array, *, queue_id: int, born_ns: int) -> bytes:
+    def encode_request(self, topic: str, ids: pa.Array, *, queue_id: int, born_ns: int) -> bytes:
         """The serialized SendMessageRequest; `ids` are the message ids."""
         seconds, nanos = divmod(born_ns, _NANOS_PER_SECOND)
         born = Timestamp(seconds=seconds, nanos=nanos).SerializeToString()
@@ -177,7 +177,7 @@ class _EncodedLists:
                 raise _NotPlain
             pieces = _FieldPieces(len(texts))
             pieces.add_field(_KEYS, texts)
-            joined = pieces.joined()
+            joined = pieces.join_pieces()
             return cls(joined, _element_sizes(joined))
         ends = _list_ends(column)
         texts = _as_binary(column.values.slice(int(ends[0]), int(ends[-1] - ends[0])))
@@ -211,7 +211,7 @@ class _EncodedLists:
     @classmethod
     def _gather_lists(cls, pieces: "_FieldPieces", list_ends: Ints) -> "_EncodedLists":
         """The elements of each list as one: they lie one behind the other already."""
-        joined = pieces.joined()
+        joined = pieces.join_pieces()
         ends = _element_ends(joined)[list_ends - list_ends[0]]
         buffers = [None, pa.py_buffer(np.ascontiguousarray(ends, np.int32)), joined.buffers()[2]]
         return cls(pa.Array.from_buffers(pa.binary(), len(ends) - 1, buffers), np.diff(ends).astype(np.int64))
@@ -246,14 +246,14 @@ class _FieldPieces:
         self.pieces += message.pieces
         self.sizes = self.sizes + message.sizes
 
-    def joined(self) -> pa.Array:
+    def join_pieces(self) -> pa.Array:
         if not len(self.sizes):
             return pa.array([], pa.binary())
         return pc.binary_join_element_wise(*self.pieces, _EMPTY, null_handling="replace", null_replacement=b"")
 
     def joined_bytes(self) -> bytes:
         """All messages one behind the other."""
-        joined = self.joined()
+        joined = self.join_pieces()
         ends = _element_ends(joined)
         return joined.buffers()[2][int(ends[0]) : int(ends[-1])].to_pybytes()  # type: ignore[no-any-return]
 

@@ -53,7 +53,7 @@ class RequestProducer(Producer):
         return list(range(count))
 
 
-class Producers:
+class TaskProducers:
     """`async with Producers(options) as producers: await producers.of("")`."""
 
     def __init__(self, options: SinkOptions) -> None:
@@ -62,7 +62,7 @@ class Producers:
         self._check: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
-        await self.of("")
+        await self.producer_for("")
         return self
 
     async def __aexit__(
@@ -73,7 +73,7 @@ class Producers:
         found = await asyncio.gather(*self._started.values(), return_exceptions=True)
         await asyncio.gather(*(producer.close() for producer in found if isinstance(producer, Producer)))
 
-    async def of(self, queue: str) -> RequestProducer:
+    async def producer_for(self, queue: str) -> RequestProducer:
         """The producer for a queue, or for those that the server chooses if it is empty. ClientError if it can't be
         started now; WriteFailed if it never can be."""
         started = self._started.get(queue)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pyspark_ternmq.sink.columns import Columns
+from pyspark_ternmq.sink.columns import RowColumns
 from pyspark_ternmq.sink.errors import not_text, null_row, row_failed
 from pyspark_ternmq.sink.ids import DerivedIds
 from ternmq import ClientError, Message
@@ -20,7 +20,7 @@ _MICROS_PER_MS = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class RowRequest:
     """Messages of one topic that are sent together.
 
     `lane` is a number that all requests with the same message groups, or of the same queue, share: they are sent one
@@ -35,9 +35,9 @@ class Request:
     message_ids: Sequence[str]
     rows: Sequence[int]
 
-    def part(self, places: Sequence[int]) -> "Request":
+    def take_part(self, places: Sequence[int]) -> "RowRequest":
         """The messages at these places."""
-        return Request(
+        return RowRequest(
             self.topic,
             self.queue,
             self.lane,
@@ -51,7 +51,7 @@ class Request:
 class RowReader:
     """Builds the requests of one task."""
 
-    columns: Columns
+    columns: RowColumns
     topic: str | None
     partition: int
     ids: DerivedIds
@@ -59,14 +59,14 @@ class RowReader:
     request_rows: int
     groups_by_key: bool = False
 
-    def requests(self, batch: pa.RecordBatch, first_row: int) -> Iterator[Request]:
+    def read_requests(self, batch: pa.RecordBatch, first_row: int) -> Iterator[RowRequest]:
         """The requests for one batch; WriteFailed names a row that is no message."""
         messages = self._build_messages(batch, first_row)
         message_ids = self._message_ids(batch, first_row)
         for (topic, queue, lane), places in self._group_places(messages, self._chosen_queues(batch, first_row)).items():
             for start in range(0, len(places), self.request_rows):
                 part = places[start : start + self.request_rows]
-                yield Request(
+                yield RowRequest(
                     topic,
                     queue,
                     lane,

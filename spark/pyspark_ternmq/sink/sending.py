@@ -20,7 +20,7 @@ from typing import Self
 from pyspark_ternmq.sink.errors import COLUMN_OF_CODE, WriteFailed, row_failed
 from pyspark_ternmq.sink.plain_rows import PlainRequest
 from pyspark_ternmq.sink.producers import RequestProducer
-from pyspark_ternmq.sink.rows import Request
+from pyspark_ternmq.sink.rows import RowRequest
 from ternmq import ClientError, SendManyError
 from ternmq.backoff import ExponentialBackoff, add_jitter
 
@@ -30,10 +30,10 @@ logger = logging.getLogger(__name__)
 BACKOFF = ExponentialBackoff(initial_s=0.1, max_s=2.0, multiplier=2.0)
 
 
-class Sender:
+class RequestSender:
     """Sends through a task's producers: `async with Sender(...) as sender: await sender.put(request)`.
 
-    `producer_of` gives the one for a queue that rows chose, or for all others (`Producers.of`).
+    `producer_of` gives the one for a queue that rows chose, or for all others (`TaskProducers.producer_for`).
 
     Everything that was put is stored when the block is left without an error.
 
@@ -55,7 +55,7 @@ class Sender:
         self._tasks: set[asyncio.Task[None]] = set()
         self._lanes: dict[tuple[str, int], asyncio.Task[None]] = {}
 
-    async def put(self, request: Request | PlainRequest) -> None:
+    async def put(self, request: RowRequest | PlainRequest) -> None:
         """Send one more request, as soon as there is room; raises WriteFailed of one that was put before."""
         while len(self._tasks) >= self._max_in_flight:
             await self._some_done()
@@ -91,7 +91,7 @@ class Sender:
             if error is not None:
                 raise error
 
-    async def _send_after(self, previous: asyncio.Task[None] | None, request: Request) -> None:
+    async def _send_after(self, previous: asyncio.Task[None] | None, request: RowRequest) -> None:
         if previous is not None:
             await asyncio.shield(previous)
         await self._send_request(request)
@@ -101,14 +101,14 @@ class Sender:
         count = len(plain.rows)
         try:
             producer = await self._producer_of("")
-            failed = await producer.send_encoded(plain.topic, count, plain.encode)
+            failed = await producer.send_encoded(plain.topic, count, plain.encode_request)
         except ClientError:  # before anything was sent
             failed = list(range(count))
         if failed:
             request = plain.as_messages()
-            await self._send_request(request if len(failed) == count else request.part(failed))
+            await self._send_request(request if len(failed) == count else request.take_part(failed))
 
-    async def _send_request(self, request: Request) -> None:
+    async def _send_request(self, request: RowRequest) -> None:
         """Send until all of it is stored; WriteFailed when that is refused for good or takes too long."""
         clock = asyncio.get_running_loop().time
         deadline = clock() + self._delivery_timeout_s
@@ -116,7 +116,7 @@ class Sender:
             failures = await self._send_once(request)
             if not failures:
                 return
-            request = request.part(list(failures))
+            request = request.take_part(list(failures))
             errors = list(failures.values())
             final = next((place for place, error in enumerate(errors) if not error.retryable), None)
             if final is not None:
@@ -129,7 +129,7 @@ class Sender:
             # Not for secrets: it only spreads the repetitions of many tasks.
             await asyncio.sleep(add_jitter(BACKOFF.delay_s(attempt), random.random()))  # noqa: S311
 
-    async def _send_once(self, request: Request) -> dict[int, ClientError]:
+    async def _send_once(self, request: RowRequest) -> dict[int, ClientError]:
         """Send once; the messages that were not stored, by their places in the request, with the reason."""
         try:
             producer = await self._producer_of(request.queue)
@@ -140,14 +140,14 @@ class Sender:
             return dict.fromkeys(range(len(request.messages)), error)
         return {}
 
-    async def _find_refused(self, request: Request, place: int, error: ClientError) -> None:
+    async def _find_refused(self, request: RowRequest, place: int, error: ClientError) -> None:
         """Raise the error with its row; it may be due to any message of the request, and is in all their outcomes."""
         count = len(request.messages)
         if count == 1 or error.code not in COLUMN_OF_CODE:
             raise self._row_failed(request, place, error)
         middle = count // 2
-        await self._send_request(request.part(range(middle)))
-        await self._send_request(request.part(range(middle, count)))
+        await self._send_request(request.take_part(range(middle)))
+        await self._send_request(request.take_part(range(middle, count)))
 
-    def _row_failed(self, request: Request, place: int, error: ClientError) -> WriteFailed:
+    def _row_failed(self, request: RowRequest, place: int, error: ClientError) -> WriteFailed:
         return row_failed(error, topic=request.topic, row=request.rows[place], partition=self._partition)

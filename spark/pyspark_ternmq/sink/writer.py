@@ -29,15 +29,15 @@ from pyspark.sql.types import StructType
 from pyspark_ternmq.logs import log_as_spark
 from pyspark_ternmq.options import WrongOption
 from pyspark_ternmq.refusals import in_one_line
-from pyspark_ternmq.sink.columns import Columns, checked_columns
+from pyspark_ternmq.sink.columns import RowColumns, checked_columns
 from pyspark_ternmq.sink.errors import WriteFailed
 from pyspark_ternmq.sink.ids import DerivedIds
 from pyspark_ternmq.sink.options import SinkOptions, sink_options
-from pyspark_ternmq.sink.pace import Pace, forget
+from pyspark_ternmq.sink.pace import WritePace, remove_pace
 from pyspark_ternmq.sink.plain_rows import plain_requests
-from pyspark_ternmq.sink.producers import Producers
+from pyspark_ternmq.sink.producers import TaskProducers
 from pyspark_ternmq.sink.rows import RowReader
-from pyspark_ternmq.sink.sending import Sender
+from pyspark_ternmq.sink.sending import RequestSender
 
 # Spark's local properties of the jobs of a streaming query.
 QUERY_ID = "sql.streaming.queryId"
@@ -45,29 +45,29 @@ BATCH_ID = "streaming.sql.batchId"
 
 
 @dataclass(frozen=True, slots=True)
-class Written(WriterCommitMessage):
+class WriteResult(WriterCommitMessage):
     """What one task wrote."""
 
     rows: int
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class WritePlan:
     """All that a task has to know.
 
     `seed` is what ids are derived from; None in a stream without `idSeed`: only its tasks know the query's id.
     """
 
     options: SinkOptions
-    columns: Columns
+    columns: RowColumns
     seed: str | None
 
     @in_one_line()
-    def write(self, batches: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, batches: Iterator[pa.RecordBatch]) -> WriteResult:
         """Send one partition; returns when all of it is stored."""
         first = next(batches, None)
         if first is None:
-            return Written(0)  # without a producer: most of a quiet stream's partitions are empty
+            return WriteResult(0)  # without a producer: most of a quiet stream's partitions are empty
         context = TaskContext.get()
         assert context is not None, "write runs in a task"
         return asyncio.run(_write_partition(self, context, first, batches))
@@ -75,16 +75,16 @@ class Plan:
     def forget_pace(self) -> None:
         """The end of a batch write, on the driver."""
         if self.options.rows_per_second is not None and self.seed is not None:
-            forget(_pace_name(self.seed, self.options))
+            remove_pace(_pace_name(self.seed, self.options))
 
 
 class BatchWriter(DataSourceArrowWriter):
     """`df.write`."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: WritePlan) -> None:
         self._plan = plan
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriteResult:
         return self._plan.write(iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
@@ -98,10 +98,10 @@ class BatchWriter(DataSourceArrowWriter):
 class StreamWriter(DataSourceStreamArrowWriter):
     """`df.writeStream`."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: WritePlan) -> None:
         self._plan = plan
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriteResult:
         return self._plan.write(iterator)
 
 
@@ -110,7 +110,7 @@ def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool
     if overwrite:
         raise WrongOption("messages can't be overwritten, only appended: use mode('append')")
     told = sink_options(options)
-    return BatchWriter(Plan(told, _columns_of(told, schema), told.id_seed or str(uuid.uuid4())))
+    return BatchWriter(WritePlan(told, _columns_of(told, schema), told.id_seed or str(uuid.uuid4())))
 
 
 def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
@@ -120,16 +120,16 @@ def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: boo
             "messages can't be overwritten, only appended: use outputMode('append') or 'update', not 'complete'"
         )
     told = sink_options(options)
-    return StreamWriter(Plan(told, _columns_of(told, schema), told.id_seed))
+    return StreamWriter(WritePlan(told, _columns_of(told, schema), told.id_seed))
 
 
-def _columns_of(told: SinkOptions, schema: StructType) -> Columns:
+def _columns_of(told: SinkOptions, schema: StructType) -> RowColumns:
     return checked_columns(schema, topic=told.topic, kafka_names=told.kafka_names, ignores_source=told.ignores_source)
 
 
 async def _write_partition(
-    plan: Plan, context: TaskContext, first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]
-) -> Written:
+    plan: WritePlan, context: TaskContext, first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]
+) -> WriteResult:
     log_as_spark()
     options, partition, seed = plan.options, context.partitionId(), _seed_of(plan, context)
     reader = RowReader(
@@ -143,9 +143,9 @@ async def _write_partition(
     )
     rows = 0
     async with (
-        Producers(options) as producers,
-        Sender(
-            producers.of,
+        TaskProducers(options) as producers,
+        RequestSender(
+            producers.producer_for,
             partition=partition,
             max_in_flight=options.max_in_flight,
             delivery_timeout_s=options.delivery_timeout_s,
@@ -153,12 +153,12 @@ async def _write_partition(
     ):
         with _open_pace(seed, options) as pace:
             async for batch in _read_ahead(first, rest):
-                for request in plain_requests(reader, batch, rows) or reader.requests(batch, rows):
+                for request in plain_requests(reader, batch, rows) or reader.read_requests(batch, rows):
                     if pace is not None:
-                        await asyncio.sleep(pace.take(len(request.rows)))
+                        await asyncio.sleep(pace.take_rows(len(request.rows)))
                     await sender.put(request)
                 rows += batch.num_rows
-    return Written(rows)
+    return WriteResult(rows)
 
 
 async def _read_ahead(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> AsyncIterator[pa.RecordBatch]:
@@ -170,17 +170,17 @@ async def _read_ahead(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> 
         batch = await reading
 
 
-def _open_pace(seed: str, options: SinkOptions) -> "closing[Pace] | nullcontext[None]":
+def _open_pace(seed: str, options: SinkOptions) -> "closing[WritePace] | nullcontext[None]":
     if options.rows_per_second is None:
         return nullcontext()
-    return closing(Pace(_pace_name(seed, options), options.rows_per_second))
+    return closing(WritePace(_pace_name(seed, options), options.rows_per_second))
 
 
 def _pace_name(seed: str, options: SinkOptions) -> str:
     return f"{seed} {options.topic}"
 
 
-def _seed_of(plan: Plan, context: TaskContext) -> str:
+def _seed_of(plan: WritePlan, context: TaskContext) -> str:
     seed = plan.seed or context.getLocalProperty(QUERY_ID)
     if seed is None:
         raise WriteFailed(f"Spark gives no id of the query (local property {QUERY_ID}); set option idSeed")

@@ -10,7 +10,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark_ternmq.logs import log_as_spark
 from pyspark_ternmq.refusals import in_one_line
 from pyspark_ternmq.source.bounds import checked_range
-from pyspark_ternmq.source.loss import DataLoss, LossLedger, sentence
+from pyspark_ternmq.source.loss import DataLoss, LossLedger, describe_lost
 from pyspark_ternmq.source.options import batch_options
 from pyspark_ternmq.source.places import Offsets, offsets_at
 from pyspark_ternmq.source.planning import check_filter, partitions_of
@@ -46,12 +46,12 @@ class TopicReader(DataSourceReader):
         options = self._options
         options.start.check_passed(datetime.now(UTC))
         with opened(options.reading) as reader:
-            identities = options.subscription.identities(reader)
-            queues = options.subscription.queues(reader, identities, strict=True)
-            first, last = options.start.named(queues), options.end.named(queues)
+            identities = options.subscription.find_identities(reader)
+            queues = options.subscription.find_queues(reader, identities, strict=True)
+            first, last = options.start.name_queues(queues), options.end.name_queues(queues)
             ends = offsets_at(reader, queues, "latest")
-            start = first.offsets(reader, queues, ends)
-            stop = last.offsets(reader, queues, ends)
+            start = first.find_offsets(reader, queues, ends)
+            stop = last.find_offsets(reader, queues, ends)
             firsts = {} if first.each is None else offsets_at(reader, queues, "earliest")
             begin = {} if since is None else offsets_at(reader, queues, since)
             behind = {} if until is None else offsets_at(reader, queues, until)
@@ -73,10 +73,10 @@ class TopicReader(DataSourceReader):
             }
             for topic, of_topic in start.items()
         }
-        if lost := LossLedger().found(start, there):
+        if lost := LossLedger().find_lost(start, there):
             if self._options.reading.fail_on_data_loss:
-                raise DataLoss(f"{sentence(lost)}. To go on without them set the option failOnDataLoss to false")
-            _log.warning("%s; it begins with the first that are there", sentence(lost))
+                raise DataLoss(f"{describe_lost(lost)}. To go on without them set the option failOnDataLoss to false")
+            _log.warning("%s; it begins with the first that are there", describe_lost(lost))
         return there
 
     def read(self, partition: InputPartition) -> "Iterator[RecordBatch]":

@@ -9,17 +9,17 @@ import logging
 from collections.abc import Iterator
 
 from pyspark_ternmq.options import WrongOption
-from pyspark_ternmq.source.places import Offsets, Places
+from pyspark_ternmq.source.places import Offsets, ReadPlaces
 
 _log = logging.getLogger(__name__)
 
 
 def checked_range(
-    first: Places, last: Places, start: Offsets, stop: Offsets, ends: Offsets, *, strict: bool
+    first: ReadPlaces, last: ReadPlaces, start: Offsets, stop: Offsets, ends: Offsets, *, strict: bool
 ) -> tuple[Offsets, Offsets]:
     """Where to start and stop. `ends` are where the queues end. What is asked for and not there is a WrongOption, or if
     it isn't `strict` a line in the log."""
-    for problem in (*beyond(first, ends), *beyond(last, ends), *_find_reversed(first, last, start, stop)):
+    for problem in (*find_beyond(first, ends), *find_beyond(last, ends), *_find_reversed(first, last, start, stop)):
         if strict:
             raise WrongOption(f"{problem}. To read what there is set the option failOnDataLoss to false")
         _log.warning("%s; there is less to read, or nothing", problem)
@@ -34,11 +34,11 @@ def checked_range(
     return started, stopped
 
 
-def beyond(places: Places, ends: Offsets) -> Iterator[str]:
+def find_beyond(places: ReadPlaces, ends: Offsets) -> Iterator[str]:
     """What is wrong with offsets that lie behind the ends of their queues."""
     for topic, of_topic in ends.items():
         for name, end in of_topic.items():
-            told = places.told(topic, name)
+            told = places.offset_named(topic, name)
             if told is not None and told > end:
                 yield (
                     f"option {places.option}: offset {told} is not there, topic {topic}, queue {name} ends at {end}: "
@@ -46,13 +46,13 @@ def beyond(places: Places, ends: Offsets) -> Iterator[str]:
                 )
 
 
-def _find_reversed(first: Places, last: Places, start: Offsets, stop: Offsets) -> Iterator[str]:
+def _find_reversed(first: ReadPlaces, last: ReadPlaces, start: Offsets, stop: Offsets) -> Iterator[str]:
     for topic, of_topic in stop.items():
         for name, offset in of_topic.items():
             begin = start[topic][name]
-            if last.told(topic, name) is None or begin <= offset:
+            if last.offset_named(topic, name) is None or begin <= offset:
                 continue
-            gone = "" if first.told(topic, name) is not None else ", as what was before is not there any more"
+            gone = "" if first.offset_named(topic, name) is not None else ", as what was before is not there any more"
             yield (
                 f"option {last.option}: topic {topic}, queue {name} is to be read up to {offset}, and from {begin} on"
                 f"{gone}"

@@ -14,12 +14,16 @@ if TYPE_CHECKING:
 METRICS, SOURCE = "@metrics", "@source"
 
 
-def reported(options: "SourceOptions", ends: "Offsets", planned: "Offsets", losses: "LossLedger") -> dict[str, Any]:
+def make_report(options: "SourceOptions", ends: "Offsets", planned: "Offsets", losses: "LossLedger") -> dict[str, Any]:
     """The ends of the queues, with what the source is and its figures. `planned` is where the micro-batch ends."""
-    return {**ends, SOURCE: described(options), METRICS: {**_offsets_behind(ends, planned), **_lost_messages(losses)}}
+    return {
+        **ends,
+        SOURCE: describe_options(options),
+        METRICS: {**_offsets_behind(ends, planned), **_lost_messages(losses)},
+    }
 
 
-def described(options: "SourceOptions") -> str:
+def describe_options(options: "SourceOptions") -> str:
     """`topics orders, payments; group reports`."""
     group = "" if options.group is None else f"; group {options.group}"
     return f"{options.subscription}{group}"

@@ -14,8 +14,8 @@ Failing  a group that can't be told for a moment is told the next time; one that
 import logging
 import math
 
-from pyspark_ternmq.source.position import Position
-from pyspark_ternmq.source.watch import Seen
+from pyspark_ternmq.source.position import StreamPosition
+from pyspark_ternmq.source.watch import SeenTopics
 from ternmq import ClientError
 from ternmq.offset_reader import OffsetReader
 
@@ -37,7 +37,7 @@ class GroupProgress:
         self._is_failing = False
         self._others = OtherDrivers(group)
 
-    def tell(self, reader: OffsetReader, seen: Seen, at: Position, now_s: float) -> None:
+    def tell(self, reader: OffsetReader, seen: SeenTopics, at: StreamPosition, now_s: float) -> None:
         """The query goes on from there, of the topics that are seen now."""
         reader = reader.without_patience()
         news = self._changed_offsets(seen, at)
@@ -49,7 +49,7 @@ class GroupProgress:
                 self._told |= news
             # After the commit, which creates a missing group with the type of its topics.
             if self._told and now_s - self._joined_at_s >= JOIN_INTERVAL_S:
-                self._others.look(reader, now_s)
+                self._others.check_drivers(reader, now_s)
                 reader.join(self._group)
                 self._joined_at_s = now_s
             self._is_failing = False
@@ -60,7 +60,7 @@ class GroupProgress:
                 _log.warning("cannot commit the progress of group %s now: %s", self._group, error)
             self._is_failing = True
 
-    def _changed_offsets(self, seen: Seen, at: Position) -> dict[tuple[str, str], int]:
+    def _changed_offsets(self, seen: SeenTopics, at: StreamPosition) -> dict[tuple[str, str], int]:
         """Offsets that the group does not have yet; none of a topic that was created again, or that lost messages."""
         anew = at.recreated_topics(seen.identities)
         return {
@@ -69,7 +69,7 @@ class GroupProgress:
             for name, end in ends.items()
             if topic not in anew
             and name in seen.queues.get(topic, {})
-            and (offset := at.offset(topic, name)) is not None
+            and (offset := at.find_offset(topic, name)) is not None
             and offset <= end
             and offset != self._told.get((topic, name))
         }
@@ -84,7 +84,7 @@ class OtherDrivers:
         self._since_s: dict[str, float] | None = None  # when each was seen first; None: nobody has looked
         self._can_look = True
 
-    def look(self, reader: OffsetReader, now_s: float) -> None:
+    def check_drivers(self, reader: OffsetReader, now_s: float) -> None:
         """Called before this driver joins, and now and then afterwards."""
         if not self._can_look or now_s - self._looked_at_s < LOOK_INTERVAL_S:
             return

@@ -34,7 +34,7 @@ class LostRange:
     def messages(self) -> int:
         return self.stop - self.start
 
-    def explained(self, purged_below: int) -> "LostRange":
+    def explain_range(self, purged_below: int) -> "LostRange":
         """The same where the last purge of the queue took all below that offset."""
         return replace(self, purged=min(max(purged_below - self.start, 0), self.messages))
 
@@ -63,7 +63,7 @@ class LossLedger:
     def begin_batch(self) -> None:
         self.of_batch = {}
 
-    def found(self, at: Offsets, firsts: Offsets) -> list[LostRange]:
+    def find_lost(self, at: Offsets, firsts: Offsets) -> list[LostRange]:
         """What lies between where a query goes on and where the queues begin, but for what was counted before."""
         found = []
         for topic, of_topic in at.items():
@@ -73,22 +73,22 @@ class LossLedger:
                     found.append(LostRange(topic, queue, start, first))
         return found
 
-    def count(self, lost: Iterable[LostRange]) -> None:
+    def count_lost(self, lost: Iterable[LostRange]) -> None:
         for each in lost:
             self._known[each.topic, each.queue] = each.stop
             of_topic = self.of_batch.setdefault(each.topic, {})
             of_topic[each.queue] = of_topic.get(each.queue, 0) + each.messages
 
 
-def explained(lost: Iterable[LostRange], purged_below: Mapping[str, Mapping[str, int]]) -> list[LostRange]:
+def explain_ranges(lost: Iterable[LostRange], purged_below: Mapping[str, Mapping[str, int]]) -> list[LostRange]:
     """The ranges with what is known of purges, by topic and queue; queues that are not there stay unexplained."""
     return [
-        each if (below := purged_below.get(each.topic, {}).get(each.queue)) is None else each.explained(below)
+        each if (below := purged_below.get(each.topic, {}).get(each.queue)) is None else each.explain_range(below)
         for each in lost
     ]
 
 
-def sentence(lost: list[LostRange]) -> str:
+def describe_lost(lost: list[LostRange]) -> str:
     """All of them in one line."""
     total = sum(each.messages for each in lost)
     parts = [str(each) for each in lost[:QUEUES_SAID_MAX]]

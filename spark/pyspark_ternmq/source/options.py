@@ -9,8 +9,8 @@ from pyspark.sql.types import StructType
 from pyspark_ternmq.options import ConnectionOptions, OptionReader, WrongOption, connection_of, kafka_names
 from pyspark_ternmq.schema import checked_columns
 from pyspark_ternmq.source.delay import MAX_DELAY_MS
-from pyspark_ternmq.source.places import Places, ending_places, starting_places
-from pyspark_ternmq.source.topics import Subscription, subscription_of
+from pyspark_ternmq.source.places import ReadPlaces, ending_places, starting_places
+from pyspark_ternmq.source.topics import TopicSelection, subscription_of
 from ternmq import ClientError, SqlFilter, TagFilter
 from ternmq.filters import Filter
 from ternmq_common.errors import MessagingError
@@ -62,9 +62,9 @@ class SourceOptions:
     `min_offsets_per_trigger`, for `max_trigger_delay_ms` at most."""
 
     reading: Reading
-    subscription: Subscription
-    start: Places
-    end: Places
+    subscription: TopicSelection
+    start: ReadPlaces
+    end: ReadPlaces
     min_partitions: int | None
     max_records_per_partition: int | None
     max_offsets_per_trigger: int | None = None
@@ -84,14 +84,14 @@ def batch_options(options: Mapping[str, str], schema: StructType) -> SourceOptio
         subscription=subscription_of(reader),
         start=start,
         end=end,
-        min_partitions=reader.number("minPartitions"),
-        max_records_per_partition=reader.number("maxRecordsPerPartition"),
+        min_partitions=reader.read_number("minPartitions"),
+        max_records_per_partition=reader.read_number("maxRecordsPerPartition"),
     )
 
 
 def takes_filters(options: Mapping[str, str]) -> bool:
     """Whether conditions of the query go to the broker."""
-    return OptionReader(options, BATCH_OPTIONS).flag("pushFilters", False)
+    return OptionReader(options, BATCH_OPTIONS).read_flag("pushFilters", False)
 
 
 def stream_options(options: Mapping[str, str], schema: StructType) -> SourceOptions:
@@ -100,7 +100,7 @@ def stream_options(options: Mapping[str, str], schema: StructType) -> SourceOpti
         if name.lower() in {"endingoffsets", "endingtimestamp", "endingoffsetsbytimestamp"}:
             raise WrongOption(f"a stream has no end: option {name} is for spark.read; see Trigger.AvailableNow")
     reader = OptionReader(options, STREAM_OPTIONS)
-    least, most = reader.number("minOffsetsPerTrigger"), reader.number("maxOffsetsPerTrigger")
+    least, most = reader.read_number("minOffsetsPerTrigger"), reader.read_number("maxOffsetsPerTrigger")
     if least is not None and most is not None and least > most:
         raise WrongOption(f"option minOffsetsPerTrigger={least} is above maxOffsetsPerTrigger={most}")
     max_delay_ms = reader.duration_ms("maxTriggerDelay")
@@ -110,9 +110,9 @@ def stream_options(options: Mapping[str, str], schema: StructType) -> SourceOpti
         reading=_read_reading(reader, schema),
         subscription=subscription_of(reader),
         start=starting_places(reader, "latest", stream=True),
-        end=Places("latest"),
-        min_partitions=reader.number("minPartitions"),
-        max_records_per_partition=reader.number("maxRecordsPerPartition"),
+        end=ReadPlaces("latest"),
+        min_partitions=reader.read_number("minPartitions"),
+        max_records_per_partition=reader.read_number("maxRecordsPerPartition"),
         max_offsets_per_trigger=most,
         group=_read_group(reader),
         min_offsets_per_trigger=least,
@@ -122,20 +122,20 @@ def stream_options(options: Mapping[str, str], schema: StructType) -> SourceOpti
 
 def _read_reading(reader: OptionReader, schema: StructType) -> Reading:
     has_kafka_names = kafka_names(reader)
-    if reader.text("includeHeaders") is not None and not has_kafka_names:
+    if reader.read_text("includeHeaders") is not None and not has_kafka_names:
         raise WrongOption("option includeHeaders is about Kafka's column headers: set columnNames to kafka with it")
-    reader.flag("includeHeaders", False)
+    reader.read_flag("includeHeaders", False)
     return Reading(
         connection=connection_of(reader),
         schema=schema,
         columns=checked_columns(schema, kafka_names=has_kafka_names),
         passing=_read_filter(reader),
-        fail_on_data_loss=reader.flag("failOnDataLoss", True),
+        fail_on_data_loss=reader.read_flag("failOnDataLoss", True),
     )
 
 
 def _read_group(reader: OptionReader) -> str | None:
-    name = reader.text("group")
+    name = reader.read_text("group")
     if name is not None:
         try:
             check_group_name(name)
@@ -145,7 +145,7 @@ def _read_group(reader: OptionReader) -> str | None:
 
 
 def _read_filter(reader: OptionReader) -> Filter | None:
-    tag, condition = reader.text("tag"), reader.text("filter")
+    tag, condition = reader.read_text("tag"), reader.read_text("filter")
     if tag is not None and condition is not None:
         raise WrongOption("options tag and filter exclude each other: a filter can say TAGS = 'a'")
     try:

@@ -30,7 +30,7 @@ _PLACES: dict[int, Place] = {EARLIEST: "earliest", LATEST: "latest"}
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class ReadPlaces:
     """One place for all queues, or an offset for each (`each`, in which -2 and -1 stand for places), or a time for
     each (`times`, in milliseconds since 1970).
 
@@ -45,19 +45,19 @@ class Places:
     option: str = ""
     identities: Identities = field(default_factory=dict)
 
-    def told(self, topic: str, name: str) -> int | None:
+    def offset_named(self, topic: str, name: str) -> int | None:
         """The offset that the option names for a queue; None where it names a place."""
         offset = -1 if self.each is None else self.each[topic][name]
         return None if offset in _PLACES else offset
 
-    def named(self, queues: QueuesByTopic) -> "Places":
+    def name_queues(self, queues: QueuesByTopic) -> "ReadPlaces":
         """With the whole names of queues that are numbers alone; WrongOption if it names others than there are."""
         if self.each is not None:
             return replace(self, each=self._named_offsets(self.each, queues))
         return self if self.times is None else replace(self, times=self._named_offsets(self.times, queues))
 
     @property
-    def moves(self) -> bool:
+    def is_moving(self) -> bool:
         """Whether it is elsewhere whenever messages come."""
         each = [] if self.each is None else [offset for of_topic in self.each.values() for offset in of_topic.values()]
         return LATEST in each if each else self.times is None and self.place == "latest"
@@ -89,7 +89,7 @@ class Places:
                     "all the same"
                 )
 
-    def offsets(self, reader: OffsetReader, queues: QueuesByTopic, ends: Offsets) -> Offsets:
+    def find_offsets(self, reader: OffsetReader, queues: QueuesByTopic, ends: Offsets) -> Offsets:
         """The offset in every queue, of which it is known where they end, by the names of `named`."""
         if self.times is not None:
             return self._offsets_by_time(reader, queues, ends)
@@ -172,43 +172,43 @@ def offsets_at(reader: OffsetReader, queues: QueuesByTopic, place: Place) -> Off
     return offsets
 
 
-def starting_places(reader: OptionReader, default: Literal["earliest", "latest"], *, stream: bool) -> Places:
+def starting_places(reader: OptionReader, default: Literal["earliest", "latest"], *, stream: bool) -> ReadPlaces:
     """Where to begin; a stream that has a checkpoint goes on from there, whatever this says."""
     return _read_places(reader, "starting", default, allowed=("earliest", "latest") if stream else ("earliest",))
 
 
-def ending_places(reader: OptionReader) -> Places:
+def ending_places(reader: OptionReader) -> ReadPlaces:
     return _read_places(reader, "ending", "latest", allowed=("latest",))
 
 
 def _read_places(
     reader: OptionReader, side: str, default: Literal["earliest", "latest"], *, allowed: tuple[str, ...]
-) -> Places:
-    offsets, time = reader.text(f"{side}Offsets"), reader.text(f"{side}Timestamp")
-    by_time = reader.text(f"{side}OffsetsByTimestamp")
+) -> ReadPlaces:
+    offsets, time = reader.read_text(f"{side}Offsets"), reader.read_text(f"{side}Timestamp")
+    by_time = reader.read_text(f"{side}OffsetsByTimestamp")
     options = (f"{side}Offsets", f"{side}Timestamp", f"{side}OffsetsByTimestamp")
     given = [name for name, value in zip(options, (offsets, time, by_time), strict=True) if value is not None]
     if len(given) > 1:
         raise WrongOption(f"options {' and '.join(given)} exclude each other")
-    strategy = reader.text("startingOffsetsByTimestampStrategy") if side == "starting" else None
+    strategy = reader.read_text("startingOffsetsByTimestampStrategy") if side == "starting" else None
     if strategy is not None and by_time is None:
         raise WrongOption("option startingOffsetsByTimestampStrategy means nothing without startingOffsetsByTimestamp")
     if by_time is not None:
         option = f"{side}OffsetsByTimestamp"
         times, identities = _parsed_offsets(option, by_time, least=0)
         needs_match = side == "starting" and (
-            reader.choice("startingOffsetsByTimestampStrategy", ("error", "latest")) == "error"
+            reader.read_choice("startingOffsetsByTimestampStrategy", ("error", "latest")) == "error"
         )
-        return Places(times=times, option=option, identities=identities, needs_match=needs_match)
+        return ReadPlaces(times=times, option=option, identities=identities, needs_match=needs_match)
     if time is not None:
-        return Places(parsed_time(f"{side}Timestamp", time), option=f"{side}Timestamp")
+        return ReadPlaces(parsed_time(f"{side}Timestamp", time), option=f"{side}Timestamp")
     if offsets is None:
-        return Places(default)
+        return ReadPlaces(default)
     if offsets.startswith("{"):
         each, identities = _parsed_offsets(f"{side}Offsets", offsets)
-        return Places(each=each, option=f"{side}Offsets", identities=identities)
+        return ReadPlaces(each=each, option=f"{side}Offsets", identities=identities)
     if offsets.lower() in allowed:
-        return Places(cast("Place", offsets.lower()))
+        return ReadPlaces(cast("Place", offsets.lower()))
     words = " or ".join((*allowed, 'JSON such as {"orders": {"broker/0": 17, "broker/1": -2}}'))
     raise WrongOption(f"option {side}Offsets={offsets!r} is not {words}")
 

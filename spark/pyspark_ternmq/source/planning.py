@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 from pyspark_ternmq.source.options import Reading, SourceOptions
 from pyspark_ternmq.source.places import Offsets, QueuesByTopic
-from pyspark_ternmq.source.splitting import QueueRange, RangePartition, split
+from pyspark_ternmq.source.splitting import QueueRange, RangePartition, split_ranges
 from ternmq.offset_reader import OffsetReader
 
 
@@ -30,6 +30,6 @@ def partitions_of(
         for topic, of_topic in end.items()
         for name, stop in of_topic.items()
     ]
-    pieces = split(ranges, min_partitions=options.min_partitions, max_records=options.max_records_per_partition)
+    pieces = split_ranges(ranges, min_partitions=options.min_partitions, max_records=options.max_records_per_partition)
     for piece in pieces:
         yield RangePartition(piece, queues[piece.topic][piece.queue].proto.SerializeToString())

@@ -19,7 +19,7 @@ Kept = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class StreamPosition:
     """Offsets, and the identities of their topics as far as they are known."""
 
     offsets: Offsets
@@ -36,11 +36,11 @@ class Position:
             )
         return cls(offsets, identities)
 
-    def kept(self) -> Kept:
+    def to_kept(self) -> Kept:
         """As it goes into the checkpoint."""
         return {**self.offsets, IDENTITIES: {**self.identities}} if self.identities else {**self.offsets}
 
-    def offset(self, topic: str, queue: str) -> int | None:
+    def find_offset(self, topic: str, queue: str) -> int | None:
         """None of a queue that is new."""
         return self.offsets.get(topic, {}).get(queue)
 
@@ -52,7 +52,7 @@ class Position:
             if identity and identity != self.identities.get(topic, identity)
         ]
 
-    def moved(self, ends: Offsets, identities: Identities) -> "Position":
+    def moved_to(self, ends: Offsets, identities: Identities) -> "StreamPosition":
         """This position after a micro-batch up to `ends`. Queues that are not there now keep their offsets, but not
         those of a topic that was created again."""
         anew = self.recreated_topics(identities)
@@ -61,7 +61,7 @@ class Position:
             for topic in dict.fromkeys((*self.offsets, *ends))
         }
         told = {topic: identity for topic, identity in identities.items() if identity and topic in offsets}
-        return Position(offsets, {**self.identities, **told})
+        return StreamPosition(offsets, {**self.identities, **told})
 
 
 def _are_queues(of_topic: object) -> bool:

@@ -47,7 +47,7 @@ _RANGES: dict[type[Filter], Callable[[int], tuple[int, int]]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedRanges:
     """What conditions leave of the ranges of a read; None: any."""
 
     topics: frozenset[object] | None = None
@@ -59,7 +59,7 @@ class Wanted:
     until: datetime | None = None
     """Whole milliseconds, as brokers have them: stored at or after `since`, and before `until`."""
 
-    def cut(self, wanted: QueueRange) -> QueueRange:
+    def cut_range(self, wanted: QueueRange) -> QueueRange:
         """The range, or as much of it as is left; an empty one if nothing is."""
         broker, _, queue_id = wanted.queue.rpartition("/")
         for value, allowed in ((wanted.topic, self.topics), (broker, self.brokers), (int(queue_id), self.queue_ids)):
@@ -68,7 +68,7 @@ class Wanted:
         start = max(wanted.start, self.first)
         return replace(wanted, start=start, stop=max(start, min(wanted.stop, self.behind_last)))
 
-    def with_time(self, condition: Filter) -> "Wanted":
+    def with_time(self, condition: Filter) -> "WantedRanges":
         """With what a condition on the time of storing leaves."""
         path, values = _column_and_values(condition)
         if path != "store_timestamp" or type(condition) not in _RANGES:
@@ -86,7 +86,7 @@ class Wanted:
             until=min(filter(None, (self.until, until)), default=None),
         )
 
-    def with_filter(self, condition: Filter) -> "Wanted | None":
+    def with_filter(self, condition: Filter) -> "WantedRanges | None":
         """With one more condition; None if this can't be said here."""
         path, values = _column_and_values(condition)
         if path == "offset" and type(condition) in _RANGES:
@@ -109,7 +109,7 @@ class FilteringTopicReader(TopicReader):
 
     def __init__(self, options: Mapping[str, str], schema: "StructType") -> None:
         super().__init__(options, schema)
-        self._wanted = Wanted()
+        self._wanted = WantedRanges()
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
         """Those that Spark has to look at itself."""
@@ -123,7 +123,7 @@ class FilteringTopicReader(TopicReader):
 
     @in_one_line()
     def partitions(self) -> list[InputPartition]:
-        return self._plan_partitions(self._wanted.cut, since=self._wanted.since, until=self._wanted.until)
+        return self._plan_partitions(self._wanted.cut_range, since=self._wanted.since, until=self._wanted.until)
 
     def _take_tags(self, condition: Filter) -> bool:
         """Have the broker leave out other tags. One filter for a read: those of the options come first."""

@@ -19,7 +19,7 @@ class QueueRange:
     stop: int
 
     @property
-    def size(self) -> int:
+    def range_size(self) -> int:
         return self.stop - self.start
 
 
@@ -32,32 +32,34 @@ class RangePartition(InputPartition):
         self.queue = queue
 
 
-def split(ranges: Sequence[QueueRange], *, min_partitions: int | None, max_records: int | None) -> list[QueueRange]:
+def split_ranges(
+    ranges: Sequence[QueueRange], *, min_partitions: int | None, max_records: int | None
+) -> list[QueueRange]:
     """Cut ranges so that there are at least so many, and none is larger than that; each becomes one task.
 
     A longer range is cut into more pieces, so that all tasks have about the same to do.
     """
-    whole = [wanted for wanted in ranges if wanted.size > 0]
+    whole = [wanted for wanted in ranges if wanted.range_size > 0]
     if max_records is not None:
-        whole = [piece for wanted in whole for piece in _cut_range(wanted, -(-wanted.size // max_records))]
+        whole = [piece for wanted in whole for piece in _cut_range(wanted, -(-wanted.range_size // max_records))]
     if min_partitions is None or len(whole) >= min_partitions:
         return whole
-    total = sum(wanted.size for wanted in whole)
+    total = sum(wanted.range_size for wanted in whole)
     cut: list[QueueRange] = []
     for wanted in whole:
         # Rounded up, for "at least".
-        cut += _cut_range(wanted, -(-wanted.size * min_partitions // total))
+        cut += _cut_range(wanted, -(-wanted.range_size * min_partitions // total))
     return cut
 
 
 def _cut_range(wanted: QueueRange, count: int) -> Iterable[QueueRange]:
-    count = max(1, min(count, wanted.size))
-    edges = [wanted.start + wanted.size * number // count for number in range(count + 1)]
+    count = max(1, min(count, wanted.range_size))
+    edges = [wanted.start + wanted.range_size * number // count for number in range(count + 1)]
     for start, stop in pairwise(edges):
         yield QueueRange(wanted.topic, wanted.queue, start, stop)
 
 
-def limited(start: Offsets, end: Offsets, rows_max: int) -> Offsets:
+def limit_end(start: Offsets, end: Offsets, rows_max: int) -> Offsets:
     """Where a micro-batch of at most so many rows ends.
 
     Each queue that has something gives one row, so that none is forgotten beside larger ones, and of the rest its share

@@ -30,18 +30,18 @@ from pyspark.sql.streaming.datasource import (
 from pyspark_ternmq.logs import log_as_spark
 from pyspark_ternmq.options import WrongOption
 from pyspark_ternmq.refusals import in_one_line
-from pyspark_ternmq.source.bounds import beyond
+from pyspark_ternmq.source.bounds import find_beyond
 from pyspark_ternmq.source.delay import BatchDelay
-from pyspark_ternmq.source.figures import reported
+from pyspark_ternmq.source.figures import make_report
 from pyspark_ternmq.source.group import GroupProgress
-from pyspark_ternmq.source.loss import DataLoss, LossLedger, explained, sentence
+from pyspark_ternmq.source.loss import DataLoss, LossLedger, describe_lost, explain_ranges
 from pyspark_ternmq.source.options import stream_options
 from pyspark_ternmq.source.places import Offsets, QueuesByTopic
 from pyspark_ternmq.source.planning import partitions_of
-from pyspark_ternmq.source.position import Kept, Position
+from pyspark_ternmq.source.position import Kept, StreamPosition
 from pyspark_ternmq.source.reading import read
-from pyspark_ternmq.source.splitting import RangePartition, limited
-from pyspark_ternmq.source.watch import Seen, Watch, missing
+from pyspark_ternmq.source.splitting import RangePartition, limit_end
+from pyspark_ternmq.source.watch import SeenTopics, TopicWatch, find_missing
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
@@ -56,9 +56,9 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, options: Mapping[str, str], schema: "StructType") -> None:
         self._options = stream_options(options, schema)
-        self._watch = Watch(self._options)
-        self._seen = Seen()
-        self._target: Seen | None = None
+        self._watch = TopicWatch(self._options)
+        self._seen = SeenTopics()
+        self._target: SeenTopics | None = None
         self._initial: Kept | None = None
         self._is_to_note_initial = False
         self._losses = LossLedger()
@@ -77,8 +77,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> Kept:  # noqa: N802 - Spark's names, here and below
         """The same for each call: Spark calls when it looks for an end, and again when it plans up to that end."""
         if self._initial is None:
-            self._initial = self._first_position().kept()
-            self._is_to_note_initial = self._options.start.moves
+            self._initial = self._first_position().to_kept()
+            self._is_to_note_initial = self._options.start.is_moving
         return self._initial
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
@@ -89,7 +89,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @in_one_line()
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        self._target = self._watch.look()
+        self._target = self._watch.look_at_topics()
 
     @in_one_line()
     def latestOffset(self, start: Kept, limit: ReadLimit) -> Kept:  # noqa: N802
@@ -97,11 +97,11 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._is_to_note_initial and start == self._initial:
             self._is_to_note_initial = False
             return start
-        at = Position.of(start)
+        at = StreamPosition.of(start)
         if start != self._start:  # else what the last trigger found waits for its micro-batch
             self._losses.begin_batch()
         self._start = start
-        self._seen = self._watch.look() if self._target is None else self._in_target(at, self._target)
+        self._seen = self._watch.look_at_topics() if self._target is None else self._in_target(at, self._target)
         self._options.subscription.check_there(self._seen.identities, may_be_gone=at.offsets)
         self._say_what_is_deleted(at)
         anew = at.recreated_topics(self._seen.identities)
@@ -117,29 +117,29 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._planned = at.offsets
         if not anew and not lost and self._should_wait(begin, limit):
             return start
-        ends = limited(begin, self._seen.ends, limit.max_rows) if isinstance(limit, ReadMaxRows) else self._seen.ends
-        moved = at.moved(ends, self._seen.identities)
+        ends = limit_end(begin, self._seen.ends, limit.max_rows) if isinstance(limit, ReadMaxRows) else self._seen.ends
+        moved = at.moved_to(ends, self._seen.identities)
         self._planned = moved.offsets
-        return start if moved.offsets == at.offsets and not anew else moved.kept()
+        return start if moved.offsets == at.offsets and not anew else moved.to_kept()
 
     def reportLatestOffset(self) -> Kept | None:  # noqa: N802
         if not self._seen.ends:
             return None
-        return reported(self._options, self._seen.ends, self._planned, self._losses)
+        return make_report(self._options, self._seen.ends, self._planned, self._losses)
 
     @in_one_line()
     def partitions(self, start: Kept, end: Kept) -> list[InputPartition]:
-        at, to = Position.of(start), Position.of(end)
+        at, to = StreamPosition.of(start), StreamPosition.of(end)
         anew = at.recreated_topics(to.identities)
         wanted = self._planned_of_now(to, _wanted_ends(at, to, anew, is_first=start == self._initial))
         queues = self._seen.queues
-        if missing(wanted, queues):
+        if find_missing(wanted, queues):
             # A batch of before a restart, whose brokers may not all be back yet.
             queues = self._watch.queues_with(wanted)
         begin = self._begun[1] if self._begun is not None and self._begun[0] == start else {}
         if any(name not in begin.get(topic, {}) for topic, of_topic in wanted.items() for name in of_topic):
             begin = self._begin_offsets(at, anew, queues, wanted)
-        again = self._watch.begins(queues, _queues_behind(begin, wanted))
+        again = self._watch.find_begins(queues, _queues_behind(begin, wanted))
         begin = {topic: {**begin[topic], **again[topic]} for topic in wanted}
         return list(partitions_of(self._options, queues, begin, wanted))
 
@@ -158,23 +158,23 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # --- inside
 
-    def _first_position(self) -> Position:
+    def _first_position(self) -> StreamPosition:
         start = self._options.start
         start.check_passed(datetime.now(UTC))
-        self._seen = self._target or self._watch.look(strict=True)
+        self._seen = self._target or self._watch.look_at_topics(strict=True)
         self._options.subscription.check_there(self._seen.identities)
         start.check_identities(self._seen.identities)
-        start = start.named(self._seen.queues)
-        offsets = start.offsets(self._watch.reader, self._seen.queues, self._seen.ends)
-        if problem := next(beyond(start, self._seen.ends), None):
+        start = start.name_queues(self._seen.queues)
+        offsets = start.find_offsets(self._watch.reader, self._seen.queues, self._seen.ends)
+        if problem := next(find_beyond(start, self._seen.ends), None):
             raise WrongOption(problem)
-        return Position({}).moved(offsets, self._seen.identities)
+        return StreamPosition({}).moved_to(offsets, self._seen.identities)
 
-    def _in_target(self, at: Position, target: Seen) -> Seen:
+    def _in_target(self, at: StreamPosition, target: SeenTopics) -> SeenTopics:
         """What a query that ends with what there was may read: nothing of a topic that was deleted since then, nor of
         one of its name that was created after that."""
-        now = self._watch.identities()
-        anew = Position({}, target.identities).recreated_topics(now)
+        now = self._watch.find_identities()
+        anew = StreamPosition({}, target.identities).recreated_topics(now)
         for topic in anew:
             self._report_loss(f"{_recreated_text(topic)} while this query ran", "the next query reads it")
         deleted = [topic for topic in target.identities if topic not in now]
@@ -183,15 +183,15 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._report_loss(f"topic {topic} was deleted while this query ran", _OTHERS)
         self._deleted |= frozenset(deleted)
         gone = {*anew, *deleted}
-        return Seen(
+        return SeenTopics(
             {topic: identity for topic, identity in target.identities.items() if topic not in gone},
             target.queues,
             {topic: at.offsets.get(topic, {}) if topic in gone else ends for topic, ends in target.ends.items()},
         )
 
-    def _say_what_is_deleted(self, at: Position) -> None:
+    def _say_what_is_deleted(self, at: StreamPosition) -> None:
         """Log each deletion once. With failOnDataLoss, a missing topic of `subscribe` was an error before this."""
-        of_ours = {topic for topic in at.offsets if self._options.subscription.has(topic)}
+        of_ours = {topic for topic in at.offsets if self._options.subscription.has_topic(topic)}
         deleted = of_ours - (self._seen if self._target is None else self._target).identities.keys()
         for topic in sorted(deleted - self._deleted):
             _log.warning("topic %s was deleted, with what this query had not read of it; %s", topic, _OTHERS)
@@ -206,19 +206,19 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
         _log.warning("%s; %s", what, instead)
 
-    def _begin_offsets(self, at: Position, anew: list[str], queues: QueuesByTopic, ends: Offsets) -> Offsets:
+    def _begin_offsets(self, at: StreamPosition, anew: list[str], queues: QueuesByTopic, ends: Offsets) -> Offsets:
         """The offset from which each of the queues with these ends is read; lost messages are skipped."""
         unread = {
             topic: {name: end for name, end in of_topic.items() if topic in anew or _is_unread(at, topic, name, end)}
             for topic, of_topic in ends.items()
         }
-        firsts = self._watch.begins(queues, unread)
+        firsts = self._watch.find_begins(queues, unread)
         begin: Offsets = {}
         read_before: Offsets = {}
         for topic, of_topic in ends.items():
             begin[topic] = {}
             for name, end in of_topic.items():
-                start = None if topic in anew else at.offset(topic, name)
+                start = None if topic in anew else at.find_offset(topic, name)
                 # Retention may have gone on since the end was asked for.
                 first = min(firsts[topic].get(name, 0), end)
                 begin[topic][name] = first if start is None else max(start, first)
@@ -229,12 +229,12 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _note_losses(self, at: Offsets, begin: Offsets) -> None:
         """Count and say what lies between, or end the query with it."""
-        lost = self._losses.found(at, begin)
+        lost = self._losses.find_lost(at, begin)
         if not lost:
             return
-        lost = explained(lost, self._watch.purged_below(dict.fromkeys(each.topic for each in lost)))
-        self._losses.count(lost)
-        self._report_loss(sentence(lost), "it goes on with the first that are there")
+        lost = explain_ranges(lost, self._watch.purged_below(dict.fromkeys(each.topic for each in lost)))
+        self._losses.count_lost(lost)
+        self._report_loss(describe_lost(lost), "it goes on with the first that are there")
 
     def _should_wait(self, begin: Offsets, limit: ReadLimit) -> bool:
         """Whether there is too little for a micro-batch. A query that ends with what there is takes what there is."""
@@ -243,14 +243,14 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         new = sum(end - begin[topic][name] for topic, ends in self._seen.ends.items() for name, end in ends.items())
         return self._delay.holds_back(new, time.monotonic())
 
-    def _planned_of_now(self, to: Position, wanted: Offsets) -> Offsets:
+    def _planned_of_now(self, to: StreamPosition, wanted: Offsets) -> Offsets:
         """What is wanted of topics that are still those of the plan. Spark repeats a micro-batch after a restart, which
         may have been long; else the identities are those that `latestOffset` has just seen."""
         identities = self._seen.identities
         if any(identities.get(topic) != to.identities.get(topic, "") for topic in wanted):
-            identities = self._watch.identities()
+            identities = self._watch.find_identities()
         anew = to.recreated_topics(identities)
-        has = self._options.subscription.has
+        has = self._options.subscription.has_topic
         gone = [topic for topic in wanted if topic in anew or (topic not in identities and has(topic))]
         for topic in gone:
             what = _recreated_text(topic) if topic in anew else f"topic {topic} was deleted"
@@ -296,7 +296,7 @@ def _queues_that_end_before(begin: Offsets, ends: Offsets) -> list[str]:
     ]
 
 
-def _wanted_ends(at: Position, to: Position, anew: list[str], *, is_first: bool) -> Offsets:
+def _wanted_ends(at: StreamPosition, to: StreamPosition, anew: list[str], *, is_first: bool) -> Offsets:
     """Where the queues end that have something to read.
 
     The start of the first micro-batch is asked for again when it is repeated, and may lie behind its end then.
@@ -304,16 +304,16 @@ def _wanted_ends(at: Position, to: Position, anew: list[str], *, is_first: bool)
     wanted: Offsets = {}
     for topic, of_topic in to.offsets.items():
         for name, stop in of_topic.items():
-            start = at.offset(topic, name)
+            start = at.find_offset(topic, name)
             is_empty = stop == 0 if topic in anew or start is None else stop == start or (is_first and stop < start)
             if not is_empty:
                 wanted.setdefault(topic, {})[name] = stop
     return wanted
 
 
-def _is_unread(at: Position, topic: str, name: str, end: int) -> bool:
+def _is_unread(at: StreamPosition, topic: str, name: str, end: int) -> bool:
     """Whether the queue has something that is to be read, as far as a first offset matters for that."""
-    start = at.offset(topic, name)
+    start = at.find_offset(topic, name)
     return start is None or start < end
 
 

@@ -16,7 +16,7 @@ from ternmq_protos.v2 import definition_pb2 as pb
 
 
 @dataclass(frozen=True, slots=True)
-class Subscription:
+class TopicSelection:
     """Topics by name, or those whose whole name a pattern fits."""
 
     topics: tuple[str, ...] = ()
@@ -33,7 +33,7 @@ class Subscription:
         ]
         return f"topic{'s' if len(parts) > 1 else ''} {', '.join(parts)}"
 
-    def queues(self, reader: OffsetReader, topics: Iterable[str], *, strict: bool) -> QueuesByTopic:
+    def find_queues(self, reader: OffsetReader, topics: Iterable[str], *, strict: bool) -> QueuesByTopic:
         """The queues of these topics that are read. `strict`: WrongOption for one that is assigned and not there; else
         its broker may be away."""
         found = queues_of(reader, topics)
@@ -51,13 +51,13 @@ class Subscription:
             chosen[topic] = {name: queues[name] for name in names if name in queues}
         return chosen
 
-    def has(self, topic: str) -> bool:
+    def has_topic(self, topic: str) -> bool:
         """Whether a topic of this name belongs to it."""
         if self.pattern is None:
             return topic in self.topics
         return re.fullmatch(self.pattern, topic) is not None and not is_system_topic(topic)
 
-    def identities(self, reader: OffsetReader) -> Identities:
+    def find_identities(self, reader: OffsetReader) -> Identities:
         """The topics that are read, each with its identity; empty if the server has none. `NotFound` for one that
         isn't there. Their routes must not be asked for before: servers give those of topics to be, too."""
         found = self.identities_of_those_there(reader)
@@ -67,7 +67,7 @@ class Subscription:
     def identities_of_those_there(self, reader: OffsetReader) -> Identities:
         """The same without an error for topics that aren't there."""
         if self.pattern is not None:
-            return {topic: identity for topic, identity in reader.topics().items() if self.has(topic)}
+            return {topic: identity for topic, identity in reader.topics().items() if self.has_topic(topic)}
         try:
             found = reader.topics(self.topics)
         except Unsupported:
@@ -79,7 +79,7 @@ class Subscription:
     def check_there(self, identities: Identities, *, may_be_gone: Collection[str] = ()) -> None:
         """`NotFound` if a topic isn't there that is to be read, unless it is one of these."""
         if self.pattern is not None:
-            if not identities and not any(map(self.has, may_be_gone)):
+            if not identities and not any(map(self.has_topic, may_be_gone)):
                 raise NotFound(pb.TOPIC_NOT_FOUND, f"no topic fits the pattern {self.pattern!r}")
             return
         for topic in self.topics:
@@ -89,10 +89,10 @@ class Subscription:
 
 def queues_of(reader: OffsetReader, topics: Iterable[str]) -> QueuesByTopic:
     """The queues of each topic, by name."""
-    return {topic: named(reader.queues(topic)) for topic in topics}
+    return {topic: queues_by_name(reader.queues(topic)) for topic in topics}
 
 
-def named(queues: Iterable[RouteQueue]) -> dict[str, RouteQueue]:
+def queues_by_name(queues: Iterable[RouteQueue]) -> dict[str, RouteQueue]:
     return {queue_name(queue): queue for queue in queues}
 
 
@@ -101,9 +101,11 @@ def queue_name(queue: RouteQueue) -> str:
     return f"{queue.broker}/{queue.queue_id}"
 
 
-def subscription_of(reader: OptionReader) -> Subscription:
+def subscription_of(reader: OptionReader) -> TopicSelection:
     """What `subscribe`, `subscribePattern`, `assign` or `load("topic")` say; exactly one of them does."""
-    told = {name: value for name in ("subscribe", "subscribePattern", "assign", "path") if (value := reader.text(name))}
+    told = {
+        name: value for name in ("subscribe", "subscribePattern", "assign", "path") if (value := reader.read_text(name))
+    }
     if len(told) != 1:
         raise WrongOption(
             'say which topics to read, in one way: option subscribe ("orders,payments"), option subscribePattern '
@@ -116,11 +118,11 @@ def subscription_of(reader: OptionReader) -> Subscription:
             re.compile(value)
         except re.error as error:
             raise WrongOption(f"option subscribePattern={value!r} is no pattern: {error}") from None
-        return Subscription(pattern=value)
+        return TopicSelection(pattern=value)
     if name == "assign":
         assigned = _parsed_assignment(value)
-        return Subscription(_checked_topics(name, assigned), assigned=assigned)
-    return Subscription(
+        return TopicSelection(_checked_topics(name, assigned), assigned=assigned)
+    return TopicSelection(
         _checked_topics(name, dict.fromkeys(topic.strip() for topic in value.split(",") if topic.strip()))
     )
 

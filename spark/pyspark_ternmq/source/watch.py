@@ -16,7 +16,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SeenTopics:
     """The topics at one moment: which they are, their queues that are in the route, and where these end."""
 
     identities: Identities = field(default_factory=dict)
@@ -24,7 +24,7 @@ class Seen:
     ends: Offsets = field(default_factory=dict)
 
 
-class Watch:
+class TopicWatch:
     """Made where Spark plans, opened at the first question. Whatever it needs travels; what is open does not."""
 
     def __init__(self, options: SourceOptions) -> None:
@@ -38,7 +38,7 @@ class Watch:
             self._reader = opened(self._options.reading)
         return self._reader
 
-    def look(self, *, strict: bool = False) -> Seen:
+    def look_at_topics(self, *, strict: bool = False) -> SeenTopics:
         """Identities first: a topic that is created again meanwhile shows the next time, and not never. All is asked
         again when a broker can't be reached: one that is away leaves the route after some seconds.
 
@@ -46,29 +46,29 @@ class Watch:
         that is assigned, which may be away else."""
         reader = self.reader.without_patience()
 
-        def look() -> Seen:
+        def read_topics() -> SeenTopics:
             identities = self._read_identities(reader)
-            queues = self._options.subscription.queues(reader, identities, strict=strict)
+            queues = self._options.subscription.find_queues(reader, identities, strict=strict)
             if not self._is_filter_checked:
                 check_filter(self._options.reading, reader, queues)
                 self._is_filter_checked = True
-            return Seen(identities, queues, offsets_at(reader, queues, "latest"))
+            return SeenTopics(identities, queues, offsets_at(reader, queues, "latest"))
 
         try:
-            return self.reader.patiently(look)
+            return self.reader.patiently(read_topics)
         except NotFound:
             if self._options.reading.fail_on_data_loss:
                 raise
             # Deleted between two of the questions: the first one of a second time leaves it out.
-            return self.reader.patiently(look)
+            return self.reader.patiently(read_topics)
 
-    def identities(self) -> Identities:
+    def find_identities(self) -> Identities:
         return self._read_identities(self.reader)
 
     def _read_identities(self, reader: OffsetReader) -> Identities:
         subscription = self._options.subscription
         if self._options.reading.fail_on_data_loss:
-            return subscription.identities(reader)
+            return subscription.find_identities(reader)
         return subscription.identities_of_those_there(reader)
 
     def purged_below(self, topics: Iterable[str]) -> dict[str, dict[str, int]]:
@@ -85,7 +85,7 @@ class Watch:
                 _log.info("whether topic %s was purged is not known: %s", topic, error)
         return found
 
-    def begins(self, queues: QueuesByTopic, wanted: Offsets) -> Offsets:
+    def find_begins(self, queues: QueuesByTopic, wanted: Offsets) -> Offsets:
         """Where those of the queues begin that are named in `wanted`."""
         named = {topic: {name: queues[topic][name] for name in of_topic} for topic, of_topic in wanted.items()}
         return offsets_at(self.reader, named, "earliest")
@@ -95,22 +95,22 @@ class Watch:
         may not be there yet."""
         reader = self.reader.without_patience()
 
-        def look() -> QueuesByTopic:
+        def read_queues() -> QueuesByTopic:
             queues = queues_of(reader, wanted)
-            if away := missing(wanted, queues):
+            if away := find_missing(wanted, queues):
                 raise ConnectionFailed(
                     self._options.reading.connection.endpoint, f"not in the route: {', '.join(away)}"
                 )
             return queues
 
-        return self.reader.patiently(look)
+        return self.reader.patiently(read_queues)
 
     def close(self) -> None:
         if self._reader is not None:
             self._reader.close()
 
 
-def missing(offsets: Offsets, queues: QueuesByTopic) -> list[str]:
+def find_missing(offsets: Offsets, queues: QueuesByTopic) -> list[str]:
     """The queues that have offsets and are not there."""
     return [
         f"topic {topic}, queue {name}"

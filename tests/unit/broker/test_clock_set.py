@@ -35,7 +35,7 @@ def wall(monkeypatch: pytest.MonkeyPatch) -> Wall:
 
 async def opened(folder: Path, clock: SystemClock, *, fifo: bool = False) -> LocalMessageService:
     settings = ServerSettings(data_dir=folder, flush=FlushMode.ASYNC)
-    return await LocalMessageService.open(settings, lambda name: ConsumerGroup(name=name, fifo=fifo), clock)
+    return await LocalMessageService.open_store(settings, lambda name: ConsumerGroup(name=name, fifo=fifo), clock)
 
 
 async def send(service: LocalMessageService, *message_ids: str) -> None:

@@ -123,9 +123,9 @@ async def test_a_broker_process_and_an_embedded_stack_are_not_ready_then(broker:
     server._not_started = None
     server._broker = broker
     embedded = LocalMessageService(broker)
-    assert (server._problem_reason(), embedded.problem) == (None, None)
+    assert (server._problem_reason(), embedded.outage_reason) == (None, None)
     has_no_room(broker)
-    assert server._problem_reason() == embedded.problem == broker.problem
+    assert server._problem_reason() == embedded.outage_reason == broker.problem
     figures = broker.figures.current_figures()
     assert (figures.disk_refuses, figures.disk_free_bytes, figures.disk_free_min_bytes) == (True, 0, (1 << 40) // 20)
 

@@ -43,7 +43,7 @@ class Stack:
             retention_ms=72 * HOUR_MS,
             test_clock=True,
         )
-        self.service = await LocalMessageService.open(settings, lambda name: ConsumerGroup(name=name), self.clock)
+        self.service = await LocalMessageService.open_store(settings, lambda name: ConsumerGroup(name=name), self.clock)
 
     @property
     def log_end(self) -> int:

@@ -30,7 +30,7 @@ def message(number: int) -> NewMessage:
 
 async def opened(folder: Path, clock: SystemClock) -> LocalMessageService:
     settings = ServerSettings(data_dir=folder, flush=FlushMode.ASYNC)
-    return await LocalMessageService.open(settings, lambda name: ConsumerGroup(name=name), clock)
+    return await LocalMessageService.open_store(settings, lambda name: ConsumerGroup(name=name), clock)
 
 
 async def test_a_merge_does_not_hold_up_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from ternmq_common.message_type import MessageType
 from ternmq_common.model import QueueRef, Topic, TopicRoute
 from ternmq_common.wire import without_body
 from ternmq_protos.v2 import definition_pb2 as pb
-from ternmq_proxy.processors.placement import Placement
+from ternmq_proxy.processors.placement import QueuePlacement
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +64,7 @@ def test_the_broker_of_a_number_is_the_same_each_time_and_a_named_one_that_is_aw
     topic = Topic(name="t", type=MessageType.NORMAL, queues=8, permission=QueuePermission.READ_WRITE)
     names = ("a", "b", "c")
     route, without_c = TopicRoute(topic, names, names, names, names), TopicRoute(topic, names, names, names[:2], names)
-    placement = Placement()
+    placement = QueuePlacement()
     placed = [placement.queue_for(route, str(number)) for number in range(8)]
     assert placed == [placement.queue_for(route, str(number)) for number in range(8)]
     assert [queue.queue_id for queue in placed] == list(range(8))

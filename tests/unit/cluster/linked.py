@@ -8,7 +8,7 @@ from typing import Any
 from ternmq_common.model import DroppedLite, OrphanedTransaction, QueueBounds, QueueRef
 from ternmq_common.shard import shard_frames
 from ternmq_common.shard.calls import CALLS, Values
-from ternmq_proxy.message_service.cluster.calls import OnLate
+from ternmq_proxy.message_service.cluster.calls import LateResultCallback
 from ternmq_proxy.message_service.cluster.link import BrokerLink
 from ternmq_proxy.message_service.cluster.link_timing import LINK_TIMING, LinkTiming
 from tests.support.message_service_conformance import order
@@ -28,19 +28,19 @@ class Told:
     def link_changed(self, broker: str) -> None:
         self.changes.put_nowait(broker)
 
-    def ready(self, broker: str, group: str, topic: str) -> None:
+    def messages_ready(self, broker: str, group: str, topic: str) -> None:
         if self.fails_at_words:
             raise RuntimeError("a defect")
         self.words.put_nowait((broker, group, topic))
 
-    def version_told(self, version: int) -> None: ...
+    def registry_changed(self, version: int) -> None: ...
 
     def lite_dropped(self, dropped: list[DroppedLite]) -> None: ...
 
-    async def check(self, orphan: OrphanedTransaction) -> bool:
+    async def check_orphan(self, orphan: OrphanedTransaction) -> bool:
         return orphan.transaction_id == "1"
 
-    async def tell(self, question: str, argument: str) -> bytes | None:
+    async def answer_question(self, question: str, argument: str) -> bytes | None:
         return argument.encode() if question == "known" else None
 
 
@@ -63,13 +63,15 @@ BOUNDS = QueueBounds(3, 5)
 
 async def bounds(link: BrokerLink, timeout_s: float | None = None) -> QueueBounds:
     """A call that `serve` answers by `BOUNDS`."""
-    result: QueueBounds = await link.ask(CALLS["bounds"], (QueueRef("orders", "broker-0", 0),), timeout_s=timeout_s)
+    result: QueueBounds = await link.ask_broker(
+        CALLS["bounds"], (QueueRef("orders", "broker-0", 0),), timeout_s=timeout_s
+    )
     return result
 
 
-def pop(link: BrokerLink, on_late: OnLate, timeout_s: float | None = None) -> Coroutine[Any, Any, Any]:
+def pop(link: BrokerLink, on_late: LateResultCallback, timeout_s: float | None = None) -> Coroutine[Any, Any, Any]:
     values: Values = (order(), False)
-    return link.ask(CALLS["pop"], values, on_late=on_late, timeout_s=timeout_s)
+    return link.ask_broker(CALLS["pop"], values, on_late=on_late, timeout_s=timeout_s)
 
 
 async def serve(stream: ScriptedStream) -> None:

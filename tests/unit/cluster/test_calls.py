@@ -32,16 +32,16 @@ async def test_an_answer_in_the_moment_of_the_cancellation_is_not_lost() -> None
     calls, late = LinkCalls("broker-0"), list[list[str]]()
 
     async def waiter() -> None:
-        future = calls.add(1, ASKED, NEVER_S, late.append)
+        future = calls.add_call(1, ASKED, NEVER_S, late.append)
         try:
             await future
         except asyncio.CancelledError:
-            calls.abandon(1, future, late.append)
+            calls.abandon_call(1, future, late.append)
             raise
 
     task = asyncio.create_task(waiter())
     await asyncio.sleep(0)
-    calls.answered(answer(1))
+    calls.finish_call(answer(1))
     task.cancel()  # the answer is there, and the waiter has not run yet
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -50,8 +50,8 @@ async def test_an_answer_in_the_moment_of_the_cancellation_is_not_lost() -> None
 
 async def test_what_was_not_sent_can_not_have_been_done() -> None:
     calls = LinkCalls("broker-0")
-    sent, unsent = calls.add(1, ASKED, NEVER_S, None), calls.add(2, ASKED, NEVER_S, None)
-    assert calls.lose("it is gone", sent_up_to=1) == 2
+    sent, unsent = calls.add_call(1, ASKED, NEVER_S, None), calls.add_call(2, ASKED, NEVER_S, None)
+    assert calls.fail_all_calls("it is gone", sent_up_to=1) == 2
     for future, maybe_done in ((sent, True), (unsent, False)):
         error = future.exception()
         assert isinstance(error, BrokerUnavailable)
@@ -60,45 +60,45 @@ async def test_what_was_not_sent_can_not_have_been_done() -> None:
 
 async def test_a_broker_that_answers_nothing_is_not_asked_without_end() -> None:
     calls = LinkCalls("broker-0", calls_max=3)
-    waiting = [calls.add(number, ASKED, 1.0, lambda _: None) for number in range(2)]
-    assert calls.expire(2.0) == 2
+    waiting = [calls.add_call(number, ASKED, 1.0, lambda _: None) for number in range(2)]
+    assert calls.expire_calls(2.0) == 2
     assert all(isinstance(future.exception(), LateAnswer) for future in waiting)
     assert not calls.is_full
-    calls.add(2, ASKED, NEVER_S, None)
+    calls.add_call(2, ASKED, NEVER_S, None)
     assert calls.is_full
 
 
 async def test_idle_waits_for_late_answers_too() -> None:
     calls = LinkCalls("broker-0")
-    await calls.idle()
-    future = calls.add(1, ASKED, NEVER_S, lambda _: None)
-    calls.abandon(1, future, lambda _: None)
-    idle = asyncio.ensure_future(calls.idle())
+    await calls.wait_idle()
+    future = calls.add_call(1, ASKED, NEVER_S, lambda _: None)
+    calls.abandon_call(1, future, lambda _: None)
+    idle = asyncio.ensure_future(calls.wait_idle())
     await asyncio.sleep(0)
     assert not idle.done()
-    calls.answered(answer(1))
+    calls.finish_call(answer(1))
     await idle
 
 
 async def test_a_failure_goes_to_who_waits_and_to_nobody_else() -> None:
     calls = LinkCalls("broker-0")
-    future = calls.add(1, ASKED, NEVER_S, lambda _: pytest.fail("that is no result"))
+    future = calls.add_call(1, ASKED, NEVER_S, lambda _: pytest.fail("that is no result"))
     error = MessagingError(definition_pb2.FORBIDDEN, "no")
-    calls.failed(1, error)
+    calls.fail_call(1, error)
     assert future.exception() is error
-    late = calls.add(2, ASKED, NEVER_S, lambda _: pytest.fail("that is no result"))
-    calls.abandon(2, late, lambda _: None)
-    calls.failed(2, error)
-    calls.failed(3, error)
-    await calls.idle()
+    late = calls.add_call(2, ASKED, NEVER_S, lambda _: pytest.fail("that is no result"))
+    calls.abandon_call(2, late, lambda _: None)
+    calls.fail_call(2, error)
+    calls.fail_call(3, error)
+    await calls.wait_idle()
 
 
 async def test_an_answer_that_is_another_calls_is_no_frame() -> None:
     calls = LinkCalls("broker-0")
-    future = calls.add(1, CALLS["bounds"], NEVER_S, None)
+    future = calls.add_call(1, CALLS["bounds"], NEVER_S, None)
     with pytest.raises(InvalidFrame, match=r"Expected `object`, got `array`"):
-        calls.answered(answer(1))
-    calls.lose("it sent what is no frame", sent_up_to=1)
+        calls.finish_call(answer(1))
+    calls.fail_all_calls("it sent what is no frame", sent_up_to=1)
     assert isinstance(future.exception(), BrokerUnavailable)
 
 
@@ -114,25 +114,25 @@ class Ear:
 
 async def test_who_does_not_wait_hears_the_answer_or_the_error() -> None:
     calls, one, other = LinkCalls("broker-0"), Ear(), Ear()
-    calls.add_told(1, ASKED, NEVER_S, one)
-    calls.add_told(2, ASKED, NEVER_S, other)
+    calls.add_callback_call(1, ASKED, NEVER_S, one)
+    calls.add_callback_call(2, ASKED, NEVER_S, other)
     assert (len(calls), one.heard) == (2, [])
-    calls.answered(answer(1))
-    calls.failed(2, MessagingError(definition_pb2.FORBIDDEN, "no"))
+    calls.finish_call(answer(1))
+    calls.fail_call(2, MessagingError(definition_pb2.FORBIDDEN, "no"))
     assert (one.heard, other.heard) == ([(["1"], None)], [(None, MessagingError)])
-    await calls.idle()
+    await calls.wait_idle()
 
 
 async def test_who_does_not_wait_hears_that_no_answer_came_in_time_and_nothing_of_one_that_comes_late() -> None:
     calls, ear = LinkCalls("broker-0"), Ear()
-    calls.add_told(1, ASKED, 1.0, ear)
-    assert calls.expire(0.5) == 0
-    assert calls.expire(1.5) == 1
-    calls.answered(answer(1))
-    calls.failed(1, MessagingError(definition_pb2.FORBIDDEN, "no"))
-    assert calls.lose("it is gone", sent_up_to=1) == 0
+    calls.add_callback_call(1, ASKED, 1.0, ear)
+    assert calls.expire_calls(0.5) == 0
+    assert calls.expire_calls(1.5) == 1
+    calls.finish_call(answer(1))
+    calls.fail_call(1, MessagingError(definition_pb2.FORBIDDEN, "no"))
+    assert calls.fail_all_calls("it is gone", sent_up_to=1) == 0
     assert ear.heard == [(None, LateAnswer)]
-    await calls.idle()
+    await calls.wait_idle()
 
 
 async def test_who_does_not_wait_hears_that_the_broker_is_lost_and_may_ask_again_at_once() -> None:
@@ -140,13 +140,13 @@ async def test_who_does_not_wait_hears_that_the_broker_is_lost_and_may_ask_again
 
     def heard(_: object, error: Exception | None) -> None:
         errors.append(error)
-        calls.add_told(9, ASKED, NEVER_S, again)
+        calls.add_callback_call(9, ASKED, NEVER_S, again)
 
-    calls.add_told(1, ASKED, NEVER_S, heard)
-    calls.add_told(2, ASKED, NEVER_S, heard)
-    assert calls.lose("it is gone", sent_up_to=1) == 2
+    calls.add_callback_call(1, ASKED, NEVER_S, heard)
+    calls.add_callback_call(2, ASKED, NEVER_S, heard)
+    assert calls.fail_all_calls("it is gone", sent_up_to=1) == 2
     assert [error.maybe_done for error in errors if isinstance(error, BrokerUnavailable)] == [True, False]
-    calls.answered(answer(9))
+    calls.finish_call(answer(9))
     assert again.heard == [(["9"], None)]
 
 
@@ -157,9 +157,9 @@ async def test_what_one_raises_that_is_told_keeps_no_other_from_hearing() -> Non
     def fails(_: object, error: Exception | None) -> None:
         raise ValueError(error)
 
-    calls.add_told(1, ASKED, NEVER_S, fails)
-    calls.add_told(2, ASKED, NEVER_S, ear)
-    calls.lose("it is gone", sent_up_to=0)
+    calls.add_callback_call(1, ASKED, NEVER_S, fails)
+    calls.add_callback_call(2, ASKED, NEVER_S, ear)
+    calls.fail_all_calls("it is gone", sent_up_to=0)
     assert ear.heard == [(None, BrokerUnavailable)]
     assert [type(failure) for failure in failures] == [ValueError]
 
@@ -182,13 +182,13 @@ class EveryAnswerArrives(RuleBasedStateMachine):
         self.runner.close()  # cancels those that wait
 
     async def _wait(self, number: int) -> str:
-        future = self.calls.add(number, ASKED, self.now + 10, self._take_late)
+        future = self.calls.add_call(number, ASKED, self.now + 10, self._take_late)
         try:
             assert await future == [str(number)]
         except LateAnswer:
             return "late"
         except asyncio.CancelledError:
-            self.calls.abandon(number, future, self._take_late)
+            self.calls.abandon_call(number, future, self._take_late)
             raise
         return "answered"
 
@@ -213,7 +213,7 @@ class EveryAnswerArrives(RuleBasedStateMachine):
         number = data.draw(st.sampled_from(sorted(self.to_come)))
         if cancelled and first:
             self.tasks[number].cancel()
-        self.calls.answered(answer(number))
+        self.calls.finish_call(answer(number))
         if cancelled and not first:
             self.tasks[number].cancel()
         self.to_come.discard(number)
@@ -229,7 +229,7 @@ class EveryAnswerArrives(RuleBasedStateMachine):
     @rule(seconds=st.floats(0, 20))
     def time_passes(self, seconds: float) -> None:
         self.now += seconds
-        self.calls.expire(self.now)
+        self.calls.expire_calls(self.now)
         self._spin()
 
     @invariant()

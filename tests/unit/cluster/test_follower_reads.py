@@ -24,7 +24,7 @@ from ternmq_common.shard.shard_frames import PeerGreeting, ShardFailure
 from ternmq_common.tag_filter import ALL, TagFilter
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_proxy.message_service.cluster.follower_reads import COLD_MESSAGES, FollowerReads, ReadLimits
-from ternmq_proxy.message_service.cluster.pulling import Pulling
+from ternmq_proxy.message_service.cluster.pulling import ClusterPulling
 from ternmq_rpc.grpc_http2.messages import StreamBroken
 from ternmq_rpc.grpc_stream.client import open_stream
 from ternmq_rpc.tls.contexts import member_client_context, member_server_context
@@ -34,7 +34,7 @@ from tests.support.certificates import Certificates
 from tests.support.until import until
 
 if TYPE_CHECKING:
-    from ternmq_proxy.message_service.cluster.repeats import Repeats
+    from ternmq_proxy.message_service.cluster.repeats import RepeatedCalls
     from ternmq_registry.directory import RegistryDirectory
 
 PATIENCE_S = 20.0
@@ -109,7 +109,7 @@ class World:
             name=QUEUE.broker, address="leader", epoch=1, store_id=f"store-{leader}", replicas=tuple(entries)
         )
         self.directory.snapshot = RegistrySnapshot(version=1, brokers={shard.name: shard})
-        self.reads.follow(self.directory.snapshot)
+        self.reads.follow_snapshot(self.directory.snapshot)
 
     @property
     def entries(self) -> list[ReplicaEntry]:
@@ -122,17 +122,17 @@ class World:
         return LEADERS
 
     async def pull(self, offset: int, queue: QueueRef = QUEUE) -> PulledMessages:
-        return await self.reads.pull(queue, offset, ALL, 32, self.at_leader, 1.0)
+        return await self.reads.pull_messages(queue, offset, ALL, 32, self.at_leader, 1.0)
 
     async def connected(self, *names: str) -> None:
         """Return when the links to exactly these followers are there."""
         wanted = {f"{QUEUE.broker}/{name}" for name in names}
         await until(
-            lambda: {each.link.broker for each in self.reads._followers.values() if each.link.connected} == wanted
+            lambda: {each.link.broker for each in self.reads._followers.values() if each.link.is_connected} == wanted
         )
 
     def counts(self) -> tuple[int, int]:
-        [figures] = self.reads.figures()
+        [figures] = self.reads.read_figures()
         assert figures.broker == QUEUE.broker
         return figures.by_followers, figures.by_leader
 
@@ -153,7 +153,7 @@ async def world() -> AsyncIterator[World]:
         reads.start()
         made.change(*made.entries)
         await made.connected("b", "c")
-        reads.noted(QUEUE, QueueBounds(0, END))
+        reads.note_bounds(QUEUE, QueueBounds(0, END))
         yield made
 
 
@@ -168,7 +168,7 @@ async def test_what_is_cold_is_asked_of_a_follower(world: World) -> None:
 
 async def test_queues_are_shared_out_to_followers(world: World) -> None:
     other = QueueRef("orders", QUEUE.broker, 1)
-    world.reads.noted(other, QueueBounds(0, END))
+    world.reads.note_bounds(other, QueueBounds(0, END))
     await world.pull(10, other)
     assert len(world.replicas["c"].copy.asked) == 1
 
@@ -177,7 +177,7 @@ async def test_what_is_near_the_end_or_of_which_nothing_is_known_is_the_leaders(
     assert await world.pull(END - COLD_MESSAGES + 1) == LEADERS
     assert await world.pull(10, QueueRef("orders", QUEUE.broker, 1)) == LEADERS
     alone = QueueRef("orders", "broker-1", 0)
-    world.reads.noted(alone, QueueBounds(0, END))
+    world.reads.note_bounds(alone, QueueBounds(0, END))
     assert await world.pull(10, alone) == LEADERS
     assert world.counts() == (0, 0)
     assert await world.pull(END - COLD_MESSAGES) == pulled(END - COLD_MESSAGES)
@@ -197,7 +197,7 @@ async def test_only_as_many_ends_are_kept_as_there_is_room_for(world: World) -> 
     world.reads._limits = ReadLimits(ends_max=2)
     others = [QueueRef("orders", QUEUE.broker, number) for number in (1, 2)]
     for queue in (others[0], QUEUE, others[1]):
-        world.reads.noted(queue, QueueBounds(0, END))
+        world.reads.note_bounds(queue, QueueBounds(0, END))
     assert list(world.reads._ends) == [QUEUE, others[1]]
 
 
@@ -240,7 +240,7 @@ async def test_messages_that_a_filter_does_not_pass_are_an_answer(world: World) 
         return PulledMessages([], offset + 32)
 
     world.replicas["b"].copy.answer = filtered
-    assert await world.reads.pull(
+    assert await world.reads.pull_messages(
         QUEUE, 10, TagFilter.parse_expression("red"), 32, world.at_leader, 1.0
     ) == PulledMessages([], 42)
     assert world.replicas["b"].copy.asked == [(10, "red", 32)]
@@ -320,7 +320,7 @@ async def test_followers_and_proxies_know_each_other_by_certificates(tmp_path: P
             stack.push_async_callback(reads.close)
             worlds.append(World({"b": replica}, cast("Known", directory), reads, Clock()))
             worlds[-1].change(*worlds[-1].entries)
-            reads.noted(QUEUE, QueueBounds(0, END))
+            reads.note_bounds(QUEUE, QueueBounds(0, END))
         known, stranger = worlds
         await known.connected("b")
         assert await known.pull(10) == pulled(10)
@@ -337,7 +337,7 @@ class Leader(AllParts):
     def __init__(self) -> None:
         self.pulls: list[tuple[int, float]] = []
 
-    def at(self, broker: str) -> "Leader":
+    def shard_of(self, broker: str) -> "Leader":
         assert broker == QUEUE.broker
         return self
 
@@ -360,13 +360,13 @@ class Leader(AllParts):
 async def test_a_pull_of_a_group_that_locks_its_queues_is_the_leaders(world: World, *, has_room: bool) -> None:
     room = AnswerRoom(OutputRoom(lambda: 0, 1)) if has_room else None
     leader = Leader()
-    pulling = Pulling(cast("Repeats", leader), world.reads)
+    pulling = ClusterPulling(cast("RepeatedCalls", leader), world.reads)
     locked, plain = QueueReaderId("g", "c", 1000), QueueReaderId("g", "c")
-    assert await pulling.pull(QUEUE, 10, ALL, batch=4, poll_s=0.5, reader=locked, room=room) == pulled(10, 2)
+    assert await pulling.pull_messages(QUEUE, 10, ALL, batch=4, poll_s=0.5, reader=locked, room=room) == pulled(10, 2)
     assert (leader.pulls, world.counts()) == ([(10, 0.5)], (0, 0))
     if room is not None:
         room.leave_room()
-    assert await pulling.pull(QUEUE, 20, ALL, batch=4, poll_s=0.5, reader=plain, room=room) == pulled(20)
+    assert await pulling.pull_messages(QUEUE, 20, ALL, batch=4, poll_s=0.5, reader=plain, room=room) == pulled(20)
     assert (len(leader.pulls), world.counts()) == (1, (1, 0))
 
 

@@ -11,7 +11,7 @@ from ternmq_common.model import SettleOutcome
 from ternmq_common.receipt_handle import ReceiptHandle
 from ternmq_common.shard.calls import CALLS, ShardCall
 from ternmq_common.turn_end import turn_end
-from ternmq_proxy.message_service.cluster.calls import Heard, LateAnswer
+from ternmq_proxy.message_service.cluster.calls import LateAnswer, ResultCallback
 from ternmq_proxy.message_service.cluster.gathered_acknowledgements import GatheredAcknowledgements
 from ternmq_runtime.observability import tracing
 
@@ -30,7 +30,7 @@ class Traced:
 
 
 class Brokers:
-    """Stands for `Repeats`: what was asked, and what is answered to it, later than in this turn."""
+    """Stands for `RepeatedCalls`: what was asked, and what is answered to it, later than in this turn."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, str, str, list[int]]] = []
@@ -39,7 +39,7 @@ class Brokers:
         self.traces: list[str] = []
 
     def ask_nowait(
-        self, broker: str, call: ShardCall, values: tuple[str, str, Sequence[ReceiptHandle]], heard: Heard
+        self, broker: str, call: ShardCall, values: tuple[str, str, Sequence[ReceiptHandle]], heard: ResultCallback
     ) -> None:
         assert call is CALLS["acknowledge"]
         self.traces.append(tracing.current_traceparent())

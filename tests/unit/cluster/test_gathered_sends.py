@@ -9,7 +9,7 @@ import pytest
 from ternmq_common.errors import MessagingError
 from ternmq_common.model import AppendedMessage, AppendOutcome, AppendRequests, NewMessage, QueueRef
 from ternmq_protos.v2 import definition_pb2 as pb
-from ternmq_proxy.message_service.cluster.calls import BrokerUnavailable, Heard, LateAnswer
+from ternmq_proxy.message_service.cluster.calls import BrokerUnavailable, LateAnswer, ResultCallback
 from ternmq_proxy.message_service.cluster.gathered_sends import GatheredSends
 from tests.support.message_service_conformance import message
 
@@ -29,7 +29,7 @@ class Brokers:
         self.failed: list[str] = []
         self.worked: list[str] = []
 
-    def broker(self, name: str) -> "Broker":
+    def require_broker(self, name: str) -> "Broker":
         return Broker(self, name)
 
     def send_failed(self, name: str) -> None:
@@ -49,7 +49,7 @@ class Broker:
     def __init__(self, brokers: Brokers, name: str) -> None:
         self._brokers, self._name = brokers, name
 
-    def append_each_nowait(self, requests: AppendRequests, heard: Heard) -> None:
+    def append_each_nowait(self, requests: AppendRequests, heard: ResultCallback) -> None:
         self._brokers.asked.append((self._name, len(requests)))
         answer = self._brokers.answer
         if isinstance(answer, Exception):

@@ -401,8 +401,8 @@ async def test_a_broker_that_ends_answers_pulls_that_wait(two: TwoByTwo, lock_ho
 
 
 async def test_pulling_members_are_seen_by_all_proxies_until_theirs_is_gone(two: TwoByTwo) -> None:
-    two.one.announce([PullingMember("g", "here", ("orders",)), PullingMember("g", "elsewhere", ("bills",))])
-    two.other.announce([PullingMember("g", "there")])
+    two.one.announce_members([PullingMember("g", "here", ("orders",)), PullingMember("g", "elsewhere", ("bills",))])
+    two.other.announce_members([PullingMember("g", "there")])
     for service in (two.one, two.other):
         await until_answered(lambda: service.pulling_members("g", "orders", ()), ["here", "there"])  # noqa: B023
     await two.other_stack.aclose()
@@ -450,7 +450,7 @@ async def test_a_proxy_that_cannot_answer_another_or_hangs_is_named(
 
 
 async def test_a_broker_that_comes_back_is_told_who_pulls(two: TwoByTwo) -> None:
-    two.one.announce([PullingMember("g", "here")])
+    two.one.announce_members([PullingMember("g", "here")])
     for node in (two.first, two.second):
         await node.stop()
         await node.start()
@@ -544,11 +544,11 @@ async def test_a_draining_broker_gives_and_takes_nothing(two: TwoByTwo) -> None:
     await two.one.sending.append(queue("broker-0"), [message(b"left")])
     registry = two.cluster.proxy_directory.registry
     await two.changed(lambda: registry.set_broker("broker-0", draining=True))
-    route = two.one.route(two.cluster.proxy_directory.snapshot.topics["orders"])
+    route = two.one.find_route(two.cluster.proxy_directory.snapshot.topics["orders"])
     assert (route.writable, route.readable) == (("broker-1",), ("broker-0", "broker-1"))
     assert [body(each) for each in await two.one.consuming.pop(order(), broker="", poll_s=POLL_S)] == [b"left"]
     await two.changed(lambda: registry.set_broker("broker-0", permission=QueuePermission.NONE))
-    route = two.one.route(two.cluster.proxy_directory.snapshot.topics["orders"])
+    route = two.one.find_route(two.cluster.proxy_directory.snapshot.topics["orders"])
     assert route.readable == ("broker-1",)
 
 

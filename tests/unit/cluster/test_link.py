@@ -68,7 +68,7 @@ async def test_a_broker_that_is_ending_welcomes_nobody() -> None:
     async with linked(ending, serve) as (link, broker, told):
         await told.changes.get()
         assert len(broker.streams) == 2
-        assert link.connected
+        assert link.is_connected
 
 
 async def test_who_pulls_is_told_also_if_it_changes_while_the_broker_greets() -> None:
@@ -85,7 +85,7 @@ async def test_who_pulls_is_told_also_if_it_changes_while_the_broker_greets() ->
 
     async with linked(slow) as (link, broker, _):
         await until(lambda: bool(broker.streams and broker.streams[0].frames))
-        link.announce(shard_frames.PRESENCE.encode_note([PullingMember("g", "c")]))
+        link.announce_members(shard_frames.PRESENCE.encode_note([PullingMember("g", "c")]))
         greeted.set()
         assert await told_members.get() == ["c"]
 
@@ -103,7 +103,7 @@ async def test_calls_fail_at_once_when_the_stream_ends() -> None:
         with pytest.raises(BrokerUnavailable, match="was lost: it ended the stream") as caught:
             await bounds(link)
         assert caught.value.maybe_done
-        assert not link.waiting
+        assert not link.waiting_count
         await told.changes.get()  # lost
         await told.changes.get()  # found
         await bounds(link)
@@ -157,7 +157,7 @@ async def test_a_broker_that_falls_silent_is_lost() -> None:
         await told.changes.get()
         answered = broker.streams[1]
         await until(lambda: any("ping" in said(frame) for frame in answered.frames))
-        assert link.connected
+        assert link.is_connected
 
 
 @pytest.mark.parametrize(("out", "back"), [(4 << 20, 0), (0, 4 << 20)], ids=["out", "back"])
@@ -178,7 +178,7 @@ async def test_a_line_that_is_slow_is_not_a_broker_that_is_silent(out: int, back
         link = BrokerLink("broker-0", wire.address, told, proxy="proxy", known=lambda: 7, timing=timing)
         link.start()
         await told.changes.get()
-        (answer,) = await link.ask(CALLS["pulling_members"], ("g", "x" * out), timeout_s=PATIENCE_S)
+        (answer,) = await link.ask_broker(CALLS["pulling_members"], ("g", "x" * out), timeout_s=PATIENCE_S)
         assert len(answer) == back
         assert len(broker.streams) == 1
         await link.close()
@@ -199,11 +199,11 @@ async def test_a_call_behind_a_large_one_on_a_slow_line_is_not_late(*, written: 
         link.start()
         await told.changes.get()
         call = CALLS["pulling_members"]
-        large = asyncio.create_task(link.ask(call, ("g", "x" * (4 << 20)), timeout_s=PATIENCE_S))
+        large = asyncio.create_task(link.ask_broker(call, ("g", "x" * (4 << 20)), timeout_s=PATIENCE_S))
         await asyncio.sleep(0)
         if written:
-            await until(lambda: link.figures(set_aside=False).frames_out > 0)
-        (small,) = await link.ask(call, ("g", "t"), timeout_s=0.1)
+            await until(lambda: link.read_figures(set_aside=False).frames_out > 0)
+        (small,) = await link.ask_broker(call, ("g", "t"), timeout_s=0.1)
         assert small == "member"
         await large
         await link.close()
@@ -251,6 +251,6 @@ async def test_a_broker_of_which_the_registry_says_that_it_is_back_is_tried_at_o
     async with linked(ends, serve, timing=LinkTiming(first_retry_s=3600.0, longest_retry_s=3600.0)) as (link, _, told):
         await told.changes.get()
         await told.changes.get()
-        link.hurry()
+        link.reconnect_now()
         await told.changes.get()
-        assert link.connected
+        assert link.is_connected

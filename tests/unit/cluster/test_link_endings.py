@@ -43,7 +43,7 @@ async def test_a_late_answer_is_taken_by_who_takes_late_ones() -> None:
         assert caught.value.code == definition_pb2.PROXY_TIMEOUT
         over.set()
         assert await taken.get() == []
-        assert link.connected
+        assert link.is_connected
 
 
 async def test_a_cancellation_reaches_the_broker() -> None:
@@ -57,7 +57,7 @@ async def test_a_cancellation_reaches_the_broker() -> None:
 
     async with linked(listens) as (link, _, told):
         await told.changes.get()
-        asking = asyncio.create_task(link.ask(CALLS["progress"], ("g",)))
+        asking = asyncio.create_task(link.ask_broker(CALLS["progress"], ("g",)))
         assert await heard.get() == [1]
         asking.cancel()
         assert await heard.get() == [-1]
@@ -80,7 +80,7 @@ async def test_messages_for_nobody_are_given_back_before_the_proxy_ends() -> Non
     async with linked(late) as (link, _, told):
         await told.changes.get()
         release: Values = ("g", "orders", [], False)
-        asking = asyncio.create_task(pop(link, lambda _: link.tell(CALLS["release"], release)))
+        asking = asyncio.create_task(pop(link, lambda _: link.notify_broker(CALLS["release"], release)))
         await asked.wait()
         asking.cancel()
         closing = asyncio.create_task(link.close())
@@ -108,7 +108,7 @@ async def test_a_broker_that_hangs_gets_no_time_to_end_what_is_under_way() -> No
         await told.changes.get()
         asking = asyncio.create_task(bounds(link))
         await asked.wait()
-        await until(link.was_pinged_in_vain)
+        await until(link.is_unresponsive)
         await link.close()
         with pytest.raises(BrokerUnavailable) as caught:
             await asking
@@ -138,7 +138,7 @@ async def test_a_broker_that_leaves_answers_what_was_asked_and_is_asked_no_more(
         assert await asking == BOUNDS
         await told.changes.get()
         await told.changes.get()
-        assert link.connected
+        assert link.is_connected
 
 
 async def test_an_answer_to_a_question_goes_to_the_stream_that_asked() -> None:

@@ -15,12 +15,12 @@ from ternmq_common.message_type import MessageType
 from ternmq_common.model import DeliveredMessage, PopOrder, Topic
 from ternmq_common.tag_filter import ALL
 from ternmq_proxy.message_service.cluster.calls import BrokerRefused, BrokerUnavailable, LateAnswer
-from ternmq_proxy.message_service.cluster.polls import Polls
+from ternmq_proxy.message_service.cluster.polls import BrokerPolls
 from ternmq_proxy.message_service.cluster.receiving import ClusterReceiving
 from tests.support.all_parts import AllParts
 
 if TYPE_CHECKING:
-    from ternmq_proxy.message_service.cluster.links import Links
+    from ternmq_proxy.message_service.cluster.links import BrokerLinks
     from ternmq_registry.directory import RegistryDirectory
 
 GROUP, TOPIC = "g", "orders"
@@ -114,7 +114,7 @@ class ModelLinks:
     def is_connected(self, name: str) -> bool:
         return self._brokers[name].is_connected
 
-    def broker(self, name: str) -> ModelBroker:
+    def require_broker(self, name: str) -> ModelBroker:
         return self._brokers[name]
 
 
@@ -124,8 +124,10 @@ class NoWakeIsLost(RuleBasedStateMachine):
         self.runner = asyncio.Runner()
         self.loop = self.runner.get_loop()
         self.brokers = {name: ModelBroker(name) for name in NAMES}
-        self.polls = Polls()
-        self.receiving = ClusterReceiving(directory_of(*NAMES), cast("Links", ModelLinks(self.brokers)), self.polls)
+        self.polls = BrokerPolls()
+        self.receiving = ClusterReceiving(
+            directory_of(*NAMES), cast("BrokerLinks", ModelLinks(self.brokers)), self.polls
+        )
         self.tasks: list[asyncio.Task[list[DeliveredMessage]]] = []
 
     def teardown(self) -> None:
@@ -148,7 +150,7 @@ class NoWakeIsLost(RuleBasedStateMachine):
         """The first thing that is on its way from the broker arrives."""
         said = broker.said.popleft()
         if said is None:
-            self.polls.ready(broker.name, GROUP, TOPIC)
+            self.polls.note_ready(broker.name, GROUP, TOPIC)
         elif said[0].answer.done():
             if said[1]:
                 broker.store()  # nobody waits for it any more: it is given back
@@ -169,7 +171,7 @@ class NoWakeIsLost(RuleBasedStateMachine):
                 self._spin()
         giving = {name: each for name, each in self.brokers.items() if each.is_connected and not each.is_behind}
         left = {name: each.messages for name, each in giving.items() if each.messages}
-        assert not (left and self.polls.waiting), f"{self.polls.waiting} wait, and there are {left}"
+        assert not (left and self.polls.waiting_count), f"{self.polls.waiting_count} wait, and there are {left}"
 
     # --- what happens
 
@@ -220,7 +222,7 @@ class NoWakeIsLost(RuleBasedStateMachine):
                     asked.answer.set_exception(BrokerUnavailable("lost", maybe_done=True))
         else:
             broker.is_connected = True
-        self.polls.changed(name)
+        self.polls.note_broker_changed(name)
         self._spin()
 
     @rule(name=st.sampled_from(NAMES))
@@ -233,7 +235,7 @@ class NoWakeIsLost(RuleBasedStateMachine):
 
     @rule()
     def everything_is_forgotten(self) -> None:
-        self.polls.forget(topic=TOPIC)
+        self.polls.forget_deleted(topic=TOPIC)
 
     @rule()
     def settle(self) -> None:
@@ -244,10 +246,10 @@ TestNoWakeIsLost = NoWakeIsLost.TestCase
 TestNoWakeIsLost.settings = settings(max_examples=2 * settings().max_examples, stateful_step_count=30)
 
 
-async def begin_two_polls() -> tuple[Polls, ModelBroker, asyncio.Task[Any], asyncio.Task[Any]]:
+async def begin_two_polls() -> tuple[BrokerPolls, ModelBroker, asyncio.Task[Any], asyncio.Task[Any]]:
     brokers = {name: ModelBroker(name) for name in NAMES}
-    polls = Polls()
-    receiving = ClusterReceiving(directory_of("broker-0"), cast("Links", ModelLinks(brokers)), polls)
+    polls = BrokerPolls()
+    receiving = ClusterReceiving(directory_of("broker-0"), cast("BrokerLinks", ModelLinks(brokers)), polls)
     broker = brokers["broker-0"]
     first, second = (asyncio.create_task(receiving.pop(order(), broker="", poll_s=POLL_S)) for _ in range(2))
     await spin()
@@ -260,8 +262,8 @@ async def test_a_cancelled_poll_passes_its_turn_on() -> None:
         asked.answer.set_result([])
     broker.asked.clear()
     await spin()
-    assert polls.waiting == 2
-    polls.ready("broker-0", GROUP, TOPIC)
+    assert polls.waiting_count == 2
+    polls.note_ready("broker-0", GROUP, TOPIC)
     await spin()
     assert len(broker.asked) == 1
     first.cancel()
@@ -277,7 +279,7 @@ async def test_a_poll_that_was_woken_in_vain_keeps_its_place() -> None:
         broker.asked.popleft().answer.set_result([])
         await spin()
         if not broker.asked:
-            polls.ready("broker-0", GROUP, TOPIC)
+            polls.note_ready("broker-0", GROUP, TOPIC)
             await spin()
     broker.asked.popleft().answer.set_result([MESSAGE])
     assert await first == [MESSAGE]
@@ -287,7 +289,9 @@ async def test_a_poll_that_was_woken_in_vain_keeps_its_place() -> None:
 
 async def test_a_broker_that_fails_does_not_keep_others_from_giving() -> None:
     brokers = {name: ModelBroker(name) for name in NAMES}
-    receiving = ClusterReceiving(directory_of("broker-0", "broker-1"), cast("Links", ModelLinks(brokers)), Polls())
+    receiving = ClusterReceiving(
+        directory_of("broker-0", "broker-1"), cast("BrokerLinks", ModelLinks(brokers)), BrokerPolls()
+    )
     polling = asyncio.create_task(receiving.pop(order(), broker="", poll_s=POLL_S))
     await spin()
     brokers["broker-0"].asked[0].answer.set_exception(LateAnswer("broker-0"))
@@ -297,8 +301,8 @@ async def test_a_broker_that_fails_does_not_keep_others_from_giving() -> None:
 
 
 async def test_a_broker_that_refuses_is_asked_again_when_it_says_so_and_not_before() -> None:
-    brokers, polls = {name: ModelBroker(name) for name in NAMES}, Polls()
-    receiving = ClusterReceiving(directory_of("broker-0", "broker-1"), cast("Links", ModelLinks(brokers)), polls)
+    brokers, polls = {name: ModelBroker(name) for name in NAMES}, BrokerPolls()
+    receiving = ClusterReceiving(directory_of("broker-0", "broker-1"), cast("BrokerLinks", ModelLinks(brokers)), polls)
     polling = asyncio.create_task(receiving.pop(order(), broker="", poll_s=POLL_S))
     await spin()
     behind, other = brokers["broker-0"], brokers["broker-1"]
@@ -306,12 +310,12 @@ async def test_a_broker_that_refuses_is_asked_again_when_it_says_so_and_not_befo
     await spin()
     other.asked.popleft().answer.set_result([])
     await spin()
-    polls.ready("broker-1", GROUP, TOPIC)
+    polls.note_ready("broker-1", GROUP, TOPIC)
     await spin()
     assert (len(behind.asked), len(other.asked)) == (0, 1)
     other.asked.popleft().answer.set_result([])
     await spin()
-    polls.ready("broker-0", GROUP, TOPIC)
+    polls.note_ready("broker-0", GROUP, TOPIC)
     await spin()
     behind.asked.popleft().answer.set_result([MESSAGE])
     assert await polling == [MESSAGE]
@@ -320,7 +324,7 @@ async def test_a_broker_that_refuses_is_asked_again_when_it_says_so_and_not_befo
 @pytest.mark.parametrize("names", [NAMES[:1], NAMES[:2]])
 async def test_a_refusal_is_an_error_only_if_nobody_waits_and_nobody_else_is_there(names: tuple[str, ...]) -> None:
     brokers = {name: ModelBroker(name) for name in NAMES}
-    receiving = ClusterReceiving(directory_of(*names), cast("Links", ModelLinks(brokers)), Polls())
+    receiving = ClusterReceiving(directory_of(*names), cast("BrokerLinks", ModelLinks(brokers)), BrokerPolls())
     asking = asyncio.create_task(receiving.pop(order(), broker="", poll_s=0))
     await spin()
     brokers["broker-0"].asked[0].answer.set_exception(BrokerRefused("behind"))
@@ -334,24 +338,24 @@ async def test_a_refusal_is_an_error_only_if_nobody_waits_and_nobody_else_is_the
 
 
 async def test_what_is_known_of_lines_does_not_grow_without_end() -> None:
-    polls = Polls(states_max=10)
+    polls = BrokerPolls(states_max=10)
     for number in range(100):
-        asked = polls.about_to_ask(f"g{number}", TOPIC)
-        polls.found_nothing(f"g{number}", TOPIC, "broker-0", asked)
-    assert polls.worth_asking("g99", TOPIC, NAMES) == ["broker-1", "broker-2"]
-    assert polls.worth_asking("g0", TOPIC, NAMES) == list(NAMES)
-    known = [number for number in range(100) if not polls.worth_asking(f"g{number}", TOPIC, ["broker-0"])]
+        asked = polls.note_asking(f"g{number}", TOPIC)
+        polls.note_empty(f"g{number}", TOPIC, "broker-0", asked)
+    assert polls.promising_brokers("g99", TOPIC, NAMES) == ["broker-1", "broker-2"]
+    assert polls.promising_brokers("g0", TOPIC, NAMES) == list(NAMES)
+    known = [number for number in range(100) if not polls.promising_brokers(f"g{number}", TOPIC, ["broker-0"])]
     assert known == list(range(90, 100))
 
 
 async def test_a_word_to_a_line_that_was_dropped_meanwhile_still_counts() -> None:
-    polls = Polls()
-    number = polls.about_to_ask(GROUP, TOPIC)
-    polls.forget(group=GROUP)
-    polls.ready("broker-0", GROUP, TOPIC)
-    polls.about_to_ask(GROUP, TOPIC)
-    polls.found_nothing(GROUP, TOPIC, "broker-0", number)
-    assert polls.worth_asking(GROUP, TOPIC, ["broker-0"]) == ["broker-0"]
+    polls = BrokerPolls()
+    number = polls.note_asking(GROUP, TOPIC)
+    polls.forget_deleted(group=GROUP)
+    polls.note_ready("broker-0", GROUP, TOPIC)
+    polls.note_asking(GROUP, TOPIC)
+    polls.note_empty(GROUP, TOPIC, "broker-0", number)
+    assert polls.promising_brokers(GROUP, TOPIC, ["broker-0"]) == ["broker-0"]
 
 
 async def spin() -> None:

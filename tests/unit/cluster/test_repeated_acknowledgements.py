@@ -8,10 +8,10 @@ from ternmq_common.model import SettleOutcome
 from ternmq_common.receipt_handle import ReceiptHandle
 from ternmq_common.shard.calls import CALLS, ShardCall, Values
 from ternmq_proxy.message_service.cluster.calls import BrokerUnavailable
-from ternmq_proxy.message_service.cluster.repeats import Repeats, RepeatTiming
+from ternmq_proxy.message_service.cluster.repeats import RepeatedCalls, RepeatTiming
 
 if TYPE_CHECKING:
-    from ternmq_proxy.message_service.cluster.links import Links
+    from ternmq_proxy.message_service.cluster.links import BrokerLinks
 
 ACKNOWLEDGE = CALLS["acknowledge"]
 
@@ -20,22 +20,22 @@ class OneLink:
     """All links: to a broker that takes everything while it is connected."""
 
     def __init__(self) -> None:
-        self.connected = True
+        self.is_connected = True
         self.is_there = True
         self.told: list[Values] = []
         self.link = self
 
-    def find(self, _: str) -> "OneLink | None":
+    def find_broker(self, _: str) -> "OneLink | None":
         return self if self.is_there else None
 
-    def broker(self, _: str) -> "OneLink":
+    def require_broker(self, _: str) -> "OneLink":
         return self
 
     def is_replicated(self, _: str) -> bool:
         return True
 
-    async def ask(self, _: ShardCall, values: Values) -> list[SettleOutcome]:
-        if not self.connected:
+    async def ask_broker(self, _: ShardCall, values: Values) -> list[SettleOutcome]:
+        if not self.is_connected:
             raise BrokerUnavailable("it is away", maybe_done=True)
         return [SettleOutcome.DONE for _ in values[2]]
 
@@ -43,7 +43,7 @@ class OneLink:
         del call
         heard([SettleOutcome.DONE for _ in values[2]], None)
 
-    def tell(self, call: ShardCall, values: Values) -> None:
+    def notify_broker(self, call: ShardCall, values: Values) -> None:
         assert call is ACKNOWLEDGE
         self.told.append(values)
 
@@ -54,8 +54,8 @@ def links() -> OneLink:
 
 
 @pytest.fixture
-def repeats(links: OneLink, clock: list[float]) -> Repeats:
-    return Repeats(cast("Links", links), seconds=lambda: clock[0])
+def repeats(links: OneLink, clock: list[float]) -> RepeatedCalls:
+    return RepeatedCalls(cast("BrokerLinks", links), seconds=lambda: clock[0])
 
 
 @pytest.fixture
@@ -68,12 +68,12 @@ def handle(offset: int) -> ReceiptHandle:
     return ReceiptHandle("broker-0", 0, offset, 1, 1)
 
 
-async def acknowledge(repeats: Repeats, *offsets: int, group: str = "g") -> None:
-    await repeats.ask("broker-0", ACKNOWLEDGE, (group, "orders", [handle(offset) for offset in offsets]))
+async def acknowledge(repeats: RepeatedCalls, *offsets: int, group: str = "g") -> None:
+    await repeats.ask_broker("broker-0", ACKNOWLEDGE, (group, "orders", [handle(offset) for offset in offsets]))
 
 
 async def test_what_the_last_seconds_acknowledged_is_said_again_to_who_is_there_anew(
-    repeats: Repeats, links: OneLink, clock: list[float]
+    repeats: RepeatedCalls, links: OneLink, clock: list[float]
 ) -> None:
     await acknowledge(repeats, 1)
     clock[0] += 5
@@ -81,28 +81,28 @@ async def test_what_the_last_seconds_acknowledged_is_said_again_to_who_is_there_
     heard: list[object] = []
     repeats.ask_nowait("broker-0", ACKNOWLEDGE, ("g", "orders", [handle(4)]), lambda *answer: heard.append(answer))
     await acknowledge(repeats, 9, group="another")
-    links.connected = False
+    links.is_connected = False
     repeats.link_changed("broker-0")
     assert not links.told
     clock[0] += 10  # however long it is away
-    links.connected = True
+    links.is_connected = True
     repeats.link_changed("broker-0")
     assert links.told == [("g", "orders", [handle(2), handle(3), handle(4)]), ("another", "orders", [handle(9)])]
     assert heard == [([SettleOutcome.DONE], None)]
 
 
 async def test_what_was_not_answered_is_left_to_who_asked(links: OneLink) -> None:
-    repeats = Repeats(cast("Links", links), timing=RepeatTiming(repeat_s=0.01, replicated_s=0.01))
-    links.connected = False
+    repeats = RepeatedCalls(cast("BrokerLinks", links), timing=RepeatTiming(repeat_s=0.01, replicated_s=0.01))
+    links.is_connected = False
     with pytest.raises(BrokerUnavailable):
         await acknowledge(repeats, 1)
-    links.connected = True
+    links.is_connected = True
     repeats.link_changed("broker-0")
     assert not links.told
 
 
 async def test_what_was_long_ago_was_delivered_again_by_now(
-    repeats: Repeats, links: OneLink, clock: list[float]
+    repeats: RepeatedCalls, links: OneLink, clock: list[float]
 ) -> None:
     await acknowledge(repeats, 1)
     clock[0] += 61
@@ -110,7 +110,7 @@ async def test_what_was_long_ago_was_delivered_again_by_now(
     assert not links.told
 
 
-async def test_a_broker_that_is_no_more_leaves_nothing(repeats: Repeats, links: OneLink) -> None:
+async def test_a_broker_that_is_no_more_leaves_nothing(repeats: RepeatedCalls, links: OneLink) -> None:
     await acknowledge(repeats, 1)
     links.is_there = False
     repeats.link_changed("broker-0")
@@ -119,7 +119,7 @@ async def test_a_broker_that_is_no_more_leaves_nothing(repeats: Repeats, links: 
     assert not links.told
 
 
-async def test_it_has_a_limit_and_comes_in_calls_of_a_thousand(repeats: Repeats, links: OneLink) -> None:
+async def test_it_has_a_limit_and_comes_in_calls_of_a_thousand(repeats: RepeatedCalls, links: OneLink) -> None:
     for first in range(0, 101_000, 500):
         await acknowledge(repeats, *range(first, first + 500))
     repeats.link_changed("broker-0")

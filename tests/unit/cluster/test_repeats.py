@@ -10,10 +10,10 @@ from ternmq_common.receipt_handle import ReceiptHandle
 from ternmq_common.shard.calls import CALLS, ShardCall, Values
 from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.message_service.cluster.calls import BrokerRefused, BrokerUnavailable
-from ternmq_proxy.message_service.cluster.repeats import Repeats
+from ternmq_proxy.message_service.cluster.repeats import RepeatedCalls
 
 if TYPE_CHECKING:
-    from ternmq_proxy.message_service.cluster.links import Links
+    from ternmq_proxy.message_service.cluster.links import BrokerLinks
 
 QUEUE = QueueRef("orders", "broker-0", 0)
 HANDLE = ReceiptHandle("broker-0", 0, 0, 1, 1)
@@ -30,16 +30,16 @@ class OneBroker:
         self.outcomes = list(outcomes)
         self.asked: list[tuple[str, Values]] = []
 
-    def broker(self, name: str) -> "OneBroker":
+    def require_broker(self, name: str) -> "OneBroker":
         assert name == "broker-0"
         return self
 
-    find = broker
+    find_broker = require_broker
 
     def is_replicated(self, _: str) -> bool:
         return False
 
-    async def ask(self, call: ShardCall, values: Values) -> object:
+    async def ask_broker(self, call: ShardCall, values: Values) -> object:
         self.asked.append((call.name, values))
         outcome = self.outcomes.pop(0)
         if isinstance(outcome, Exception):
@@ -47,8 +47,8 @@ class OneBroker:
         return outcome
 
 
-def over(links: OneBroker) -> Repeats:
-    return Repeats(cast("Links", links))
+def over(links: OneBroker) -> RepeatedCalls:
+    return RepeatedCalls(cast("BrokerLinks", links))
 
 
 @pytest.mark.parametrize("error", [UNASKED, MAYBE_DONE])
@@ -69,7 +69,7 @@ async def test_a_call_that_could_be_done_twice_is_made_again_only_if_the_broker_
 async def test_what_the_broker_answers_is_its_answer(error: MessagingError) -> None:
     links = OneBroker(error)
     with pytest.raises(type(error)):
-        await over(links).ask("broker-0", CALLS["bounds"], (QUEUE,))
+        await over(links).ask_broker("broker-0", CALLS["bounds"], (QUEUE,))
     assert len(links.asked) == 1
 
 

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from ternmq_common.cluster import BrokerEntry, QueuePermission, RegistrySnapshot
 from ternmq_common.message_type import MessageType
 from ternmq_common.model import Topic, TopicRoute
-from ternmq_proxy.message_service.cluster.routes import Routes
+from ternmq_proxy.message_service.cluster.routes import TopicRoutes
 
 if TYPE_CHECKING:
-    from ternmq_proxy.message_service.cluster.links import Links
+    from ternmq_proxy.message_service.cluster.links import BrokerLinks
     from ternmq_registry.directory import RegistryDirectory
 
 NAMES = ("a", "b", "c")
@@ -40,14 +40,16 @@ class World:
         self.now = 0.0
         self.known = Known(*(entries or [entry(name) for name in NAMES]))
         self.reached = Reached(set(NAMES))
-        self.routes = Routes(cast("RegistryDirectory", self.known), cast("Links", self.reached), lambda: self.now)
+        self.routes = TopicRoutes(
+            cast("RegistryDirectory", self.known), cast("BrokerLinks", self.reached), lambda: self.now
+        )
 
     def route(self, topic: Topic = TOPIC) -> TopicRoute:
-        return self.routes.route(topic)
+        return self.routes.find_route(topic)
 
     def lose(self, *names: str) -> None:
         self.reached.names -= set(names)
-        self.routes.changed()
+        self.routes.forget_routes()
 
 
 def entry(
@@ -108,7 +110,7 @@ def test_a_broker_that_fails_gets_no_messages_for_a_while_and_then_one_that_prob
     world = World()
     world.routes.send_failed("a")
     assert (world.route().writable, world.route().ordered) == (("b", "c"), NAMES)
-    assert world.routes.aside() == ["a"]
+    assert world.routes.aside_brokers() == ["a"]
     world.now += 0.2
     assert world.route().writable == NAMES
     world.routes.send_failed("a")
@@ -117,7 +119,7 @@ def test_a_broker_that_fails_gets_no_messages_for_a_while_and_then_one_that_prob
     world.now += 0.1
     world.routes.send_worked("a")
     assert world.route().writable == NAMES
-    assert world.routes.aside() == []
+    assert world.routes.aside_brokers() == []
 
 
 def test_when_all_fail_all_are_tried() -> None:
@@ -131,7 +133,7 @@ def test_a_broker_that_was_removed_is_not_remembered_as_failing() -> None:
     world = World()
     world.routes.send_failed("a")
     world.known.snapshot = RegistrySnapshot(version=2, brokers={"b": entry("b")})
-    world.routes.changed()
+    world.routes.forget_routes()
     world.routes.send_failed("b")
     world.routes.send_worked("b")
     assert world.route() is world.route()  # worked out once again
@@ -141,7 +143,7 @@ def test_a_route_is_worked_out_once_until_something_changes() -> None:
     world = World()
     route = world.route()
     assert world.route() is route
-    world.routes.changed()
+    world.routes.forget_routes()
     assert world.route() is not route
     assert world.route(replace(TOPIC, queues=2)).topic.queues == 2
 

@@ -116,7 +116,7 @@ def _method_of(shard: RemoteShard, name: str) -> Callable[..., Awaitable[object]
 
 
 async def test_every_call_is_answered_by_the_broker(cluster: InProcessCluster) -> None:
-    broker = cluster.service.links.broker("broker-0")
+    broker = cluster.service.links.require_broker("broker-0")
     # First those that are refused, while there is nothing yet that they could find.
     for call in sorted(CALLS.values(), key=lambda call: call.name not in REFUSED):
         code, text = 0, ""
@@ -125,7 +125,7 @@ async def test_every_call_is_answered_by_the_broker(cluster: InProcessCluster) -
         except MessagingError as error:
             code, text = error.code, error.message
         assert (call.name, code, "can't read" in text) == (call.name, REFUSED.get(call.name, 0), False)
-        assert broker.link.connected
+        assert broker.link.is_connected
 
 
 def few_queues(values: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -149,15 +149,15 @@ async def test_whatever_is_asked_is_answered(
     cluster: InProcessCluster, asked: tuple[ShardCall, tuple[Any, ...]]
 ) -> None:
     call, values = asked
-    broker = cluster.service.links.broker("broker-0")
-    result: object = (await asyncio.gather(broker.ask(call, values), return_exceptions=True))[0]
+    broker = cluster.service.links.require_broker("broker-0")
+    result: object = (await asyncio.gather(broker.ask_broker(call, values), return_exceptions=True))[0]
     assert not isinstance(result, BrokerUnavailable)
     if isinstance(result, MessagingError):
         assert result.code not in (definition_pb2.NOT_IMPLEMENTED, definition_pb2.PROXY_TIMEOUT)
         assert "can't read" not in result.message
     else:
         assert not isinstance(result, BaseException)
-    assert broker.link.connected
+    assert broker.link.is_connected
 
 
 # --- who means harm
@@ -316,7 +316,7 @@ async def test_an_answer_that_is_none_loses_its_broker_and_what_was_asked(result
         with pytest.raises(BrokerUnavailable, match=f"what is no frame of form {FORM}") as caught:
             await bounds(link)
         assert caught.value.maybe_done
-        assert not link.waiting
+        assert not link.waiting_count
 
 
 async def test_a_late_answer_that_is_none_loses_its_broker_too() -> None:

@@ -13,7 +13,7 @@ def test_waits_double_up_to_the_longest() -> None:
     aside, now = CircuitBreaker(), 0.0
     waits = []
     for _ in range(10):
-        waits.append(aside.failed(now))
+        waits.append(aside.record_failure(now))
         now += LONG_AFTER_S
     assert waits[:4] == pytest.approx([FIRST_S, 2 * FIRST_S, 4 * FIRST_S, 8 * FIRST_S])
     assert waits == pytest.approx(sorted(waits))
@@ -23,14 +23,14 @@ def test_waits_double_up_to_the_longest() -> None:
 def test_a_broker_that_is_away_for_days_is_still_tried() -> None:
     aside, now = CircuitBreaker(), 0.0
     for _ in range(20_000):
-        assert 0 < aside.failed(now) <= LONGEST_S + 1e-6
+        assert 0 < aside.record_failure(now) <= LONGEST_S + 1e-6
         now += LONG_AFTER_S
 
 
 def test_failures_of_calls_that_were_under_way_together_count_once() -> None:
     aside = CircuitBreaker()
-    assert aside.failed(100.0) == pytest.approx(FIRST_S)
-    assert aside.failed(100.0 + FIRST_S / 2) < FIRST_S
+    assert aside.record_failure(100.0) == pytest.approx(FIRST_S)
+    assert aside.record_failure(100.0 + FIRST_S / 2) < FIRST_S
     assert aside.failures == 1
 
 
@@ -39,9 +39,9 @@ def test_it_is_aside_until_its_time_and_well_after_a_success(times: list[float])
     aside, now = CircuitBreaker(), 0.0
     for step in times:
         now += step
-        wait = aside.failed(now)
+        wait = aside.record_failure(now)
         assert aside.is_aside(now)
         assert not aside.is_aside(now + wait + 1e-9)
-    aside.worked()
+    aside.record_success()
     assert not aside.is_aside(now)
-    assert aside.failed(now) == pytest.approx(FIRST_S)
+    assert aside.record_failure(now) == pytest.approx(FIRST_S)

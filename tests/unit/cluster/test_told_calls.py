@@ -12,11 +12,11 @@ from ternmq_common.errors import MessagingError
 from ternmq_common.model import AppendedMessage
 from ternmq_common.shard.calls import CALLS, ShardCall, Values
 from ternmq_protos.v2 import definition_pb2
-from ternmq_proxy.message_service.cluster.calls import BrokerRefused, BrokerUnavailable, Heard, LateAnswer
-from ternmq_proxy.message_service.cluster.repeats import Repeats, RepeatTiming
+from ternmq_proxy.message_service.cluster.calls import BrokerRefused, BrokerUnavailable, LateAnswer, ResultCallback
+from ternmq_proxy.message_service.cluster.repeats import RepeatedCalls, RepeatTiming
 
 if TYPE_CHECKING:
-    from ternmq_proxy.message_service.cluster.links import Links
+    from ternmq_proxy.message_service.cluster.links import BrokerLinks
 
 STORED = [AppendedMessage("id", 7)]
 OUTCOMES: Sequence[object] = (
@@ -41,12 +41,12 @@ class Cluster:
     at_once: list[bool]
     events: list[tuple[str, str]] = field(default_factory=list)
 
-    def broker(self, name: str) -> "Broker":
+    def require_broker(self, name: str) -> "Broker":
         if name not in NAMES:
             raise BrokerUnavailable(f"there is no broker {name!r}", maybe_done=False)
         return Broker(name, self)
 
-    def find(self, name: str) -> "Broker | None":
+    def find_broker(self, name: str) -> "Broker | None":
         return Broker(name, self) if name in NAMES else None
 
     def is_replicated(self, _: str) -> bool:
@@ -63,7 +63,7 @@ class Broker:
         self._name = name
         self._cluster = cluster
 
-    async def ask(self, call: ShardCall, values: Values) -> object:
+    async def ask_broker(self, call: ShardCall, values: Values) -> object:
         self._cluster.events.append(("asked", f"{self._name} {call.name} {values[0]}"))
         outcome, _ = self._cluster.next()
         await asyncio.sleep(0)
@@ -71,7 +71,7 @@ class Broker:
             raise outcome
         return outcome
 
-    def ask_nowait(self, call: ShardCall, values: Values, heard: Heard) -> None:
+    def ask_nowait(self, call: ShardCall, values: Values, heard: ResultCallback) -> None:
         self._cluster.events.append(("asked", f"{self._name} {call.name} {values[0]}"))
         outcome, at_once = self._cluster.next()
         error = outcome if isinstance(outcome, Exception) else None
@@ -81,7 +81,7 @@ class Broker:
         asyncio.get_running_loop().call_soon(heard, *ended)
 
 
-async def heard_of(begin: Callable[[Heard], None]) -> object:
+async def heard_of(begin: Callable[[ResultCallback], None]) -> object:
     """The result or the error, `plain`; it comes once."""
     ends: asyncio.Queue[object] = asyncio.Queue()
     begin(lambda result, error: ends.put_nowait(error or result))
@@ -119,8 +119,10 @@ def test_a_call_is_repeated_the_same_for_who_does_not_wait(facts: dict[str, Any]
 
     async def both() -> None:
         waits, told = cluster(facts), cluster(facts)
-        ended = await awaited(Repeats(cast("Links", waits), timing=SOON).ask(broker, call, ("g", "orders", [])))
-        repeats = Repeats(cast("Links", told), timing=SOON)
+        ended = await awaited(
+            RepeatedCalls(cast("BrokerLinks", waits), timing=SOON).ask_broker(broker, call, ("g", "orders", []))
+        )
+        repeats = RepeatedCalls(cast("BrokerLinks", told), timing=SOON)
         assert await heard_of(lambda heard: repeats.ask_nowait(broker, call, ("g", "orders", []), heard)) == plain(
             ended
         )

@@ -13,7 +13,7 @@ from ternmq_common.limits import QUEUES_MAX
 from ternmq_common.model import QueueRef
 from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.processors import assignment
-from ternmq_proxy.processors.assignment import assign
+from ternmq_proxy.processors.assignment import assign_queues
 
 BROKERS = ("broker-a", "broker-b", "east@a", "east@b", "other-broker", "west@a")
 ROOMS = ("", "east", "west", "10.0.0.1")
@@ -44,7 +44,7 @@ SHARED = settings(max_examples=len(PLAIN) * settings().max_examples)
 
 def shares(strategy: str, queues: Sequence[QueueRef], members: Sequence[str]) -> Shares:
     parsed = AssignmentStrategy.parse_strategy(strategy)
-    return {member: assign(parsed, queues, members, member) for member in members}
+    return {member: assign_queues(parsed, queues, members, member) for member in members}
 
 
 def in_order(queues: Sequence[QueueRef]) -> list[QueueRef]:
@@ -124,7 +124,7 @@ def test_shares_are_those_of_the_formula(strategy: str, queues: list[QueueRef], 
     everyone = sorted(members)
     for index, member in enumerate(everyone):
         expected = REFERENCES[strategy](in_order(queues), everyone, index)
-        assert assign(AssignmentStrategy.parse_strategy(strategy), queues, members, member) == expected
+        assert assign_queues(AssignmentStrategy.parse_strategy(strategy), queues, members, member) == expected
 
 
 @given(queues=topics(), members=GROUPS, rooms=st.sets(st.sampled_from(["east", "west", "north"]), min_size=1))
@@ -212,7 +212,7 @@ def test_the_order_and_repetition_of_what_is_listed_do_not_matter(
 @SHARED
 @given(strategy=st.sampled_from([*COMPLETE, *INCOMPLETE]), queues=topics(), members=st.lists(CLIENT_IDS))
 def test_a_client_that_is_no_member_gets_nothing(strategy: str, queues: list[QueueRef], members: list[str]) -> None:
-    assert assign(AssignmentStrategy.parse_strategy(strategy), queues, members, "stranger") == []
+    assert assign_queues(AssignmentStrategy.parse_strategy(strategy), queues, members, "stranger") == []
 
 
 @SHARED
@@ -332,4 +332,4 @@ def test_a_text_is_refused_or_has_a_canonical_form(text: str) -> None:
 @given(member=st.text(min_size=1, max_size=5).filter(lambda text: text == text.strip() and ";" not in text))
 def test_a_client_id_may_have_any_character_but_a_semicolon(member: str) -> None:
     strategy = AssignmentStrategy.parse_strategy(f"by-config:{member}=0")
-    assert assign(strategy, [QueueRef("T", "b", 0)], [member], member) == [QueueRef("T", "b", 0)]
+    assert assign_queues(strategy, [QueueRef("T", "b", 0)], [member], member) == [QueueRef("T", "b", 0)]

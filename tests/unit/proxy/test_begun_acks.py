@@ -100,7 +100,7 @@ def services(error: Exception | None = None) -> tuple[Services, Settling]:
     made = SimpleNamespace(
         access=AccessControl(),
         messages=settling,
-        renewal=SimpleNamespace(let_go=let_go),
+        renewal=SimpleNamespace(release_messages=let_go),
         request_limits=RequestLimits(),
         handles=made_up_handles(),
     )

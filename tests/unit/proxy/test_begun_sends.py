@@ -18,9 +18,9 @@ from ternmq_protos.v2 import service_pb2 as rpc
 from ternmq_proxy.access.control import AccessControl
 from ternmq_proxy.call import Call
 from ternmq_proxy.fronts.grpc.activities.send_message import AT_ONCE_MAX, begin_send, send_message
-from ternmq_proxy.processors.placement import Placement
+from ternmq_proxy.processors.placement import QueuePlacement
 from ternmq_proxy.processors.stored_form import LAST_SECOND
-from ternmq_proxy.quotas.quotas import Quotas
+from ternmq_proxy.quotas.quotas import ClientQuotas
 from ternmq_proxy.services import Services
 from tests.support.all_parts import AllParts
 
@@ -123,7 +123,7 @@ class Stored(AllParts):
         self._error = error
         self.stored: list[tuple[QueueRef, list[NewMessage]]] = []
 
-    def route(self, topic: Topic) -> TopicRoute:
+    def find_route(self, topic: Topic) -> TopicRoute:
         return TopicRoute.to_one_broker(topic, "broker-0")
 
     def append_nowait(self, queue: QueueRef, messages: Sequence[NewMessage], done: Any) -> None:  # noqa: ANN401
@@ -147,10 +147,10 @@ class Catalog:
     def known_topic(self, name: str) -> Topic | None:
         return self.topics.get(name)
 
-    async def accepted_by(self, name: str) -> "tuple[MessageType, ...]":
+    async def find_accepted_types(self, name: str) -> "tuple[MessageType, ...]":
         return self.topics[name].accepted_types if name in self.topics else ()
 
-    async def topic(self, name: str, kind: int, *, may_create: bool = True, admit: object = None) -> Topic:
+    async def ensure_topic(self, name: str, kind: int, *, may_create: bool = True, admit: object = None) -> Topic:
         del kind, admit
         if name not in self.topics:
             raise MessagingError(pb.TOPIC_NOT_FOUND, name)
@@ -164,8 +164,8 @@ def services(error: Exception | None = None) -> tuple[Services, Stored]:
         clock=SimpleNamespace(now_ms=lambda: 1_000_000_000_000),  # one that stands: both ways note the time
         catalog=Catalog(),
         messages=stored,
-        placement=Placement(),
-        quotas=Quotas(),
+        placement=QueuePlacement(),
+        quotas=ClientQuotas(),
         limits=MessageLimits(),
         request_limits=RequestLimits(),
         delay_levels_ms=(),

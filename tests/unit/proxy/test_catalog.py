@@ -32,7 +32,7 @@ async def test_a_new_topic_is_on_all_brokers_that_are_there_and_take_messages(cl
     cluster.stop_broker("away")
     cluster.registry.set_broker("draining", draining=True)
     cluster.registry.set_broker("read-only", permission=QueuePermission.READ)
-    topic = await (await cluster.proxy()).catalog.topic("orders")
+    topic = await (await cluster.proxy()).catalog.ensure_topic("orders")
     assert (topic.brokers, topic.queues) == (("a", "b"), 2)
     assert (await cluster.proxy()).catalog.find_topic("orders") == topic
 
@@ -41,7 +41,7 @@ async def test_without_a_broker_no_topic_is_made(tmp_path: Path) -> None:
     empty = Cluster(tmp_path)
     catalog = (await empty.proxy()).catalog
     with pytest.raises(MessagingError, match="HA_NOT_AVAILABLE: no broker is there that takes messages"):
-        await catalog.topic("orders")
+        await catalog.ensure_topic("orders")
     assert empty.registry.list_topics() == []
     empty.close()
 
@@ -51,8 +51,8 @@ async def test_the_one_broker_of_an_embedded_stack_needs_no_place(tmp_path: Path
     directory = RegistryDirectory(embedded.registry, interval_s=None)
     await directory.start()
     catalog = Catalog(directory, auto_create=True, auto_create_per_minute=9, default_queues=2, embedded="broker-0")
-    assert (await catalog.topic("orders")).brokers == ()
-    assert [broker.name for broker in catalog.brokers()] == ["broker-0"]
+    assert (await catalog.ensure_topic("orders")).brokers == ()
+    assert [broker.name for broker in catalog.list_brokers()] == ["broker-0"]
     embedded.close()
 
 
@@ -65,7 +65,7 @@ async def test_changes_wait_for_their_turn_and_not_in_threads(cluster: Cluster) 
         first_has_begun.set()
         may_go_on.wait()
 
-    changes = [asyncio.create_task(proxy.catalog.change(change, number)) for number in range(3)]
+    changes = [asyncio.create_task(proxy.catalog.apply_change(change, number)) for number in range(3)]
     await asyncio.to_thread(first_has_begun.wait)
     await asyncio.to_thread(lambda: None)  # a thread that is free has taken whatever waited before
     alone = list(begun)
@@ -76,12 +76,12 @@ async def test_changes_wait_for_their_turn_and_not_in_threads(cluster: Cluster) 
 
 async def test_what_another_proxy_made_is_found_and_not_made_again(cluster: Cluster) -> None:
     first, second = await cluster.proxy(), await cluster.proxy()
-    made = await first.catalog.topic("orders")
+    made = await first.catalog.ensure_topic("orders")
     cluster.broker("c")
-    assert await second.catalog.topic("orders") == made
+    assert await second.catalog.ensure_topic("orders") == made
     group = (await first.catalog.create_group(ConsumerGroup(name="billing", fifo=True)))[0]
-    assert await second.catalog.group("billing") == group
-    assert second.catalog.rules("billing").fifo
+    assert await second.catalog.ensure_group("billing") == group
+    assert second.catalog.group_or_default("billing").fifo
 
 
 @pytest.mark.parametrize("kind", [MessageType.NORMAL, MessageType.DELAY])
@@ -90,21 +90,21 @@ async def test_what_another_proxy_made_is_known_where_nothing_is_made_by_itself(
 ) -> None:
     strict = await cluster.proxy(auto_create=False)
     cluster.topic("orders", "a", type=kind)
-    assert (await strict.catalog.topic("orders", kind)).type == kind
+    assert (await strict.catalog.ensure_topic("orders", kind)).type == kind
     cluster.topic("more", "a", type=kind)
     assert (await strict.catalog.existing_topic("more")).type == kind
 
 
 async def test_a_dead_letter_topic_is_there_as_soon_as_another_proxy_made_its_group(cluster: Cluster) -> None:
     first, second = await cluster.proxy(), await cluster.proxy()
-    await first.catalog.group("billing")
+    await first.catalog.ensure_group("billing")
     topic = await second.catalog.existing_topic("%DLQ%billing")
     assert (topic.queues, topic.brokers) == (1, ("a", "b"))
 
 
 async def test_two_proxies_that_make_a_topic_at_once_have_the_same_one(cluster: Cluster) -> None:
     proxies = [await cluster.proxy() for _ in range(4)]
-    made = await asyncio.gather(*(proxy.catalog.topic("orders") for proxy in proxies))
+    made = await asyncio.gather(*(proxy.catalog.ensure_topic("orders") for proxy in proxies))
     assert len(set(made)) == 1
     assert len(cluster.registry.list_topics()) == 1
 
@@ -113,10 +113,10 @@ async def test_what_another_proxy_made_is_found_at_once_by_who_just_missed_it(cl
     proxy = await cluster.proxy(auto_create=False)
     for name in ("orders", "orders", "others"):
         with pytest.raises(MessagingError) as missing:
-            await proxy.catalog.topic(name)
+            await proxy.catalog.ensure_topic(name)
         assert code_name(missing.value.code) == "TOPIC_NOT_FOUND"
     cluster.topic("orders", "a")
-    assert (await proxy.catalog.topic("orders")).name == "orders"
+    assert (await proxy.catalog.ensure_topic("orders")).name == "orders"
 
 
 async def test_what_is_known_is_not_looked_for(cluster: Cluster) -> None:
@@ -124,7 +124,7 @@ async def test_what_is_known_is_not_looked_for(cluster: Cluster) -> None:
     proxy = await cluster.proxy()
     before = proxy.registry.looks
     for _ in range(3):
-        await proxy.catalog.topic("orders")
+        await proxy.catalog.ensure_topic("orders")
     assert proxy.registry.looks == before
 
 
@@ -132,18 +132,18 @@ async def test_while_the_registry_is_out_what_is_known_goes_on_and_the_rest_is_r
     cluster.topic("orders", "a")
     proxy = await cluster.proxy()
     proxy.registry.is_out = True
-    assert (await proxy.catalog.topic("orders")).name == "orders"
-    assert proxy.catalog.rules("anybody").max_attempts == 17
+    assert (await proxy.catalog.ensure_topic("orders")).name == "orders"
+    assert proxy.catalog.group_or_default("anybody").max_attempts == 17
     before = proxy.registry.looks
     for name in ("one", "two", "one"):
         with pytest.raises(MessagingError, match="HA_NOT_AVAILABLE: the registry can't be reached: connection ref"):
-            await proxy.catalog.topic(name)
+            await proxy.catalog.ensure_topic(name)
     with pytest.raises(MessagingError, match="changes are refused until it is back"):
-        await proxy.catalog.group("billing")
+        await proxy.catalog.ensure_group("billing")
     assert proxy.registry.looks == before + 1, "one attempt a second, whatever is asked for"
     proxy.registry.is_out = False
     proxy.seconds.now_s += 1
-    assert (await proxy.catalog.topic("one")).brokers == ("a", "b")
+    assert (await proxy.catalog.ensure_topic("one")).brokers == ("a", "b")
 
 
 async def test_a_change_is_done_even_if_the_registry_goes_away_before_it_is_seen(cluster: Cluster) -> None:
@@ -163,7 +163,7 @@ async def test_a_change_is_done_even_if_the_registry_goes_away_before_it_is_seen
 async def test_what_was_made_and_not_seen_is_not_served(cluster: Cluster, kind: str) -> None:
     """A send says when its topic was made, a receive when its group was, and nobody knows it here."""
     proxy = await cluster.proxy()
-    create, look_up = getattr(proxy.registry, f"create_{kind}"), getattr(proxy.catalog, kind)
+    create, look_up = getattr(proxy.registry, f"create_{kind}"), getattr(proxy.catalog, f"ensure_{kind}")
 
     def last_words(wanted: Topic | ConsumerGroup) -> object:
         made = create(wanted)

@@ -13,7 +13,7 @@ from ternmq_common.model import ConsumerGroup
 from ternmq_common.retry_backoff import DEFAULT_BACKOFF
 from ternmq_proxy.access.needs import GROUP_SUB, TOPIC_PUB, TOPIC_SUB
 from ternmq_proxy.call import Call
-from ternmq_proxy.operations.client_life import forget_client, keep_alive, keep_alive_at_once
+from ternmq_proxy.operations.client_life import forget_client, keep_alive, keep_alive_nowait
 from ternmq_proxy.operations.client_settings import ConsumerRules, ProducerRules, configure_client
 from ternmq_proxy.operations.rights import needs_of_settings
 from ternmq_proxy.processors.client_settings import ClientSettings, NamedTopic, TopicSubscription
@@ -55,7 +55,7 @@ def consumer(
 async def test_a_producer_gets_the_largest_body_and_is_known_by_its_topics(services: Services) -> None:
     rules = await configure_client(producer(), CALL, services)
     assert rules == ProducerRules(body_bytes_max=services.limits.body_bytes_max)
-    client = services.clients.find(CALL.client_id)
+    client = services.clients.find_client(CALL.client_id)
     assert client is not None
     assert (client.topics, client.address) == (frozenset({TOPIC}), CALL.peer)
 
@@ -65,7 +65,7 @@ async def test_a_consumer_gets_the_rules_of_its_group(stack: Stack, services: Se
     rules = await configure_client(consumer(), CALL, services)
     assert isinstance(rules, ConsumerRules)
     assert (rules.fifo, rules.max_attempts, rules.retry_backoff) == (True, 5, DEFAULT_BACKOFF)
-    assert services.subscriptions.of(GROUP, CALL.client_id) == {TOPIC: "*"}
+    assert services.subscriptions.member_filters(GROUP, CALL.client_id) == {TOPIC: "*"}
     pulling = await configure_client(consumer(ClientType.PULL_CONSUMER), CALL, services)
     assert isinstance(pulling, ConsumerRules)
     assert not pulling.fifo
@@ -88,7 +88,7 @@ async def test_settings_are_checked_and_refused_ones_are_not_remembered(
 ) -> None:
     with pytest.raises(MessagingError, match=problem):
         await configure_client(settings, CALL, services)
-    assert services.clients.find(CALL.client_id) is None
+    assert services.clients.find_client(CALL.client_id) is None
 
 
 async def test_a_client_of_a_later_version_is_taken_as_a_consumer(services: Services) -> None:
@@ -96,23 +96,23 @@ async def test_a_client_of_a_later_version_is_taken_as_a_consumer(services: Serv
 
 
 async def test_heartbeats_keep_clients_that_are_known_or_describe_themselves(stack: Stack, services: Services) -> None:
-    assert not keep_alive_at_once(ClientType.PUSH_CONSUMER, GROUP, CALL, services)
+    assert not keep_alive_nowait(ClientType.PUSH_CONSUMER, GROUP, CALL, services)
     await keep_alive(ClientType.PUSH_CONSUMER, GROUP, CALL, services)
     await stack.create_group(ConsumerGroup(name=GROUP))
-    assert not keep_alive_at_once(ClientType.CLIENT_TYPE_UNSPECIFIED, "", CALL, services)
-    assert keep_alive_at_once(ClientType.PUSH_CONSUMER, GROUP, CALL, services)
+    assert not keep_alive_nowait(ClientType.CLIENT_TYPE_UNSPECIFIED, "", CALL, services)
+    assert keep_alive_nowait(ClientType.PUSH_CONSUMER, GROUP, CALL, services)
     other = Call(client_id="other", peer=CALL.peer)
-    assert keep_alive_at_once(ClientType.PRODUCER, "", other, services)
+    assert keep_alive_nowait(ClientType.PRODUCER, "", other, services)
     with pytest.raises(MessagingError, match="UNRECOGNIZED_CLIENT_TYPE"):
         await keep_alive(99, "", other, services)
-    assert [client.client_id for client in services.clients.members(GROUP)] == [CALL.client_id]
+    assert [client.client_id for client in services.clients.group_members(GROUP)] == [CALL.client_id]
 
 
 async def test_a_client_that_ends_is_forgotten_once(services: Services) -> None:
     await configure_client(consumer(), CALL, services)
     await forget_client(GROUP, CALL, services)
-    assert services.clients.find(CALL.client_id) is None
-    assert services.subscriptions.topics(GROUP) == []
+    assert services.clients.find_client(CALL.client_id) is None
+    assert services.subscriptions.subscribed_topics(GROUP) == []
     with pytest.raises(MessagingError, match="UNRECOGNIZED_CLIENT_TYPE: the client is not known here"):
         await forget_client(GROUP, CALL, services)
 

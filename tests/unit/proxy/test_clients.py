@@ -20,7 +20,7 @@ class Stream:
     def __init__(self) -> None:
         self.sent: list[ClientCommand] = []
 
-    async def push(self, command: ClientCommand) -> bool:
+    async def push_command(self, command: ClientCommand) -> bool:
         self.sent.append(command)
         return True
 
@@ -38,68 +38,68 @@ def clients(clock: Clock) -> ClientRegistry:
 def test_a_client_is_forgotten_when_it_was_not_seen_for_too_long(clients: ClientRegistry, clock: Clock) -> None:
     clients.note_call("c", "g")
     clock.now_s = EXPIRY_S
-    assert clients.expire() == []
+    assert clients.expire_clients() == []
     clients.note_call("c")
     clock.now_s = 2 * EXPIRY_S
-    assert clients.expire() == []
+    assert clients.expire_clients() == []
     clock.now_s += 1
-    assert [client.client_id for client in clients.expire()] == ["c"]
-    assert clients.find("c") is None
-    assert [client.client_id for client in clients.members("g")] == []
+    assert [client.client_id for client in clients.expire_clients()] == ["c"]
+    assert clients.find_client("c") is None
+    assert [client.client_id for client in clients.group_members("g")] == []
 
 
 def test_a_client_whose_stream_broke_is_forgotten_sooner(clients: ClientRegistry, clock: Clock) -> None:
     stream = Stream()
     clients.take_settings("c", SETTINGS)
-    clients.attach("c", stream)
+    clients.attach_stream("c", stream)
     clock.now_s = 100
-    clients.detach("c", stream)
+    clients.detach_stream("c", stream)
     clock.now_s = 100 + DETACHED_EXPIRY_S
-    assert clients.expire() == []
+    assert clients.expire_clients() == []
     clock.now_s += 1
-    assert [client.client_id for client in clients.expire()] == ["c"]
+    assert [client.client_id for client in clients.expire_clients()] == ["c"]
 
 
 def test_a_client_that_comes_back_in_time_is_kept(clients: ClientRegistry, clock: Clock) -> None:
     stream = Stream()
-    clients.attach("c", stream)
-    clients.detach("c", stream)
+    clients.attach_stream("c", stream)
+    clients.detach_stream("c", stream)
     clock.now_s = DETACHED_EXPIRY_S
-    clients.attach("c", Stream())
+    clients.attach_stream("c", Stream())
     clock.now_s += DETACHED_EXPIRY_S + 1
-    assert clients.expire() == []
+    assert clients.expire_clients() == []
 
 
 def test_a_newer_stream_outlives_the_end_of_the_older(clients: ClientRegistry, clock: Clock) -> None:
     older, newer = Stream(), Stream()
-    clients.attach("c", older)
-    clients.attach("c", newer)
-    assert not clients.detach("c", older)
+    clients.attach_stream("c", older)
+    clients.attach_stream("c", newer)
+    assert not clients.detach_stream("c", older)
     clock.now_s = DETACHED_EXPIRY_S + 1
-    assert clients.expire() == []
-    assert clients.detach("c", newer)
+    assert clients.expire_clients() == []
+    assert clients.detach_stream("c", newer)
 
 
 def test_a_stream_ends_once(clients: ClientRegistry) -> None:
     stream = Stream()
-    clients.attach("c", stream)
-    assert not clients.detach("c", Stream())  # one that never was the client's
-    assert clients.detach("c", stream)
-    assert not clients.detach("c", stream)
+    clients.attach_stream("c", stream)
+    assert not clients.detach_stream("c", Stream())  # one that never was the client's
+    assert clients.detach_stream("c", stream)
+    assert not clients.detach_stream("c", stream)
 
 
 async def test_commands_go_to_the_newest_stream(clients: ClientRegistry) -> None:
     older, newer = Stream(), Stream()
     for stream in (older, newer, older):  # the older one has sent its settings again
-        clients.attach("c", stream)
+        clients.attach_stream("c", stream)
     client, command = clients.note_call("c"), DropLiteTopic("a")
-    assert await client.push(command)
+    assert await client.push_command(command)
     assert (older.sent, newer.sent) == ([], [command])
-    clients.detach("c", newer)
-    assert await client.push(command)
+    clients.detach_stream("c", newer)
+    assert await client.push_command(command)
     assert older.sent == [command]
-    clients.detach("c", older)
-    assert not await client.push(command)
+    clients.detach_stream("c", older)
+    assert not await client.push_command(command)
 
 
 def publisher(*topics: str) -> ClientSettings:
@@ -108,12 +108,12 @@ def publisher(*topics: str) -> ClientSettings:
 
 def test_publishers_are_the_producers_with_a_stream(clients: ClientRegistry) -> None:
     def ids(topic: str) -> list[str]:
-        return [client.client_id for client in clients.publishers(topic)]
+        return [client.client_id for client in clients.find_publishers(topic)]
 
     stream = Stream()
     clients.take_settings("p", publisher("t", "u"))
     assert ids("t") == []
-    clients.attach("p", stream)
+    clients.attach_stream("p", stream)
     assert (ids("t"), ids("u"), ids("v")) == (["p"], ["p"], [])
     clients.take_settings("p", publisher("u", "v"))
     assert (ids("t"), ids("u"), ids("v")) == ([], ["p"], ["p"])
@@ -121,7 +121,7 @@ def test_publishers_are_the_producers_with_a_stream(clients: ClientRegistry) -> 
     assert (ids("u"), ids("v")) == ([], [])
     clients.take_settings("p", publisher("t"))
     assert ids("t") == ["p"]
-    clients.forget("p")
+    clients.forget_client("p")
     assert ids("t") == []
 
 
@@ -137,15 +137,15 @@ def test_members_of_a_group_are_known_by_settings_or_calls(clients: ClientRegist
     clients.take_settings("b", SETTINGS)
     clients.note_call("a", "g")
     clients.note_call("other", "h")
-    assert [client.client_id for client in clients.members("g")] == ["a", "b"]
+    assert [client.client_id for client in clients.group_members("g")] == ["a", "b"]
 
 
 def test_a_good_bye_counts_once(clients: ClientRegistry) -> None:
     clients.take_settings("c", SETTINGS)
-    assert clients.forget("c")
-    assert not clients.forget("c")
-    assert not clients.detach("c", Stream())  # its stream ends after the good-bye
-    assert clients.find("c") is None
+    assert clients.forget_client("c")
+    assert not clients.forget_client("c")
+    assert not clients.detach_stream("c", Stream())  # its stream ends after the good-bye
+    assert clients.find_client("c") is None
 
 
 def puller(group: str, *topics: str) -> ClientSettings:
@@ -171,12 +171,12 @@ def test_pulling_members_are_told_when_they_are_others_and_only_then(clients: Cl
     clients.note_call("b", "h", ClientType.PULL_CONSUMER)  # a heartbeat after a restart, which tells no topics
     clients.take_settings("a", puller("g", "t", "u"))
     assert told[1:] == [[first, second], [PullingMember("g", "a", ("t", "u")), second]]
-    clients.forget("b")
+    clients.forget_client("b")
     clients.take_settings("a", SETTINGS)
     assert told[3:] == [[PullingMember("g", "a", ("t", "u"))], []]
     clients.take_settings("a", puller("g"))
     clock.now_s = EXPIRY_S + 1
-    clients.expire()
+    clients.expire_clients()
     assert told[5:] == [[PullingMember("g", "a")], []]
 
 
@@ -211,11 +211,11 @@ def test_settings_that_change_for_one_client_stay_as_they_are_for_the_others(cli
 
 def test_a_copy_of_settings_goes_with_the_last_client_that_has_it() -> None:
     shared = SharedSettings()
-    taken = [shared.take(settings_of("g")) for _ in range(2)]
-    others = shared.take(settings_of("h"))
+    taken = [shared.share_settings(settings_of("g")) for _ in range(2)]
+    others = shared.share_settings(settings_of("h"))
     assert len(shared) == 2
     shared.give_back(taken[0])
-    assert shared.take(settings_of("g")) is taken[1]
+    assert shared.share_settings(settings_of("g")) is taken[1]
     shared.give_back(others)
     assert len(shared) == 1
     for _ in range(2):
@@ -232,7 +232,7 @@ def test_nothing_is_kept_of_clients_that_are_gone(
         clients.take_settings("a", settings_of(group))
         clients.take_settings("b", settings_of(group))
     assert len(shared) == 1
-    clients.forget("a")
+    clients.forget_client("a")
     clock.now_s += 2 * EXPIRY_S
-    assert [client.client_id for client in clients.expire()] == ["b"]
+    assert [client.client_id for client in clients.expire_clients()] == ["b"]
     assert len(shared) == 0

@@ -12,7 +12,7 @@ from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from ternmq_proxy.fronts.grpc.field_count import has_more_fields
-from ternmq_proxy.fronts.grpc.parsing import parsed_in_pieces
+from ternmq_proxy.fronts.grpc.parsing import parse_in_pieces
 
 
 def walked(message: Message) -> int:
@@ -93,7 +93,7 @@ def test_deep_nesting_is_the_parsers_to_refuse(bytes_: bytes) -> None:
 @given(request=SENDS, piece_bytes=st.integers(1, 200))
 def test_what_is_parsed_in_pieces_is_the_whole(request: Message, piece_bytes: int) -> None:
     data = request.SerializeToString()
-    assert asyncio.run(parsed_in_pieces(rpc.SendMessageRequest, data, piece_bytes)) == request
+    assert asyncio.run(parse_in_pieces(rpc.SendMessageRequest, data, piece_bytes)) == request
 
 
 @given(data=st.binary(max_size=100))
@@ -106,9 +106,9 @@ def test_pieces_are_refused_when_the_whole_is(data: bytes) -> None:
         whole = None
     if whole is None:
         with pytest.raises(DecodeError):
-            asyncio.run(parsed_in_pieces(rpc.SendMessageRequest, data, 1))
+            asyncio.run(parse_in_pieces(rpc.SendMessageRequest, data, 1))
     else:
-        assert asyncio.run(parsed_in_pieces(rpc.SendMessageRequest, data, 1)) == whole
+        assert asyncio.run(parse_in_pieces(rpc.SendMessageRequest, data, 1)) == whole
 
 
 def test_others_get_the_event_loop_meanwhile() -> None:

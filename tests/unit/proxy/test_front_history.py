@@ -12,11 +12,11 @@ async def test_calls_are_those_since_the_last_look() -> None:
     remembered = FrontHistory(clock.now_ms)
 
     def last() -> dict[str, float]:
-        remembered.sample()
+        remembered.take_sample()
         clock.advance_by(STEP_MS)
-        return {name: values[-1] for name, values in remembered.history().series.items()}
+        return {name: values[-1] for name, values in remembered.read_history().series.items()}
 
-    remembered.begin(figures)
+    remembered.start_sampling(figures)
     for _ in range(200):
         figures.record_call("SendMessage", "OK", 0.0015)
     figures.record_call("DeleteTopic", "BAD_REQUEST", 0.3)
@@ -31,4 +31,4 @@ async def test_calls_are_those_since_the_last_look() -> None:
     second = last()
     assert (second["call_p50_ms"], second["call_p99_ms"], second["send_p99_ms"]) == (200.0, 200.0, 0.0)
     assert second["failed_calls"] == 0
-    await remembered.end()
+    await remembered.stop_sampling()

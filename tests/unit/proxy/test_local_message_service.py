@@ -30,7 +30,7 @@ class Stack:
         return self.groups.get(group) or ConsumerGroup(name=group)
 
     async def start(self) -> MessageService:
-        self._service = await LocalMessageService.open(self._settings, self.rules, self.clock)
+        self._service = await LocalMessageService.open_store(self._settings, self.rules, self.clock)
         return self._service
 
     async def restart(self) -> MessageService:

@@ -52,7 +52,7 @@ class Stream:
         self.asked: list[str] = []
         self.arrived = asyncio.Event()
 
-    async def push(self, command: ClientCommand) -> bool:
+    async def push_command(self, command: ClientCommand) -> bool:
         if self.broken:
             return False
         assert isinstance(command, CheckTransaction)
@@ -94,17 +94,17 @@ class Room:
         stream = Stream(broken=broken)
         settings = publisher("t")
         self.clients.take_settings(client_id, settings)
-        self.clients.attach(client_id, stream)
+        self.clients.attach_stream(client_id, stream)
         return stream
 
     async def ask(self, number: int) -> bool:
         self.ends.states.setdefault(name(number), TransactionState.PENDING)
-        return await self.checks.ask(orphan(number))
+        return await self.checks.send_check(orphan(number))
 
     async def leave(self, client_id: str) -> None:
         """The client goes; returns when its checks have been passed on."""
-        self.clients.forget(client_id)
-        self.checks.left(client_id)
+        self.clients.forget_client(client_id)
+        self.checks.forget_client(client_id)
         await asyncio.gather(*self.checks._passing_on)
 
     async def passed_on(self) -> list[str]:
@@ -122,7 +122,7 @@ def room() -> Room:
 async def test_nobody_is_there_to_ask(room: Room) -> None:
     assert not await room.ask(1)
     stream = room.enter("a")
-    assert room.clients.detach("a", stream)
+    assert room.clients.detach_stream("a", stream)
     assert not await room.ask(1)
 
 
@@ -136,12 +136,12 @@ async def test_a_stream_that_can_not_be_written_counts_as_not_asked(room: Room) 
 
 async def test_a_client_that_says_good_bye_while_it_is_asked_counts_as_not_asked(room: Room) -> None:
     class Leaving(Stream):
-        async def push(self, command: ClientCommand) -> bool:
-            room.clients.forget("sender")
-            return await super().push(command)
+        async def push_command(self, command: ClientCommand) -> bool:
+            room.clients.forget_client("sender")
+            return await super().push_command(command)
 
     room.enter("sender")
-    room.clients.attach("sender", Leaving())
+    room.clients.attach_stream("sender", Leaving())
     other = room.enter("other")
     assert await room.ask(1)
     assert other.asked == [name(1)]
@@ -193,7 +193,7 @@ async def test_open_questions_are_passed_on_in_order(room: Room) -> None:
     for number in range(3):
         await room.ask(number)
     other = room.enter("other")
-    room.checks.answered(name(1))
+    room.checks.forget_transaction(name(1))
     await room.leave("sender")
     assert other.asked == [name(0), name(2)]
     # They are the other's now.
@@ -269,7 +269,7 @@ async def test_closing_ends_what_is_under_way(room: Room) -> None:
     forever = asyncio.Event()
 
     class Stuck(Stream):
-        async def push(self, command: ClientCommand) -> bool:
+        async def push_command(self, command: ClientCommand) -> bool:
             self.arrived.set()
             return await forever.wait()
 
@@ -277,9 +277,9 @@ async def test_closing_ends_what_is_under_way(room: Room) -> None:
     await room.ask(1)
     stuck = Stuck()
     room.enter("other")
-    room.clients.attach("other", stuck)
-    room.clients.forget("sender")
-    room.checks.left("sender")
+    room.clients.attach_stream("other", stuck)
+    room.clients.forget_client("sender")
+    room.checks.forget_client("sender")
     await stuck.arrived.wait()
     async with asyncio.timeout(POLL_S):
         await room.checks.close()

@@ -13,12 +13,12 @@ from ternmq_common.message_type import MessageType
 from ternmq_common.model import QueueRef, Topic, TopicRoute
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_proxy.processors.placement import (
-    Placement,
+    QueuePlacement,
     check_readable,
     queue_of_group,
     queue_of_priority,
-    unreadable,
-    unwritable,
+    unreadable_error,
+    unwritable_error,
 )
 
 PRINTABLE = st.text(
@@ -41,7 +41,7 @@ def test_messages_take_turns_on_all_queues_that_can_be_written_and_on_no_other(
     brokers: tuple[str, ...], queues: int, data: st.DataObject
 ) -> None:
     writable = tuple(sorted(data.draw(st.sets(st.sampled_from(brokers), min_size=1))))
-    placement, where = Placement(), replace(route(*brokers, queues=queues), writable=writable)
+    placement, where = QueuePlacement(), replace(route(*brokers, queues=queues), writable=writable)
     taken = [placement.next_queue(where) for _ in range(2 * len(writable) * queues)]
     assert Counter(taken) == {
         QueueRef("orders", broker, queue_id): 2 for broker in writable for queue_id in range(queues)
@@ -54,7 +54,7 @@ def test_messages_take_turns_on_all_queues_that_can_be_written_and_on_no_other(
 def test_a_broker_that_comes_or_goes_leaves_no_queue_without_its_turn(
     brokers: tuple[str, ...], data: st.DataObject
 ) -> None:
-    placement = Placement()
+    placement = QueuePlacement()
     subsets = st.sets(st.sampled_from(brokers), min_size=1).map(lambda names: tuple(sorted(names)))
     for writable in data.draw(st.lists(subsets, min_size=1, max_size=5)):
         where = replace(route(*brokers), writable=writable)
@@ -67,7 +67,7 @@ def test_a_half_message_that_comes_again_goes_to_the_same_broker_while_that_can_
     brokers: tuple[str, ...], data: st.DataObject
 ) -> None:
     writable = tuple(sorted(data.draw(st.sets(st.sampled_from(brokers), min_size=1))))
-    here, there = Placement(), Placement()
+    here, there = QueuePlacement(), QueuePlacement()
     for number in range(20):
         first = here.queue_of_half(route(*brokers), f"id {number}")
         again = there.queue_of_half(replace(route(*brokers), writable=writable), f"id {number}")
@@ -75,7 +75,7 @@ def test_a_half_message_that_comes_again_goes_to_the_same_broker_while_that_can_
 
 
 def test_half_messages_are_spread_over_all_brokers_and_queues() -> None:
-    placement = Placement()
+    placement = QueuePlacement()
     taken = Counter(placement.queue_of_half(route("a", "b"), f"id {number}") for number in range(800))
     assert len(taken) == 2 * 4
     assert max(taken.values()) < 1.5 * min(taken.values())
@@ -154,14 +154,14 @@ def permitting(permission: QueuePermission) -> TopicRoute:
 def test_a_topic_that_takes_no_messages_says_so(permission: QueuePermission) -> None:
     where = replace(permitting(permission), writable=(), ordered=())
     with pytest.raises(MessagingError, match=f"FORBIDDEN: .* its permission is {permission}"):
-        Placement().next_queue(where)
+        QueuePlacement().next_queue(where)
     with pytest.raises(MessagingError, match=f"FORBIDDEN: .* its permission is {permission}"):
         queue_of_group(where, "g")
 
 
 def test_brokers_that_take_nothing_are_forbidden_and_those_that_are_away_may_be_back() -> None:
-    assert unwritable(replace(route("a", "b"), writable=(), ordered=())).code == pb.FORBIDDEN
-    away = unwritable(replace(route("a", "b"), writable=()))
+    assert unwritable_error(replace(route("a", "b"), writable=(), ordered=())).code == pb.FORBIDDEN
+    away = unwritable_error(replace(route("a", "b"), writable=()))
     assert (away.code, away.retryable) == (pb.HA_NOT_AVAILABLE, True)
     assert "a, b" in away.message
 
@@ -169,7 +169,7 @@ def test_brokers_that_take_nothing_are_forbidden_and_those_that_are_away_may_be_
 @pytest.mark.parametrize("permission", [QueuePermission.WRITE, QueuePermission.NONE])
 def test_a_topic_that_can_not_be_read_says_so(permission: QueuePermission) -> None:
     where = replace(permitting(permission), readable=())
-    assert unreadable(where).code == pb.FORBIDDEN
+    assert unreadable_error(where).code == pb.FORBIDDEN
     with pytest.raises(MessagingError, match=f"its permission is {permission}"):
         check_readable(where.topic)
 
@@ -177,4 +177,4 @@ def test_a_topic_that_can_not_be_read_says_so(permission: QueuePermission) -> No
 def test_what_can_be_read_when_its_brokers_are_back_may_be_asked_for_again() -> None:
     where = replace(permitting(QueuePermission.READ), readable=())
     check_readable(where.topic)
-    assert unreadable(where).retryable
+    assert unreadable_error(where).retryable

@@ -25,7 +25,7 @@ class Table:
     begun: asyncio.Event = field(default_factory=asyncio.Event)
     open: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def tell(self, proxy: ProxyEntry, lease_ms: int) -> None:
+    async def report_proxy(self, proxy: ProxyEntry, lease_ms: int) -> None:
         assert (proxy, lease_ms) == (OWN, LEASE_MS)
         self.begun.set()
         await self.open.wait()
@@ -35,7 +35,7 @@ class Table:
         if error is not None:
             raise error
 
-    async def leave(self, proxy: str) -> None:
+    async def remove_proxy(self, proxy: str) -> None:
         assert proxy == OWN.name
         self.done.append("left")
 
@@ -53,9 +53,9 @@ async def test_it_tells_again_and_again_and_leaves() -> None:
     table = Table()
     table.open.set()
     heartbeat = heartbeat_in(table)
-    heartbeat.begin()
+    heartbeat.start_heartbeats()
     await words(table, 3)
-    await heartbeat.end()
+    await heartbeat.stop_heartbeats()
     assert table.done[:3] == ["told"] * 3
     assert table.done[-1] == "left"
 
@@ -63,9 +63,9 @@ async def test_it_tells_again_and_again_and_leaves() -> None:
 async def test_a_word_under_way_is_not_the_last() -> None:
     table = Table()
     heartbeat = heartbeat_in(table)
-    heartbeat.begin()
+    heartbeat.start_heartbeats()
     await table.begun.wait()
-    ending = asyncio.create_task(heartbeat.end())
+    ending = asyncio.create_task(heartbeat.stop_heartbeats())
     await asyncio.sleep(0)
     table.open.set()
     await ending
@@ -77,9 +77,9 @@ async def table_after(*, words_count: int, failures: int) -> Table:
     table = Table(errors=[RegistryUnavailable("connection refused")] * failures)
     table.open.set()
     heartbeat = heartbeat_in(table)
-    heartbeat.begin()
+    heartbeat.start_heartbeats()
     await words(table, words_count)
-    await heartbeat.end()
+    await heartbeat.stop_heartbeats()
     return table
 
 
@@ -98,8 +98,8 @@ async def test_what_nobody_expected_is_logged_once_until_it_works_again(caplog: 
     table = Table(errors=[ValueError("one"), ValueError("two"), None, ValueError("three")])
     table.open.set()
     heartbeat = heartbeat_in(table)
-    heartbeat.begin()
+    heartbeat.start_heartbeats()
     await words(table, 5)
-    await heartbeat.end()
+    await heartbeat.stop_heartbeats()
     assert [record.exc_info[1].args for record in caplog.records if record.exc_info] == [("one",), ("three",)]  # type: ignore[union-attr]
     assert {record.levelno for record in caplog.records} == {logging.ERROR}

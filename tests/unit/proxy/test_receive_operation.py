@@ -14,7 +14,7 @@ from ternmq_common.model import ConsumerGroup, LiteAction, LiteOffset
 from ternmq_proxy.call import Call
 from ternmq_proxy.operations.lite_subscriptions import LitePosition, sync_lite_topics
 from ternmq_proxy.operations.receive import NOTHING_NEW, ReceivedMessages, ReceiveRequest, receive_messages
-from ternmq_proxy.operations.received_messages import acknowledge
+from ternmq_proxy.operations.received_messages import acknowledge_messages
 from ternmq_proxy.services import Services
 from tests.support.operations import Stack, body_of, opened_stack
 
@@ -64,7 +64,7 @@ async def test_messages_come_with_handles_that_acknowledge_them(stack: Stack, se
     received = await receive_messages(request(), CALL, services)
     assert (bodies(received), received.problem) == ([b"a", b"b"], None)
     receipts = [(handle.decode(), "") for handle in received.handles]
-    assert await acknowledge(GROUP, TOPIC, receipts, CALL, services) == [None, None]
+    assert await acknowledge_messages(GROUP, TOPIC, receipts, CALL, services) == [None, None]
 
 
 async def test_nothing_is_a_problem_that_says_so(services: Services) -> None:
@@ -99,7 +99,7 @@ async def test_messages_that_are_renewed_are_held_for_the_client(stack: Stack, s
     await stack.store(TOPIC, b"a")
     await receive_messages(request(invisible_ms=0, auto_renew=True), CALL, services)
     stack.clock.advance_by(3_600_000)
-    await services.renewal.renew()
+    await services.renewal.renew_claims()
     assert (await receive_messages(request(), CALL, services)).problem is NOTHING_NEW
 
 

@@ -11,8 +11,8 @@ from ternmq_common.model import SettleOutcome
 from ternmq_proxy.call import Call
 from ternmq_proxy.operations.received_messages import (
     EXPIRED,
-    Receipt,
-    acknowledge,
+    MessageReceipt,
+    acknowledge_messages,
     begin_acknowledge,
     change_invisible,
     forward_to_dead_letters,
@@ -40,14 +40,17 @@ def services(stack: Stack) -> Services:
 async def test_acknowledged_messages_do_not_come_again(stack: Stack, services: Services) -> None:
     await stack.store(TOPIC, b"a", b"b")
     handles = [text for text, _ in await stack.receive(GROUP, TOPIC)]
-    assert await acknowledge(GROUP, TOPIC, [(handle, "") for handle in handles], CALL, services) == [None, None]
+    assert await acknowledge_messages(GROUP, TOPIC, [(handle, "") for handle in handles], CALL, services) == [
+        None,
+        None,
+    ]
     assert await stack.receive(GROUP, TOPIC) == []
 
 
 async def test_each_handle_has_an_outcome_of_its_own(stack: Stack, services: Services) -> None:
     await stack.store(TOPIC, b"a")
     [(handle, _)] = await stack.receive(GROUP, TOPIC)
-    good, bad = await acknowledge(GROUP, TOPIC, [(handle, ""), ("garbled", "")], CALL, services)
+    good, bad = await acknowledge_messages(GROUP, TOPIC, [(handle, ""), ("garbled", "")], CALL, services)
     assert good is None
     assert bad is not None
     assert bad.code == ErrorCode.INVALID_RECEIPT_HANDLE
@@ -55,14 +58,14 @@ async def test_each_handle_has_an_outcome_of_its_own(stack: Stack, services: Ser
 
 async def test_no_handle_is_a_bad_request(services: Services) -> None:
     with pytest.raises(MessagingError, match="BAD_REQUEST: the request names no message"):
-        await acknowledge(GROUP, TOPIC, [], CALL, services)
+        await acknowledge_messages(GROUP, TOPIC, [], CALL, services)
 
 
 async def test_a_handle_that_has_expired_says_so(stack: Stack, services: Services) -> None:
     await stack.store(TOPIC, b"a")
     [(handle, _)] = await stack.receive(GROUP, TOPIC)
     stack.clock.advance_by(3_600_000)
-    assert await acknowledge(GROUP, TOPIC, [(handle, "")], CALL, services) == [EXPIRED]
+    assert await acknowledge_messages(GROUP, TOPIC, [(handle, "")], CALL, services) == [EXPIRED]
 
 
 async def test_an_acknowledgement_that_is_begun_calls_back(stack: Stack, services: Services) -> None:
@@ -83,9 +86,9 @@ async def test_a_message_that_is_shown_at_once_comes_again_and_the_new_handle_ac
 ) -> None:
     await stack.store(TOPIC, b"a")
     [(handle, attempt)] = await stack.receive(GROUP, TOPIC)
-    changed = await change_invisible(Receipt(GROUP, TOPIC, handle), 10_000, CALL, services)
+    changed = await change_invisible(MessageReceipt(GROUP, TOPIC, handle), 10_000, CALL, services)
     assert changed != handle
-    await change_invisible(Receipt(GROUP, TOPIC, changed), 0, CALL, services)
+    await change_invisible(MessageReceipt(GROUP, TOPIC, changed), 0, CALL, services)
     [(_, again)] = await stack.receive(GROUP, TOPIC)
     assert (attempt, again) == (1, 2)
 
@@ -93,7 +96,7 @@ async def test_a_message_that_is_shown_at_once_comes_again_and_the_new_handle_ac
 async def test_what_is_suspended_counts_as_no_attempt(stack: Stack, services: Services) -> None:
     await stack.store(TOPIC, b"a")
     [(handle, _)] = await stack.receive(GROUP, TOPIC)
-    await change_invisible(Receipt(GROUP, TOPIC, handle), 0, CALL, services, suspend=True)
+    await change_invisible(MessageReceipt(GROUP, TOPIC, handle), 0, CALL, services, suspend=True)
     [(_, again)] = await stack.receive(GROUP, TOPIC)
     assert again == 1
 
@@ -103,22 +106,22 @@ async def test_an_invisible_duration_has_bounds(stack: Stack, services: Services
     await stack.store(TOPIC, b"a")
     [(handle, _)] = await stack.receive(GROUP, TOPIC)
     with pytest.raises(MessagingError, match="ILLEGAL_INVISIBLE_TIME"):
-        await change_invisible(Receipt(GROUP, TOPIC, handle), invisible_ms, CALL, services)
+        await change_invisible(MessageReceipt(GROUP, TOPIC, handle), invisible_ms, CALL, services)
 
 
 async def test_a_message_that_is_given_up_is_a_dead_letter(stack: Stack, services: Services) -> None:
     await stack.store(TOPIC, b"a")
     [(handle, attempt)] = await stack.receive(GROUP, TOPIC)
-    await forward_to_dead_letters(Receipt(GROUP, TOPIC, handle), attempt, CALL, services)
+    await forward_to_dead_letters(MessageReceipt(GROUP, TOPIC, handle), attempt, CALL, services)
     assert await stack.bodies(f"%DLQ%{GROUP}") == [b"a"]
 
 
 async def test_a_client_without_an_id_is_refused(services: Services) -> None:
     nameless = Call(peer="127.0.0.1:9")
     for refused in (
-        acknowledge(GROUP, TOPIC, [("handle", "")], nameless, services),
-        change_invisible(Receipt(GROUP, TOPIC, "handle"), 0, nameless, services),
-        forward_to_dead_letters(Receipt(GROUP, TOPIC, "handle"), 1, nameless, services),
+        acknowledge_messages(GROUP, TOPIC, [("handle", "")], nameless, services),
+        change_invisible(MessageReceipt(GROUP, TOPIC, "handle"), 0, nameless, services),
+        forward_to_dead_letters(MessageReceipt(GROUP, TOPIC, "handle"), 1, nameless, services),
     ):
         with pytest.raises(MessagingError, match="CLIENT_ID_REQUIRED"):
             await refused

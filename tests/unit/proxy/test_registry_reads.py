@@ -45,9 +45,9 @@ class Pace:
 async def test_each_question_is_answered_by_a_read_that_begins_after_it() -> None:
     pace = Pace()
     pace.reads.may_end.clear()
-    first = asyncio.create_task(pace.registry_reads.refresh())
+    first = asyncio.create_task(pace.registry_reads.refresh_directory())
     await until(lambda: pace.reads.begun == 1)
-    later = [asyncio.create_task(pace.registry_reads.refresh()) for _ in range(100)]
+    later = [asyncio.create_task(pace.registry_reads.refresh_directory()) for _ in range(100)]
     await until(lambda: pace.reads.begun == 2)
     assert not first.done()
     pace.reads.may_end.set()
@@ -59,7 +59,7 @@ async def test_a_second_has_no_more_reads_than_it_may() -> None:
     pace = Pace()
     began_s, number = pace.seconds.now_s, 100
     for _ in range(number):
-        await pace.registry_reads.refresh()
+        await pace.registry_reads.refresh_directory()
     assert pace.reads.begun == number
     assert pace.seconds.now_s - began_s == pytest.approx((number - READS_AT_ONCE) / READS_PER_S)
 
@@ -68,8 +68,8 @@ async def test_who_gives_up_leaves_the_read_to_the_others() -> None:
     pace = Pace()
     pace.reads.may_end.clear()
     impatient, patient = (
-        asyncio.create_task(pace.registry_reads.refresh()),
-        asyncio.create_task(pace.registry_reads.refresh()),
+        asyncio.create_task(pace.registry_reads.refresh_directory()),
+        asyncio.create_task(pace.registry_reads.refresh_directory()),
     )
     await until(lambda: pace.reads.begun == 1)
     impatient.cancel()
@@ -84,11 +84,11 @@ async def test_a_registry_that_is_out_is_asked_once_a_second() -> None:
     pace.reads.problem = "it is away"
     for _ in range(3):
         with pytest.raises(RegistryUnavailable, match="it is away"):
-            await pace.registry_reads.refresh()
+            await pace.registry_reads.refresh_directory()
     assert pace.reads.begun == 1
     pace.seconds.now_s += OUT_S
     with pytest.raises(RegistryUnavailable):
-        await pace.registry_reads.refresh()
+        await pace.registry_reads.refresh_directory()
     pace.reads.problem = None
-    await pace.registry_reads.refresh()
+    await pace.registry_reads.refresh_directory()
     assert pace.reads.begun == 3

@@ -56,9 +56,9 @@ def hidden() -> Hidden:
 
 
 @pytest.fixture
-def renewal(hidden: Hidden) -> Renewal:
-    made = Renewal(cast("MessageService", hidden), lambda: hidden.now_ms, lambda name: ConsumerGroup(name=name))
-    made.hold("c", "g", "t", [delivery(FIRST, 1), delivery(SECOND, 5)])
+def renewal(hidden: Hidden) -> AutoRenewal:
+    made = AutoRenewal(cast("MessageService", hidden), lambda: hidden.now_ms, lambda name: ConsumerGroup(name=name))
+    made.hold_messages("c", "g", "t", [delivery(FIRST, 1), delivery(SECOND, 5)])
     return made
 
 
@@ -67,14 +67,14 @@ def delivery(handle: ReceiptHandle, attempt: int) -> DeliveredMessage:
     return DeliveredMessage(stored, handle, attempt)
 
 
-async def run(hidden: Hidden, renewal: Renewal, *, until_ms: int) -> None:
+async def run(hidden: Hidden, renewal: AutoRenewal, *, until_ms: int) -> None:
     """Renew every five seconds, as the server does."""
     while hidden.now_ms < until_ms:
         hidden.now_ms += 5 * SECOND_MS
-        await renewal.renew()
+        await renewal.renew_claims()
 
 
-async def test_a_message_stays_hidden_for_three_hours_and_then_is_shown(hidden: Hidden, renewal: Renewal) -> None:
+async def test_a_message_stays_hidden_for_three_hours_and_then_is_shown(hidden: Hidden, renewal: AutoRenewal) -> None:
     while hidden.now_ms < 3 * HOUR_MS:
         assert hidden.until_ms[FIRST] > hidden.now_ms
         await run(hidden, renewal, until_ms=hidden.now_ms + MINUTE_MS)
@@ -84,38 +84,38 @@ async def test_a_message_stays_hidden_for_three_hours_and_then_is_shown(hidden: 
     assert hidden.given_back == {FIRST: SECOND_MS, SECOND: MINUTE_MS}
 
 
-async def test_a_settled_message_is_not_prolonged(hidden: Hidden, renewal: Renewal) -> None:
-    renewal.let_go("c", "g", "t", [FIRST])
+async def test_a_settled_message_is_not_prolonged(hidden: Hidden, renewal: AutoRenewal) -> None:
+    renewal.release_messages("c", "g", "t", [FIRST])
     await run(hidden, renewal, until_ms=MINUTE_MS)
     assert hidden.until_ms[FIRST] == MINUTE_MS
     assert hidden.until_ms[SECOND] > MINUTE_MS
 
 
-async def test_a_message_that_another_client_settled_is_given_up(hidden: Hidden, renewal: Renewal) -> None:
+async def test_a_message_that_another_client_settled_is_given_up(hidden: Hidden, renewal: AutoRenewal) -> None:
     hidden.settled.add(FIRST)
     await run(hidden, renewal, until_ms=2 * MINUTE_MS)
     assert hidden.until_ms[FIRST] == MINUTE_MS
     assert hidden.until_ms[SECOND] > 2 * MINUTE_MS
 
 
-async def test_what_a_gone_client_held_is_shown_and_stays_so(hidden: Hidden, renewal: Renewal) -> None:
+async def test_what_a_gone_client_held_is_shown_and_stays_so(hidden: Hidden, renewal: AutoRenewal) -> None:
     await renewal.release("c")
     assert set(hidden.until_ms.values()) == {0}
     await run(hidden, renewal, until_ms=MINUTE_MS)
     assert set(hidden.until_ms.values()) == {0}
 
 
-async def test_nothing_is_released_for_a_client_that_holds_nothing(hidden: Hidden, renewal: Renewal) -> None:
+async def test_nothing_is_released_for_a_client_that_holds_nothing(hidden: Hidden, renewal: AutoRenewal) -> None:
     await renewal.release("stranger")
-    renewal.let_go("stranger", "g", "t", [FIRST])
+    renewal.release_messages("stranger", "g", "t", [FIRST])
     assert hidden.until_ms[FIRST] == MINUTE_MS
 
 
 async def test_a_clock_that_is_moved_leaves_every_message_the_time_that_it_had(
-    hidden: Hidden, renewal: Renewal
+    hidden: Hidden, renewal: AutoRenewal
 ) -> None:
     hidden.now_ms = 20 * SECOND_MS
-    await renewal.shift(HOUR_MS)
+    await renewal.prolong_before_shift(HOUR_MS)
     assert set(hidden.until_ms.values()) == {HOUR_MS + MINUTE_MS}
     hidden.now_ms += HOUR_MS
     # Within fifteen seconds of its end, each is prolonged as ever.
@@ -123,19 +123,19 @@ async def test_a_clock_that_is_moved_leaves_every_message_the_time_that_it_had(
     assert all(until_ms > hidden.now_ms for until_ms in hidden.until_ms.values())
 
 
-async def test_a_jump_of_three_hours_uses_up_the_time_of_a_message(hidden: Hidden, renewal: Renewal) -> None:
-    await renewal.shift(3 * HOUR_MS)
+async def test_a_jump_of_three_hours_uses_up_the_time_of_a_message(hidden: Hidden, renewal: AutoRenewal) -> None:
+    await renewal.prolong_before_shift(3 * HOUR_MS)
     hidden.now_ms = 3 * HOUR_MS
-    await renewal.renew()
+    await renewal.renew_claims()
     assert hidden.given_back == {}
     await run(hidden, renewal, until_ms=3 * HOUR_MS + MINUTE_MS)
     assert hidden.given_back.keys() == {FIRST, SECOND}
 
 
-async def test_a_jump_does_not_bring_back_what_has_ended(hidden: Hidden, renewal: Renewal) -> None:
+async def test_a_jump_does_not_bring_back_what_has_ended(hidden: Hidden, renewal: AutoRenewal) -> None:
     hidden.settled.add(SECOND)
-    await renewal.shift(HOUR_MS)
+    await renewal.prolong_before_shift(HOUR_MS)
     assert hidden.until_ms == {FIRST: HOUR_MS + MINUTE_MS, SECOND: MINUTE_MS}
     hidden.now_ms = 2 * HOUR_MS
-    await renewal.shift(HOUR_MS)
+    await renewal.prolong_before_shift(HOUR_MS)
     assert hidden.until_ms[FIRST] == HOUR_MS + MINUTE_MS

@@ -64,7 +64,7 @@ async def test_a_topic_that_is_not_there_has_the_route_that_its_first_message_wo
     proxy = await cluster.proxy()
     assert await routed(proxy, "new") == on("a", "c")
     assert [topic.name for topic in cluster.registry.list_topics()] == ["orders"]
-    made = await proxy.catalog.topic("new", MessageType.DELAY)
+    made = await proxy.catalog.ensure_topic("new", MessageType.DELAY)
     assert (made.type, made.brokers) == (MessageType.DELAY, ("a", "c"))
     assert await routed(await cluster.proxy(), "new") == on("a", "c")
 
@@ -121,7 +121,7 @@ async def test_consumers_are_sent_to_the_brokers_that_can_be_read(cluster: Clust
     proxy = await cluster.proxy()
     assert await assigned(proxy) == [("b", -1, "READ"), ("c", -1, "READ_WRITE")]
     cluster.registry.create_group(ConsumerGroup(name="ordered", fifo=True))
-    await proxy.catalog.refresh()
+    await proxy.catalog.refresh_snapshot()
     assert await assigned(proxy, "ordered") == [*on("b", permission="READ"), *on("c")]
 
 
@@ -129,7 +129,7 @@ async def test_a_topic_that_can_not_be_read_is_assigned_to_nobody(cluster: Clust
     proxy = await cluster.proxy()
     for name in ("a", "b", "c"):
         cluster.stop_broker(name)
-    await proxy.catalog.refresh()
+    await proxy.catalog.refresh_snapshot()
     with pytest.raises(MessagingError, match="HA_NOT_AVAILABLE"):
         await assigned(proxy)
 

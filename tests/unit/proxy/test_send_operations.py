@@ -13,7 +13,7 @@ from ternmq_common.message_type import MessageType
 from ternmq_common.model import NewMessage, QueueRef, StoredMessage, Topic, TransactionResolution
 from ternmq_common.server_settings import ServerSettings
 from ternmq_common.tag_filter import ALL
-from ternmq_proxy.access.needs import TOPIC_PUB, Need
+from ternmq_proxy.access.needs import TOPIC_PUB, AccessNeed
 from ternmq_proxy.call import Call
 from ternmq_proxy.main import make_clock, open_storage
 from ternmq_proxy.operations.recall import recall_timed_message
@@ -135,7 +135,7 @@ async def test_the_messages_of_a_send_are_of_one_topic(services: Services, other
 class Refusing:
     """Allows nothing, and says what it was to allow."""
 
-    def require(self, rpc: str, call: Call, need: Need, name: str) -> None:
+    def require_right(self, rpc: str, call: Call, need: AccessNeed, name: str) -> None:
         del call
         assert need is TOPIC_PUB
         raise MessagingError(ErrorCode.UNAUTHORIZED, f"{rpc} {name}")

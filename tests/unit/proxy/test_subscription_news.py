@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ternmq_common.model import ConsumerGroup, TopicSubscription
-from ternmq_proxy.processors.subscription_news import spread_news
+from ternmq_proxy.processors.subscription_news import handle_new_subscriptions
 from tests.support.two_proxies import Cluster, Proxy
 
 
@@ -48,38 +48,38 @@ async def proxy(cluster: Cluster, told: Told, monkeypatch: pytest.MonkeyPatch) -
 
 
 async def test_what_is_new_is_told_once_and_all_of_it_when_it_is_asked_for(proxy: Proxy, told: Told) -> None:
-    proxy.subscriptions.used("g", "one", "orders", "*")
-    proxy.subscriptions.used("g", "two", "orders", "a")
+    proxy.subscriptions.note_filter("g", "one", "orders", "*")
+    proxy.subscriptions.note_filter("g", "two", "orders", "a")
     for _ in range(2):
-        await spread_news(proxy.services)
+        await handle_new_subscriptions(proxy.services)
     assert told.news == [[TopicSubscription("g", "orders")], []]
     assert told.everything == [TopicSubscription("g", "orders")]
-    proxy.subscriptions.forget("one")
-    proxy.subscriptions.forget("two")
-    await spread_news(proxy.services)
+    proxy.subscriptions.forget_client("one")
+    proxy.subscriptions.forget_client("two")
+    await handle_new_subscriptions(proxy.services)
     assert told.everything == []
-    proxy.subscriptions.used("g", "one", "orders", "*")
-    await spread_news(proxy.services)
+    proxy.subscriptions.note_filter("g", "one", "orders", "*")
+    await handle_new_subscriptions(proxy.services)
     assert told.news == [[TopicSubscription("g", "orders")], [], [], [TopicSubscription("g", "orders")]]
 
 
 async def test_a_topic_or_group_that_is_not_there_yet_is_news_when_it_is(
     cluster: Cluster, proxy: Proxy, told: Told
 ) -> None:
-    proxy.subscriptions.used("g", "one", "later", "*")
-    proxy.subscriptions.used("later", "one", "orders", "*")
-    proxy.subscriptions.used("g", "one", "%DLQ%g", "*")
-    await spread_news(proxy.services)
+    proxy.subscriptions.note_filter("g", "one", "later", "*")
+    proxy.subscriptions.note_filter("later", "one", "orders", "*")
+    proxy.subscriptions.note_filter("g", "one", "%DLQ%g", "*")
+    await handle_new_subscriptions(proxy.services)
     assert told.news == [[TopicSubscription("g", "%DLQ%g")]]
     assert told.everything == [TopicSubscription("g", "%DLQ%g")]
     cluster.topic("later", "a")
     await proxy.catalog.create_group(ConsumerGroup(name="later"))
-    await spread_news(proxy.services)
+    await handle_new_subscriptions(proxy.services)
     assert told.news[1:] == [[TopicSubscription("g", "later"), TopicSubscription("later", "orders")]]
 
 
 async def test_what_ended_before_it_was_told_is_no_news(proxy: Proxy, told: Told) -> None:
-    proxy.subscriptions.used("g", "one", "orders", "*")
-    proxy.subscriptions.forget("one")
-    await spread_news(proxy.services)
+    proxy.subscriptions.note_filter("g", "one", "orders", "*")
+    proxy.subscriptions.forget_client("one")
+    await handle_new_subscriptions(proxy.services)
     assert (told.news, told.everything) == ([[]], [])

@@ -53,8 +53,8 @@ def stream(transport: Transport) -> TelemetryStream:
 
 async def test_writes_go_in_their_order(transport: Transport, stream: TelemetryStream) -> None:
     transport.open.clear()
-    writes = [asyncio.ensure_future(stream.push(command)) for command in COMMANDS[:3]]
-    answer = asyncio.ensure_future(stream.answer(WRITTEN[3]))
+    writes = [asyncio.ensure_future(stream.push_command(command)) for command in COMMANDS[:3]]
+    answer = asyncio.ensure_future(stream.send_answer(WRITTEN[3]))
     await transport.began.wait()
     transport.open.set()
     assert await asyncio.gather(*writes) == [True, True, True]
@@ -64,7 +64,7 @@ async def test_writes_go_in_their_order(transport: Transport, stream: TelemetryS
 
 async def test_nothing_is_sent_once_the_stream_is_closed(transport: Transport, stream: TelemetryStream) -> None:
     stream.close()
-    assert not await stream.push(COMMANDS[0])
+    assert not await stream.push_command(COMMANDS[0])
     assert transport.written == []
 
 
@@ -72,7 +72,7 @@ async def test_a_command_on_its_way_when_the_client_goes_counts_as_not_sent(
     transport: Transport, stream: TelemetryStream
 ) -> None:
     transport.open.clear()
-    pushing = asyncio.ensure_future(stream.push(COMMANDS[0]))
+    pushing = asyncio.ensure_future(stream.push_command(COMMANDS[0]))
     await transport.began.wait()
     transport.broken = True
     transport.open.set()
@@ -81,20 +81,20 @@ async def test_a_command_on_its_way_when_the_client_goes_counts_as_not_sent(
 
 async def test_a_write_that_fails_counts_as_not_sent(transport: Transport, stream: TelemetryStream) -> None:
     transport.broken = True
-    assert not await stream.push(COMMANDS[0])
+    assert not await stream.push_command(COMMANDS[0])
     with pytest.raises(StreamBroken):
-        await stream.answer(WRITTEN[1])
+        await stream.send_answer(WRITTEN[1])
 
 
 async def test_a_client_that_stopped_reading_is_waited_for_once(transport: Transport) -> None:
     stream = TelemetryStream(transport, SERIALIZE, push_s=0.01)
     transport.open.clear()
-    assert not await stream.push(COMMANDS[0])
+    assert not await stream.push_command(COMMANDS[0])
     for command in COMMANDS[1:3]:
-        assert not await stream.push(command)
-    answer = asyncio.ensure_future(stream.answer(WRITTEN[3]))
+        assert not await stream.push_command(command)
+    answer = asyncio.ensure_future(stream.send_answer(WRITTEN[3]))
     transport.open.set()
     await answer
     # The late one came after all, those after it were given to others; now it can be asked again.
     assert transport.written == [WRITTEN[0], WRITTEN[3]]
-    assert await stream.push(COMMANDS[4])
+    assert await stream.push_command(COMMANDS[4])

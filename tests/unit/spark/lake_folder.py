@@ -6,18 +6,18 @@ from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatch
 
 from pyspark_ternmq.pipelines.files import FileEntry
-from pyspark_ternmq.pipelines.lake.commits import KINDS, Commits
-from pyspark_ternmq.pipelines.lake.compaction import LOCK, Compaction
+from pyspark_ternmq.pipelines.lake.commits import KINDS, BatchCommits
+from pyspark_ternmq.pipelines.lake.compaction import LOCK, LakeCompaction
 from pyspark_ternmq.pipelines.lake.lock import (
     CHECKPOINT_LOCK,
     COMPACTION_LOCK,
     HALF_WRITTEN_AFTER_MS,
     FolderLock,
-    Owner,
-    Purpose,
+    LockOwner,
+    LockPurpose,
 )
 from pyspark_ternmq.pipelines.lake.options import CompactionOptions
-from pyspark_ternmq.pipelines.lake.tables.registration import Tables
+from pyspark_ternmq.pipelines.lake.tables.registration import LakeTables
 
 ROOT, QUERY, CHECKPOINT = "/lake", "query-1", "/checkpoint"
 PARTITION = "topic=orders/date=2026-08-01/hour=07"
@@ -30,7 +30,7 @@ class Killed(Exception):
 
 
 class MemoryFiles:
-    """Implements `Files`. After `steps` changes the next one is done, and its caller dies; without end by default."""
+    """Implements `FileSystem`. After `steps` changes the next one is done, and its caller dies; never by default."""
 
     def __init__(self) -> None:
         self.content: dict[str, str] = {}
@@ -43,10 +43,10 @@ class MemoryFiles:
         self.begin()
         return path in self.content or path in self.folders
 
-    def qualified(self, path: str) -> str:
+    def qualify_path(self, path: str) -> str:
         return path.rstrip("/")
 
-    def matching(self, pattern: str) -> Sequence[str]:
+    def find_matching(self, pattern: str) -> Sequence[str]:
         self.begin()
         # Simpler than Hadoop's: without braces, and an asterisk stands for slashes too.
         return sorted(path for path in (*self.folders, *self.content) if fnmatch(path, pattern))
@@ -139,7 +139,7 @@ class Lake:
     One process after the other works on it, so each finds that the one before is gone; with `lives`, that it is there.
     """
 
-    def __init__(self, files: MemoryFiles, query: str = QUERY, tables: Tables | None = None) -> None:
+    def __init__(self, files: MemoryFiles, query: str = QUERY, tables: LakeTables | None = None) -> None:
         self.files, self.query, self.tables = files, query, tables
         # What Spark knows: batches before this one ended.
         self.next_batch = 0
@@ -149,8 +149,8 @@ class Lake:
     def write(self, until: int) -> None:
         """A process that runs the batches up to, not including, `until`, from where the checkpoint says."""
         with self.lock(f"{CHECKPOINT}/{self.query}", CHECKPOINT_LOCK) as lock:
-            commits = Commits(self.files, ROOT, self.query, lock, self.tables)
-            commits.heal()
+            commits = BatchCommits(self.files, ROOT, self.query, lock, self.tables)
+            commits.finish_commits()
             while self.next_batch < until:
                 batch = self.next_batch
                 if not commits.is_committed(batch):
@@ -160,16 +160,16 @@ class Lake:
     def compact(self) -> None:
         """A process that compacts."""
         with self.lock(f"{ROOT}/{LOCK}", COMPACTION_LOCK) as lock:
-            compaction = Compaction(self.files, ROOT, lock)
-            compaction.heal()
+            compaction = LakeCompaction(self.files, ROOT, lock)
+            compaction.finish_swaps()
             compaction.run(COMPACTION, self.merge, now=NOW)
 
-    def lock(self, folder: str, purpose: Purpose) -> FolderLock:
+    def lock(self, folder: str, purpose: LockPurpose) -> FolderLock:
         self.processes += 1
         if not self.lives:
             # One that was killed as it wrote its lock is given that time.
             self.files.now_ms += HALF_WRITTEN_AFTER_MS + 1
-        owner = Owner(host="here", pid=self.processes, started="", token=f"{self.query}-{self.processes}")
+        owner = LockOwner(host="here", pid=self.processes, started="", token=f"{self.query}-{self.processes}")
         return FolderLock(
             self.files, folder, owner, purpose, is_running=lambda _: self.lives, now_ms=lambda: self.files.now_ms
         )

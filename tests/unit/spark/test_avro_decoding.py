@@ -16,7 +16,7 @@ from pyspark.sql.pandas.types import to_arrow_type
 from pyspark_ternmq.decoding.avro_body import avro_body
 from pyspark_ternmq.decoding.avro_check import checked_by
 from pyspark_ternmq.decoding.avro_format import AvroFormat, reader_of
-from pyspark_ternmq.decoding.avro_schema import AvroSchema, columns, parsed
+from pyspark_ternmq.decoding.avro_schema import AvroSchema, column_type, parse_avro_schema
 from pyspark_ternmq.decoding.columns import SLICE_BYTES, decoded_batch
 from pyspark_ternmq.decoding.limits import VALUES_MAX, BrokenBody, WrongSchema
 
@@ -40,14 +40,14 @@ def written(wanted: Any, value: Any) -> bytes:  # noqa: ANN401
 def decoded(wanted: Any, *bodies: bytes | None) -> tuple[list[Any], list[str | None]]:  # noqa: ANN401
     """Values as they come out of Arrow, and problems."""
     made = AvroFormat(schema(wanted))
-    kind = to_arrow_type(made.columns(), timezone="UTC")
-    values, problems = decoded_batch(pa.array(bodies, pa.binary()), made.decoder(), kind)
+    kind = to_arrow_type(made.column_type(), timezone="UTC")
+    values, problems = decoded_batch(pa.array(bodies, pa.binary()), made.make_decoder(), kind)
     assert values.type == kind
     return values.to_pylist(maps_as_pydicts="strict"), problems.to_pylist()
 
 
 def resolved(writer: Any, reader: Any, body: bytes) -> Any:  # noqa: ANN401
-    return avro_body(parsed(schema(writer)), reader_of(schema(reader)))(body)
+    return avro_body(parse_avro_schema(schema(writer)), reader_of(schema(reader)))(body)
 
 
 LOGICAL: dict[str, Any] = {
@@ -93,7 +93,7 @@ LOGICAL: dict[str, Any] = {
     ],
 )
 def test_types(kind: Any, said: str) -> None:  # noqa: ANN401
-    assert AvroFormat(schema(record(("a", kind)))).columns().simpleString() == f"struct<a:{said}>"
+    assert AvroFormat(schema(record(("a", kind)))).column_type().simpleString() == f"struct<a:{said}>"
 
 
 def test_logical_types_come_as_what_they_mean() -> None:
@@ -142,7 +142,7 @@ def test_logical_types_come_as_what_they_mean() -> None:
 )
 def test_schemas_that_can_be_no_columns_are_refused(wanted: str, said: str) -> None:
     with pytest.raises(WrongSchema, match=said):
-        AvroFormat(AvroSchema(wanted)).columns()
+        AvroFormat(AvroSchema(wanted)).column_type()
 
 
 def test_a_schema_whose_types_use_each_other_again_and_again_is_refused() -> None:
@@ -151,7 +151,7 @@ def test_a_schema_whose_types_use_each_other_again_and_again_is_refused() -> Non
         name = kind["name"]
         kind = record(("first", kind), *((f"f{n}", name) for n in range(9)), name=f"R{level}")
     with pytest.raises(WrongSchema, match="more than 5,000 fields"):
-        AvroFormat(schema(kind)).columns()
+        AvroFormat(schema(kind)).column_type()
 
 
 def test_types_that_are_used_twice_have_their_defaults_once() -> None:
@@ -252,7 +252,7 @@ def test_what_does_not_fit_into_a_column_is_that_rows_problem_alone() -> None:
     wanted = AvroFormat(schema(record(("a", "long"))))
     kind = pa.struct([("a", pa.int8())])
     bodies = [written("long", number) for number in (1, 300, 2)]
-    values, problems = decoded_batch(pa.array(bodies, pa.binary()), wanted.decoder(), kind)
+    values, problems = decoded_batch(pa.array(bodies, pa.binary()), wanted.make_decoder(), kind)
     assert values.to_pylist() == [{"a": 1}, None, {"a": 2}]
     assert [problem is None for problem in problems.to_pylist()] == [True, False, True]
 
@@ -336,7 +336,7 @@ def test_what_is_checked_fastavro_reads_as_far(body: bytes) -> None:
     wanted = record(
         ("a", {"type": "array", "items": ["null", "string", {"type": "map", "values": "int"}]}), ("b", "double")
     )
-    made = parsed(schema(wanted))
+    made = parse_avro_schema(schema(wanted))
     try:
         checked_by(made)(body)
     except BrokenBody:
@@ -350,5 +350,5 @@ def test_what_is_checked_fastavro_reads_as_far(body: bytes) -> None:
 
 
 def test_columns_are_asked_for_more_than_once() -> None:
-    made = parsed(schema(record(("a", "bytes", "x"))))
-    assert columns(made) == AvroFormat(schema(record(("a", "bytes", "x")))).columns()
+    made = parse_avro_schema(schema(record(("a", "bytes", "x"))))
+    assert column_type(made) == AvroFormat(schema(record(("a", "bytes", "x")))).column_type()

@@ -7,27 +7,27 @@ import pytest
 
 from pyspark_ternmq.options import WrongOption
 from pyspark_ternmq.source.bounds import checked_range
-from pyspark_ternmq.source.places import Offsets, Places
+from pyspark_ternmq.source.places import Offsets, ReadPlaces
 
-EARLIEST, LATEST = Places("earliest"), Places("latest")
+EARLIEST, LATEST = ReadPlaces("earliest"), ReadPlaces("latest")
 BEGINS, ENDS = {"orders": {"b/0": 10, "b/1": 0}}, {"orders": {"b/0": 20, "b/1": 5}}
 
 
-def first(one: int, other: int) -> Places:
-    return Places(each={"orders": {"b/0": one, "b/1": other}}, option="startingOffsets")
+def first(one: int, other: int) -> ReadPlaces:
+    return ReadPlaces(each={"orders": {"b/0": one, "b/1": other}}, option="startingOffsets")
 
 
-def last(one: int, other: int) -> Places:
-    return Places(each={"orders": {"b/0": one, "b/1": other}}, option="endingOffsets")
+def last(one: int, other: int) -> ReadPlaces:
+    return ReadPlaces(each={"orders": {"b/0": one, "b/1": other}}, option="endingOffsets")
 
 
-def resolved(places: Places) -> Offsets:
-    told = {"orders": {name: places.told("orders", name) for name in ENDS["orders"]}}
+def resolved(places: ReadPlaces) -> Offsets:
+    told = {"orders": {name: places.offset_named("orders", name) for name in ENDS["orders"]}}
     known = BEGINS if places == EARLIEST else ENDS
     return {"orders": {name: known["orders"][name] if n is None else n for name, n in told["orders"].items()}}
 
 
-def checked(start: Places, stop: Places, **how: Any) -> tuple[Offsets, Offsets]:  # noqa: ANN401
+def checked(start: ReadPlaces, stop: ReadPlaces, **how: Any) -> tuple[Offsets, Offsets]:  # noqa: ANN401
     return checked_range(start, stop, resolved(start), resolved(stop), ENDS, **{"strict": True, **how})
 
 
@@ -42,7 +42,7 @@ def checked(start: Places, stop: Places, **how: Any) -> tuple[Offsets, Offsets]:
         (EARLIEST, last(10, 0)),
     ],
 )
-def test_what_is_there_or_legally_empty_is_no_error(start: Places, stop: Places) -> None:
+def test_what_is_there_or_legally_empty_is_no_error(start: ReadPlaces, stop: ReadPlaces) -> None:
     """Nor what retention has removed: that is for the tasks to say, which know how much."""
     assert checked(start, stop) == (resolved(start), resolved(stop))
 
@@ -61,7 +61,7 @@ def test_what_is_there_or_legally_empty_is_no_error(start: Places, stop: Places)
     ],
 )
 def test_other_offsets_are_errors_or_lines_in_the_log(
-    start: Places, stop: Places, text: str, caplog: pytest.LogCaptureFixture
+    start: ReadPlaces, stop: ReadPlaces, text: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with pytest.raises(WrongOption, match=r"failOnDataLoss to false$") as refused:
         checked(start, stop)
@@ -75,7 +75,9 @@ def test_other_offsets_are_errors_or_lines_in_the_log(
 
 def test_retention_that_passes_the_end_meanwhile_leaves_nothing() -> None:
     stop = {"orders": {"b/0": 12, "b/1": 5}}
-    assert checked_range(EARLIEST, Places("latest"), {"orders": {"b/0": 14, "b/1": 0}}, stop, ENDS, strict=True) == (
+    assert checked_range(
+        EARLIEST, ReadPlaces("latest"), {"orders": {"b/0": 14, "b/1": 0}}, stop, ENDS, strict=True
+    ) == (
         {"orders": {"b/0": 12, "b/1": 0}},
         stop,
     )

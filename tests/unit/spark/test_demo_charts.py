@@ -13,7 +13,7 @@ from matplotlib.patches import Rectangle
 
 from pyspark_ternmq.demo import charts
 from pyspark_ternmq.demo.findings import Row
-from pyspark_ternmq.demo.style import figure
+from pyspark_ternmq.demo.style import draw_figure
 
 HOURS: list[Row] = [
     {
@@ -67,11 +67,11 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
 
     @contextmanager
     def kept(file: Path, *, title: str, subtitle: str) -> Iterator[Figure]:
-        with figure(file, title=title, subtitle=subtitle) as made:
+        with draw_figure(file, title=title, subtitle=subtitle) as made:
             yield made
             figures.append(made)
 
-    monkeypatch.setattr(charts, "figure", kept)
+    monkeypatch.setattr(charts, "draw_figure", kept)
     return figures
 
 

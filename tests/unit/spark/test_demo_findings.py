@@ -5,15 +5,15 @@ from datetime import datetime, timedelta
 import pytest
 
 from pyspark_ternmq.demo.findings import (
-    Profile,
+    HourlyProfile,
     Row,
     carrier_finding,
     compared_first,
     display_name,
     few_flights,
+    find_peaks,
+    format_minutes,
     hourly_finding,
-    minutes,
-    peaks,
     route_finding,
 )
 
@@ -34,15 +34,15 @@ def route(origin: str, dest: str, flights: int) -> Row:
 
 def test_a_profile_is_the_mean_of_the_days_of_each_weekday() -> None:
     two_mondays = [hour_row(0, 8, 10), hour_row(7, 8, 20), hour_row(7, 10, 2, "EWR"), hour_row(1, 8, 4)]
-    profile = Profile.of(two_mondays)
+    profile = HourlyProfile.of(two_mondays)
     assert list(profile.hours) == [8, 9, 10]
     assert profile.by_weekday == {0: [15, 0, 1], 1: [4, 0, 0]}
     assert profile.by_origin["JFK"] == pytest.approx([34 / 3, 0, 0])
-    assert profile.totals == pytest.approx([34 / 3, 0, 2 / 3])
+    assert profile.hourly_totals == pytest.approx([34 / 3, 0, 2 / 3])
 
 
 def test_an_hour_in_which_all_flights_were_cancelled_is_no_hour_of_the_profile() -> None:
-    assert list(Profile.of([hour_row(0, 1, 0), hour_row(0, 8, 3)]).hours) == [8]
+    assert list(HourlyProfile.of([hour_row(0, 1, 0), hour_row(0, 8, 3)]).hours) == [8]
 
 
 @pytest.mark.parametrize(
@@ -57,18 +57,20 @@ def test_an_hour_in_which_all_flights_were_cancelled_is_no_hour_of_the_profile()
     ids=["empty hours part", "a small rise is none", "alike, side by side", "alike, hardly parted", "one hour"],
 )
 def test_peaks_are_the_hours_that_stand_out(departures: dict[int, int], hours: list[int]) -> None:
-    assert peaks(Profile.of([hour_row(0, hour, count) for hour, count in departures.items()])) == hours
+    assert find_peaks(HourlyProfile.of([hour_row(0, hour, count) for hour, count in departures.items()])) == hours
 
 
 def test_the_heading_tells_all_peaks() -> None:
-    profile = Profile.of([hour_row(0, hour, count) for hour, count in ((6, 7), (7, 5), (8, 9), (9, 3), (17, 8))])
+    profile = HourlyProfile.of([hour_row(0, hour, count) for hour, count in ((6, 7), (7, 5), (8, 9), (9, 3), (17, 8))])
     assert hourly_finding(profile) == "Departures peak at 6:00, 8:00 and 17:00"
-    assert hourly_finding(Profile.of([hour_row(0, 6, 5), hour_row(0, 8, 9)])) == "Departures peak at 6:00 and 8:00"
+    assert (
+        hourly_finding(HourlyProfile.of([hour_row(0, 6, 5), hour_row(0, 8, 9)])) == "Departures peak at 6:00 and 8:00"
+    )
 
 
 def test_the_quietest_day_is_told_if_there_are_all_days() -> None:
     week = [hour_row(day, 9, 60 if day == 5 else 80) for day in range(7)]
-    assert hourly_finding(Profile.of(week)) == "Departures peak at 9:00; Saturday has 25% fewer than other days"
+    assert hourly_finding(HourlyProfile.of(week)) == "Departures peak at 9:00; Saturday has 25% fewer than other days"
 
 
 def test_carriers_with_few_flights_are_not_compared() -> None:
@@ -108,4 +110,4 @@ def test_a_carrier_is_called_without_its_legal_form(whole: str, short: str) -> N
 
 @pytest.mark.parametrize(("value", "text"), [(51.4, "51"), (0.5, "0.5"), (0.0, "0"), (-2.0, "\N{MINUS SIGN}2")])
 def test_minutes_are_whole_unless_they_are_less_than_one(value: float, text: str) -> None:
-    assert minutes(value) == text
+    assert format_minutes(value) == text

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pyspark_ternmq.pipelines.dlq_repair import Letter, Repair, WrongRepair, as_it_was, decision_of, loaded
+from pyspark_ternmq.pipelines.dlq_repair import Letter, Repair, WrongRepair, as_it_was, decision_of, load_repair
 from ternmq import Message
 
 ROW: Mapping[str, Any] = {
@@ -100,11 +100,11 @@ def test_a_letter_that_says_nothing_of_itself_is_left_to_the_function() -> None:
 @pytest.mark.parametrize("name", ["", "module", ":f", "m:", "no_such_module_at_all:f", "json:no_such_function"])
 def test_a_name_of_no_function_is_refused(name: str) -> None:
     with pytest.raises(WrongRepair):
-        loaded(name)
+        load_repair(name)
 
 
 def test_a_module_of_the_current_folder_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "repairs_here.py").write_text("def f(letter):\n    return None\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
-    assert loaded("repairs_here:f")(None) is None  # type: ignore[arg-type]
+    assert load_repair("repairs_here:f")(None) is None  # type: ignore[arg-type]

@@ -8,9 +8,9 @@ import pytest
 
 from pyspark_ternmq.source.group import JOIN_INTERVAL_S, GroupProgress, OtherDrivers
 from pyspark_ternmq.source.places import offsets_at
-from pyspark_ternmq.source.position import Position
+from pyspark_ternmq.source.position import StreamPosition
 from pyspark_ternmq.source.topics import queues_of
-from pyspark_ternmq.source.watch import Seen
+from pyspark_ternmq.source.watch import SeenTopics
 from ternmq import BadRequest, MessageQueue, Unsupported
 from ternmq.offset_reader import OffsetReader
 from ternmq_protos.v2 import definition_pb2 as pb
@@ -27,25 +27,25 @@ async def server() -> AsyncIterator[ScriptedServer]:
         yield running
 
 
-async def told(server: ScriptedServer, use: Callable[[OffsetReader, Seen, GroupProgress], None]) -> list[int]:
+async def told(server: ScriptedServer, use: Callable[[OffsetReader, SeenTopics, GroupProgress], None]) -> list[int]:
     """The offsets that the group was told of, in their order."""
 
     def work() -> None:
         with OffsetReader(server.endpoint, patience=10, kind="spark") as reader:
             queues = queues_of(reader, [TOPIC])
-            seen = Seen({TOPIC: "a-1"}, queues, offsets_at(reader, queues, "latest"))
+            seen = SeenTopics({TOPIC: "a-1"}, queues, offsets_at(reader, queues, "latest"))
             use(reader, seen, GroupProgress("reports"))
 
     await asyncio.to_thread(work)
     return [request.offset for request in server.requests["UpdateOffset"]]
 
 
-def at(first: int, second: int, identity: str = "a-1") -> Position:
-    return Position({TOPIC: {"broker-a/0": first, "broker-a/1": second}}, {TOPIC: identity})
+def at(first: int, second: int, identity: str = "a-1") -> StreamPosition:
+    return StreamPosition({TOPIC: {"broker-a/0": first, "broker-a/1": second}}, {TOPIC: identity})
 
 
 async def test_only_what_has_changed_is_told_and_the_driver_is_a_member(server: ScriptedServer) -> None:
-    def use(reader: OffsetReader, seen: Seen, group: GroupProgress) -> None:
+    def use(reader: OffsetReader, seen: SeenTopics, group: GroupProgress) -> None:
         for now_s, second in enumerate((1, 1, 3, 3)):
             group.tell(reader, seen, at(0, second), now_s)
         group.tell(reader, seen, at(0, 3), JOIN_INTERVAL_S)
@@ -57,10 +57,10 @@ async def test_only_what_has_changed_is_told_and_the_driver_is_a_member(server: 
 
 
 async def test_nothing_is_told_of_other_topics_and_of_what_is_lost(server: ScriptedServer) -> None:
-    def use(reader: OffsetReader, seen: Seen, group: GroupProgress) -> None:
+    def use(reader: OffsetReader, seen: SeenTopics, group: GroupProgress) -> None:
         group.tell(reader, seen, at(0, 3, identity="b-2"), 0)
-        group.tell(reader, seen, Position({TOPIC: {"broker-a/1": 4}, "elsewhere": {"broker-a/0": 1}}), 1)
-        group.tell(reader, seen, Position({}), 2)
+        group.tell(reader, seen, StreamPosition({TOPIC: {"broker-a/1": 4}, "elsewhere": {"broker-a/0": 1}}), 1)
+        group.tell(reader, seen, StreamPosition({}), 2)
 
     assert await told(server, use) == []
     assert server.requests["Heartbeat"] == []
@@ -72,7 +72,7 @@ async def test_a_group_that_can_not_be_told_now_is_told_the_next_time(
     busy = rpc.UpdateOffsetResponse(status=pb.Status(code=pb.HA_NOT_AVAILABLE, message="no leader"))
     server.script("UpdateOffset", busy, busy, busy, busy)
 
-    def use(reader: OffsetReader, seen: Seen, group: GroupProgress) -> None:
+    def use(reader: OffsetReader, seen: SeenTopics, group: GroupProgress) -> None:
         for now_s in range(3):
             group.tell(reader, seen, at(0, 1), now_s)
         assert len(caplog.records) == 1, "said once"
@@ -94,7 +94,7 @@ def looks(others: OtherDrivers, caplog: pytest.LogCaptureFixture, times_s: Itera
     with OffsetReader("127.0.0.1:1", kind="spark") as reader:
         for now_s in times_s:
             caplog.clear()
-            others.look(reader, now_s)
+            others.check_drivers(reader, now_s)
             said += [now_s for record in caplog.records if record.levelno == logging.WARNING]
     return said
 
@@ -143,7 +143,7 @@ def test_a_server_that_does_not_tell_members_is_asked_once(
 async def test_a_group_that_can_not_be_told_at_all_ends_the_query(server: ScriptedServer) -> None:
     server.script("UpdateOffset", rpc.UpdateOffsetResponse(status=pb.Status(code=pb.ILLEGAL_CONSUMER_GROUP)))
 
-    def use(reader: OffsetReader, seen: Seen, group: GroupProgress) -> None:
+    def use(reader: OffsetReader, seen: SeenTopics, group: GroupProgress) -> None:
         with pytest.raises(BadRequest):
             group.tell(reader, seen, at(0, 1), 0)
 

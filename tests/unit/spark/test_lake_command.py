@@ -16,7 +16,7 @@ from pyspark_ternmq.decoding.avro_schema import AvroSchema
 from pyspark_ternmq.decoding.protobuf_body import ProtobufFormat
 from pyspark_ternmq.decoding.protobuf_schema import ProtobufSchema
 from pyspark_ternmq.decoding.registered_avro import RegisteredAvro
-from pyspark_ternmq.decoding.registry import Registry, RegistryFailed
+from pyspark_ternmq.decoding.registry import RegistryAddress, RegistryFailed
 from pyspark_ternmq.decoding.subject import AvroOfSubject
 from pyspark_ternmq.pipelines import lake
 from pyspark_ternmq.pipelines.connection import PipelineConnection
@@ -172,8 +172,10 @@ def test_a_schema_registry_has_keys_of_a_file_or_of_variables(runs: list[lake.La
     ]
     assert [output.exit_code for output in outputs] == [0, 0]
     assert [options.decoding for options in runs] == [
-        AvroOfSubject("orders-value", Registry("https://registry/v7", user="who", password="hush", ca_pem="PEM")),
-        RegisteredAvro(AvroSchema(AVRO), Registry("https://registry/v7", user="u", password="p")),
+        AvroOfSubject(
+            "orders-value", RegistryAddress("https://registry/v7", user="who", password="hush", ca_pem="PEM")
+        ),
+        RegisteredAvro(AvroSchema(AVRO), RegistryAddress("https://registry/v7", user="u", password="p")),
     ]
     assert "hush" not in repr(runs)
 

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_ternmq.pipelines.lake.commits import (
+    BatchManifest,
     LakeBroken,
-    Manifest,
     batch_of,
     batch_of_file,
     final_path,
@@ -133,12 +133,12 @@ def test_a_committed_file_that_vanished_is_told() -> None:
 
 
 class Register:
-    """Implements `Tables` as Delta does: a batch is there, or is not."""
+    """Implements `LakeTables` as Delta does: a batch is there, or is not."""
 
     def __init__(self, files: MemoryFiles) -> None:
         self.files, self.batches = files, Counter[int]()
 
-    def register(self, manifest: Manifest) -> None:
+    def register_batch(self, manifest: BatchManifest) -> None:
         assert all(self.files.exists(f"{ROOT}/{new}") for _, new in manifest.moves)
         if manifest.moves and not self.batches[manifest.batch]:
             self.batches[manifest.batch] += 1
@@ -162,10 +162,10 @@ def test_a_table_that_refuses_is_asked_again() -> None:
     refusing = Register(files)
     refuse = LakeBroken("not now")
 
-    def register(manifest: Manifest) -> None:
+    def register(manifest: BatchManifest) -> None:
         raise refuse
 
-    lake = Lake(files, tables=Mock(register=register))
+    lake = Lake(files, tables=Mock(register_batch=register))
     with pytest.raises(LakeBroken, match="not now"):
         lake.write(BATCHES)
     again = Lake(files, tables=refusing)
@@ -184,15 +184,15 @@ def test_the_time_of_the_last_batch_of_all_queries_is_known() -> None:
 
 
 def test_a_manifest_of_a_later_version_is_refused() -> None:
-    text = Manifest(query=QUERY, batch=1, staging="s", moves=[]).to_json().replace('"version": 2', '"version": 3')
+    text = BatchManifest(query=QUERY, batch=1, staging="s", moves=[]).to_json().replace('"version": 2', '"version": 3')
     with pytest.raises(LakeBroken, match="version 3"):
-        Manifest.from_json(text)
+        BatchManifest.from_json(text)
 
 
 def test_a_manifest_survives_its_text() -> None:
     moves = [("_staging/a", "data/ä")]
-    manifest = Manifest(query=QUERY, batch=17, staging="s.1", moves=moves, rows={"data": 3}, taken_ms=99)
-    assert Manifest.from_json(manifest.to_json()) == manifest
+    manifest = BatchManifest(query=QUERY, batch=17, staging="s.1", moves=moves, rows={"data": 3}, taken_ms=99)
+    assert BatchManifest.from_json(manifest.to_json()) == manifest
 
 
 def test_what_an_earlier_version_left_is_finished_or_removed() -> None:
@@ -275,7 +275,7 @@ def test_names_say_what_a_file_came_with() -> None:
     assert (batch_of("q-1-17", "q-1"), batch_of("q-1-17", "q"), batch_of("q-1-x", "q-1")) == (17, None, None)
 
 
-def half_moved() -> tuple[Lake, Manifest]:
+def half_moved() -> tuple[Lake, BatchManifest]:
     """A lake whose process died with one file of batch 3 in place and the others in staging."""
     for step in itertools.count():
         lake = Lake(MemoryFiles())
@@ -285,7 +285,7 @@ def half_moved() -> tuple[Lake, Manifest]:
             lake.write(4)
         lake.files.steps = None
         if lake.expected(3) < lake.rows() < lake.expected(4):
-            return lake, Manifest.from_json(lake.files.read(f"{ROOT}/_commits/{QUERY}-3.json"))
+            return lake, BatchManifest.from_json(lake.files.read(f"{ROOT}/_commits/{QUERY}-3.json"))
     raise AssertionError
 
 

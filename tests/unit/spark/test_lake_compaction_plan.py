@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_ternmq.pipelines.files import FileEntry
-from pyspark_ternmq.pipelines.lake.compaction_plan import Group, has_ended, planned
+from pyspark_ternmq.pipelines.lake.compaction_plan import FileGroup, has_ended, plan_groups
 from pyspark_ternmq.pipelines.lake.options import CompactionOptions
 
 PARTITION = "data/topic=orders/date=2026-08-01/hour=07"
@@ -17,12 +17,12 @@ NOW = datetime(2026, 8, 1, 9, tzinfo=UTC)
 
 def plan(
     *sizes: int, now: datetime = NOW, partition: str = PARTITION, unfinished: set[str] | None = None
-) -> list[Group]:
+) -> list[FileGroup]:
     files = [
         FileEntry(path=f"{partition}/q-{number}-00001.zstd.parquet", size_bytes=size)
         for number, size in enumerate(sizes)
     ]
-    return planned(files, unfinished=unfinished or set(), now=now, options=OPTIONS)
+    return plan_groups(files, unfinished=unfinished or set(), now=now, options=OPTIONS)
 
 
 def test_small_files_of_a_partition_become_one() -> None:

@@ -9,9 +9,16 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from pyspark_ternmq.pipelines.lake.commits import Manifest
+from pyspark_ternmq.pipelines.lake.commits import BatchManifest
 from pyspark_ternmq.pipelines.lake.tables.delta import DeltaTables
-from pyspark_ternmq.pipelines.lake.tables.evolution import DELTA, ICEBERG, Evolution, Rules, evolution, nullable
+from pyspark_ternmq.pipelines.lake.tables.evolution import (
+    DELTA,
+    ICEBERG,
+    EvolutionRules,
+    SchemaEvolution,
+    make_nullable,
+    plan_evolution,
+)
 from pyspark_ternmq.pipelines.lake.tables.iceberg import IcebergTables, opened_catalog
 from tests.unit.spark.test_lake_tables import PARTED
 
@@ -27,7 +34,7 @@ def table(kind: pa.DataType) -> pa.Schema:
     return pa.schema([("offset", pa.int64()), ("json", kind), *PARTED])
 
 
-def batch(root: Path, number: int, kind: pa.DataType, row: dict[str, Any], *, has_parted: bool) -> Manifest:
+def batch(root: Path, number: int, kind: pa.DataType, row: dict[str, Any], *, has_parted: bool) -> BatchManifest:
     """A batch of one row whose file is at its place, but in no table."""
     name = f"data/topic=orders/date=2026-08-01/hour=07/query-{number}-00001.zstd.parquet"
     rows: dict[str, list[Any]] = {"offset": [number], "json": [row]}
@@ -37,21 +44,21 @@ def batch(root: Path, number: int, kind: pa.DataType, row: dict[str, Any], *, ha
         fields = list(table(kind))
     (root / name).parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(pa.table(rows, pa.schema(fields)), root / name)
-    return Manifest(query="query", batch=number, staging="s", moves=[(f"_staging/{name}", name)], rows={"data": 1})
+    return BatchManifest(query="query", batch=number, staging="s", moves=[(f"_staging/{name}", name)], rows={"data": 1})
 
 
 def test_fields_that_are_new_come_into_a_delta_table_which_can_still_be_merged(tmp_path: Path) -> None:
-    DeltaTables(str(tmp_path), table(FIRST), {}).register(batch(tmp_path, 0, FIRST, OLD_ROW, has_parted=False))
+    DeltaTables(str(tmp_path), table(FIRST), {}).register_batch(batch(tmp_path, 0, FIRST, OLD_ROW, has_parted=False))
     tables = DeltaTables(str(tmp_path), table(ADDED), {})
-    [said] = tables.check()
+    [said] = tables.evolve_tables()
     assert said.endswith("/data: new json.in.y, json.list.element.y, json.new")
-    assert tables.check() == []
-    tables.register(batch(tmp_path, 1, ADDED, NEW_ROW, has_parted=False))
+    assert tables.evolve_tables() == []
+    tables.register_batch(batch(tmp_path, 1, ADDED, NEW_ROW, has_parted=False))
     DeltaTable(tmp_path / "data").optimize.compact()
     rows = pa.table(DeltaTable(tmp_path / "data").scan(columns=["offset", "json"])).to_pylist()
     assert {row["offset"]: row["json"] for row in rows} == {0: OLD_ROW_NOW, 1: NEW_ROW}
     # A run whose rows lack a field leaves it to others.
-    DeltaTables(str(tmp_path), table(FIRST), {}).register(batch(tmp_path, 2, FIRST, OLD_ROW, has_parted=False))
+    DeltaTables(str(tmp_path), table(FIRST), {}).register_batch(batch(tmp_path, 2, FIRST, OLD_ROW, has_parted=False))
     assert DeltaTable(tmp_path / "data").to_pyarrow_table().num_rows == 3
 
 
@@ -76,18 +83,18 @@ def test_fields_that_are_new_and_types_that_are_wider_come_into_an_iceberg_table
             ("amount", pa.decimal128(12, 2)),
         ]
     )
-    iceberg(tmp_path, catalog, first).register(
+    iceberg(tmp_path, catalog, first).register_batch(
         batch(tmp_path, 0, first, {**OLD_ROW, "map": [("k", {"x": 1})], "amount": None}, has_parted=True)
     )
-    [said] = iceberg(tmp_path, catalog, wider).check()
+    [said] = iceberg(tmp_path, catalog, wider).evolve_tables()
     assert said == (
         "table lake.data: new json.in.y, json.list.element.y, json.new, json.map.value.y; wider json.id, json.amount"
     )
-    assert iceberg(tmp_path, catalog, wider).check() == []
+    assert iceberg(tmp_path, catalog, wider).evolve_tables() == []
     row = {**NEW_ROW, "id": 2**40, "map": [("k", {"x": 2, "y": "y"})], "amount": None}
-    iceberg(tmp_path, catalog, wider).register(batch(tmp_path, 1, wider, row, has_parted=True))
+    iceberg(tmp_path, catalog, wider).register_batch(batch(tmp_path, 1, wider, row, has_parted=True))
     # A narrower type is read as the wider one.
-    assert iceberg(tmp_path, catalog, first).check() == []
+    assert iceberg(tmp_path, catalog, first).evolve_tables() == []
     found = opened_catalog("tests", catalog).load_table("lake.data").scan().to_arrow().to_pylist()
     assert {one["offset"]: one["json"] for one in found} == {
         0: {**OLD_ROW_NOW, "map": [("k", {"x": 1, "y": None})], "amount": None},
@@ -95,8 +102,8 @@ def test_fields_that_are_new_and_types_that_are_wider_come_into_an_iceberg_table
     }
 
 
-def changes(has: pa.DataType, wanted: pa.DataType, rules: Rules) -> Evolution:
-    return evolution("t", pa.schema([("json", has)]), pa.schema([("json", wanted)]), rules)
+def changes(has: pa.DataType, wanted: pa.DataType, rules: EvolutionRules) -> SchemaEvolution:
+    return plan_evolution("t", pa.schema([("json", has)]), pa.schema([("json", wanted)]), rules)
 
 
 @pytest.mark.parametrize(
@@ -125,7 +132,7 @@ def changes(has: pa.DataType, wanted: pa.DataType, rules: Rules) -> Evolution:
     ],
 )
 def test_what_can_not_be_names_the_field_and_both_types(
-    has: pa.DataType, wanted: pa.DataType, rules: Rules, problem: str
+    has: pa.DataType, wanted: pa.DataType, rules: EvolutionRules, problem: str
 ) -> None:
     with pytest.raises(ValueError, match=problem) as refused:
         changes(has, wanted, rules)
@@ -140,6 +147,6 @@ def test_types_that_differ_in_memory_alone_are_the_same() -> None:
 
 def test_everything_may_be_null_but_the_keys_of_maps() -> None:
     needed = pa.struct([pa.field("x", pa.int32(), nullable=False)])
-    [found] = nullable(pa.schema([pa.field("m", pa.map_(pa.string(), needed), nullable=False)]))
+    [found] = make_nullable(pa.schema([pa.field("m", pa.map_(pa.string(), needed), nullable=False)]))
     assert found.nullable
     assert found.type.item_type.field("x").nullable

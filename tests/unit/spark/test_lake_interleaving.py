@@ -13,16 +13,16 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from pyspark_ternmq.pipelines.lake.commits import Commits, LakeBroken
-from pyspark_ternmq.pipelines.lake.compaction import LOCK, Compaction
+from pyspark_ternmq.pipelines.lake.commits import BatchCommits, LakeBroken
+from pyspark_ternmq.pipelines.lake.compaction import LOCK, LakeCompaction
 from pyspark_ternmq.pipelines.lake.lock import (
     CHECKPOINT_LOCK,
     COMPACTION_LOCK,
     FolderLock,
     Locked,
     LockLost,
-    Owner,
-    Purpose,
+    LockOwner,
+    LockPurpose,
 )
 from tests.unit.spark.lake_folder import CHECKPOINT, COMPACTION, NOW, QUERY, ROOT, Killed, Lake, MemoryFiles
 from tests.unit.spark.test_lake_commits import leftovers
@@ -89,8 +89,8 @@ class World:
     def _write(self, process: Process) -> None:
         lake, batch = Lake(process.files), self.next_batch
         with self._locked(process, f"{CHECKPOINT}/{QUERY}", CHECKPOINT_LOCK) as lock:
-            commits = Commits(process.files, ROOT, QUERY, lock)
-            commits.heal()
+            commits = BatchCommits(process.files, ROOT, QUERY, lock)
+            commits.finish_commits()
             while batch < self.batches:
                 if not commits.is_committed(batch):
                     commits.commit(batch, lake.writer(batch))
@@ -100,16 +100,16 @@ class World:
 
     def _compact(self, process: Process) -> None:
         with self._locked(process, f"{ROOT}/{LOCK}", COMPACTION_LOCK) as lock:
-            compaction = Compaction(process.files, ROOT, lock)
-            compaction.heal()
+            compaction = LakeCompaction(process.files, ROOT, lock)
+            compaction.finish_swaps()
             compaction.run(COMPACTION, Lake(process.files).merge, now=NOW)
 
     @contextmanager
-    def _locked(self, process: Process, folder: str, purpose: Purpose) -> Iterator[FolderLock]:
+    def _locked(self, process: Process, folder: str, purpose: LockPurpose) -> Iterator[FolderLock]:
         number = self.processes.index(process) + 1
-        owner = Owner(host="here", pid=number, started="", token=str(number))
+        owner = LockOwner(host="here", pid=number, started="", token=str(number))
 
-        def lives(other: Owner) -> bool:
+        def lives(other: LockOwner) -> bool:
             return self.processes[other.pid - 1].is_alive
 
         def lock_at(files: MemoryFiles) -> FolderLock:

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from pyspark_ternmq.pipelines import backlog, dlq, replay, stats
 from pyspark_ternmq.pipelines.backlog_plan import BacklogRefused
 from pyspark_ternmq.pipelines.dlq_repair import WrongRepair
-from pyspark_ternmq.pipelines.dlq_report import Analysis, Failure, Kind
+from pyspark_ternmq.pipelines.dlq_report import Analysis, LetterFailure, LetterKind
 from pyspark_ternmq.pipelines.journal import JournalError
 from pyspark_ternmq.pipelines.lake import TooManyMalformed
 from pyspark_ternmq.pipelines.replay_source import WrongRows
@@ -147,9 +147,11 @@ def test_a_report_is_json_if_that_is_asked_for(runs: Callable[..., Asked]) -> No
 
 
 def letters(
-    *, sent: int = 0, ready: int = 0, left: int = 0, failed: int = 0, failures: Sequence[Failure] = ()
+    *, sent: int = 0, ready: int = 0, left: int = 0, failed: int = 0, failures: Sequence[LetterFailure] = ()
 ) -> dlq.DlqReport:
-    analysis = Analysis({Kind("attempts", "orders", None, 3, HOUR): 2, Kind("forwarded", "orders", "paid", 1, HOUR): 1})
+    analysis = Analysis(
+        {LetterKind("attempts", "orders", None, 3, HOUR): 2, LetterKind("forwarded", "orders", "paid", 1, HOUR): 1}
+    )
     return dlq.DlqReport(
         letters=3, analysis=analysis, sent=sent, ready=ready, left=left, failed=failed, failures=list(failures)
     )
@@ -175,7 +177,7 @@ def test_letters_that_failed_make_the_exit_code_1(runs: Callable[..., Asked]) ->
 
 def test_letters_that_failed_are_named_with_the_reason(runs: Callable[..., Asked]) -> None:
     failures = [
-        Failure("broker-0", 0, number, f"id-{number}", "orders", f"KeyError: 'currency'\n  of letter {number}")
+        LetterFailure("broker-0", 0, number, f"id-{number}", "orders", f"KeyError: 'currency'\n  of letter {number}")
         for number in range(30)
     ]
     runs(dlq, letters(sent=1, failed=40, failures=failures))

@@ -14,7 +14,7 @@ from pyspark_ternmq.options import WrongOption
 from pyspark_ternmq.schema import KAFKA_SCHEMA, SCHEMA
 from pyspark_ternmq.source.batch import TopicReader
 from pyspark_ternmq.source.options import batch_options, stream_options
-from pyspark_ternmq.source.pushdown import FilteringTopicReader, Wanted
+from pyspark_ternmq.source.pushdown import FilteringTopicReader, WantedRanges
 from pyspark_ternmq.source.splitting import RangePartition
 from pyspark_ternmq.source.stream import TopicStreamReader
 from ternmq import Message, blocking
@@ -207,4 +207,4 @@ def test_a_condition_on_the_time_of_storing_is_a_range_of_offsets(
 
 
 def test_a_time_without_a_zone_is_left_to_spark() -> None:
-    assert Wanted().with_time(GreaterThan(("store_timestamp",), datetime(2026, 1, 1))) == Wanted()  # noqa: DTZ001
+    assert WantedRanges().with_time(GreaterThan(("store_timestamp",), datetime(2026, 1, 1))) == WantedRanges()  # noqa: DTZ001

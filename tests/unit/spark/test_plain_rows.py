@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_ternmq.sink.columns import Columns
+from pyspark_ternmq.sink.columns import RowColumns
 from pyspark_ternmq.sink.ids import DerivedIds
 from pyspark_ternmq.sink.plain_rows import PlainRequest, plain_requests
-from pyspark_ternmq.sink.rows import Request, RowReader
+from pyspark_ternmq.sink.rows import RowReader, RowRequest
 from ternmq.hooks import Sending
 from ternmq.send_request import encode_request
 
@@ -20,7 +20,7 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=200)
 
 
 def reader_of(batch: pa.RecordBatch, *, request_rows: int = 1000, topic: str | None = "orders") -> RowReader:
-    columns = Columns({name: place for place, name in enumerate(batch.schema.names)})
+    columns = RowColumns({name: place for place, name in enumerate(batch.schema.names)})
     ids = DerivedIds("seed", partition=3, epoch=2)
     return RowReader(columns=columns, topic=topic, partition=3, ids=ids, lanes=4, request_rows=request_rows)
 
@@ -35,7 +35,7 @@ def found(batch: pa.RecordBatch, first_row: int = 0, **how: Any) -> list[PlainRe
     return None if requests is None else list(requests)
 
 
-def encoded_otherwise(request: Request, queue_id: int) -> bytes:
+def encoded_otherwise(request: RowRequest, queue_id: int) -> bytes:
     sending = Sending("client", request.topic, request.messages, request.message_ids)
     return encode_request(sending, queue_id=queue_id, born_ns=BORN_NS, compress_from_bytes=None).SerializeToString()
 
@@ -69,14 +69,14 @@ def test_plain_rows_are_encoded_as_their_messages_are(
     [request] = found(batch, first_row) or []
     otherwise = request.as_messages()
     assert list(otherwise.rows) == list(request.rows)
-    assert request.encode(queue_id=queue_id, born_ns=BORN_NS) == encoded_otherwise(otherwise, queue_id)
+    assert request.encode_request(queue_id=queue_id, born_ns=BORN_NS) == encoded_otherwise(otherwise, queue_id)
 
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string()])
 def test_bodies_of_text_and_a_single_key_are_plain(kind: pa.DataType) -> None:
     batch = batch_of(body=pa.array(["zażółć", "b"], kind), keys=pa.array(["k", None], kind))
     [request] = found(batch) or []
-    assert request.encode(queue_id=4, born_ns=BORN_NS) == encoded_otherwise(request.as_messages(), 4)
+    assert request.encode_request(queue_id=4, born_ns=BORN_NS) == encoded_otherwise(request.as_messages(), 4)
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ from pyspark_ternmq.pipelines.progress import (
     LINE_INTERVAL_S,
     SAME_LINE_INTERVAL_S,
     BatchErrors,
-    Position,
     ProgressLine,
-    follow,
+    QueryPosition,
+    follow_query,
 )
 from tests.support.hand_clock import Clock
 
@@ -59,8 +59,8 @@ class Query:
 def test_a_terminal_has_one_line_that_is_written_over() -> None:
     stream = Terminal()
     with ProgressLine("lake", stream=stream, now_s=Clock()) as line:
-        line.update(Position(rows=12_000, rows_per_second=3999.6, batch=3, lag=17))
-        line.show("done")
+        line.update(QueryPosition(rows=12_000, rows_per_second=3999.6, batch=3, lag=17))
+        line.show_progress("done")
     long = "lake: 12,000 rows  4,000 rows/s  batch 3  lag 17"
     assert stream.getvalue() == f"\r{long}\r{'lake: done'.ljust(len(long))}\n"
 
@@ -70,10 +70,10 @@ def test_elsewhere_what_is_not_new_is_said_once_a_minute() -> None:
     with ProgressLine("lake", stream=stream, now_s=clock) as line:
         for _ in range(int(2 * SAME_LINE_INTERVAL_S / LINE_INTERVAL_S)):
             clock.now_s += LINE_INTERVAL_S
-            line.update(Position())
-        line.update(Position(rows=10, rows_per_second=2, batch=0, lag=3))
+            line.update(QueryPosition())
+        line.update(QueryPosition(rows=10, rows_per_second=2, batch=0, lag=3))
         clock.now_s += LINE_INTERVAL_S
-        line.update(Position(rows=10, rows_per_second=2, batch=0, lag=3))
+        line.update(QueryPosition(rows=10, rows_per_second=2, batch=0, lag=3))
     waiting = "lake: no batch has ended yet\n"
     assert stream.getvalue() == f"{waiting}{waiting}lake: 10 rows  2 rows/s  batch 0  lag 3\n"
 
@@ -81,20 +81,20 @@ def test_elsewhere_what_is_not_new_is_said_once_a_minute() -> None:
 def test_elsewhere_there_is_a_line_now_and_then() -> None:
     stream, clock = io.StringIO(), Clock()
     with ProgressLine("lake", stream=stream, now_s=clock) as line:
-        line.show("too early")
+        line.show_progress("too early")
         clock.now_s += LINE_INTERVAL_S
-        line.show("one")
-        line.show("too early again")
+        line.show_progress("one")
+        line.show_progress("too early again")
         clock.now_s += LINE_INTERVAL_S
-        line.show("two")
+        line.show_progress("two")
     assert stream.getvalue() == "lake: one\nlake: two\n"
 
 
 def test_what_is_said_stays() -> None:
     stream = Terminal()
     with ProgressLine("lake", stream=stream, now_s=Clock()) as line:
-        line.show("1")
-        line.say("not compacted")
+        line.show_progress("1")
+        line.print_line("not compacted")
     assert stream.getvalue() == "\rlake: 1\nlake: not compacted\n"
 
 
@@ -105,7 +105,7 @@ def test_reports_are_counted_once_and_missed_ones_are_caught_up() -> None:
     query = Query([], [first], [first, idle], [first, idle, second, third])
     stream, heard = Terminal(), list[int]()
     with ProgressLine("p", stream=stream, now_s=Clock()) as line:
-        follow(query, line, on_report=lambda found: heard.append(found["batchId"]))  # type: ignore[arg-type]
+        follow_query(query, line, on_report=lambda found: heard.append(found["batchId"]))  # type: ignore[arg-type]
     shown = [text.strip() for text in stream.getvalue().split("\r") if text]
     assert shown[0] == "p: 5 rows  2 rows/s  batch 0"
     assert shown[-1] == "p: 23 rows  4 rows/s  batch 2"
@@ -115,14 +115,14 @@ def test_reports_are_counted_once_and_missed_ones_are_caught_up() -> None:
 def test_a_pipeline_may_count_by_itself() -> None:
     stream = Terminal()
     with ProgressLine("p", stream=stream, now_s=Clock()) as line:
-        follow(Query([], [report(0, 5)]), line, rows=lambda: 99)  # type: ignore[arg-type]
+        follow_query(Query([], [report(0, 5)]), line, rows=lambda: 99)  # type: ignore[arg-type]
     assert "99 rows" in stream.getvalue()
 
 
 def test_ctrl_c_stops_the_query() -> None:
     query = Query([], error=KeyboardInterrupt())
     with pytest.raises(KeyboardInterrupt), ProgressLine("p", stream=io.StringIO(), now_s=Clock()) as line:
-        follow(query, line)  # type: ignore[arg-type]
+        follow_query(query, line)  # type: ignore[arg-type]
     assert query.is_stopped
 
 
@@ -130,11 +130,11 @@ def test_an_error_of_ours_comes_without_sparks_around_it() -> None:
     errors = BatchErrors(KeyError)
 
     def batch(error: Exception) -> None:
-        with errors.noted():
+        with errors.note_errors():
             raise error
 
     def ended() -> None:
-        with errors.raised():
+        with errors.raise_errors():
             raise StreamingQueryException("[STREAM_FAILED] pages of it")
 
     with suppress(ValueError):

@@ -92,14 +92,14 @@ def made(wanted: ProtobufFormat, **values: Any) -> Message:  # noqa: ANN401
 
 
 def decoded(wanted: ProtobufFormat, *bodies: bytes | None) -> tuple[list[Any], list[str | None]]:
-    kind = to_arrow_type(wanted.columns(), timezone="UTC")
-    values, problems = decoded_batch(pa.array(bodies, pa.binary()), wanted.decoder(), kind)
+    kind = to_arrow_type(wanted.column_type(), timezone="UTC")
+    values, problems = decoded_batch(pa.array(bodies, pa.binary()), wanted.make_decoder(), kind)
     return values.to_pylist(maps_as_pydicts="strict"), problems.to_pylist()
 
 
 def test_types(order: ProtobufFormat) -> None:
     line = "struct<sku:string,price:double>"
-    assert order.columns().simpleString() == (
+    assert order.column_type().simpleString() == (
         f"struct<id:bigint,name:string,n:int,lines:array<{line}>,by:map<string,{line}>,kind:string,at:timestamp,"
         "a:string,b:decimal(20,0),raw:binary,small:array<bigint>,kinds:map<int,string>,"
         f"first:{line},times:array<timestamp>,d:double,f:float,yes:boolean>"
@@ -159,7 +159,7 @@ def test_a_message_of_before_proto3(folder: Path) -> None:
 )
 def test_messages_that_can_be_no_columns_are_refused(folder: Path, text: str, message: str, said: str) -> None:
     with pytest.raises(WrongSchema, match=said):
-        ProtobufFormat(compiled(folder, text, message)).columns()
+        ProtobufFormat(compiled(folder, text, message)).column_type()
 
 
 def test_messages_that_use_each_other_again_and_again_are_refused(folder: Path) -> None:
@@ -167,7 +167,7 @@ def test_messages_that_use_each_other_again_and_again_are_refused(folder: Path) 
         f"message M{level} {{ {' '.join(f'M{level - 1} f{n} = {n + 1};' for n in range(9))} }}" for level in range(1, 9)
     )
     with pytest.raises(WrongSchema, match="more than 5,000 fields"):
-        ProtobufFormat(compiled(folder, "message M0 { int32 x = 1; } " + text, "M8")).columns()
+        ProtobufFormat(compiled(folder, "message M0 { int32 x = 1; } " + text, "M8")).column_type()
 
 
 def test_what_is_no_descriptor_set_is_refused(folder: Path) -> None:
@@ -176,14 +176,14 @@ def test_what_is_no_descriptor_set_is_refused(folder: Path) -> None:
     del parts.file[0]  # as without --include_imports
     for content in (b"\xff", parts.SerializeToString(), bytes(1024 * 1024 + 1)):
         with pytest.raises(WrongSchema, match=r"descriptor set has more|no FileDescriptorSet"):
-            ProtobufFormat(ProtobufSchema(content, "shop.Order")).columns()
+            ProtobufFormat(ProtobufSchema(content, "shop.Order")).column_type()
 
 
 def test_files_of_a_set_may_stand_in_any_order(folder: Path) -> None:
     whole = compiled(folder, ORDER, "Order")
     parts = FileDescriptorSet.FromString(whole.descriptor_set)
     turned = FileDescriptorSet(file=list(reversed(parts.file))).SerializeToString()
-    assert ProtobufFormat(ProtobufSchema(turned, "shop.Order")).columns() == ProtobufFormat(whole).columns()
+    assert ProtobufFormat(ProtobufSchema(turned, "shop.Order")).column_type() == ProtobufFormat(whole).column_type()
 
 
 @pytest.mark.parametrize(

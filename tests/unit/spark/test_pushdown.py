@@ -16,7 +16,7 @@ from pyspark.sql.datasource import (
 )
 
 from pyspark_ternmq.schema import SCHEMA
-from pyspark_ternmq.source.pushdown import FilteringTopicReader, Wanted
+from pyspark_ternmq.source.pushdown import FilteringTopicReader, WantedRanges
 from pyspark_ternmq.source.splitting import QueueRange
 from ternmq import TagFilter
 
@@ -37,12 +37,12 @@ COMPARISONS = {
 def test_offsets_are_those_that_meet_all_conditions(
     conditions: list[tuple[type[Filter], int]], start: int, size: int
 ) -> None:
-    wanted = Wanted()
+    wanted = WantedRanges()
     for kind, value in conditions:
         taken = wanted.with_filter(kind(("offset",), value))  # type: ignore[call-arg]
         assert taken is not None
         wanted = taken
-    cut = wanted.cut(QueueRange("orders", "broker/3", start, start + size))
+    cut = wanted.cut_range(QueueRange("orders", "broker/3", start, start + size))
     meeting = [
         offset for offset in range(start, start + size) if all(COMPARISONS[kind](offset, v) for kind, v in conditions)
     ]
@@ -61,9 +61,9 @@ def test_offsets_are_those_that_meet_all_conditions(
     ],
 )
 def test_queues_that_can_not_match_are_not_read(condition: Filter, left: int) -> None:
-    wanted = Wanted().with_filter(condition)
+    wanted = WantedRanges().with_filter(condition)
     assert wanted is not None
-    assert wanted.cut(QueueRange("orders", "broker/3", 0, 10)).size == left
+    assert wanted.cut_range(QueueRange("orders", "broker/3", 0, 10)).range_size == left
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from pyspark_ternmq.pipelines.progress import Position, ProgressLine
+from pyspark_ternmq.pipelines.progress import ProgressLine, QueryPosition
 from pyspark_ternmq.pipelines.restarts import FIRST_WAIT_S, RESTARTS_MAX, is_worker_start, restarted
 
 # As Spark 4.3 said it when a worker was kept from starting.
@@ -54,9 +54,9 @@ class Pipeline:
 
     def run(self) -> int:
         self.starts += 1
-        self._line.update(Position())
+        self._line.update(QueryPosition())
         for number in range(self._batches.get(self.starts, 0)):
-            self._line.update(Position(batch=number))
+            self._line.update(QueryPosition(batch=number))
         if self.starts <= len(self._errors):
             raise self._errors[self.starts - 1]
         return self.starts

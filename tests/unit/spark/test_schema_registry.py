@@ -26,13 +26,13 @@ from pyspark_ternmq.decoding.registered_protobuf import RegisteredProtobuf
 from pyspark_ternmq.decoding.registry import (
     ANSWER_BYTES_MAX,
     NoSuchSchema,
-    Registry,
+    RegistryAddress,
     RegistryClient,
     RegistryFailed,
 )
 from pyspark_ternmq.decoding.subject import AvroOfSubject
 from pyspark_ternmq.pipelines.lake.commits import LakeBroken
-from pyspark_ternmq.pipelines.lake.subject_schema import settled
+from pyspark_ternmq.pipelines.lake.subject_schema import settle_format
 from tests.support.certificates import Certificates
 from tests.support.schema_registry import SchemaRegistry, schema_registry
 from tests.unit.spark.lake_folder import ROOT, MemoryFiles
@@ -70,13 +70,13 @@ def registry() -> Iterator[SchemaRegistry]:
         yield running
 
 
-def at(registry: SchemaRegistry, **more: Any) -> Registry:  # noqa: ANN401
+def at(registry: SchemaRegistry, **more: Any) -> RegistryAddress:  # noqa: ANN401
     """Its address. The port is another one for each test, so that nothing of another one is kept."""
-    return Registry(registry.url, **{"retry_s": 5.0, **more})
+    return RegistryAddress(registry.url, **{"retry_s": 5.0, **more})
 
 
 def avro(registry: SchemaRegistry, schema: AvroSchema = READ, **more: Any) -> Callable[[bytes], Any]:  # noqa: ANN401
-    return RegisteredAvro(schema, at(registry, **more)).decoder()
+    return RegisteredAvro(schema, at(registry, **more)).make_decoder()
 
 
 def test_a_body_is_read_with_its_own_schema_which_is_asked_for_once(registry: SchemaRegistry) -> None:
@@ -157,7 +157,7 @@ def test_protobuf_says_which_message_it_is(registry: SchemaRegistry) -> None:
     descriptors = FileDescriptorSet(file=[file]).SerializeToString()
 
     def read(message: str, body: bytes) -> Any:  # noqa: ANN401
-        return RegisteredProtobuf(ProtobufSchema(descriptors, f"shop.{message}"), at(registry)).decoder()(body)
+        return RegisteredProtobuf(ProtobufSchema(descriptors, f"shop.{message}"), at(registry)).make_decoder()(body)
 
     assert read("Order", OFFICIAL_SECOND_MESSAGE) == {"id": 42}
     assert read("Other", OFFICIAL_FIRST_MESSAGE) == {"x": 3}
@@ -231,14 +231,14 @@ def test_a_registry_that_is_not_there_is_an_error_after_a_while() -> None:
         unused.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{unused.getsockname()[1]}"
         with pytest.raises(RegistryFailed, match="is away"):
-            RegistryClient(Registry(url, retry_s=0.2)).schema(1)
+            RegistryClient(RegistryAddress(url, retry_s=0.2)).schema(1)
 
 
 def test_a_registry_that_does_not_answer_is_an_error_after_a_while() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
         with pytest.raises(RegistryFailed, match="is away: timed out"):
-            RegistryClient(Registry(url, timeout_s=0.1, retry_s=0.3)).schema(1)
+            RegistryClient(RegistryAddress(url, timeout_s=0.1, retry_s=0.3)).schema(1)
 
 
 def test_keys_are_sent_and_appear_nowhere(registry: SchemaRegistry) -> None:
@@ -277,7 +277,7 @@ def test_tls_believes_the_authorities_that_were_named(tmp_path: Path) -> None:
 )
 def test_addresses_that_can_not_be_asked(wanted: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said) as refused:
-        Registry(**wanted)
+        RegistryAddress(**wanted)
     assert "hush" not in str(refused.value)
 
 
@@ -314,15 +314,15 @@ def test_ids_are_kept_up_to_a_limit() -> None:
 
 def test_a_lake_keeps_the_schema_that_a_subject_had_when_it_began(registry: SchemaRegistry) -> None:
     files, wanted = MemoryFiles(), AvroOfSubject("orders-value", at(registry))
-    first = settled(files, ROOT, wanted)
+    first = settle_format(files, ROOT, wanted)
     assert first == RegisteredAvro(AvroSchema(json.dumps(WRITTEN)), wanted.registry)
     registry.add(8, READ.text, subject="orders-value")
-    assert settled(files, ROOT, wanted) == first
+    assert settle_format(files, ROOT, wanted) == first
     assert registry.asked == {"/subjects/orders-value/versions/latest": 1}
     assert [path for path in files.content if path.startswith(f"{ROOT}/_schemas")] == [
         f"{ROOT}/_schemas/orders-value.json"
     ]
-    assert settled(MemoryFiles(), ROOT, wanted) == RegisteredAvro(READ, wanted.registry)
+    assert settle_format(MemoryFiles(), ROOT, wanted) == RegisteredAvro(READ, wanted.registry)
 
 
 def test_a_subject_that_can_be_no_columns_leaves_nothing_behind(registry: SchemaRegistry) -> None:
@@ -331,7 +331,7 @@ def test_a_subject_that_can_be_no_columns_leaves_nothing_behind(registry: Schema
     files = MemoryFiles()
     for subject, said in {"plain": "a record is needed", "json": "not of AVRO", "none/such": "has no subject"}.items():
         with pytest.raises(ValueError, match=said):
-            settled(files, ROOT, AvroOfSubject(subject, at(registry)))
+            settle_format(files, ROOT, AvroOfSubject(subject, at(registry)))
     assert files.content == {}
 
 
@@ -340,7 +340,7 @@ def test_a_kept_schema_that_is_damaged_ends_the_run(registry: SchemaRegistry, te
     files = MemoryFiles()
     files.create(f"{ROOT}/_schemas/orders-value.json", text)
     with pytest.raises(LakeBroken, match=r"damaged|later program"):
-        settled(files, ROOT, AvroOfSubject("orders-value", at(registry)))
+        settle_format(files, ROOT, AvroOfSubject("orders-value", at(registry)))
 
 
 def test_too_many_references_are_no_schema(registry: SchemaRegistry) -> None:

@@ -8,7 +8,7 @@ import pytest
 from pyspark_ternmq.pipelines.session import (
     SparkMissing,
     error_line,
-    java,
+    find_java,
     local_cores,
     settings_for,
     spark_session,
@@ -53,18 +53,18 @@ def test_without_java_one_line_says_what_to_install() -> None:
 
 @pytest.mark.usefixtures("no_java")
 def test_java_is_looked_for_where_spark_does(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    assert java() is None
+    assert find_java() is None
     on_path, at_home = tmp_path / "java", tmp_path / "home" / "bin" / "java"
     at_home.parent.mkdir(parents=True)
     for program in (on_path, at_home):
         program.write_text("#!/bin/sh\n")
         program.chmod(0o755)
-    assert java() == str(on_path)
+    assert find_java() == str(on_path)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "home"))
-    assert java() == str(at_home)
+    assert find_java() == str(at_home)
     # Spark does not fall back to the PATH either.
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "nowhere"))
-    assert java() is None
+    assert find_java() is None
 
 
 def test_a_local_session_has_small_shuffles_and_no_web_interface() -> None:

@@ -6,10 +6,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from pyspark_ternmq.sink.columns import Columns
+from pyspark_ternmq.sink.columns import RowColumns
 from pyspark_ternmq.sink.errors import WriteFailed
 from pyspark_ternmq.sink.ids import DerivedIds
-from pyspark_ternmq.sink.rows import Request, RowReader
+from pyspark_ternmq.sink.rows import RowReader, RowRequest
 from ternmq import Message
 
 IDS = DerivedIds("seed", partition=3, epoch=0)
@@ -17,19 +17,19 @@ IDS = DerivedIds("seed", partition=3, epoch=0)
 
 def requests(
     batch: pa.RecordBatch, *, topic: str | None = "orders", first_row: int = 0, request_rows: int = 1000
-) -> list[Request]:
-    columns = Columns({name: place for place, name in enumerate(batch.schema.names)})
+) -> list[RowRequest]:
+    columns = RowColumns({name: place for place, name in enumerate(batch.schema.names)})
     reader = RowReader(columns=columns, topic=topic, partition=3, ids=IDS, lanes=4, request_rows=request_rows)
-    return list(reader.requests(batch, first_row))
+    return list(reader.read_requests(batch, first_row))
 
 
-def of_kafka(batch: pa.RecordBatch, *, groups_by_key: bool = False) -> list[Request]:
+def of_kafka(batch: pa.RecordBatch, *, groups_by_key: bool = False) -> list[RowRequest]:
     """Requests of columns by the names that `checked_columns` gives Kafka's."""
-    columns = Columns({name: place for place, name in enumerate(batch.schema.names)})
+    columns = RowColumns({name: place for place, name in enumerate(batch.schema.names)})
     reader = RowReader(
         columns=columns, topic="t", partition=3, ids=IDS, lanes=4, request_rows=1000, groups_by_key=groups_by_key
     )
-    return list(reader.requests(batch, 0))
+    return list(reader.read_requests(batch, 0))
 
 
 @pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary(), pa.string(), pa.large_string()])
@@ -79,7 +79,7 @@ def test_rows_that_chose_a_queue_are_sent_apart_and_in_order() -> None:
     }
     assert found[""].lane is None
     assert found["b/3"].lane is not None
-    [part] = [found["b/3"].part([1])]
+    [part] = [found["b/3"].take_part([1])]
     assert (part.queue, part.lane) == ("b/3", found["b/3"].lane)
 
 

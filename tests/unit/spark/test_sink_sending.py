@@ -8,13 +8,13 @@ import grpc
 import pyarrow as pa
 import pytest
 
-from pyspark_ternmq.sink.columns import Columns
+from pyspark_ternmq.sink.columns import RowColumns
 from pyspark_ternmq.sink.errors import WriteFailed
 from pyspark_ternmq.sink.ids import DerivedIds
 from pyspark_ternmq.sink.plain_rows import PlainRequest, plain_requests
 from pyspark_ternmq.sink.producers import RequestProducer
-from pyspark_ternmq.sink.rows import Request, RowReader
-from pyspark_ternmq.sink.sending import Sender
+from pyspark_ternmq.sink.rows import RowReader, RowRequest
+from pyspark_ternmq.sink.sending import RequestSender
 from ternmq import Message
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
@@ -30,21 +30,23 @@ async def server() -> AsyncIterator[ScriptedServer]:
 @asynccontextmanager
 async def sender_to(
     server: ScriptedServer, *, max_in_flight: int = 4, delivery_timeout_s: float = 60
-) -> AsyncIterator[Sender]:
+) -> AsyncIterator[RequestSender]:
     async def producer_of(_queue: str) -> RequestProducer:
         return producer
 
     async with (
         RequestProducer(server.endpoint, max_attempts=1) as producer,
-        Sender(producer_of, partition=3, max_in_flight=max_in_flight, delivery_timeout_s=delivery_timeout_s) as sender,
+        RequestSender(
+            producer_of, partition=3, max_in_flight=max_in_flight, delivery_timeout_s=delivery_timeout_s
+        ) as sender,
     ):
         yield sender
 
 
-def request_of(rows: Sequence[int], *, lane: int | None = None) -> Request:
+def request_of(rows: Sequence[int], *, lane: int | None = None) -> RowRequest:
     group = None if lane is None else f"group-{lane}"
     messages = [Message(TOPIC, b"%d" % row, message_group=group) for row in rows]
-    return Request(TOPIC, "", lane, messages, [f"id-{row}" for row in rows], rows)
+    return RowRequest(TOPIC, "", lane, messages, [f"id-{row}" for row in rows], rows)
 
 
 def bodies(server: ScriptedServer) -> list[list[int]]:
@@ -187,7 +189,7 @@ async def test_an_error_of_the_caller_ends_what_is_in_flight(server: ScriptedSer
 def plain_request(bodies: Sequence[bytes], *, first_row: int = 0) -> PlainRequest:
     batch = pa.RecordBatch.from_pydict({"body": pa.array(bodies, pa.binary())})
     ids = DerivedIds("seed", partition=3, epoch=0)
-    reader = RowReader(columns=Columns({"body": 0}), topic=TOPIC, partition=3, ids=ids, lanes=4, request_rows=1000)
+    reader = RowReader(columns=RowColumns({"body": 0}), topic=TOPIC, partition=3, ids=ids, lanes=4, request_rows=1000)
     [request] = plain_requests(reader, batch, first_row) or []
     return request
 

@@ -6,7 +6,7 @@ from itertools import pairwise
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pyspark_ternmq.pipelines.slices import Pace, Slice, by_rows, by_time, together
+from pyspark_ternmq.pipelines.slices import SlicePace, TimeSlice, by_rows, by_time, join_slices
 
 TIMES = st.lists(st.integers(0, 10**14) | st.integers(0, 50), min_size=1, max_size=200)
 
@@ -18,8 +18,8 @@ def counter(times: list[int]):  # type: ignore[no-untyped-def]  # noqa: ANN201
     return count
 
 
-def whole(times: list[int]) -> Slice:
-    return Slice(min(times), max(times) + 1, len(times))
+def whole(times: list[int]) -> TimeSlice:
+    return TimeSlice(min(times), max(times) + 1, len(times))
 
 
 @given(times=TIMES, rows_max=st.integers(1, 50))
@@ -44,19 +44,19 @@ def test_slices_of_one_width_have_every_row(times: list[int], width_us: int) -> 
 
 
 def test_nothing_makes_no_slices() -> None:
-    assert by_rows(Slice(0, 1, 0), 10, counter([])) == []
-    assert by_time(Slice(0, 1, 0), 10, counter([])) == []
+    assert by_rows(TimeSlice(0, 1, 0), 10, counter([])) == []
+    assert by_time(TimeSlice(0, 1, 0), 10, counter([])) == []
 
 
 @given(sizes=st.lists(st.integers(1, 20), max_size=50), rows_max=st.integers(1, 30))
 def test_neighbours_are_put_together_in_order(sizes: list[int], rows_max: int) -> None:
-    slices = [Slice(place, place + 1, rows) for place, rows in enumerate(sizes)]
-    groups = together(slices, rows_max)
+    slices = [TimeSlice(place, place + 1, rows) for place, rows in enumerate(sizes)]
+    groups = join_slices(slices, rows_max)
     assert [one for group in groups for one in group] == slices
     assert all(len(group) == 1 or sum(one.rows for one in group) <= rows_max for group in groups)
 
 
 def test_a_slice_is_due_when_its_last_row_is() -> None:
-    pace = Pace(speed=2.0, first_us=1_000_000, started_s=100.0)
-    assert pace.due_s(Slice(1_000_000, 3_000_000, 1)) == 101.0
-    assert pace.due_s(Slice(9_000_000, 11_000_000, 1)) == 105.0
+    pace = SlicePace(speed=2.0, first_us=1_000_000, started_s=100.0)
+    assert pace.due_s(TimeSlice(1_000_000, 3_000_000, 1)) == 101.0
+    assert pace.due_s(TimeSlice(9_000_000, 11_000_000, 1)) == 105.0

@@ -18,11 +18,11 @@ from pyroaring import BitMap
 from pyspark_ternmq.pipelines.lake.tables.delta import DeltaTables
 from pyspark_ternmq.pipelines.lake.tables.iceberg import IcebergTables, opened_catalog
 from pyspark_ternmq.pipelines.lake.tables.registration import hadoop_path
-from pyspark_ternmq.pipelines.snapshots.finding import Place, WrongSource, places_of
+from pyspark_ternmq.pipelines.snapshots.finding import SourcePlace, WrongSource, places_of
 from pyspark_ternmq.pipelines.snapshots.folder import is_visible
 from pyspark_ternmq.pipelines.snapshots.opening import FileFormat as WantedFormat
-from pyspark_ternmq.pipelines.snapshots.opening import Snapshots, SourceChanged
-from pyspark_ternmq.pipelines.snapshots.snapshot import KeptSnapshot, Snapshot, TableSettings
+from pyspark_ternmq.pipelines.snapshots.opening import SourceChanged, SourceSnapshots
+from pyspark_ternmq.pipelines.snapshots.snapshot import KeptSnapshot, SourceSnapshot, TableSettings
 from tests.support.delta_deletes import delete_rows
 from tests.support.local_files import LocalFiles
 from tests.unit.spark.lake_folder import MemoryFiles
@@ -65,7 +65,7 @@ def test_an_iceberg_table_is_known_by_its_metadata_or_by_the_mark_of_its_lake() 
 
 def test_a_folder_that_happens_to_be_called_metadata_is_none_of_a_table() -> None:
     [place] = places_of(memory("/files/metadata/notes.txt", "/files/a.parquet"), "/files")
-    assert place == Place(kind="folder", path="/files", asked="/files")
+    assert place == SourcePlace(kind="folder", path="/files", asked="/files")
 
 
 @pytest.mark.parametrize("path", [f"/lake/data/{PART}/a.parquet", "/lake/data/_delta_log"])
@@ -78,7 +78,7 @@ def test_a_file_of_a_table_is_refused(path: str) -> None:
 def test_a_folder_above_a_table_is_refused(inside: str) -> None:
     files = memory(inside, f"/lake/data/{PART}/a.parquet")
     with pytest.raises(WrongSource, match=r"/lake has an? \w+ table in it, /lake/data: name the table itself"):
-        opening(files).now(["/lake"])
+        opening(files).take_now(["/lake"])
 
 
 def test_folders_above_that_may_not_be_looked_into_have_no_table() -> None:
@@ -100,7 +100,7 @@ def test_nothing_is_no_source() -> None:
     with pytest.raises(WrongSource, match="there is nothing at /nowhere"):
         places_of(memory("/a/b"), "/nowhere")
     with pytest.raises(WrongSource, match="there are no files at /a"):
-        opening(memory("/a/_SUCCESS", "/a/.b.crc")).now(["/a"])
+        opening(memory("/a/_SUCCESS", "/a/.b.crc")).take_now(["/a"])
 
 
 def test_patterns_stand_for_paths_and_names_with_brackets_for_themselves() -> None:
@@ -121,19 +121,19 @@ def opening(
     files: Any,  # noqa: ANN401 - Files
     settings: TableSettings | None = None,
     wanted: WantedFormat | None = None,
-) -> Snapshots:
-    return Snapshots(files, settings or TableSettings(), COLUMNS, wanted)
+) -> SourceSnapshots:
+    return SourceSnapshots(files, settings or TableSettings(), COLUMNS, wanted)
 
 
-def again(snapshots: Snapshots, found: Snapshot) -> Snapshot:
+def again(snapshots: SourceSnapshots, found: SourceSnapshot) -> SourceSnapshot:
     """A later run, which knows what a plan has."""
-    [snapshot] = snapshots.again([KeptSnapshot.from_json(found.kept().as_json())])
+    [snapshot] = snapshots.take_again([KeptSnapshot.from_json(found.to_kept().as_json())])
     return snapshot
 
 
 def test_files_that_came_after_the_plan_are_not_part_of_it() -> None:
     files = memory("/a/topic=x/1", "/a/topic=y/2")
-    [found] = opening(files).now(["/a"])
+    [found] = opening(files).take_now(["/a"])
     assert [(file.path, dict(file.values)) for file in found.files] == [
         ("/a/topic=x/1", {"topic": "x"}),
         ("/a/topic=y/2", {"topic": "y"}),
@@ -145,7 +145,7 @@ def test_files_that_came_after_the_plan_are_not_part_of_it() -> None:
 @pytest.mark.parametrize("change", ["gone", "longer", "written over"])
 def test_files_that_changed_end_a_plan(change: str) -> None:
     files = memory("/a/1", "/a/2")
-    [found] = opening(files).now(["/a"])
+    [found] = opening(files).take_now(["/a"])
     files.delete("/a/2")
     if change == "longer":
         files.create("/a/2", "xx")
@@ -161,11 +161,11 @@ def delta(tmp_path: Path) -> Path:
     """A lake of three batches of two rows, in the table `data`."""
     tables = DeltaTables(str(tmp_path), TABLE, {})
     for batch in range(3):
-        tables.register(staged(tmp_path, batch))
+        tables.register_batch(staged(tmp_path, batch))
     return tmp_path / "data"
 
 
-def live(snapshot: Snapshot) -> set[int]:
+def live(snapshot: SourceSnapshot) -> set[int]:
     """The offsets of rows that a reader of the snapshot sees."""
     deleted = set() if snapshot.deleted is None else {tuple(row.values()) for row in snapshot.deleted.to_pylist()}
     return {
@@ -178,45 +178,45 @@ def live(snapshot: Snapshot) -> set[int]:
 
 def test_of_a_delta_table_the_files_of_its_version_are_read(delta: Path) -> None:
     files = LocalFiles()
-    [found] = opening(files).now([str(delta)])
+    [found] = opening(files).take_now([str(delta)])
     assert live(found) == set(range(6))
     assert found.table is not None
     assert found.schema is not None
     assert set(found.schema.names) == set(COLUMNS)
     DeltaTable(delta).delete("offset = 1")
     DeltaTable(delta).optimize.compact()
-    [now] = opening(files).now([str(delta / "topic=orders")])
+    [now] = opening(files).take_now([str(delta / "topic=orders")])
     assert live(now) == {0, 2, 3, 4, 5}
     assert [dict(file.values) for file in now.files] == [{"topic": "orders", "date": "2026-08-01", "hour": "7"}]
     with pytest.raises(WrongSource, match="has no rows of topic=other"):
-        opening(files).now([str(delta / "topic=other")])
+        opening(files).take_now([str(delta / "topic=other")])
 
 
 def test_files_whose_names_need_escapes_are_found(tmp_path: Path) -> None:
     root = tmp_path / "a b%c"
-    DeltaTables(str(root), TABLE, {}).register(staged(root, 0, topic="%DLQ%g"))
-    [found] = opening(LocalFiles()).now([str(root / "data" / "topic=%25DLQ%25g")])
+    DeltaTables(str(root), TABLE, {}).register_batch(staged(root, 0, topic="%DLQ%g"))
+    [found] = opening(LocalFiles()).take_now([str(root / "data" / "topic=%25DLQ%25g")])
     assert live(found) == {0, 1}
     delete_rows(root / "data", {0: [1]})
-    [found] = opening(LocalFiles()).now([str(root / "data")])
+    [found] = opening(LocalFiles()).take_now([str(root / "data")])
     assert live(found) == {0}
     # As another writer has it, which puts its files elsewhere.
     write_deltalake(tmp_path / "other", pa.table({"topic": ["%a b"], "offset": [7]}), partition_by=["topic"])
-    [found] = opening(LocalFiles()).now([str(tmp_path / "other")])
+    [found] = opening(LocalFiles()).take_now([str(tmp_path / "other")])
     assert live(found) == {7}
     assert [dict(file.values) for file in found.files] == [{"topic": "%a b"}]
 
 
 def test_rows_of_a_deletion_vector_are_not_live(delta: Path) -> None:
     delete_rows(delta, {1: [0]})
-    [found] = opening(LocalFiles()).now([str(delta)])
+    [found] = opening(LocalFiles()).take_now([str(delta)])
     assert live(found) == {0, 1, 3, 4, 5}
 
 
 def test_a_plan_goes_on_at_its_version_beside_new_batches_and_compactions(delta: Path) -> None:
     snapshots = opening(LocalFiles())
-    [found] = snapshots.now([str(delta)])
-    DeltaTables(str(delta.parent), TABLE, {}).register(staged(delta.parent, 3))
+    [found] = snapshots.take_now([str(delta)])
+    DeltaTables(str(delta.parent), TABLE, {}).register_batch(staged(delta.parent, 3))
     assert live(again(snapshots, found)) == set(range(6))
     DeltaTable(delta).optimize.compact()
     assert live(again(snapshots, found)) == set(range(6))
@@ -236,7 +236,7 @@ def _mark_deleted(table: Path) -> None:
 @pytest.mark.parametrize("change", [_delete, _mark_deleted])
 def test_a_plan_ends_when_rows_of_its_table_were_deleted(delta: Path, change: Callable[[Path], None]) -> None:
     snapshots = opening(LocalFiles())
-    [found] = snapshots.now([str(delta)])
+    [found] = snapshots.take_now([str(delta)])
     change(delta)
     words = r"at version \d had other rows: DELETE came after; 1 of 3 files were removed or changed"
     with pytest.raises(SourceChanged, match=words):
@@ -246,14 +246,14 @@ def test_a_plan_ends_when_rows_of_its_table_were_deleted(delta: Path, change: Ca
 def test_a_table_of_which_readers_need_more_is_refused(delta: Path) -> None:
     DeltaTable(delta).alter.add_feature(TableFeatures.VariantType, allow_protocol_versions_increase=True)
     with pytest.raises(WrongSource, match="needs variantType of its readers"):
-        opening(LocalFiles()).now([str(delta)])
+        opening(LocalFiles()).take_now([str(delta)])
 
 
 def test_tables_are_not_read_as_files_nor_files_as_tables(delta: Path) -> None:
     with pytest.raises(WrongSource, match="is a Delta table, and its files are not read as parquet"):
-        opening(LocalFiles(), wanted="parquet").now([str(delta)])
+        opening(LocalFiles(), wanted="parquet").take_now([str(delta)])
     with pytest.raises(WrongSource, match="/a is not a Delta table"):
-        opening(memory("/a/1"), wanted="delta").now(["/a"])
+        opening(memory("/a/1"), wanted="delta").take_now(["/a"])
 
 
 @pytest.fixture
@@ -267,7 +267,7 @@ def iceberg(tmp_path: Path, settings: TableSettings) -> Path:
     root = tmp_path / "lake"
     tables = IcebergTables(root.as_uri(), TABLE, catalog="tests", options=settings.catalog_options, namespace="lake")
     for batch in range(3):
-        tables.register(staged(root, batch, has_parted=True))
+        tables.register_batch(staged(root, batch, has_parted=True))
     return root / "data"
 
 
@@ -276,48 +276,48 @@ def test_an_iceberg_table_is_read_by_its_catalog(iceberg: Path, settings: TableS
     with pytest.raises(
         WrongSource, match="is an Iceberg table, whose live rows its catalog knows: name it by --catalog"
     ):
-        opening(files).now([str(iceberg)])
+        opening(files).take_now([str(iceberg)])
     snapshots = opening(files, settings)
-    [found] = snapshots.now([str(iceberg)])
+    [found] = snapshots.take_now([str(iceberg)])
     assert live(found) == set(range(6))
     opened_catalog("tests", settings.catalog_options).load_table("lake.data").delete("offset = 1")
-    [now] = snapshots.now([str(iceberg / PART)])
+    [now] = snapshots.take_now([str(iceberg / PART)])
     assert live(now) == {0, 2, 3, 4, 5}
     assert now.where == {"topic": "orders", "date": "2026-08-01", "hour": "07"}
     with pytest.raises(WrongSource, match="has no rows of topic=other"):
-        snapshots.now([str(iceberg / "topic=other")])
+        snapshots.take_now([str(iceberg / "topic=other")])
     with pytest.raises(SourceChanged, match=r"had other rows: (overwrite|delete)"):
         again(snapshots, found)
 
 
 def test_a_plan_goes_on_beside_new_batches_of_an_iceberg_table(iceberg: Path, settings: TableSettings) -> None:
     snapshots = opening(LocalFiles(), settings)
-    [found] = snapshots.now([str(iceberg)])
+    [found] = snapshots.take_now([str(iceberg)])
     tables = IcebergTables(
         iceberg.parent.as_uri(), TABLE, catalog="tests", options=settings.catalog_options, namespace="lake"
     )
-    tables.register(staged(iceberg.parent, 3, has_parted=True))
+    tables.register_batch(staged(iceberg.parent, 3, has_parted=True))
     assert live(again(snapshots, found)) == set(range(6))
 
 
 def test_a_folder_that_the_catalog_knows_under_no_such_name_is_refused(iceberg: Path, settings: TableSettings) -> None:
     other = TableSettings(catalog="tests", catalog_options=settings.catalog_options, namespace="shop")
     with pytest.raises(WrongSource, match=r"catalog tests has no table shop\.data"):
-        opening(LocalFiles(), other).now([str(iceberg)])
+        opening(LocalFiles(), other).take_now([str(iceberg)])
 
 
 def test_a_catalog_that_nobody_knows_is_refused(iceberg: Path) -> None:
     with pytest.raises(WrongSource, match="the Iceberg catalog 'nowhere' can't be opened"):
-        opening(LocalFiles(), TableSettings(catalog="nowhere")).now([str(iceberg)])
+        opening(LocalFiles(), TableSettings(catalog="nowhere")).take_now([str(iceberg)])
 
 
 def test_a_delta_table_whose_log_is_damaged_is_refused(delta: Path) -> None:
     snapshots = opening(LocalFiles())
-    [found] = snapshots.now([str(delta)])
+    [found] = snapshots.take_now([str(delta)])
     for file in (delta / "_delta_log").glob("*.json"):
         file.write_text("{")
     with pytest.raises(WrongSource, match="data can't be read: "):
-        snapshots.now([str(delta)])
+        snapshots.take_now([str(delta)])
     with pytest.raises(SourceChanged, match="data can't be read: "):
         again(snapshots, found)
 
@@ -329,7 +329,7 @@ def test_columns_that_got_other_names_are_refused(iceberg: Path, settings: Table
     with table.update_schema() as update:
         update.rename_column("id", "message_id")
     with pytest.raises(WrongSource, match=r"column message_id of table lake.data was renamed.*\(it was id\)"):
-        opening(LocalFiles(), settings).now([str(iceberg)])
+        opening(LocalFiles(), settings).take_now([str(iceberg)])
 
 
 def _position_deletes(folder: Path, data_file: str, rows: list[int]) -> DataFile:
@@ -378,11 +378,11 @@ def test_rows_of_position_deletes_are_not_live(
         return tasks
 
     snapshots = opening(LocalFiles(), settings)
-    [before] = snapshots.now([str(iceberg)])
+    [before] = snapshots.take_now([str(iceberg)])
     monkeypatch.setattr(DataScan, "plan_files", plan_files)
-    [found] = snapshots.now([str(iceberg)])
+    [found] = snapshots.take_now([str(iceberg)])
     assert live(found) == {0, 1, 2, 4, 5}
-    assert before.kept().lost(found) == [before.files[1].path]
+    assert before.to_kept().find_lost(found) == [before.files[1].path]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from pyspark.sql.types import StructType
 from pyspark_ternmq.options import OptionReader, WrongOption, connection_of
 from pyspark_ternmq.schema import SCHEMA
 from pyspark_ternmq.source.options import batch_options, stream_options, takes_filters
-from pyspark_ternmq.source.places import Places
+from pyspark_ternmq.source.places import ReadPlaces
 from ternmq import Credentials, SqlFilter, TagFilter
 from tests.unit.client.authority import Authority
 
@@ -22,10 +22,10 @@ def batch(**options: str) -> object:
 
 def test_a_batch_reads_all_and_a_stream_what_is_new() -> None:
     options = batch_options(GIVEN, SCHEMA)
-    assert (options.start, options.end) == (Places("earliest"), Places("latest"))
+    assert (options.start, options.end) == (ReadPlaces("earliest"), ReadPlaces("latest"))
     assert options.reading.fail_on_data_loss
     assert options.reading.passing is None
-    assert stream_options(GIVEN, SCHEMA).start == Places("latest")
+    assert stream_options(GIVEN, SCHEMA).start == ReadPlaces("latest")
 
 
 def test_names_of_options_have_no_case() -> None:
@@ -139,7 +139,7 @@ def test_filters_go_to_the_broker() -> None:
 @pytest.mark.parametrize("text", ["1769860800000", "2026-01-31T12:00:00Z", "2026-01-31T13:00:00+01:00"])
 def test_a_time_is_milliseconds_or_iso(text: str) -> None:
     options = batch_options({**GIVEN, "startingTimestamp": text}, SCHEMA)
-    assert options.start == Places(datetime(2026, 1, 31, 12, tzinfo=UTC), option="startingTimestamp")
+    assert options.start == ReadPlaces(datetime(2026, 1, 31, 12, tzinfo=UTC), option="startingTimestamp")
 
 
 def test_a_schema_takes_a_part_of_the_columns() -> None:

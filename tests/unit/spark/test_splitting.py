@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_ternmq.source.splitting import QueueRange, limited, split
+from pyspark_ternmq.source.splitting import QueueRange, limit_end, split_ranges
 
 if TYPE_CHECKING:
     from pyspark_ternmq.source.places import Offsets
@@ -38,20 +38,20 @@ def offsets_of(ranges: list[QueueRange]) -> dict[str, list[int]]:
 def test_every_offset_is_in_one_task_and_in_order(
     ranges: list[QueueRange], min_partitions: int | None, max_records: int | None
 ) -> None:
-    pieces = split(ranges, min_partitions=min_partitions, max_records=max_records)
+    pieces = split_ranges(ranges, min_partitions=min_partitions, max_records=max_records)
     assert offsets_of(pieces) == {queue: offsets for queue, offsets in offsets_of(ranges).items() if offsets}
-    assert all(piece.size > 0 for piece in pieces)
-    total = sum(wanted.size for wanted in ranges)
+    assert all(piece.range_size > 0 for piece in pieces)
+    total = sum(wanted.range_size for wanted in ranges)
     assert len(pieces) >= min(min_partitions or 0, total)
-    assert all(piece.size <= (max_records or total) for piece in pieces)
+    assert all(piece.range_size <= (max_records or total) for piece in pieces)
 
 
 def test_a_queue_is_one_task_unless_more_are_wanted() -> None:
     ranges = [QueueRange("orders", "broker/0", 0, 90), QueueRange("orders", "broker/1", 5, 15)]
-    assert split(ranges, min_partitions=None, max_records=None) == ranges
-    assert split(ranges, min_partitions=2, max_records=None) == ranges
-    pieces = split(ranges, min_partitions=10, max_records=None)
-    assert [piece.size for piece in pieces] == [10] * 10
+    assert split_ranges(ranges, min_partitions=None, max_records=None) == ranges
+    assert split_ranges(ranges, min_partitions=2, max_records=None) == ranges
+    pieces = split_ranges(ranges, min_partitions=10, max_records=None)
+    assert [piece.range_size for piece in pieces] == [10] * 10
 
 
 PLACES = st.dictionaries(
@@ -68,7 +68,7 @@ def test_a_limit_is_kept_and_used_up(places: dict[str, dict[str, tuple[int, int]
     start: Offsets = {topic: {name: first for name, (first, _) in of.items()} for topic, of in places.items()}
     end: Offsets = {topic: {name: first + size for name, (first, size) in of.items()} for topic, of in places.items()}
     total = sum(size for of in places.values() for _, size in of.values())
-    taken = limited(start, end, rows_max)
+    taken = limit_end(start, end, rows_max)
     sizes = {(topic, name): taken[topic][name] - start[topic][name] for topic, of in places.items() for name in of}
     assert sum(sizes.values()) == min(total, rows_max)
     for (topic, name), size in sizes.items():
@@ -81,10 +81,10 @@ def test_a_limit_is_kept_and_used_up(places: dict[str, dict[str, tuple[int, int]
 def test_small_queues_are_not_forgotten_beside_a_large_one() -> None:
     start: Offsets = {"orders": {"a/0": 0, "a/1": 0, "b/0": 0}}
     end: Offsets = {"orders": {"a/0": 1000, "a/1": 1, "b/0": 1}}
-    assert limited(start, end, 3) == {"orders": {"a/0": 1, "a/1": 1, "b/0": 1}}
-    assert limited(start, end, 1) == {"orders": {"a/0": 1, "a/1": 0, "b/0": 0}}
+    assert limit_end(start, end, 3) == {"orders": {"a/0": 1, "a/1": 1, "b/0": 1}}
+    assert limit_end(start, end, 1) == {"orders": {"a/0": 1, "a/1": 0, "b/0": 0}}
 
 
 def test_a_queue_that_ends_before_its_start_keeps_its_end() -> None:
     start: Offsets = {"orders": {"a/0": 100, "a/1": 0}}
-    assert limited(start, {"orders": {"a/0": 3, "a/1": 50}}, 10) == {"orders": {"a/0": 3, "a/1": 10}}
+    assert limit_end(start, {"orders": {"a/0": 3, "a/1": 50}}, 10) == {"orders": {"a/0": 3, "a/1": 10}}

@@ -8,7 +8,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from pyspark_ternmq.logs import log_as_spark
 from pyspark_ternmq.schema import SCHEMA
-from pyspark_ternmq.source.loss import DataLoss, LossLedger, LostRange, explained, sentence
+from pyspark_ternmq.source.loss import DataLoss, LossLedger, LostRange, describe_lost, explain_ranges
 from pyspark_ternmq.source.position import Kept
 from pyspark_ternmq.source.splitting import RangePartition
 from pyspark_ternmq.source.stream import TopicStreamReader
@@ -173,27 +173,27 @@ def test_the_drivers_of_a_group_are_known_to_each_other(stack: Stack, topic: str
 
 def test_losses_are_told_apart_as_far_as_is_known() -> None:
     found = [LostRange("t", f"b/{number}", 10, 40) for number in range(4)]
-    known = explained(found, {"t": {"b/0": 0, "b/1": 40, "b/2": 15}})
-    assert sentence(known) == (
+    known = explain_ranges(found, {"t": {"b/0": 0, "b/1": 40, "b/2": 15}})
+    assert describe_lost(known) == (
         "120 messages were lost before this query read them: "
         "topic t, queue b/0: 30 from offset 10 on (retention); topic t, queue b/1: 30 from offset 10 on (purged); "
         "topic t, queue b/2: 30 from offset 10 on (5 purged, the others by retention); "
         "topic t, queue b/3: 30 from offset 10 on (retention or a purge)"
     )
-    assert explained(found, {}) == found
+    assert explain_ranges(found, {}) == found
 
 
 def test_a_line_has_an_end() -> None:
     many = [LostRange("t", f"b/{number}", 0, 10) for number in range(100)]
-    assert sentence(many).endswith("80 other queues: 800")
+    assert describe_lost(many).endswith("80 other queues: 800")
 
 
 def test_a_range_counts_once() -> None:
     ledger = LossLedger()
     for first, messages in ((10, 5), (10, 0), (12, 2)):
-        lost = ledger.found({"t": {"b/0": 5}}, {"t": {"b/0": first}})
+        lost = ledger.find_lost({"t": {"b/0": 5}}, {"t": {"b/0": first}})
         assert sum(each.messages for each in lost) == messages
-        ledger.count(lost)
+        ledger.count_lost(lost)
     assert ledger.of_batch == {"t": {"b/0": 7}}
 
 

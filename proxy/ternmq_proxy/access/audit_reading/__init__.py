@@ -1,1 +1,1 @@
-"""What was written to the audit log, for who asks later: files from their ends, entries, and pages of them."""
+"""Reads the audit log again: its files backwards, its entries, and pages of them."""

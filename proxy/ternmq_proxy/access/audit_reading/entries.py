@@ -1,4 +1,4 @@
-"""The entries of the audit log, checked: a line that was not written by `AuditLog` is none."""
+"""The entries of the audit log, checked: a line that `AuditLog` did not write is no entry."""
 
 import json
 import re
@@ -9,14 +9,14 @@ from typing import Any
 from ternmq_common.limits import HOUR_MS
 
 CLOCK_MS = HOUR_MS
-"""Times may go back by so much from one line to the next, as clocks are set."""
+"""How far the times of two consecutive lines may go back, since clocks are set."""
 LEFT_OUT_MAX = (1 << 63) - 1
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
-    """As `AuditLog` writes it; texts are those of peers."""
+class AuditEntry:
+    """One entry, as `AuditLog` writes it; its texts come from peers."""
 
     time_ms: int
     user: str
@@ -30,9 +30,9 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """Empty texts and None are for all; `call` and `resource` in any case, of the resource a part. `since_ms` is the
-    first time that is wanted, `until_ms` the first that is not any more."""
+class EntryFilter:
+    """Selects entries. Empty texts and None select all; `call` and `resource` ignore case, and `resource` is a part of
+    the name. `since_ms` is the first time that is selected, `until_ms` the first that no longer is."""
 
     user: str = ""
     call: str = ""
@@ -41,8 +41,8 @@ class Wanted:
     since_ms: int | None = None
     until_ms: int | None = None
 
-    def takes(self, entry: Entry) -> bool:
-        """Whether it is one of these."""
+    def matches_entry(self, entry: AuditEntry) -> bool:
+        """Return whether the filter selects the entry."""
         return (
             (not self.user or entry.user == self.user)
             and (not self.call or entry.call.lower() == self.call.lower())
@@ -52,20 +52,20 @@ class Wanted:
             and (self.until_ms is None or entry.time_ms < self.until_ms)
         )
 
-    def is_past(self, entry: Entry) -> bool:
-        """Whether all before that entry is too old."""
+    def is_past(self, entry: AuditEntry) -> bool:
+        """Return whether all entries before this one are too old."""
         return self.since_ms is not None and entry.time_ms < self.since_ms - CLOCK_MS
 
     def is_newer(self, line: bytes) -> bool:
-        """Whether all from that line on is too new."""
+        """Return whether all entries from this line on are too new."""
         if self.until_ms is None:
             return False
-        entry = parsed(line)
+        entry = parse_entry(line)
         return entry is not None and entry.time_ms >= self.until_ms + CLOCK_MS
 
 
-def parsed(line: bytes) -> Entry | None:
-    """The entry; None if it is none."""
+def parse_entry(line: bytes) -> AuditEntry | None:
+    """Return the entry in a line, None if there is none."""
     try:
         said = json.loads(line)
     except (ValueError, RecursionError):
@@ -73,16 +73,16 @@ def parsed(line: bytes) -> Entry | None:
     if not isinstance(said, dict):
         return None
     try:
-        return Entry(
+        return AuditEntry(
             time_ms=_time_ms(said["time"]),
-            user=_text(said["user"]),
-            source=_text(said["source"]),
-            client_id=_text(said["client"]),
-            call=_text(said["call"]),
-            resource=_text(said["resource"]),
-            is_allowed=_flag(said["allowed"]),
-            why=_text(said["why"]),
-            left_out=_count(said.get("left_out", 0)),
+            user=_checked_text(said["user"]),
+            source=_checked_text(said["source"]),
+            client_id=_checked_text(said["client"]),
+            call=_checked_text(said["call"]),
+            resource=_checked_text(said["resource"]),
+            is_allowed=_checked_flag(said["allowed"]),
+            why=_checked_text(said["why"]),
+            left_out=_checked_count(said.get("left_out", 0)),
         )
     except (KeyError, ValueError):
         return None
@@ -94,20 +94,20 @@ def _time_ms(value: Any) -> int:  # noqa: ANN401 - of JSON
     return round(datetime.fromisoformat(value).timestamp() * 1000)
 
 
-def _text(value: Any) -> str:  # noqa: ANN401
-    """Halves of pairs, which stand for bytes that were no text, can't be sent on as they are."""
+def _checked_text(value: Any) -> str:  # noqa: ANN401
+    """Check a text. Surrogates, which stand for bytes that were no text, can't be sent on."""
     if not isinstance(value, str):
         raise ValueError(value)  # noqa: TRY004 - of a file, not of a caller
     return value.encode(errors="backslashreplace").decode()
 
 
-def _flag(value: Any) -> bool:  # noqa: ANN401
+def _checked_flag(value: Any) -> bool:  # noqa: ANN401
     if not isinstance(value, bool):
         raise ValueError(value)  # noqa: TRY004
     return value
 
 
-def _count(value: Any) -> int:  # noqa: ANN401
+def _checked_count(value: Any) -> int:  # noqa: ANN401
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= LEFT_OUT_MAX:
         raise ValueError(value)
     return value

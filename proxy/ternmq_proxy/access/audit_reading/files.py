@@ -1,10 +1,10 @@
 """The files of an audit log, read backwards: lines, the newest first, from the end or from where a reader stopped.
 
-Trail       what one process writes: `audit.log`, and `audit.log.1` and so on, the older the higher. Workers have one
-            each (`audit.worker-0.log`), and trails of processes that are no more are read too.
+Trail       the files of one process: `audit.log`, and `audit.log.1` and so on, the older the higher. Workers have one
+            each (`audit.worker-0.log`), and trails of ended processes are read too.
 Place       where a reader stopped. A file is known by its inode and how it begins, as its name changes when it is put
             aside; one that is gone was the oldest, so nothing is left behind it.
-Bounds      a line has LINE_BYTES_MAX; of a longer one no more is held, and a reader may stop within it.
+Bounds      a line has at most LINE_BYTES_MAX; a longer one is held only in part, and a reader may stop within it.
 Threads     any but the event loop's: all of it reads files.
 """
 
@@ -22,66 +22,69 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
 
 LINE_BYTES_MAX = 64 * KIB
-"""More than any entry has: texts are cut, and a character is 12 bytes of JSON at most."""
+"""A limit that no entry reaches: texts are cut, and a character takes 12 bytes of JSON at most."""
 _BEGINNING_BYTES = 4 * KIB
 _MARK_BYTES = 8
 _MISSING_MAX = 8
-"""Behind so many names in a row that nobody has there are only those that were listed. A file that is getting its next
-name leaves one free for a moment, and meets a reader of the names that goes up as it does."""
+"""After this many missing names in a row only listed files follow. A rotation leaves one name free for a moment, and
+meets a reader that goes up in the same direction."""
 _PUT_ASIDE = 64
-"""So many may have been put aside while one was read, and the next name is still known for that of a newer file."""
-_MODE = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK  # a FIFO of that name is waited for by nobody
+"""How many rotations may happen while a file is read, before the next name can no longer be told from that of a newer
+file."""
+_MODE = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK  # opening a FIFO must not block
 
 
-class Place(NamedTuple):
-    """What is before `end` in the file with that mark is still to be read, and all older files."""
+class ReadPosition(NamedTuple):
+    """A place in the log: the bytes before `end` in the file with this mark are still to be read, and all older
+    files."""
 
     mark: str
     end: int
 
 
-class Step(NamedTuple):
-    """A reader went back to `place`; `line` is what is there. None: it is no line (`is_damaged`), or not the whole of
-    it was passed."""
+class ReadStep(NamedTuple):
+    """One step backwards to `place`. `line` is the line there; None if it is no line (`is_damaged`) or was passed only
+    in part."""
 
-    place: Place
+    place: ReadPosition
     line: bytes | None = None
     is_damaged: bool = False
 
 
-class Trail(NamedTuple):
-    """`process` is the name of who writes it, empty for one that has no others beside it; `numbers` are those of the
-    files that were put aside."""
+class AuditTrail(NamedTuple):
+    """The files that one process writes. `process` is the process's name, empty if it is the only one; `numbers` are
+    those of the rotated files."""
 
     process: str
     path: Path
     numbers: tuple[int, ...]
 
-    def files(self) -> "Generator[tuple[Path, _File]]":
-        """The newest first, each open until the next is asked for. While files are put aside one may come again, and
-        newer ones come; however many are put aside, none is left out, as all go up, the way in which names are read."""
+    def open_files(self) -> "Generator[tuple[Path, _AuditFile]]":
+        """Yield the files, the newest first, each open until the next one is requested. A rotation meanwhile may make a
+        file appear twice and adds newer ones, but never leaves one out: files move up, the direction in which names are
+        read."""
         number: int | None = 0
         missing = 0
         while number is not None:
-            path = self._numbered(number)
-            file = _opened(path)
+            path = self._numbered_path(number)
+            file = _open_file(path)
             missing = 0 if file else missing + 1
             if file is not None:
                 with closing(file):
                     yield path, file
-            number = self._next(number, missing)
+            number = self._next_number(number, missing)
 
-    def _next(self, number: int, missing: int) -> int | None:
+    def _next_number(self, number: int, missing: int) -> int | None:
         if missing < _MISSING_MAX:
             return number + 1
         return min((each for each in self.numbers if each > number), default=None)
 
-    def _numbered(self, number: int) -> Path:
+    def _numbered_path(self, number: int) -> Path:
         return self.path.with_name(f"{self.path.name}.{number}") if number else self.path
 
 
-def trails(path: "Path") -> list[Trail]:
-    """All that there are beside `path`, by the names of their processes."""
+def find_trails(path: "Path") -> list[AuditTrail]:
+    """Return all trails beside `path`, sorted by the names of their processes."""
     name = re.compile(rf"{re.escape(path.stem)}(?:\.(worker-\d+))?{re.escape(path.suffix)}(?:\.([1-9]\d*))?", re.ASCII)
     found: dict[str, list[int]] = {}
     for each in os.listdir(path.parent):  # noqa: PTH208 - names alone, of a folder that may have many
@@ -90,7 +93,8 @@ def trails(path: "Path") -> list[Trail]:
             if match[2]:
                 numbers.append(int(match[2]))
     return [
-        Trail(process, _path_of(path, process), tuple(sorted(numbers))) for process, numbers in sorted(found.items())
+        AuditTrail(process, _path_of(path, process), tuple(sorted(numbers)))
+        for process, numbers in sorted(found.items())
     ]
 
 
@@ -99,24 +103,25 @@ def _path_of(path: "Path", process: str) -> "Path":
 
 
 class TrailReader:
-    """`read_bytes` are read at a time. `is_newer` is asked of a file's first line whether all of the file is newer than
-    what is wanted."""
+    """Reads a trail backwards, `read_bytes` at a time. `is_newer` decides from a file's first line whether the whole
+    file is newer than the reader wants."""
 
-    def __init__(self, trail: Trail, read_bytes: int, is_newer: "Callable[[bytes], bool]") -> None:
+    def __init__(self, trail: AuditTrail, read_bytes: int, is_newer: "Callable[[bytes], bool]") -> None:
         self._trail = trail
         self._read_bytes = read_bytes
         self._is_newer = is_newer
         self.bytes_read = 0
 
-    def steps(self, after: Place | None) -> "Generator[Step]":
-        """Back from that place, None: from the end. A file's first step is to its end. OSError."""
+    def read_steps(self, after: ReadPosition | None) -> "Generator[ReadStep]":
+        """Yield the steps back from `after`, or from the end if it is None. A file's first step leads to its end.
+        Raises OSError."""
         seen: set[str] = set()
-        with closing(self._trail.files()) as files:
+        with closing(self._trail.open_files()) as files:
             for path, file in files:
-                beginning, mark = file.beginning()
-                if mark in seen or not beginning:  # it was put aside meanwhile, or has no line yet
+                beginning, mark = file.read_beginning()
+                if mark in seen or not beginning:  # it was rotated since, or has no line yet
                     continue
-                if seen and self._is_below(path, seen):  # it has come since; if it has not, it is met once more
+                if seen and self._is_below(path, seen):  # it is new; if it is not, it is only read once more
                     continue
                 seen.add(mark)
                 if after is not None and mark != after.mark:
@@ -124,24 +129,26 @@ class TrailReader:
                 end = file.size if after is None else min(after.end, file.size)
                 is_end = path == self._trail.path and after is None
                 after = None
-                yield Step(Place(mark, end))
+                yield ReadStep(ReadPosition(mark, end))
                 if not self._is_newer(beginning):
-                    yield from self._back(file, mark, end, is_end=is_end)
+                    yield from self._read_back(file, mark, end, is_end=is_end)
 
     def _is_below(self, path: Path, seen: set[str]) -> bool:
-        """Whether one that was read has a higher number than this by now, so that this is newer."""
+        """Return whether a file that was already read has a higher number than this one by now, so that this one is
+        newer."""
         first = int(path.suffix[1:]) + 1
         for number in range(first, first + _PUT_ASIDE):
-            file = _opened(path.with_suffix(f".{number}"))
-            if file is None:  # while files get their next names one is missing
+            file = _open_file(path.with_suffix(f".{number}"))
+            if file is None:  # a name is missing for a moment during a rotation
                 continue
             with closing(file):
-                if file.beginning()[1] in seen:
+                if file.read_beginning()[1] in seen:
                     return True
         return False
 
-    def _back(self, file: "_File", mark: str, end: int, *, is_end: bool) -> "Iterator[Step]":
-        """The lines before `end`. What is behind the last line end was cut off; with `is_end` it may be under way."""
+    def _read_back(self, file: "_AuditFile", mark: str, end: int, *, is_end: bool) -> "Iterator[ReadStep]":
+        """Yield the lines before `end`. Bytes behind the last line end were cut off; with `is_end` they may still be
+        being written."""
         rest, at, is_cut = b"", end, True
         while at > 0:
             piece = file.read(at - min(self._read_bytes, at), at)
@@ -152,53 +159,54 @@ class TrailReader:
             for line in reversed(lines):
                 above -= len(line)
                 if not is_cut:
-                    yield _step(Place(mark, above), line)
+                    yield _make_step(ReadPosition(mark, above), line)
                 elif line:
-                    yield Step(Place(mark, above), is_damaged=not is_end)
+                    yield ReadStep(ReadPosition(mark, above), is_damaged=not is_end)
                 is_cut = is_end = False
                 above -= 1
             if len(rest) > LINE_BYTES_MAX:
-                # A byte of it stays, by which who goes on here sees that it is within a line.
+                # One of its bytes stays, which tells the next reader that it begins within a line.
                 rest, is_cut, is_end = rest[:1], True, False
-                yield Step(Place(mark, at + 1))
+                yield ReadStep(ReadPosition(mark, at + 1))
         if is_cut and rest:
-            yield Step(Place(mark, 0), is_damaged=not is_end)
+            yield ReadStep(ReadPosition(mark, 0), is_damaged=not is_end)
         elif not is_cut:
-            yield _step(Place(mark, 0), rest)
+            yield _make_step(ReadPosition(mark, 0), rest)
 
 
-def _step(place: Place, line: bytes) -> Step:
-    return Step(place, line) if 0 < len(line) <= LINE_BYTES_MAX else Step(place, is_damaged=True)
+def _make_step(place: ReadPosition, line: bytes) -> ReadStep:
+    return ReadStep(place, line) if 0 < len(line) <= LINE_BYTES_MAX else ReadStep(place, is_damaged=True)
 
 
-def _opened(path: "Path") -> "_File | None":
-    """None if it is not there, or is no file."""
+def _open_file(path: "Path") -> "_AuditFile | None":
+    """Open a file; return None if it is missing or is no regular file."""
     try:
         number = os.open(path, _MODE)
     except FileNotFoundError:
         return None
     state = os.fstat(number)
     if stat.S_ISREG(state.st_mode):
-        return _File(number, state)
+        return _AuditFile(number, state)
     os.close(number)
     return None
 
 
-class _File:
+class _AuditFile:
     def __init__(self, number: int, state: os.stat_result) -> None:
         self._number = number
         self._inode = state.st_ino
         self.size = state.st_size
 
     def read(self, start: int, end: int) -> bytes:
-        """Those bytes; OSError if they are not there any more."""
+        """Return these bytes; raise OSError if they are gone."""
         data = os.pread(self._number, end - start, start)
         if len(data) < end - start:
             raise OSError("a file of the audit log was cut while it was read")
         return data
 
-    def beginning(self) -> tuple[bytes, str]:
-        """The first line, or so much of it, and what tells the file from others. Empty, if that may change."""
+    def read_beginning(self) -> tuple[bytes, str]:
+        """Return the first line, or its beginning, and a mark that identifies the file. Both are empty while they may
+        change."""
         data = os.pread(self._number, _BEGINNING_BYTES, 0)
         line, line_end, _ = data.partition(b"\n")
         if not line_end and len(data) < _BEGINNING_BYTES:

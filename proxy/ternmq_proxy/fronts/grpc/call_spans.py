@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ternmq_proxy.fronts.grpc.delivered_traces import DeliveredTraces
 
 TRACEPARENT = "traceparent"
-# What the conventions call the operations that are said of one topic.
+# The conventions' names of operations on one topic.
 _OPERATIONS = {
     "SendMessage": ("send", "send"),
     "ReceiveMessage": ("receive", "receive"),
@@ -34,34 +34,35 @@ _OPERATIONS = {
     "ChangeInvisibleDuration": ("nack", "settle"),
     "ForwardMessageToDeadLetterQueue": ("reject", "settle"),
 }
-# The tag of SystemProperties.trace_context: most messages have none, and needn't be parsed to know that.
+# The tag of SystemProperties.trace_context: most messages have none, and need not be parsed to see that.
 _TRACE_CONTEXT_TAG = b"\x92\x01"
 
 
 class CallSpans:
-    """The spans of one kind of call; `service` is the full name of the gRPC service."""
+    """Makes the spans of one kind of call; `service` is the full name of the gRPC service."""
 
     def __init__(self, service: str, method: str, tracing: SpanFactory, delivered: "DeliveredTraces") -> None:
-        """`delivered` is that of all calls of the process."""
+        """`delivered` is shared by all calls of the process."""
         self._service = service
         self._method = method
         self._tracing = tracing
         self._delivered = delivered
         self._settles = _OPERATIONS.get(method, ("", ""))[1] == "settle"
 
-    def begin(self, request: Any, call: "Call", parent: str) -> ActiveSpan | None:  # noqa: ANN401
-        """The span of a call whose request came in just now, with that header; None if it is not to be recorded."""
+    def begin_span(self, request: Any, call: "Call", parent: str) -> ActiveSpan | None:  # noqa: ANN401
+        """Begin the span of a call whose request was just received; `parent` is the header. Return None if it is not
+        recorded."""
         if self._settles:
-            return self._settled(request, call, parent)
+            return self._begin_settle_span(request, call, parent)
         if isinstance(request, EndTransactionRequest):
             parent = request.trace_context or parent
         if not isinstance(request, SendMessageRequest):
-            return self._tracing.begin_span(self._name(request), parent, self._attributes(request, call))
+            return self._tracing.begin_span(self._span_name(request), parent, self._span_attributes(request, call))
         messages = request.messages
         left = [message.system_properties.trace_context for message in messages]
         parent = next((text for text in left if is_recorded(text) is not None), parent)
         span = self._tracing.begin_span(
-            self._name(request), parent, self._attributes(request, call), links=set(left) - {""}
+            self._span_name(request), parent, self._span_attributes(request, call), links=set(left) - {""}
         )
         if span is not None:
             for message in messages:
@@ -69,16 +70,16 @@ class CallSpans:
                 properties.trace_context = properties.trace_context or span.traceparent
         return span
 
-    def _settled(self, request: Any, call: "Call", header: str) -> ActiveSpan | None:  # noqa: ANN401
-        left = self._delivered.of(request.group.name, request.topic.name, _receipt_handles(request))
+    def _begin_settle_span(self, request: Any, call: "Call", header: str) -> ActiveSpan | None:  # noqa: ANN401
+        left = self._delivered.find_traces(request.group.name, request.topic.name, _receipt_handles(request))
         parent = next((text for text in (header, *left) if is_recorded(text) is not None), "")
         if not parent:
             return None
         return self._tracing.begin_span(
-            self._name(request), parent, self._attributes(request, call), links=dict.fromkeys(left)
+            self._span_name(request), parent, self._span_attributes(request, call), links=dict.fromkeys(left)
         )
 
-    def received(
+    def record_received(
         self,
         request: Any,  # noqa: ANN401
         call: "Call",
@@ -86,30 +87,31 @@ class CallSpans:
         answered: Any,  # noqa: ANN401
         began_ns: int,
     ) -> ActiveSpan | None:
-        """The span of a call that was answered with messages."""
-        deliveries: Sequence[DeliveredMessage] = getattr(answered, "deliveries", ())
+        """Begin the span of a call that was answered with messages."""
+        deliveries: Sequence[DeliveredMessage] = getattr(answered, "delivered_messages", ())
         if not deliveries:
             return None
-        left = [text for delivery in deliveries if (text := self._left_in(delivery, request))]
+        left = [text for delivery in deliveries if (text := self._remember_trace(delivery, request))]
         parent = next((text for text in left if is_recorded(text)), "") or header
-        attributes = self._attributes(request, call)
+        attributes = self._span_attributes(request, call)
         attributes["messaging.batch.message_count"] = len(deliveries)
         return self._tracing.begin_span(
-            self._name(request), parent, attributes, links=dict.fromkeys(left), began_ns=began_ns
+            self._span_name(request), parent, attributes, links=dict.fromkeys(left), began_ns=began_ns
         )
 
-    def _left_in(self, delivery: "DeliveredMessage", request: Any) -> str:  # noqa: ANN401
-        """What the producer left in the message; remembered, if it is recorded, until the message is settled."""
+    def _remember_trace(self, delivery: "DeliveredMessage", request: Any) -> str:  # noqa: ANN401
+        """Return the trace context that the producer left in the message; if it is recorded, remember it until the
+        message is acknowledged."""
         left = _trace_context(delivery.message.system)
         if is_recorded(left):
-            self._delivered.handed_out(request.group.name, _topic(request), delivery.handle, left)
+            self._delivered.remember_trace(request.group.name, _topic_name(request), delivery.handle, left)
         return left
 
-    def _name(self, request: Any) -> str:  # noqa: ANN401
+    def _span_name(self, request: Any) -> str:  # noqa: ANN401
         operation = _OPERATIONS.get(self._method)
-        return f"{operation[0]} {_topic(request)}" if operation else f"{self._service}/{self._method}"
+        return f"{operation[0]} {_topic_name(request)}" if operation else f"{self._service}/{self._method}"
 
-    def _attributes(self, request: Any, call: "Call") -> dict[str, Attribute]:  # noqa: ANN401
+    def _span_attributes(self, request: Any, call: "Call") -> dict[str, Attribute]:  # noqa: ANN401
         attributes: dict[str, Attribute] = {
             "rpc.system.name": "grpc",
             "rpc.method": f"{self._service}/{self._method}",
@@ -118,16 +120,16 @@ class CallSpans:
         }
         operation = _OPERATIONS.get(self._method)
         if operation is not None:
-            attributes |= messaging_attributes(operation[0], _topic(request))
+            attributes |= messaging_attributes(operation[0], _topic_name(request))
             attributes["messaging.operation.type"] = operation[1]
         if "group" in request.DESCRIPTOR.fields_by_name:
             attributes["messaging.consumer.group.name"] = getattr(request.group, "name", "")
         if isinstance(request, SendMessageRequest):
-            attributes |= _of_messages(request)
+            attributes |= _message_attributes(request)
         return attributes
 
 
-def _of_messages(request: SendMessageRequest) -> dict[str, Attribute]:
+def _message_attributes(request: SendMessageRequest) -> dict[str, Attribute]:
     if len(request.messages) != 1:
         return {"messaging.batch.message_count": len(request.messages)}
     [message] = request.messages
@@ -143,7 +145,7 @@ def _receipt_handles(request: Any) -> "Sequence[str]":  # noqa: ANN401 - one of 
     return (request.receipt_handle,)
 
 
-def _topic(request: Any) -> str:  # noqa: ANN401 - a request that speaks of one topic, each in a way of its own
+def _topic_name(request: Any) -> str:  # noqa: ANN401 - a request that speaks of one topic, each in a way of its own
     if isinstance(request, SendMessageRequest):
         return request.messages[0].topic.name if request.messages else ""
     holder = request.message_queue if "message_queue" in request.DESCRIPTOR.fields_by_name else request
@@ -151,7 +153,7 @@ def _topic(request: Any) -> str:  # noqa: ANN401 - a request that speaks of one 
 
 
 def _trace_context(system: bytes) -> str:
-    """What the producer left in a message's system properties."""
+    """Return the trace context that the producer left in a message's system properties."""
     if _TRACE_CONTEXT_TAG not in system:
         return ""
     return definition_pb2.SystemProperties.FromString(system).trace_context

@@ -1,4 +1,4 @@
-"""Whose calls come in: what the headers and the connection say, and of which user they are."""
+"""Identifies the client and user of each call, from its headers and connection."""
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from ternmq_common.server_settings import ClientListener
     from ternmq_protos.v2 import definition_pb2
-    from ternmq_proxy.access.authentication import Identity
+    from ternmq_proxy.access.authentication import UserIdentity
     from ternmq_proxy.fronts.grpc.refusals import RefusalLog
     from ternmq_proxy.services import Services
     from ternmq_rpc.grpc_stream.served_call import ServedCall
@@ -22,23 +22,23 @@ _CLIENT_ID, _LANGUAGE, _VERSION = "x-mq-client-id", "x-mq-language", "x-mq-clien
 _OPTIONS = "x-ternmq-options"
 
 
-def headers_of_calls(*, signed: bool) -> tuple[str, ...]:
-    """The headers that calls are to keep; `signed`: they say whose they are."""
+def kept_headers(*, signed: bool) -> tuple[str, ...]:
+    """Return the headers that calls keep; with `signed` also those of the signature."""
     return (_CLIENT_ID, _LANGUAGE, _VERSION, _OPTIONS, TRACEPARENT, *((AUTHORIZATION, DATE) if signed else ()))
 
 
-class Callers:
-    """Makes a `Call` of what is served. `listeners` are by their addresses."""
+class ClientCallers:
+    """Makes the `Call` of each served call. `listeners` are by address."""
 
     def __init__(self, services: "Services", listeners: "Mapping[str, ClientListener]", refusals: "RefusalLog") -> None:
         self._services = services
         self._listeners = listeners
         self._refusals = refusals
 
-    def caller(self, served: "ServedCall", name: str) -> Call:
-        """The call as far as it is like others of its client on this connection: how long it may last is not said.
-        Noted, if it names a client. NotAuthenticated if nobody knows whose it is; TOO_MANY_REQUESTS if that client, or
-        its user, has as many connections as it may."""
+    def identify_caller(self, served: "ServedCall", name: str) -> Call:
+        """Return the call without its time limit, as it is for all calls of its client on this connection. It is noted
+        on the connection if it names a client. Raises NotAuthenticated, and TOO_MANY_REQUESTS if the client or its user
+        has too many connections."""
         known = served.note
         client_id = served.headers.get(_CLIENT_ID, "")
         if (
@@ -48,33 +48,33 @@ class Callers:
             and self._services.access.is_same(known.identity, served.headers)
         ):
             return known
-        call = replace(self.call(served, self.identified(served, name)), remaining_s=None)
+        call = replace(self.make_call(served, self.authenticate_caller(served, name)), remaining_s=None)
         if client_id.strip() and not find_name_problem(client_id):
-            self._connect(served, call)
+            self._count_connection(served, call)
             served.note = call
         return call
 
-    def _connect(self, served: "ServedCall", call: Call) -> None:
-        """Count the connection as that client's and user's, unless it is already."""
+    def _count_connection(self, served: "ServedCall", call: Call) -> None:
+        """Count the connection for that client and user, unless it is counted already."""
         known = served.note
         if isinstance(known, Call) and (known.client_id, known.user) == (call.client_id, call.user):
             return
-        self.gone(known)
+        self.forget_connection(known)
         served.note = None
-        self._services.quotas.connect(call.user, call.client_id)
+        self._services.quotas.add_connection(call.user, call.client_id)
 
-    def gone(self, note: object) -> None:
-        """A connection is that client's no more."""
+    def forget_connection(self, note: object) -> None:
+        """Stop counting the connection of a noted client."""
         if isinstance(note, Call):
-            self._services.quotas.disconnect(note.user, note.client_id)
+            self._services.quotas.remove_connection(note.user, note.client_id)
 
-    def identified(self, served: "ServedCall", name: str) -> "Identity | None":
-        """Who says that it is his; None if nobody has to. NotAuthenticated."""
+    def authenticate_caller(self, served: "ServedCall", name: str) -> "UserIdentity | None":
+        """Return the user who calls, None if access control is off. Raises NotAuthenticated."""
         client_id = served.headers.get(_CLIENT_ID, "")
-        return self._services.access.identified(served.headers, name, client_id, served.peer)
+        return self._services.access.authenticate_call(served.headers, name, client_id, served.peer)
 
-    def call(self, served: "ServedCall", identity: "Identity | None" = None) -> Call:
-        """The call with the time that it has left now."""
+    def make_call(self, served: "ServedCall", identity: "UserIdentity | None" = None) -> Call:
+        """Return the call with the time that is left now."""
         headers = served.headers
         return Call(
             client_id=headers.get(_CLIENT_ID, ""),
@@ -88,7 +88,7 @@ class Callers:
             options=headers.get(_OPTIONS, ""),
         )
 
-    def refused(self, name: str, status: "definition_pb2.Status", served: "ServedCall") -> None:
-        """Have the log say it."""
+    def log_refused(self, name: str, status: "definition_pb2.Status", served: "ServedCall") -> None:
+        """Log that the call was refused."""
         client_id = served.headers.get(_CLIENT_ID, "")
-        self._refusals.say(name, status.code, status.message, client_id=client_id, peer=served.peer)
+        self._refusals.log_refusal(name, status.code, status.message, client_id=client_id, peer=served.peer)

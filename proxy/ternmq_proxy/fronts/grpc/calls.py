@@ -1,4 +1,4 @@
-"""The calls that are served: which activity answers which, and which are refused until their time comes."""
+"""The calls that are served, and the activity that answers each of them."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from ternmq_proxy.fronts.grpc.activities.query_route import query_assignment, qu
 from ternmq_proxy.fronts.grpc.activities.recall_message import recall_message
 from ternmq_proxy.fronts.grpc.activities.receive_message import NOTHING_NEW_FRAME, receive_message
 from ternmq_proxy.fronts.grpc.activities.send_batch import send_batch
-from ternmq_proxy.fronts.grpc.activities.send_message import Answer, begin_send, send_message
+from ternmq_proxy.fronts.grpc.activities.send_message import AnswerCallback, begin_send, send_message
 from ternmq_proxy.fronts.grpc.activities.settle_message import (
     ack_message,
     begin_ack,
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from ternmq_proxy.call import Call
     from ternmq_proxy.services import Services
 
-# A request that has more bytes is for a coroutine, which gives others their turns meanwhile.
+# A longer request is served in a coroutine, which gives other tasks turns meanwhile.
 AT_ONCE_BYTES_MAX = 64 << 10
-# Smaller ones that were not begun are not ordinary, mostly.
+# Smaller requests that did not begin directly are mostly not ordinary.
 OF_BYTES_MIN = 8 << 10
 
 MESSAGING_SERVICE = service_pb2.DESCRIPTOR.services_by_name["MessagingService"]
@@ -41,8 +41,8 @@ PUBLISHED_ADMIN_SERVICE = published_pb2.DESCRIPTOR.services_by_name["Admin"]
 ADMIN_SERVICE = admin_pb2.DESCRIPTOR.services_by_name["Admin"]
 
 
-class Answered(Protocol):
-    """An answer of several frames, serialized; the status of the first has this code."""
+class FramedAnswer(Protocol):
+    """An answer of several serialized frames; the status of the first has this code."""
 
     @property
     def code(self) -> int: ...
@@ -50,35 +50,35 @@ class Answered(Protocol):
     @property
     def frames(self) -> list[bytes]: ...
 
-    async def undelivered(self) -> None:
-        """The call was cut, and the client does not have them all."""
+    async def return_undelivered(self) -> None:
+        """Give back messages after the call was cut before the client had all frames."""
 
 
-# The request is of the type that the service's descriptor names, which no annotation here can say for all.
+# The request is of the type in the service's descriptor, which no annotation can express for all.
 Activity = Callable[[Any, "Call", "Services"], Awaitable[Any]]
-Begin = Callable[[bytes, "Call", "Services", Answer], bool]
-OfBytes = Callable[[bytes, "Call", "Services"], Awaitable["tuple[bytes, Status] | None"]]
-StreamedActivity = Callable[[Any, "Call", "Services"], Awaitable[Answered]]
+BeginCall = Callable[[bytes, "Call", "Services", AnswerCallback], bool]
+AnswerFromBytes = Callable[[bytes, "Call", "Services"], Awaitable["tuple[bytes, Status] | None"]]
+StreamedActivity = Callable[[Any, "Call", "Services"], Awaitable[FramedAnswer]]
 
 
 @dataclass(frozen=True, slots=True)
-class Unary:
-    """One request, one answer of `response`, whose `status`, if it has one, is its outcome. `begin`, if there is one,
-    answers most requests from their bytes, without a coroutine; the others are left to `activity`, as those are for
-    which it raises DecodeError. `of_bytes` answers larger requests, which `begin` leaves, from their bytes; None:
-    it has done nothing."""
+class UnaryCall:
+    """A call of one request and one answer, `response`, whose `status`, if it has one, is the outcome. `begin` answers
+    most requests from their bytes, without a coroutine; it leaves the others to `activity`, also by raising
+    DecodeError. `of_bytes` answers larger requests from their bytes, and returns None if it did nothing."""
 
     activity: Activity
     request: Any
     response: Any
-    begin: "Begin | None" = None
-    of_bytes: "OfBytes | None" = None
+    begin: "BeginCall | None" = None
+    of_bytes: "AnswerFromBytes | None" = None
 
 
 @dataclass(frozen=True, slots=True)
-class Streamed:
-    """One request; the activity makes all frames of the answer, serialized; the first is a `response` with the
-    status. `nothing` is the answer to a call that waits and is to end (`waiting_polls.py`); None: it goes on."""
+class StreamedCall:
+    """A call of one request; the activity returns all frames of the answer, serialized, the first being a `response`
+    with the status. `nothing` is the answer to a waiting call that is to end (`waiting_polls.py`); None if it goes
+    on."""
 
     activity: StreamedActivity
     request: Any
@@ -102,46 +102,46 @@ _MESSAGING_UNARY: dict[str, Activity] = {
     "QueryOffset": query_offset,
     "SyncLiteSubscription": sync_lite_subscription,
 }
-_MESSAGING_BEGUN: dict[str, Begin] = {
+_MESSAGING_BEGUN: dict[str, BeginCall] = {
     "Heartbeat": begin_heartbeat,
     "SendMessage": begin_send,
     "AckMessage": begin_ack,
 }
-_MESSAGING_OF_BYTES: dict[str, OfBytes] = {"SendMessage": send_batch}
+_MESSAGING_OF_BYTES: dict[str, AnswerFromBytes] = {"SendMessage": send_batch}
 _MESSAGING_STREAMED: dict[str, StreamedActivity] = {"ReceiveMessage": receive_message, "PullMessage": pull_message}
 _NOTHING = {"ReceiveMessage": NOTHING_NEW_FRAME}
 
 
-def messaging_calls() -> "dict[str, Unary | Streamed]":
-    """Every call of MessagingService but Telemetry, which is a conversation."""
-    calls: dict[str, Unary | Streamed] = {}
+def messaging_calls() -> "dict[str, UnaryCall | StreamedCall]":
+    """Return the calls of MessagingService except Telemetry, which is a conversation."""
+    calls: dict[str, UnaryCall | StreamedCall] = {}
     for method in MESSAGING_SERVICE.methods:
         request = getattr(service_pb2, method.input_type.name)
         response = getattr(service_pb2, method.output_type.name)
         if method.name in _MESSAGING_STREAMED:
             streamed = _MESSAGING_STREAMED[method.name]
-            calls[method.name] = Streamed(streamed, request, response, _NOTHING.get(method.name))
+            calls[method.name] = StreamedCall(streamed, request, response, _NOTHING.get(method.name))
         elif method.name != "Telemetry":
             activity = _MESSAGING_UNARY[method.name]
-            calls[method.name] = Unary(
+            calls[method.name] = UnaryCall(
                 activity, request, response, _MESSAGING_BEGUN.get(method.name), _MESSAGING_OF_BYTES.get(method.name)
             )
     return calls
 
 
-def admin_calls() -> "dict[str, Unary]":
-    """Every call of our own Admin service."""
+def admin_calls() -> "dict[str, UnaryCall]":
+    """Return the calls of our own Admin service."""
     return _unary_calls(ADMIN_SERVICE, admin_pb2, ADMIN_ACTIVITIES)
 
 
-def published_admin_calls() -> "dict[str, Unary]":
-    """Every call of the Admin service that is published with the protocol."""
+def published_admin_calls() -> "dict[str, UnaryCall]":
+    """Return the calls of the Admin service that is published with the protocol."""
     return _unary_calls(PUBLISHED_ADMIN_SERVICE, published_pb2, PUBLISHED_ACTIVITIES)
 
 
-def _unary_calls(service: Any, module: Any, activities: Mapping[str, Activity]) -> "dict[str, Unary]":  # noqa: ANN401
+def _unary_calls(service: Any, module: Any, activities: Mapping[str, Activity]) -> "dict[str, UnaryCall]":  # noqa: ANN401
     return {
-        method.name: Unary(
+        method.name: UnaryCall(
             activities[method.name],
             getattr(module, method.input_type.name),
             getattr(module, method.output_type.name),

@@ -1,4 +1,5 @@
-"""A stored message as one `Message`, as consumers get it; delivery itself frames it by hand (`common/wire.py`)."""
+"""Converts a stored message to one `Message`, as consumers get it; delivery itself frames it by hand
+(`common/wire.py`)."""
 
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def delivered_form(stored: "StoredMessage", *, topic: str, store_host: str) -> Message:
-    """The message with what the store knows of it; `store_host` is `host:port`."""
+    """Return the message with what the store knows of it; `store_host` is `host:port`."""
     message = Message.FromString(stored.rest)
     message.topic.name = topic
     properties = message.system_properties

@@ -1,8 +1,8 @@
-"""The traces of messages that consumers have, so that what is said of these later goes on with them.
+"""Remembers the traces of delivered messages, so that later calls about these messages continue them.
 
-A receipt handle has no room for a trace, and a client that settles a message need not send one: whoever handed it out
-remembers what its producer left in it, by its place. Nothing depends on that but spans: another proxy knows nothing of
-it, and the oldest are forgotten.
+A receipt handle has no room for a trace, and a client that acknowledges a message need not send one. So the proxy that
+delivered the message remembers its producer's trace context by the message's place. Only spans depend on it: other
+proxies don't know it, and the oldest are forgotten.
 """
 
 from typing import TYPE_CHECKING
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ternmq_common.receipt_handle import ReceiptHandle
-    from ternmq_proxy.handles import Handles
+    from ternmq_proxy.handles import HandleForms
 
 TRACES_MAX = 10_000
 # As many links as a span may have.
@@ -22,40 +22,40 @@ _Place = tuple[str, str, str, int, int]
 
 
 class DeliveredTraces:
-    """What producers left in the messages that were handed out last; `traces_max` of them."""
+    """The producers' traces of the messages that were delivered last, at most `traces_max` of them."""
 
-    def __init__(self, handles: "Handles", traces_max: int = TRACES_MAX) -> None:
+    def __init__(self, handles: "HandleForms", traces_max: int = TRACES_MAX) -> None:
         self._handles = handles
         self._max = traces_max
         self._left: dict[_Place, str] = {}
 
-    def handed_out(self, group: str, topic: str, handle: "ReceiptHandle", traceparent: str) -> None:
-        """The message with that handle is in this trace, which is recorded."""
-        place = _place(group, topic, handle)
+    def remember_trace(self, group: str, topic: str, handle: "ReceiptHandle", traceparent: str) -> None:
+        """Remember that the message with that handle is in this recorded trace."""
+        place = _message_place(group, topic, handle)
         self._left.pop(place, None)
         self._left[place] = traceparent
         if len(self._left) > self._max:
             del self._left[next(iter(self._left))]
 
-    def of(self, group: str, topic: str, texts: "Sequence[str]") -> list[str]:
-        """The traces of the messages that these receipt handles are of, as far as they are known; of so many handles
-        as `LOOKED_UP_MAX` says, since each costs a MAC."""
+    def find_traces(self, group: str, topic: str, texts: "Sequence[str]") -> list[str]:
+        """Return the known traces of the messages with these receipt handles. It looks at `LOOKED_UP_MAX` handles at
+        most, since each costs a MAC."""
         if not self._left:
             return []
         found: list[str] = []
         try:
-            form = self._handles.of(group, topic)
+            form = self._handles.form_for(group, topic)
         except MessagingError:
-            return found  # names that nobody can have; the call itself is refused for them
+            return found  # illegal names; the call itself is refused for them
         for text in texts[:LOOKED_UP_MAX]:
             try:
-                place = _place(group, topic, form.decode_handle(text))
+                place = _message_place(group, topic, form.decode_handle(text))
             except MessagingError:
-                continue  # no handle of ours, as the call's answer says
+                continue  # not one of our handles, as the call's answer says
             if place in self._left:
                 found.append(self._left[place])
         return found
 
 
-def _place(group: str, topic: str, handle: "ReceiptHandle") -> _Place:
+def _message_place(group: str, topic: str, handle: "ReceiptHandle") -> _Place:
     return group, topic, handle.broker, handle.queue_id, handle.queue_offset

@@ -1,7 +1,7 @@
-"""Answers with messages, on their way to clients that may not take them.
+"""Sends answers with messages, and gives messages back that a client does not accept.
 
-Such a call is left with its answer and needs no task from then on. What did not arrive whole is for others at once,
-also what was written of it: clients throw away what they have read of a call that did not end well.
+The call keeps its answer and needs no task from then on. Messages of an answer that did not arrive whole are available
+to others at once, also those that were written, since clients discard what they read of a call that did not end well.
 """
 
 import asyncio
@@ -9,11 +9,11 @@ import logging
 from typing import TYPE_CHECKING
 
 from ternmq_common.eager import start_eagerly
-from ternmq_proxy.fronts.grpc.measured import CUT, Measured, code_name
+from ternmq_proxy.fronts.grpc.measured import CUT, CallMeasurement, code_name
 
 if TYPE_CHECKING:
     from ternmq_proxy.call import Call
-    from ternmq_proxy.fronts.grpc.calls import Answered
+    from ternmq_proxy.fronts.grpc.calls import FramedAnswer
     from ternmq_rpc.grpc_stream.served_call import ServedCall
     from ternmq_runtime.observability.figures import FrontFigures
     from ternmq_runtime.observability.tracing import ActiveSpan
@@ -21,50 +21,55 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
-class Deliveries:
-    """Those of a front."""
+class AnswerDeliveries:
+    """The deliveries of a front."""
 
     def __init__(self, figures: "FrontFigures") -> None:
         self.figures = figures
         self._giving_back: set[asyncio.Task[None]] = set()
 
-    def to(self, served: "ServedCall", call: "Call", measured: Measured) -> "AnswerDelivery":
-        """What is taken for a call, and sent then."""
+    def start_delivery(self, served: "ServedCall", call: "Call", measured: CallMeasurement) -> "AnswerDelivery":
+        """Begin the delivery of a call, within which its messages are claimed."""
         return AnswerDelivery(self, served, call, measured)
 
-    def give_back(self, answered: "Answered") -> None:
-        """It did not arrive."""
-        task = start_eagerly(self._given_back(answered), name="given back")
+    def give_back(self, answered: "FramedAnswer") -> None:
+        """Give the messages of an answer back that did not arrive."""
+        task = start_eagerly(self._return_undelivered(answered), name="given back")
         if task is not None:
             self._giving_back.add(task)
             task.add_done_callback(self._giving_back.discard)
 
-    async def _given_back(self, answered: "Answered") -> None:
+    async def _return_undelivered(self, answered: "FramedAnswer") -> None:
         try:
-            await answered.undelivered()
+            await answered.return_undelivered()
         except Exception:  # noqa: BLE001 - the outermost of this task, and it logs
-            _log.exception("messages that did not reach their client could not be shown to others before their time")
+            _log.exception(
+                "cannot give undelivered messages back; they are delivered again after their invisible duration"
+            )
 
-    async def settled(self) -> None:
-        """Return when all that did not arrive is given back."""
+    async def wait_settled(self) -> None:
+        """Wait until everything that did not arrive is given back."""
         if self._giving_back:
             await asyncio.wait(self._giving_back)
 
 
 class AnswerDelivery:
-    """One answer, from before its messages are taken, which is done within it, until the kernel has them.
+    """One answer, from before its messages are claimed, which happens within the `with` block, until the kernel has
+    them.
 
-    `answered` is sent when what is within ends well. `span`: of a call that is traced, and was answered with messages.
+    `answered` is sent when the block ends well. `span` is set for a traced call that was answered with messages.
     """
 
     __slots__ = ("_all", "_call", "_measured", "_served", "answered", "span")
 
-    def __init__(self, deliveries: Deliveries, served: "ServedCall", call: "Call", measured: Measured) -> None:
+    def __init__(
+        self, deliveries: AnswerDeliveries, served: "ServedCall", call: "Call", measured: CallMeasurement
+    ) -> None:
         self._all = deliveries
         self._served = served
         self._call = call
         self._measured = measured
-        self.answered: Answered | None = None
+        self.answered: FramedAnswer | None = None
         self.span: ActiveSpan | None = None
 
     def __enter__(self) -> None:
@@ -72,12 +77,12 @@ class AnswerDelivery:
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         if error is None and self.answered is not None:
-            self._served.conclude_answer(self.answered.frames, self._ended)
+            self._served.conclude_answer(self.answered.frames, self._finish_delivery)
         else:
-            self._ended(whole=False)
+            self._finish_delivery(whole=False)
 
-    def _ended(self, whole: bool) -> None:
-        """The kernel has all of it, or never will."""
+    def _finish_delivery(self, whole: bool) -> None:
+        """Finish when the kernel has the whole answer, or never will."""
         answered, room, span = self.answered, self._call.room, self.span
         if room is not None:
             room.leave_room()
@@ -90,4 +95,4 @@ class AnswerDelivery:
             self._measured.code = code_name(answered.code)
         elif answered is not None:
             self._all.give_back(answered)
-        self._measured.end()
+        self._measured.end_call()

@@ -1,10 +1,10 @@
-"""The gRPC front: takes calls from official clients and tools, with health and reflection, on one port or several.
+"""The gRPC front: serves official clients and tools, with health and reflection, on one port or several.
 
-The outcome of a call is in its answer; a gRPC status other than OK means that the call could not be carried out as a
-call (`overview.md, Status codes`): bytes that don't parse, or settings that end a Telemetry stream.
+The outcome of a call is in its answer. A gRPC status other than OK means that it could not be served as a call
+(`overview.md, Status codes`): its bytes don't parse, or its settings end a Telemetry stream.
 
-Operators may have a listener of their own: administration and reflection are served there alone then. It has a server
-of its own, so that clients who take all that there is leave operators a way in.
+Operators may have a listener of their own, which is then the only one that serves administration and reflection. It has
+a server of its own, so that clients that use all connections or budgets leave operators a way in.
 """
 
 import asyncio
@@ -24,27 +24,27 @@ from ternmq_proxy.fronts.budgets import ADMIN_CONNECTIONS_MAX
 from ternmq_proxy.fronts.grpc.activities.receive_message import hold_s
 from ternmq_proxy.fronts.grpc.activities.status import status_of
 from ternmq_proxy.fronts.grpc.call_spans import TRACEPARENT, CallSpans
-from ternmq_proxy.fronts.grpc.callers import Callers, headers_of_calls
+from ternmq_proxy.fronts.grpc.callers import ClientCallers, kept_headers
 from ternmq_proxy.fronts.grpc.calls import (
     ADMIN_SERVICE,
     AT_ONCE_BYTES_MAX,
     MESSAGING_SERVICE,
     OF_BYTES_MIN,
     PUBLISHED_ADMIN_SERVICE,
-    Answered,
-    Begin,
-    Streamed,
-    Unary,
+    BeginCall,
+    FramedAnswer,
+    StreamedCall,
+    UnaryCall,
     admin_calls,
     messaging_calls,
     published_admin_calls,
 )
 from ternmq_proxy.fronts.grpc.delivered_traces import DeliveredTraces
-from ternmq_proxy.fronts.grpc.deliveries import Deliveries
-from ternmq_proxy.fronts.grpc.measured import CUT, UNPARSED, Measured, code_name
-from ternmq_proxy.fronts.grpc.outcomes import Outcome, carried_out, refused
-from ternmq_proxy.fronts.grpc.overload import Overload
-from ternmq_proxy.fronts.grpc.parsing import PIECE_BYTES, no_message, parsed_in_pieces
+from ternmq_proxy.fronts.grpc.deliveries import AnswerDeliveries
+from ternmq_proxy.fronts.grpc.measured import CUT, UNPARSED, CallMeasurement, code_name
+from ternmq_proxy.fronts.grpc.outcomes import CallOutcome, answered_outcome, refused_outcome
+from ternmq_proxy.fronts.grpc.overload import OverloadGuard
+from ternmq_proxy.fronts.grpc.parsing import PIECE_BYTES, invalid_message, parse_in_pieces
 from ternmq_proxy.fronts.grpc.refusals import RefusalLog
 from ternmq_proxy.fronts.grpc.request_size import RequestSize
 from ternmq_proxy.fronts.grpc.streams.conversations import Conversations
@@ -52,7 +52,7 @@ from ternmq_proxy.fronts.grpc.streams.health import Health
 from ternmq_proxy.fronts.grpc.streams.reflection import Reflection
 from ternmq_proxy.fronts.grpc.streams.revocation import cancel_call
 from ternmq_proxy.fronts.grpc.streams.waiting_polls import EndedPoll, WaitingPolls
-from ternmq_proxy.fronts.operator_calls import DeskCalls
+from ternmq_proxy.fronts.operator_calls import FrontOperatorCalls
 from ternmq_rpc.grpc_http2.messages import GrpcStatus
 from ternmq_rpc.grpc_stream.call_server import CallServer
 from ternmq_rpc.grpc_stream.served_call import CallRefused, ServedCall, ServedMethod
@@ -73,14 +73,14 @@ if TYPE_CHECKING:
     Serve = Callable[[ServedCall], Awaitable[None]]
 
 _OK: int = ErrorCode.OK
-# The call that is refused in an overload: it makes work for all, and its client repeats it.
+# The call that is refused under overload: it makes most work, and its client repeats it.
 _SHED = "SendMessage"
 
 
 class GrpcFront:
-    """All listeners of a process; takes their addresses when made, serves from `start` on.
+    """All listeners of a process. It binds their addresses when created, and serves after `start`.
 
-    Raises StartupError if one can't be had.
+    Raises StartupError if an address can't be bound.
     """
 
     def __init__(
@@ -96,14 +96,16 @@ class GrpcFront:
         overload_delay_ms: int = 0,
         signed: bool = False,
     ) -> None:
-        """`admin` is the address for operators; none: all listeners are. `shared`: other workers have the same
-        addresses; `signed`: calls say whose they are. `overload_delay_ms`: how long sends may wait before some are
-        refused, 0 for ever."""
+        """`admin` is the address for operators; without it all listeners serve them. `shared`: other workers listen at
+        the same addresses; `signed`: calls are signed. `overload_delay_ms` is how long sends may wait before some are
+        refused, 0 for no limit."""
         with contextlib.ExitStack() as taken:
-            self._sockets = [taken.enter_context(_bound(listener.address, shared)) for listener in listeners]
-            self._admin_socket = None if admin is None else taken.enter_context(_bound(admin, shared, option="--admin"))
+            self._sockets = [taken.enter_context(_bind_listener(listener.address, shared)) for listener in listeners]
+            self._admin_socket = (
+                None if admin is None else taken.enter_context(_bind_listener(admin, shared, option="--admin"))
+            )
             taken.pop_all()
-        # As messages and calls name them: with the port that is bound.
+        # As messages and calls name them: with the bound port.
         self._listeners = {
             address: replace(listener, address=address)
             for listener, sock in zip(listeners, self._sockets, strict=True)
@@ -112,21 +114,21 @@ class GrpcFront:
         self.admin_address = (
             "" if admin is None or self._admin_socket is None else actual_address(admin, self._admin_socket)
         )
-        """`host:port` of the listener for operators; empty if there is none."""
-        self.figures = self._figures = FrontFigures(self._traffic)
-        """What it counts."""
+        """`host:port` of the listener for operators, empty if there is none."""
+        self.figures = self._figures = FrontFigures(self._read_traffic)
+        """The figures of the front."""
         observability.watch_front(self._figures)
         self._observability = observability
         self._methods: dict[str, ServedMethod] = {}
         self._admin_methods: dict[str, ServedMethod] = {} if self.admin_address else self._methods
-        headers = headers_of_calls(signed=signed)
+        headers = kept_headers(signed=signed)
         self._server = CallServer(
             self._methods.get,
             headers=headers,
             budgets=budgets,
             connections_max=connections_max,
             tls=tls,
-            on_closed=self._gone,
+            on_closed=self._forget_connection,
         )
         self._servers = [self._server]
         if self.admin_address:
@@ -137,21 +139,21 @@ class GrpcFront:
                     budgets=budgets,
                     connections_max=ADMIN_CONNECTIONS_MAX,
                     tls=tls,
-                    on_closed=self._gone,
+                    on_closed=self._forget_connection,
                 )
             )
-        self._health = Health(("", MESSAGING_SERVICE.full_name))
+        self._health = HealthService(("", MESSAGING_SERVICE.full_name))
         self._started = False
-        self._deliveries = Deliveries(self._figures)
+        self._deliveries = AnswerDeliveries(self._figures)
         self._polls = WaitingPolls()
         self._refusals = RefusalLog(time.monotonic)
         self._overload_delay_ms = overload_delay_ms
-        self._overload: Overload | None = None
+        self._overload: OverloadGuard | None = None
         self._services: Services
         self._delivered_traces: DeliveredTraces
-        self._callers: Callers
+        self._callers: ClientCallers
 
-    def _traffic(self) -> TrafficFigures:
+    def _read_traffic(self) -> TrafficFigures:
         passed: dict[str, int] = {}
         shedding = False
         for server in self._servers:
@@ -171,156 +173,160 @@ class GrpcFront:
         )
 
     @property
-    def addresses(self) -> list[str]:
-        """`host:port` of each listener for clients, in their order."""
+    def listener_addresses(self) -> list[str]:
+        """`host:port` of each listener for clients, in order."""
         return list(self._listeners)
 
     @property
-    def connections(self) -> int:
-        """How many there are now, of all listeners."""
-        return self._traffic().connections
+    def connection_count(self) -> int:
+        """How many connections all listeners have."""
+        return self._read_traffic().connections
 
     async def start(self, services: "Services") -> None:
         self._services = services
         self._delivered_traces = DeliveredTraces(services.handles)
         self._started = True
         if self._overload_delay_ms:
-            self._overload = Overload(self._overload_delay_ms, self._server.ledger, self._figures)
+            self._overload = OverloadGuard(self._overload_delay_ms, self._server.ledger, self._figures)
         operators = {self.admin_address: ClientListener(self.admin_address)} if self.admin_address else {}
-        self._callers = Callers(services, self._listeners | operators, self._refusals)
-        self.desk_calls = DeskCalls(services, self._figures)
-        """What operators ask by HTTP; there from the start on."""
-        self._add_methods(Conversations(services, self._callers, self._figures, self._polls))
+        self._callers = ClientCallers(services, self._listeners | operators, self._refusals)
+        self.operator_calls = FrontOperatorCalls(services, self._figures)
+        """The calls of operators by HTTP; set by `start`."""
+        self._add_methods(ClientConversations(services, self._callers, self._figures, self._polls))
         for address, sock in zip(self._listeners, self._sockets, strict=True):
             await self._server.add_listener(sock, address)
         if self._admin_socket is not None:
             await self._servers[-1].add_listener(self._admin_socket, self.admin_address)
 
-    def _add_methods(self, conversations: Conversations) -> None:
-        """Those of all listeners, and those of operators, who have all others too."""
+    def _add_methods(self, conversations: ClientConversations) -> None:
+        """Add the methods of all listeners, and those of operators, who have all the others too."""
         for name, call in messaging_calls().items():
-            self._methods[f"/{MESSAGING_SERVICE.full_name}/{name}"] = self._method(
+            self._methods[f"/{MESSAGING_SERVICE.full_name}/{name}"] = self._served_method(
                 MESSAGING_SERVICE.full_name, name, call
             )
-        self._methods[f"/{MESSAGING_SERVICE.full_name}/Telemetry"] = conversations.telemetry()
-        self._methods |= self._health.methods()
+        self._methods[f"/{MESSAGING_SERVICE.full_name}/Telemetry"] = conversations.telemetry_method()
+        self._methods |= self._health.served_methods()
         operators = self._admin_methods
         operators |= self._methods
         administration = {ADMIN_SERVICE: admin_calls(), PUBLISHED_ADMIN_SERVICE: published_admin_calls()}
         for service, calls in administration.items():
             for name, call in calls.items():
-                operators[f"/{service.full_name}/{name}"] = self._method(service.full_name, name, call)
+                operators[f"/{service.full_name}/{name}"] = self._served_method(service.full_name, name, call)
         served = (MESSAGING_SERVICE, *administration)
-        reflection = Reflection((*(service.full_name for service in served), Health.NAME))
-        operators |= {path: conversations.for_users(path, method) for path, method in reflection.methods().items()}
+        reflection = ReflectionService((*(service.full_name for service in served), HealthService.NAME))
+        operators |= {
+            path: conversations.for_users(path, method) for path, method in reflection.served_methods().items()
+        }
 
     async def stop(self, grace_s: float) -> None:
-        """Take no more calls; let those under way end, at most `grace_s` seconds; end the Telemetry streams."""
+        """Stop accepting calls; wait for running calls, at most `grace_s` seconds; end the Telemetry streams."""
         if not self._started:
             for sock in (*self._sockets, self._admin_socket):
                 if sock is not None:
                     sock.close()
-        self._health.end()
+        self._health.report_not_serving()
         if self._overload is not None:
             self._overload.stop()
         await asyncio.gather(*(server.stop_serving(grace_s) for server in self._servers))
-        await self._deliveries.settled()
+        await self._deliveries.wait_settled()
 
-    def _gone(self, note: object) -> None:
-        """A connection is no more; none was there before the start."""
-        self._callers.gone(note)
+    def _forget_connection(self, note: object) -> None:
+        """Forget a closed connection; there is none before `start`."""
+        self._callers.forget_connection(note)
 
-    def _method(self, service: str, name: str, call: Unary | Streamed) -> ServedMethod:
+    def _served_method(self, service: str, name: str, call: UnaryCall | StreamedCall) -> ServedMethod:
         tracing = self._observability.tracing
         spans = None if tracing is None else CallSpans(service, name, tracing, self._delivered_traces)
-        if isinstance(call, Streamed):
-            return ServedMethod(self._streamed(name, call, spans))
-        begun = None if call.begin is None or spans is not None else self._begun(name, call, call.begin)
-        served = ServedMethod(self._unary(name, call, spans), serve_directly=begun)
-        return self._overload.guarded(served) if self._overload is not None and name == _SHED else served
+        if isinstance(call, StreamedCall):
+            return ServedMethod(self._streamed_server(name, call, spans))
+        begun = None if call.begin is None or spans is not None else self._direct_server(name, call, call.begin)
+        served = ServedMethod(self._unary_server(name, call, spans), serve_directly=begun)
+        return self._overload.guard_method(served) if self._overload is not None and name == _SHED else served
 
-    def _begun(self, name: str, call: Unary, begin: Begin) -> "Callable[[ServedCall, bytes], bool]":
+    def _direct_server(self, name: str, call: UnaryCall, begin: BeginCall) -> "Callable[[ServedCall, bytes], bool]":
         figures, services = self._figures, self._services
 
-        def at_once(served: ServedCall, data: bytes) -> bool:
+        def serve_directly(served: ServedCall, data: bytes) -> bool:
             began = time.perf_counter()
 
-            def answer(response: bytes, code: int) -> None:
+            def send_answer(response: bytes, code: int) -> None:
                 figures.bytes_in += len(data)
                 figures.bytes_out += len(response)
                 figures.record_call(name, code_name(code), time.perf_counter() - began)
                 if code != _OK:
-                    self._callers.refused(name, call.response.FromString(response).status, served)
+                    self._callers.log_refused(name, call.response.FromString(response).status, served)
                 served.answer_directly(response)
 
             if len(data) > AT_ONCE_BYTES_MAX:
                 return False
             try:
-                made = self._callers.caller(served, name)
+                made = self._callers.identify_caller(served, name)
                 if made is not served.note:
-                    return False  # the client's id is missing, or none
+                    return False  # the client's id is missing or illegal
                 if made.identity is not None:
                     services.access.require_own_client(name, made, services)
-                return begin(data, made, services, answer)
+                return begin(data, made, services, send_answer)
             except DecodeError:
-                return False  # which says so
+                return False  # the ordinary way reports it
             except Exception as error:  # noqa: BLE001 - the outermost of this call; `status_of` logs
                 response = call.response(status=status_of(error, name))
-                answer(response.SerializeToString(), response.status.code)
+                send_answer(response.SerializeToString(), response.status.code)
                 return True
 
-        return at_once
+        return serve_directly
 
-    def _unary(self, name: str, call: Unary, spans: CallSpans | None) -> "Serve":
+    def _unary_server(self, name: str, call: UnaryCall, spans: CallSpans | None) -> "Serve":
         figures = self._figures
         size = RequestSize(call.request, self._services.request_limits)
 
         of_bytes = None if spans is not None else call.of_bytes
 
-        async def answer(served: ServedCall) -> None:
-            outcome: Outcome | None = None
-            with Measured(figures.record_call, name) as measured:
+        async def serve_unary(served: ServedCall) -> None:
+            outcome: CallOutcome | None = None
+            with CallMeasurement(figures.record_call, name) as measured:
                 try:
-                    made = self._callers.caller(served, name)
-                    data = await self._data(served)
+                    made = self._callers.identify_caller(served, name)
+                    data = await self._read_bytes(served)
                     if of_bytes is not None and len(data) >= OF_BYTES_MIN and made is served.note:
                         measured.code = CUT
                         outcome = await self._outcome_of_bytes(name, call, of_bytes(data, made, self._services), made)
                         measured.code = UNPARSED
                     if outcome is None:
-                        request = await self._parsed(call.request, size, data)
+                        request = await self._parse_request(call.request, size, data)
                 except MessagingError as error:
-                    outcome = refused(call.response, status_of(error, name))
+                    outcome = refused_outcome(call.response, status_of(error, name))
                 if outcome is None:
                     measured.code = CUT
-                    span = None if spans is None else spans.begin(request, made, served.headers.get(TRACEPARENT, ""))
+                    span = (
+                        None if spans is None else spans.begin_span(request, made, served.headers.get(TRACEPARENT, ""))
+                    )
                     with NOTHING if span is None else SpanContext(span):
-                        outcome = await self._outcome(name, call, request, made)
+                        outcome = await self._unary_outcome(name, call, request, made)
                 measured.code = _code_of(outcome.status)
-                answered = outcome.serialized()
+                answered = outcome.serialize_answer()
             if outcome.status.code != _OK:
-                self._callers.refused(name, outcome.status, served)
+                self._callers.log_refused(name, outcome.status, served)
             if answered is None:
-                raise outcome.refusal()
+                raise outcome.refusal_error()
             figures.bytes_out += len(answered)
             await served.finish_answer(answered)
 
-        return answer
+        return serve_unary
 
     async def _outcome_of_bytes(
-        self, name: str, call: Unary, answering: "Awaitable[tuple[bytes, definition_pb2.Status] | None]", made: Call
-    ) -> Outcome | None:
-        """None: the call is to be answered in another way."""
+        self, name: str, call: UnaryCall, answering: "Awaitable[tuple[bytes, definition_pb2.Status] | None]", made: Call
+    ) -> CallOutcome | None:
+        """Return the outcome of a call that is answered from its bytes, None if it must be answered in another way."""
         current_call.set(made)
         try:
             if made.identity is not None:
                 self._services.access.require_own_client(name, made, self._services)
             answered = await answering
         except Exception as error:  # noqa: BLE001 - the outermost of this call; `status_of` logs
-            return refused(call.response, status_of(error, name))
-        return None if answered is None else Outcome(answered[1], answered[0])
+            return refused_outcome(call.response, status_of(error, name))
+        return None if answered is None else CallOutcome(answered[1], answered[0])
 
-    async def _outcome(self, name: str, call: Unary, request: Any, made: Call) -> Outcome:  # noqa: ANN401 - of the call's own type
+    async def _unary_outcome(self, name: str, call: UnaryCall, request: Any, made: Call) -> CallOutcome:  # noqa: ANN401 - of the call's own type
         current_call.set(made)
         services = self._services
         try:
@@ -330,17 +336,17 @@ class GrpcFront:
         except Exception as error:  # noqa: BLE001 - the outermost of this call; `status_of` logs
             status = status_of(error, name)
             mark_current_failed(_code_of(status))
-            return refused(call.response, status)
+            return refused_outcome(call.response, status)
         else:
-            return carried_out(response)
+            return answered_outcome(response)
 
-    def _streamed(self, name: str, call: Streamed, spans: CallSpans | None) -> "Serve":
+    def _streamed_server(self, name: str, call: StreamedCall, spans: CallSpans | None) -> "Serve":
         figures = self._figures
         size = RequestSize(call.request, self._services.request_limits)
 
-        async def answer(served: ServedCall) -> None:
+        async def serve_streamed(served: ServedCall) -> None:
             began_ns = 0 if spans is None else time.time_ns()
-            with Measured(figures.record_poll, name) as measured:
+            with CallMeasurement(figures.record_poll, name) as measured:
                 try:
                     identity = self._callers.caller(served, name).identity
                     request = await self._request(call.request, size, served)
@@ -350,9 +356,9 @@ class GrpcFront:
                 except MessagingError as error:
                     refusal = call.response(status=status_of(error, name))
                     measured.code = _code_of(refusal.status)
-                    self._callers.refused(name, refusal.status, served)
+                    self._callers.log_refused(name, refusal.status, served)
                     if error.code == ErrorCode.UNAUTHORIZED:
-                        await asyncio.sleep(hold_s(self._callers.call(served), self._services))
+                        await asyncio.sleep(hold_s(self._callers.make_call(served), self._services))
                     await served.finish_answer(refusal.SerializeToString())
                     return
                 measured.code = CUT
@@ -361,21 +367,21 @@ class GrpcFront:
                 with delivery:
                     answered = delivery.answered = await self._answered(name, call, request, made, served)
                     if answered.code != _OK:
-                        self._callers.refused(name, call.response.FromString(answered.frames[0]).status, served)
+                        self._callers.log_refused(name, call.response.FromString(answered.frames[0]).status, served)
                     if spans is not None:
                         parent = served.headers.get(TRACEPARENT, "")
-                        delivery.span = spans.received(request, made, parent, answered, began_ns)
+                        delivery.span = spans.record_received(request, made, parent, answered, began_ns)
 
-        return answer
+        return serve_streamed
 
-    async def _answered(
+    async def _streamed_answer(
         self,
         name: str,
-        call: Streamed,
+        call: StreamedCall,
         request: Any,  # noqa: ANN401 - of the call's own type
         made: Call,
         served: ServedCall,
-    ) -> "Answered":
+    ) -> "FramedAnswer":
         self._figures.polls_waiting += 1
         current_call.set(made)
         poll = None if call.nothing is None else self._polls.begin(made.client_id, served)
@@ -391,31 +397,31 @@ class GrpcFront:
                 self._polls.leave(made.client_id, poll)
             self._figures.polls_waiting -= 1
 
-    async def _request(self, kind: Any, size: RequestSize, served: ServedCall) -> Any:  # noqa: ANN401 - a message class
-        """The request; MessagingError if it holds too much."""
-        return await self._parsed(kind, size, await self._data(served))
+    async def _read_request(self, kind: Any, size: RequestSize, served: ServedCall) -> Any:  # noqa: ANN401 - a message class
+        """Return the parsed request. Raises MessagingError if it is too large."""
+        return await self._parse_request(kind, size, await self._read_bytes(served))
 
-    async def _data(self, served: ServedCall) -> bytes:
-        """The bytes of the request."""
+    async def _read_bytes(self, served: ServedCall) -> bytes:
+        """Return the bytes of the request."""
         data = await served.read_message()
         if data is None:
             raise CallRefused(GrpcStatus.INTERNAL, "the call ended without a request")
         self._figures.bytes_in += len(data)
         return data
 
-    async def _parsed(self, kind: Any, size: RequestSize, data: bytes) -> Any:  # noqa: ANN401 - a message class
-        """The request that has these bytes; MessagingError if it holds too much."""
+    async def _parse_request(self, kind: Any, size: RequestSize, data: bytes) -> Any:  # noqa: ANN401 - a message class
+        """Return the request in these bytes. Raises MessagingError if it is too large."""
         if len(data) > size.unlooked_bytes_max:
             await size.check_bytes(data)
         try:
-            request = await parsed_in_pieces(kind, data) if len(data) > PIECE_BYTES else kind.FromString(data)
+            request = await parse_in_pieces(kind, data) if len(data) > PIECE_BYTES else kind.FromString(data)
         except DecodeError as error:
-            raise no_message(kind) from error
+            raise invalid_message(kind) from error
         size.check_entries(request)
         return request
 
 
-def _bound(address: str, shared: bool, *, option: str = "--grpc") -> socket.socket:
+def _bind_listener(address: str, shared: bool, *, option: str = "--grpc") -> socket.socket:
     try:
         return bind_socket(address, shared=shared)
     except StartupError as error:

@@ -1,4 +1,4 @@
-"""How long calls take, and their outcomes."""
+"""Measures the durations and outcomes of calls."""
 
 import time
 from collections.abc import Callable
@@ -12,13 +12,13 @@ _CODE_NAMES = {number: name for name, number in definition_pb2.Code.items()}
 
 
 def code_name(code: int) -> str:
-    """The protocol's name of a status code; its number if it has none."""
+    """Return the protocol's name of a status code, or its number if it has none."""
     return _CODE_NAMES.get(code) or str(code)
 
 
-class Measured:
-    """Tells of one call; with `goes_on` not before `end` is called. A class, as a generator costs several times as
-    much."""
+class CallMeasurement:
+    """Measures one call, until the `with` block ends, or `end_call` if `goes_on` is set. It is a class because a
+    generator costs several times as much."""
 
     __slots__ = ("_began", "_name", "_tell", "code", "goes_on")
 
@@ -35,8 +35,8 @@ class Measured:
 
     def __exit__(self, *error: object) -> None:
         if not self.goes_on:
-            self.end()
+            self.end_call()
 
-    def end(self) -> None:
-        """The call has ended."""
+    def end_call(self) -> None:
+        """Record the end of the call."""
         self._tell(self._name, self.code, time.perf_counter() - self._began)

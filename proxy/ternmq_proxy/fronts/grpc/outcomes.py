@@ -1,5 +1,5 @@
-"""What a unary call comes to: its answer and the status of that, or, of a call whose answers have no status, a status
-alone, which gRPC's own has to tell (`overview.md, Status codes`)."""
+"""Outcomes of unary calls: the answer with its status, or a status alone. The latter is sent as a gRPC status if the
+call's answers have none (`overview.md, Status codes`)."""
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,35 +16,36 @@ _STATUSES: "dict[int, GrpcStatus]" = {
 }
 
 if TYPE_CHECKING:
-    Kind = Any  # the class of the call's answers, which no annotation here can say for all
+    Kind = Any  # the class of the call's answers, which no annotation can express for all
 
 
-class Outcome(NamedTuple):
-    """`answer` is a message, or the bytes of one; None where the call is refused and its answers can't say so."""
+class CallOutcome(NamedTuple):
+    """The outcome of a call. `answer` is a message or its bytes; None if the call is refused and its answers have no
+    status."""
 
     status: definition_pb2.Status
     answer: Any
 
-    def serialized(self) -> bytes | None:
-        """The answer's bytes, None if there is none."""
+    def serialize_answer(self) -> bytes | None:
+        """Return the bytes of the answer, None if there is none."""
         answer = self.answer
         return answer if answer is None or isinstance(answer, bytes) else answer.SerializeToString()
 
-    def refusal(self) -> CallRefused:
-        """What ends the call where there is no answer."""
+    def refusal_error(self) -> CallRefused:
+        """Return the error that ends a call without an answer."""
         return CallRefused(_STATUSES.get(self.status.code, GrpcStatus.INTERNAL), self.status.message)
 
 
 def has_status(kind: "Kind") -> bool:
-    """Whether answers of that class tell their outcome."""
+    """Return whether answers of that class have a status."""
     return "status" in kind.DESCRIPTOR.fields_by_name
 
 
-def carried_out(answer: Any) -> Outcome:  # noqa: ANN401
-    """The call was carried out, as the answer says or, if it says nothing of that, well."""
-    return Outcome(answer.status if has_status(answer) else OK, answer)
+def answered_outcome(answer: Any) -> CallOutcome:  # noqa: ANN401
+    """Return the outcome of an answered call: the status of the answer, or OK if it has none."""
+    return CallOutcome(answer.status if has_status(answer) else OK, answer)
 
 
-def refused(kind: "Kind", status: definition_pb2.Status) -> Outcome:
-    """The call was refused, and an answer of that class says so if it can."""
-    return Outcome(status, kind(status=status) if has_status(kind) else None)
+def refused_outcome(kind: "Kind", status: definition_pb2.Status) -> CallOutcome:
+    """Return the outcome of a refused call, as an answer of that class if it has a status."""
+    return CallOutcome(status, kind(status=status) if has_status(kind) else None)

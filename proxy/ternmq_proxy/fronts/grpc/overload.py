@@ -1,10 +1,10 @@
-"""Refuses sends that are more than can be done, before they are looked at (`quotas/shedding.py` decides).
+"""Refuses sends that the server can't keep up with, before they are parsed (`quotas/shedding.py` decides).
 
-Wait        of what came: the connection that is behind longest, or how late the loop comes to what is due every few
-            milliseconds, where many connections want a little each.
-Refusals    are answered a little later than the last that is served, and so many a second at most, so that clients that
-            come again at once do not take what the others need.
-Rest        while nothing is sent there is no timer.
+Wait        the age of the longest unread request of all connections, or how late the loop runs a timer of a few
+            milliseconds, which shows when many connections want a little each.
+Refusals    are answered a little later than the last call that is served, and at a limited rate, so that clients
+            that retry at once don't take what the others need.
+Rest        there is no timer while nothing is sent.
 """
 
 import asyncio
@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 from ternmq_common.errors import ErrorCode
 from ternmq_common.retry_hint import retry_hint
 from ternmq_protos.v2.service_pb2 import SendMessageResponse
-from ternmq_proxy.fronts.grpc.activities.status import status
+from ternmq_proxy.fronts.grpc.activities.status import make_status
 from ternmq_proxy.fronts.grpc.measured import code_name
-from ternmq_proxy.quotas.shedding import Shedder
+from ternmq_proxy.quotas.shedding import SendShedder
 from ternmq_rpc.grpc_stream.served_call import ServedMethod
 
 if TYPE_CHECKING:
@@ -29,20 +29,20 @@ if TYPE_CHECKING:
     from ternmq_runtime.observability.figures import FrontFigures
 
 _log = logging.getLogger(__name__)
-# The call that is refused: it makes work for all, and its client repeats it.
+# The call that is refused: it makes most work, and its client repeats it.
 _NAME = "SendMessage"
 _CODE = code_name(ErrorCode.TOO_MANY_REQUESTS)
 _PROBE_S = 0.005
 _REST_AFTER_S = 1.0
 _PAUSE_S = 0.04
 _ANSWER_EVERY_S = 0.01
-# About a fifth of a core: what refusing saves of a small send is its storing, and most of a send is its way.
+# About a fifth of a core: refusing a small send saves its storing, but most of its cost is elsewhere.
 _ANSWERS_PER_S = 4_000
 _AGAIN_S = 0.2
 
 
-class Overload:
-    """Of one server of calls, whose `ledger` it is, until `stop`. `target_ms` is the wait from which on sends are
+class OverloadGuard:
+    """Guards one server of calls, whose `ledger` it watches, until `stop`. `target_ms` is the wait from which sends are
     refused."""
 
     def __init__(
@@ -52,14 +52,14 @@ class Overload:
         figures: "FrontFigures",
         now_s: "Callable[[], float]" = time.monotonic,
     ) -> None:
-        """`now_s` is the machine's clock, which the loop's own may lag behind for a turn."""
+        """`now_s` is the machine's clock; the loop's own may be a turn late."""
         self._loop = asyncio.get_running_loop()
         self._now_s = now_s
-        self.shedder = Shedder(target_ms / 1000, now_s())
+        self.shedder = SendShedder(target_ms / 1000, now_s())
         self._ledger = ledger
         self._figures = figures
         text = f"the server has more to do than it can; {retry_hint(_AGAIN_S)}"
-        refusal = status(ErrorCode.TOO_MANY_REQUESTS, text)
+        refusal = make_status(ErrorCode.TOO_MANY_REQUESTS, text)
         self._answer = SendMessageResponse(status=refusal).SerializeToString()
         self._probe_at = 0.0
         self._looked_at = 0.0
@@ -68,10 +68,10 @@ class Overload:
         self._timer: asyncio.TimerHandle | None = None
         self._stopped = False
         self._was_shedding = False
-        self._refused: list[tuple[float, int, ServedCall]] = []  # a heap by when they are answered
+        self._refused: list[tuple[float, int, ServedCall]] = []  # a heap by the time of the answer
 
     def stop(self) -> None:
-        """Answer what was refused."""
+        """Answer the calls that were refused."""
         self._stopped = True
         if self._timer is not None:
             self._timer.cancel()
@@ -85,31 +85,31 @@ class Overload:
         return self.shedder.is_shedding
 
     @property
-    def looks(self) -> bool:
-        """Whether the wait is looked at: something was sent of late."""
+    def is_watching(self) -> bool:
+        """Whether the wait is measured, since there were sends lately."""
         return self._timer is not None
 
-    def guarded(self, method: ServedMethod) -> ServedMethod:
-        """The same for sends, of which those that are too many are refused."""
+    def guard_method(self, method: ServedMethod) -> ServedMethod:
+        """Return the method of sends with the guard before it."""
         begin = method.serve_directly
 
-        def at_once(call: "ServedCall", data: bytes) -> bool:
+        def serve_directly(call: "ServedCall", data: bytes) -> bool:
             self._sends += 1
             if self._timer is None:
-                self._look()
-            if self.shedder.is_shedding and self.shedder.refuses(self._waited_s(call)):
-                self._refuse(call, data)
+                self._start_watching()
+            if self.shedder.is_shedding and self.shedder.refuses_send(self._waited_s(call)):
+                self._refuse_call(call, data)
                 return True
             return begin is not None and begin(call, data)
 
-        return ServedMethod(method.serve, method.is_conversation, at_once)
+        return ServedMethod(method.serve, method.is_conversation, serve_directly)
 
     def _waited_s(self, call: "ServedCall") -> float:
-        """Whatever is served in this turn was there when it began."""
+        """Return how long a call has waited. A call that is served in this turn was there when the turn began."""
         return self._now_s() - min(call.received_at, self._looked_at)
 
-    def _refuse(self, call: "ServedCall", data: bytes) -> None:
-        """Answer the call, which is served without a task, after a pause."""
+    def _refuse_call(self, call: "ServedCall", data: bytes) -> None:
+        """Answer the call after a pause; it has no task."""
         self._figures.bytes_in += len(data)
         self._figures.record_call(_NAME, _CODE, 0.0)
         if not self._refused:
@@ -118,7 +118,7 @@ class Overload:
         heappush(self._refused, (answer_at, self.shedder.refused, call))
 
     def _answer_refused(self) -> None:
-        """Those whose time has come, as far as this moment's share goes."""
+        """Answer the refused calls that are due, as far as the rate allows."""
         refused, now = self._refused, self._now_s()
         for _ in range(int(_ANSWERS_PER_S * _ANSWER_EVERY_S)):
             if not refused or refused[0][0] > now:
@@ -129,37 +129,37 @@ class Overload:
 
     # --- the wait
 
-    def _look(self) -> None:
-        """Look from now on."""
+    def _start_watching(self) -> None:
+        """Start to measure the wait."""
         now = self._now_s()
-        self.shedder.begin(now)
+        self.shedder.start_watching(now)
         self._rests_at = now + _REST_AFTER_S
         self._sends = 0
-        self._again(now)
+        self._schedule_probe(now)
 
-    def _again(self, now: float) -> None:
+    def _schedule_probe(self, now: float) -> None:
         self._looked_at = now
         self._probe_at = now + _PROBE_S
-        self._timer = None if self._stopped else self._loop.call_later(_PROBE_S, self._probe)
+        self._timer = None if self._stopped else self._loop.call_later(_PROBE_S, self._probe_wait)
 
-    def _probe(self) -> None:
+    def _probe_wait(self) -> None:
         now = self._now_s()
         shedder = self.shedder
-        shedder.observe(max(now - self._probe_at, self._ledger.longest_behind_s(now)), now)
+        shedder.observe_wait(max(now - self._probe_at, self._ledger.longest_behind_s(now)), now)
         if shedder.is_shedding is not self._was_shedding:
             self._was_shedding = shedder.is_shedding
-            self._say()
+            self._log_state()
         if now >= self._rests_at:
             if not self._sends and not shedder.is_shedding:
                 self._timer = None
                 return
             self._sends = 0
             self._rests_at = now + _REST_AFTER_S
-        self._again(now)
+        self._schedule_probe(now)
 
-    def _say(self) -> None:
+    def _log_state(self) -> None:
         if self.is_shedding:
             text = "overload: requests wait more than %g ms; sends that do are refused (overload_delay_ms)"
             _log.warning(text, self.shedder.target_s * 1000)
         else:
-            _log.info("the overload is over; %d sends were refused since the start", self.shedder.refused)
+            _log.info("overload ended; %d sends were refused since the start", self.shedder.refused)

@@ -1,7 +1,7 @@
-"""Parsing a large request in pieces, so that others get the event loop in between.
+"""Parses a large request in pieces, so that other tasks get turns in between.
 
-Bytes of one message that are cut between two of its fields are two messages, and merged they are what the whole would
-have been: so the format has it. One field, as a message with its body, stays whole.
+The bytes of a message, cut between two fields, are two messages whose merge is the whole message: the format guarantees
+it. A single field, such as a message with its body, stays whole.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -15,26 +15,26 @@ from ternmq_rpc.grpc_stream.served_call import CallRefused
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# What is parsed within two milliseconds, or five if it was made to last.
+# Parsed within two milliseconds, or five for a message built to take long.
 PIECE_BYTES = 64 * KIB
 
 
-async def parsed_in_pieces(kind: Any, data: bytes, piece_bytes: int = PIECE_BYTES) -> Any:  # noqa: ANN401 - a message
-    """As `kind.FromString(data)`, which raises DecodeError."""
+async def parse_in_pieces(kind: Any, data: bytes, piece_bytes: int = PIECE_BYTES) -> Any:  # noqa: ANN401 - a message
+    """Parse like `kind.FromString(data)`; raises DecodeError."""
     request = kind()
     await wait_for_turn()
     turns = WorkTurns()
-    for piece in _pieces(data, piece_bytes):
+    for piece in _split_pieces(data, piece_bytes):
         request.MergeFromString(piece)
         await turns.next_turn()
     return request
 
 
-def _pieces(data: bytes, piece_bytes: int) -> "Iterator[bytes]":
+def _split_pieces(data: bytes, piece_bytes: int) -> "Iterator[bytes]":
     start = at = 0
     while at < len(data):
         end = field_end(data, at)
-        if end is None:  # it goes wrong here, or is a group: the parser sees
+        if end is None:  # it is broken here, or is a group; the parser decides
             at = len(data)
         elif end - start > piece_bytes and at > start:
             yield data[start:at]
@@ -43,6 +43,6 @@ def _pieces(data: bytes, piece_bytes: int) -> "Iterator[bytes]":
     yield data[start:]
 
 
-def no_message(kind: Any) -> CallRefused:  # noqa: ANN401 - a message class
-    """What is said of bytes that are none."""
+def invalid_message(kind: Any) -> CallRefused:  # noqa: ANN401 - a message class
+    """Return the refusal of bytes that don't parse."""
     return CallRefused(GrpcStatus.INTERNAL, f"the bytes sent are no {kind.DESCRIPTOR.name}")

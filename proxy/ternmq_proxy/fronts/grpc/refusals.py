@@ -1,4 +1,4 @@
-"""Says whose calls are answered with an error: once a minute for each host, call and code, however many there are."""
+"""Logs calls that are answered with an error, once a minute for each host, call and code."""
 
 import logging
 from typing import TYPE_CHECKING
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _TEXT_MAX = 300
-# There was nothing to answer with, which is no mistake; and what is logged where it went wrong.
+# An empty answer, which is no error; and an error that is logged where it occurred.
 _NONE = frozenset(
     {
         ErrorCode.OK,
@@ -25,13 +25,13 @@ _NONE = frozenset(
 
 
 class RefusalLog:
-    """Of one front. `now` is a monotonic clock in seconds."""
+    """The log of refused calls of one front. `now` is a monotonic clock in seconds."""
 
     def __init__(self, now: "Callable[[], float]") -> None:
         self._throttle = LogThrottle(now)
 
-    def say(self, name: str, code: int, text: str, *, client_id: str, peer: str) -> None:
-        """The call `name` of a client at `peer` (`host:port`) was answered with that code and text."""
+    def log_refusal(self, name: str, code: int, text: str, *, client_id: str, peer: str) -> None:
+        """Log that the call `name` of a client at `peer` (`host:port`) was answered with that code and text."""
         if code in _NONE:
             return
         left_out = self._throttle.admit_line(peer, f"{name} {code}")

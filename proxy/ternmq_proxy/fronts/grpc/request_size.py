@@ -1,4 +1,4 @@
-"""What a request may hold: checked before it is parsed, and before anything is done for it."""
+"""Limits of a request, checked before it is parsed and before anything is done for it."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -10,17 +10,17 @@ if TYPE_CHECKING:
 
 
 class RequestSize:
-    """Of the requests of one type."""
+    """The limits of requests of one type."""
 
     def __init__(self, kind: Any, limits: "RequestLimits") -> None:  # noqa: ANN401 - a message class
         self._descriptor = kind.DESCRIPTOR
         self._lists = [field.name for field in kind.DESCRIPTOR.fields if field.is_repeated]
         self._limits = limits
-        # Smaller ones can't have too many fields.
+        # Smaller requests can't have too many fields.
         self.unlooked_bytes_max = 2 * limits.fields_max
 
     async def check_bytes(self, data: bytes) -> None:
-        """TOO_MANY_REQUESTS for bytes that would take too long, and too much memory, to parse."""
+        """Raise TOO_MANY_REQUESTS for bytes that would take too much time and memory to parse."""
         if await has_more_fields(data, self._descriptor, self._limits.fields_max):
             raise MessagingError(
                 ErrorCode.TOO_MANY_REQUESTS,
@@ -29,7 +29,7 @@ class RequestSize:
             )
 
     def check_entries(self, request: Any) -> None:  # noqa: ANN401 - of the call's own type
-        """TOO_MANY_REQUESTS for more entries than one request may have."""
+        """Raise TOO_MANY_REQUESTS if a request has too many entries."""
         for name in self._lists:
             count = len(getattr(request, name))
             if count > self._limits.entries_max:

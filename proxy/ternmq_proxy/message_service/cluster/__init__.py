@@ -1,1 +1,1 @@
-"""The MessageService of a cluster: finds the brokers by the registry, and calls them over streams."""
+"""The MessageService of a cluster: finds brokers in the registry, and calls them over streams."""

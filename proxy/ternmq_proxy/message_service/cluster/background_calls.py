@@ -1,4 +1,4 @@
-"""Calls that continue in a task, because the broker could not take them at the first try, which needs no task."""
+"""Continues calls in a task that the broker could not take at the first attempt, which needs no task."""
 
 import asyncio
 from typing import TYPE_CHECKING, Any
@@ -6,25 +6,25 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
-    from ternmq_proxy.message_service.cluster.calls import Heard
+    from ternmq_proxy.message_service.cluster.calls import ResultCallback
 
 
 class BackgroundCalls:
-    """Runs the rests of calls in tasks, and keeps the tasks until they end."""
+    """Runs the rest of calls in tasks, and keeps the tasks until they end."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def start(self, rest: "Awaitable[Any]", heard: "Heard") -> None:
-        """Run the rest of a call; `heard` is called with its result or error."""
-        task = asyncio.create_task(self._told(rest, heard))
+    def start(self, rest: "Awaitable[Any]", heard: "ResultCallback") -> None:
+        """Run the rest of a call, and call `heard` with its result or error."""
+        task = asyncio.create_task(self._finish_call(rest, heard))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _told(self, rest: "Awaitable[Any]", heard: "Heard") -> None:
+    async def _finish_call(self, rest: "Awaitable[Any]", heard: "ResultCallback") -> None:
         try:
             result = await rest
-        except Exception as error:  # noqa: BLE001 - the outermost of this task; who asked logs what was not foreseen
+        except Exception as error:  # noqa: BLE001 - the outermost of this task; the caller logs unexpected errors
             heard(None, error)
         else:
             heard(result, None)

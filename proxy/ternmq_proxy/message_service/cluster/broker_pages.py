@@ -1,4 +1,4 @@
-"""Pages of what all brokers have, broker by broker: a page ends with its broker, and its place is `BROKER@PLACE`."""
+"""Pages of what all brokers have, broker by broker. A page ends with its broker, and its position is `BROKER@PLACE`."""
 
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -8,20 +8,20 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
 
-class _Page(Protocol):
+class _BrokerPage(Protocol):
     @property
     def following(self) -> str: ...
 
 
-PageT = TypeVar("PageT", bound=_Page)
+PageT = TypeVar("PageT", bound=_BrokerPage)
 
 
 async def page_of_brokers(
     names: "Sequence[str]", start: str, ask: "Callable[[str, str], Awaitable[tuple[PageT, bool]]]"
 ) -> tuple[PageT | None, str]:
-    """The first page from `start` on that has something or goes on, and where the next one begins; None and empty
-    behind the last broker. `ask` a broker for its page from a place on: that, and whether there is anything on it.
-    BAD_REQUEST if `start` is no such place."""
+    """Return the first page from `start` on that has entries or continues, and where the next one begins; None and ""
+    behind the last broker. `ask` returns a broker's page from a place on, and whether it has entries. Raises
+    BAD_REQUEST if `start` is no such position."""
     name, at, place = start.rpartition("@")
     if start and (not at or name not in names):
         raise MessagingError(ErrorCode.BAD_REQUEST, f"{start[:100]!r} is no page; give what next_page was")

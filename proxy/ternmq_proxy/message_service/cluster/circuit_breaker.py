@@ -1,32 +1,32 @@
-"""A circuit breaker: a broker that fails is tried again after a back-off that grows. Pure; times in seconds."""
+"""A circuit breaker: a broker that fails is tried again after a growing backoff. Pure; times in seconds."""
 
 from dataclasses import dataclass
 
 FIRST_S = 0.1
 LONGEST_S = 10.0
-# From here on the wait is the longest; powers of two beyond a thousand are no floats any more.
+# From here on the wait is the longest; powers of two beyond a thousand don't fit into floats.
 _DOUBLINGS_MAX = 10
 
 
 @dataclass(slots=True)
 class CircuitBreaker:
-    """The failures of one broker in a row. While the circuit is open nobody uses it; after that the next use is the
-    probe that closes the circuit, or opens it for longer."""
+    """Consecutive failures of one broker. While the circuit is open the broker is not used; after that the next use is
+    the probe that closes the circuit, or opens it for longer."""
 
     failures: int = 0
     until_s: float = 0.0
     first_s: float = FIRST_S
     longest_s: float = LONGEST_S
 
-    def failed(self, now_s: float) -> float:
-        """It failed once more; the back-off from now on. Calls that were under way together fail once."""
+    def record_failure(self, now_s: float) -> float:
+        """Record a failure; return the backoff from now on. Calls that were under way together count as one failure."""
         if not self.is_aside(now_s):
             self.failures += 1
             self.until_s = now_s + min(self.longest_s, self.first_s * 2 ** min(self.failures - 1, _DOUBLINGS_MAX))
         return self.until_s - now_s
 
-    def worked(self) -> None:
-        """It is well."""
+    def record_success(self) -> None:
+        """Close the circuit."""
         self.failures = 0
         self.until_s = 0.0
 

@@ -1,10 +1,10 @@
-"""Acknowledgements for which nobody waits in a coroutine: those of a turn of the event loop go to their broker as one
+"""Gathers acknowledgements that no coroutine waits for: those of a turn of the event loop go to their broker as one
 call for each group and topic.
 
-Each hears what became of its own messages. A broker settles each message by itself, so that one can't spoil what was
-asked together with it; an error of the call is everybody's.
+Each caller gets the outcomes of its own messages. A broker acknowledges each message separately, so no message can
+spoil the others of the call; an error of the call is reported to all callers.
 
-A call that belongs to a trace goes alone, since what the broker does for it is said in that trace.
+A call that belongs to a trace is sent alone, since the broker's work is recorded in that trace.
 """
 
 from contextvars import Context
@@ -20,21 +20,22 @@ if TYPE_CHECKING:
 
     from ternmq_common.model import Acknowledged, SettleOutcome
     from ternmq_common.receipt_handle import ReceiptHandle
-    from ternmq_proxy.message_service.cluster.repeats import Repeats
+    from ternmq_proxy.message_service.cluster.repeats import RepeatedCalls
 
-# Larger calls would keep others waiting at the broker.
+# Larger calls would delay others at the broker.
 _HANDLES_MAX = 256
 _ACKNOWLEDGE = CALLS["acknowledge"]
 
 
-class _Place(NamedTuple):
+class _SettlePlace(NamedTuple):
     broker: str
     group: str
     topic: str
 
 
-class _Gathered:
-    """What was asked of one place in this turn: handles, and who hears of how many of them, in order."""
+class _GatheredHandles:
+    """The acknowledgements for one place in this turn: handles, and the callbacks in order with the number of their
+    handles."""
 
     __slots__ = ("asked", "handles")
 
@@ -44,41 +45,42 @@ class _Gathered:
 
 
 class GatheredAcknowledgements:
-    """`repeats` asks the brokers, again while one is away. A call with `handles_max` does not wait for more."""
+    """Gathers acknowledgements. `repeats` calls the brokers, and repeats calls while one is away. A call with
+    `handles_max` handles does not wait for more."""
 
-    def __init__(self, repeats: "Repeats", handles_max: int = _HANDLES_MAX) -> None:
+    def __init__(self, repeats: "RepeatedCalls", handles_max: int = _HANDLES_MAX) -> None:
         self._handles_max = handles_max
         self._repeats = repeats
-        self._came: dict[_Place, _Gathered] = {}
-        # The end of a turn goes on with the context of whoever came first.
+        self._came: dict[_SettlePlace, _GatheredHandles] = {}
+        # The end of a turn runs in the context of its first call.
         self._no_trace = Context()
 
     def acknowledge_nowait(
         self, broker: str, group: str, topic: str, handles: "Sequence[ReceiptHandle]", done: "Acknowledged"
     ) -> None:
-        """Ask the broker that gave the handles."""
+        """Acknowledge at the broker that issued the handles."""
         if current_traceparent():
             self._repeats.ask_nowait(broker, _ACKNOWLEDGE, (group, topic, handles), done)
             return
         if not self._came:
-            turn_end().add_work(self._ask_all)
-        place = _Place(broker, group, topic)
+            turn_end().add_work(self._acknowledge_all)
+        place = _SettlePlace(broker, group, topic)
         gathered = self._came.get(place)
         if gathered is None:
-            gathered = self._came[place] = _Gathered()
+            gathered = self._came[place] = _GatheredHandles()
         gathered.handles.extend(handles)
         gathered.asked.append((len(handles), done))
         if len(gathered.handles) >= self._handles_max:
             del self._came[place]
-            self._ask(place, gathered)
+            self._acknowledge_place(place, gathered)
 
-    def _ask_all(self) -> None:
+    def _acknowledge_all(self) -> None:
         came, self._came = self._came, {}
         for place, gathered in came.items():
-            self._no_trace.run(self._ask, place, gathered)
+            self._no_trace.run(self._acknowledge_place, place, gathered)
 
-    def _ask(self, place: _Place, gathered: _Gathered) -> None:
-        def heard(outcomes: "list[SettleOutcome] | None", error: Exception | None) -> None:
+    def _acknowledge_place(self, place: _SettlePlace, gathered: _GatheredHandles) -> None:
+        def take_outcomes(outcomes: "list[SettleOutcome] | None", error: Exception | None) -> None:
             if error is None and len(outcomes or ()) != len(gathered.handles):
                 error = ValueError(f"broker {place.broker} has not said of each message what became of it")
             first = 0
@@ -87,4 +89,6 @@ class GatheredAcknowledgements:
                 call_back(done, own, error)
                 first += count
 
-        self._repeats.ask_nowait(place.broker, _ACKNOWLEDGE, (place.group, place.topic, gathered.handles), heard)
+        self._repeats.ask_nowait(
+            place.broker, _ACKNOWLEDGE, (place.group, place.topic, gathered.handles), take_outcomes
+        )

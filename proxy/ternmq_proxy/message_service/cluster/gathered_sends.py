@@ -1,7 +1,7 @@
-"""Sends for which nobody waits in a coroutine: those of a turn of the event loop go to their broker as one call.
+"""Gathers sends that no coroutine waits for: those of a turn of the event loop go to their broker as one call.
 
-Each hears of its own end. What the broker did not begin goes its own way, as other sends do: to the same broker when
-that is back, or to another one.
+Each caller gets its own outcome. Sends that the broker did not begin are repeated separately: at the same broker when
+it is back, or at another one.
 """
 
 from typing import TYPE_CHECKING, NamedTuple, cast
@@ -18,63 +18,67 @@ if TYPE_CHECKING:
 
     from ternmq_common.model import AppendedMessage, AppendOutcome, NewMessage, QueueRef, Stored
     from ternmq_protos.v2 import definition_pb2
-    from ternmq_proxy.message_service.cluster.links import Links
-    from ternmq_proxy.message_service.cluster.routes import Routes
+    from ternmq_proxy.message_service.cluster.links import BrokerLinks
+    from ternmq_proxy.message_service.cluster.routes import TopicRoutes
 
     Append = Callable[[QueueRef, Sequence[NewMessage]], Awaitable[list[AppendedMessage]]]
 
-# Larger calls would keep others waiting at the broker.
+# Larger calls would delay others at the broker.
 _BYTES_MAX = 256 << 10
 
 
-class _Send(NamedTuple):
+class _GatheredSend(NamedTuple):
     queue: "QueueRef"
     messages: "Sequence[NewMessage]"
     done: "Stored"
 
 
 class GatheredSends:
-    """`alone` makes one send, wherever it can be made."""
+    """Gathers sends. `alone` makes a single send, wherever that is possible."""
 
-    def __init__(self, links: "Links", routes: "Routes", alone: "Append") -> None:
+    def __init__(self, links: "BrokerLinks", routes: "TopicRoutes", alone: "Append") -> None:
         self._links = links
         self._routes = routes
         self._alone = alone
-        self._came: dict[str, list[_Send]] = {}
+        self._came: dict[str, list[_GatheredSend]] = {}
         self._bytes = 0
         self._background_calls = BackgroundCalls()
 
     def append_nowait(self, queue: "QueueRef", messages: "Sequence[NewMessage]", done: "Stored") -> None:
         """See `MessageService`."""
         if not self._came:
-            turn_end().add_work(self._ask_all)
-        self._came.setdefault(queue.broker, []).append(_Send(queue, messages, done))
+            turn_end().add_work(self._append_all)
+        self._came.setdefault(queue.broker, []).append(_GatheredSend(queue, messages, done))
         for message in messages:
             self._bytes += len(message.rest)
         if self._bytes > _BYTES_MAX:
-            self._ask_all()
+            self._append_all()
 
-    def _ask_all(self) -> None:
+    def _append_all(self) -> None:
         came, self._came, self._bytes = self._came, {}, 0
         for broker, sends in came.items():
-            self._ask(broker, sends)
+            self._append_gathered(broker, sends)
 
-    def _ask(self, broker: str, sends: list[_Send]) -> None:
-        def heard(outcomes: "list[AppendOutcome] | None", error: Exception | None) -> None:
+    def _append_gathered(self, broker: str, sends: list[_GatheredSend]) -> None:
+        def take_outcomes(outcomes: "list[AppendOutcome] | None", error: Exception | None) -> None:
             if error is not None or outcomes is None:
-                self._failed(broker, sends, error or ValueError(f"broker {broker} has answered nothing"))
+                self._fail_sends(broker, sends, error or ValueError(f"broker {broker} has answered nothing"))
             elif len(outcomes) != len(sends):
-                self._failed(broker, sends, ValueError(f"broker {broker} has not said of each send what became of it"))
+                self._fail_sends(
+                    broker, sends, ValueError(f"broker {broker} has not said of each send what became of it")
+                )
             else:
                 for send, outcome in zip(sends, outcomes, strict=True):
-                    self._ended(broker, send, outcome)
+                    self._end_send(broker, send, outcome)
 
         try:
-            self._links.broker(broker).append_each_nowait([(send.queue, send.messages) for send in sends], heard)
-        except Exception as error:  # noqa: BLE001 - those who asked hear it, and log what was not foreseen
-            self._failed(broker, sends, error)
+            self._links.require_broker(broker).append_each_nowait(
+                [(send.queue, send.messages) for send in sends], take_outcomes
+            )
+        except Exception as error:  # noqa: BLE001 - the callers get it, and log unexpected errors
+            self._fail_sends(broker, sends, error)
 
-    def _failed(self, broker: str, sends: list[_Send], error: Exception) -> None:
+    def _fail_sends(self, broker: str, sends: list[_GatheredSend], error: Exception) -> None:
         if is_broker_s_failure(error):
             self._routes.send_failed(broker)
         for send in sends:
@@ -83,7 +87,7 @@ class GatheredSends:
             else:
                 call_back(send.done, 0, error)
 
-    def _ended(self, broker: str, send: _Send, outcome: "AppendOutcome") -> None:
+    def _end_send(self, broker: str, send: _GatheredSend, outcome: "AppendOutcome") -> None:
         if outcome.code == ErrorCode.OK:
             self._routes.send_worked(broker)
             call_back(send.done, outcome.first, None)
@@ -95,8 +99,8 @@ class GatheredSends:
                 self._routes.send_failed(broker)
             call_back(send.done, 0, error)
 
-    def _send_alone(self, send: _Send) -> None:
-        def heard(appended: "list[AppendedMessage] | None", error: Exception | None) -> None:
+    def _send_alone(self, send: _GatheredSend) -> None:
+        def take_outcome(appended: "list[AppendedMessage] | None", error: Exception | None) -> None:
             call_back(send.done, appended[0].queue_offset if appended else 0, error)
 
-        self._background_calls.start(self._alone(send.queue, send.messages), heard)
+        self._background_calls.start(self._alone(send.queue, send.messages), take_outcome)

@@ -1,14 +1,15 @@
-"""How patient a link to a broker is. Times in seconds."""
+"""Timeouts of a link to a broker, in seconds."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkTiming:
-    """`look_s` is how often calls and silence are looked at; `silence_s`, after how much of it the broker is lost.
+    """The timing of a link. Calls and silence are checked every `look_s`; after `silence_s` of silence the broker is
+    lost.
 
-    What is large may take longer: `slow_bytes_per_s` is a line of 64 Mbit/s. A stream that lasted for `steady_s` was a
-    good one; who welcomes and ends at once is asked less and less, after `first_retry_s` to `longest_retry_s`.
+    Large pieces may take longer: `slow_bytes_per_s` is a line of 64 Mbit/s. A stream that lasted for `steady_s` resets
+    the backoff, which grows from `first_retry_s` to `longest_retry_s` for a peer that accepts and ends at once.
     """
 
     look_s: float = 0.25

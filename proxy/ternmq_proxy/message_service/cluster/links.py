@@ -1,4 +1,4 @@
-"""The links to all brokers that the registry names, made and ended as it changes."""
+"""The links to all brokers in the registry, opened and closed as it changes."""
 
 import asyncio
 import logging
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
-class Links:
+class BrokerLinks:
     """One link for each broker."""
 
     def __init__(
@@ -43,26 +43,26 @@ class Links:
         self._ending: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
-        self.follow(self._directory.snapshot)
+        self.follow_snapshot(self._directory.snapshot)
 
     async def close(self) -> None:
         brokers, self._brokers = self._brokers, {}
         await asyncio.gather(*(broker.link.close() for broker in brokers.values()), *self._ending)
 
-    def follow(self, snapshot: "RegistrySnapshot") -> None:
-        """Have a link to each broker of the snapshot, at its address."""
+    def follow_snapshot(self, snapshot: "RegistrySnapshot") -> None:
+        """Keep a link to each broker of the snapshot, at its address."""
         for name, broker in list(self._brokers.items()):
             entry = snapshot.brokers.get(name)
             if entry is None or entry.address != broker.link.address:
-                self._end(self._brokers.pop(name))
+                self._end_broker(self._brokers.pop(name))
         for name, entry in snapshot.brokers.items():
             if name not in self._brokers:
-                self._brokers[name] = self._made(name, entry.address)
+                self._brokers[name] = self._make_broker(name, entry.address)
             elif entry.epoch != self._epochs[name]:
-                self._brokers[name].link.hurry()
+                self._brokers[name].link.reconnect_now()
         self._epochs = {name: entry.epoch for name, entry in snapshot.brokers.items()}
 
-    def _made(self, name: str, address: str) -> RemoteBroker:
+    def _make_broker(self, name: str, address: str) -> RemoteBroker:
         link = BrokerLink(
             name,
             address,
@@ -72,44 +72,44 @@ class Links:
             timing=self._timing,
             tls=self._tls,
         )
-        link.announce(self._presence)
+        link.announce_members(self._presence)
         link.start()
         return RemoteBroker(link, self._directory)
 
-    def _end(self, broker: RemoteBroker) -> None:
-        _log.info("broker %s is not at %s any more", broker.name, broker.link.address)
+    def _end_broker(self, broker: RemoteBroker) -> None:
+        _log.info("broker %s is no longer at %s", broker.name, broker.link.address)
         task = asyncio.create_task(broker.link.close(), name=f"end of the link to {broker.name}")
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)
 
-    def announce(self, presence: bytes) -> None:
-        """Tell all brokers who pulls here; see `BrokerLink.announce`."""
+    def announce_members(self, presence: bytes) -> None:
+        """Send the pulling members to all brokers; see `BrokerLink.announce_members`."""
         self._presence = presence
         for broker in self._brokers.values():
-            broker.link.announce(presence)
+            broker.link.announce_members(presence)
 
-    def find(self, name: str) -> RemoteBroker | None:
+    def find_broker(self, name: str) -> RemoteBroker | None:
         return self._brokers.get(name)
 
-    def all(self) -> list[RemoteBroker]:
-        """Every broker, by name."""
+    def list_brokers(self) -> list[RemoteBroker]:
+        """Return all brokers, sorted by name."""
         return [self._brokers[name] for name in sorted(self._brokers)]
 
-    def connected(self) -> list[RemoteBroker]:
-        """Those that can be asked now, by name."""
-        return [broker for broker in self.all() if broker.link.connected]
+    def connected_brokers(self) -> list[RemoteBroker]:
+        """Return the brokers that are connected now, sorted by name."""
+        return [broker for broker in self.list_brokers() if broker.link.is_connected]
 
     def is_connected(self, name: str) -> bool:
         broker = self._brokers.get(name)
-        return broker is not None and broker.link.connected
+        return broker is not None and broker.link.is_connected
 
     def is_replicated(self, name: str) -> bool:
-        """Whether another replica may take over when the broker is away."""
+        """Return whether another replica may take over when the broker is away."""
         entry = self._directory.snapshot.brokers.get(name)
         return entry is not None and len(entry.replicas) > 1
 
-    def broker(self, name: str) -> RemoteBroker:
-        """BrokerUnavailable if there is none of that name."""
+    def require_broker(self, name: str) -> RemoteBroker:
+        """Return the broker of that name. Raises BrokerUnavailable."""
         broker = self._brokers.get(name)
         if broker is None:
             raise BrokerUnavailable(f"there is no broker {name!r}", maybe_done=False)

@@ -1,6 +1,7 @@
-"""What clients subscribe of lite topics through this proxy: all brokers of the topic hear it, those that come back too.
+"""The subscriptions to lite topics of this proxy's clients, which all brokers of the topic get, also when they come
+back.
 
-A broker forgets it in a restart, and clients say it again only every half a minute; so it is remembered here for as
+A broker forgets them in a restart, and clients repeat them only every half a minute. So the proxy remembers them for as
 long as a broker does.
 """
 
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ternmq_common.model import DroppedLite
-    from ternmq_proxy.message_service.cluster.links import Links
-    from ternmq_proxy.message_service.cluster.repeats import Repeats
+    from ternmq_proxy.message_service.cluster.links import BrokerLinks
+    from ternmq_proxy.message_service.cluster.repeats import RepeatedCalls
     from ternmq_registry.directory import RegistryDirectory
 
 _log = logging.getLogger(__name__)
@@ -26,10 +27,10 @@ REMEMBERED_S = 180.0
 _LOOK_S = 30.0
 
 _Client = tuple[str, str]
-"""Group, client id."""
+"""Group and client id."""
 
 
-class _Known:
+class _KnownSubscriptions:
     __slots__ = ("names", "said_s", "topic")
 
     def __init__(self, topic: str) -> None:
@@ -38,14 +39,14 @@ class _Known:
         self.said_s = 0.0
 
 
-class LiteSubscriptionsHere:
-    """Those of one proxy, by client."""
+class LocalLiteSubscriptions:
+    """The subscriptions of one proxy, by client."""
 
-    def __init__(self, directory: "RegistryDirectory", links: "Links", repeats: "Repeats") -> None:
+    def __init__(self, directory: "RegistryDirectory", links: "BrokerLinks", repeats: "RepeatedCalls") -> None:
         self._directory = directory
         self._links = links
         self._repeats = repeats
-        self._known: dict[_Client, _Known] = {}
+        self._known: dict[_Client, _KnownSubscriptions] = {}
         self._looked_s = 0.0
         self._telling: set[asyncio.Task[None]] = set()
 
@@ -61,9 +62,9 @@ class LiteSubscriptionsHere:
         refused = [failure for failure in failures if not isinstance(failure, BrokerUnavailable)]
         for failure in refused or (failures if len(failures) == len(names) else ()):
             raise failure
-        self._remember(sync)
+        self._remember_sync(sync)
 
-    def _remember(self, sync: LiteSync) -> None:
+    def _remember_sync(self, sync: LiteSync) -> None:
         now_s = time.monotonic()
         client = (sync.group, sync.client_id)
         if sync.action is LiteAction.COMPLETE_REMOVE:
@@ -71,7 +72,7 @@ class LiteSubscriptionsHere:
             return
         known = self._known.get(client)
         if known is None or known.topic != sync.topic:
-            known = self._known[client] = _Known(sync.topic)
+            known = self._known[client] = _KnownSubscriptions(sync.topic)
         known.said_s = now_s
         if sync.action is LiteAction.COMPLETE_ADD:
             known.names = dict.fromkeys(sync.names)
@@ -85,25 +86,25 @@ class LiteSubscriptionsHere:
             for each in [each for each, known in self._known.items() if now_s - known.said_s > REMEMBERED_S]:
                 del self._known[each]
 
-    def gone(self, group: str, client_id: str) -> None:
-        """The client is not connected here any more, and may be elsewhere."""
+    def forget_client(self, group: str, client_id: str) -> None:
+        """Forget a client that is no longer connected here, but may be elsewhere."""
         self._known.pop((group, client_id), None)
 
-    def dropped(self, dropped: "Sequence[DroppedLite]") -> None:
-        """Clients have these subscriptions no more."""
+    def remove_dropped(self, dropped: "Sequence[DroppedLite]") -> None:
+        """Remove subscriptions that clients have lost."""
         for each in dropped:
             known = self._known.get((each.group, each.client_id))
             if known is not None:
                 known.names.pop(each.name, None)
 
     def link_changed(self, broker: str) -> None:
-        """The broker may be another process now, which knows nothing."""
+        """Send all subscriptions to a broker that reconnected, which may be a new process."""
         if self._known and self._links.is_connected(broker):
-            task = asyncio.create_task(self._tell(broker), name=f"lite subscriptions for {broker}")
+            task = asyncio.create_task(self._sync_broker(broker), name=f"lite subscriptions for {broker}")
             self._telling.add(task)
             task.add_done_callback(self._telling.discard)
 
-    async def _tell(self, broker: str) -> None:
+    async def _sync_broker(self, broker: str) -> None:
         oldest_s = time.monotonic() - REMEMBERED_S
         for (group, client_id), known in list(self._known.items()):
             if known.said_s < oldest_s or broker not in self._directory.snapshot.brokers_of(known.topic):
@@ -112,6 +113,12 @@ class LiteSubscriptionsHere:
             try:
                 await self._links.broker(broker).shard.consuming.sync_lite(sync)
             except BrokerUnavailable:
-                return  # when it is back it hears all of it
+                return  # all of it is sent when the broker is back
             except MessagingError as error:
-                _log.warning("broker %s does not take what %s of %s subscribes: %s", broker, client_id, group, error)
+                _log.warning(
+                    "broker %s rejected the lite subscriptions of client %s of group %s: %s",
+                    broker,
+                    client_id,
+                    group,
+                    error,
+                )

@@ -1,8 +1,9 @@
-"""Pulls, for a client that may not take what comes: messages are fetched when there is room for them.
+"""Pulls for a client with limited room: messages are fetched when there is room for them.
 
-A broker that waits for messages sends them when they are there. So who has no room is not to wait for messages, but for
-word that there are some, and then fetches them at once or when it has room. The one reader of a queue that is locked
-waits for the messages themselves: there is one such pull a queue, and what it does not take is as if its call was cut.
+A broker that waits for messages sends them as soon as there are some. So a pull without room waits only for the notice
+that there are messages, and then fetches them at once or when it has room. The single reader of a locked queue waits
+for the messages themselves: there is one such pull for each queue, and messages that it does not accept are as if its
+call was cut.
 """
 
 import asyncio
@@ -18,17 +19,17 @@ if TYPE_CHECKING:
     from ternmq_common.model import QueueReaderId, QueueRef
     from ternmq_common.output_room import AnswerRoom
     from ternmq_proxy.message_service.cluster.follower_reads import FollowerReads
-    from ternmq_proxy.message_service.cluster.repeats import Repeats
+    from ternmq_proxy.message_service.cluster.repeats import RepeatedCalls
 
 
-class Pulling:
-    """Asks the broker that a queue names; with `followers` those first for what is cold."""
+class ClusterPulling:
+    """Pulls from the broker that a queue names; with `followers` cold messages first from those."""
 
-    def __init__(self, repeats: "Repeats", followers: "FollowerReads | None" = None) -> None:
+    def __init__(self, repeats: "RepeatedCalls", followers: "FollowerReads | None" = None) -> None:
         self._repeats = repeats
         self._followers = followers
 
-    async def pull(
+    async def pull_messages(
         self,
         queue: "QueueRef",
         offset: int,
@@ -48,7 +49,7 @@ class Pulling:
 
         fetched: Callable[[float], Awaitable[PulledMessages]] = at_leader
         if self._followers is not None and not is_locked:
-            fetched = partial(self._followers.pull, queue, offset, passing, batch, at_leader)
+            fetched = partial(self._followers.pull_messages, queue, offset, passing, batch, at_leader)
         if room is None:
             return await fetched(poll_s)
         loop = asyncio.get_running_loop()
@@ -58,7 +59,7 @@ class Pulling:
             taken = not pulled.messages or await room.enter_room(end - loop.time())
             return pulled if taken else PulledMessages([], offset)
         while True:
-            pulled = await _fetched_into(room, end, fetched) or PulledMessages([], offset)
+            pulled = await _fetch_into(room, end, fetched) or PulledMessages([], offset)
             left_s = end - loop.time()
             if pulled.messages or pulled.next_offset > offset or left_s <= 0:
                 return pulled
@@ -66,10 +67,10 @@ class Pulling:
                 return pulled
 
 
-async def _fetched_into(
+async def _fetch_into(
     room: "AnswerRoom", end: float, fetched: "Callable[[float], Awaitable[PulledMessages]]"
 ) -> PulledMessages | None:
-    """What is there now, if there is room for it in time."""
+    """Return the messages that are there now, if there is room for them in time."""
     pulled = None
     if await room.enter_room(end - asyncio.get_running_loop().time()):
         try:

@@ -1,10 +1,12 @@
-"""Receives: from whichever broker has something, waiting for all of them (`polls.py`).
+"""Receives: from whichever broker has messages, waiting for all of them (`polls.py`).
 
-Each says when its group was made, as the registry's snapshot has it: a broker that missed the deletion of an earlier
-group of that name would take the new one for that, and remove it then. It refuses, and notifies when it has caught up.
+Each receive carries the version in which its group was created, from the registry's snapshot. A broker that missed the
+deletion of an earlier group of that name would take the new one for it, and remove it later. It refuses instead, and
+notifies when it has caught up.
 
-What may be in flight is divided among brokers, each of which counts its own, so that no two of them have to agree while
-somebody waits: a topic's limit among the brokers of the topic, a group's among all, since its topics may be anywhere.
+Limits of messages in flight are divided among brokers, each of which counts its own, so that brokers need not agree
+while a receive waits: a topic's limit among the brokers of the topic, a group's among all, since its topics may be
+anywhere.
 """
 
 import asyncio
@@ -14,51 +16,51 @@ from msgspec.structs import replace
 
 from ternmq_common.errors import MessagingError
 from ternmq_proxy.message_service.cluster.calls import BrokerRefused, BrokerUnavailable, LateAnswer
-from ternmq_proxy.message_service.cluster.urgency import Urgency
+from ternmq_proxy.message_service.cluster.urgency import BrokerUrgency
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ternmq_common.model import DeliveredMessage, PopOrder
     from ternmq_common.output_room import AnswerRoom
-    from ternmq_proxy.message_service.cluster.links import Links
-    from ternmq_proxy.message_service.cluster.polls import Polls
+    from ternmq_proxy.message_service.cluster.links import BrokerLinks
+    from ternmq_proxy.message_service.cluster.polls import BrokerPolls
     from ternmq_registry.directory import RegistryDirectory
 
 
 class ClusterReceiving:
     """Asks the brokers of a topic in turn."""
 
-    def __init__(self, directory: "RegistryDirectory", links: "Links", polls: "Polls") -> None:
+    def __init__(self, directory: "RegistryDirectory", links: "BrokerLinks", polls: "BrokerPolls") -> None:
         self._directory = directory
         self._links = links
         self._polls = polls
-        self._urgency = Urgency(directory, links)
+        self._urgency = BrokerUrgency(directory, links)
 
     async def pop(
         self, order: "PopOrder", *, broker: str, poll_s: float, room: "AnswerRoom | None" = None
     ) -> "list[DeliveredMessage]":
         try:
-            deliveries = await self._poll(order, broker, poll_s, room)
+            deliveries = await self._poll_broker(order, broker, poll_s, room)
         except BaseException:
             self._pass_on(order, broker)
             raise
         if deliveries:
-            self._polls.found(order.group, order.wait_key)
+            self._polls.wake_more(order.group, order.wait_key)
         else:
             self._pass_on(order, broker)
         return deliveries
 
     def _pass_on(self, order: "PopOrder", broker: str) -> None:
-        """This poll is over. What it was woken for and did not ask, another one asks."""
+        """End this receive, and wake another one for the brokers that it has not asked."""
         try:
-            names = self._readable(order.topic, broker)
+            names = self._readable_brokers(order.topic, broker)
         except BrokerUnavailable:
             return  # the first broker that comes back wakes one
-        if self._polls.worth_asking(order.group, order.wait_key, names):
-            self._polls.pass_on(order.group, order.wait_key)
+        if self._polls.promising_brokers(order.group, order.wait_key, names):
+            self._polls.wake_next(order.group, order.wait_key)
 
-    async def _poll(
+    async def _poll_broker(
         self, order: "PopOrder", broker: str, poll_s: float, room: "AnswerRoom | None"
     ) -> "list[DeliveredMessage]":
         loop = asyncio.get_running_loop()
@@ -76,19 +78,19 @@ class ClusterReceiving:
             left_s = end - loop.time()
             if deliveries or left_s <= 0:
                 return deliveries
-            if self._polls.worth_asking(order.group, order.wait_key, self._readable(order.topic, broker)):
-                continue  # a notification came while the others were asked
+            if self._polls.promising_brokers(order.group, order.wait_key, self._readable_brokers(order.topic, broker)):
+                continue  # a notification arrived while the others were asked
             if place is None:
-                place = self._polls.place()
+                place = self._polls.next_place()
             if not await self._polls.wait(order.group, order.wait_key, left_s, place):
                 return []
 
     async def _until_led(self, order: "PopOrder", first: str, end: float) -> None:
-        """A shard whose leader is away may soon have another one: wait for that, instead of failing at once."""
+        """Wait for a new leader of a shard, which may come soon, before failing."""
         loop = asyncio.get_running_loop()
         while (left_s := end - loop.time()) > 0:
             try:
-                self._readable(order.topic, first)
+                self._readable_brokers(order.topic, first)
             except BrokerUnavailable:
                 if not any(map(self._links.is_replicated, self._directory.snapshot.brokers_of(order.topic))):
                     return
@@ -99,15 +101,15 @@ class ClusterReceiving:
     async def _pop_now(
         self, order: "PopOrder", first: str, end: float, room: "AnswerRoom | None", *, watch: bool
     ) -> "list[DeliveredMessage]":
-        """What one of the brokers has, the most urgent, or the `first` for choice. Nobody is asked without a place in
-        `room`."""
+        """Return messages of one broker: the most urgent, or preferably those of `first`. No broker is asked without a
+        place in `room`."""
         group, wait_key = order.group, order.wait_key
-        names = self._readable(order.topic, first)
-        asked = self._polls.worth_asking(group, wait_key, names)
+        names = self._readable_brokers(order.topic, first)
+        asked = self._polls.promising_brokers(group, wait_key, names)
         if order.by_priority and len(asked) > 1:
-            asked, most_urgent = await self._urgency.ordered(order, asked)
+            asked, most_urgent = await self._urgency.order_brokers(order, asked)
             if most_urgent:
-                if room is not None and not await self._entered(room, group, wait_key, end):
+                if room is not None and not await self._enter_room(room, group, wait_key, end):
                     return []
                 deliveries = await self._most_urgent(replace(order, most_urgent=most_urgent), asked[0])
                 if deliveries:
@@ -115,7 +117,8 @@ class ClusterReceiving:
         return await self._in_turn(order, names, asked, end, room, watch=watch)
 
     async def _most_urgent(self, order: "PopOrder", name: str) -> "list[DeliveredMessage]":
-        """What the broker has of that; nothing is known of the rest then, or if it fails."""
+        """Return the most urgent messages of the broker. They say nothing about its other messages, and neither does a
+        failure."""
         try:
             return await self._links.broker(name).shard.consuming.pop(self._part(order, name), watch=False)
         except MessagingError:  # it is asked again for all that it has, and that says why
@@ -131,19 +134,19 @@ class ClusterReceiving:
         *,
         watch: bool,
     ) -> "list[DeliveredMessage]":
-        """What the first of the asked brokers has that has anything. One that fails or refuses keeps no other from
-        giving."""
+        """Return messages of the first broker that has any. A broker that fails or refuses does not keep others from
+        answering."""
         group, wait_key = order.group, order.wait_key
         failure: MessagingError | None = None
         for name in asked:
-            if room is not None and not await self._entered(room, group, wait_key, end):
+            if room is not None and not await self._enter_room(room, group, wait_key, end):
                 return []
-            number = self._polls.about_to_ask(group, wait_key)
+            number = self._polls.note_asking(group, wait_key)
             try:
                 deliveries = await self._links.broker(name).shard.consuming.pop(self._part(order, name), watch=watch)
             except BrokerRefused as error:
                 if watch:
-                    self._polls.found_nothing(group, wait_key, name, number)
+                    self._polls.note_empty(group, wait_key, name, number)
                 else:
                     failure = error
                 continue
@@ -153,18 +156,19 @@ class ClusterReceiving:
             if deliveries:
                 return deliveries
             if watch:
-                self._polls.found_nothing(group, wait_key, name, number)
+                self._polls.note_empty(group, wait_key, name, number)
         if failure is not None and (len(names) == 1 or not isinstance(failure, BrokerUnavailable | LateAnswer)):
             raise failure
         return []
 
-    async def _entered(self, room: "AnswerRoom", group: str, wait_key: str, end: float) -> bool:
+    async def _enter_room(self, room: "AnswerRoom", group: str, wait_key: str, end: float) -> bool:
         if not room.is_open:
-            self._polls.pass_on(group, wait_key)  # what came is for one who can take it
+            self._polls.wake_next(group, wait_key)  # the messages are for a receive with room
         return await room.enter_room(end - asyncio.get_running_loop().time())
 
-    def _readable(self, topic: str, first: str) -> list[str]:
-        """The brokers that may have messages of the topic and can be asked; HA_NOT_AVAILABLE if there is none."""
+    def _readable_brokers(self, topic: str, first: str) -> list[str]:
+        """Return the connected brokers that may have messages of the topic. Raises HA_NOT_AVAILABLE if there is
+        none."""
         known = self._directory.snapshot
         placed = sorted(known.brokers_of(topic))
         names = [name for name in placed if name in known.brokers and known.brokers[name].can_read]
@@ -177,8 +181,8 @@ class ClusterReceiving:
             return connected[turn:] + connected[:turn]
         return connected
 
-    def _part(self, order: "PopOrder", broker: str) -> "PopOrder":
-        """The order with what that broker may have in flight."""
+    def _broker_order(self, order: "PopOrder", broker: str) -> "PopOrder":
+        """Return the order with that broker's part of the limits of messages in flight."""
         of_group, of_topic = order.group_in_flight_max, order.topic_in_flight_max
         if of_group is None and of_topic is None:
             return order
@@ -190,8 +194,8 @@ class ClusterReceiving:
 
 
 def _part_of(limit: int | None, broker: str, brokers: "Iterable[str]") -> int | None:
-    """The broker's part of the limit, 1 at least: with 0 it would keep what it has for ever. All parts are the limit,
-    if that is not below the number of the brokers."""
+    """Return the broker's part of the limit, at least 1: with 0 its messages would stay forever. The parts sum up to
+    the limit, unless it is below the number of brokers."""
     if limit is None:
         return None
     names = sorted(brokers)

@@ -1,4 +1,4 @@
-"""One broker of the cluster, as this proxy has it."""
+"""One broker of the cluster, as this proxy reaches it."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 
     from ternmq_common.model import AppendRequests, DeliveredMessage
     from ternmq_common.shard.calls import ShardCall, Values
-    from ternmq_proxy.message_service.cluster.calls import Heard
+    from ternmq_proxy.message_service.cluster.calls import ResultCallback
     from ternmq_proxy.message_service.cluster.link import BrokerLink
     from ternmq_registry.directory import RegistryDirectory
 
 
 class RemoteBroker:
-    """Each method of `shard` is one call over the link; see `BrokerLink.ask` for errors."""
+    """A broker. Each method of `shard` is one call over the link; see `BrokerLink.ask_broker` for errors."""
 
     def __init__(self, link: "BrokerLink", directory: "RegistryDirectory") -> None:
         self.link = link
@@ -26,10 +26,10 @@ class RemoteBroker:
         self.shard = RemoteShard(self.ask)
         self._directory = directory
 
-    def ask(self, call: "ShardCall", values: "Values") -> "Awaitable[Any]":
-        """Make a call, with what the registry says of its topic and group."""
+    def ask_broker(self, call: "ShardCall", values: "Values") -> "Awaitable[Any]":
+        """Make a call, with the versions in which its topic and group were created."""
         known = self._directory.snapshot
-        return self.link.ask(
+        return self.link.ask_broker(
             call,
             values,
             topic_created_version=known.topic_created_version(call.required_topic(values)),
@@ -37,8 +37,8 @@ class RemoteBroker:
             on_late=(lambda late: self._give_back(values, late)) if call.name == "pop" else None,
         )
 
-    def ask_nowait(self, call: "ShardCall", values: "Values", heard: "Heard") -> None:
-        """As `ask`, for who does not wait; see `BrokerLink.ask_nowait`. Not for `pop`."""
+    def ask_nowait(self, call: "ShardCall", values: "Values", heard: "ResultCallback") -> None:
+        """Make a call like `ask_broker`, without waiting; see `BrokerLink.ask_nowait`. Not for `pop`."""
         known = self._directory.snapshot
         self.link.ask_nowait(
             call,
@@ -48,15 +48,14 @@ class RemoteBroker:
             group_created_version=known.group_created_version(call.required_group(values)),
         )
 
-    def append_each_nowait(self, requests: "AppendRequests", heard: "Heard") -> None:
-        """See `RemoteShard` and `ask_nowait`. What the registry says of the topics is that of the one which was made
-        last."""
+    def append_each_nowait(self, requests: "AppendRequests", heard: "ResultCallback") -> None:
+        """See `RemoteShard` and `ask_nowait`. The call carries the version of the topic that was created last."""
         known = self._directory.snapshot
         made = max(known.topic_created_version(lite_parent(queue.topic)) for queue, _ in requests)
         self.link.ask_nowait(CALLS["append_each"], (requests,), heard, topic_created_version=made)
 
     def _give_back(self, values: "Values", late: "list[DeliveredMessage]") -> None:
-        """Messages whose answer came too late."""
+        """Give messages back whose answer came too late."""
         for topic, some in group_by_settled_topic(values[0].topic, late).items():
             handles = [delivery.handle for delivery in some]
-            self.link.tell(CALLS["release"], (values[0].group, topic, handles, False))
+            self.link.notify_broker(CALLS["release"], (values[0].group, topic, handles, False))

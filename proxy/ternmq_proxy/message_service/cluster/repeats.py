@@ -1,5 +1,4 @@
-"""Calls that are made again while their broker is away, for as long as one that restarts needs, or as another replica
-needs to take over."""
+"""Repeats calls while their broker is away, for as long as a restart or the takeover by another replica lasts."""
 
 import time
 from dataclasses import dataclass
@@ -25,11 +24,12 @@ _ACKNOWLEDGE = CALLS["acknowledge"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepeatTiming:
-    """For how long a call is repeated, and after which pauses: random, up to `pause_s` first, then to twice that."""
+    """For how long a call is repeated, and after which pauses: random, at first up to `pause_s`, then up to twice
+    that."""
 
     repeat_s: float = 1.5
     replicated_s: float = 7.5
-    """The default lease, and a second to notice that another one leads."""
+    """The default lease, and a second to notice the new leader."""
     pause_s: float = 0.05
     pause_max_s: float = 0.3
 
@@ -37,12 +37,12 @@ class RepeatTiming:
 REPEAT_TIMING = RepeatTiming()
 
 
-class Repeats:
-    """Finds a broker by its name, and calls it."""
+class RepeatedCalls:
+    """Finds a broker by its name, and calls it, repeatedly while it is away."""
 
     def __init__(
         self,
-        links: "Links",
+        links: "BrokerLinks",
         seconds: "Callable[[], float]" = time.monotonic,
         timing: RepeatTiming = REPEAT_TIMING,
     ) -> None:
@@ -56,53 +56,53 @@ class Repeats:
         """The broker of that name; calls are repeated by the rules of the table."""
         return RemoteShard(lambda call, values: self.ask(broker, call, values))
 
-    async def ask(self, broker: str, call: "ShardCall", values: "Values") -> Any:  # noqa: ANN401 - it is the call's own
-        # The first try goes without tenacity, which costs more than the call.
+    async def ask_broker(self, broker: str, call: "ShardCall", values: "Values") -> Any:  # noqa: ANN401 - it is the call's own
+        # The first attempt goes without tenacity, which costs more than the call.
         try:
-            return await self._asked(broker, call, values)
+            return await self._ask_once(broker, call, values)
         except BrokerUnavailable as error:
             if not self._is_repeated(broker, call, error):
                 raise
-        return await self._repeated(broker, call, values)
+        return await self._repeat_call(broker, call, values)
 
-    def ask_nowait(self, broker: str, call: "ShardCall", values: "Values", heard: "Heard") -> None:
-        """As `ask`, for who does not wait: `heard` is called at the end, or at once."""
+    def ask_nowait(self, broker: str, call: "ShardCall", values: "Values", heard: "ResultCallback") -> None:
+        """Call like `ask_broker`, without waiting; `heard` is called at the end, possibly at once."""
 
-        def answered(result: object, error: Exception | None) -> None:
+        def take_result(result: object, error: Exception | None) -> None:
             if error is not None and self._is_repeated(broker, call, error):
-                self._background_calls.start(self._repeated(broker, call, values), heard)
+                self._background_calls.start(self._repeat_call(broker, call, values), heard)
                 return
             if error is None and call is _ACKNOWLEDGE:
-                self._acknowledged.answered(broker, *values)
+                self._acknowledged.note_acknowledged(broker, *values)
             heard(result, error)
 
         try:
-            self._links.broker(broker).ask_nowait(call, values, answered)
-        except Exception as error:  # noqa: BLE001 - who asked hears it, and logs what was not foreseen
-            answered(None, error)
+            self._links.require_broker(broker).ask_nowait(call, values, take_result)
+        except Exception as error:  # noqa: BLE001 - the caller gets it, and logs unexpected errors
+            take_result(None, error)
 
     def _is_repeated(self, broker: str, call: "ShardCall", error: Exception) -> bool:
-        return _again(call.rules.repeat, error) and self._links.find(broker) is not None
+        return _is_repeatable(call.rules.repeat, error) and self._links.find_broker(broker) is not None
 
-    async def _repeated(self, broker: str, call: "ShardCall", values: "Values") -> Any:  # noqa: ANN401
+    async def _repeat_call(self, broker: str, call: "ShardCall", values: "Values") -> Any:  # noqa: ANN401
         timing = self._timing
         repeated = AsyncRetrying(
-            retry=retry_if_exception(lambda error: _again(call.rules.repeat, error)),
+            retry=retry_if_exception(lambda error: _is_repeatable(call.rules.repeat, error)),
             stop=stop_after_delay(timing.replicated_s if self._links.is_replicated(broker) else timing.repeat_s),
             wait=wait_random_exponential(multiplier=timing.pause_s, max=timing.pause_max_s),
             reraise=True,
         )
-        return await repeated(self._asked, broker, call, values)
+        return await repeated(self._ask_once, broker, call, values)
 
-    async def _asked(self, broker: str, call: "ShardCall", values: "Values") -> Any:  # noqa: ANN401
-        result = await self._links.broker(broker).ask(call, values)
+    async def _ask_once(self, broker: str, call: "ShardCall", values: "Values") -> Any:  # noqa: ANN401
+        result = await self._links.require_broker(broker).ask_broker(call, values)
         if call is _ACKNOWLEDGE:
-            self._acknowledged.answered(broker, *values)
+            self._acknowledged.note_acknowledged(broker, *values)
         return result
 
 
-def _again(repeat: CallRepeat, error: BaseException) -> bool:
-    # Who refuses is there, and has waited for what it lacks.
+def _is_repeatable(repeat: CallRepeat, error: BaseException) -> bool:
+    # A broker that refuses is there, and has waited for what it lacks.
     if not isinstance(error, BrokerUnavailable) or isinstance(error, BrokerRefused):
         return False
     return repeat is CallRepeat.ALWAYS or (repeat is CallRepeat.UNASKED and not error.maybe_done)

@@ -1,4 +1,4 @@
-"""The MessageService of a cluster: each call goes to the broker that has the queue, or to all of them."""
+"""The MessageService of a cluster: each call goes to the broker that has the queue, or to all brokers."""
 
 import asyncio
 import logging
@@ -21,8 +21,8 @@ from ternmq_proxy.message_service.cluster.polls import Polls
 from ternmq_proxy.message_service.cluster.pulling import Pulling
 from ternmq_proxy.message_service.cluster.reading import ClusterReading
 from ternmq_proxy.message_service.cluster.receiving import ClusterReceiving
-from ternmq_proxy.message_service.cluster.repeats import Repeats
-from ternmq_proxy.message_service.cluster.routes import Routes
+from ternmq_proxy.message_service.cluster.repeats import RepeatedCalls
+from ternmq_proxy.message_service.cluster.routes import TopicRoutes
 from ternmq_proxy.message_service.cluster.sending import ClusterSending
 from ternmq_proxy.message_service.cluster.subscription_notices import SubscriptionNotices
 from ternmq_registry.errors import RegistryUnavailable
@@ -48,12 +48,12 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 SEEK_EVERY_S = 0.15
-# A shard whose replicas are all away costs the registry no more than others after that.
+# After that a shard without any live replica costs the registry no more than others.
 SEEK_S = 30.0
 
 
 class ClusterMessageService:
-    """See `MessageService`. Begins with `start`, ends with `close`."""
+    """See `MessageService`. It begins with `start` and ends with `close`."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class ClusterMessageService:
         read_from_followers: bool = False,
         seconds: "Callable[[], float]" = time.monotonic,
     ) -> None:
-        """`tls` gives what each connection to a broker begins with, None: plain text."""
+        """`tls` returns the TLS settings of each connection to a broker, None for plain text."""
         self._directory = directory
         self._seconds = seconds
         self.links = Links(directory, self, proxy=proxy, timing=link_timing, tls=tls)
@@ -83,7 +83,7 @@ class ClusterMessageService:
         self._refreshing: asyncio.Task[None] | None = None
         self._seeking: asyncio.Task[None] | None = None
         self.connected = asyncio.Event()
-        """Set when a broker can be asked for the first time."""
+        """Set when a broker is connected for the first time."""
 
         brokers = CalledBrokers(self.links, self._repeats)
         choice = BrokerChoice(directory, self.links, self.routes, self._repeats)
@@ -122,20 +122,21 @@ class ClusterMessageService:
         await self._notices.tell(news, everything)
 
     @property
-    def problem(self) -> str | None:
-        if self.links.connected():
+    def outage_reason(self) -> str | None:
+        if self.links.connected_brokers():
             return None
-        names = ", ".join(broker.name for broker in self.links.all())
+        names = ", ".join(broker.name for broker in self.links.list_brokers())
         return f"none of the brokers can be reached: {names}" if names else "no broker is registered"
 
     def link_figures(self) -> "list[LinkFigures]":
-        """The links at this moment; may be called in any thread."""
-        aside = set(self.routes.aside())
-        return [broker.link.figures(set_aside=broker.name in aside) for broker in self.links.all()]
+        """Return the current figures of the links; any thread may call this."""
+        aside = set(self.routes.aside_brokers())
+        return [broker.link.read_figures(set_aside=broker.name in aside) for broker in self.links.list_brokers()]
 
     def follower_read_figures(self) -> "list[FollowerReadFigures]":
-        """Pulls of what is cold, since the start; none without `read_from_followers`. For any thread."""
-        return [] if self._followers is None else self._followers.figures()
+        """Return the figures of pulls of cold messages, none without `read_from_followers`; any thread may call
+        this."""
+        return [] if self._followers is None else self._followers.read_figures()
 
     # --- what the links notify of
 
@@ -150,36 +151,36 @@ class ClusterMessageService:
             self._seeking = asyncio.create_task(self._seek_leaders(), name="search for leaders")
 
     def _seeks_leader(self, broker: str) -> bool:
-        """Whether another replica may lead the shard soon."""
+        """Return whether another replica may soon lead the shard."""
         return self.links.is_replicated(broker) and not self.links.is_connected(broker)
 
     async def _seek_leaders(self) -> None:
-        """Look at the registry more often while a shard with replicas has lost its leader."""
+        """Read the registry more often while a shard with replicas has no leader."""
         end = self._seconds() + SEEK_S
-        while self._seconds() < end and any(self._seeks_leader(broker.name) for broker in self.links.all()):
+        while self._seconds() < end and any(self._seeks_leader(broker.name) for broker in self.links.list_brokers()):
             try:
                 await self._directory.refresh_snapshot()
             except RegistryUnavailable as error:
-                _log.debug("no leader is found without the registry: %s", error.message)
+                _log.debug("cannot look for a new leader without the registry: %s", error.message)
             await asyncio.sleep(SEEK_EVERY_S)
 
-    def ready(self, broker: str, group: str, topic: str) -> None:
-        self.polls.ready(broker, group, topic)
+    def messages_ready(self, broker: str, group: str, topic: str) -> None:
+        self.polls.note_ready(broker, group, topic)
 
-    def version_told(self, version: int) -> None:
+    def registry_changed(self, version: int) -> None:
         if version > self._directory.snapshot.version and (self._refreshing is None or self._refreshing.done()):
             self._refreshing = asyncio.create_task(self._directory.wait_for_version(version), name="later version")
 
-    async def check(self, orphan: "OrphanedTransaction") -> bool:
+    async def check_orphan(self, orphan: "OrphanedTransaction") -> bool:
         if self._ask is None:
             return False
         try:
             return await self._ask(orphan)
         except Exception:  # noqa: BLE001 - the outermost of this check, and it logs
-            _log.exception("the check of transaction %s failed", orphan.transaction_id)
+            _log.exception("cannot check transaction %s", orphan.transaction_id)
             return False
 
-    async def tell(self, question: str, argument: str) -> bytes | None:
+    async def answer_question(self, question: str, argument: str) -> bytes | None:
         if self._answer_proxies is None:
             return None
         try:
@@ -189,7 +190,7 @@ class ClusterMessageService:
             return None
 
     def lite_dropped(self, dropped: "list[DroppedLite]") -> None:
-        self._lite.dropped(dropped)
+        self._lite.remove_dropped(dropped)
         if self._lite_listener is not None:
             self._lite_listener(dropped)
 
@@ -197,16 +198,16 @@ class ClusterMessageService:
         self._lite_listener = listener
 
     def _registry_changed(self, snapshot: "RegistrySnapshot") -> None:
-        self.links.follow(snapshot)
+        self.links.follow_snapshot(snapshot)
         if self._followers is not None:
-            self._followers.follow(snapshot)
-        self.routes.changed()
-        self.polls.moved()
+            self._followers.follow_snapshot(snapshot)
+        self.routes.forget_routes()
+        self.polls.note_topics_moved()
 
     # --- what is put together
 
-    def route(self, topic: "Topic") -> "TopicRoute":
-        return self.routes.route(topic)
+    def find_route(self, topic: "Topic") -> "TopicRoute":
+        return self.routes.find_route(topic)
 
     def watch_orphans(self, ask: "AskProducer") -> None:
         self._ask = ask
@@ -215,8 +216,8 @@ class ClusterMessageService:
         self.links.announce(shard_frames.PRESENCE.encode_note(list(members)))
 
     async def pulling_members(self, group: str, topic: str, here: "Sequence[str]") -> list[str]:
-        """As one of the brokers knows them: every proxy tells all brokers."""
-        for broker in self.links.connected():
+        """Return the members that one of the brokers knows: every proxy reports to all brokers."""
+        for broker in self.links.connected_brokers():
             try:
                 return sorted({*here, *await broker.shard.inspecting.pulling_members(group, topic)})
             except (BrokerUnavailable, LateAnswer) as error:
@@ -227,9 +228,9 @@ class ClusterMessageService:
         self._answer_proxies = answer
 
     async def ask_proxies(self, question: str, argument: str) -> "list[ProxyAnswer]":
-        """By way of any broker: every proxy has a stream to all."""
+        """Ask other proxies by way of any broker: every proxy has a stream to all."""
         why: MessagingError | None = None
-        for broker in self.links.connected():
+        for broker in self.links.connected_brokers():
             try:
                 return await broker.shard.inspecting.ask_proxies(question, argument)
             except (BrokerUnavailable, LateAnswer) as error:

@@ -1,4 +1,5 @@
-"""Notifies brokers of what groups subscribe through this proxy; they count what waits for these groups."""
+"""Notifies brokers of what groups subscribe to through this proxy, so that they count waiting messages for these
+groups."""
 
 import asyncio
 import logging
@@ -10,41 +11,41 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ternmq_common.model import TopicSubscription
-    from ternmq_proxy.message_service.cluster.links import Links
+    from ternmq_proxy.message_service.cluster.links import BrokerLinks
     from ternmq_proxy.message_service.cluster.remote_broker import RemoteBroker
 
 _log = logging.getLogger(__name__)
-# A frame's worth; others use the link between two of them.
+# A frame's worth; other calls use the link between two of them.
 _AT_ONCE = 1000
 
 
 class SubscriptionNotices:
-    """`_knowing` are the brokers that were notified of everything, since their links were made last."""
+    """Sends the notices. `_knowing` are the brokers that have had everything since their links connected."""
 
-    def __init__(self, links: "Links") -> None:
+    def __init__(self, links: "BrokerLinks") -> None:
         self._links = links
         self._knowing: set[str] = set()
 
     def link_changed(self, broker: str) -> None:
-        """The broker may be another process now, which knows nothing."""
+        """Forget what the broker knows, since it may be a new process."""
         self._knowing.discard(broker)
 
-    async def tell(
+    async def notify_subscriptions(
         self, news: "Sequence[TopicSubscription]", everything: "Callable[[], Sequence[TopicSubscription]]"
     ) -> None:
         """See `MessageService.notify_subscriptions`."""
-        brokers = self._links.connected()
+        brokers = self._links.connected_brokers()
         unknowing = {broker.name for broker in brokers} - self._knowing
         told = everything() if unknowing else ()
-        self._knowing |= unknowing  # before the calls: a link that is lost meanwhile takes the broker out again
-        await asyncio.gather(*(self._tell(broker, told if broker.name in unknowing else news) for broker in brokers))
+        self._knowing |= unknowing  # before the calls: a link that is lost meanwhile removes the broker again
+        await asyncio.gather(
+            *(self._notify_broker(broker, told if broker.name in unknowing else news) for broker in brokers)
+        )
 
-    async def _tell(self, broker: "RemoteBroker", subscriptions: "Sequence[TopicSubscription]") -> None:
+    async def _notify_broker(self, broker: "RemoteBroker", subscriptions: "Sequence[TopicSubscription]") -> None:
         try:
             for start in range(0, len(subscriptions), _AT_ONCE):
                 await broker.shard.consuming.subscribed(subscriptions[start : start + _AT_ONCE])
         except MessagingError as error:
             self._knowing.discard(broker.name)
-            _log.warning(
-                "broker %s does not know what groups subscribe here, and hears it again: %s", broker.name, error
-            )
+            _log.warning("cannot notify broker %s of subscriptions; retrying: %s", broker.name, error)

@@ -1,4 +1,4 @@
-"""What processes ask each other: about their clients by way of a broker, about themselves those of one server alone."""
+"""Questions between processes: about their clients by way of a broker, about themselves within one server."""
 
 from typing import TYPE_CHECKING, Protocol
 
@@ -20,23 +20,23 @@ if TYPE_CHECKING:
     from ternmq_proxy.services import Services
 
 
-class Answer(Protocol):
-    """Answers one question."""
+class QuestionHandler(Protocol):
+    """Answers one question of another process."""
 
     def __call__(self, argument: str, /, services: "Services") -> "Awaitable[bytes]": ...
 
 
-ABOUT_CLIENTS: "Mapping[str, Answer]" = {
+ABOUT_CLIENTS: "Mapping[str, QuestionHandler]" = {
     CLIENTS: answer_clients,
     MEMBERS: answer_members,
     RUNNING_INFO: answer_running_info,
     SUBSCRIBERS: answer_subscribers,
     SUBSCRIPTIONS: answer_subscriptions,
 }
-ABOUT_ITSELF: "Mapping[str, Answer]" = {PROXY: answer_proxy, STATS: answer_stats}
+ABOUT_ITSELF: "Mapping[str, QuestionHandler]" = {PROXY: answer_proxy, STATS: answer_stats}
 
 
 async def answer_proxies(question: str, argument: str, services: "Services") -> bytes | None:
-    """What another proxy is told; None if this one does not know the question."""
+    """Return the answer to another proxy's question, None if the question is unknown here."""
     answer = ABOUT_CLIENTS.get(question)
     return None if answer is None else await answer(argument, services=services)

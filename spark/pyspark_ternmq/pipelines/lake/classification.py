@@ -20,14 +20,14 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.types import StructType
 
-from pyspark_ternmq.decoding.columns import PROBLEM, VALUE, decoded
+from pyspark_ternmq.decoding.columns import PROBLEM, VALUE, decode_column
 from pyspark_ternmq.decoding.json_problem import json_problems
 from pyspark_ternmq.pipelines.session import error_line
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from pyspark_ternmq.decoding.columns import Format
+    from pyspark_ternmq.decoding.columns import BodyFormat
     from pyspark_ternmq.pipelines.lake.options import EventTime
 
 WRONG_CLOCK_AFTER = timedelta(minutes=5)
@@ -39,20 +39,22 @@ UNPARSED, DECODED, TAKEN, DEDUP_ID = "__unparsed", "__decoded", "__taken", "__de
 ID_WINDOW_MIN = timedelta(milliseconds=2)
 
 
-def classified(
+def classify_messages(
     messages: "DataFrame",
     *,
     event_time: "EventTime",
     lateness: timedelta,
     json_schema: str | None,
-    decoding: "Format | None" = None,
+    decoding: "BodyFormat | None" = None,
 ) -> "DataFrame":
     """The source's rows with `json` (if there is a schema), `avro` or `protobuf` (by `decoding`), `reason` (why it is
     aside), `kind`, `date` and `hour`."""
     if json_schema is not None:
         messages = messages.withColumn("json", _parsed_json(json_schema))
     if decoding is not None:
-        messages = messages.withColumn(DECODED, decoded(F.when(F.col("corrupt").isNull(), F.col("body")), decoding))
+        messages = messages.withColumn(
+            DECODED, decode_column(F.when(F.col("corrupt").isNull(), F.col("body")), decoding)
+        )
     rows = messages.withColumn("reason", _malformed_reason(event_time, json_schema=json_schema, decoding=decoding))
     rows = rows.withColumn("kind", F.when(F.col("reason").isNotNull(), "malformed"))
     if json_schema is not None:
@@ -69,7 +71,7 @@ def classified(
     return rows.withColumn("date", _date_column(seconds)).withColumn("hour", _hour_column(seconds))
 
 
-def deduplicated(rows: "DataFrame", window: timedelta, *, not_before_ms: int = 0) -> "DataFrame":
+def drop_duplicates(rows: "DataFrame", window: timedelta, *, not_before_ms: int = 0) -> "DataFrame":
     """Without rows whose id came before, within `window` by the clock of the pipeline.
 
     Watermarks drop what is too old, so they stand on a time that can't be: when the row was taken, which is the same
@@ -110,7 +112,7 @@ def _parsed_json(json_schema: str) -> "Column":
     return F.from_json(F.col("body").cast("string"), schema, {"columnNameOfCorruptRecord": UNPARSED})
 
 
-def _malformed_reason(event_time: "EventTime", *, json_schema: str | None, decoding: "Format | None") -> "Column":
+def _malformed_reason(event_time: "EventTime", *, json_schema: str | None, decoding: "BodyFormat | None") -> "Column":
     """Why a row is malformed, or null."""
     reasons = [F.when(F.col("corrupt").isNotNull(), F.concat(F.lit("body: "), "corrupt"))]
     if json_schema is not None:

@@ -16,7 +16,7 @@ Bounded     batches of a query come in order: a manifest stands for all before i
             finished. So there is one manifest for each query, two for a moment.
 Query       the id in Spark's checkpoint: two checkpoints never meet, and a folder can take several.
 
-Pure but for `Files`; tests let it crash after each of its steps.
+Pure but for `FileSystem`; tests let it crash after each of its steps.
 """
 
 import json
@@ -27,13 +27,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pyspark_ternmq.pipelines.files import read_if_there
-from pyspark_ternmq.pipelines.lake.lock import publish, withdraw
+from pyspark_ternmq.pipelines.lake.lock import publish_file, withdraw_files
 from pyspark_ternmq.pipelines.lake.tables.registration import PlainFiles
 
 if TYPE_CHECKING:
-    from pyspark_ternmq.pipelines.files import Files
+    from pyspark_ternmq.pipelines.files import FileSystem
     from pyspark_ternmq.pipelines.lake.lock import FolderLock
-    from pyspark_ternmq.pipelines.lake.tables.registration import Tables
+    from pyspark_ternmq.pipelines.lake.tables.registration import LakeTables
 
 STAGING, COMMITS = "_staging", "_commits"
 # Before 2 a batch had one staging folder, without a try in its name.
@@ -49,7 +49,7 @@ class LakeBroken(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Manifest:
+class BatchManifest:
     """A committed batch: moves of files below the lake's folder, and how many rows of each kind they have."""
 
     query: str
@@ -75,7 +75,7 @@ class Manifest:
         )
 
     @classmethod
-    def from_json(cls, text: str) -> "Manifest":
+    def from_json(cls, text: str) -> "BatchManifest":
         found = checked_version(json.loads(text))
         query, batch = found["query"], found["batch"]
         return cls(
@@ -88,28 +88,28 @@ class Manifest:
         )
 
 
-class Commits:
+class BatchCommits:
     """The batches of one query in a lake's folder, for whoever has the lock of its checkpoint.
 
     Invariant: between calls, every manifest of the query but the last is finished.
     """
 
     def __init__(
-        self, files: "Files", root: str, query: str, lock: "FolderLock", tables: "Tables | None" = None
+        self, files: "FileSystem", root: str, query: str, lock: "FolderLock", tables: "LakeTables | None" = None
     ) -> None:
         self._files, self._root, self._query, self._lock = files, root, query, lock
         self._tables = tables or PlainFiles()
 
-    def heal(self) -> None:
+    def finish_commits(self) -> None:
         """Finish what a process that ended had committed, and remove what it had not."""
         # First: from here on nothing can appear but by this process.
-        withdraw(self._files, self._lock, self._unpublished_manifests())
+        withdraw_files(self._files, self._lock, self._unpublished_manifests())
         numbers = self._committed_batches()
         for number in numbers:
             self._finish_batch(number)
         if numbers:
             self._remove_before(numbers[-1])
-        withdraw(self._files, self._lock, self._staged_folders())
+        withdraw_files(self._files, self._lock, self._staged_folders())
 
     def is_committed(self, batch: int) -> bool:
         """Whether the batch, or one after it, was committed; then it is finished as well."""
@@ -119,19 +119,21 @@ class Commits:
         self._finish_batch(numbers[-1])
         return True
 
-    def commit(self, batch: int, write: Callable[[str], tuple[Mapping[str, int], int]]) -> Manifest:
+    def commit(self, batch: int, write: Callable[[str], tuple[Mapping[str, int], int]]) -> BatchManifest:
         """Have `write` put the batch's files into a folder, then publish them.
 
         `write` says how many rows of each kind there are, and when they were taken. LakeBroken if files have others.
         """
-        self._lock.look()
+        self._lock.check_owner()
         staging = f"{batch_name(self._query, batch)}.{uuid.uuid4().hex}"
         rows, taken_ms = write(self._path_of(STAGING, staging))
         moves = self._plan_moves(batch, staging)
         self._check_rows(batch, rows, moves)
-        manifest = Manifest(query=self._query, batch=batch, staging=staging, moves=moves, rows=rows, taken_ms=taken_ms)
-        publish(self._files, self._lock, self._manifest_path(batch), manifest.to_json())
-        self._move(manifest)
+        manifest = BatchManifest(
+            query=self._query, batch=batch, staging=staging, moves=moves, rows=rows, taken_ms=taken_ms
+        )
+        publish_file(self._files, self._lock, self._manifest_path(batch), manifest.to_json())
+        self._move_batch(manifest)
         self._remove_before(batch)
         return manifest
 
@@ -159,13 +161,13 @@ class Commits:
         text = read_if_there(self._files, self._manifest_path(batch))
         # Else somebody who woke has just removed it, as is done with those that are finished.
         if text is not None:
-            self._move(Manifest.from_json(text))
+            self._move_batch(BatchManifest.from_json(text))
 
-    def _move(self, manifest: Manifest) -> None:
-        def register() -> None:
-            self._tables.register(manifest)
+    def _move_batch(self, manifest: BatchManifest) -> None:
+        def register_files() -> None:
+            self._tables.register_batch(manifest)
 
-        move_all(self._files, self._root, manifest.staging, manifest.moves, then=register)
+        move_all(self._files, self._root, manifest.staging, manifest.moves, then=register_files)
 
     def _remove_before(self, batch: int) -> None:
         for number in self._committed_batches():
@@ -197,12 +199,12 @@ class Commits:
         return "/".join((self._root, *names))
 
 
-def last_taken_ms(files: "Files", root: str) -> int:
+def last_taken_ms(files: "FileSystem", root: str) -> int:
     """The latest time in the manifests of all queries; 0 if there is none."""
     folder = f"{root}/{COMMITS}"
     names = [entry.path for entry in files.files_below(folder) if is_manifest(entry.path)]
     texts = (read_if_there(files, f"{folder}/{name}") for name in names if not is_compaction(name))
-    return max((Manifest.from_json(text).taken_ms for text in texts if text is not None), default=0)
+    return max((BatchManifest.from_json(text).taken_ms for text in texts if text is not None), default=0)
 
 
 def is_compaction(name: str) -> bool:
@@ -224,7 +226,7 @@ def checked_version(found: Any) -> Any:  # noqa: ANN401 - JSON
 
 
 def move_all(
-    files: "Files",
+    files: "FileSystem",
     root: str,
     staging: str,
     moves: Sequence[tuple[str, str]],
@@ -241,7 +243,7 @@ def move_all(
         return
     try:
         for old, new in moves:
-            _move(files, root, old, new)
+            _move_files(files, root, old, new)
         then()
     except (LakeBroken, OSError):
         if files.exists(folder):
@@ -249,7 +251,7 @@ def move_all(
     files.delete(folder)
 
 
-def _move(files: "Files", root: str, old: str, new: str) -> None:
+def _move_files(files: "FileSystem", root: str, old: str, new: str) -> None:
     old_path, new_path = f"{root}/{old}", f"{root}/{new}"
     if files.exists(new_path):
         # Where a rename is a copy, it may have been cut off before the old one was gone.

@@ -35,8 +35,8 @@ from pyspark_ternmq.pipelines.lake.commits import (
     move_all,
     staged_batch,
 )
-from pyspark_ternmq.pipelines.lake.compaction_plan import planned
-from pyspark_ternmq.pipelines.lake.lock import COMPACTION_LOCK, FolderLock, Owner, publish, withdraw
+from pyspark_ternmq.pipelines.lake.compaction_plan import plan_groups
+from pyspark_ternmq.pipelines.lake.lock import COMPACTION_LOCK, FolderLock, LockOwner, publish_file, withdraw_files
 from pyspark_ternmq.pipelines.lake.options import NO_ICEBERG_COMPACTION, CompactionReport
 from pyspark_ternmq.pipelines.lake.tables.marker import WrongFormat, format_of
 from pyspark_ternmq.pipelines.lake.tables.opening import check_installed
@@ -45,8 +45,8 @@ from pyspark_ternmq.pipelines.settings import PARQUET_SETTINGS, session_settings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from pyspark_ternmq.pipelines.files import Files
-    from pyspark_ternmq.pipelines.lake.compaction_plan import Group
+    from pyspark_ternmq.pipelines.files import FileSystem
+    from pyspark_ternmq.pipelines.lake.compaction_plan import FileGroup
     from pyspark_ternmq.pipelines.lake.options import CompactionOptions
 
 LOCK = "_locks/compaction"
@@ -55,7 +55,7 @@ Merge = Callable[[Sequence[str], str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Swap:
+class FileSwap:
     """A committed merge: files below the lake's folder."""
 
     name: str
@@ -67,7 +67,7 @@ class Swap:
         return json.dumps({"version": MANIFEST_VERSION, "name": self.name, "moves": moves, "remove": list(self.remove)})
 
     @classmethod
-    def from_json(cls, text: str) -> "Swap":
+    def from_json(cls, text: str) -> "FileSwap":
         found = checked_version(json.loads(text))
         return cls(name=found["name"], moves=[(old, new) for old, new in found["moves"]], remove=found["remove"])
 
@@ -85,7 +85,7 @@ def run(
     Locked if somebody else does it, WrongFormat for Iceberg.
     """
     files = HadoopFiles(spark)
-    root, now = files.qualified(out), now or datetime.now(UTC)
+    root, now = files.qualify_path(out), now or datetime.now(UTC)
     found = format_of(files, root)
     if found == "iceberg":
         raise WrongFormat(NO_ICEBERG_COMPACTION)
@@ -94,36 +94,36 @@ def run(
         from pyspark_ternmq.pipelines.lake.tables.delta_compaction import compact_delta
 
         return compact_delta(root, options, now=now, on_group=on_group)
-    with compactor(files, root, Owner.this_process()) as compaction:
+    with open_compaction(files, root, LockOwner.this_process()) as compaction:
         return compaction.run(options, _merge_by(spark), now=now, on_group=on_group)
 
 
 @contextmanager
-def compactor(files: "Files", root: str, owner: Owner) -> "Iterator[Compaction]":
+def open_compaction(files: "FileSystem", root: str, owner: LockOwner) -> "Iterator[LakeCompaction]":
     """The one compaction of a lake, after what an earlier one left is in order."""
     with FolderLock(files, f"{root}/{LOCK}", owner, COMPACTION_LOCK) as lock:
-        compaction = Compaction(files, root, lock)
-        compaction.heal()
+        compaction = LakeCompaction(files, root, lock)
+        compaction.finish_swaps()
         yield compaction
 
 
-class Compaction:
+class LakeCompaction:
     """Merges groups of files, one after the other. Invariant: between groups there is no manifest and no staging."""
 
-    def __init__(self, files: "Files", root: str, lock: FolderLock) -> None:
+    def __init__(self, files: "FileSystem", root: str, lock: FolderLock) -> None:
         self._files, self._root, self._lock = files, root, lock
 
-    def heal(self) -> None:
+    def finish_swaps(self) -> None:
         """Finish swaps that were committed, remove merges that were not."""
         # First: from here on nothing can appear but by this process.
         unpublished = [self._path_of(COMMITS, name) for name in self._list_manifests() if not is_manifest(name)]
-        withdraw(self._files, self._lock, unpublished)
+        withdraw_files(self._files, self._lock, unpublished)
         for name in self._list_manifests():
             # One that slept may wake and finish it first.
             if is_manifest(name) and (text := read_if_there(self._files, self._path_of(COMMITS, name))) is not None:
-                self._finish_swap(Swap.from_json(text))
+                self._finish_swap(FileSwap.from_json(text))
         staged = [name for name in self._files.folders_in(self._path_of(STAGING)) if is_compaction(name)]
-        withdraw(self._files, self._lock, [self._path_of(STAGING, name) for name in staged])
+        withdraw_files(self._files, self._lock, [self._path_of(STAGING, name) for name in staged])
 
     def run(
         self,
@@ -135,8 +135,8 @@ class Compaction:
     ) -> CompactionReport:
         """Merge what the plan says."""
         report, partitions = CompactionReport(), set[str]()
-        for group in planned(self._files_of_lake(), unfinished=self._unfinished_files(), now=now, options=options):
-            self._lock.renew()
+        for group in plan_groups(self._files_of_lake(), unfinished=self._unfinished_files(), now=now, options=options):
+            self._lock.renew_lock()
             self._swap_group(group, merge)
             partitions.add(group.partition)
             report.partitions = len(partitions)
@@ -162,7 +162,7 @@ class Compaction:
         names = [entry.path for entry in self._files.files_below(self._path_of(COMMITS))]
         return [name for name in names if is_compaction(name)]
 
-    def _swap_group(self, group: "Group", merge: Merge) -> None:
+    def _swap_group(self, group: "FileGroup", merge: Merge) -> None:
         name = f"{COMPACTION}{uuid.uuid4().hex}"
         staging = self._path_of(STAGING, name)
         merge([self._path_of(path) for path in group.paths], staging)
@@ -171,11 +171,11 @@ class Compaction:
             (f"{STAGING}/{name}/{path}", f"{group.partition}/{name}-{number:05d}{FILE_SUFFIX}")
             for number, path in enumerate(merged, start=1)
         ]
-        swap = Swap(name=name, moves=moves, remove=group.paths)
-        publish(self._files, self._lock, self._manifest_path(f"{name}.json"), swap.to_json())
+        swap = FileSwap(name=name, moves=moves, remove=group.paths)
+        publish_file(self._files, self._lock, self._manifest_path(f"{name}.json"), swap.to_json())
         self._finish_swap(swap)
 
-    def _finish_swap(self, swap: Swap) -> None:
+    def _finish_swap(self, swap: FileSwap) -> None:
         move_all(self._files, self._root, swap.name, swap.moves)
         for path in swap.remove:
             self._files.delete(self._path_of(path))
@@ -189,7 +189,7 @@ class Compaction:
 
 
 def _merge_by(spark: "SparkSession") -> Merge:
-    def merge(paths: Sequence[str], folder: str) -> None:
+    def merge_files(paths: Sequence[str], folder: str) -> None:
         # The names of folders are no columns here: only files are named.
         rows = spark.read.option("mergeSchema", "true").parquet(*paths)
         writer = rows.coalesce(1).write.option("compression", "zstd")
@@ -200,4 +200,4 @@ def _merge_by(spark: "SparkSession") -> Merge:
         if before != after:
             raise LakeBroken(f"{before} rows became {after} in a merge, so nothing was replaced: {paths[0]} and others")
 
-    return merge
+    return merge_files

@@ -21,7 +21,7 @@ _PARTITION = re.compile(r"(?:.*/)?date=(\d{4})-(\d{2})-(\d{2})/hour=(\d{2})")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
+class FileGroup:
     """Files of one partition that become one."""
 
     partition: str
@@ -29,9 +29,9 @@ class Group:
     size_bytes: int
 
 
-def planned(
+def plan_groups(
     files: "Iterable[FileEntry]", *, unfinished: Set[str], now: datetime, options: "CompactionOptions"
-) -> list[Group]:
+) -> list[FileGroup]:
     """What to merge; `unfinished` are names of batches whose files must stay."""
     partitions: defaultdict[str, list[FileEntry]] = defaultdict(list)
     for file in files:
@@ -70,14 +70,14 @@ def is_small(size_bytes: int, options: "CompactionOptions") -> bool:
     return 2 * size_bytes < options.target_bytes
 
 
-def _group_files(partition: str, files: "Sequence[FileEntry]", target_bytes: int) -> list[Group]:
+def _group_files(partition: str, files: "Sequence[FileEntry]", target_bytes: int) -> list[FileGroup]:
     """Fill one group after the other; the last may be a single file, which stays as it is."""
-    groups, current, size_bytes = list[Group](), list[str](), 0
+    groups, current, size_bytes = list[FileGroup](), list[str](), 0
     for file in sorted(files, key=lambda file: file.path):
         if current and size_bytes + file.size_bytes > target_bytes:
-            groups.append(Group(partition=partition, paths=current, size_bytes=size_bytes))
+            groups.append(FileGroup(partition=partition, paths=current, size_bytes=size_bytes))
             current, size_bytes = [], 0
         current.append(file.path)
         size_bytes += file.size_bytes
-    groups.append(Group(partition=partition, paths=current, size_bytes=size_bytes))
+    groups.append(FileGroup(partition=partition, paths=current, size_bytes=size_bytes))
     return [group for group in groups if len(group.paths) > 1]

@@ -17,21 +17,27 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from pyspark_ternmq.pipelines.hadoop_files import HadoopFiles
 from pyspark_ternmq.pipelines.lake import compaction
-from pyspark_ternmq.pipelines.lake.classification import PARTITION, TAKEN, checked_schema, classified, deduplicated
-from pyspark_ternmq.pipelines.lake.commits import BESIDE, KINDS, Commits, LakeBroken, last_taken_ms
-from pyspark_ternmq.pipelines.lake.lock import FolderLock, Locked, LockLost, Owner, checkpoint_lock
+from pyspark_ternmq.pipelines.lake.classification import (
+    PARTITION,
+    TAKEN,
+    checked_schema,
+    classify_messages,
+    drop_duplicates,
+)
+from pyspark_ternmq.pipelines.lake.commits import BESIDE, KINDS, BatchCommits, LakeBroken, last_taken_ms
+from pyspark_ternmq.pipelines.lake.lock import FolderLock, Locked, LockLost, LockOwner, checkpoint_lock
 from pyspark_ternmq.pipelines.lake.options import MALFORMED_MIN, LakeOptions, LakeReport
 from pyspark_ternmq.pipelines.lake.options import Format as LakeFormat
-from pyspark_ternmq.pipelines.lake.subject_schema import settled
+from pyspark_ternmq.pipelines.lake.subject_schema import settle_format
 from pyspark_ternmq.pipelines.lake.tables.opening import opened_tables
-from pyspark_ternmq.pipelines.progress import BatchErrors, ProgressLine, follow
+from pyspark_ternmq.pipelines.progress import BatchErrors, ProgressLine, follow_query
 from pyspark_ternmq.pipelines.settings import PARQUET_SETTINGS, session_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from pyspark_ternmq.decoding.columns import Format
+    from pyspark_ternmq.decoding.columns import BodyFormat
 
 NAME = "lake"
 REASONS_MAX = 3
@@ -70,38 +76,40 @@ def _run_query(
     report: LakeReport,
     line: ProgressLine,
 ) -> None:
-    root = files.qualified(options.out)
-    decoding = settled(files, root, options.decoding)
+    root = files.qualify_path(options.out)
+    decoding = settle_format(files, root, options.decoding)
     rows = _source_rows(spark, options, decoding, not_before_ms=last_taken_ms(files, root))
-    tables = opened_tables(files, root, options, rows, line.say)
+    tables = opened_tables(files, root, options, rows, line.print_line)
     if options.format == "parquet":
         _heal_compaction(files, root)
     writer = _BatchWriter(spark, options, report, line)
     query = _start_query(spark, options, rows, writer)
     try:
-        commits = Commits(files, root, str(query.id), lock, tables)
-        commits.heal()
+        commits = BatchCommits(files, root, str(query.id), lock, tables)
+        commits.finish_commits()
     except BaseException as error:
         writer.commits.set_exception(error)
         query.stop()
         raise
     writer.commits.set_result(commits)
-    with writer.errors.raised():
-        follow(query, line, rows=lambda: writer.rows_in, on_report=writer.count_duplicates, on_look=lock.renew_if_due)
+    with writer.errors.raise_errors():
+        follow_query(
+            query, line, rows=lambda: writer.rows_in, on_report=writer.count_duplicates, on_look=lock.renew_if_due
+        )
 
 
 def _source_rows(
-    spark: "SparkSession", options: LakeOptions, decoding: "Format | None", *, not_before_ms: int
+    spark: "SparkSession", options: LakeOptions, decoding: "BodyFormat | None", *, not_before_ms: int
 ) -> "DataFrame":
     messages = spark.readStream.format("ternmq").options(**source_options(options)).load()
-    rows = classified(
+    rows = classify_messages(
         messages,
         event_time=options.event_time,
         lateness=options.lateness,
         json_schema=options.json_schema,
         decoding=decoding,
     )
-    return deduplicated(rows, options.dedup_window, not_before_ms=not_before_ms)
+    return drop_duplicates(rows, options.dedup_window, not_before_ms=not_before_ms)
 
 
 def _start_query(
@@ -140,7 +148,7 @@ class _BatchWriter:
         self._written = set[int]()
         self.errors = BatchErrors(LakeBroken, LockLost, TooManyMalformed)
         # The query's id is known once it runs, and it may call before.
-        self.commits: Future[Commits] = Future()
+        self.commits: Future[BatchCommits] = Future()
 
     @property
     def rows_in(self) -> int:
@@ -149,7 +157,7 @@ class _BatchWriter:
 
     def write(self, batch: "DataFrame", number: int) -> None:
         """What Spark calls; once more for a batch that was not finished when the last run ended."""
-        with self.errors.noted():
+        with self.errors.note_errors():
             self._commit_batch(batch, number)
 
     def _commit_batch(self, batch: "DataFrame", number: int) -> None:
@@ -159,7 +167,7 @@ class _BatchWriter:
                 batch.write.format("noop").mode("overwrite").save()
             return
         self._written.add(number)
-        manifest = commits.commit(number, lambda folder: self._write(batch, number, folder))
+        manifest = commits.commit(number, lambda folder: self._write_batch(batch, number, folder))
         report, rows = self._report, manifest.rows
         report.rows += rows["data"]
         report.late += rows["late"]
@@ -170,8 +178,8 @@ class _BatchWriter:
         if self._options.compaction is not None and self._options.trigger is not None and is_due:
             _compact_lake(self._spark, self._options, report, self._line)
 
-    def _write(self, batch: "DataFrame", number: int, folder: str) -> tuple[dict[str, int], int]:
-        rows, taken_ms = _write(batch, folder, self._options.format)
+    def _write_batch(self, batch: "DataFrame", number: int, folder: str) -> tuple[dict[str, int], int]:
+        rows, taken_ms = _write_rows(batch, folder, self._options.format)
         if is_too_much(rows, self._options):
             raise TooManyMalformed(
                 f"{rows['malformed']:,} of {sum(rows.values()):,} rows of batch {number} are malformed, more than "
@@ -208,7 +216,7 @@ def _frequent_reasons(spark: "SparkSession", folder: str) -> str:
     return "Most often: " + "; ".join(f"{row['count']:,} x {row['reason']}" for row in found)
 
 
-def _write(batch: "DataFrame", folder: str, table_format: LakeFormat) -> tuple[dict[str, int], int]:
+def _write_rows(batch: "DataFrame", folder: str, table_format: LakeFormat) -> tuple[dict[str, int], int]:
     """All rows of a batch below a folder, by kind and partition; how many there are of each kind, and their time."""
     observation = Observation()
     counts = [F.count_if(F.col("kind") == kind).alias(kind) for kind in KINDS]
@@ -233,7 +241,7 @@ def _with_partition_columns(rows: "DataFrame") -> tuple["DataFrame", tuple[str, 
 
 def _heal_compaction(files: HadoopFiles, root: str) -> None:
     """Finish what a compaction that was killed had committed; one that lives does it by itself."""
-    with suppress(Locked), compaction.compactor(files, root, Owner.this_process()):
+    with suppress(Locked), compaction.open_compaction(files, root, LockOwner.this_process()):
         pass
 
 
@@ -243,4 +251,4 @@ def _compact_lake(spark: "SparkSession", options: LakeOptions, report: LakeRepor
     try:
         report.compacted_files += compaction.run(spark, options.out, options.compaction).removed
     except Locked as locked:
-        line.say(f"not compacted: {locked}")
+        line.print_line(f"not compacted: {locked}")

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Self
 from pyspark_ternmq.pipelines.files import read_if_there
 
 if TYPE_CHECKING:
-    from pyspark_ternmq.pipelines.files import Files
+    from pyspark_ternmq.pipelines.files import FileSystem
 
 IN_CHECKPOINT = "_lock"
 # A lock that says nothing is being written, or its owner was killed as it wrote.
@@ -45,7 +45,7 @@ class LockLost(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Owner:
+class LockOwner:
     """A process that has a lock; `token` tells two of its locks apart, `started` two processes of one number."""
 
     host: str
@@ -60,7 +60,7 @@ class Owner:
         return json.dumps({"host": self.host, "pid": self.pid, "started": self.started, "token": self.token})
 
     @classmethod
-    def from_json(cls, text: str) -> "Owner | None":
+    def from_json(cls, text: str) -> "LockOwner | None":
         """None for a file that a crash left half written."""
         try:
             found = json.loads(text)
@@ -72,12 +72,12 @@ class Owner:
         return cls(host=host, pid=pid, started=started, token=token)
 
     @classmethod
-    def this_process(cls) -> "Owner":
+    def this_process(cls) -> "LockOwner":
         pid = os.getpid()
-        return cls(host=socket.gethostname(), pid=pid, started=started(pid), token=uuid.uuid4().hex)
+        return cls(host=socket.gethostname(), pid=pid, started=process_start(pid), token=uuid.uuid4().hex)
 
 
-def is_running(owner: Owner) -> bool:
+def is_running(owner: LockOwner) -> bool:
     """Whether a process of this machine lives, and is not a later one of the same number."""
     try:
         os.kill(owner.pid, 0)
@@ -86,11 +86,11 @@ def is_running(owner: Owner) -> bool:
     except PermissionError:
         pass
     # Where one of them is not told, as for other users' processes, the number has to do.
-    found = started(owner.pid)
+    found = process_start(owner.pid)
     return not found or not owner.started or found == owner.started
 
 
-def started(pid: int) -> str:
+def process_start(pid: int) -> str:
     """When a process was started, in ticks of the kernel; empty where it does not tell."""
     try:
         # After the name, which may have any characters; it is the 22nd field of all.
@@ -100,7 +100,7 @@ def started(pid: int) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Purpose:
+class LockPurpose:
     """What a lock is for: `doing` is what its owner does, as in "process 17 on a-host compacts this lake"."""
 
     doing: str
@@ -112,9 +112,9 @@ class Purpose:
 
 
 # It is renewed between merges.
-COMPACTION_LOCK = Purpose(doing="compacts this lake", stale_after_ms=3_600_000)
+COMPACTION_LOCK = LockPurpose(doing="compacts this lake", stale_after_ms=3_600_000)
 # It is renewed all the time; a pod that was killed is not to keep the next ones out for long.
-CHECKPOINT_LOCK = Purpose(doing="works with this checkpoint", stale_after_ms=300_000)
+CHECKPOINT_LOCK = LockPurpose(doing="works with this checkpoint", stale_after_ms=300_000)
 
 
 class FolderLock:
@@ -122,12 +122,12 @@ class FolderLock:
 
     def __init__(
         self,
-        files: "Files",
+        files: "FileSystem",
         folder: str,
-        owner: Owner,
-        purpose: Purpose,
+        owner: LockOwner,
+        purpose: LockPurpose,
         *,
-        is_running: Callable[[Owner], bool] = is_running,
+        is_running: Callable[[LockOwner], bool] = is_running,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
         self._files, self._folder, self._owner, self._purpose = files, folder, owner, purpose
@@ -170,7 +170,7 @@ class FolderLock:
         """After how long without a sign of its owner another one may take it."""
         return self._purpose.stale_after_ms / 1000
 
-    def look(self) -> None:
+    def check_owner(self) -> None:
         """LockLost if it is another's by now."""
         if not self._is_mine():
             raise LockLost(
@@ -178,9 +178,9 @@ class FolderLock:
                 f"{self._purpose.stale_after} ({self._folder})"
             )
 
-    def renew(self) -> None:
+    def renew_lock(self) -> None:
         """Look, and show that the owner lives."""
-        self.look()
+        self.check_owner()
         self._files.create(self._seen_path(self._seen + 1), "")
         self._files.delete(self._seen_path())
         self._seen += 1
@@ -189,7 +189,7 @@ class FolderLock:
     def renew_if_due(self) -> None:
         """What is cheap enough to be called all the time."""
         if abs(self._now_ms() - self._renewed_ms) * RENEWALS >= self._purpose.stale_after_ms:
-            self.renew()
+            self.renew_lock()
 
     def _is_mine(self) -> bool:
         return (
@@ -199,14 +199,14 @@ class FolderLock:
     def _is_stale(self, turn: int, text: str) -> bool:
         names = [name for name in self._list_names() if _turn_of(name) == turn]
         age_ms = self._now_ms() - max((self._modified_ms(name) for name in names), default=0)
-        owner = Owner.from_json(text)
+        owner = LockOwner.from_json(text)
         if owner is None:
             return age_ms > HALF_WRITTEN_AFTER_MS
         is_gone = owner.host == self._owner.host and not self._is_running(owner)
         return is_gone or age_ms > self._purpose.stale_after_ms
 
     def _refusal_text(self, text: str) -> str:
-        owner = Owner.from_json(text)
+        owner = LockOwner.from_json(text)
         return (
             f"{owner.text() if owner else 'another process'} {self._purpose.doing} ({self._folder} is its lock, which "
             f"can be taken over when that process is gone, or was not seen for {self._purpose.stale_after})"
@@ -240,16 +240,16 @@ class FolderLock:
         return f"{self._folder}/{self._turn}.seen-{self._owner.token}-{self._seen if seen is None else seen}"
 
 
-def checkpoint_lock(files: "Files", checkpoint: str) -> FolderLock:
+def checkpoint_lock(files: "FileSystem", checkpoint: str) -> FolderLock:
     """For a query that runs in this process."""
-    return FolderLock(files, f"{checkpoint}/{IN_CHECKPOINT}", Owner.this_process(), CHECKPOINT_LOCK)
+    return FolderLock(files, f"{checkpoint}/{IN_CHECKPOINT}", LockOwner.this_process(), CHECKPOINT_LOCK)
 
 
 def _turn_of(name: str) -> int:
     return int(name.partition(".")[0])
 
 
-def publish(files: "Files", lock: FolderLock, path: str, text: str) -> None:
+def publish_file(files: "FileSystem", lock: FolderLock, path: str, text: str) -> None:
     """Make a file appear under its name, unless the lock was lost by then.
 
     Whoever takes the lock over removes first what has not appeared (`withdraw`), and looks at what has only then. So
@@ -257,12 +257,12 @@ def publish(files: "Files", lock: FolderLock, path: str, text: str) -> None:
     """
     unpublished = f"{path}.{uuid.uuid4().hex}"
     files.create(unpublished, text)
-    lock.look()
+    lock.check_owner()
     files.rename(unpublished, path)
 
 
-def withdraw(files: "Files", lock: FolderLock, paths: list[str]) -> None:
+def withdraw_files(files: "FileSystem", lock: FolderLock, paths: list[str]) -> None:
     """Remove what was listed, unless the lock was lost by then: it may be the new owner's."""
-    lock.look()
+    lock.check_owner()
     for path in paths:
         files.delete(path)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from pyspark_ternmq.pipelines.connection import PipelineConnection
 
 if TYPE_CHECKING:
-    from pyspark_ternmq.decoding.columns import Format as BodyFormat
+    from pyspark_ternmq.decoding.columns import BodyFormat
     from pyspark_ternmq.decoding.subject import AvroOfSubject
 
 MIB = 1024 * 1024

@@ -17,13 +17,13 @@ from pyspark_ternmq.pipelines.lake.commits import LakeBroken
 
 if TYPE_CHECKING:
     from pyspark_ternmq.decoding.avro_schema import AvroSchema
-    from pyspark_ternmq.decoding.columns import Format
-    from pyspark_ternmq.pipelines.files import Files
+    from pyspark_ternmq.decoding.columns import BodyFormat
+    from pyspark_ternmq.pipelines.files import FileSystem
 
 FOLDER, VERSION = "_schemas", 1
 
 
-def settled(files: "Files", root: str, wanted: "Format | AvroOfSubject | None") -> "Format | None":
+def settle_format(files: "FileSystem", root: str, wanted: "BodyFormat | AvroOfSubject | None") -> "BodyFormat | None":
     """The format of bodies, with the schema that the lake has by now if it is a subject's.
 
     RegistryFailed; ValueError for a subject that is not there, or whose schema can't be columns.
@@ -36,16 +36,16 @@ def settled(files: "Files", root: str, wanted: "Format | AvroOfSubject | None") 
     path = f"{root}/{FOLDER}/{quote(wanted.subject, safe='')}.json"
     if not files.exists(path):
         try:
-            latest = RegistryClient(wanted.registry).latest(wanted.subject)
+            latest = RegistryClient(wanted.registry).find_latest(wanted.subject)
         except NoSuchSchema:
             raise ValueError(f"the schema registry has no subject {wanted.subject}") from None
         schema = avro_schema(latest)
-        RegisteredAvro(schema, wanted.registry).columns()
+        RegisteredAvro(schema, wanted.registry).column_type()
         _keep_schema(files, path, {"version": VERSION, "subject": wanted.subject, "id": latest.id, **asdict(schema)})
     return RegisteredAvro(_parse_schema(files.read(path), path), wanted.registry)
 
 
-def _keep_schema(files: "Files", path: str, found: Mapping[str, object]) -> None:
+def _keep_schema(files: "FileSystem", path: str, found: Mapping[str, object]) -> None:
     unpublished = f"{path}.{uuid.uuid4().hex}"
     files.create(unpublished, json.dumps(found))
     try:

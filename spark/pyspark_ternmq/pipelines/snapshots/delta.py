@@ -17,8 +17,8 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from pyspark_ternmq.pipelines.lake.tables.registration import hadoop_path, table_uri
 from pyspark_ternmq.pipelines.snapshots.deleted import deleted_rows, mark_of
-from pyspark_ternmq.pipelines.snapshots.finding import Place, WrongSource
-from pyspark_ternmq.pipelines.snapshots.snapshot import DELETED_MAX, LiveFile, Snapshot, TableVersion
+from pyspark_ternmq.pipelines.snapshots.finding import SourcePlace, WrongSource
+from pyspark_ternmq.pipelines.snapshots.snapshot import DELETED_MAX, LiveFile, SourceSnapshot, TableVersion
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,13 +33,13 @@ HARMLESS = frozenset(
 
 
 class DeltaSource:
-    """Implements `Source`; `columns` are those that will be read."""
+    """Implements `SnapshotSource`; `columns` are those that will be read."""
 
-    def __init__(self, place: Place, columns: "Sequence[str]", options: Mapping[str, str]) -> None:
+    def __init__(self, place: SourcePlace, columns: "Sequence[str]", options: Mapping[str, str]) -> None:
         self._place, self._columns, self._options = place, {*columns, *place.values}, dict(options)
         self._name = table_uri(place.path)
 
-    def snapshot(self, version: int | None = None) -> Snapshot:
+    def take_snapshot(self, version: int | None = None) -> SourceSnapshot:
         try:
             table = DeltaTable(self._name, version=version, storage_options=self._options)
             return self._snapshot_of(table)
@@ -57,11 +57,11 @@ class DeltaSource:
     def _unreadable_error(self, error: DeltaError) -> WrongSource:
         return WrongSource(f"table {self._name} can't be read: {' '.join(str(error).split())}")
 
-    def _snapshot_of(self, table: DeltaTable) -> Snapshot:
+    def _snapshot_of(self, table: DeltaTable) -> SourceSnapshot:
         self._check_features(table)
         schema = [field for field in pa.schema(table.schema()) if field.name in self._columns]
         deleted = self._deleted_rows(table)
-        return Snapshot(
+        return SourceSnapshot(
             path=self._place.asked,
             files=[self._live_file(added, deleted) for added in _list_added(table) if self._is_wanted(added)],
             table=TableVersion(

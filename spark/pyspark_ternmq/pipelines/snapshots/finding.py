@@ -1,4 +1,4 @@
-"""Which table a path is in, or that it is in none. Pure but for `Files`.
+"""Which table a path is in, or that it is in none. Pure but for `FileSystem`.
 
 Delta       a folder with `_delta_log`; Iceberg: one with `metadata/*.metadata.json`
 Lake        a folder with `_lake.json` stands for its `data`. The file also tells the format of tables whose metadata
@@ -16,7 +16,7 @@ from pyspark_ternmq.pipelines.lake.tables.marker import MARKER, format_of
 from pyspark_ternmq.pipelines.lake.tables.registration import partition_values
 
 if TYPE_CHECKING:
-    from pyspark_ternmq.pipelines.files import FileEntry, Files
+    from pyspark_ternmq.pipelines.files import FileEntry, FileSystem
 
 Kind = Literal["folder", "delta", "iceberg"]
 NAMES: Mapping[str, str] = {"delta": "a Delta table", "iceberg": "an Iceberg table"}
@@ -29,7 +29,7 @@ class WrongSource(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class SourcePlace:
     """Where rows are: a table's folder and the `values` that columns of the wanted part have, or a folder or file.
 
     `asked` is the path that was named.
@@ -41,11 +41,11 @@ class Place:
     values: Mapping[str, str] = field(default_factory=dict)
 
 
-def places_of(files: "Files", path: str) -> list[Place]:
+def places_of(files: "FileSystem", path: str) -> list[SourcePlace]:
     """What a path stands for; more than one place if it is a pattern. WrongSource for what can't be read."""
-    root = files.qualified(path)
+    root = files.qualify_path(path)
     if not files.exists(root) and _GLOB & set(path):
-        found = [place_of(files, one) for one in files.matching(root)]
+        found = [place_of(files, one) for one in files.find_matching(root)]
     else:
         found = [place_of(files, root)]
     # A part of a table may have rows although no folder has its name any more.
@@ -55,7 +55,7 @@ def places_of(files: "Files", path: str) -> list[Place]:
     return found
 
 
-def place_of(files: "Files", path: str) -> Place:
+def place_of(files: "FileSystem", path: str) -> SourcePlace:
     """What one path stands for, which has scheme and host."""
     for folder in _parent_folders(path):
         try:
@@ -67,23 +67,23 @@ def place_of(files: "Files", path: str) -> Place:
                 raise
             continue
         if kind is not None:
-            return Place(kind=kind, path=folder, asked=path, values=_partition_values(path, folder, kind))
+            return SourcePlace(kind=kind, path=folder, asked=path, values=_partition_values(path, folder, kind))
         if is_lake:
             return _of_lake(files, path, folder)
-    return Place(kind="folder", path=path, asked=path)
+    return SourcePlace(kind="folder", path=path, asked=path)
 
 
-def _of_lake(files: "Files", path: str, lake: str) -> Place:
+def _of_lake(files: "FileSystem", path: str, lake: str) -> SourcePlace:
     """A path in a lake where no table was found on the way up to the lake's folder."""
     wanted = format_of(files, lake) or "parquet"
     if path == lake:
         return place_of(files, f"{lake}/{DATA}")
     if wanted == "parquet":
-        return Place(kind="folder", path=path, asked=path)
+        return SourcePlace(kind="folder", path=path, asked=path)
     kind_folder = f"{lake}/{path.removeprefix(f'{lake}/').partition('/')[0]}"
     if wanted == "delta":
         raise WrongSource(f"{kind_folder} is a folder of a Delta lake in which no table is yet")
-    return Place(kind=wanted, path=kind_folder, asked=path, values=_partition_values(path, kind_folder, wanted))
+    return SourcePlace(kind=wanted, path=kind_folder, asked=path, values=_partition_values(path, kind_folder, wanted))
 
 
 def _parent_folders(path: str) -> Iterator[str]:
@@ -93,7 +93,7 @@ def _parent_folders(path: str) -> Iterator[str]:
         path = path.rpartition("/")[0]
 
 
-def _table_in(files: "Files", folder: str) -> Kind | None:
+def _table_in(files: "FileSystem", folder: str) -> Kind | None:
     if files.exists(f"{folder}/{DELTA_LOG}"):
         return "delta"
     if files.exists(f"{folder}/{ICEBERG_METADATA}"):

@@ -1,22 +1,22 @@
-"""Plain files at a path: those that Spark would read, by name and size. Pure but for `Files`."""
+"""Plain files at a path: those that Spark would read, by name and size. Pure but for `FileSystem`."""
 
 from typing import TYPE_CHECKING
 
 from pyspark_ternmq.pipelines.lake.tables.registration import partition_values
 from pyspark_ternmq.pipelines.snapshots.finding import WrongSource, check_no_table
-from pyspark_ternmq.pipelines.snapshots.snapshot import LiveFile, Snapshot
+from pyspark_ternmq.pipelines.snapshots.snapshot import LiveFile, SourceSnapshot
 
 if TYPE_CHECKING:
-    from pyspark_ternmq.pipelines.files import FileEntry, Files
+    from pyspark_ternmq.pipelines.files import FileEntry, FileSystem
 
 
-class Folder:
-    """Implements `Source`: all visible files below a folder, or one file."""
+class FolderSource:
+    """Implements `SnapshotSource`: all visible files below a folder, or one file."""
 
-    def __init__(self, files: "Files", path: str) -> None:
+    def __init__(self, files: "FileSystem", path: str) -> None:
         self._files, self._path = files, path
 
-    def snapshot(self, version: int | None = None) -> Snapshot:
+    def take_snapshot(self, version: int | None = None) -> SourceSnapshot:
         """WrongSource if there is no file, or a table somewhere below."""
         assert version is None, "files have no versions"
         path, entries = self._path, self._files.files_below(self._path, with_marks=True)
@@ -24,7 +24,7 @@ class Folder:
         found = [_live_file(path, entry) for entry in entries if is_visible(entry.path.removeprefix(path))]
         if not found:
             raise WrongSource(f"there are no files at {path}")
-        return Snapshot(path=path, files=found)
+        return SourceSnapshot(path=path, files=found)
 
     def changes_since(self, version: int) -> list[str]:
         """Files have no history."""

@@ -24,8 +24,8 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark_ternmq.pipelines.lake.tables.iceberg import opened_catalog
 from pyspark_ternmq.pipelines.lake.tables.registration import hadoop_path, table_uri
 from pyspark_ternmq.pipelines.snapshots.deleted import deleted_rows, mark_of
-from pyspark_ternmq.pipelines.snapshots.finding import Place, WrongSource
-from pyspark_ternmq.pipelines.snapshots.snapshot import DELETED_MAX, LiveFile, Snapshot, TableVersion
+from pyspark_ternmq.pipelines.snapshots.finding import SourcePlace, WrongSource
+from pyspark_ternmq.pipelines.snapshots.snapshot import DELETED_MAX, LiveFile, SourceSnapshot, TableVersion
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -39,14 +39,14 @@ NO_SNAPSHOT = -1
 
 
 class IcebergSource:
-    """Implements `Source`; `columns` are those that will be read."""
+    """Implements `SnapshotSource`; `columns` are those that will be read."""
 
-    def __init__(self, place: Place, columns: Sequence[str], settings: "TableSettings") -> None:
+    def __init__(self, place: SourcePlace, columns: Sequence[str], settings: "TableSettings") -> None:
         self._place, self._columns = place, [*columns, *place.values]
         self._table = _open_table(place, settings)
         self._name = ".".join(self._table.name())
 
-    def snapshot(self, version: int | None = None) -> Snapshot:
+    def take_snapshot(self, version: int | None = None) -> SourceSnapshot:
         _check_names(self._table, self._name, self._columns)
         current = self._table.current_snapshot()
         if version is None:
@@ -55,7 +55,7 @@ class IcebergSource:
         deleted = _deleted_rows(tasks, self._table.io, self._name)
         root = self._place.path
         schema = [field for field in self._table.schema().as_arrow() if field.name in self._columns]
-        return Snapshot(
+        return SourceSnapshot(
             path=self._place.asked,
             files=[_live_file(task.file, root, self._name, deleted.get(task.file.file_path)) for task in tasks],
             table=TableVersion(
@@ -89,7 +89,7 @@ class IcebergSource:
             raise WrongSource(f"table {self._name} can't be read at snapshot {version}: {error}") from None
 
 
-def _open_table(place: Place, settings: "TableSettings") -> "Table":
+def _open_table(place: SourcePlace, settings: "TableSettings") -> "Table":
     """The table of a folder, by the name that the lake pipeline gives it."""
     if settings.catalog is None:
         raise WrongSource(

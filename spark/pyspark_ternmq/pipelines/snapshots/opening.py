@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 from pyspark_ternmq.pipelines.lake.tables.opening import check_installed
-from pyspark_ternmq.pipelines.snapshots.finding import NAMES, Place, WrongSource, place_of, places_of
-from pyspark_ternmq.pipelines.snapshots.folder import Folder
-from pyspark_ternmq.pipelines.snapshots.snapshot import FILES_MAX, KeptSnapshot, Snapshot, TableSettings
+from pyspark_ternmq.pipelines.snapshots.finding import NAMES, SourcePlace, WrongSource, place_of, places_of
+from pyspark_ternmq.pipelines.snapshots.folder import FolderSource
+from pyspark_ternmq.pipelines.snapshots.snapshot import FILES_MAX, KeptSnapshot, SourceSnapshot, TableSettings
 
 if TYPE_CHECKING:
-    from pyspark_ternmq.pipelines.files import Files
-    from pyspark_ternmq.pipelines.snapshots.snapshot import Source
+    from pyspark_ternmq.pipelines.files import FileSystem
+    from pyspark_ternmq.pipelines.snapshots.snapshot import SnapshotSource
 
 FileFormat = Literal["parquet", "json", "delta", "iceberg"]
 FORMATS: tuple[FileFormat, ...] = ("parquet", "json", "delta", "iceberg")
@@ -20,17 +20,17 @@ class SourceChanged(Exception):
     """The files of a plan are not what they were; the message says what changed."""
 
 
-class Snapshots:
+class SourceSnapshots:
     """Opens them. `columns` are those that will be read; a `wanted` format refuses paths of another."""
 
     def __init__(
-        self, files: "Files", settings: TableSettings, columns: Sequence[str], wanted: FileFormat | None
+        self, files: "FileSystem", settings: TableSettings, columns: Sequence[str], wanted: FileFormat | None
     ) -> None:
         self._files, self._settings, self._columns, self._wanted = files, settings, columns, wanted
 
-    def now(self, paths: Sequence[str]) -> list[Snapshot]:
+    def take_now(self, paths: Sequence[str]) -> list[SourceSnapshot]:
         """The snapshots of all paths. WrongSource for a path that can't be read, or not in the requested way."""
-        places = list[Place]()
+        places = list[SourcePlace]()
         for path in paths:
             places += [place for place in places_of(self._files, path) if place not in places]
         found = [self._open_current(place) for place in places]
@@ -39,38 +39,38 @@ class Snapshots:
             raise WrongSource(f"{count:,} files are more than {FILES_MAX:,}: compact them, or name a part of them")
         return found
 
-    def again(self, kept: Sequence[KeptSnapshot]) -> list[Snapshot]:
+    def take_again(self, kept: Sequence[KeptSnapshot]) -> list[SourceSnapshot]:
         """The files of a plan, whatever else is there by now. SourceChanged if they are not what they were."""
         try:
             return [self._open_kept(one) for one in kept]
         except WrongSource as error:
             raise SourceChanged(str(error)) from None
 
-    def _open_current(self, place: Place) -> Snapshot:
-        found = self._open_source(self._checked_place(place)).snapshot()
+    def _open_current(self, place: SourcePlace) -> SourceSnapshot:
+        found = self._open_source(self._checked_place(place)).take_snapshot()
         if place.values and not found.files:
             values = ", ".join(f"{name}={value}" for name, value in place.values.items())
             raise WrongSource(f"{NAMES[place.kind]}, {place.path}, has no rows of {values}")
         return found
 
-    def _open_kept(self, kept: KeptSnapshot) -> Snapshot:
+    def _open_kept(self, kept: KeptSnapshot) -> SourceSnapshot:
         source = self._open_source(place_of(self._files, kept.path))
-        now = source.snapshot()
-        lost = kept.lost(now)
+        now = source.take_snapshot()
+        lost = kept.find_lost(now)
         if (now.table and now.table.table_id) != (kept.table and kept.table.table_id):
             raise SourceChanged(f"{kept.path} is another table than it was, or none")
         if not lost:
-            return now.only(kept)
-        what = f"{len(lost):,} of {counted(kept)} were removed or changed, the first is {lost[0]}"
+            return now.only_kept(kept)
+        what = f"{len(lost):,} of {count_files(kept)} were removed or changed, the first is {lost[0]}"
         if kept.table is None or now.table is None:
             raise SourceChanged(what)
         if done := source.changes_since(kept.table.version):
             raise SourceChanged(f"{kept.table.text()} had other rows: {', '.join(done)} came after; {what}")
         if any(not self._files.exists(path) for path in lost):
             raise SourceChanged(f"files of {kept.table.text()} were removed since it was compacted; {what}")
-        return source.snapshot(kept.table.version).only(kept)
+        return source.take_snapshot(kept.table.version).only_kept(kept)
 
-    def _checked_place(self, place: Place) -> Place:
+    def _checked_place(self, place: SourcePlace) -> SourcePlace:
         is_table = place.kind != "folder"
         if is_table and self._wanted not in (None, place.kind):
             raise WrongSource(f"{place.path} is {NAMES[place.kind]}, and its files are not read as {self._wanted}")
@@ -78,9 +78,9 @@ class Snapshots:
             raise WrongSource(f"{place.path} is not {NAMES[self._wanted]}")
         return place
 
-    def _open_source(self, place: Place) -> "Source":
+    def _open_source(self, place: SourcePlace) -> "SnapshotSource":
         if place.kind == "folder":
-            return Folder(self._files, place.path)
+            return FolderSource(self._files, place.path)
         try:
             check_installed(place.kind)
         except ValueError as error:
@@ -94,5 +94,5 @@ class Snapshots:
         return IcebergSource(place, self._columns, self._settings)
 
 
-def counted(kept: KeptSnapshot) -> str:
+def count_files(kept: KeptSnapshot) -> str:
     return "1 file" if len(kept.files) == 1 else f"{len(kept.files):,} files"

@@ -18,19 +18,19 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    from pyspark_ternmq.pipelines.snapshots.snapshot import Snapshot
+    from pyspark_ternmq.pipelines.snapshots.snapshot import SourceSnapshot
 
 _FILE, _ROW = "__file", "__row"
 _LOCAL, _LOCAL_BEGIN = "^file:/+", "file:/"
 _PATTERN = re.compile(r"[\\{}\[\]*?]")
 
 
-def names(snapshot: "Snapshot") -> list[str]:
+def file_names(snapshot: "SourceSnapshot") -> list[str]:
     """The files of a snapshot, as Spark is to be given them."""
     return [_PATTERN.sub(r"\\\g<0>", file.path) for file in snapshot.files]
 
 
-def parquet_rows(spark: "SparkSession", snapshot: "Snapshot", columns: Sequence[str]) -> "DataFrame":
+def parquet_rows(spark: "SparkSession", snapshot: "SourceSnapshot", columns: Sequence[str]) -> "DataFrame":
     """The live rows: those of `columns` that a table has, or all that files have, and what their folders' names say."""
     schema = None if snapshot.schema is None else _wanted_schema(snapshot.schema, [*columns, *snapshot.where])
     if not snapshot.files:
@@ -40,7 +40,7 @@ def parquet_rows(spark: "SparkSession", snapshot: "Snapshot", columns: Sequence[
     reader = spark.read
     if schema is not None:
         reader = reader.schema(StructType([field for field in schema if field.name not in valued]))
-    rows = reader.parquet(*names(snapshot))
+    rows = reader.parquet(*file_names(snapshot))
     absent = [name for name in valued if name not in rows.columns]
     if absent or snapshot.deleted is not None:
         files = {_local_path(unquote(uri)): _local_path(uri) for uri in rows.inputFiles()}
@@ -59,7 +59,7 @@ def _wanted_schema(schema: StructType, columns: Sequence[str]) -> StructType:
     return StructType([StructField(field.name, field.dataType) for field in kept])
 
 
-def _valued_columns(snapshot: "Snapshot", columns: Sequence[str]) -> list[str]:
+def _valued_columns(snapshot: "SourceSnapshot", columns: Sequence[str]) -> list[str]:
     """Columns that no file may have, for their values stand elsewhere."""
     names = {name for file in snapshot.files for name in file.values}
     return [name for name in (*columns, *snapshot.where) if name in names]
@@ -81,7 +81,7 @@ def _without_deleted(rows: "DataFrame", deleted: "pa.Table | None", files: "dict
 
 def _with_values(
     rows: "DataFrame",
-    snapshot: "Snapshot",
+    snapshot: "SourceSnapshot",
     absent: Sequence[str],
     files: "dict[str, str]",
     schema: StructType | None,

@@ -57,7 +57,7 @@ class TableVersion:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
+class SourceSnapshot:
     """What is read: `schema` is a table's, `where` the values that columns of its rows must have.
 
     `deleted` are rows that are not live, by the path of their file (`path`) and their number in it (`row`).
@@ -70,12 +70,12 @@ class Snapshot:
     where: Mapping[str, str] = field(default_factory=dict)
     deleted: "pa.Table | None" = None
 
-    def kept(self) -> "KeptSnapshot":
+    def to_kept(self) -> "KeptSnapshot":
         return KeptSnapshot(
             path=self.path, table=self.table, files={file.path: (file.size_bytes, file.mark) for file in self.files}
         )
 
-    def only(self, kept: "KeptSnapshot") -> "Snapshot":
+    def only_kept(self, kept: "KeptSnapshot") -> "SourceSnapshot":
         """Without files that are not in a plan."""
         return replace(self, files=[file for file in self.files if file.path in kept.files], table=kept.table)
 
@@ -101,16 +101,16 @@ class KeptSnapshot:
         files = {path: (size_bytes, mark) for path, size_bytes, mark in value["files"]}
         return cls(path=value["path"], table=table, files=files)
 
-    def lost(self, now: Snapshot) -> list[str]:
+    def find_lost(self, now: SourceSnapshot) -> list[str]:
         """Files of the plan that were removed or changed."""
         there = {file.path: (file.size_bytes, file.mark) for file in now.files}
         return [path for path, found in self.files.items() if there.get(path) != found]
 
 
-class Source(Protocol):
+class SnapshotSource(Protocol):
     """What snapshots are taken of; WrongSource for one that can't be read."""
 
-    def snapshot(self, version: int | None = None) -> Snapshot:
+    def take_snapshot(self, version: int | None = None) -> SourceSnapshot:
         """As it is now, or a table at an older version."""
 
     def changes_since(self, version: int) -> list[str]:

@@ -30,10 +30,10 @@ def test_refusals_are_counted_when_they_are_many(tmp_path: Path) -> None:
     log = AuditLog(tmp_path / "a.log", bytes_max=1 << 20, files=1, wall_ms=lambda: 0, now=lambda: now[0])
     call = Call(client_id="x\n", peer="10.0.0.7:1", user="alice")
     for _ in range(PER_MINUTE + 5):
-        log.denied(call, "SendMessage", TOPIC_PUB.of("orders"), None)
-    log.denied(call, "AckMessage", TOPIC_PUB.of("orders"), None)
+        log.record_denied(call, "SendMessage", TOPIC_PUB.for_resource("orders"), None)
+    log.record_denied(call, "AckMessage", TOPIC_PUB.for_resource("orders"), None)
     now[0] = 61.0
-    log.denied(call, "SendMessage", TOPIC_PUB.of("orders"), None)
+    log.record_denied(call, "SendMessage", TOPIC_PUB.for_resource("orders"), None)
     log.close()
     lines = [json.loads(line) for line in (tmp_path / "a.log").read_text(encoding="ascii").splitlines()]
     assert len(lines) == PER_MINUTE + 2
@@ -62,13 +62,17 @@ def test_invented_names_neither_fill_the_log_nor_hide_what_users_were_refused(tm
     for host in range(40):
         for name in range(50):
             for rpc in ("SendMessage", "AckMessage"):
-                log.unknown(f"user-{name}", "nobody", rpc=rpc, client_id="", peer=f"10.0.0.{host}:{name}")
+                log.record_unauthenticated(
+                    f"user-{name}", "nobody", rpc=rpc, client_id="", peer=f"10.0.0.{host}:{name}"
+                )
                 attempts += 1
-    log.denied(Call(client_id="x", peer="10.0.0.1:1", user="alice"), "SendMessage", TOPIC_PUB.of("orders"), None)
+    log.record_denied(
+        Call(client_id="x", peer="10.0.0.1:1", user="alice"), "SendMessage", TOPIC_PUB.for_resource("orders"), None
+    )
     now[0] = 61.0
     for host in range(40):
         for rpc in ("SendMessage", "AckMessage"):
-            log.unknown("user", "nobody", rpc=rpc, client_id="", peer=f"10.0.0.{host}:1")
+            log.record_unauthenticated("user", "nobody", rpc=rpc, client_id="", peer=f"10.0.0.{host}:1")
             attempts += 1
     log.close()
     of_alice = [each for each in entries(path) if each["user"] == "alice"]
@@ -94,7 +98,7 @@ def test_a_pipe_takes_lines_too(tmp_path: Path) -> None:
 
 def test_a_disk_that_can_not_be_written_ends_nothing(tmp_path: Path) -> None:
     log = AuditLog(tmp_path / "missing" / "a.log", bytes_max=1 << 20, files=1, wall_ms=lambda: 0)
-    log.denied(Call(), "SendMessage", TOPIC_PUB.of("orders"), None)
+    log.record_denied(Call(), "SendMessage", TOPIC_PUB.for_resource("orders"), None)
     log.close()
 
 
@@ -118,7 +122,7 @@ def test_lines_that_are_lost_are_told_of(tmp_path: Path, caplog: pytest.LogCaptu
     file.go.set()
     writer.close()
     written = len((tmp_path / "a.log").read_bytes().splitlines())
-    told = re.search(r"lines lost until now: (\d)", caplog.text)
+    told = re.search(r"lines lost so far: (\d)", caplog.text)
     assert told is not None
     assert int(told[1]) == 9 - written
     assert written >= 2
@@ -131,8 +135,8 @@ class Looked(RotatedFile):
         super().__init__(path, bytes_max=1 << 20, files=1)
         self.looked = threading.Event()
 
-    def look(self) -> None:
-        super().look()
+    def check_path(self) -> None:
+        super().check_path()
         self.looked.set()
 
 
@@ -161,5 +165,5 @@ def test_files_that_the_server_puts_aside_are_not_missed(tmp_path: Path, caplog:
     file = RotatedFile(tmp_path / "a.log", bytes_max=10, files=2)
     for number in range(8):
         file.write(b"line %d\n" % number)
-        file.look()
+        file.check_path()
     assert caplog.messages == []

@@ -22,11 +22,11 @@ from ternmq_common.server_settings import ProxySettings
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.access.audit import AuditLog, LineWriter, RotatedFile
-from ternmq_proxy.access.audit_reading.entries import Entry, Wanted, parsed
-from ternmq_proxy.access.audit_reading.files import LINE_BYTES_MAX, trails
-from ternmq_proxy.access.audit_reading.pages import AuditHistory, BadPage, NoFiles, Page, read_page
+from ternmq_proxy.access.audit_reading.entries import AuditEntry, EntryFilter, parse_entry
+from ternmq_proxy.access.audit_reading.files import LINE_BYTES_MAX, find_trails
+from ternmq_proxy.access.audit_reading.pages import AuditHistory, AuditPage, BadPage, NoFiles, read_page
 from ternmq_proxy.access.needs import TOPIC_PUB
-from ternmq_proxy.access.opening import opened_access
+from ternmq_proxy.access.opening import open_access
 from ternmq_proxy.call import Call
 from ternmq_proxy.fronts.grpc.activities.admin.audit import list_audit_entries
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ternmq_proxy.catalog import Catalog
     from ternmq_proxy.services import Services
 
-ALL = Wanted()
+ALL = EntryFilter()
 PAGES_MAX = 10_000
 
 
@@ -55,7 +55,9 @@ def line(number: int, **fields: object) -> bytes:
     return json.dumps(entry).encode() + b"\n"
 
 
-def pages(path: Path, wanted: Wanted = ALL, *, limit: int = 1000, read_bytes_max: int = 1 << 21) -> Iterator[Page]:
+def pages(
+    path: Path, wanted: EntryFilter = ALL, *, limit: int = 1000, read_bytes_max: int = 1 << 21
+) -> Iterator[AuditPage]:
     page = ""
     for _ in range(PAGES_MAX):
         found = read_page(path, wanted, page, limit, read_bytes_max)
@@ -66,7 +68,7 @@ def pages(path: Path, wanted: Wanted = ALL, *, limit: int = 1000, read_bytes_max
     raise AssertionError("the pages have no end")
 
 
-def times(found: Iterator[Page]) -> list[int]:
+def times(found: Iterator[AuditPage]) -> list[int]:
     return [entry.time_ms for page in found for _, entry in page.entries]
 
 
@@ -97,7 +99,7 @@ def test_all_processes_of_a_server_are_merged(tmp_path: Path) -> None:
 
 def test_what_is_no_file_is_nothing(tmp_path: Path) -> None:
     path = tmp_path / "audit.log"
-    assert list(pages(path)) == [Page(entries=[], following="", reached_ms=None, damaged=0)]
+    assert list(pages(path)) == [AuditPage(entries=[], following="", reached_ms=None, damaged=0)]
     path.write_bytes(line(5))
     (tmp_path / "audit.log.1").mkdir()
     os.mkfifo(tmp_path / "audit.log.2")
@@ -116,17 +118,17 @@ def test_a_pipe_can_not_be_read_again(tmp_path: Path) -> None:
 
 
 def test_filters() -> None:
-    entry = parsed(line(1000, user="alice", resource="Topic:Orders-1", allowed=False))
+    entry = parse_entry(line(1000, user="alice", resource="Topic:Orders-1", allowed=False))
     assert entry is not None
     for taken, left in (
-        (Wanted(user="alice"), Wanted(user="ali")),
-        (Wanted(call="deletetopic"), Wanted(call="Delete")),
-        (Wanted(resource="topic:orders"), Wanted(resource="orders-2")),
-        (Wanted(is_allowed=False), Wanted(is_allowed=True)),
-        (Wanted(since_ms=1000), Wanted(since_ms=1001)),
-        (Wanted(until_ms=1001), Wanted(until_ms=1000)),
+        (EntryFilter(user="alice"), EntryFilter(user="ali")),
+        (EntryFilter(call="deletetopic"), EntryFilter(call="Delete")),
+        (EntryFilter(resource="topic:orders"), EntryFilter(resource="orders-2")),
+        (EntryFilter(is_allowed=False), EntryFilter(is_allowed=True)),
+        (EntryFilter(since_ms=1000), EntryFilter(since_ms=1001)),
+        (EntryFilter(until_ms=1001), EntryFilter(until_ms=1000)),
     ):
-        assert (taken.takes(entry), left.takes(entry)) == (True, False)
+        assert (taken.matches_entry(entry), left.matches_entry(entry)) == (True, False)
 
 
 def test_what_is_too_old_or_too_new_is_not_read(tmp_path: Path) -> None:
@@ -135,7 +137,7 @@ def test_what_is_too_old_or_too_new_is_not_read(tmp_path: Path) -> None:
     hours = list(range(20))
     for hour in hours:
         file.write(line(hour * HOUR_MS))
-    wanted = Wanted(since_ms=8 * HOUR_MS, until_ms=10 * HOUR_MS)
+    wanted = EntryFilter(since_ms=8 * HOUR_MS, until_ms=10 * HOUR_MS)
     (found,) = pages(path, wanted)
     assert [entry.time_ms // HOUR_MS for _, entry in found.entries] == [9, 8]
     assert found.reached_ms == 6 * HOUR_MS  # an hour is for clocks that are set
@@ -144,7 +146,7 @@ def test_what_is_too_old_or_too_new_is_not_read(tmp_path: Path) -> None:
 def test_a_page_ends_when_enough_was_read(tmp_path: Path) -> None:
     path = tmp_path / "audit.log"
     path.write_bytes(b"".join(line(number) for number in range(2000)))
-    found = list(pages(path, Wanted(user="nobody"), read_bytes_max=50_000))
+    found = list(pages(path, EntryFilter(user="nobody"), read_bytes_max=50_000))
     assert [page.entries for page in found] == [[]] * len(found)
     assert 2000 * len(line(1)) // 100_000 < len(found) < 20
     assert [page.reached_ms for page in found][-1] == 0
@@ -304,10 +306,10 @@ def test_half_a_line_costs_itself_alone(tmp_path: Path) -> None:
 def test_bytes_that_are_no_text_are_shown(tmp_path: Path) -> None:
     path = tmp_path / "audit.log"
     log = AuditLog(path, bytes_max=1 << 20, files=1, wall_ms=lambda: 5)
-    log.unknown("a\udcff\x1b", "no such user", rpc="SendMessage", client_id="\u202e", peer="10.0.0.7:1")
+    log.record_unauthenticated("a\udcff\x1b", "no such user", rpc="SendMessage", client_id="\u202e", peer="10.0.0.7:1")
     log.close()
     ((_, entry),) = read_page(path, ALL, "", 10).entries
-    assert entry == Entry(
+    assert entry == AuditEntry(
         time_ms=5,
         user="a\\udcff\x1b",
         source="10.0.0.7:1",
@@ -324,7 +326,7 @@ def test_whatever_is_written_is_read(text: str, tmp_path_factory: pytest.TempPat
     path = tmp_path_factory.mktemp("audit") / "audit.log"
     log = AuditLog(path, bytes_max=1 << 20, files=1, wall_ms=lambda: 0)
     call = Call(client_id=text, peer="10.0.0.7:1", user=text)
-    log.denied(call, "SendMessage", TOPIC_PUB.of(text), None)
+    log.record_denied(call, "SendMessage", TOPIC_PUB.for_resource(text), None)
     log.close()
     found = read_page(path, ALL, "", 10)
     assert (len(found.entries), found.damaged) == (1, 0)
@@ -352,7 +354,7 @@ async def test_what_this_process_wrote_is_there(tmp_path: Path) -> None:
     history = AuditHistory(path, writer.flush)
     for number in range(200):
         writer.put(line(number))
-        found = await history.page(ALL, "", 1)
+        found = await history.load_page(ALL, "", 1)
         assert [entry.time_ms for _, entry in found.entries] == [number]
     writer.close()
 
@@ -384,5 +386,5 @@ def test_files_that_are_put_aside_while_they_are_read(tmp_path: Path) -> None:
         assert len(found) >= seen
         seen = len(found)
     thread.join()
-    assert len(trails(path)[0].numbers) > 40
+    assert len(find_trails(path)[0].numbers) > 40
     assert times(pages(path)) == list(range(999, -1, -1))

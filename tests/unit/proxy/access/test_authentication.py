@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ternmq_common.access.users import AccessSnapshot, AccessUser, UserSecret
 from ternmq_common.signing import authorization_header
-from ternmq_proxy.access.authentication import Authentication, NotAuthenticated, SigningKey
+from ternmq_proxy.access.authentication import NotAuthenticated, RequestAuthentication, SigningKey
 
 DATE = "20261123T120000Z"
 NOON_MS = 1795435200000
@@ -21,7 +21,7 @@ class Server:
     def __init__(self, *users: AccessUser, window_ms: int = 1000) -> None:
         self.now_ms = self.wall_ms = NOON_MS
         self.have(*users)
-        self.authentication = Authentication(
+        self.authentication = RequestAuthentication(
             lambda: self.snapshot,
             now_ms=lambda: self.now_ms,
             wall_ms=lambda: self.wall_ms,
@@ -34,7 +34,7 @@ class Server:
 
     def user(self, authorization: str, date: str = DATE) -> str | None:
         try:
-            return self.authentication.identified(authorization, date).user
+            return self.authentication.authenticate_signature(authorization, date).user
         except NotAuthenticated:
             return None
 
@@ -58,7 +58,7 @@ def test_hexadecimal_digits_of_either_case_and_what_follows_the_key_are_taken() 
 def test_a_user_who_is_disabled_deleted_or_has_other_secrets_is_nobody() -> None:
     header = authorization_header("alice", SECOND, DATE)
     server = Server(ALICE)
-    identity = server.authentication.identified(header, DATE)
+    identity = server.authentication.authenticate_signature(header, DATE)
     for users in ((replace(ALICE, is_enabled=False),), (), (replace(ALICE, secrets=ALICE.secrets[:1]),)):
         server.have(*users)
         assert server.user(header) is None
@@ -72,7 +72,7 @@ def test_a_user_who_is_disabled_deleted_or_has_other_secrets_is_nobody() -> None
 def test_what_was_verified_holds_for_the_same_headers_while_the_date_is_fresh() -> None:
     server = Server(ALICE)
     header = authorization_header("alice", SECOND, DATE)
-    identity = server.authentication.identified(header, DATE)
+    identity = server.authentication.authenticate_signature(header, DATE)
     assert server.authentication.is_same(identity, header, DATE)
     assert not server.authentication.is_same(identity, authorization_header("alice", FIRST, DATE), DATE)
     server.wall_ms += 1001
@@ -110,26 +110,26 @@ def test_a_bit_of_the_signature_or_of_the_date_makes_it_another() -> None:
 def test_neither_error_nor_identity_shows_a_secret() -> None:
     server = Server(ALICE)
     header = authorization_header("alice", FIRST, DATE)
-    identity = server.authentication.identified(header, DATE)
+    identity = server.authentication.authenticate_signature(header, DATE)
     assert FIRST not in repr(identity)
     assert header not in repr(identity)
     with pytest.raises(NotAuthenticated) as refused:
-        server.authentication.identified(authorization_header("alice", "another-secret", DATE), DATE)
+        server.authentication.authenticate_signature(authorization_header("alice", "another-secret", DATE), DATE)
     assert "alice" not in refused.value.message
 
 
 def test_a_password_is_one_of_the_secrets() -> None:
     server = Server(ALICE)
-    assert server.authentication.signed_in("alice", SECOND).user == "alice"
+    assert server.authentication.authenticate_password("alice", SECOND).user == "alice"
     for name, secret in (("alice", "another-secret"), ("bob", SECOND)):
         with pytest.raises(NotAuthenticated):
-            server.authentication.signed_in(name, secret)
+            server.authentication.authenticate_password(name, secret)
 
 
 @given(st.text(max_size=300), st.text(max_size=100))
 def test_signatures_are_those_of_hmac(secret: str, date: str) -> None:
     key = SigningKey(secret)
     assert (
-        key.mac(date.encode(errors="replace"))
+        key.compute_mac(date.encode(errors="replace"))
         == hmac.new(secret.encode(errors="replace"), date.encode(errors="replace"), "sha1").hexdigest()
     )

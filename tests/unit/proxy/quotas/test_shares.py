@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ternmq_common.quotas import Quota, QuotaKind, QuotaSnapshot
-from ternmq_proxy.quotas.quotas import Quotas
-from ternmq_proxy.quotas.shares import Shares, apply_shares, demand_of
+from ternmq_proxy.quotas.quotas import ClientQuotas
+from ternmq_proxy.quotas.shares import QuotaShares, apply_shares, read_demands
 from ternmq_proxy.quotas.sharing import max_min
 from ternmq_registry.quotas import Demand, Uses
 from tests.support.hand_clock import Clock
@@ -30,9 +30,9 @@ def test_who_wants_more_never_gets_less(limit: float, wanted: list[float]) -> No
     assert shares == pytest.approx(sorted(shares))
 
 
-def quotas_of(now: Clock, **limits: int) -> Quotas:
-    quotas = Quotas(now)
-    quotas.follow(QuotaSnapshot({ALICE: Quota(kind=QuotaKind.USER, name="alice", **limits)}))
+def quotas_of(now: Clock, **limits: int) -> ClientQuotas:
+    quotas = ClientQuotas(now)
+    quotas.follow_snapshot(QuotaSnapshot({ALICE: Quota(kind=QuotaKind.USER, name="alice", **limits)}))
     return quotas
 
 
@@ -40,17 +40,19 @@ def test_unused_share_is_lent_to_the_proxy_that_wants_more() -> None:
     now = Clock(100.0)
     busy, idle = quotas_of(now, messages_in=100), quotas_of(now, messages_in=100)
     for quotas in (busy, idle):
-        quotas.admit("alice", "t", "c", 1, 10)
+        quotas.admit_messages("alice", "t", "c", 1, 10)
     rates = []
     for _ in range(12):
         now.now_s += 1
-        [meter] = busy.meters()
+        [meter] = busy.list_meters()
         assert meter.messages_in is not None
         meter.wanted_messages_in += meter.messages_in.rate  # as much as it may have
-        demands: dict[str, Demand] = {"busy": demand_of(busy, 1.0), "idle": demand_of(idle, 1.0)}
+        demands: dict[str, Demand] = {"busy": read_demands(busy, 1.0), "idle": read_demands(idle, 1.0)}
         for name, quotas in (("busy", busy), ("idle", idle)):
             apply_shares(quotas, name, demands)
-        rates = [meter.messages_in.rate for quotas in (busy, idle) for meter in quotas.meters() if meter.messages_in]
+        rates = [
+            meter.messages_in.rate for quotas in (busy, idle) for meter in quotas.list_meters() if meter.messages_in
+        ]
         assert sum(rates) == pytest.approx(100, rel=1e-3)  # a rate is never 0
     assert rates[0] > 95
 
@@ -58,9 +60,9 @@ def test_unused_share_is_lent_to_the_proxy_that_wants_more() -> None:
 def test_a_name_that_is_new_has_an_equal_part_at_first() -> None:
     quotas = quotas_of(Clock(100.0), messages_in=90, connections=10)
     apply_shares(quotas, "a", {"a": {}, "b": {}, "c": {}})
-    quotas.admit("alice", "t", "c", 1, 10)
-    [meter] = quotas.meters()
-    assert meter.shares() == {"messages_in": pytest.approx(30), "connections": 3}
+    quotas.admit_messages("alice", "t", "c", 1, 10)
+    [meter] = quotas.list_meters()
+    assert meter.rate_shares() == {"messages_in": pytest.approx(30), "connections": 3}
 
 
 async def test_nothing_is_written_while_there_are_no_quotas() -> None:
@@ -73,7 +75,7 @@ async def test_nothing_is_written_while_there_are_no_quotas() -> None:
         return {name: demand}
 
     now = Clock(100.0)
-    await Shares(Quotas(now), "p", exchange).renew()
+    await QuotaShares(ClientQuotas(now), "p", exchange).renew_shares()
     assert written == []
-    await Shares(quotas_of(now, messages_in=5), "p", exchange).renew()
+    await QuotaShares(quotas_of(now, messages_in=5), "p", exchange).renew_shares()
     assert written == ["p"]

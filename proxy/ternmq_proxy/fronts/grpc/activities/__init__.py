@@ -1,1 +1,2 @@
-"""One module a call: check the request, have it done, answer. Plain async functions, free of any front's types."""
+"""One module for each call: check the request, run the operation, answer. Plain async functions, free of any front's
+types."""

@@ -1,4 +1,4 @@
-"""An ordinary acknowledgement, taken from the bytes of its request, and the answer to one that settled all it named.
+"""Reads an ordinary acknowledgement from the bytes of its request, and writes the answer to one that fully succeeded.
 
 Ordinary: group, topic and entries in the order of their numbers, each entry with a message id or none and a receipt
 handle, and with the same lite topic, or none. An entry of the answer has id and handle under the same numbers, so that
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from google.protobuf.message import DecodeError
 
 from ternmq_common.wire import encode_field, encode_varint
-from ternmq_proxy.fronts.grpc.activities.request_bytes import NotOrdinary, content, resource_name
+from ternmq_proxy.fronts.grpc.activities.request_bytes import NotOrdinary, content_span, resource_name
 from ternmq_proxy.fronts.grpc.activities.status import OK
 
 if TYPE_CHECKING:
@@ -24,9 +24,9 @@ _ENTRY_TAG = b"\x12"  # AckMessageResponse.entries = 2
 _ENTRY_STATUS = encode_field(b"\x1a", _OK)  # AckMessageResultEntry.status = 3
 
 
-class Acknowledgement(NamedTuple):
-    """The group that acknowledges, the topic of the messages and their lite topic; the entries as they are to be
-    answered, and the handles that they name."""
+class OrdinaryAcknowledgement(NamedTuple):
+    """The consumer group, the topic and lite topic of the messages, the entries in the form in which they are answered,
+    and the handles."""
 
     group: str
     topic: str
@@ -35,8 +35,8 @@ class Acknowledgement(NamedTuple):
     handles: list[bytes]
 
 
-def read_acknowledgement(data: bytes, *, most: int) -> Acknowledgement:
-    """Return what the request holds. Raises NotOrdinary, also for no entry and for more than `most`."""
+def read_acknowledgement(data: bytes, *, most: int) -> OrdinaryAcknowledgement:
+    """Return the acknowledgement in a request. Raises NotOrdinary, also for no entry and for more than `most`."""
     entries: list[bytes] = []
     handles: list[bytes] = []
     lite_topic = b""
@@ -44,17 +44,17 @@ def read_acknowledgement(data: bytes, *, most: int) -> Acknowledgement:
     try:
         if data[0] != _GROUP:
             raise NotOrdinary
-        begin, at = content(data, 1, end)
+        begin, at = content_span(data, 1, end)
         group = resource_name(data[begin:at])
         if data[at] != _TOPIC:
             raise NotOrdinary
-        begin, at = content(data, at + 1, end)
+        begin, at = content_span(data, at + 1, end)
         topic = resource_name(data[begin:at])
         while at < end:
             if data[at] != _ENTRIES or len(entries) == most:
                 raise NotOrdinary
-            begin, at = content(data, at + 1, end)
-            handle, handle_end = _handle(data, begin, at)
+            begin, at = content_span(data, at + 1, end)
+            handle, handle_end = _read_handle(data, begin, at)
             lite = data[handle_end:at]
             if entries and lite != lite_topic:
                 raise NotOrdinary
@@ -66,29 +66,29 @@ def read_acknowledgement(data: bytes, *, most: int) -> Acknowledgement:
         raise NotOrdinary from error
     if not entries:
         raise NotOrdinary
-    return Acknowledgement(group, topic, name, entries, handles)
+    return OrdinaryAcknowledgement(group, topic, name, entries, handles)
 
 
 def _lite_name(field: bytes) -> str:
-    """The lite topic that an entry ends with, "" if there is none."""
+    """Return the lite topic at the end of an entry, "" if there is none."""
     if not field:
         return ""
     if field[0] != _LITE_TOPIC:
         raise NotOrdinary
-    begin, at = content(field, 1, len(field))
+    begin, at = content_span(field, 1, len(field))
     if at != len(field) or begin == at:
         raise NotOrdinary
     return field[begin:at].decode()
 
 
-def _handle(data: bytes, at: int, end: int) -> tuple[bytes, int]:
-    """That of the entry which is there, and where it ends."""
+def _read_handle(data: bytes, at: int, end: int) -> tuple[bytes, int]:
+    """Return the handle of the entry at this position, and where the entry ends."""
     if at < end and data[at] == _MESSAGE_ID:
-        begin, at = content(data, at + 1, end)
+        begin, at = content_span(data, at + 1, end)
         data[begin:at].decode()
     if at >= end or data[at] != _HANDLE:
         raise NotOrdinary
-    begin, at = content(data, at + 1, end)
+    begin, at = content_span(data, at + 1, end)
     handle = data[begin:at]
     if not handle.isascii():
         raise NotOrdinary
@@ -96,7 +96,7 @@ def _handle(data: bytes, at: int, end: int) -> tuple[bytes, int]:
 
 
 def serialize_success(entries: "Sequence[bytes]") -> bytes:
-    """Return the bytes of an `AckMessageResponse` that says of all entries that they are acknowledged."""
+    """Return the bytes of an `AckMessageResponse` that acknowledges all entries."""
     parts = [_STATUS]
     for entry in entries:
         parts += (_ENTRY_TAG, encode_varint(len(entry) + len(_ENTRY_STATUS)), entry, _ENTRY_STATUS)

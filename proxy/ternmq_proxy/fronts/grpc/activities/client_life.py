@@ -10,21 +10,21 @@ from ternmq_protos.v2.service_pb2 import (
     NotifyClientTerminationResponse,
 )
 from ternmq_proxy.fronts.grpc.activities.status import OK
-from ternmq_proxy.operations.client_life import forget_client, keep_alive, keep_alive_at_once
+from ternmq_proxy.operations.client_life import forget_client, keep_alive, keep_alive_nowait
 
 if TYPE_CHECKING:
     from ternmq_proxy.call import Call
-    from ternmq_proxy.fronts.grpc.activities.send_message import Answer
+    from ternmq_proxy.fronts.grpc.activities.send_message import AnswerCallback
     from ternmq_proxy.services import Services
 
 _ALIVE = HeartbeatResponse(status=OK).SerializeToString()
 
 
-def begin_heartbeat(data: bytes, call: "Call", services: "Services", answer: "Answer") -> bool:
-    """Keep a client alive whose group, if it has one, is known here; False: nothing was done, for the others. `data` is
-    the request; `call` is that of a client whose id was checked."""
+def begin_heartbeat(data: bytes, call: "Call", services: "Services", answer: "AnswerCallback") -> bool:
+    """Keep a client alive whose group, if it has one, is known here. Return False, with nothing done, for others.
+    `data` is the request; `call` has a checked client id."""
     request = HeartbeatRequest.FromString(data)
-    if not keep_alive_at_once(request.client_type, request.group.name, call, services):
+    if not keep_alive_nowait(request.client_type, request.group.name, call, services):
         return False
     answer(_ALIVE, ErrorCode.OK)
     return True

@@ -1,4 +1,4 @@
-"""EndTransaction: a producer says the outcome of its half message (`sending.md, EndTransaction`)."""
+"""EndTransaction: a producer commits or rolls back its half message (`sending.md, EndTransaction`)."""
 
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,7 @@ RESOLUTIONS = {
 
 
 async def end_transaction(request: EndTransactionRequest, call: "Call", services: "Services") -> EndTransactionResponse:
-    """Commit, roll back, or leave open."""
+    """Commit the transaction, roll it back, or leave it open."""
     number = request.resolution
     open_ = number == definition_pb2.TRANSACTION_RESOLUTION_UNSPECIFIED
     resolution = None if open_ else RESOLUTIONS.get(number, int(number))

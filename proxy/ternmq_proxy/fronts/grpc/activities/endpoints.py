@@ -1,8 +1,8 @@
-"""By which endpoints a client is told to reach this proxy, in routes and assignments (`overview.md, Endpoints`).
+"""Chooses the endpoints by which a client reaches this proxy, in routes and assignments (`overview.md, Endpoints`).
 
-Advertised  the operator knows the way to a listener and said so: that holds for everybody who came in there
-Echoed      otherwise what the client named, since that led it here, through whatever port mapping
-Own         a client that names nothing is told where it came in
+Advertised  the operator configured the address of the listener: it holds for every client of the listener
+Echoed      otherwise the endpoints that the client sent, since they led it here, through whatever port mapping
+Own         a client that sent none gets the address where its call arrived
 """
 
 import ipaddress
@@ -18,21 +18,21 @@ if TYPE_CHECKING:
 
 
 def endpoints_for(asked: Endpoints, call: "Call") -> Endpoints:
-    """What the client, which named the endpoints `asked`, is to connect to."""
+    """Return the endpoints that the client connects to; `asked` are those that it sent."""
     if call.listener.advertised is not None:
-        return _endpoints(*parse_address(call.listener.advertised))
+        return _make_endpoints(*parse_address(call.listener.advertised))
     if not asked.addresses:
-        return _endpoints(*_own_address(call))
+        return _make_endpoints(*_own_address(call))
     if asked.scheme == definition_pb2.ADDRESS_SCHEME_UNSPECIFIED:
-        return Endpoints(scheme=_scheme(asked.addresses[0].host), addresses=asked.addresses)
+        return Endpoints(scheme=_address_scheme(asked.addresses[0].host), addresses=asked.addresses)
     return asked
 
 
-def _endpoints(host: str, port: int) -> Endpoints:
-    return Endpoints(scheme=_scheme(host), addresses=[Address(host=host, port=port)])
+def _make_endpoints(host: str, port: int) -> Endpoints:
+    return Endpoints(scheme=_address_scheme(host), addresses=[Address(host=host, port=port)])
 
 
-def _scheme(host: str) -> definition_pb2.AddressScheme:
+def _address_scheme(host: str) -> definition_pb2.AddressScheme:
     try:
         version = ipaddress.ip_address(host.strip("[]")).version
     except ValueError:
@@ -46,9 +46,9 @@ def _own_address(call: "Call") -> tuple[str, int]:
 
 
 def _host_towards(peer: str) -> str:
-    """The address of this machine from which it reaches the peer, else the machine's name.
+    """Return the address from which this machine reaches the peer, or else the machine's name.
 
-    gRPC doesn't say by which address a connection came in. It is that one, unless the ways there and back differ.
+    gRPC does not tell by which address a connection arrived. It is that one, unless the ways there and back differ.
     """
     try:
         host, port = parse_address(peer)
@@ -56,5 +56,5 @@ def _host_towards(peer: str) -> str:
             towards.connect((host, port))  # sends nothing
             own: str = towards.getsockname()[0]
             return own
-    except (ValueError, OSError):  # a peer that is no address, or one to which there is no way
+    except (ValueError, OSError):  # the peer is no address, or there is no route to it
         return socket.gethostname()

@@ -12,5 +12,5 @@ if TYPE_CHECKING:
 def read_filter(expression: "FilterExpression") -> FilterText:
     """Return the filter as it was written; a type that is not SQL counts as TAG."""
     text, is_sql = expression.expression, expression.type == definition_pb2.SQL
-    # One for nearly all that a proxy remembers.
+    # Nearly all filters that a proxy remembers share this one.
     return ALL_TEXT if text == "*" and not is_sql else FilterText(text, is_sql)

@@ -25,7 +25,7 @@ _POLICIES = {OffsetOption.MIN: LitePosition(LiteOffset.FIRST), OffsetOption.MAX:
 async def sync_lite_subscription(
     request: SyncLiteSubscriptionRequest, call: "Call", services: "Services"
 ) -> SyncLiteSubscriptionResponse:
-    """Let a client of a lite group subscribe lite topics, or no longer subscribe them."""
+    """Subscribe a client of a lite group to lite topics, or unsubscribe it."""
     await sync_lite_topics(
         request.group.name,
         request.topic.name,
@@ -39,7 +39,7 @@ async def sync_lite_subscription(
 
 
 def _read_position(option: OffsetOption) -> LitePosition | None:
-    """Return where the group is to be; None: where it is."""
+    """Return where the group starts to consume, None to leave its offset as it is."""
     match option.WhichOneof("offset_type"):
         case "policy":
             return _POLICIES.get(option.policy)

@@ -9,5 +9,5 @@ if TYPE_CHECKING:
 
 
 def read_queue(queue: "MessageQueue") -> QueueRef:
-    """Return the queue as the request names it."""
+    """Return the queue that the request names."""
     return QueueRef(queue.topic.name, queue.broker.name, queue.id)

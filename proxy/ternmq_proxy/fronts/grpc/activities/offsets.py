@@ -28,13 +28,13 @@ _POLICIES = {
 
 
 async def update_offset(request: UpdateOffsetRequest, call: "Call", services: "Services") -> UpdateOffsetResponse:
-    """Let the group go on at the offset."""
+    """Commit an offset for the group."""
     await commit_offset(request.group.name, read_queue(request.message_queue), request.offset, call, services)
     return UpdateOffsetResponse(status=OK)
 
 
 async def get_offset(request: GetOffsetRequest, call: "Call", services: "Services") -> GetOffsetResponse:
-    """Return where the group is in the queue."""
+    """Return the group's committed offset."""
     offset = await find_committed_offset(request.group.name, read_queue(request.message_queue), call, services)
     return GetOffsetResponse(status=OK, offset=offset)
 

@@ -1,4 +1,4 @@
-"""PullMessage as gRPC has it (`operations/pull.py`): status, messages, then the offset to go on from."""
+"""PullMessage as gRPC has it (`operations/pull.py`): status, messages, and the next offset."""
 
 import asyncio
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from ternmq_proxy.fronts.grpc.activities.message_queue import read_queue
 from ternmq_proxy.fronts.grpc.activities.receive_message import hold_s
 from ternmq_proxy.fronts.grpc.activities.status import OK, status, status_of
 from ternmq_proxy.operations.pull import PullRequest, PullResult, pull_messages
-from ternmq_proxy.quotas.receiving import sent
+from ternmq_proxy.quotas.receiving import count_sent_bytes
 
 if TYPE_CHECKING:
     from ternmq_protos.v2.definition_pb2 import Status
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PulledFrames:
-    """The answer's items, serialized, and its status code."""
+    """The serialized frames of the answer, and its status code."""
 
     frames: list[bytes]
     code: int
 
-    async def undelivered(self) -> None:
-        """The call was cut: nothing to give back, as a pull claims nothing."""
+    async def return_undelivered(self) -> None:
+        """Do nothing after the call was cut, since a pull claims nothing."""
 
 
 async def pull_message(request: PullMessageRequest, call: "Call", services: "Services") -> PulledFrames:
-    """Status, messages, then the offset to go on from; an error is a status alone."""
+    """Return status, messages and the next offset; an error is a status alone."""
     try:
         result = await pull_messages(_read(request, call), call, services)
     except Exception as error:  # noqa: BLE001 - the outermost of this call; `status_of` logs
@@ -55,7 +55,7 @@ async def pull_message(request: PullMessageRequest, call: "Call", services: "Ser
     messages = [_encode_rows(result, rests)] if call.takes_rows else _frame_messages(request, result, rests, services)
     answered = _answer(OK, result.next_offset, messages)
     if result.meters:
-        sent(result.meters, sum(map(len, answered.frames)), services.quotas.now())
+        count_sent_bytes(result.meters, sum(map(len, answered.frames)), services.quotas.now())
     return answered
 
 
@@ -100,7 +100,7 @@ def _frame_messages(
     ]
 
 
-def _answer(first: "Status", next_offset: int, messages: list[bytes]) -> PulledFrames:
+def _make_answer(first: "Status", next_offset: int, messages: list[bytes]) -> PulledFrames:
     return PulledFrames(
         [
             PullMessageResponse(status=first).SerializeToString(),

@@ -1,6 +1,6 @@
 """QueryRoute and QueryAssignment as gRPC has them (`operations/routes.py`).
 
-Each queue comes with the endpoints by which the client is to come (`endpoints.py`).
+Each queue carries the endpoints by which the client reaches it (`endpoints.py`).
 """
 
 from typing import TYPE_CHECKING
@@ -53,7 +53,7 @@ async def query_route(request: QueryRouteRequest, call: "Call", services: "Servi
 async def query_assignment(
     request: QueryAssignmentRequest, call: "Call", services: "Services"
 ) -> QueryAssignmentResponse:
-    """Return the queues that the client is to read."""
+    """Return the queues that the client reads."""
     assigned = await find_assignment(request.group.name, request.topic.name, call, services)
     endpoints = endpoints_for(request.endpoints, call)
     return QueryAssignmentResponse(

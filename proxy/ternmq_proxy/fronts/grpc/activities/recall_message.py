@@ -1,4 +1,4 @@
-"""RecallMessage: take a timed message back before its time (`sending.md, Recall`)."""
+"""RecallMessage: recall a DELAY message before it is delivered (`sending.md, Recall`)."""
 
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,6 @@ if TYPE_CHECKING:
 
 
 async def recall_message(request: RecallMessageRequest, call: "Call", services: "Services") -> RecallMessageResponse:
-    """Keep the message from appearing."""
+    """Recall a message before it is delivered."""
     message_id = await recall_timed_message(request.topic.name, request.recall_handle, call, services)
     return RecallMessageResponse(status=OK, message_id=message_id)

@@ -12,9 +12,9 @@ from ternmq_common.wire import DeliveredFrames, encode_field, encode_timestamp
 from ternmq_protos.v2.service_pb2 import ReceiveMessageRequest, ReceiveMessageResponse
 from ternmq_proxy.access.control import RightsRevoked
 from ternmq_proxy.fronts.grpc.activities.filter_text import read_filter
-from ternmq_proxy.fronts.grpc.activities.status import OK, status, status_of
+from ternmq_proxy.fronts.grpc.activities.status import OK, make_status, status_of
 from ternmq_proxy.operations.receive import NOTHING_NEW, ReceivedMessages, ReceiveRequest, receive_messages
-from ternmq_proxy.quotas.receiving import sent
+from ternmq_proxy.quotas.receiving import count_sent_bytes
 
 if TYPE_CHECKING:
     from ternmq_common.errors import MessagingError
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 
 def _serialized_problem(problem: "MessagingError") -> bytes:
-    """The first frame of an answer without messages."""
-    answer: bytes = ReceiveMessageResponse(status=status(problem.code, problem.message)).SerializeToString()
+    """Return the first frame of an answer without messages."""
+    answer: bytes = ReceiveMessageResponse(status=make_status(problem.code, problem.message)).SerializeToString()
     return answer
 
 
@@ -34,25 +34,24 @@ _DELIVERY_TIMESTAMP_TAG = b"\x1a"  # ReceiveMessageResponse.delivery_timestamp =
 
 
 @dataclass(frozen=True, slots=True)
-class Received:
-    """The answer's items, serialized, its status code, and how to give back messages whose answer did not reach the
-    client."""
+class ReceiveAnswer:
+    """The frames of an answer, its status code, and the way to give back messages that did not reach the client."""
 
     frames: list[bytes]
     code: int
     messages: ReceivedMessages | None = None
 
     @property
-    def deliveries(self) -> list[DeliveredMessage]:
+    def delivered_messages(self) -> list[DeliveredMessage]:
         """The messages that were claimed."""
         return [] if self.messages is None else self.messages.deliveries
 
-    async def undelivered(self) -> None:
-        """The call was cut: others get the messages at once, those that were written too, as clients throw away what
-        they have read of a call that did not end well.
+    async def return_undelivered(self) -> None:
+        """Give messages back at once after the call was cut, those that were written too, since clients discard what
+        they read of a call that did not end well.
 
-        One that is more than many clients take may be why, and would be the next that they get: it counts as an
-        attempt, and waits as the group's back-off says.
+        An answer that is larger than many clients accept may be the reason, and would be their next one too. So it
+        counts as an attempt, and waits for the group's backoff.
         """
         if self.messages is None:
             return
@@ -62,11 +61,11 @@ class Received:
             await self.messages.return_later()
 
 
-async def receive_message(request: ReceiveMessageRequest, call: "Call", services: "Services") -> Received:
-    """Status, messages, time of delivery; an error is a status too, and never comes at once."""
+async def receive_message(request: ReceiveMessageRequest, call: "Call", services: "Services") -> ReceiveAnswer:
+    """Return status, messages, and the time of delivery. An error is a status too, and is held back for a while."""
     began = time.monotonic()
     try:
-        return await _receive(request, call, services)
+        return await _receive_messages(request, call, services)
     except Exception as error:  # noqa: BLE001 - the outermost of this call; `status_of` logs
         answer = status_of(error, "ReceiveMessage")
         first = ReceiveMessageResponse(status=answer).SerializeToString()
@@ -77,19 +76,19 @@ async def receive_message(request: ReceiveMessageRequest, call: "Call", services
         return Received([first] if code == ErrorCode.UNAUTHORIZED else _frames(first, [], services), code)
 
 
-async def _receive(request: ReceiveMessageRequest, call: "Call", services: "Services") -> Received:
-    received = await receive_messages(_read(request), call, services)
+async def _receive_messages(request: ReceiveMessageRequest, call: "Call", services: "Services") -> ReceiveAnswer:
+    received = await receive_messages(_read_request(request), call, services)
     problem = received.problem
     if problem is not None:
         first = NOTHING_NEW_FRAME if problem is NOTHING_NEW else _serialized_problem(problem)
-        return Received(_frames(first, [], services), problem.code)
+        return ReceiveAnswer(_serialize_frames(first, [], services), problem.code)
     messages = _frame_messages(received, request.message_queue.topic.SerializeToString(), services)
     if received.meters:
-        sent(received.meters, sum(map(len, messages)), services.quotas.now())
-    return Received(_frames(_OK, messages, services), ErrorCode.OK, received)
+        count_sent_bytes(received.meters, sum(map(len, messages)), services.quotas.now())
+    return ReceiveAnswer(_serialize_frames(_OK, messages, services), ErrorCode.OK, received)
 
 
-def _read(request: ReceiveMessageRequest) -> ReceiveRequest:
+def _read_request(request: ReceiveMessageRequest) -> ReceiveRequest:
     queue = request.message_queue
     has_poll = request.HasField("long_polling_timeout")
     return ReceiveRequest(
@@ -107,13 +106,13 @@ def _read(request: ReceiveMessageRequest) -> ReceiveRequest:
 
 
 def hold_s(call: "Call", services: "Services") -> float:
-    """How long an error is held back, in seconds."""
+    """Return for how many seconds an error is held back."""
     if call.remaining_s is None:
         return services.answer_limits.error_hold_s
     return max(0.0, min(services.answer_limits.error_hold_s, call.remaining_s - POLL_MARGIN_MS / 1000))
 
 
-def _frames(first: bytes, messages: list[bytes], services: "Services") -> list[bytes]:
+def _serialize_frames(first: bytes, messages: list[bytes], services: "Services") -> list[bytes]:
     return [first, *messages, encode_field(_DELIVERY_TIMESTAMP_TAG, encode_timestamp(services.clock.now_ms()))]
 
 

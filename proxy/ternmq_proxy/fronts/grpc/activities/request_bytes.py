@@ -1,12 +1,11 @@
-"""Fields of a request, read where they stand in its bytes: for ordinary calls, of which protobuf's objects would
-cost more than all the rest. Whatever is not ordinary is left to those who read it so and say what is wrong.
-"""
+"""Reads fields of a request directly from its bytes, for ordinary calls, where protobuf's objects would cost more than
+everything else. Any other request is left to protobuf, which also finds what is wrong with it."""
 
 from functools import lru_cache
 
 from ternmq_protos.v2 import definition_pb2
 
-# More than any name that is allowed, so that little is kept for names that are refused.
+# Longer than any legal name, so that little is remembered for names that are refused.
 _RESOURCE_BYTES_MAX = 1024
 
 
@@ -14,19 +13,20 @@ class NotOrdinary(Exception):
     """The request is not one of the ordinary ones that are read from their bytes; protobuf decodes it."""
 
 
-def content(data: bytes, at: int, end: int) -> tuple[int, int]:
-    """Where the content of a field begins whose length stands there, and where it ends: at `end` at the latest."""
+def content_span(data: bytes, at: int, end: int) -> tuple[int, int]:
+    """Return where the content of a field begins and ends, given the position of its length; it ends at `end` at the
+    latest."""
     length = data[at]
     at += 1
     if length >= 0x80:
-        length, at = number(data, at - 1)
+        length, at = read_number(data, at - 1)
     if at + length > end:
         raise NotOrdinary
     return at, at + length
 
 
-def number(data: bytes, at: int) -> tuple[int, int]:
-    """The number that begins there, of six bytes at most, and where it ends."""
+def read_number(data: bytes, at: int) -> tuple[int, int]:
+    """Return the number at this position, of at most six bytes, and where it ends."""
     value = 0
     for shift in range(0, 42, 7):
         part = data[at]
@@ -38,7 +38,7 @@ def number(data: bytes, at: int) -> tuple[int, int]:
 
 
 def resource_name(resource: bytes) -> str:
-    """The name in a serialized Resource; DecodeError if it is none."""
+    """Return the name in a serialized Resource. Raises DecodeError."""
     if len(resource) > _RESOURCE_BYTES_MAX:
         raise NotOrdinary
     return _resource_name(resource)

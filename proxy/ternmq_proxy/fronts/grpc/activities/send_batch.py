@@ -1,8 +1,8 @@
-"""SendMessage of many ordinary messages, taken from the bytes of the request as `sent_messages` has it.
+"""SendMessage of many ordinary messages, read from the bytes of the request as in `sent_messages`.
 
-A request that is too long for `begin_send` is read in steps of half a millisecond, between which others have their
-turns. Messages of a FIFO or LITE topic may be of several message groups or lite topics: their entries say what became
-of each. Whatever is not ordinary is left to `send_message`.
+A request that is too long for `begin_send` is read in steps of half a millisecond, between which other tasks get
+turns. Messages of a FIFO or LITE topic may be of several message groups or lite topics: each has an entry with its
+outcome. Whatever is not ordinary is left to `send_message`.
 """
 
 from typing import TYPE_CHECKING
@@ -11,10 +11,10 @@ from google.protobuf.message import DecodeError
 
 from ternmq_common.fairness import WorkTurns
 from ternmq_protos.v2.service_pb2 import SendMessageResponse, SendResultEntry
-from ternmq_proxy.fronts.grpc.activities.request_bytes import NotOrdinary, content, resource_name
+from ternmq_proxy.fronts.grpc.activities.request_bytes import NotOrdinary, content_span, resource_name
 from ternmq_proxy.fronts.grpc.activities.sent_form import serialize_sent_apart
-from ternmq_proxy.fronts.grpc.activities.sent_messages import MESSAGES_TAG, Sender, read_sent_message
-from ternmq_proxy.fronts.grpc.activities.status import OK, overall, status
+from ternmq_proxy.fronts.grpc.activities.sent_messages import MESSAGES_TAG, SendContext, read_sent_message
+from ternmq_proxy.fronts.grpc.activities.status import OK, make_status, overall_status
 from ternmq_proxy.operations.send_ordinary import OrderKey, ordinary_type, send_ordinary
 
 if TYPE_CHECKING:
@@ -32,10 +32,10 @@ _STEP_MESSAGES, _STEP_BYTES = 16, 64 << 10
 _MESSAGE_BYTES_MAX = 256 << 10
 
 
-class _Batch:
-    """The messages of a request, as far as it was read, and their order keys."""
+class _SendBatch:
+    """The messages of a request as far as it was read, and their order keys."""
 
-    def __init__(self, data: bytes, sender: Sender, most: int) -> None:
+    def __init__(self, data: bytes, sender: SendContext, most: int) -> None:
         self._data = data
         self._sender = sender
         self._most = most
@@ -45,8 +45,8 @@ class _Batch:
         self.order_keys: list[OrderKey] = []
 
     def read_some(self) -> bool:
-        """Read some more; whether there are others. NotOrdinary, also for messages of several topics, and for more
-        than there may be."""
+        """Read some more messages; return whether others follow. Raises NotOrdinary, also for messages of several
+        topics and for too many."""
         data, at = self._data, self._at
         end = len(data)
         stop = min(end, at + _STEP_BYTES)
@@ -55,9 +55,9 @@ class _Batch:
                 break
             if data[at] != MESSAGES_TAG or len(self.messages) == self._most:
                 raise NotOrdinary
-            begin, at = content(data, at + 1, end)
+            begin, at = content_span(data, at + 1, end)
             if at - begin > _MESSAGE_BYTES_MAX:
-                raise NotOrdinary  # whose digest takes long, so that a thread makes it
+                raise NotOrdinary  # their digest takes long, and is computed in a thread
             topic, order_key, message = read_sent_message(data, begin, at, self._sender)
             if topic != self._topic:
                 if self.messages:
@@ -69,25 +69,25 @@ class _Batch:
         return at < end
 
     @property
-    def topic(self) -> str:
-        """The name of the topic; NotOrdinary or DecodeError if it has none."""
+    def topic_name(self) -> str:
+        """The name of the topic. Raises NotOrdinary and DecodeError."""
         return resource_name(self._topic)
 
     def check_type(self) -> None:
-        """NotOrdinary unless all messages are of one type."""
+        """Raise NotOrdinary unless all messages are of one type."""
         if len({ordinary_type(order_key) for order_key in set(self.order_keys)}) != 1:
             raise NotOrdinary
 
 
 async def send_batch(data: bytes, call: "Call", services: "Services") -> tuple[bytes, "definition_pb2.Status"] | None:
-    """Store the messages, and return the serialized answer and its status. None: nothing was done, since the request is
-    not ordinary, or something is wrong with it; see `send_ordinary`, which has the errors too."""
-    sender = Sender(call.peer, services.clock.now_ms(), services.limits)
-    batch, turns = _Batch(data, sender, services.request_limits.entries_max), WorkTurns()
+    """Store the messages, and return the serialized answer and its status. Return None, with nothing done, if the
+    request is not ordinary or is wrong; see `send_ordinary`, which lists the errors too."""
+    sender = SendContext(call.peer, services.clock.now_ms(), services.limits)
+    batch, turns = _SendBatch(data, sender, services.request_limits.entries_max), WorkTurns()
     try:
         while batch.read_some():
             await turns.next_turn()
-        name = batch.topic
+        name = batch.topic_name
         batch.check_type()
     except (NotOrdinary, IndexError, UnicodeDecodeError, DecodeError):
         return None
@@ -109,6 +109,6 @@ def _partial_answer(messages: "Sequence[NewMessage]", results: "OrdinaryResults"
             offset = results.offsets[number]
             entry = SendResultEntry(status=OK, message_id=message_id, transaction_id=message_id, offset=offset)
         else:
-            entry = SendResultEntry(status=status(error.code, error.message), message_id=message_id)
+            entry = SendResultEntry(status=make_status(error.code, error.message), message_id=message_id)
         entries.append(entry)
-    return SendMessageResponse(status=overall([entry.status for entry in entries]), entries=entries)
+    return SendMessageResponse(status=overall_status([entry.status for entry in entries]), entries=entries)

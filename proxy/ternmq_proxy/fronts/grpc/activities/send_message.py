@@ -1,8 +1,8 @@
-"""SendMessage: one message or several of one topic (`sending.md, Checks`).
+"""SendMessage: one or several messages of one topic (`sending.md, Checks`).
 
-Most requests have to wait for nothing but the log: those are begun at once, and answered when it has them. The others
-(a topic that is not known yet, a body to inflate, messages that are more than NORMAL) are parsed by protobuf, and take
-the way through a coroutine.
+Most requests wait for nothing but the log: they begin without a task, and are answered when the log has them. The
+others (an unknown topic, a compressed body, messages other than NORMAL) are parsed by protobuf and served in a
+coroutine.
 """
 
 from collections.abc import Callable
@@ -13,8 +13,8 @@ from ternmq_common.fairness import WorkTurns
 from ternmq_protos.v2.service_pb2 import SendMessageRequest, SendMessageResponse, SendResultEntry
 from ternmq_proxy.fronts.grpc.activities.request_bytes import NotOrdinary
 from ternmq_proxy.fronts.grpc.activities.sent_form import serialize_sent
-from ternmq_proxy.fronts.grpc.activities.sent_messages import Sender, read_sent_messages
-from ternmq_proxy.fronts.grpc.activities.status import OK, overall, status, status_of
+from ternmq_proxy.fronts.grpc.activities.sent_messages import SendContext, read_sent_messages
+from ternmq_proxy.fronts.grpc.activities.status import OK, make_status, overall_status, status_of
 from ternmq_proxy.operations.send import send_messages
 from ternmq_proxy.operations.send_ordinary import begin_ordinary_send
 from ternmq_proxy.processors.stored_form import read_message
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
     from ternmq_proxy.processors.producer_message import ProducerMessage
     from ternmq_proxy.services import Services
 
-Answer = Callable[[bytes, int], None]
-"""Called with the serialized answer, and its status code."""
-# Longer ones give others their turns meanwhile.
+AnswerCallback = Callable[[bytes, int], None]
+"""A callback that takes the serialized answer and its status code."""
+# Longer requests give other tasks turns meanwhile.
 AT_ONCE_MAX = 32
 
 
-def begin_send(data: bytes, call: "Call", services: "Services", answer: Answer) -> bool:
-    """Begin an ordinary send, to be answered by `answer`; False: nothing was done, see `begin_ordinary_send`, which has
-    the errors too. `data` is the request."""
-    sender = Sender(call.peer, services.clock.now_ms(), services.limits)
+def begin_send(data: bytes, call: "Call", services: "Services", answer: AnswerCallback) -> bool:
+    """Begin an ordinary send, which `answer` will answer. Return False, with nothing done, if it is not ordinary; see
+    `begin_ordinary_send`, which lists the errors too. `data` is the request."""
+    sender = SendContext(call.peer, services.clock.now_ms(), services.limits)
     try:
         name, order_key, messages = read_sent_messages(
             data, sender, most=min(AT_ONCE_MAX, services.request_limits.entries_max)
@@ -50,7 +50,7 @@ def begin_send(data: bytes, call: "Call", services: "Services", answer: Answer) 
             answer(serialize_sent(messages, first), ErrorCode.OK)
         else:
             status = status_of(error, "SendMessage")
-            # Messages of a FIFO or LITE topic need not go to one queue, so that each has its own entry.
+            # Messages of a FIFO or LITE topic may go to several queues, so each has its own entry.
             each = messages if any(order_key) and isinstance(error, MessagingError) else []
             entries = [SendResultEntry(status=status, message_id=message.message_id) for message in each]
             answer(SendMessageResponse(status=status, entries=entries).SerializeToString(), status.code)
@@ -59,7 +59,7 @@ def begin_send(data: bytes, call: "Call", services: "Services", answer: Answer) 
 
 
 async def send_message(request: SendMessageRequest, call: "Call", services: "Services") -> SendMessageResponse:
-    """Store the messages; one entry for each, in order."""
+    """Store the messages; the answer has an entry for each, in order."""
     size = request.ByteSize() if services.quotas.limits_in else 0
     messages = await _read_messages(request.messages)
     return send_answer(await send_messages(messages, call, services, size=size))
@@ -90,7 +90,7 @@ def send_answer(results: "Sequence[SentMessage]") -> SendMessageResponse:
             )
         else:
             has_errors = True
-            refused = status(result.error.code, result.error.message)
+            refused = make_status(result.error.code, result.error.message)
             answer.entries.add(status=refused, message_id=result.message_id)
-    answer.status.CopyFrom(overall([entry.status for entry in answer.entries]) if has_errors else OK)
+    answer.status.CopyFrom(overall_status([entry.status for entry in answer.entries]) if has_errors else OK)
     return answer

@@ -1,4 +1,4 @@
-"""Writes the answer to a send that stored all messages by hand: no other answer is needed so often."""
+"""Serializes the answer to a send that stored all messages by hand, since it is the most frequent answer."""
 
 from typing import TYPE_CHECKING
 
@@ -19,12 +19,12 @@ _OFFSET_TAG = b"\x20"  # SendResultEntry.offset = 4
 
 def serialize_sent(messages: "Sequence[NewMessage]", first: int) -> bytes:
     """Return a serialized `SendMessageResponse`; `first` is the queue offset of the first message. Every message gets a
-    transaction id, since clients show it: its message id."""
+    transaction id, which clients show: its message id."""
     return serialize_sent_apart(messages, range(first, first + len(messages)))
 
 
 def serialize_sent_apart(messages: "Sequence[NewMessage]", offsets: "Sequence[int]") -> bytes:
-    """Return the same for messages that were stored in several queues, at these offsets."""
+    """Return a serialized `SendMessageResponse` for messages that were stored in several queues, at these offsets."""
     parts = [_STATUS]
     for message, offset in zip(messages, offsets, strict=True):
         coded = message.keys[0].encode()

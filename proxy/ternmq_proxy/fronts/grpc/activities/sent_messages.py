@@ -1,5 +1,5 @@
-"""Reads the messages of an ordinary send from the bytes of its request: what is stored is nearly what came, and
-protobuf's objects would cost more than all the rest.
+"""Reads the messages of an ordinary send from the bytes of its request. The stored form is nearly what was received,
+and protobuf's objects would cost more than everything else.
 
 Ordinary   are NORMAL messages, FIFO messages of one message group, and messages of one lite topic, uncompressed, with
            nothing wrong, whose fields stand in the order of their numbers, as every encoder writes them, each known
@@ -23,7 +23,7 @@ from ternmq_common.printable import NAME_BYTES_MAX
 from ternmq_common.tag_filter import tag_hash
 from ternmq_common.wire import SYSTEM_PROPERTIES_TAG, TOPIC_TAG, encode_field, encode_timestamp
 from ternmq_protos.v2 import definition_pb2
-from ternmq_proxy.fronts.grpc.activities.request_bytes import NotOrdinary, content, number, resource_name
+from ternmq_proxy.fronts.grpc.activities.request_bytes import NotOrdinary, content_span, read_number, resource_name
 from ternmq_proxy.operations.message_checks import RESERVED_PROPERTY_KEYS
 from ternmq_proxy.operations.send_ordinary import OrderKey
 from ternmq_proxy.processors.stored_form import LAST_SECOND
@@ -51,29 +51,29 @@ _IDENTITY_FIFO = bytes((_ENCODING, definition_pb2.IDENTITY, _TYPE, MessageType.F
 _IDENTITY_LITE = bytes((_ENCODING, definition_pb2.IDENTITY, _TYPE, MessageType.LITE))
 _IS_IDENTITY = frozenset((definition_pb2.ENCODING_UNSPECIFIED, definition_pb2.IDENTITY))
 _IS_SPECIAL = MessageType.TRANSACTION
-# No rule of the protocol, but who has more takes long.
+# The protocol has no such limit, but more of them take long.
 _KEYS_MAX = 128
 
 
-class Sender(NamedTuple):
-    """Where messages come from, as `host:port`, when, in milliseconds, and the limits of a message."""
+class SendContext(NamedTuple):
+    """The origin of messages: address as `host:port`, time in milliseconds, and the limits of a message."""
 
     peer: str
     now_ms: int
     limits: MessageLimits
 
 
-class Sent(NamedTuple):
-    """The name of the topic, the order key of all messages, and the messages as they are stored."""
+class OrdinarySend(NamedTuple):
+    """The name of the topic, the order key of all messages, and the messages in stored form."""
 
     topic: str
     order_key: OrderKey
     messages: list[NewMessage]
 
 
-def read_sent_messages(data: bytes, sender: Sender, *, most: int) -> Sent:
-    """Return what the request holds. Raises NotOrdinary, also for no message, for more than `most`, and for messages of
-    several topics, message groups or lite topics."""
+def read_sent_messages(data: bytes, sender: SendContext, *, most: int) -> OrdinarySend:
+    """Return the messages of a request. Raises NotOrdinary, also for no message, for more than `most`, and for messages
+    of several topics, message groups or lite topics."""
     messages: list[NewMessage] = []
     topic = b""
     order_key = ("", "")
@@ -82,23 +82,23 @@ def read_sent_messages(data: bytes, sender: Sender, *, most: int) -> Sent:
         while at < end:
             if data[at] != MESSAGES_TAG or len(messages) == most:
                 raise NotOrdinary
-            begin, at = content(data, at + 1, end)
+            begin, at = content_span(data, at + 1, end)
             name, its_key, message = read_sent_message(data, begin, at, sender)
             if messages and (name != topic or its_key != order_key):
                 raise NotOrdinary
             topic, order_key = name, its_key
             messages.append(message)
-        return Sent(resource_name(topic), order_key, messages)
+        return OrdinarySend(resource_name(topic), order_key, messages)
     except (IndexError, UnicodeDecodeError, DecodeError) as error:
         raise NotOrdinary from error
 
 
-def read_sent_message(data: bytes, at: int, end: int, sender: Sender) -> tuple[bytes, OrderKey, NewMessage]:
-    """Return the message that stands there: its topic, a serialized Resource, its order key, and its stored form.
-    Raises NotOrdinary, and what wrong bytes raise: IndexError, UnicodeDecodeError."""
+def read_sent_message(data: bytes, at: int, end: int, sender: SendContext) -> tuple[bytes, OrderKey, NewMessage]:
+    """Return the message at this position: its topic as a serialized Resource, its order key, and its stored form.
+    Raises NotOrdinary, and on broken bytes IndexError or UnicodeDecodeError."""
     if data[at] != _TOPIC:
         raise NotOrdinary
-    begin, at = content(data, at + 1, end)
+    begin, at = content_span(data, at + 1, end)
     topic = data[begin:at]
     user = at
     user_text, user_bytes = "", 0
@@ -107,10 +107,10 @@ def read_sent_message(data: bytes, at: int, end: int, sender: Sender) -> tuple[b
     user_end = at
     if data[at] != _SYSTEM_PROPERTIES:
         raise NotOrdinary
-    system, system_end = content(data, at + 1, end)
+    system, system_end = content_span(data, at + 1, end)
     if data[system_end] != _BODY:
         raise NotOrdinary
-    begin, at = content(data, system_end + 1, end)
+    begin, at = content_span(data, system_end + 1, end)
     if at != end or not 0 < at - begin <= sender.limits.body_bytes_max:
         raise NotOrdinary
     rest = data[system_end:end] if user == user_end else data[user:user_end] + data[system_end:end]
@@ -121,20 +121,20 @@ def read_sent_message(data: bytes, at: int, end: int, sender: Sender) -> tuple[b
 
 
 def _read_user_properties(data: bytes, at: int, end: int, most: int) -> tuple[int, str, int]:
-    """Where they end, all their text, and its size."""
+    """Return where the user properties end, all their text, and its size."""
     keys: list[str] = []
     texts: list[str] = []
     size = 0
     while data[at] == _USER_PROPERTIES:
-        at, stop = content(data, at + 1, end)
+        at, stop = content_span(data, at + 1, end)
         if data[at] != _KEY:
             raise NotOrdinary
-        begin, at = content(data, at + 1, stop)
+        begin, at = content_span(data, at + 1, stop)
         keys.append(data[begin:at].decode())
         size += at - begin
         if data[at] != _VALUE:
             raise NotOrdinary
-        begin, at = content(data, at + 1, stop)
+        begin, at = content_span(data, at + 1, stop)
         texts.append(data[begin:at].decode())
         size += at - begin
         if at != stop or len(keys) > most:
@@ -145,13 +145,13 @@ def _read_user_properties(data: bytes, at: int, end: int, most: int) -> tuple[in
 
 
 def _read_stored_form(
-    data: bytes, begin: int, end: int, rest: bytes, body: bytes, user_text: str, user_bytes: int, sender: Sender
+    data: bytes, begin: int, end: int, rest: bytes, body: bytes, user_text: str, user_bytes: int, sender: SendContext
 ) -> tuple[OrderKey, NewMessage]:
-    """The order key, and the message whose system properties are there. Fields up to the message id are stored
-    as one piece."""
+    """Return the order key, and the message whose system properties are at this position. Fields up to the message id
+    are stored as one piece."""
     at, text, size, tag = begin, user_text, user_bytes, ""
     if data[at] == _TAG:
-        first, at = content(data, at + 1, end)
+        first, at = content_span(data, at + 1, end)
         tag = data[first:at].decode()
         if "|" in tag or not tag.strip():
             raise NotOrdinary
@@ -159,7 +159,7 @@ def _read_stored_form(
         size += at - first
     keys: list[str] = []
     while data[at] == _KEYS:
-        first, at = content(data, at + 1, end)
+        first, at = content_span(data, at + 1, end)
         key = data[first:at].decode()
         if not key.strip() or len(keys) == _KEYS_MAX:
             raise NotOrdinary
@@ -168,7 +168,7 @@ def _read_stored_form(
         size += at - first
     if data[at] != _MESSAGE_ID:
         raise NotOrdinary
-    first, at = content(data, at + 1, end)
+    first, at = content_span(data, at + 1, end)
     message_id = data[first:at].decode()
     text += message_id
     if not message_id or message_id.isspace() or size > sender.limits.properties_bytes_max:
@@ -184,16 +184,16 @@ def _read_stored_form(
     return (group, lite), NewMessage(tag_hash(tag) if tag else 0, system, rest, (message_id, *keys))
 
 
-def _read_from_birth(data: bytes, at: int, end: int, sender: Sender) -> tuple[bytes, str, str, str]:
-    """The fields from the time of birth on, as they are stored; host, message group and lite topic, if they came."""
+def _read_from_birth(data: bytes, at: int, end: int, sender: SendContext) -> tuple[bytes, str, str, str]:
+    """Return the fields from the time of birth on in stored form, and host, message group and lite topic if present."""
     first = at = _skip_server_fields(data, at, end)
     if at < end and data[at] == _BORN:
-        begin, at = content(data, at + 1, end)
+        begin, at = content_span(data, at + 1, end)
         _check_time(data, begin, at)
     time = data[first:at] or encode_field(_BORN_TAG, encode_timestamp(sender.now_ms))
     first, host_text = at, ""
     if at < end and data[at] == _HOST:
-        begin, at = content(data, at + 1, end)
+        begin, at = content_span(data, at + 1, end)
         host_text = data[begin:at].decode()
         if not host_text or at - begin > NAME_BYTES_MAX:
             raise NotOrdinary
@@ -201,16 +201,16 @@ def _read_from_birth(data: bytes, at: int, end: int, sender: Sender) -> tuple[by
     first = at = _skip_queue_id(data, at, end)
     group = ""
     if data[at : at + 2] == _MESSAGE_GROUP and at + 2 < end:
-        begin, at = content(data, at + 2, end)
+        begin, at = content_span(data, at + 2, end)
         group = data[begin:at].decode()
         if not group.strip() or at - begin > sender.limits.message_group_bytes_max:
             raise NotOrdinary
     if data[at : at + 2] == _TRACE_CONTEXT and at + 2 < end:
-        begin, at = content(data, at + 2, end)
+        begin, at = content_span(data, at + 2, end)
         data[begin:at].decode()
     lite = ""
     if data[at : at + 2] == _LITE_TOPIC and at + 2 < end:
-        begin, at = content(data, at + 2, end)
+        begin, at = content_span(data, at + 2, end)
         lite = data[begin:at].decode()
         if group or not is_legal_lite(lite):
             raise NotOrdinary
@@ -220,14 +220,14 @@ def _read_from_birth(data: bytes, at: int, end: int, sender: Sender) -> tuple[by
 
 
 def _skip_queue_id(data: bytes, at: int, end: int) -> int:
-    """Where the queue id ends, if there is one: clients name one, and the server chooses."""
-    return number(data, at + 1)[1] if at < end and data[at] == _QUEUE_ID else at
+    """Return where the optional queue id ends. Clients may send one, but the server chooses the queue."""
+    return read_number(data, at + 1)[1] if at < end and data[at] == _QUEUE_ID else at
 
 
 def _skip_server_fields(data: bytes, at: int, end: int) -> int:
-    """Where digest, encoding and type end, which the server says itself."""
+    """Return where digest, encoding and type end, which the server sets itself."""
     if at < end and data[at] == _DIGEST:
-        begin, at = content(data, at + 1, end)
+        begin, at = content_span(data, at + 1, end)
         _check_digest(data, begin, at)
     if at < end and data[at] == _ENCODING:
         if data[at + 1] not in _IS_IDENTITY:
@@ -241,22 +241,22 @@ def _skip_server_fields(data: bytes, at: int, end: int) -> int:
 
 
 def _check_digest(data: bytes, at: int, end: int) -> None:
-    """NotOrdinary if that is no Digest."""
+    """Raise NotOrdinary unless the bytes are a Digest."""
     if at < end and data[at] == _DIGEST_TYPE:
-        _, at = number(data, at + 1)
+        _, at = read_number(data, at + 1)
     if at < end and data[at] == _CHECKSUM:
-        begin, at = content(data, at + 1, end)
+        begin, at = content_span(data, at + 1, end)
         data[begin:at].decode()
     if at != end:
         raise NotOrdinary
 
 
 def _check_time(data: bytes, at: int, end: int) -> None:
-    """NotOrdinary if that is no time which consumers can read."""
+    """Raise NotOrdinary unless the bytes are a time that consumers can read."""
     seconds = nanos = 0
     if at < end and data[at] == _SECONDS:
-        seconds, at = number(data, at + 1)
+        seconds, at = read_number(data, at + 1)
     if at < end and data[at] == _NANOS:
-        nanos, at = number(data, at + 1)
+        nanos, at = read_number(data, at + 1)
     if at != end or seconds > LAST_SECOND or nanos >= 1_000_000_000:
         raise NotOrdinary

@@ -1,8 +1,8 @@
 """AckMessage, ChangeInvisibleDuration and ForwardMessageToDeadLetterQueue as gRPC has them
 (`operations/received_messages.py`).
 
-Acknowledgements of not too many messages are begun at once and answered when their broker has said what became of them;
-the others give others their turns meanwhile, in a coroutine.
+Small acknowledgements begin without a task, and are answered when their broker has the outcomes. Large ones are served
+in a coroutine, which gives other calls their turns.
 """
 
 from typing import TYPE_CHECKING
@@ -22,12 +22,12 @@ from ternmq_protos.v2.service_pb2 import (
 )
 from ternmq_proxy.fronts.grpc.activities.acknowledgement import read_acknowledgement, serialize_success
 from ternmq_proxy.fronts.grpc.activities.request_bytes import NotOrdinary
-from ternmq_proxy.fronts.grpc.activities.status import OK, overall, status, status_of
+from ternmq_proxy.fronts.grpc.activities.status import OK, make_status, overall_status, status_of
 from ternmq_proxy.operations.received_messages import (
     BEGUN_MAX,
     EXPIRED,
-    Receipt,
-    acknowledge,
+    MessageReceipt,
+    acknowledge_messages,
     begin_acknowledge,
     change_invisible,
     forward_to_dead_letters,
@@ -37,14 +37,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ternmq_proxy.call import Call
-    from ternmq_proxy.fronts.grpc.activities.send_message import Answer
+    from ternmq_proxy.fronts.grpc.activities.send_message import AnswerCallback
     from ternmq_proxy.services import Services
 
 
-def begin_ack(data: bytes, call: "Call", services: "Services", answer: "Answer") -> bool:
-    """Begin to acknowledge messages, to be answered by `answer`; False: nothing was done, since they are many or the
-    request is not ordinary. MessagingError as `ack_message`. `data` is the request; `call` is that of a client whose id
-    was checked."""
+def begin_ack(data: bytes, call: "Call", services: "Services", answer: "AnswerCallback") -> bool:
+    """Begin to acknowledge messages, which `answer` will answer. Return False, with nothing done, if they are many or
+    the request is not ordinary. Raises MessagingError like `ack_message`. `data` is the request; `call` has a checked
+    client id."""
     most = min(BEGUN_MAX, services.request_limits.entries_max)
     try:
         group, topic, lite_topic, entries, handles = read_acknowledgement(data, most=most)
@@ -61,40 +61,42 @@ def begin_ack(data: bytes, call: "Call", services: "Services", answer: "Answer")
             answer(serialize_success(entries), ErrorCode.OK)
             return
         errors = [EXPIRED if outcome is SettleOutcome.EXPIRED else None for outcome in outcomes]
-        response = _answer(AckMessageRequest.FromString(data).entries, errors)
+        response = _make_answer(AckMessageRequest.FromString(data).entries, errors)
         answer(response.SerializeToString(), response.status.code)
 
     return begin_acknowledge(group, topic, lite_topic, handles, call, services, done)
 
 
 async def ack_message(request: AckMessageRequest, call: "Call", services: "Services") -> AckMessageResponse:
-    """Finish messages for good; an entry for each, in order."""
+    """Acknowledge messages; the answer has an entry for each, in order."""
     receipts = ((entry.receipt_handle, entry.lite_topic) for entry in request.entries)
-    outcomes = await acknowledge(request.group.name, request.topic.name, receipts, call, services)
-    return _answer(request.entries, outcomes)
+    outcomes = await acknowledge_messages(request.group.name, request.topic.name, receipts, call, services)
+    return _make_answer(request.entries, outcomes)
 
 
-def _answer(entries: "Sequence[AckMessageEntry]", outcomes: "Sequence[MessagingError | None]") -> AckMessageResponse:
-    statuses = [_status(outcome) for outcome in outcomes]
+def _make_answer(
+    entries: "Sequence[AckMessageEntry]", outcomes: "Sequence[MessagingError | None]"
+) -> AckMessageResponse:
+    statuses = [_outcome_status(outcome) for outcome in outcomes]
     results = [
         AckMessageResultEntry(message_id=entry.message_id, receipt_handle=entry.receipt_handle, status=outcome)
         for entry, outcome in zip(entries, statuses, strict=True)
     ]
-    return AckMessageResponse(status=overall(statuses), entries=results)
+    return AckMessageResponse(status=overall_status(statuses), entries=results)
 
 
-def _status(outcome: MessagingError | None) -> Status:
-    return OK if outcome is None else status(outcome.code, outcome.message)
+def _outcome_status(outcome: MessagingError | None) -> Status:
+    return OK if outcome is None else make_status(outcome.code, outcome.message)
 
 
 async def change_invisible_duration(
     request: ChangeInvisibleDurationRequest, call: "Call", services: "Services"
 ) -> ChangeInvisibleDurationResponse:
-    """Keep a received message hidden for longer, or show it again sooner.
+    """Change how long a received message stays hidden.
 
-    An error comes with the handle of the request, since Java and Python take over whatever handle is in the answer.
+    An error carries the handle of the request, since Java and Python adopt whatever handle is in the answer.
     """
-    receipt = Receipt(request.group.name, request.topic.name, request.receipt_handle, request.lite_topic)
+    receipt = MessageReceipt(request.group.name, request.topic.name, request.receipt_handle, request.lite_topic)
     try:
         changed = await change_invisible(
             receipt, request.invisible_duration.ToMilliseconds(), call, services, suspend=request.suspend
@@ -110,7 +112,7 @@ async def change_invisible_duration(
 async def forward_message_to_dead_letter_queue(
     request: ForwardMessageToDeadLetterQueueRequest, call: "Call", services: "Services"
 ) -> ForwardMessageToDeadLetterQueueResponse:
-    """Give a message up: it goes to the group's dead-letter queue."""
-    receipt = Receipt(request.group.name, request.topic.name, request.receipt_handle, request.lite_topic)
+    """Move a message to the group's dead-letter queue."""
+    receipt = MessageReceipt(request.group.name, request.topic.name, request.receipt_handle, request.lite_topic)
     await forward_to_dead_letters(receipt, request.delivery_attempt, call, services)
     return ForwardMessageToDeadLetterQueueResponse(status=OK)

@@ -1,4 +1,4 @@
-"""Statuses of answers, and the one place where an error becomes one."""
+"""Statuses of answers, and the only place where an error becomes a status."""
 
 import logging
 import secrets
@@ -30,26 +30,26 @@ def protocol_type(kind: MessageType) -> "ProtocolMessageType":
 OK = Status(code=protocol_code(ErrorCode.OK), message="OK")
 
 
-def status(code: int, message: str = "") -> Status:
-    """A status with a sentence for people. Programs look for the name of INVALID_RECEIPT_HANDLE in the text, where
-    Apache's proxy has it, so it is there too."""
+def make_status(code: int, message: str = "") -> Status:
+    """Return a status with a sentence for people. Programs search the text for INVALID_RECEIPT_HANDLE, as Apache's
+    proxy writes it, so the text contains it."""
     if code == ErrorCode.INVALID_RECEIPT_HANDLE and message:
         message = f"{message} (INVALID_RECEIPT_HANDLE)"
     return Status(code=protocol_code(code), message=message or code_name(code))
 
 
 def status_of(error: BaseException, call_name: str) -> Status:
-    """The status for an error that ended a call. What was not foreseen gets a number that the log has too."""
+    """Return the status for an error that ended a call. An unexpected error gets a number that is in the log too."""
     if isinstance(error, MessagingError):
-        return status(error.code, error.message)
+        return make_status(error.code, error.message)
     number = secrets.token_hex(4)
     _log.error("%s failed unexpectedly, error %s", call_name, number, exc_info=error)
-    return status(ErrorCode.INTERNAL_SERVER_ERROR, f"unexpected error; the server's log has it as error {number}")
+    return make_status(ErrorCode.INTERNAL_SERVER_ERROR, f"unexpected error; the server's log has it as error {number}")
 
 
-def overall(entries: "Sequence[Status]") -> Status:
-    """The status for a whole answer: the common one, or MULTIPLE_RESULTS."""
+def overall_status(entries: "Sequence[Status]") -> Status:
+    """Return the status for a whole answer: the common one, or MULTIPLE_RESULTS."""
     codes = {entry.code for entry in entries}
     if len(codes) == 1:
         return entries[0]
-    return status(ErrorCode.MULTIPLE_RESULTS, "the entries have different results")
+    return make_status(ErrorCode.MULTIPLE_RESULTS, "the entries have different results")

@@ -1,5 +1,5 @@
-"""Telemetry as gRPC has it: settings of clients and those in force (`operations/client_settings.py`), and commands to
-clients."""
+"""Telemetry as gRPC has it: settings of clients, the settings in force (`operations/client_settings.py`), and commands
+to clients."""
 
 from sys import intern
 from typing import TYPE_CHECKING, NamedTuple
@@ -24,24 +24,24 @@ from ternmq_proxy.processors.client_settings import ClientSettings, NamedTopic, 
 
 if TYPE_CHECKING:
     from ternmq_common.retry_backoff import RetryBackoff
-    from ternmq_proxy.access.needs import Asked
+    from ternmq_proxy.access.needs import NamedNeed
     from ternmq_proxy.call import Call
     from ternmq_proxy.processors.client_commands import ClientCommand
     from ternmq_proxy.services import Services
 
 
-class Configured(NamedTuple):
+class SettingsAnswer(NamedTuple):
     """The answer to a client's settings, and the rights that its user must keep."""
 
     answer: TelemetryCommand
-    needs: "list[Asked]"
+    needs: "list[NamedNeed]"
 
 
-async def telemetry(command: TelemetryCommand, call: "Call", services: "Services") -> Configured | None:
-    """Return the answer to one command of a client, None if it needs none. A MessagingError ends the stream."""
+async def telemetry(command: TelemetryCommand, call: "Call", services: "Services") -> SettingsAnswer | None:
+    """Return the answer to a client's command, None if it needs none. A MessagingError ends the stream."""
     if not command.HasField("settings"):
         call.require_client()
-        return None  # a result of a command that nobody waits for any more, or nothing at all
+        return None  # a result of a command that no caller waits for, or nothing at all
     if not command.settings.HasField("pub_sub"):
         call.require_client()
         raise MessagingError(
@@ -56,12 +56,12 @@ async def telemetry(command: TelemetryCommand, call: "Call", services: "Services
     else:
         _complete_consumer(answer, rules)
     answer.metric.CopyFrom(Metric(on=False))
-    return Configured(TelemetryCommand(status=OK, settings=answer), needs_of_settings(settings))
+    return SettingsAnswer(TelemetryCommand(status=OK, settings=answer), needs_of_settings(settings))
 
 
 def read_settings(settings: Settings) -> ClientSettings:
-    """Return a client's settings as plain values. Names that many clients have are interned, which saves a proxy a
-    fourth of the memory of settings that differ."""
+    """Return a client's settings as plain values. Common names are interned, which saves a fourth of the memory of
+    settings that differ."""
     return ClientSettings(
         client_type=int(settings.client_type),
         consumes=settings.HasField("subscription"),
@@ -84,7 +84,7 @@ def _read_user_agent(settings: Settings) -> UserAgent | None:
         return None
     agent = settings.user_agent
     language = definition_pb2.Language.DESCRIPTOR.values_by_number.get(agent.language)
-    # Its number for one that came after us.
+    # The number of a value that a later version added.
     name = str(agent.language) if language is None else language.name
     return UserAgent(intern(name), intern(agent.version), agent.hostname)
 
@@ -93,8 +93,8 @@ def _complete_producer(answer: Settings, rules: ProducerRules) -> None:
     answer.publishing.max_body_size = rules.body_bytes_max
     answer.publishing.validate_message_type = True
     backoff = ExponentialBackoff(
-        initial=_duration(rules.backoff_initial_ms),
-        max=_duration(rules.backoff_max_ms),
+        initial=_make_duration(rules.backoff_initial_ms),
+        max=_make_duration(rules.backoff_max_ms),
         multiplier=rules.backoff_multiplier,
     )
     answer.backoff_policy.CopyFrom(RetryPolicy(max_attempts=rules.max_attempts, exponential_backoff=backoff))
@@ -113,15 +113,15 @@ def _complete_consumer(answer: Settings, rules: ConsumerRules) -> None:
 def _retry_policy(max_attempts: int, backoff: "RetryBackoff") -> RetryPolicy:
     policy = RetryPolicy(max_attempts=max_attempts)
     if isinstance(backoff, CustomizedSteps):
-        policy.customized_backoff.CopyFrom(CustomizedBackoff(next=map(_duration, backoff.steps_ms)))
+        policy.customized_backoff.CopyFrom(CustomizedBackoff(next=map(_make_duration, backoff.steps_ms)))
     else:
-        initial, longest = _duration(backoff.initial_ms), _duration(backoff.max_ms)
+        initial, longest = _make_duration(backoff.initial_ms), _make_duration(backoff.max_ms)
         curve = ExponentialBackoff(initial=initial, max=longest, multiplier=backoff.multiplier)
         policy.exponential_backoff.CopyFrom(curve)
     return policy
 
 
-def _duration(milliseconds: int) -> Duration:
+def _make_duration(milliseconds: int) -> Duration:
     return Duration(seconds=milliseconds // 1000, nanos=milliseconds % 1000 * 1_000_000)
 
 

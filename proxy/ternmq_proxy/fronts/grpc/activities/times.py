@@ -9,6 +9,6 @@ if TYPE_CHECKING:
 
 
 def time_ms(stamp: "Timestamp") -> int:
-    """Return a time in whole milliseconds since the epoch, whatever its two numbers are: ToMilliseconds refuses what no
+    """Return a time in whole milliseconds since the epoch, for any two numbers; ToMilliseconds refuses times that no
     calendar has."""
     return whole_ms(stamp.seconds * 1_000_000_000 + stamp.nanos)

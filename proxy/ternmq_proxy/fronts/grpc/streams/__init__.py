@@ -1,1 +1,1 @@
-"""Calls that last: Telemetry, health, reflection, and polls that wait; with what ends them early."""
+"""Long calls: Telemetry, health, reflection, and polls that wait; and what ends them early."""

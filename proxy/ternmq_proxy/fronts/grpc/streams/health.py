@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-class Health:
-    """Says of these services that they serve, until `end`."""
+class HealthService:
+    """Reports these services as serving, until `report_not_serving`."""
 
     NAME: ClassVar[str] = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
 
@@ -25,29 +25,29 @@ class Health:
         self._ended = False
         self._watching: set[ServedCall] = set()
 
-    def methods(self) -> dict[str, ServedMethod]:
-        """By path."""
+    def served_methods(self) -> dict[str, ServedMethod]:
+        """Return the methods by path."""
         return {
-            f"/{self.NAME}/Check": ServedMethod(self._check),
-            f"/{self.NAME}/Watch": ServedMethod(self._watch, is_conversation=True),
+            f"/{self.NAME}/Check": ServedMethod(self._check_service),
+            f"/{self.NAME}/Watch": ServedMethod(self._watch_service, is_conversation=True),
         }
 
-    def end(self) -> None:
-        """Tell who watches that nobody serves any more."""
+    def report_not_serving(self) -> None:
+        """Report to all watchers that the services no longer serve."""
         self._ended = True
         for call in self._watching:
             with contextlib.suppress(StreamBroken):
-                call.write_messages(self._status(""))
+                call.write_messages(self._service_status(""))
 
-    async def _check(self, call: ServedCall) -> None:
-        service = await _asked(call)
+    async def _check_service(self, call: ServedCall) -> None:
+        service = await _asked_service(call)
         if service not in self._services:
             raise CallRefused(GrpcStatus.NOT_FOUND, f"{service} is not known here")
-        await call.finish_answer(self._status(service))
+        await call.finish_answer(self._service_status(service))
 
-    async def _watch(self, call: ServedCall) -> None:
-        service = await _asked(call)
-        call.write_messages(self._status(service))
+    async def _watch_service(self, call: ServedCall) -> None:
+        service = await _asked_service(call)
+        call.write_messages(self._service_status(service))
         if service in self._services:
             self._watching.add(call)
         try:
@@ -55,7 +55,7 @@ class Health:
         finally:
             self._watching.discard(call)
 
-    def _status(self, service: str) -> bytes:
+    def _service_status(self, service: str) -> bytes:
         if service not in self._services:
             status = HealthCheckResponse.SERVICE_UNKNOWN
         elif self._ended:
@@ -66,7 +66,7 @@ class Health:
         return answer
 
 
-async def _asked(call: ServedCall) -> str:
+async def _asked_service(call: ServedCall) -> str:
     try:
         request = HealthCheckRequest.FromString(await call.read_message() or b"")
     except DecodeError as error:

@@ -1,4 +1,4 @@
-"""grpc.reflection.v1alpha: tools ask the server which calls there are, and of which types."""
+"""grpc.reflection.v1alpha: describes the server's calls and their types to tools."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -19,29 +19,29 @@ _NAME = reflection_pb2.DESCRIPTOR.services_by_name["ServerReflection"].full_name
 _POOLS: tuple[Any, ...] = (POOL, descriptor_pool.Default())
 
 
-class Reflection:
-    """Tells of these services, and of itself."""
+class ReflectionService:
+    """Describes these services and itself."""
 
     def __init__(self, services: "Sequence[str]") -> None:
         self._services = sorted((*services, _NAME))
 
-    def methods(self) -> dict[str, ServedMethod]:
-        """By path."""
-        return {f"/{_NAME}/ServerReflectionInfo": ServedMethod(self._converse, is_conversation=True)}
+    def served_methods(self) -> dict[str, ServedMethod]:
+        """Return the methods by path."""
+        return {f"/{_NAME}/ServerReflectionInfo": ServedMethod(self._serve_reflection, is_conversation=True)}
 
-    async def _converse(self, call: ServedCall) -> None:
+    async def _serve_reflection(self, call: ServedCall) -> None:
         while (data := await call.read_message()) is not None:
             try:
                 request = ServerReflectionRequest.FromString(data)
             except DecodeError as error:
                 raise CallRefused(GrpcStatus.INTERNAL, "the bytes sent are no ServerReflectionRequest") from error
-            answer = self._answer(request)
+            answer = self._answer_request(request)
             answer.valid_host = request.host
             answer.original_request.CopyFrom(request)
             call.write_messages(answer.SerializeToString())
             await call.wait_drained()
 
-    def _answer(self, request: ServerReflectionRequest) -> ServerReflectionResponse:
+    def _answer_request(self, request: ServerReflectionRequest) -> ServerReflectionResponse:
         answer = ServerReflectionResponse()
         asked = request.WhichOneof("message_request")
         try:
@@ -49,34 +49,36 @@ class Reflection:
                 for name in self._services:
                     answer.list_services_response.service.add(name=name)
             elif asked == "file_by_filename":
-                _add_file(answer, _found("FindFileByName", request.file_by_filename))
+                _add_file(answer, _find_descriptor("FindFileByName", request.file_by_filename))
             elif asked == "file_containing_symbol":
-                _add_file(answer, _found("FindFileContainingSymbol", request.file_containing_symbol))
+                _add_file(answer, _find_descriptor("FindFileContainingSymbol", request.file_containing_symbol))
             elif asked == "file_containing_extension":
                 wanted = request.file_containing_extension
                 _add_file(
                     answer,
-                    _in_pools(lambda pool: _extension(pool, wanted.containing_type, wanted.extension_number).file),
+                    _in_pools(lambda pool: _find_extension(pool, wanted.containing_type, wanted.extension_number).file),
                 )
             elif asked == "all_extension_numbers_of_type":
                 name = request.all_extension_numbers_of_type
                 answer.all_extension_numbers_response.base_type_name = name
                 answer.all_extension_numbers_response.extension_number.extend(
-                    _in_pools(lambda pool: _extensions(pool, name))
+                    _in_pools(lambda pool: _extension_numbers(pool, name))
                 )
             else:
-                answer.error_response.CopyFrom(_error(GrpcStatus.INVALID_ARGUMENT, "the request asks for nothing"))
+                answer.error_response.CopyFrom(
+                    _error_response(GrpcStatus.INVALID_ARGUMENT, "the request asks for nothing")
+                )
         except KeyError:
-            answer.error_response.CopyFrom(_error(GrpcStatus.NOT_FOUND, "there is no such thing here"))
+            answer.error_response.CopyFrom(_error_response(GrpcStatus.NOT_FOUND, "there is no such thing here"))
         return answer
 
 
-def _found(how: str, name: str) -> Any:  # noqa: ANN401 - a file of either pool
+def _find_descriptor(how: str, name: str) -> Any:  # noqa: ANN401 - a file of either pool
     return _in_pools(lambda pool: getattr(pool, how)(name))
 
 
 def _in_pools(find: "Callable[[Any], Any]") -> Any:  # noqa: ANN401 - whatever is looked for
-    """What the first pool finds that knows it; KeyError if none does."""
+    """Return the result of the first pool that has one. Raises KeyError."""
     for pool in _POOLS[:-1]:
         try:
             return find(pool)
@@ -85,11 +87,11 @@ def _in_pools(find: "Callable[[Any], Any]") -> Any:  # noqa: ANN401 - whatever i
     return find(_POOLS[-1])
 
 
-def _extension(pool: Any, name: str, number: int) -> Any:  # noqa: ANN401 - of either pool
+def _find_extension(pool: Any, name: str, number: int) -> Any:  # noqa: ANN401 - of either pool
     return pool.FindExtensionByNumber(pool.FindMessageTypeByName(name), number)
 
 
-def _extensions(pool: Any, name: str) -> list[int]:  # noqa: ANN401 - of either pool
+def _extension_numbers(pool: Any, name: str) -> list[int]:  # noqa: ANN401 - of either pool
     return sorted(extension.number for extension in pool.FindAllExtensions(pool.FindMessageTypeByName(name)))
 
 
@@ -99,5 +101,5 @@ def _add_file(answer: ServerReflectionResponse, file: Any) -> None:  # noqa: ANN
     answer.file_descriptor_response.file_descriptor_proto.append(proto.SerializeToString())
 
 
-def _error(status: GrpcStatus, text: str) -> ErrorResponse:
+def _error_response(status: GrpcStatus, text: str) -> ErrorResponse:
     return ErrorResponse(error_code=int(status), error_message=text)

@@ -1,4 +1,4 @@
-"""What becomes of calls under way when their user may no more: they are cancelled, and say why."""
+"""Ends running calls whose user lost a right: they are cancelled, and answer why."""
 
 from typing import TYPE_CHECKING
 

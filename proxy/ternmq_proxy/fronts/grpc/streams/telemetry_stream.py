@@ -1,7 +1,7 @@
-"""The server's side of one Telemetry stream: answers to the client, and commands that nobody asked for.
+"""The server's side of one Telemetry stream: answers to the client, and commands to it.
 
-A client that stopped reading would hold up whoever has something to tell it: a command that is not on its way in time
-counts as not sent, and nothing more is pushed until it is.
+A client that stopped reading must not delay the sender of a command. So a command that is not written in time counts as
+not sent, and nothing more is pushed until it is written.
 """
 
 import asyncio
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 PUSH_TIMEOUT_S = 2.0
 
 
-class Transport(Protocol):
-    """What is needed of a `ServedCall`: what is written waits in its order, and `wait_drained` until all of it is
-    gone."""
+class StreamTransport(Protocol):
+    """The part of `ServedCall` that a stream needs: messages are written in order, and `wait_drained` waits until all
+    are written."""
 
     def write_messages(self, *messages: bytes) -> None: ...
 
@@ -28,13 +28,12 @@ class Transport(Protocol):
 
 
 class TelemetryStream:
-    """Writes to one stream until it is closed; a push is in time within `push_s`. `serialize` turns commands into
-    bytes."""
+    """Writes to one stream until it is closed; a push has `push_s` seconds. `serialize` turns commands into bytes."""
 
     __slots__ = ("_closed", "_late", "_push_s", "_serialize", "_transport")
 
     def __init__(
-        self, transport: Transport, serialize: "Callable[[ClientCommand], bytes]", push_s: float = PUSH_TIMEOUT_S
+        self, transport: StreamTransport, serialize: "Callable[[ClientCommand], bytes]", push_s: float = PUSH_TIMEOUT_S
     ) -> None:
         self._transport = transport
         self._serialize = serialize
@@ -42,13 +41,14 @@ class TelemetryStream:
         self._late: asyncio.Task[None] | None = None
         self._closed = False
 
-    async def answer(self, command: "TelemetryCommand") -> None:
-        """Send a command in answer to one of the client's; StreamBroken if the client is gone."""
+    async def send_answer(self, command: "TelemetryCommand") -> None:
+        """Send the answer to a client's command. Raises StreamBroken if the client is gone."""
         self._transport.write_messages(command.SerializeToString())
         await self._transport.wait_drained()
 
-    async def push(self, command: "ClientCommand") -> bool:
-        """Send a command; whether it was sent. One that is late is not taken back: the client may still get it."""
+    async def push_command(self, command: "ClientCommand") -> bool:
+        """Send a command; return whether it was sent in time. A late command is not taken back, so the client may still
+        get it."""
         if self._closed or (self._late is not None and not self._late.done()):
             return False
         try:
@@ -60,14 +60,14 @@ class TelemetryStream:
         if done:
             return sending.exception() is None
         self._late = sending
-        sending.add_done_callback(self._in_time_again)
+        sending.add_done_callback(self._finish_late_send)
         return False
 
     def close(self) -> None:
-        """Nothing is sent from now on."""
+        """Stop sending."""
         self._closed = True
 
-    def _in_time_again(self, sending: "asyncio.Task[None]") -> None:
+    def _finish_late_send(self, sending: "asyncio.Task[None]") -> None:
         self._late = None
         if not sending.cancelled():
-            sending.exception()  # a stream that broke is known to who reads it
+            sending.exception()  # the reader of a broken stream knows why

@@ -1,6 +1,6 @@
-"""Polls that wait, by the client: they end, with nothing, when it ends its Telemetry stream in order.
+"""Ends waiting polls of a client, without messages, when it ends its Telemetry stream in order.
 
-A client that is about to go has no other way to end a poll: if it cut the call, it would lose what is on its way.
+A client that shuts down has no other way to end a poll: by cutting the call it would lose messages on their way.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class WaitingPoll:
-    """One of them, served in the current task."""
+    """One waiting poll, served in the current task."""
 
     __slots__ = ("_served", "is_ended")
 
@@ -21,14 +21,14 @@ class WaitingPoll:
         self._served = served
         self.is_ended = False
 
-    def end(self) -> None:
-        """Cancel it, once."""
+    def cancel_poll(self) -> None:
+        """Cancel the poll, once."""
         if not self.is_ended and self._served.task is not None:
             self.is_ended = True
             self._served.task.cancel()
 
     def was_ended(self) -> bool:
-        """Whether that is why the task was cancelled; it goes on then, to answer."""
+        """Return whether the task was cancelled by this; if so, it goes on, to answer."""
         task = asyncio.current_task()
         if self.is_ended and task is not None:
             task.uncancel()
@@ -36,7 +36,7 @@ class WaitingPoll:
 
 
 class WaitingPolls:
-    """Those of a front."""
+    """The waiting polls of a front."""
 
     def __init__(self) -> None:
         self._of: dict[str, set[WaitingPoll]] = {}
@@ -47,26 +47,26 @@ class WaitingPolls:
         self._of.setdefault(client_id, set()).add(poll)
         return poll
 
-    def leave(self, client_id: str, poll: WaitingPoll) -> None:
-        """It waits no more."""
+    def remove_poll(self, client_id: str, poll: WaitingPoll) -> None:
+        """Remove a poll that ended."""
         polls = self._of[client_id]
         polls.discard(poll)
         if not polls:
             del self._of[client_id]
 
-    def end(self, client_id: str) -> None:
-        """End those of the client."""
+    def end_client_polls(self, client_id: str) -> None:
+        """End all polls of the client."""
         for poll in self._of.get(client_id, ()):
-            poll.end()
+            poll.cancel_poll()
 
 
 class EndedPoll:
-    """The answer to a poll that was ended, which took nothing."""
+    """The answer to a poll that was ended, which claimed nothing."""
 
     code: int = ErrorCode.MESSAGE_NOT_FOUND
 
     def __init__(self, frames: list[bytes]) -> None:
         self.frames = frames
 
-    async def undelivered(self) -> None:
-        """There is nothing to give back."""
+    async def return_undelivered(self) -> None:
+        """Do nothing, since nothing was claimed."""

@@ -16,7 +16,7 @@ async def find_unfinished_work(broker: str, services: "Services") -> UnfinishedW
     """Return what the broker says, with what it has for groups that it does not know."""
     known = await services.messages.inspecting.remaining(broker)
     backlogs = {(backlog.group, backlog.topic): backlog.messages for backlog in known.backlogs}
-    for group in services.catalog.groups():
+    for group in services.catalog.list_groups():
         counted: dict[tuple[str, str], int] = {}
         for row in await services.messages.inspecting.progress(group.name, services.subscriptions.topics(group.name)):
             if row.queue.broker == broker:

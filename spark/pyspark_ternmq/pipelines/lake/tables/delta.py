@@ -17,8 +17,8 @@ from deltalake.fs import DeltaStorageHandler
 from deltalake.transaction import AddAction
 from pyarrow import fs
 
-from pyspark_ternmq.pipelines.lake.commits import KINDS, LakeBroken, Manifest
-from pyspark_ternmq.pipelines.lake.tables.evolution import DELTA, evolution
+from pyspark_ternmq.pipelines.lake.commits import KINDS, BatchManifest, LakeBroken
+from pyspark_ternmq.pipelines.lake.tables.evolution import DELTA, plan_evolution
 from pyspark_ternmq.pipelines.lake.tables.footers import delta_statistics
 from pyspark_ternmq.pipelines.lake.tables.registration import TABLE_PARTITION, partition_values, table_uri
 
@@ -27,12 +27,12 @@ _COMMIT_RETRIES = 15
 
 
 class DeltaTables:
-    """Implements `Tables`. `schema` is that of the rows to come; `storage_options` are delta-rs's, as for S3."""
+    """Implements `LakeTables`. `schema` is that of the rows to come; `storage_options` are delta-rs's, as for S3."""
 
     def __init__(self, root: str, schema: pa.Schema, storage_options: Mapping[str, str]) -> None:
         self._root, self._schema, self._storage_options = table_uri(root), schema, dict(storage_options)
 
-    def check(self) -> list[str]:
+    def evolve_tables(self) -> list[str]:
         """Give tables that are there the columns and fields that are new, and say which; ValueError for other types."""
         return [text for kind in KINDS if (text := self._evolve_table(kind))]
 
@@ -41,7 +41,7 @@ class DeltaTables:
             if not DeltaTable.is_deltatable(self._table_uri(kind), self._storage_options):
                 return ""
             table = self._open_table(kind)
-            changes = evolution(self._table_uri(kind), pa.schema(table.schema()), self._schema, DELTA)
+            changes = plan_evolution(self._table_uri(kind), pa.schema(table.schema()), self._schema, DELTA)
             if columns := changes.columns():
                 # Fields of a struct that is there are added to it.
                 wanted = DeltaSchema.from_arrow(pa.schema([one for one in self._schema if one.name in columns]))
@@ -50,7 +50,7 @@ class DeltaTables:
             raise LakeBroken(f"table {self._table_uri(kind)} can't be opened or changed: {error}") from error
         return f"table {self._table_uri(kind)}: {changes.text()}" if columns else ""
 
-    def register(self, manifest: Manifest) -> None:
+    def register_batch(self, manifest: BatchManifest) -> None:
         for kind in KINDS:
             if paths := [new.removeprefix(f"{kind}/") for _, new in manifest.moves if new.startswith(f"{kind}/")]:
                 try:
@@ -60,8 +60,8 @@ class DeltaTables:
                         f"batch {manifest.batch} is not in table {self._table_uri(kind)} yet: {error}"
                     ) from error
 
-    def _add_files(self, kind: str, paths: Sequence[str], manifest: Manifest) -> None:
-        table = self._made(kind)
+    def _add_files(self, kind: str, paths: Sequence[str], manifest: BatchManifest) -> None:
+        table = self._make_table(kind)
         last = table.transaction_version(manifest.query)
         if last is not None and last >= manifest.batch:
             return
@@ -77,7 +77,7 @@ class DeltaTables:
             commit_properties=properties,
         )
 
-    def _made(self, kind: str) -> DeltaTable:
+    def _make_table(self, kind: str) -> DeltaTable:
         uri = self._table_uri(kind)
         if not DeltaTable.is_deltatable(uri, self._storage_options):
             DeltaTable.create(

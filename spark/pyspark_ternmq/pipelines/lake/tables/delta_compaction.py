@@ -30,14 +30,14 @@ _HOUR_S = 3600
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Partition:
+class TablePartition:
     """The values of one partition of a table."""
 
     topic: str
     date: date
     hour: int
 
-    def filters(self) -> list[tuple[str, str, Any]]:
+    def delta_filters(self) -> list[tuple[str, str, Any]]:
         """As delta-rs takes them."""
         return [("topic", "=", self.topic), ("date", "=", str(self.date)), ("hour", "=", str(self.hour))]
 
@@ -73,12 +73,12 @@ def compact_delta(
 
 def partitions_to_merge(
     files: Sequence[Mapping[str, Any]], *, now: datetime, options: "CompactionOptions"
-) -> list[Partition]:
+) -> list[TablePartition]:
     """Partitions whose hour ended long enough ago, with enough small files."""
-    small: defaultdict[Partition, int] = defaultdict(int)
+    small: defaultdict[TablePartition, int] = defaultdict(int)
     for file in files:
         if is_small(file["size_bytes"], options):
-            small[Partition(file["partition.topic"], file["partition.date"], file["partition.hour"])] += 1
+            small[TablePartition(file["partition.topic"], file["partition.date"], file["partition.hour"])] += 1
     return [
         partition
         for partition, count in sorted(small.items())
@@ -92,9 +92,9 @@ def _list_files(table: DeltaTable) -> list[dict[str, Any]]:
 
 
 def _merge_partition(
-    table: DeltaTable, partition: Partition, options: "CompactionOptions", report: CompactionReport
+    table: DeltaTable, partition: TablePartition, options: "CompactionOptions", report: CompactionReport
 ) -> None:
-    found = table.optimize.compact(partition_filters=partition.filters(), target_size=options.target_bytes)
+    found = table.optimize.compact(partition_filters=partition.delta_filters(), target_size=options.target_bytes)
     report.partitions += 1
     report.removed += found["numFilesRemoved"]
     report.added += found["numFilesAdded"]

@@ -21,7 +21,7 @@ Widens = Callable[[pa.DataType, pa.DataType], bool]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
+class EvolutionRules:
     """What a format can do. `widens` says of two types whether the first can become the second."""
 
     widens: Widens
@@ -31,7 +31,7 @@ class Rules:
 
 
 @dataclass(slots=True)
-class Evolution:
+class SchemaEvolution:
     """What is to change; `columns` are the top-level ones of it."""
 
     added: list[str] = field(default_factory=list)
@@ -46,27 +46,27 @@ class Evolution:
         return "; ".join(f"{word} {', '.join(paths)}" for word, paths in parts if paths)
 
 
-def evolution(table: str, has: pa.Schema, wanted: pa.Schema, rules: Rules) -> Evolution:
+def plan_evolution(table: str, has: pa.Schema, wanted: pa.Schema, rules: EvolutionRules) -> SchemaEvolution:
     """The changes after which a table with the columns `has` takes rows with the columns `wanted`. ValueError if there
     are none."""
-    found = Evolution()
-    _SchemaComparison(table, rules, found).structs("", list(has), list(wanted), in_map=False)
+    found = SchemaEvolution()
+    _SchemaComparison(table, rules, found).compare_structs("", list(has), list(wanted), in_map=False)
     return found
 
 
 @dataclass(frozen=True, slots=True)
 class _SchemaComparison:
     table: str
-    rules: Rules
-    found: Evolution
+    rules: EvolutionRules
+    found: SchemaEvolution
 
-    def structs(self, path: str, has: list[pa.Field], wanted: list[pa.Field], *, in_map: bool) -> None:
+    def compare_structs(self, path: str, has: list[pa.Field], wanted: list[pa.Field], *, in_map: bool) -> None:
         known = {one.name: one for one in has}
         by_letters = {name.lower(): name for name in known}
         for one in wanted:
             where = f"{path}.{one.name}" if path else one.name
             if one.name in known:
-                self.types(where, known[one.name].type, one.type, in_map=in_map)
+                self.compare_types(where, known[one.name].type, one.type, in_map=in_map)
                 continue
             other = by_letters.get(one.name.lower())
             if other is not None:
@@ -75,14 +75,14 @@ class _SchemaComparison:
                 self._refuse_change(where, f"is new in a struct of a map: {self.rules.no_widening}")
             self.found.added.append(where)
 
-    def types(self, path: str, has: pa.DataType, wanted: pa.DataType, *, in_map: bool) -> None:
+    def compare_types(self, path: str, has: pa.DataType, wanted: pa.DataType, *, in_map: bool) -> None:
         if types.is_struct(has) and types.is_struct(wanted):
-            self.structs(path, list(has), list(wanted), in_map=in_map)
+            self.compare_structs(path, list(has), list(wanted), in_map=in_map)
         elif _is_list(has) and _is_list(wanted):
-            self.types(f"{path}.{ELEMENT}", has.value_type, wanted.value_type, in_map=in_map)
+            self.compare_types(f"{path}.{ELEMENT}", has.value_type, wanted.value_type, in_map=in_map)
         elif types.is_map(has) and types.is_map(wanted):
-            self.types(f"{path}.{KEY}", has.key_type, wanted.key_type, in_map=True)
-            self.types(f"{path}.{VALUE}", has.item_type, wanted.item_type, in_map=True)
+            self.compare_types(f"{path}.{KEY}", has.key_type, wanted.key_type, in_map=True)
+            self.compare_types(f"{path}.{VALUE}", has.item_type, wanted.item_type, in_map=True)
         elif not _is_same(has, wanted):
             self._compare_types(path, has, wanted)
 
@@ -134,19 +134,19 @@ def widens_in_iceberg(narrow: pa.DataType, wide: pa.DataType) -> bool:
     return bool(types.is_float32(narrow) and types.is_float64(wide))
 
 
-ICEBERG = Rules(
+ICEBERG = EvolutionRules(
     widens=widens_in_iceberg,
     adds_in_maps=True,
     no_widening="Iceberg widens int to bigint, float to double, and a decimal's precision, and nothing else",
 )
-DELTA = Rules(
+DELTA = EvolutionRules(
     widens=lambda narrow, wide: False,
     adds_in_maps=False,
     no_widening="delta-rs can't read older files as that",
 )
 
 
-def nullable(schema: pa.Schema) -> pa.Schema:
+def make_nullable(schema: pa.Schema) -> pa.Schema:
     """A schema in which everything may be null but the keys of maps: rows of before a field came have none."""
     return pa.schema([_as_nullable(one) for one in schema])
 

@@ -23,8 +23,8 @@ from pyiceberg.exceptions import (
 )
 from pyiceberg.table import Table, TableProperties
 
-from pyspark_ternmq.pipelines.lake.commits import KINDS, LakeBroken, Manifest
-from pyspark_ternmq.pipelines.lake.tables.evolution import ICEBERG, evolution
+from pyspark_ternmq.pipelines.lake.commits import KINDS, BatchManifest, LakeBroken
+from pyspark_ternmq.pipelines.lake.tables.evolution import ICEBERG, plan_evolution
 from pyspark_ternmq.pipelines.lake.tables.registration import TABLE_PARTITION, table_uri
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ _TRIES, _WAIT_S = 10, 0.1
 
 
 class IcebergTables:
-    """Implements `Tables`. `schema` is that of the rows to come; the catalog is one of PyIceberg's configuration."""
+    """Implements `LakeTables`. `schema` is that of the rows to come; PyIceberg's configuration has the catalog."""
 
     def __init__(
         self, root: str, schema: "pa.Schema", *, catalog: str, options: Mapping[str, str], namespace: str
@@ -44,7 +44,7 @@ class IcebergTables:
         self._root, self._schema, self._namespace = table_uri(root), schema, namespace
         self._catalog = opened_catalog(catalog, options)
 
-    def check(self) -> list[str]:
+    def evolve_tables(self) -> list[str]:
         """Give tables that are there the columns and fields that are new, and wider types, and say which.
 
         ValueError for other types.
@@ -64,7 +64,7 @@ class IcebergTables:
                 f"table {name} is at {table.location()}, not in {self._root}: each lake needs a namespace of its own"
             )
         # By rules of our own: PyIceberg takes decimals of another scale, whose older values would be read wrong.
-        changes = evolution(name, table.schema().as_arrow(), self._schema, ICEBERG)
+        changes = plan_evolution(name, table.schema().as_arrow(), self._schema, ICEBERG)
         if not changes.columns():
             return ""
         try:
@@ -74,7 +74,7 @@ class IcebergTables:
             raise LakeBroken(f"the columns of table {name} could not be changed ({changes.text()}): {error}") from error
         return f"table {name}: {changes.text()}"
 
-    def register(self, manifest: Manifest) -> None:
+    def register_batch(self, manifest: BatchManifest) -> None:
         for kind in KINDS:
             if paths := [f"{self._root}/{new}" for _, new in manifest.moves if new.startswith(f"{kind}/")]:
                 try:
@@ -83,9 +83,9 @@ class IcebergTables:
                     name = self._table_name(kind)
                     raise LakeBroken(f"batch {manifest.batch} is not in table {name} yet: {error}") from error
 
-    def _add_files(self, kind: str, paths: Sequence[str], manifest: Manifest) -> None:
+    def _add_files(self, kind: str, paths: Sequence[str], manifest: BatchManifest) -> None:
         for number in range(_TRIES):
-            table = self._made(kind)
+            table = self._make_table(kind)
             if last_batch(table, manifest.query) >= manifest.batch:
                 return
             try:
@@ -104,7 +104,7 @@ class IcebergTables:
             f"batch {manifest.batch} is not in table {self._table_name(kind)} yet: others were faster {_TRIES} times"
         )
 
-    def _made(self, kind: str) -> Table:
+    def _make_table(self, kind: str) -> Table:
         try:
             return self._catalog.load_table(self._table_name(kind))
         except NoSuchTableError:

@@ -8,7 +8,7 @@ from pyspark_ternmq.pipelines.lake.commits import COMMITS, KINDS, LakeBroken
 from pyspark_ternmq.pipelines.lake.options import FORMATS, Format
 
 if TYPE_CHECKING:
-    from pyspark_ternmq.pipelines.files import Files
+    from pyspark_ternmq.pipelines.files import FileSystem
 
 MARKER, MARKER_VERSION = "_lake.json", 1
 
@@ -17,7 +17,7 @@ class WrongFormat(ValueError):
     """The lake has another format than the requested one."""
 
 
-def format_of(files: "Files", root: str) -> Format | None:
+def format_of(files: "FileSystem", root: str) -> Format | None:
     """The format of the lake in a folder; None if there is no lake."""
     if files.exists(f"{root}/{MARKER}"):
         return _parse_marker(files.read(f"{root}/{MARKER}"), root)
@@ -25,7 +25,7 @@ def format_of(files: "Files", root: str) -> Format | None:
     return "parquet" if is_lake else None
 
 
-def settle_format(files: "Files", root: str, wanted: Format) -> None:
+def settle_format(files: "FileSystem", root: str, wanted: Format) -> None:
     """Mark a new lake with its format; WrongFormat for one that has another."""
     found = format_of(files, root)
     if found is None:
@@ -35,7 +35,7 @@ def settle_format(files: "Files", root: str, wanted: Format) -> None:
         raise WrongFormat(f"{root} is a lake of format {found}, not {wanted}: give the same format, or another folder")
 
 
-def _write_marker(files: "Files", root: str, wanted: Format) -> None:
+def _write_marker(files: "FileSystem", root: str, wanted: Format) -> None:
     path = f"{root}/{MARKER}"
     # What a crash left of an earlier try is no marker yet.
     files.delete(f"{path}.new")

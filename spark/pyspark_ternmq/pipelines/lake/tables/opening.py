@@ -4,7 +4,7 @@ import importlib.util
 from typing import TYPE_CHECKING
 
 from pyspark_ternmq.pipelines.lake.tables.marker import settle_format
-from pyspark_ternmq.pipelines.lake.tables.registration import PlainFiles, Tables
+from pyspark_ternmq.pipelines.lake.tables.registration import LakeTables, PlainFiles
 from pyspark_ternmq.pipelines.lake.tables.schema import table_schema
 from ternmq_common.installing import install_hint
 
@@ -13,15 +13,15 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from pyspark_ternmq.pipelines.files import Files
+    from pyspark_ternmq.pipelines.files import FileSystem
     from pyspark_ternmq.pipelines.lake.options import Format, LakeOptions
 
 _PACKAGES: "dict[Format, tuple[str, str]]" = {"delta": ("deltalake", "delta"), "iceberg": ("pyiceberg", "iceberg")}
 
 
 def opened_tables(
-    files: "Files", root: str, options: "LakeOptions", rows: "DataFrame", say: "Callable[[str], None]"
-) -> Tables:
+    files: "FileSystem", root: str, options: "LakeOptions", rows: "DataFrame", say: "Callable[[str], None]"
+) -> LakeTables:
     """What registers batches of these rows; ValueError if the folder, a table or a catalog is not what they need.
 
     `say` gets a line for each table whose columns changed.
@@ -32,7 +32,7 @@ def opened_tables(
         from pyspark_ternmq.pipelines.lake.tables.delta import DeltaTables
 
         delta = DeltaTables(root, table_schema(rows), options.storage_options)
-        _say_all(delta.check(), say)
+        _say_all(delta.evolve_tables(), say)
         return delta
     if options.format == "iceberg":
         from pyspark_ternmq.pipelines.lake.tables.iceberg import IcebergTables
@@ -45,7 +45,7 @@ def opened_tables(
             options=options.catalog_options,
             namespace=options.namespace,
         )
-        _say_all(iceberg.check(), say)
+        _say_all(iceberg.evolve_tables(), say)
         return iceberg
     return PlainFiles()
 

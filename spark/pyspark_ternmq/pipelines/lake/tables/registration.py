@@ -6,16 +6,16 @@ from urllib.parse import unquote
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pyspark_ternmq.pipelines.lake.commits import Manifest
+    from pyspark_ternmq.pipelines.lake.commits import BatchManifest
 
 # By which columns tables are parted, in this order; files of the same values are in one folder.
 TABLE_PARTITION = ("topic", "date", "hour")
 
 
-class Tables(Protocol):
+class LakeTables(Protocol):
     """The tables of one lake, one for each kind of rows."""
 
-    def register(self, manifest: "Manifest") -> None:
+    def register_batch(self, manifest: "BatchManifest") -> None:
         """Make a batch's files part of their tables; those that are stay as they are.
 
         LakeBroken if a table can't take them; the batch can be registered again then.
@@ -23,9 +23,9 @@ class Tables(Protocol):
 
 
 class PlainFiles:
-    """Implements `Tables`: a file that is in its folder is all that there is to it."""
+    """Implements `LakeTables`: a file that is in its folder is all that there is to it."""
 
-    def register(self, manifest: "Manifest") -> None:
+    def register_batch(self, manifest: "BatchManifest") -> None:
         """Nothing is missing."""
 
 

@@ -7,7 +7,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from pyspark_ternmq.pipelines.lake.classification import PARTITION, TAKEN
-from pyspark_ternmq.pipelines.lake.tables.evolution import nullable
+from pyspark_ternmq.pipelines.lake.tables.evolution import make_nullable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -19,4 +19,4 @@ def table_schema(rows: "DataFrame") -> pa.Schema:
     """As Arrow has it. Everything may be null, a column that a run does not make and a field that comes later."""
     kept = StructType([field for field in rows.schema if field.name not in {*PARTITION, TAKEN}])
     fields = to_arrow_schema(kept, timezone="UTC")
-    return nullable(pa.schema([*fields, *(pa.field(name, kind) for name, kind in _TYPES.items())]))
+    return make_nullable(pa.schema([*fields, *(pa.field(name, kind) for name, kind in _TYPES.items())]))

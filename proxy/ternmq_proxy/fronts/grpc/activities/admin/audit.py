@@ -47,7 +47,7 @@ def _ms(time: "Timestamp") -> int:
     return int(time.seconds * 1000 - -time.nanos // 1_000_000)
 
 
-def _entry(process: str, entry: "Entry") -> admin_pb2.AuditEntry:
+def _entry(process: str, entry: "AuditEntry") -> admin_pb2.AuditEntry:
     answer = admin_pb2.AuditEntry(
         user=entry.user,
         source=entry.source,

@@ -119,7 +119,7 @@ async def resend_dead_letters(
 
 
 def _resent(letter: "ResentLetter") -> admin_pb2.ResentDeadLetter:
-    outcome = OK if letter.error is None else status(letter.error.code, letter.error.message)
+    outcome = OK if letter.error is None else make_status(letter.error.code, letter.error.message)
     return admin_pb2.ResentDeadLetter(
         offset=letter.offset, topic=letter.topic, message_id=letter.message_id, status=outcome
     )

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from ternmq_common.errors import ErrorCode
-from ternmq_proxy.fronts.grpc.activities.status import OK, status
+from ternmq_proxy.fronts.grpc.activities.status import OK, make_status
 
 if TYPE_CHECKING:
     from ternmq_protos.v2.definition_pb2 import Status
@@ -14,4 +14,4 @@ def status_of_cut(things: str, cut_at: int | None = None, silent: "list[str] | N
     missing = [] if cut_at is None else [f"the first {cut_at} {things} only"]
     if silent:
         missing.append(f"without those of {', '.join(silent)}, which did not answer")
-    return status(ErrorCode.OK, f"OK: {'; '.join(missing)}") if missing else OK
+    return make_status(ErrorCode.OK, f"OK: {'; '.join(missing)}") if missing else OK

@@ -27,7 +27,7 @@ async def admin_send_message(
     """
     sent = await send_operator_message(request.topic.name, lambda: _read(request), call, services)
     if sent.error is not None:
-        return AdminSendMessageResponse(status=status(sent.error.code, sent.error.message))
+        return AdminSendMessageResponse(status=make_status(sent.error.code, sent.error.message))
     return AdminSendMessageResponse(status=OK, message_id=sent.message_id)
 
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, cast
 
 from ternmq_common.limits import RequestLimits
 from ternmq_protos.admin_v1 import admin_pb2
-from ternmq_proxy.fronts import operator_calls as desk_calls
+from ternmq_proxy.fronts import operator_calls
 from ternmq_proxy.fronts.grpc.activities.status import OK
-from ternmq_proxy.fronts.grpc.calls import Unary
+from ternmq_proxy.fronts.grpc.calls import UnaryCall
 from ternmq_runtime.http.basic import HttpCaller
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ CALLS = 25
 
 
 class NoAccessControl:
-    def signed_in(self, asker: HttpCaller, name: str) -> None: ...
+    def authenticate_http(self, asker: HttpCaller, name: str) -> None: ...
 
     def require_own_client(self, *of_call: object) -> None: ...
 
@@ -46,12 +46,12 @@ async def test_calls_at_once_have_turns_of_their_own(monkeypatch: "pytest.Monkey
         carried_out.append(turns.number)
         return admin_pb2.GetStatusResponse(status=OK)
 
-    call = Unary(get_status, admin_pb2.GetStatusRequest, admin_pb2.GetStatusResponse)
-    monkeypatch.setattr(desk_calls, "admin_calls", lambda: {"GetStatus": call})
+    call = UnaryCall(get_status, admin_pb2.GetStatusRequest, admin_pb2.GetStatusResponse)
+    monkeypatch.setattr(operator_calls, "admin_calls", lambda: {"GetStatus": call})
     services = SimpleNamespace(access=NoAccessControl(), request_limits=RequestLimits())
     figures = SimpleNamespace(record_call=lambda *_: None)
-    calls = desk_calls.DeskCalls(cast("Services", services), cast("FrontFigures", figures))
+    calls = operator_calls.FrontOperatorCalls(cast("Services", services), cast("FrontFigures", figures))
     request, asker = admin_pb2.GetStatusRequest(), HttpCaller("", "", "127.0.0.1")
-    answers = await asyncio.gather(*(calls.call("GetStatus", request, asker) for _ in range(CALLS)))
+    answers = await asyncio.gather(*(calls.make_call("GetStatus", request, asker) for _ in range(CALLS)))
     assert all(frame.status == OK for (frame,) in answers)
     assert len(set(carried_out)) == CALLS
