@@ -322,7 +322,7 @@ async def ended_claims(folder: Path) -> Figures:
         batch = [incoming(first + number, 2000) for number in range(32)]
         messages = batch
         await service.sending.append(QueueRef("failing", "broker-0", first // 32 % FEW), messages)
-    before = service.figures.current_figures().log_bytes
+    before = service.broker_figures.current_figures().log_bytes
     for number in range(4):
         order = PopOrder(
             group=f"g{number}", topic="failing", queues=range(FEW), filter=ALL, batch=32, invisible_ms=600_000

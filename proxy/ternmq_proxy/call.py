@@ -13,7 +13,7 @@ from ternmq_common.server_settings import ClientListener
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ternmq_proxy.access.authentication import Identity
+    from ternmq_proxy.access.authentication import UserIdentity
 
 _USUAL_LISTENER = ClientListener(DEFAULT_GRPC)
 

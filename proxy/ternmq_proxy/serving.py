@@ -15,9 +15,9 @@ from ternmq_proxy.access.control import AccessControl
 from ternmq_proxy.front_history import FrontHistory
 from ternmq_proxy.fronts.budgets import budgets_of, connections_max
 from ternmq_proxy.fronts.grpc.front import GrpcFront
-from ternmq_proxy.handles import Handles
+from ternmq_proxy.handles import HandleForms
 from ternmq_proxy.operations.admin.peer_questions import ABOUT_ITSELF, answer_proxies
-from ternmq_proxy.operations.client_life import depart
+from ternmq_proxy.operations.client_life import release_client
 from ternmq_proxy.operations.lite_subscriptions import LITE_ADDS_PER_S
 from ternmq_proxy.processors.clients import ClientRegistry
 from ternmq_proxy.processors.inflation import InflationRoom

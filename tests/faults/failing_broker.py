@@ -115,7 +115,7 @@ class FailingBroker:
         )
         calls.share = 0.1 if task.starts_failing else 0.0
         try:
-            self._service = await LocalMessageService.open(
+            self._service = await LocalMessageService.open_store(
                 settings, lambda name: ConsumerGroup(name=name), MovableClock()
             )
         except (StartupError, OSError) as error:

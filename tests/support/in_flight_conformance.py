@@ -38,7 +38,7 @@ BY_GROUP = order(of_group=LIMIT)
 
 async def fill(service: MessageService, each: int = 20) -> None:
     """So many messages on each broker, in message groups of their own."""
-    for broker in service.route(TOPIC).brokers:
+    for broker in service.find_route(TOPIC).brokers:
         await service.sending.append(
             QueueRef(TOPIC.name, broker, 1), [message(b"x", group=f"m{number}") for number in range(each)]
         )
@@ -152,7 +152,7 @@ class InFlightConformance:
         await taken(service, BY_GROUP)
         waiting = asyncio.create_task(service.consuming.pop(BY_GROUP, broker="", poll_s=POLL_S))
         assert await service.consuming.pop(BY_GROUP, broker="", poll_s=0.01) == []
-        for broker in service.route(TOPIC).brokers:
+        for broker in service.find_route(TOPIC).brokers:
             await service.reading.set_committed("g", QueueRef(TOPIC.name, broker, 1), 10)
         assert await waiting
 

@@ -38,7 +38,7 @@ GROUP = "readers"
 
 
 async def send(service: MessageService, name: str, *bodies: bytes) -> None:
-    queue = queue_of_lite(service.route(TOPIC), name)
+    queue = queue_of_lite(service.find_route(TOPIC), name)
     await service.sending.append(queue, [message(each) for each in bodies])
 
 

@@ -129,7 +129,7 @@ class MessageServiceConformance:
 
     async def stored(self, service: MessageService, topic: str, *, poll_s: float = 0.0) -> list[StoredMessage]:
         """The messages of a topic with one queue; with `poll_s` it waits for the first."""
-        broker = service.route(TOPIC).brokers[0]
+        broker = service.find_route(TOPIC).brokers[0]
         return (await service.reading.pull(QueueRef(topic, broker, 0), 0, ALL, batch=32, poll_s=poll_s)).messages
 
     async def test_a_route_names_brokers(self, service: MessageService) -> None:

@@ -58,7 +58,7 @@ class Stack:
             invisible_ms=INVISIBLE_MS,
         )
         deliveries = await self.messages.consuming.pop(order, broker="", poll_s=0.0)
-        form = self.services.handles.of(group, topic)
+        form = self.services.handles.form_for(group, topic)
         return [(form.encode_handle(each.handle).decode(), each.attempt) for each in deliveries]
 
     async def bodies(self, topic: str, *, queue_id: int = 0) -> list[bytes]:

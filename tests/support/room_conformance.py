@@ -43,7 +43,7 @@ async def polling(
 async def settled(service: MessageService) -> None:
     """Return when calls that were begun before have come back from the brokers, which answer others meanwhile."""
     for _ in range(5):
-        for broker in service.route(TOPIC).brokers:
+        for broker in service.find_route(TOPIC).brokers:
             await service.reading.bounds(QueueRef(TOPIC.name, broker, 0))
             await asyncio.sleep(0)
 

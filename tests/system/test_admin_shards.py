@@ -158,15 +158,15 @@ async def test_a_shard_without_a_leader_is_at_work_while_a_replica_is(cluster: C
 
 async def test_the_status_says_how_many_are_in_sync(cluster: Cluster) -> None:
     proxy = await cluster.proxy()
-    shard = next(broker for broker in proxy.catalog.brokers() if broker.name == "s")
+    shard = next(broker for broker in proxy.catalog.list_brokers() if broker.name == "s")
     told = describe_cluster_broker(shard)
     assert (told.is_well, told.remark) == (True, "2 of 3 replicas are in sync, and 2 needed")
     lead(cluster, "a")
     epoch = cluster.registry.read_brokers()[1]["s"].epoch
     all_of_them = frozenset({"store-a", "store-b", "store-c"})
     assert cluster.registry.set_in_sync("s", epoch, all_of_them - {"store-c"}, all_of_them)
-    await proxy.catalog.refresh()
-    shard = next(broker for broker in proxy.catalog.brokers() if broker.name == "s")
+    await proxy.catalog.refresh_snapshot()
+    shard = next(broker for broker in proxy.catalog.list_brokers() if broker.name == "s")
     assert describe_cluster_broker(shard).remark == ""
 
 

@@ -13,7 +13,7 @@ from ternmq_common.retry_hint import parse_retry_hint
 from ternmq_common.server_settings import ServerSettings
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
-from ternmq_proxy.fronts.grpc.overload import Overload
+from ternmq_proxy.fronts.grpc.overload import OverloadGuard
 from ternmq_rpc.grpc_stream.call_server import CallServer
 from ternmq_rpc.grpc_stream.served_call import ServedCall, ServedMethod
 from ternmq_rpc.serving.budgets import BudgetLedger

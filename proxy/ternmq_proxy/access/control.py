@@ -48,7 +48,7 @@ _FIRST_USER_S = 5.0
 _NOBODY = AccessSnapshot()
 
 
-class Watch:
+class RightsWatch:
     """A call that goes on, of a user who must keep the rights `asked`; `revoke` ends it, once. None: it is not watched.
 
     Within it as a context, a cancellation by `revoke` becomes RightsRevoked.
@@ -61,7 +61,7 @@ class Watch:
         access: "AccessControl",
         call: "Call",
         rpc: str,
-        asked: "list[Asked]",
+        asked: "list[NamedNeed]",
         revoke: "Callable[[], object] | None",
     ) -> None:
         self._access = access
@@ -80,7 +80,7 @@ class Watch:
         self._access.watch(self)
 
     def __exit__(self, kind: type[BaseException] | None, error: object, trace: object) -> None:
-        self._access.unwatch(self)
+        self._access.remove_watch(self)
         if kind is asyncio.CancelledError and self.take_cancellation():
             raise RightsRevoked from None
 
@@ -167,7 +167,7 @@ class AccessControl:
 
     # --- whether he may
 
-    def require(self, rpc: str, call: "Call", need: "Need", name: str) -> None:
+    def require_right(self, rpc: str, call: "Call", need: "AccessNeed", name: str) -> None:
         """UNAUTHORIZED unless the user may do that; `rpc` is the call for which it is asked."""
         if self._authentication is None:
             return
@@ -178,24 +178,26 @@ class AccessControl:
             self._audit.record_denied(call, rpc, question, verdict.policy)
             raise MessagingError(ErrorCode.UNAUTHORIZED, _refusal_text(call.user, question))
 
-    def require_all(self, rpc: str, call: "Call", *asked: "Asked") -> None:
+    def require_all(self, rpc: str, call: "Call", *asked: "NamedNeed") -> None:
         """UNAUTHORIZED unless the user may do all of these; `rpc` is the call for which it is asked."""
         for need, name in dict.fromkeys(asked):
-            self.require(rpc, call, need, name)
+            self.require_right(rpc, call, need, name)
 
-    def require_change(self, rpc: str, call: "Call", *asked: "Asked") -> None:
+    def require_change(self, rpc: str, call: "Call", *asked: "NamedNeed") -> None:
         """UNAUTHORIZED unless the user may do all of these; then the audit log says that the call is about to change
         them."""
         if self._authentication is None:
             return
         self.require_all(rpc, call, *asked)
         assert self._audit is not None
-        self._audit.allowed(call, rpc, [(each, self._verdict(call, *each).policy) for each in dict.fromkeys(asked)])
+        self._audit.record_allowed(
+            call, rpc, [(each, self._find_verdict(call, *each).policy) for each in dict.fromkeys(asked)]
+        )
 
     def note_own_change(self, rpc: str, call: "Call") -> None:
         """Have the audit log say that the call is about to change the caller's own user, which needs no right."""
         if self._audit is not None:
-            self._audit.own(call, rpc, f"Cluster:users/{call.user}")
+            self._audit.record_own_change(call, rpc, f"Cluster:users/{call.user}")
 
     def require_own_client(self, rpc: str, call: "Call", services: "Services") -> None:
         """Raise UNAUTHORIZED if the client id belongs to another user's client, whose messages and commands are not for
@@ -249,14 +251,14 @@ class AccessControl:
         """How many calls that go on are watched now."""
         return len(self._watches)
 
-    def watching(self, rpc: str, call: "Call", asked: "list[Asked]") -> Watch:
+    def watching(self, rpc: str, call: "Call", asked: "list[NamedNeed]") -> RightsWatch:
         """Require all of these, and while the call goes on within what is returned, that the user keeps them:
         `call.cancel` ends what waits, and RightsRevoked is raised instead."""
         for need, name in asked:
-            self.require(rpc, call, need, name)
-        return Watch(self, call, rpc, asked, call.cancel)
+            self.require_right(rpc, call, need, name)
+        return RightsWatch(self, call, rpc, asked, call.cancel)
 
-    def watch(self, watch: Watch) -> None:
+    def watch(self, watch: RightsWatch) -> None:
         """Revoke it when its user is gone, or has lost one of its rights, until `unwatch`."""
         if self._authentication is not None and watch.revoke is not None:
             self._watches.add(watch)
@@ -312,7 +314,7 @@ class AccessControl:
         return all(self._find_verdict(watch.call, need, name).is_allowed for need, name in watch.asked)
 
 
-def _refusal(user: str, question: "AccessRequest") -> str:
+def _refusal_text(user: str, question: "AccessRequest") -> str:
     what = f"{question.kind}:{question.name}"
     if not question.actions:
         return f"user {user!r} may not do this; it is for super users only"

@@ -65,7 +65,7 @@ class FrontOperatorCalls:
             try:
                 self._sizes[name].check_entries(request)
                 self._services.access.require_own_client(name, made, self._services)
-                frames = await self._frames(call, request, made)
+                frames = await self._answer_frames(call, request, made)
             except Exception as error:  # noqa: BLE001 - the outermost of this call; `status_of` logs
                 frames = [call.response(status=status_of(error, name))]
             measured.code = code_name(frames[0].status.code)

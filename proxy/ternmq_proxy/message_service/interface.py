@@ -91,7 +91,7 @@ class MessageService(Storage, Protocol):
     @property
     def reading(self) -> ServiceReading: ...
 
-    def route(self, topic: "Topic") -> "TopicRoute":
+    def find_route(self, topic: "Topic") -> "TopicRoute":
         """The brokers that have the topic's queues."""
 
     def watch_orphans(self, ask: "AskProducer") -> None:

@@ -142,7 +142,7 @@ class LocalMessageService:
     def watch_lite(self, listener: "Callable[[Sequence[DroppedLite]], None]") -> None:
         self._broker.lite.add_listener(listener)
 
-    def route(self, topic: "Topic") -> TopicRoute:
+    def find_route(self, topic: "Topic") -> TopicRoute:
         known = self._routes.get(topic.name)
         if known is None or known.topic is not topic:
             known = self._routes[topic.name] = TopicRoute.to_one_broker(topic, self._broker.name)

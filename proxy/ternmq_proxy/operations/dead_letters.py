@@ -51,7 +51,7 @@ async def resend_letters(
         await services.catalog.existing_topic(check_topic_name(to_topic))
     broker = _find_broker(group_name, broker, services)
     found = await services.messages.inspecting.dead_letters(group.name, broker, list(offsets))
-    return [await _resend(offset, found.get(offset), to_topic, group, call, services) for offset in offsets]
+    return [await _resend_letter(offset, found.get(offset), to_topic, group, call, services) for offset in offsets]
 
 
 def _find_broker(group: str, broker: str, services: "Services") -> str:

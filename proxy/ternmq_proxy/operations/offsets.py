@@ -37,7 +37,7 @@ async def commit_offset(group: str, named: "QueueRef", offset: int, call: "Call"
     queue = await find_queue(named, services)
     name = check_group_name(group)
     may_create = may_create_group(call, name, services)
-    known = await services.catalog.group_of(name, (queue.topic,), may_create=may_create)
+    known = await services.catalog.ensure_subscribed_group(name, (queue.topic,), may_create=may_create)
     bounds = await services.messages.reading.bounds(queue)
     if not 0 <= offset <= bounds.maximum:
         raise illegal_offset(offset, queue, bounds)

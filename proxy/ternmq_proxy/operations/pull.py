@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from ternmq_common.message_filter import MessageFilter
     from ternmq_common.model import PulledMessages
-    from ternmq_proxy.access.needs import Asked
+    from ternmq_proxy.access.needs import NamedNeed
     from ternmq_proxy.call import Call
     from ternmq_proxy.quotas.meter import QuotaMeter
     from ternmq_proxy.services import Services
@@ -63,7 +63,7 @@ async def pull_messages(request: PullRequest, call: "Call", services: "Services"
         return await _pull_messages(request, call, services)
 
 
-def _needs_of_pull(group: str, topic: str) -> "list[Asked]":
+def _needs_of_pull(group: str, topic: str) -> "list[NamedNeed]":
     """A pull without a group is nobody's."""
     return needs_of_consumer(group, topic) if group else [(TOPIC_SUB, topic)]
 
@@ -81,7 +81,7 @@ async def _pull_messages(request: PullRequest, call: "Call", services: "Services
         text = f"offset {offset} was removed; the queue begins at {bounds.minimum}"
         return PullResult([], bounds.minimum, MessagingError(ErrorCode.MESSAGE_NOT_FOUND, text))
     passing = await services.filters.find_filter(request.filter)
-    take = partial(_pull, queue, offset, passing, reader, call, services)
+    take = partial(_pull_batch, queue, offset, passing, reader, call, services)
     batch, poll_s = min(max(1, request.batch), request.batch_max), _poll_s(request.poll_s, call, services)
     quotas = services.quotas
     meters = quotas.receiver_meters(call.user, queue.topic, request.group, client_id) if quotas.limits_out else []

@@ -83,9 +83,9 @@ class ReceivedMessages:
 
     async def return_later(self) -> None:
         """Show the messages again when the group's backoff says; it counts as an attempt."""
-        backoff = self.services.catalog.rules(self.group).retry_backoff
+        backoff = self.services.catalog.group_or_default(self.group).retry_backoff
         change = self.services.messages.consuming.change_invisible
-        for topic, some in self._let_go().items():
+        for topic, some in self._release_messages().items():
             for delivery in some:
                 await change(self.group, topic, delivery.handle, backoff.delay_ms(delivery.attempt), counts=True)
 
@@ -207,8 +207,8 @@ async def _pop_within_quotas(
     meters = quotas.receiver_meters(call.user, order.topic, order.group, call.client_id) if quotas.limits_out else []
     if not meters:
         return await services.messages.consuming.pop(order, broker=broker, poll_s=poll_s, room=call.room), meters
-    take = partial(_pop, order, broker, call, services)
-    return await within(meters, order.batch, poll_s, take, len, quotas.now) or [], meters
+    take = partial(_pop_messages, order, broker, call, services)
+    return await take_within(meters, order.batch, poll_s, take, len, quotas.now) or [], meters
 
 
 async def _pop_messages(

@@ -86,7 +86,7 @@ def begin_acknowledge(
             let_go(client_id, group, topic, decoded)
         done(outcomes, error)
 
-    services.messages.consuming.acknowledge_nowait(group, topic, decoded, acknowledged)
+    services.messages.consuming.acknowledge_nowait(group, topic, decoded, take_outcomes)
     return True
 
 
@@ -127,7 +127,7 @@ async def _acknowledge_handles(
     decoded = [_decode_handle(text, form) for text in texts]
     handles = [handle for handle in decoded if isinstance(handle, ReceiptHandle)]
     outcomes = iter(await services.messages.consuming.acknowledge(group, topic, handles))
-    services.renewal.let_go(client_id, group, topic, handles)
+    services.renewal.release_messages(client_id, group, topic, handles)
     return [_ERROR_OF[next(outcomes)] if isinstance(item, ReceiptHandle) else item for item in decoded]
 
 
@@ -158,7 +158,7 @@ async def change_invisible(
     if not invisible_ms and not suspend and _is_push(client_id, services):
         invisible_ms = services.renewal.backoff_ms(client_id, group, topic, handle)
     changed = await services.messages.consuming.change_invisible(group, topic, handle, invisible_ms, counts=not suspend)
-    services.renewal.let_go(client_id, group, topic, [handle])
+    services.renewal.release_messages(client_id, group, topic, [handle])
     return form.encode_handle(changed).decode()
 
 
@@ -180,9 +180,9 @@ async def forward_to_dead_letters(receipt: MessageReceipt, attempts: int, call: 
     topic = settled_topic(receipt.topic, receipt.lite_topic, receipt.handle)
     handle = services.handles.form_for(group, topic).decode_handle(receipt.handle)
     may_create = may_create_group(call, group, services)
-    await services.catalog.group_of(group, (receipt.topic,), may_create=may_create)
+    await services.catalog.ensure_subscribed_group(group, (receipt.topic,), may_create=may_create)
     outcome = await services.messages.consuming.dead_letter(group, topic, handle, attempts=attempts)
-    services.renewal.let_go(client_id, group, topic, [handle])
+    services.renewal.release_messages(client_id, group, topic, [handle])
     if outcome is SettleOutcome.EXPIRED:
         raise MessagingError(
             ErrorCode.INVALID_RECEIPT_HANDLE, "the invisible time has passed, and the message was delivered again"

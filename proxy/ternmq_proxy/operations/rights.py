@@ -16,7 +16,7 @@ def needs_of_consumer(group: str, topic: str) -> "list[NamedNeed]":
     return [(GROUP_SUB, group), (TOPIC_SUB, topic)]
 
 
-def needs_of_settings(settings: "ClientSettings") -> "list[Asked]":
+def needs_of_settings(settings: "ClientSettings") -> "list[NamedNeed]":
     """Return what a user needs whose client has these settings."""
     if not settings.consumes:
         return [(TOPIC_PUB, topic.name) for topic in settings.published_topics]

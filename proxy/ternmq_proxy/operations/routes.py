@@ -74,7 +74,7 @@ async def find_existing_route(
 ) -> "tuple[Topic, list[PermittedBroker]]":
     """Return the topic, and which of its brokers have queues for what. A topic that its first message would create has
     no route yet: nobody asks here in order to send."""
-    services.access.require("GetTopicRoute", call, TOPIC_ROUTE, topic_name)
+    services.access.require_right("GetTopicRoute", call, TOPIC_ROUTE, topic_name)
     topic = await services.catalog.existing_topic(check_topic_name(topic_name))
     return topic, permitted_brokers(topic, services)
 

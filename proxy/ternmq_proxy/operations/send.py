@@ -99,7 +99,7 @@ async def _send_normal(sending: SendInParts, turns: WorkTurns | None) -> list[Se
     stored = [await sending.take_stored_form(message) for message in sending.messages]
     if turns is not None:
         await turns.next_turn()
-    queue = services.placement.queue_for(sending.route, sending.call.queue)
+    queue = services.placement.queue_for(sending.route, sending.call.chosen_queue)
     appended = await services.messages.sending.append(queue, stored)
     if turns is not None:
         await turns.next_turn()

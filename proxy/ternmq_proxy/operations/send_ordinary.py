@@ -56,7 +56,7 @@ def begin_ordinary_send(
     elif lite_topic:
         queue = queue_of_lite(route, lite_topic)
     else:
-        queue = services.placement.queue_for(route, call.queue)
+        queue = services.placement.queue_for(route, call.chosen_queue)
     services.messages.sending.append_nowait(queue, messages, stored)
     return True
 
@@ -140,6 +140,6 @@ async def _append_by_queue(
     return OrdinaryResults(offsets, errors)
 
 
-async def _append(queue: "QueueRef", messages: "Sequence[NewMessage]", services: "Services") -> int:
+async def _append_messages(queue: "QueueRef", messages: "Sequence[NewMessage]", services: "Services") -> int:
     """Store the messages, in order; the queue offset of the first."""
     return await wait_until_stored(partial(services.messages.sending.append_nowait, queue, messages))

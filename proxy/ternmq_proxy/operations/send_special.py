@@ -159,8 +159,8 @@ async def _plan_by_queue(sending: SendInParts, queue_of: "Callable[[ProducerMess
     return [_appended_part(sending, queue, numbers, batch) for queue, numbers, batch in batches]
 
 
-def _appended_part(sending: SendInParts, queue: QueueRef, numbers: list[int], messages: list[NewMessage]) -> _Part:
-    async def store() -> list[SentMessage]:
+def _appended_part(sending: SendInParts, queue: QueueRef, numbers: list[int], messages: list[NewMessage]) -> _SendPart:
+    async def append_part() -> list[SentMessage]:
         return list(map(_stored_result, await sending.services.messages.sending.append(queue, messages)))
 
     return _SendPart(numbers, messages, append_part)

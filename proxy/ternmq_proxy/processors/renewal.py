@@ -138,7 +138,7 @@ class AutoRenewal:
         entries: "list[tuple[_Place, _HeldMessage]]",
         invisible_ms: int,
         now: int,
-    ) -> list[_Held]:
+    ) -> list[_HeldMessage]:
         """Those that are hidden for so long from now on; the others are not held any more."""
         done = await self._messages.consuming.prolong(
             group, topic, [entry.handle for _, entry in entries], invisible_ms

@@ -123,14 +123,14 @@ async def test_what_one_proxy_received_is_acknowledged_through_another(two: TwoB
 @pytest.mark.parametrize("name", BOTH)
 async def test_a_poll_hears_of_a_message_on_any_broker(two: TwoByTwo, name: str) -> None:
     polling = asyncio.create_task(two.one.consuming.pop(order(), broker="broker-0", poll_s=POLL_S))
-    await until(lambda: two.one.polls.waiting == 1)
+    await until(lambda: two.one.polls.waiting_count == 1)
     await two.other.sending.append(queue(name), [message(b"here")])
     assert [body(each) for each in await polling] == [b"here"]
 
 
 async def test_a_burst_gives_every_poll_something(two: TwoByTwo) -> None:
     polls = [asyncio.create_task(two.one.consuming.pop(order(batch=1), broker="", poll_s=POLL_S)) for _ in range(16)]
-    await until(lambda: two.one.polls.waiting == 16)
+    await until(lambda: two.one.polls.waiting_count == 16)
     for name in BOTH:
         await two.other.sending.append(queue(name), [message(b"%d" % number) for number in range(8)])
     assert all(len(each) == 1 for each in await asyncio.gather(*polls))
@@ -140,7 +140,7 @@ async def test_a_poll_hears_when_its_topic_is_put_on_another_broker(two: TwoByTw
     await two.make(replace(ORDERS, brokers=("broker-0",)))
     await two.one.sending.append(queue("broker-1"), [message(b"there already")])
     polling = asyncio.create_task(two.one.consuming.pop(order(), broker="", poll_s=POLL_S))
-    await until(lambda: two.one.polls.waiting == 1)
+    await until(lambda: two.one.polls.waiting_count == 1)
     await two.changed(lambda: two.cluster.proxy_directory.registry.update_topic(ORDERS))
     assert [body(each) for each in await polling] == [b"there already"]
 
@@ -194,7 +194,7 @@ async def test_a_poll_that_a_leader_refused_hears_when_it_serves_again(two: TwoB
     gate = two.first.broker.admission.gate = Gate()
     asked = structs.replace(order(), filter=passing)
     polling = asyncio.create_task(two.one.consuming.pop(asked, broker="broker-0", poll_s=POLL_S))
-    await until(lambda: gate.refused > 0 and two.one.polls.waiting == 1)
+    await until(lambda: gate.refused > 0 and two.one.polls.waiting_count == 1)
     two.first.broker.admission.gate = None
     two.first.proxies.retry_refused()
     assert [body(each) for each in await polling] == [b"there already"]

@@ -304,7 +304,7 @@ async def test_a_poll_waits_for_a_broker_that_refuses_it(cluster: InProcessClust
         await make_group_anew(cluster)
         before = calls_to(first)
         polling = asyncio.create_task(cluster.service.consuming.pop(order(), broker="broker-0", poll_s=POLL_S))
-        await until(lambda: cluster.service.polls.waiting == 1)
+        await until(lambda: cluster.service.polls.waiting_count == 1)
         for _ in range(3):
             await asked_again(first)
         assert calls_to(first) == before + 1, "it is not asked before it says so"
@@ -320,7 +320,7 @@ async def test_a_poll_gets_what_other_brokers_have_while_one_refuses(cluster: In
     with cut_off(first):
         await make_group_anew(cluster)
         polling = asyncio.create_task(cluster.service.consuming.pop(order(), broker="broker-0", poll_s=POLL_S))
-        await until(lambda: cluster.service.polls.waiting == 1)
+        await until(lambda: cluster.service.polls.waiting_count == 1)
         await cluster.service.sending.append(queue("broker-1"), [message(b"now")])
         (received,) = await polling
         assert body(received) == b"now"

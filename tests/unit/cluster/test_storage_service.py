@@ -175,7 +175,7 @@ async def test_a_proxy_that_leaves_is_told_of_its_sends_that_wait_for_the_disk(
 
 async def test_a_broker_remembers_no_watchers_of_what_was_deleted(cluster: InProcessCluster) -> None:
     polling = asyncio.create_task(cluster.service.consuming.pop(order(), broker="", poll_s=POLL_S))
-    await until(lambda: cluster.service.polls.waiting == 1)
+    await until(lambda: cluster.service.polls.waiting_count == 1)
     polling.cancel()
     pollers = cluster.nodes[0].broker._pollers
     assert pollers.has_waiting("g", "orders")

@@ -33,7 +33,7 @@ from tests.support.operations import BROKER, Stack, body_of, opened_stack
 from tests.support.until import until
 
 if TYPE_CHECKING:
-    from ternmq_proxy.access.authentication import Authentication, Identity
+    from ternmq_proxy.access.authentication import RequestAuthentication, UserIdentity
 
 CALL = Call(client_id="operator", peer="127.0.0.1:9")
 TOPIC, GROUP = "orders", "billing"
@@ -100,9 +100,9 @@ class Users:
         self.snapshot = AccessSnapshot()
         self.log = AuditLog(path, bytes_max=1 << 20, files=1, wall_ms=lambda: 0)
         known = SimpleNamespace(is_still=lambda identity: True)
-        self.access = AccessControl(lambda: self.snapshot, cast("Authentication", known), self.log)
+        self.access = AccessControl(lambda: self.snapshot, cast("RequestAuthentication", known), self.log)
         self.services = replace(stack.services, access=self.access)
-        identity = cast("Identity", SimpleNamespace(user="one"))
+        identity = cast("UserIdentity", SimpleNamespace(user="one"))
         self.call = replace(CALL, user="one", identity=identity)
 
     def allow(self, *rights: str) -> None:
@@ -167,7 +167,7 @@ async def test_a_receive_that_waits_ends_when_its_user_loses_the_right(stack: St
     waiting = asyncio.create_task(users.wait_for_message())
     await until(lambda: bool(users.access.watched))
     users.allow("Topic:orders Sub")
-    await users.access.look()
+    await users.access.revoke_lost_rights()
     with pytest.raises(RightsRevoked):
         await waiting
     assert not users.access.watched

@@ -53,7 +53,7 @@ async def send(services: Services, *messages: ProducerMessage, call: Call = CALL
 
 
 async def stored(services: Services, topic: str) -> list[StoredMessage]:
-    queue = QueueRef(topic, services.messages.route(services.catalog.find_topic(topic)).brokers[0], 0)
+    queue = QueueRef(topic, services.messages.find_route(services.catalog.find_topic(topic)).brokers[0], 0)
     pulled = await services.messages.reading.pull(queue, 0, ALL, batch=32, poll_s=0.0)
     return list(pulled.messages)
 

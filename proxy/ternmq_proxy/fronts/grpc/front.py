@@ -47,9 +47,9 @@ from ternmq_proxy.fronts.grpc.overload import OverloadGuard
 from ternmq_proxy.fronts.grpc.parsing import PIECE_BYTES, invalid_message, parse_in_pieces
 from ternmq_proxy.fronts.grpc.refusals import RefusalLog
 from ternmq_proxy.fronts.grpc.request_size import RequestSize
-from ternmq_proxy.fronts.grpc.streams.conversations import Conversations
-from ternmq_proxy.fronts.grpc.streams.health import Health
-from ternmq_proxy.fronts.grpc.streams.reflection import Reflection
+from ternmq_proxy.fronts.grpc.streams.conversations import ClientConversations
+from ternmq_proxy.fronts.grpc.streams.health import HealthService
+from ternmq_proxy.fronts.grpc.streams.reflection import ReflectionService
 from ternmq_proxy.fronts.grpc.streams.revocation import cancel_call
 from ternmq_proxy.fronts.grpc.streams.waiting_polls import EndedPoll, WaitingPolls
 from ternmq_proxy.fronts.operator_calls import FrontOperatorCalls
@@ -348,9 +348,9 @@ class GrpcFront:
             began_ns = 0 if spans is None else time.time_ns()
             with CallMeasurement(figures.record_poll, name) as measured:
                 try:
-                    identity = self._callers.caller(served, name).identity
-                    request = await self._request(call.request, size, served)
-                    made = self._callers.call(served, identity)
+                    identity = self._callers.identify_caller(served, name).identity
+                    request = await self._read_request(call.request, size, served)
+                    made = self._callers.make_call(served, identity)
                     if identity is not None:
                         self._services.access.require_own_client(name, made, self._services)
                 except MessagingError as error:
@@ -363,9 +363,9 @@ class GrpcFront:
                     return
                 measured.code = CUT
                 made = replace(made, room=served.open_answer_room(), cancel=functools.partial(cancel_call, served))
-                delivery = self._deliveries.to(served, made, measured)
+                delivery = self._deliveries.start_delivery(served, made, measured)
                 with delivery:
-                    answered = delivery.answered = await self._answered(name, call, request, made, served)
+                    answered = delivery.answered = await self._streamed_answer(name, call, request, made, served)
                     if answered.code != _OK:
                         self._callers.log_refused(name, call.response.FromString(answered.frames[0]).status, served)
                     if spans is not None:
@@ -394,7 +394,7 @@ class GrpcFront:
             raise
         finally:
             if poll is not None:
-                self._polls.leave(made.client_id, poll)
+                self._polls.remove_poll(made.client_id, poll)
             self._figures.polls_waiting -= 1
 
     async def _read_request(self, kind: Any, size: RequestSize, served: ServedCall) -> Any:  # noqa: ANN401 - a message class

@@ -9,13 +9,13 @@ if TYPE_CHECKING:
     from ternmq_common.shard.calls import ShardCall, Values
     from ternmq_proxy.message_service.cluster.broker_choice import BrokerChoice
     from ternmq_proxy.message_service.cluster.called_brokers import CalledBrokers
-    from ternmq_proxy.message_service.cluster.polls import Polls
+    from ternmq_proxy.message_service.cluster.polls import BrokerPolls
 
 
 class ClusterAdministering(AdministeringCalls):
     """Tells the broker of a queue, or all brokers."""
 
-    def __init__(self, brokers: "CalledBrokers", choice: "BrokerChoice", polls: "Polls") -> None:
+    def __init__(self, brokers: "CalledBrokers", choice: "BrokerChoice", polls: "BrokerPolls") -> None:
         super().__init__(self._choose)
         self._brokers = brokers
         self._choice = choice
@@ -31,9 +31,9 @@ class ClusterAdministering(AdministeringCalls):
                 return await self._brokers.ask_named(call, values)
 
     async def forget_topic(self, topic: str, *, version: int) -> None:
-        self._polls.forget(topic=topic)
+        self._polls.forget_deleted(topic=topic)
         await self._brokers.ask_reachable(CALLS["forget_topic"], (topic, version))
 
     async def forget_group(self, group: str, *, version: int) -> None:
-        self._polls.forget(group=group)
+        self._polls.forget_deleted(group=group)
         await self._brokers.ask_reachable(CALLS["forget_group"], (group, version))

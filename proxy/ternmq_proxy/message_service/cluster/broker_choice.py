@@ -14,9 +14,9 @@ from ternmq_proxy.message_service.cluster.calls import BrokerRefused, BrokerUnav
 
 if TYPE_CHECKING:
     from ternmq_common.shard.calls import ShardCall, Values
-    from ternmq_proxy.message_service.cluster.links import Links
-    from ternmq_proxy.message_service.cluster.repeats import Repeats
-    from ternmq_proxy.message_service.cluster.routes import Routes
+    from ternmq_proxy.message_service.cluster.links import BrokerLinks
+    from ternmq_proxy.message_service.cluster.repeats import RepeatedCalls
+    from ternmq_proxy.message_service.cluster.routes import TopicRoutes
     from ternmq_registry.directory import RegistryDirectory
 
 # What says that a broker could not store: its disk, or what nobody foresaw.
@@ -26,7 +26,9 @@ _FAILURES = frozenset({ErrorCode.INTERNAL_SERVER_ERROR, ErrorCode.PROXY_TIMEOUT}
 class BrokerChoice:
     """Chooses the broker of each send, and backs off from those that fail."""
 
-    def __init__(self, directory: "RegistryDirectory", links: "Links", routes: "Routes", repeats: "Repeats") -> None:
+    def __init__(
+        self, directory: "RegistryDirectory", links: "BrokerLinks", routes: "TopicRoutes", repeats: "RepeatedCalls"
+    ) -> None:
         self._directory = directory
         self._links = links
         self._routes = routes
@@ -45,7 +47,7 @@ class BrokerChoice:
             if not others:
                 if isinstance(error, BrokerRefused):
                     raise
-                return await self._repeats.ask(queue.broker, call, values)
+                return await self._repeats.ask_broker(queue.broker, call, values)
         for number, name in enumerate(others):
             try:
                 return await self._send(QueueRef(queue.topic, name, queue.queue_id), call, values)
@@ -56,7 +58,7 @@ class BrokerChoice:
 
     async def _send(self, queue: QueueRef, call: "ShardCall", values: "Values") -> Any:  # noqa: ANN401
         try:
-            result = await self._links.broker(queue.broker).ask(call, (queue, *values[1:]))
+            result = await self._links.require_broker(queue.broker).ask_broker(call, (queue, *values[1:]))
         except MessagingError as error:
             if is_broker_s_failure(error):
                 self._routes.send_failed(queue.broker)
@@ -67,9 +69,9 @@ class BrokerChoice:
     async def anywhere(self, call: "ShardCall", values: "Values") -> Any:  # noqa: ANN401 - it is the call's own
         """Send to the first broker that can be asked, and takes it."""
         refused = BrokerUnavailable("no broker can be reached", maybe_done=False)
-        for broker in self._links.connected():
+        for broker in self._links.connected_brokers():
             try:
-                return await broker.ask(call, values)
+                return await broker.ask_broker(call, values)
             except BrokerUnavailable as error:
                 if error.maybe_done:
                     raise
@@ -83,7 +85,7 @@ class BrokerChoice:
             return []
         return [
             name
-            for name in self._routes.route(topic).writable
+            for name in self._routes.find_route(topic).writable
             if name != queue.broker and self._links.is_connected(name)
         ]
 

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from ternmq_common.shard.calls import ShardCall, Values
     from ternmq_common.shard.remote_shard import RemoteShard
-    from ternmq_proxy.message_service.cluster.links import Links
-    from ternmq_proxy.message_service.cluster.repeats import Repeats
+    from ternmq_proxy.message_service.cluster.links import BrokerLinks
+    from ternmq_proxy.message_service.cluster.repeats import RepeatedCalls
 
 _log = logging.getLogger(__name__)
 
@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 class CalledBrokers:
     """Finds the brokers of a call, and makes it."""
 
-    def __init__(self, links: "Links", repeats: "Repeats") -> None:
+    def __init__(self, links: "BrokerLinks", repeats: "RepeatedCalls") -> None:
         self._links = links
         self._repeats = repeats
 
@@ -34,17 +34,17 @@ class CalledBrokers:
 
     def names(self) -> list[str]:
         """All brokers of the cluster."""
-        return [broker.name for broker in self._links.all()]
+        return [broker.name for broker in self._links.list_brokers()]
 
     async def ask_named(self, call: "ShardCall", values: "Values") -> Any:  # noqa: ANN401 - it is the call's own
         """The one that is named, or that the queue, handle or transaction names."""
         assert call.broker is not None
         named = values[call.broker]
         if isinstance(named, str):
-            return await self._repeats.ask(named or self._only_broker(), call, values)
+            return await self._repeats.ask_broker(named or self._only_broker(), call, values)
         if isinstance(named, ReceiptHandle | TransactionId):
             self.check_broker(named)
-        return await self._repeats.ask(named.broker, call, values)
+        return await self._repeats.ask_broker(named.broker, call, values)
 
     async def ask_by_handles(self, call: "ShardCall", values: "Values") -> Any:  # noqa: ANN401 - it is the call's own
         """One call for each broker that gave some of the handles; an outcome for each handle, in order."""
@@ -55,11 +55,11 @@ class CalledBrokers:
                 self.check_broker(handle)
             places[handle.broker].append(place)
         if len(places) == 1:
-            return await self._repeats.ask(handles[0].broker, call, values)
+            return await self._repeats.ask_broker(handles[0].broker, call, values)
 
         def of(name: str) -> "Awaitable[list[Any] | None]":
             some = [handles[place] for place in places[name]]
-            return self._repeats.ask(name, call, (group, topic, some, *others))
+            return self._repeats.ask_broker(name, call, (group, topic, some, *others))
 
         outcomes: dict[int, Any] = {}
         for name, result in zip(places, await asyncio.gather(*map(of, places)), strict=True):
@@ -67,19 +67,21 @@ class CalledBrokers:
         return [outcomes[place] for place in sorted(outcomes)]
 
     def check_broker(self, named: "ReceiptHandle | TransactionId") -> None:
-        if self._links.find(named.broker) is None:
+        if self._links.find_broker(named.broker) is None:
             code, what = ErrorCode.INVALID_RECEIPT_HANDLE, "the receipt handle"
             if isinstance(named, TransactionId):
                 code, what = ErrorCode.INVALID_TRANSACTION_ID, f"transaction {str(named)!r}"
             raise MessagingError(code, f"{what} names broker {named.broker!r}, which this cluster has not")
 
     async def ask_all(self, call: "ShardCall", values: "Values") -> None:
-        await asyncio.gather(*(self._repeats.ask(broker.name, call, values) for broker in self._links.all()))
+        await asyncio.gather(
+            *(self._repeats.ask_broker(broker.name, call, values) for broker in self._links.list_brokers())
+        )
 
     async def ask_reachable(self, call: "ShardCall", values: "Values") -> list[Any]:
         """The answers of all brokers that can be reached; who does not answer is said in the log."""
-        brokers = self._links.connected()
-        results = await asyncio.gather(*(broker.ask(call, values) for broker in brokers), return_exceptions=True)
+        brokers = self._links.connected_brokers()
+        results = await asyncio.gather(*(broker.ask_broker(call, values) for broker in brokers), return_exceptions=True)
         answers: list[Any] = []
         for broker, result in zip(brokers, results, strict=True):
             if isinstance(result, BrokerUnavailable | LateAnswer):
@@ -91,7 +93,7 @@ class CalledBrokers:
         return answers
 
     def _only_broker(self) -> str:
-        names = [broker.name for broker in self._links.all()]
+        names = [broker.name for broker in self._links.list_brokers()]
         if len(names) != 1:
             raise MessagingError(ErrorCode.BAD_REQUEST, f"name the broker, one of {', '.join(names) or 'none'}")
         return names[0]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ternmq_common.shard.calls import ShardCall, Values
     from ternmq_proxy.message_service.cluster.called_brokers import CalledBrokers
     from ternmq_proxy.message_service.cluster.gathered_acknowledgements import GatheredAcknowledgements
-    from ternmq_proxy.message_service.cluster.lite_subscriptions import LiteSubscriptionsHere
+    from ternmq_proxy.message_service.cluster.lite_subscriptions import LocalLiteSubscriptions
     from ternmq_proxy.message_service.cluster.receiving import ClusterReceiving
 
 _BY_HANDLES = frozenset({"acknowledge", "prolong", "release"})
@@ -29,7 +29,7 @@ class ClusterConsuming(ConsumingCalls):
         brokers: "CalledBrokers",
         receiving: "ClusterReceiving",
         gathered: "GatheredAcknowledgements",
-        lite: "LiteSubscriptionsHere",
+        lite: "LocalLiteSubscriptions",
     ) -> None:
         super().__init__(self._choose)
         self._brokers = brokers
@@ -66,5 +66,5 @@ class ClusterConsuming(ConsumingCalls):
         await self._lite.sync(sync)
 
     async def leave(self, group: str, client_id: str) -> None:
-        self._lite.gone(group, client_id)
+        self._lite.forget_client(group, client_id)
         await self._brokers.ask_reachable(CALLS["leave"], (group, client_id))

@@ -111,7 +111,7 @@ class LocalLiteSubscriptions:
                 continue
             sync = LiteSync(group, known.topic, client_id, LiteAction.COMPLETE_ADD, list(known.names))
             try:
-                await self._links.broker(broker).shard.consuming.sync_lite(sync)
+                await self._links.require_broker(broker).shard.consuming.sync_lite(sync)
             except BrokerUnavailable:
                 return  # all of it is sent when the broker is back
             except MessagingError as error:

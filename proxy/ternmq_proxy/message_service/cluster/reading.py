@@ -10,13 +10,13 @@ if TYPE_CHECKING:
     from ternmq_common.output_room import AnswerRoom
     from ternmq_proxy.message_service.cluster.called_brokers import CalledBrokers
     from ternmq_proxy.message_service.cluster.follower_reads import FollowerReads
-    from ternmq_proxy.message_service.cluster.pulling import Pulling
+    from ternmq_proxy.message_service.cluster.pulling import ClusterPulling
 
 
 class ClusterReading(ReadingCalls):
     """Reads from the broker that a queue names, or its followers."""
 
-    def __init__(self, brokers: "CalledBrokers", pulling: "Pulling", followers: "FollowerReads | None") -> None:
+    def __init__(self, brokers: "CalledBrokers", pulling: "ClusterPulling", followers: "FollowerReads | None") -> None:
         super().__init__(brokers.ask_named)
         self._pulling = pulling
         self._followers = followers
@@ -33,11 +33,13 @@ class ClusterReading(ReadingCalls):
         room: "AnswerRoom | None" = None,
     ) -> "PulledMessages":
         """See `ServiceReading.pull`."""
-        return await self._pulling.pull(queue, offset, passing, batch=batch, poll_s=poll_s, reader=reader, room=room)
+        return await self._pulling.pull_messages(
+            queue, offset, passing, batch=batch, poll_s=poll_s, reader=reader, room=room
+        )
 
     async def bounds(self, queue: "QueueRef") -> "QueueBounds":
         """Those of the leader, which say too what its followers have cold."""
         bounds = await super().bounds(queue)
         if self._followers is not None:
-            self._followers.noted(queue, bounds)
+            self._followers.note_bounds(queue, bounds)
         return bounds

@@ -120,7 +120,9 @@ class ClusterReceiving:
         """Return the most urgent messages of the broker. They say nothing about its other messages, and neither does a
         failure."""
         try:
-            return await self._links.broker(name).shard.consuming.pop(self._part(order, name), watch=False)
+            return await self._links.require_broker(name).shard.consuming.pop(
+                self._broker_order(order, name), watch=False
+            )
         except MessagingError:  # it is asked again for all that it has, and that says why
             return []
 
@@ -143,7 +145,9 @@ class ClusterReceiving:
                 return []
             number = self._polls.note_asking(group, wait_key)
             try:
-                deliveries = await self._links.broker(name).shard.consuming.pop(self._part(order, name), watch=watch)
+                deliveries = await self._links.require_broker(name).shard.consuming.pop(
+                    self._broker_order(order, name), watch=watch
+                )
             except BrokerRefused as error:
                 if watch:
                     self._polls.note_empty(group, wait_key, name, number)

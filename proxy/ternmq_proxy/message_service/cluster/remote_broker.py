@@ -23,7 +23,7 @@ class RemoteBroker:
     def __init__(self, link: "BrokerLink", directory: "RegistryDirectory") -> None:
         self.link = link
         self.name = link.broker
-        self.shard = RemoteShard(self.ask)
+        self.shard = RemoteShard(self.ask_broker)
         self._directory = directory
 
     def ask_broker(self, call: "ShardCall", values: "Values") -> "Awaitable[Any]":

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ternmq_common.shard.calls import ShardCall, Values
-    from ternmq_proxy.message_service.cluster.calls import Heard
-    from ternmq_proxy.message_service.cluster.links import Links
+    from ternmq_proxy.message_service.cluster.calls import ResultCallback
+    from ternmq_proxy.message_service.cluster.links import BrokerLinks
 
 _ACKNOWLEDGE = CALLS["acknowledge"]
 
@@ -54,7 +54,7 @@ class RepeatedCalls:
 
     def at(self, broker: str) -> RemoteShard:
         """The broker of that name; calls are repeated by the rules of the table."""
-        return RemoteShard(lambda call, values: self.ask(broker, call, values))
+        return RemoteShard(lambda call, values: self.ask_broker(broker, call, values))
 
     async def ask_broker(self, broker: str, call: "ShardCall", values: "Values") -> Any:  # noqa: ANN401 - it is the call's own
         # The first attempt goes without tenacity, which costs more than the call.

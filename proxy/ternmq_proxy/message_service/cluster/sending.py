@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from ternmq_common.shard.calls import ShardCall, Values
     from ternmq_proxy.message_service.cluster.broker_choice import BrokerChoice
     from ternmq_proxy.message_service.cluster.called_brokers import CalledBrokers
-    from ternmq_proxy.message_service.cluster.links import Links
-    from ternmq_proxy.message_service.cluster.routes import Routes
+    from ternmq_proxy.message_service.cluster.links import BrokerLinks
+    from ternmq_proxy.message_service.cluster.routes import TopicRoutes
 
 _TO_QUEUE = frozenset({"append", "schedule", "begin_transaction"})
 
@@ -21,7 +21,9 @@ _TO_QUEUE = frozenset({"append", "schedule", "begin_transaction"})
 class ClusterSending(SendingCalls):
     """Sends to the chosen queue's broker, or another one; decides about hidden messages where they are."""
 
-    def __init__(self, brokers: "CalledBrokers", choice: "BrokerChoice", links: "Links", routes: "Routes") -> None:
+    def __init__(
+        self, brokers: "CalledBrokers", choice: "BrokerChoice", links: "BrokerLinks", routes: "TopicRoutes"
+    ) -> None:
         super().__init__(self._choose)
         self._brokers = brokers
         self._choice = choice

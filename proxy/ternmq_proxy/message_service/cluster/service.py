@@ -15,10 +15,10 @@ from ternmq_proxy.message_service.cluster.follower_reads import FollowerReads
 from ternmq_proxy.message_service.cluster.gathered_acknowledgements import GatheredAcknowledgements
 from ternmq_proxy.message_service.cluster.inspecting import ClusterInspecting
 from ternmq_proxy.message_service.cluster.link_timing import LINK_TIMING, LinkTiming
-from ternmq_proxy.message_service.cluster.links import Links
-from ternmq_proxy.message_service.cluster.lite_subscriptions import LiteSubscriptionsHere
-from ternmq_proxy.message_service.cluster.polls import Polls
-from ternmq_proxy.message_service.cluster.pulling import Pulling
+from ternmq_proxy.message_service.cluster.links import BrokerLinks
+from ternmq_proxy.message_service.cluster.lite_subscriptions import LocalLiteSubscriptions
+from ternmq_proxy.message_service.cluster.polls import BrokerPolls
+from ternmq_proxy.message_service.cluster.pulling import ClusterPulling
 from ternmq_proxy.message_service.cluster.reading import ClusterReading
 from ternmq_proxy.message_service.cluster.receiving import ClusterReceiving
 from ternmq_proxy.message_service.cluster.repeats import RepeatedCalls
@@ -68,11 +68,11 @@ class ClusterMessageService:
         """`tls` returns the TLS settings of each connection to a broker, None for plain text."""
         self._directory = directory
         self._seconds = seconds
-        self.links = Links(directory, self, proxy=proxy, timing=link_timing, tls=tls)
-        self.polls = Polls()
-        self.routes = Routes(directory, self.links, seconds)
-        self._repeats = Repeats(self.links, seconds)
-        self._lite = LiteSubscriptionsHere(directory, self.links, self._repeats)
+        self.links = BrokerLinks(directory, self, proxy=proxy, timing=link_timing, tls=tls)
+        self.polls = BrokerPolls()
+        self.routes = TopicRoutes(directory, self.links, seconds)
+        self._repeats = RepeatedCalls(self.links, seconds)
+        self._lite = LocalLiteSubscriptions(directory, self.links, self._repeats)
         self._notices = SubscriptionNotices(self.links)
         self._followers = (
             FollowerReads(directory, proxy=proxy, timing=link_timing, tls=tls) if read_from_followers else None
@@ -94,7 +94,7 @@ class ClusterMessageService:
             GatheredAcknowledgements(self._repeats),
             self._lite,
         )
-        self.reading = ClusterReading(brokers, Pulling(self._repeats, self._followers), self._followers)
+        self.reading = ClusterReading(brokers, ClusterPulling(self._repeats, self._followers), self._followers)
         self.inspecting = ClusterInspecting(brokers)
         self.administering = ClusterAdministering(brokers, choice, self.polls)
 
@@ -119,7 +119,7 @@ class ClusterMessageService:
     async def notify_subscriptions(
         self, news: "Sequence[TopicSubscription]", everything: "Callable[[], Sequence[TopicSubscription]]"
     ) -> None:
-        await self._notices.tell(news, everything)
+        await self._notices.notify_subscriptions(news, everything)
 
     @property
     def outage_reason(self) -> str | None:
@@ -143,8 +143,8 @@ class ClusterMessageService:
     def link_changed(self, broker: str) -> None:
         self.connected.set()  # links begin unconnected
         self._repeats.link_changed(broker)
-        self.routes.changed()
-        self.polls.changed(broker)
+        self.routes.forget_routes()
+        self.polls.note_broker_changed(broker)
         self._notices.link_changed(broker)
         self._lite.link_changed(broker)
         if self._seeks_leader(broker) and (self._seeking is None or self._seeking.done()):
@@ -212,8 +212,8 @@ class ClusterMessageService:
     def watch_orphans(self, ask: "AskProducer") -> None:
         self._ask = ask
 
-    def announce(self, members: "Sequence[PullingMember]") -> None:
-        self.links.announce(shard_frames.PRESENCE.encode_note(list(members)))
+    def announce_members(self, members: "Sequence[PullingMember]") -> None:
+        self.links.announce_members(shard_frames.PRESENCE.encode_note(list(members)))
 
     async def pulling_members(self, group: str, topic: str, here: "Sequence[str]") -> list[str]:
         """Return the members that one of the brokers knows: every proxy reports to all brokers."""
@@ -235,4 +235,4 @@ class ClusterMessageService:
                 return await broker.shard.inspecting.ask_proxies(question, argument)
             except (BrokerUnavailable, LateAnswer) as error:
                 why = error
-        raise why or BrokerUnavailable(self.problem or "no broker can be reached", maybe_done=False)
+        raise why or BrokerUnavailable(self.outage_reason or "no broker can be reached", maybe_done=False)

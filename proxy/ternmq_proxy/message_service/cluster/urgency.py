@@ -46,7 +46,7 @@ class BrokerUrgency:
     async def _first_waiting(self, order: "PopOrder", name: str) -> int:
         """Return how many queues of the broker are empty before the first one that is not, by urgency."""
         try:
-            return await self._links.broker(name).shard.consuming.urgency(
+            return await self._links.require_broker(name).shard.consuming.urgency(
                 order.group, order.topic, order.queues, lowest_first=order.lowest_first
             )
         except MessagingError:  # it is asked last, and its failure counts if no other broker has messages

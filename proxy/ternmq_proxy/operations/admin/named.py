@@ -26,7 +26,7 @@ async def find_group(name: str, services: "Services") -> "ConsumerGroup":
 async def find_topics_of_group(group: str, names: "Iterable[str]", services: "Services") -> list[str]:
     """Return the names of those topics, each once, or if there are none of what members of the group subscribe."""
     found = {name: (await find_topic(name, services)).name for name in names}
-    return sorted(found.values()) if found else services.subscriptions.topics(group)
+    return sorted(found.values()) if found else services.subscriptions.subscribed_topics(group)
 
 
 def find_lite_queue_of_group(group: "ConsumerGroup", name: str) -> str:

@@ -8,7 +8,7 @@ from ternmq_common.fairness import WorkTurns
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ternmq_proxy.access.needs import Need
+    from ternmq_proxy.access.needs import AccessNeed
     from ternmq_proxy.call import Call
     from ternmq_proxy.services import Services
 
@@ -29,9 +29,9 @@ class PageQuery(NamedTuple):
     limit: int = 0
 
 
-async def select_visible(found: "Iterable[T]", need: "Need", call: "Call", services: "Services") -> "list[T]":
+async def select_visible(found: "Iterable[T]", need: "AccessNeed", call: "Call", services: "Services") -> "list[T]":
     """Return those that the caller may see: pages are made of these, so that none is empty while others follow."""
-    may, turns = services.access.may, WorkTurns()
+    may, turns = services.access.has_right, WorkTurns()
     shown: list[T] = []
     for each in found:
         if may(call, need, each.name):

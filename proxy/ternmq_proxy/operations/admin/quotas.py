@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from ternmq_common.quotas import Quota, QuotaKind, check_quota, parse_title
 from ternmq_proxy.access.needs import CLUSTER_GET, SUPER_USER
 from ternmq_proxy.quotas.shares import name_of
-from ternmq_proxy.quotas.uses import most_used, summed, uses_of
+from ternmq_proxy.quotas.uses import most_used, read_uses, sum_uses
 from ternmq_registry.errors import RegistryUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ternmq_proxy.access.needs import Asked
+    from ternmq_proxy.access.needs import NamedNeed
     from ternmq_proxy.call import Call
     from ternmq_proxy.services import Services
     from ternmq_registry.quotas import Uses
@@ -44,13 +44,13 @@ async def list_quotas(call: "Call", services: "Services") -> QuotaUses:
     """Return all quotas, and what is taken of them at all proxies together; only here while the registry is away."""
     services.access.require_all("ListQuotas", call, (CLUSTER_GET, "quotas"))
     elsewhere = await _uses_elsewhere(services)
-    uses = summed([uses_of(services.quotas), *elsewhere])
-    return QuotaUses(services.catalog.quotas.quotas, most_used(uses), len(uses), 1 + len(elsewhere))
+    uses = sum_uses([read_uses(services.quotas), *elsewhere])
+    return QuotaUses(services.catalog.quota_snapshot.quotas, most_used(uses), len(uses), 1 + len(elsewhere))
 
 
 async def _uses_elsewhere(services: "Services") -> "list[Uses]":
     catalog = services.catalog
-    if catalog.is_alone or not catalog.quotas.quotas:
+    if catalog.is_alone or not catalog.quota_snapshot.quotas:
         return []
     try:
         return await catalog.proxies.uses_elsewhere(name_of(services.process))
@@ -58,5 +58,5 @@ async def _uses_elsewhere(services: "Services") -> "list[Uses]":
         return []  # the answer says of how many proxies it is, and the directory logs why
 
 
-def _need_of(name: str) -> "Asked":
+def _need_of(name: str) -> "NamedNeed":
     return SUPER_USER, f"quotas/{name}"

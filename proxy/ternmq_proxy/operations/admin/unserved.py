@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 async def delete_subscription(group: str, call: "Call", services: "Services") -> None:
     """Refuse it: a subscription is what a client says while it is here, and what was deleted would be back with its
     next receive."""
-    services.access.require("DeleteSubscription", call, GROUP_UPDATE, group)
+    services.access.require_right("DeleteSubscription", call, GROUP_UPDATE, group)
     raise MessagingError(
         ErrorCode.NOT_IMPLEMENTED,
         "DeleteSubscription is not served: subscriptions are not kept, each is there as long as a client of the group "
@@ -23,7 +23,7 @@ async def delete_subscription(group: str, call: "Call", services: "Services") ->
 
 async def print_stack_trace(group: str, call: "Call", services: "Services") -> None:
     """Refuse it: results of commands that clients send on Telemetry are passed over (`overview.md, Sessions`)."""
-    services.access.require("PrintThreadStackTrace", call, GROUP_GET, group)
+    services.access.require_right("PrintThreadStackTrace", call, GROUP_GET, group)
     raise MessagingError(
         ErrorCode.NOT_IMPLEMENTED,
         "PrintThreadStackTrace is not served: answers of clients to commands on their Telemetry stream are not routed "
@@ -33,7 +33,7 @@ async def print_stack_trace(group: str, call: "Call", services: "Services") -> N
 
 async def verify_message(group: str, call: "Call", services: "Services") -> None:
     """Refuse it, as `print_stack_trace`."""
-    services.access.require("VerifyMessage", call, GROUP_UPDATE, group)
+    services.access.require_right("VerifyMessage", call, GROUP_UPDATE, group)
     raise MessagingError(
         ErrorCode.NOT_IMPLEMENTED,
         "VerifyMessage is not served: answers of clients to commands on their Telemetry stream are not routed back to "

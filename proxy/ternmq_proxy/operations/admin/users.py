@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ternmq_common.access.users import AccessPolicy
-    from ternmq_proxy.access.needs import Asked
+    from ternmq_proxy.access.needs import NamedNeed
     from ternmq_proxy.call import Call
     from ternmq_proxy.services import Services
 
@@ -21,7 +21,7 @@ DEFAULT_OVERLAP_MS = DAY_MS
 OVERLAP_MAX_MS = 90 * DAY_MS
 PAGE_DEFAULT, PAGE_MAX = 200, 1000
 _SECRET_BYTES = 24
-_ALL_USERS: "Asked" = (SUPER_USER, "users")
+_ALL_USERS: "NamedNeed" = (SUPER_USER, "users")
 
 
 class UserWithSecret(NamedTuple):
@@ -48,7 +48,7 @@ async def create_user(
         raise MessagingError(ErrorCode.BAD_REQUEST, problem)
     checked = _checked_secret(secret)
     users, now_ms = services.catalog.users, services.clock.now_ms()
-    user = await users.create(name, checked, is_super=is_super, now_ms=now_ms)
+    user = await users.create_user(name, checked, is_super=is_super, now_ms=now_ms)
     return UserWithSecret(user, "" if secret else checked)
 
 
@@ -65,16 +65,16 @@ async def update_user(
 async def delete_user(name: str, call: "Call", services: "Services") -> None:
     """Forget a user."""
     services.access.require_change("DeleteUser", call, _need_of(name))
-    await services.catalog.users.delete(name)
+    await services.catalog.users.delete_user(name)
 
 
 async def describe_user(name: str, call: "Call", services: "Services") -> AccessUser:
     """Return one user, for super users and himself; the registry is looked at before one is called unknown."""
     if name != call.user:
-        services.access.require("DescribeUser", call, *_need_of(name))
-    if name not in services.catalog.access.users:
-        await services.catalog.refresh()
-    user = services.catalog.access.users.get(name)
+        services.access.require_right("DescribeUser", call, *_need_of(name))
+    if name not in services.catalog.access_snapshot.users:
+        await services.catalog.refresh_snapshot()
+    user = services.catalog.access_snapshot.users.get(name)
     if user is None:
         if problem := find_user_name_problem(name):
             raise MessagingError(ErrorCode.BAD_REQUEST, problem)
@@ -88,7 +88,7 @@ async def list_users(after: str, limit: int, call: "Call", services: "Services")
     limit = limit or PAGE_DEFAULT
     if not 1 <= limit <= PAGE_MAX:
         raise MessagingError(ErrorCode.BAD_REQUEST, f"a page has 1 to {PAGE_MAX} users, not {limit}")
-    users = services.catalog.access.users
+    users = services.catalog.access_snapshot.users
     names = sorted(name for name in users if name > after)
     following = names[limit - 1] if len(names) > limit else ""
     return UserPage([users[name] for name in names[:limit]], following)
@@ -110,7 +110,7 @@ async def rotate_secret(
         )
     checked = _checked_secret(secret)
     now_ms = services.clock.now_ms()
-    user = await services.catalog.users.rotate(name, checked, now_ms=now_ms, overlap_ms=overlap_ms)
+    user = await services.catalog.users.rotate_secret(name, checked, now_ms=now_ms, overlap_ms=overlap_ms)
     return UserWithSecret(user, "" if secret else checked)
 
 
@@ -136,10 +136,10 @@ async def reseal_secrets(call: "Call", services: "Services") -> tuple[int, list[
     """Encrypt all secrets with the first key; after it, the others can be taken away. Return the number of users, and
     those whose secrets no key reads."""
     services.access.require_change("ResealSecrets", call, _ALL_USERS)
-    return await services.catalog.users.reseal()
+    return await services.catalog.users.reseal_secrets()
 
 
-def _need_of(name: str) -> "Asked":
+def _need_of(name: str) -> "NamedNeed":
     return SUPER_USER, f"users/{name}"
 
 

@@ -13,7 +13,7 @@ from ternmq_proxy.access.control import RightsRevoked
 from ternmq_proxy.fronts.grpc.activities.filter_text import read_filter
 from ternmq_proxy.fronts.grpc.activities.message_queue import read_queue
 from ternmq_proxy.fronts.grpc.activities.receive_message import hold_s
-from ternmq_proxy.fronts.grpc.activities.status import OK, status, status_of
+from ternmq_proxy.fronts.grpc.activities.status import OK, make_status, status_of
 from ternmq_proxy.operations.pull import PullRequest, PullResult, pull_messages
 from ternmq_proxy.quotas.receiving import count_sent_bytes
 
@@ -48,12 +48,12 @@ async def pull_message(request: PullMessageRequest, call: "Call", services: "Ser
             await asyncio.sleep(hold_s(call, services))
         return PulledFrames([PullMessageResponse(status=answer).SerializeToString()], answer.code)
     if result.problem is not None:
-        return _answer(status(result.problem.code, result.problem.message), result.next_offset, [])
+        return _make_answer(make_status(result.problem.code, result.problem.message), result.next_offset, [])
     rests = [message.rest for message in result.messages]
     if call.leaves_out_bodies:
         rests = [without_body(rest) for rest in rests]
     messages = [_encode_rows(result, rests)] if call.takes_rows else _frame_messages(request, result, rests, services)
-    answered = _answer(OK, result.next_offset, messages)
+    answered = _make_answer(OK, result.next_offset, messages)
     if result.meters:
         count_sent_bytes(result.meters, sum(map(len, answered.frames)), services.quotas.now())
     return answered

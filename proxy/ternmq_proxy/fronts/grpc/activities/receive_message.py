@@ -71,9 +71,11 @@ async def receive_message(request: ReceiveMessageRequest, call: "Call", services
         first = ReceiveMessageResponse(status=answer).SerializeToString()
         code = int(answer.code)
         if code == ErrorCode.CLIENT_ID_REQUIRED or isinstance(error, RightsRevoked):
-            return Received([first], code)
+            return ReceiveAnswer([first], code)
         await asyncio.sleep(max(0.0, hold_s(call, services) - (time.monotonic() - began)))
-        return Received([first] if code == ErrorCode.UNAUTHORIZED else _frames(first, [], services), code)
+        return ReceiveAnswer(
+            [first] if code == ErrorCode.UNAUTHORIZED else _serialize_frames(first, [], services), code
+        )
 
 
 async def _receive_messages(request: ReceiveMessageRequest, call: "Call", services: "Services") -> ReceiveAnswer:

@@ -11,11 +11,11 @@ from ternmq_common.eager import ensure_task
 from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_protos.v2.service_pb2 import TelemetryCommand
 from ternmq_proxy.access.authentication import NotAuthenticated
-from ternmq_proxy.access.control import RightsRevoked, Watch
+from ternmq_proxy.access.control import RightsRevoked, RightsWatch
 from ternmq_proxy.call import Call, current_call
 from ternmq_proxy.fronts.grpc.activities.status import status_of
 from ternmq_proxy.fronts.grpc.activities.telemetry import serialize_command, telemetry
-from ternmq_proxy.fronts.grpc.parsing import no_message
+from ternmq_proxy.fronts.grpc.parsing import invalid_message
 from ternmq_proxy.fronts.grpc.streams.revocation import cancel_call
 from ternmq_proxy.fronts.grpc.streams.telemetry_stream import TelemetryStream
 from ternmq_proxy.operations.client_life import detach_stream
@@ -74,7 +74,7 @@ class ClientConversations:
         # Rust considers its start done when the headers arrive.
         served.send_headers()
         stream = TelemetryStream(served, self._serialize)
-        watch = Watch(self._services.access, call, _NAME, [], functools.partial(cancel_call, served))
+        watch = RightsWatch(self._services.access, call, _NAME, [], functools.partial(cancel_call, served))
         self._services.access.watch(watch)
         self._figures.count_stream(call.client_id)
         in_order = False
@@ -88,7 +88,7 @@ class ClientConversations:
         except asyncio.CancelledError:
             if not watch.take_cancellation():
                 raise
-            await _end(revoked := RightsRevoked(), status_of(revoked, _NAME), served)
+            await _end_stream(revoked := RightsRevoked(), status_of(revoked, _NAME), served)
         finally:
             self._services.access.remove_watch(watch)
             self._figures.uncount_stream(call.client_id)

@@ -25,7 +25,7 @@ class RemovedBroker(NamedTuple):
 async def list_brokers(call: "Call", services: "Services") -> list[BrokerEntry]:
     """Return all brokers, by name."""
     services.access.require_all("ListBrokers", call, (CLUSTER_LIST, _BROKERS))
-    return services.catalog.brokers()
+    return services.catalog.list_brokers()
 
 
 async def update_broker(
@@ -49,11 +49,11 @@ async def remove_broker(name: str, call: "Call", services: "Services", *, force:
     """Forget a broker; BAD_REQUEST while it would be missed, as far as is known, unless `force`."""
     services.access.require_change("RemoveBroker", call, (CLUSTER_UPDATE, _BROKERS))
     refuse_if_embedded(services)
-    await services.catalog.refresh()
+    await services.catalog.refresh_snapshot()
     broker = await services.catalog.existing_broker(name)
     # While no replica leads, one that lives may do so at any time.
     is_at_work = broker.live or any(replica.live for replica in broker.replicas)
-    topics = [topic.name for topic in services.catalog.topics() if broker.name in topic.brokers]
+    topics = [topic.name for topic in services.catalog.list_topics() if broker.name in topic.brokers]
     if not force:
         if is_at_work:
             await _check_drained(broker, services)
@@ -94,7 +94,7 @@ def _check_was_drained(broker: BrokerEntry, topics: list[str]) -> None:
 async def describe_unfinished_work(name: str, call: "Call", services: "Services") -> UnfinishedWork:
     """Return what would be lost with a broker, to groups that were created a moment ago too."""
     services.access.require_all("BrokerRemaining", call, (CLUSTER_GET, _BROKERS))
-    await services.catalog.refresh()
+    await services.catalog.refresh_snapshot()
     broker = await services.catalog.existing_broker(name)
     return await find_unfinished_work(broker.name, services)
 

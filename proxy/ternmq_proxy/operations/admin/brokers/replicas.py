@@ -21,7 +21,7 @@ class ElectedReplica(NamedTuple):
 async def move_leader(broker: str, replica: str, call: "Call", services: "Services") -> BrokerEntry:
     """Ask the leader to hand over to a replica; the list of brokers says when that is done."""
     _check_change("MoveLeader", call, services)
-    await services.catalog.shards.ask_to_move(broker, replica)
+    await services.catalog.shards.request_handover(broker, replica)
     return await services.catalog.existing_broker(broker)
 
 

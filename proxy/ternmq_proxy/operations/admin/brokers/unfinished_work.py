@@ -18,7 +18,9 @@ async def find_unfinished_work(broker: str, services: "Services") -> UnfinishedW
     backlogs = {(backlog.group, backlog.topic): backlog.messages for backlog in known.backlogs}
     for group in services.catalog.list_groups():
         counted: dict[tuple[str, str], int] = {}
-        for row in await services.messages.inspecting.progress(group.name, services.subscriptions.topics(group.name)):
+        for row in await services.messages.inspecting.progress(
+            group.name, services.subscriptions.subscribed_topics(group.name)
+        ):
             if row.queue.broker == broker:
                 place = group.name, row.queue.topic
                 counted[place] = counted.get(place, 0) + row.max_offset - row.cursor + row.in_flight

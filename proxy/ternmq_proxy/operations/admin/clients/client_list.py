@@ -76,7 +76,7 @@ async def _find_own_clients(query: ClientQuery, services: "Services") -> ClientP
     """Return the first of this process's clients behind the page; another page follows if there are more."""
     turns = WorkTurns()
     wanted = []
-    for client in services.clients.all():
+    for client in services.clients.list_clients():
         if client.client_id > query.after and _is_wanted(client, query):
             wanted.append(client)
         await turns.next_turn()
@@ -88,7 +88,7 @@ async def _find_own_clients(query: ClientQuery, services: "Services") -> ClientP
 def _is_wanted(client: "ConnectedClient", query: ClientQuery) -> bool:
     if query.group and client.group != query.group:
         return False
-    return not query.topic or query.topic in client.topics or client.subscribes(query.topic)
+    return not query.topic or query.topic in client.topics or client.reads_topic(query.topic)
 
 
 def _cut_page(found: "Iterable[ClientEntry]", limit: int, *, more: bool) -> ClientPage:

@@ -123,10 +123,10 @@ async def _ask_others(group: str, client_id: str, services: "Services") -> Runni
 
 
 def _describe_own(group: str, client_id: str, services: "Services") -> RunningInfo | None:
-    client = services.clients.find(client_id)
+    client = services.clients.find_client(client_id)
     if client is None or client.group != group:
         return None
-    subscribed = services.subscriptions.of(group, client.client_id)
+    subscribed = services.subscriptions.member_filters(group, client.client_id)
     return RunningInfo(
         _properties(client), {topic: find_filter(client, topic, kept) for topic, kept in subscribed.items()}
     )

@@ -52,7 +52,7 @@ async def list_subscriptions(
     caller may see the group. BAD_REQUEST if neither is."""
     query = await _checked_query("ListSubscription", group, topic, call, services)
     found = await _find_subscriptions(query, services)
-    may = services.access.may
+    may = services.access.has_right
     return replace(found, entries=[each for each in found.entries if may(call, GROUP_GET, each.group)])
 
 
@@ -62,7 +62,7 @@ async def list_client_subscriptions(
     """Return the same client by client."""
     query = await _checked_query("DescribeSubscription", group, topic, call, services)
     found = await find_client_subscriptions(query, services)
-    may = services.access.may
+    may = services.access.has_right
     visible = [each for each in found.entries if may(call, GROUP_GET, each.subscription.group)]
     consumers = hide_hosts([each.consumer for each in visible], call, services)
     entries = [each._replace(consumer=consumer) for each, consumer in zip(visible, consumers, strict=True)]
@@ -144,8 +144,8 @@ async def _find_places(query: SubscriptionQuery, services: "Services") -> "Async
     """Yield the groups and topics that were asked for, of which this process has a client."""
     known = services.subscriptions
     turns = WorkTurns()
-    for group in [query.group] if query.group else known.groups():
-        for topic in [query.topic] if query.topic else known.topics(group):
+    for group in [query.group] if query.group else known.subscribed_groups():
+        for topic in [query.topic] if query.topic else known.subscribed_topics(group):
             if known.has_readers(group, topic):
                 yield group, topic
             await turns.next_turn()
@@ -158,11 +158,13 @@ async def _find_own_subscriptions(query: SubscriptionQuery, services: "Services"
     turns = WorkTurns()
     found = []
     for group, topic in first.sort_places():
-        if filters := services.subscriptions.filters(group, topic):  # else they left meanwhile
+        if filters := services.subscriptions.topic_filters(group, topic):  # else they left meanwhile
             subscription = _describe_subscription(group, topic, services)
             if subscription.is_consistent:
                 client_id = min(filters)
-                subscription.filter = _shorten_filter(services.clients.find(client_id), topic, filters[client_id])
+                subscription.filter = _shorten_filter(
+                    services.clients.find_client(client_id), topic, filters[client_id]
+                )
             found.append(subscription)
         await turns.next_turn()
     return found
@@ -172,12 +174,12 @@ async def _find_own_client_subscriptions(query: SubscriptionQuery, services: "Se
     first = _FirstPlaces(services)
     turns = WorkTurns()
     async for group, topic in _find_places(query, services):
-        for client_id, kept in services.subscriptions.filters(group, topic).items():
+        for client_id, kept in services.subscriptions.topic_filters(group, topic).items():
             first.add_place(client_id, group, topic, kept)
             await turns.next_turn()
     found = []
     for client_id, group, topic, kept in first.sort_places():
-        client = services.clients.find(client_id)
+        client = services.clients.find_client(client_id)
         shown = Consumer(client_id) if client is None else describe_consumer(describe_client(client, services))
         subscription = _describe_subscription(group, topic, services)
         subscription.filter = _shorten_filter(client, topic, kept)
@@ -210,13 +212,13 @@ def describe_consumer(client: "ClientEntry") -> Consumer:
 
 def hide_hosts(consumers: list[Consumer], call: "Call", services: "Services") -> list[Consumer]:
     """Return the consumers; where they are is for those who may list clients."""
-    if services.access.may(call, CLUSTER_LIST, "clients"):
+    if services.access.has_right(call, CLUSTER_LIST, "clients"):
         return consumers
     return [replace(each, hostname="", ip="") for each in consumers]
 
 
 def _describe_subscription(group: str, topic: str, services: "Services") -> Subscription:
-    return Subscription(group, topic, is_consistent=services.subscriptions.agree(group, topic))
+    return Subscription(group, topic, is_consistent=services.subscriptions.filters_agree(group, topic))
 
 
 def _shorten_filter(client: "ConnectedClient | None", topic: str, kept: str) -> ShownFilter:

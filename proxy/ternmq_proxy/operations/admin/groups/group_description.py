@@ -9,7 +9,7 @@ from ternmq_common.model import ConsumerGroup, QueueProgress, TopicSubscription
 from ternmq_proxy.access.needs import GROUP_GET
 from ternmq_proxy.peers.asking import ask_others
 from ternmq_proxy.processors.subscription_news import order_problem
-from ternmq_proxy.processors.subscriptions import contradictions
+from ternmq_proxy.processors.subscriptions import find_contradictions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -62,7 +62,7 @@ async def describe_group(name: str, call: "Call", services: "Services") -> Group
     group = await services.catalog.existing_group(name)
     told, silent = await ask_others(_members_decoder.decode, MEMBERS, group.name, services)
     types, filters = _join_members([*told, _find_members_here(group.name, services)])
-    inconsistencies = [*contradictions(filters), *_order_problems(group, filters, services)]
+    inconsistencies = [*find_contradictions(filters), *_order_problems(group, filters, services)]
     now_ms = services.clock.now_ms()
     return GroupDescription(
         group=group,
@@ -85,8 +85,8 @@ def _member(client_id: str, client_type: int, filters: dict[str, dict[str, str]]
 
 
 def _find_members_here(group: str, services: "Services") -> _Members:
-    types = {client.client_id: int(client.client_type) for client in services.clients.members(group)}
-    return _Members(types, services.subscriptions.of_group(group))
+    types = {client.client_id: int(client.client_type) for client in services.clients.group_members(group)}
+    return _Members(types, services.subscriptions.group_filters(group))
 
 
 def _join_members(told: "Iterable[_Members]") -> _Members:

@@ -102,7 +102,7 @@ def _find_queues(reset: OffsetReset, topic: Topic, services: "Services") -> list
             ErrorCode.BAD_REQUEST,
             f"topic {topic.name!r} has the queues 0 to {topic.queues - 1}, not all of {list(wanted)}",
         )
-    route = services.messages.route(topic)
+    route = services.messages.find_route(topic)
     if reset.broker and reset.broker not in route.brokers:
         raise MessagingError(
             ErrorCode.BAD_REQUEST,

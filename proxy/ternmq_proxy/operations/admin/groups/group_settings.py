@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ternmq_common.model import QueueProgress
-    from ternmq_proxy.access.needs import Asked
+    from ternmq_proxy.access.needs import NamedNeed
     from ternmq_proxy.call import Call
     from ternmq_proxy.services import Services
 
@@ -26,7 +26,7 @@ async def create_group(
 ) -> bool:
     """Create the group that `read` returns, which is to be bound to the LITE topic if there is one; return whether it
     is new. One that exists with the same settings is fine."""
-    asked: list[Asked] = [(GROUP_CREATE, name)]
+    asked: list[NamedNeed] = [(GROUP_CREATE, name)]
     # Who makes a lite group is told whether its topic is there, of which type, and how much it holds for the group.
     if lite_topic is not None:
         asked.append((TOPIC_QUERY, lite_topic))
@@ -75,7 +75,7 @@ async def _find_begun_topic(group: str, services: "Services") -> str | None:
     A group that waits at the beginning of a queue has taken nothing. One that begins at the end has, as far as anybody
     knows: nothing tells what it left out from what it has finished.
     """
-    for broker in services.catalog.brokers():
+    for broker in services.catalog.list_brokers():
         await services.messages.reading.committed(group, QueueRef(retry_topic(group), broker.name, 0))
     for row in await services.messages.inspecting.progress(group):
         if row.in_flight or (row.cursor and await _has_begun(group, row, services)):
@@ -95,7 +95,7 @@ async def _has_begun(group: str, row: "QueueProgress", services: "Services") -> 
 
 async def list_groups(query: PageQuery, call: "Call", services: "Services") -> tuple[list[ConsumerGroup], str]:
     """Return all groups, by name, or a page of them, and after which name the next one begins."""
-    return cut_page(await select_visible(services.catalog.groups(), GROUP_LIST, call, services), query)
+    return cut_page(await select_visible(services.catalog.list_groups(), GROUP_LIST, call, services), query)
 
 
 async def delete_group(name: str, call: "Call", services: "Services", *, with_dead_letters: bool = False) -> None:

@@ -19,6 +19,6 @@ def hide_bodies(
     messages: "Sequence[StoredMessage]", topic: str, call: "Call", services: "Services"
 ) -> "list[StoredMessage]":
     """Return the messages, without their bodies if the caller may not receive from the topic."""
-    if services.access.may(call, TOPIC_SUB, topic):
+    if services.access.has_right(call, TOPIC_SUB, topic):
         return list(messages)
     return [replace(message, rest=drop_body(message.rest)) for message in messages]

@@ -73,7 +73,7 @@ async def query_messages(query: MessageQuery, call: "Call", services: "Services"
 
 def _find_queues(query: MessageQuery, topic: "Topic", services: "Services") -> list[QueueRef]:
     """Return those that the query is about; BAD_REQUEST for one that is not the topic's."""
-    brokers = services.messages.route(topic).brokers
+    brokers = services.messages.find_route(topic).brokers
     if query.broker is not None:
         if query.broker not in brokers:
             raise MessagingError(

@@ -73,13 +73,13 @@ async def describe_message(place: MessagePlace, call: "Call", services: "Service
     if not found:
         raise _no_such_message(place)
     statuses = await services.messages.inspecting.standings(queue, place.offset, read_names(found[0].system).message_id)
-    visible = [each for each in statuses if services.access.may(call, GROUP_GET, each.group)]
+    visible = [each for each in statuses if services.access.has_right(call, GROUP_GET, each.group)]
     [message] = hide_bodies(found[:1], place.topic, call, services)
     return MessageDescription(topic.name, message, visible)
 
 
 def _find_broker(place: MessagePlace, topic: "Topic", services: "Services") -> str:
-    brokers = services.messages.route(topic).brokers
+    brokers = services.messages.find_route(topic).brokers
     if place.broker in brokers:
         return place.broker
     if not place.broker and len(brokers) == 1:

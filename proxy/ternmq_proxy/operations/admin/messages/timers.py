@@ -34,7 +34,7 @@ async def list_timers(
     topic = (await find_topic(topic_name, services)).name if topic_name else ""
     limit = min(max(1, limit or _LISTED_DEFAULT), _LISTED_MAX)
     found = await services.messages.inspecting.timers(topic=topic, start=page, limit=limit)
-    may = services.access.may
+    may = services.access.has_right
     visible = [each for each in found.timers if may(call, TOPIC_GET, each.queue.topic)]
     return [_list_timer(each, services) for each in visible], found.following
 

@@ -52,7 +52,7 @@ async def list_transactions(
     topic = (await find_topic(topic_name, services)).name if topic_name else ""
     limit = min(max(1, limit or _LISTED_DEFAULT), _LISTED_MAX)
     found = await services.messages.inspecting.transactions(state, topic=topic, start=page, limit=limit)
-    may = services.access.may
+    may = services.access.has_right
     listed = [
         _list_transaction(each, services)
         for each in found.transactions
@@ -84,7 +84,7 @@ async def end_transaction(
         raise MessagingError(ErrorCode.BAD_REQUEST, "the resolution must be COMMIT or ROLLBACK")
     transaction_id = transaction_of_handle(handle)
     await services.messages.sending.end_transaction(before.topic, transaction_id, resolution, by_operator=True)
-    services.orphans.answered(str(transaction_id))
+    services.orphans.forget_transaction(str(transaction_id))
     after, _ = await services.messages.inspecting.transaction(transaction_id)
     return _list_transaction(after, services)
 

@@ -11,15 +11,17 @@ from ternmq_proxy.access.audit_reading.pages import BadPage, NoFiles
 from ternmq_proxy.access.needs import SUPER_USER
 
 if TYPE_CHECKING:
-    from ternmq_proxy.access.audit_reading.entries import Wanted
-    from ternmq_proxy.access.audit_reading.pages import AuditHistory, Page
+    from ternmq_proxy.access.audit_reading.entries import EntryFilter
+    from ternmq_proxy.access.audit_reading.pages import AuditHistory, AuditPage
     from ternmq_proxy.call import Call
     from ternmq_proxy.services import Services
 
 LIMIT_DEFAULT, LIMIT_MAX = 100, 1000
 
 
-async def list_audit_entries(wanted: "Wanted", page: str, limit: int, call: "Call", services: "Services") -> "Page":
+async def list_audit_entries(
+    wanted: "EntryFilter", page: str, limit: int, call: "Call", services: "Services"
+) -> "AuditPage":
     """Return a page of the entries, the newest first; PRECONDITION_FAILED where there is no audit log that can be read.
     A limit of 0 is the usual one."""
     services.access.require_all("ListAuditEntries", call, (SUPER_USER, "audit-log"))
@@ -28,7 +30,7 @@ async def list_audit_entries(wanted: "Wanted", page: str, limit: int, call: "Cal
     if not 1 <= limit <= LIMIT_MAX:
         raise MessagingError(ErrorCode.BAD_REQUEST, f"a page has 1 to {LIMIT_MAX} entries, not {limit}")
     try:
-        return await history.page(wanted, page, limit)
+        return await history.load_page(wanted, page, limit)
     except BadPage:
         raise MessagingError(ErrorCode.BAD_REQUEST, "page: what the answer before gave is needed") from None
     except NoFiles:

@@ -36,7 +36,7 @@ async def advance_clock(by_ms: int, call: "Call", services: "Services") -> int:
         )
     if clock.now_ms() + by_ms > _LAST_YEAR_MS:
         raise MessagingError(ErrorCode.BAD_REQUEST, "the clock can't move beyond the year 9000")
-    await services.renewal.shift(by_ms)
+    await services.renewal.prolong_before_shift(by_ms)
     clock.advance_by(by_ms)
     _log.info("the clock was moved ahead by %d ms", by_ms)
     return clock.now_ms()

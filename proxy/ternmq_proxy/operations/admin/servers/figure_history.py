@@ -26,4 +26,4 @@ async def find_history(of: HistoryOf, name: str, call: "Call", services: "Servic
     services.access.require_all("GetHistory", call, (CLUSTER_GET, "server"))
     of_brokers = await services.messages.inspecting.history(HistoryOf.BROKER, "")
     await wait_for_turn()  # each of the two is some thousands of values
-    return [of_brokers, services.history.history()]
+    return [of_brokers, services.history.read_history()]

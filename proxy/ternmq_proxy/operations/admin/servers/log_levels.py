@@ -48,10 +48,10 @@ async def change_log_level(level: str | int, call: "Call", services: "Services")
 
 async def _change_levels(levels: str, call: "Call", services: "Services") -> LogLevels:
     try:
-        own = log_control.change_levels(levels, by=call.caller)
+        own = log_control.change_levels(levels, by=call.caller_text)
     except ValueError as error:
         raise MessagingError(ErrorCode.BAD_REQUEST, f"log levels: {error}") from None
-    answers = await services.process.siblings.ask_all(CHANGE_LOG_LEVELS, encode_log_change(levels, by=call.caller))
+    answers = await services.process.siblings.ask_all(CHANGE_LOG_LEVELS, encode_log_change(levels, by=call.caller_text))
     return _join_levels(services, own, answers)
 
 

@@ -11,7 +11,7 @@ import msgspec
 
 from ternmq_common.cluster import ProxyEntry, ProxyLoad
 from ternmq_proxy.access.needs import CLUSTER_LIST
-from ternmq_proxy.proxy_heartbeat import entry_of
+from ternmq_proxy.proxy_heartbeat import make_proxy_entry
 from ternmq_registry.errors import RegistryUnavailable
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ async def list_proxies(call: "Call", services: "Services") -> tuple[list[ProxySe
     """Return all proxies, by name; the server that is asked alone while the registry is away, or where there is no
     cluster. Return why nothing is known of the registry, too."""
     services.access.require_all("ListProxies", call, (CLUSTER_LIST, "brokers"))
-    here = [entry_of(services), *await _ask_siblings(services)]
+    here = [make_proxy_entry(services), *await _ask_siblings(services)]
     known, problem = await _read_registry(services)
     own = _server(here[0])
     servers = group_by_server(here, known)
@@ -52,7 +52,7 @@ async def list_proxies(call: "Call", services: "Services") -> tuple[list[ProxySe
 
 async def answer_proxy(_: str, services: "Services") -> bytes:
     """Answer a sibling: this process."""
-    return msgspec.json.encode(entry_of(services))
+    return msgspec.json.encode(make_proxy_entry(services))
 
 
 async def _ask_siblings(services: "Services") -> list[ProxyEntry]:
@@ -73,7 +73,7 @@ async def _read_registry(services: "Services") -> tuple[list[ProxyEntry], str]:
     if services.catalog.is_embedded:
         return [], ""
     try:
-        return await services.catalog.proxies.known(), ""
+        return await services.catalog.proxies.list_proxies(), ""
     except RegistryUnavailable as error:
         return [], error.reason
 

@@ -82,15 +82,15 @@ async def find_components(call: "Call", services: "Services") -> list[Component]
 def _describe_own(services: "Services") -> Component:
     process = services.process
     is_all = process.kind == "server"  # which is its own broker, and that has a line of its own
-    return _component(process.kind, process.name, None if is_all else services.messages.problem)
+    return _component(process.kind, process.name, None if is_all else services.messages.outage_reason)
 
 
 def _describe_brokers(services: "Services", siblings: "Mapping[str, str | None]") -> "Iterator[Component]":
-    for broker in services.catalog.brokers():
+    for broker in services.catalog.list_brokers():
         if BROKER in siblings:
             yield _component("broker", broker.name, siblings[BROKER])
         elif services.catalog.is_embedded:
-            yield _component("broker", broker.name, services.messages.problem or services.process.degraded())
+            yield _component("broker", broker.name, services.messages.outage_reason or services.process.degraded())
         else:
             yield describe_cluster_broker(broker)
 
@@ -146,7 +146,7 @@ async def answer_stats(argument: str, services: "Services") -> bytes:
 async def _count_own_clients(services: "Services") -> ServerStats:
     producers = consumers = 0
     turns = WorkTurns()
-    for client in services.clients.all():
+    for client in services.clients.list_clients():
         producers += client.client_type == ClientType.PRODUCER
         consumers += client.is_consumer
         await turns.next_turn()

@@ -44,10 +44,10 @@ async def list_topics(
     if named:
         found: Iterable[Topic] = await services.catalog.existing_topics(named)
     else:
-        found = await select_visible(services.catalog.topics(), TOPIC_LIST, call, services)
+        found = await select_visible(services.catalog.list_topics(), TOPIC_LIST, call, services)
     topics, following = cut_page(found, query)
     if named:  # who names a topic and may have its route learns nothing new: that it is there
-        may = services.access.may
+        may = services.access.has_right
         topics = [each for each in topics if any(may(call, need, each.name) for need in (TOPIC_LIST, TOPIC_ROUTE))]
     return topics, following
 
@@ -58,7 +58,7 @@ async def describe_topic(name: str, call: "Call", services: "Services", *, conte
     topic = await find_topic(name, services)
     queues: dict[QueueRef, QueueBounds] = {}
     silent = []
-    for broker in services.messages.route(topic).brokers:
+    for broker in services.messages.find_route(topic).brokers:
         bounds = await _find_bounds(topic, broker, services)
         if bounds is None:
             silent.append(broker)
@@ -78,7 +78,7 @@ async def describe_topic(name: str, call: "Call", services: "Services", *, conte
 
 
 def _select_groups(groups: "Iterable[str]", call: "Call", services: "Services") -> list[str]:
-    return [group for group in groups if services.access.may(call, GROUP_LIST, group)]
+    return [group for group in groups if services.access.has_right(call, GROUP_LIST, group)]
 
 
 async def _find_bounds(topic: Topic, broker: str, services: "Services") -> "dict[QueueRef, QueueBounds] | None":

@@ -47,13 +47,15 @@ async def purge_topic(
         raise MessagingError(
             ErrorCode.BAD_REQUEST, f"topic {topic.name!r} has lite topics, which go by their TTL or with it"
         )
-    route = services.messages.route(topic)
+    route = services.messages.find_route(topic)
     queues = [QueueRef(topic.name, broker, queue_id) for broker in route.brokers for queue_id in range(topic.queues)]
     # All brokers are asked before anything goes, so that one that is away refuses the whole.
     purged = await asyncio.gather(*(_plan_purge(queue, before_ms, services) for queue in queues))
     if not dry_run:
         count = sum(each.after - each.first for each in purged)
-        _log.info("topic %s is purged by %s: %d messages of %d queues", topic.name, call.caller, count, len(queues))
+        _log.info(
+            "topic %s is purged by %s: %d messages of %d queues", topic.name, call.caller_text, count, len(queues)
+        )
         for each in purged:
             await services.messages.administering.purge(each.queue, each.after, retries=before_ms is None)
     return purged

@@ -69,7 +69,7 @@ async def _create(topic: Topic, services: "Services") -> tuple[Topic, bool]:
     except MessagingError as error:
         if error.code != ErrorCode.TOPIC_NOT_FOUND:
             raise
-        brokers = topic.brokers or services.catalog.places()
+        brokers = topic.brokers or services.catalog.placement_brokers()
         return await services.catalog.create_topic(replace(topic, brokers=brokers))
     settings = {each.attribute: getattr(known, each.attribute) for each in TOPIC_SETTINGS}
     same = replace(topic, brokers=known.brokers, **{**settings, "queues": topic.queues})
@@ -91,7 +91,7 @@ async def update_topic(
         raise MessagingError(ErrorCode.ILLEGAL_TOPIC, f"topic {name!r} goes with its consumer group")
     check_topic_name(name)
     # Another proxy may have changed it: what isn't asked for must stay as it is now.
-    await services.catalog.refresh()
+    await services.catalog.refresh_snapshot()
     known = services.catalog.find_topic(name)
     topic = change(known)
     added = await _checked_places(added_brokers, services)
@@ -121,7 +121,7 @@ def _changed_brokers(
     topic: Topic, added: "Iterable[str]", removed: "Iterable[str]", services: "Services"
 ) -> tuple[str, ...]:
     refuse_if_embedded(services)
-    draining = {broker.name for broker in services.catalog.brokers() if broker.draining}
+    draining = {broker.name for broker in services.catalog.list_brokers() if broker.draining}
     for name in removed:
         if name not in topic.brokers:
             raise MessagingError(ErrorCode.BAD_REQUEST, f"topic {topic.name!r} is not on broker {name!r}")

@@ -3,13 +3,13 @@
 from typing import TYPE_CHECKING
 
 from ternmq_protos.admin_v1 import admin_pb2
-from ternmq_proxy.access.audit_reading.entries import Wanted
+from ternmq_proxy.access.audit_reading.entries import EntryFilter
 from ternmq_proxy.fronts.grpc.activities.status import OK
 from ternmq_proxy.operations.admin.servers import audit_entries
 
 if TYPE_CHECKING:
     from ternmq_protos.pool import Timestamp
-    from ternmq_proxy.access.audit_reading.entries import Entry
+    from ternmq_proxy.access.audit_reading.entries import AuditEntry
     from ternmq_proxy.call import Call
     from ternmq_proxy.services import Services
 
@@ -31,8 +31,8 @@ async def list_audit_entries(
     return answer
 
 
-def _wanted(request: admin_pb2.ListAuditEntriesRequest) -> Wanted:
-    return Wanted(
+def _wanted(request: admin_pb2.ListAuditEntriesRequest) -> EntryFilter:
+    return EntryFilter(
         user=request.user,
         call=request.call,
         resource=request.resource,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ternmq_common.model import MessageState
 from ternmq_protos.admin_v1 import admin_pb2
-from ternmq_proxy.fronts.grpc.activities.status import OK, status
+from ternmq_proxy.fronts.grpc.activities.status import OK, make_status
 from ternmq_proxy.fronts.grpc.activities.times import time_ms
 from ternmq_proxy.fronts.grpc.delivered_form import delivered_form
 from ternmq_proxy.operations.admin.groups import group_offsets

@@ -7,7 +7,7 @@ from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_protos.v2.admin_pb2 import AdminSendMessageRequest, AdminSendMessageResponse
 from ternmq_protos.v2.definition_pb2 import Message
 from ternmq_protos.v2.service_pb2 import SendMessageRequest
-from ternmq_proxy.fronts.grpc.activities.status import OK, status
+from ternmq_proxy.fronts.grpc.activities.status import OK, make_status
 from ternmq_proxy.operations.admin.messages.operator_send import send_operator_message
 from ternmq_proxy.processors.stored_form import read_message
 
