@@ -112,7 +112,7 @@ async def test_a_broker_that_does_not_say_is_asked_last(
 ) -> None:
     for broker in BROKERS:
         await put(three, broker, 1)
-    silent = three.service.links.require_broker("broker-0").shard
+    silent = three.service.links.require_broker("broker-0").shard.consuming
 
     async def unknown(*_: object, **__: object) -> int:
         raise MessagingError(definition_pb2.NOT_IMPLEMENTED, "it is older")
