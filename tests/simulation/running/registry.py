@@ -46,7 +46,7 @@ class SimulatedRegistry:
     """One database for all processes of a run. `lossy` is the share of calls that fail while it is disturbed, and
     `slow_s` how long the others wait. Processes in `away` and `away_for_good` do not reach it at all; the latter also
     when nothing is disturbed any more. A process in `last_renewals` renews its lease once more, hears of that late,
-    and is away for good from then on."""
+    and is away for good from then on. Who is elected hears of that `elected_s` seconds later."""
 
     def __init__(self, world: "World") -> None:
         self._world = world
@@ -58,6 +58,7 @@ class SimulatedRegistry:
         self.own = Registry(self._engine)
         self.lossy = 0.0
         self.slow_s = 0.0
+        self.elected_s = 0.0
         self.away: set[str] = set()
         self.away_for_good: set[str] = set()
         self.last_renewals: dict[str, LastRenewal] = {}
@@ -87,6 +88,8 @@ class SimulatedRegistry:
             self.away_for_good.add(process.name)
             del self.last_renewals[process.name]
             return Fault(heard_s=last.heard_s)
+        if self.elected_s and name == "take_leadership" and process.name not in self.away_for_good:
+            return Fault(heard_s=self.elected_s)
         wait_s = dice.uniform(0, self.slow_s)
         if process.name in self.away or process.name in self.away_for_good:
             return Fault(wait_s=dice.uniform(0, 0.3), error=RegistryUnavailable("it is cut off"))

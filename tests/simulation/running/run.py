@@ -28,6 +28,8 @@ SETTLES_IN_LEASES = 30
 SETTLES_AT_LEAST_S = 40.0
 ELECTS_IN_LEASES = 6
 _ANSWERED_IN_LEASES = 1.3
+_HEARD_IN_LEASES = 2.0
+_BOTH_LOOKED_AT_IN_LEASES = 4.0
 _LOOK_S = 0.5
 _CHECK_S = 0.02
 _STARTS_IN_S = 10.0
@@ -98,19 +100,24 @@ class Run:
         """A leader that can't reach the registry, and all else is well: another replica leads soon.
 
         The answer to its last renewal comes when the lease is over, and with an even seed what followers promised it
-        comes when another one leads: it must go by when it asked, and not serve beside that one.
+        comes when another one leads: it must go by when it asked, and not serve beside that one. With an odd seed one
+        of its followers does not hear of the election, and the other one hears late that it was elected: it must let
+        nobody lead from when it asked.
         """
         registry, lease_s = self.registry, self.plan.lease_s
         before = registry.own.read_brokers()[1][SHARD]
         cut_off = next(each for each in self.machines if each.store_id == before.store_id)
-        self.world.note(f"{cut_off.name} renews its lease once more, and hears late; its followers' answers are held")
+        others = [each for each in self.machines if each is not cut_off]
+        is_held = self.world.seed % 2 == 0  # a leader that hears nothing ends streams, which hides promises
+        self.world.note(f"{cut_off.name} renews its lease once more, and hears late; answers to it are held: {is_held}")
 
         def hold() -> None:
-            if (
-                self.world.seed % 2 == 0
-            ):  # a leader that hears nothing ends streams, which hides a promise without an end
-                for other in self.machines:
+            if is_held:
+                for other in others:
                     self.world.network.hold(other.name, cut_off.name)
+            else:
+                registry.away_for_good.add(others[0].name)
+                registry.elected_s = _HEARD_IN_LEASES * lease_s
 
         registry.last_renewals[cut_off.name] = LastRenewal(_ANSWERED_IN_LEASES * lease_s, hold)
         end_s = self.world.loop.time() + ELECTS_IN_LEASES * lease_s
@@ -119,7 +126,7 @@ class Run:
             entry = registry.own.read_brokers()[1][SHARD]
             if entry.live and entry.epoch != before.epoch:
                 self.world.network.release()
-                self._pass(lease_s)
+                self._pass(lease_s if is_held else _BOTH_LOOKED_AT_IN_LEASES * lease_s)
                 return self.world.violation
         return self.world.violation or (
             f"{end_s - BEGIN_S:.0f}: no other replica leads, though {cut_off.name} could not reach the registry for "

@@ -31,13 +31,11 @@ def message(name: str, size: int = 10) -> NewMessage:
 
 
 class Room:
-    """That of a disk which is looked at."""
+    """That of a disk which is watched."""
 
-    looks = 0
     refuses = False
 
-    def check_disk(self) -> None:
-        self.looks += 1
+    def append_failed(self, _: OSError) -> None:
         self.refuses = True
 
     def write_failed(self, _: OSError) -> None:

@@ -28,9 +28,9 @@ class CalledBrokers:
         self._links = links
         self._repeats = repeats
 
-    def at(self, broker: str) -> "RemoteShard":
+    def shard_of(self, broker: str) -> "RemoteShard":
         """The broker of that name; calls are repeated by the rules of the table."""
-        return self._repeats.at(broker)
+        return self._repeats.shard_of(broker)
 
     def names(self) -> list[str]:
         """All brokers of the cluster."""

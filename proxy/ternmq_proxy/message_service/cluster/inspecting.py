@@ -27,7 +27,7 @@ class ClusterInspecting(InspectingCalls):
         """Broker by broker."""
 
         async def ask(broker: str, place: str) -> tuple[TransactionPage, bool]:
-            page = await self._brokers.at(broker).inspecting.transactions(state, topic=topic, start=place, limit=limit)
+            page = await self._brokers.shard_of(broker).inspecting.transactions(state, topic=topic, start=place, limit=limit)
             return page, bool(page.transactions)
 
         page, following = await page_of_brokers(self._brokers.names(), start, ask)
@@ -37,7 +37,7 @@ class ClusterInspecting(InspectingCalls):
         """Broker by broker, each one's by their times."""
 
         async def ask(broker: str, place: str) -> tuple[TimerPage, bool]:
-            page = await self._brokers.at(broker).inspecting.timers(topic=topic, start=place, limit=limit)
+            page = await self._brokers.shard_of(broker).inspecting.timers(topic=topic, start=place, limit=limit)
             return page, bool(page.timers)
 
         page, following = await page_of_brokers(self._brokers.names(), start, ask)

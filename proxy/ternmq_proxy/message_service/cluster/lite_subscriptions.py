@@ -56,7 +56,7 @@ class LocalLiteSubscriptions:
         if not names:
             raise BrokerUnavailable(f"no broker of topic {sync.topic!r} can be reached", maybe_done=False)
         results = await asyncio.gather(
-            *(self._repeats.at(name).consuming.sync_lite(sync) for name in names), return_exceptions=True
+            *(self._repeats.shard_of(name).consuming.sync_lite(sync) for name in names), return_exceptions=True
         )
         failures = [result for result in results if isinstance(result, BaseException)]
         refused = [failure for failure in failures if not isinstance(failure, BrokerUnavailable)]

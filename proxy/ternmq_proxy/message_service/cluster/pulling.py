@@ -41,7 +41,7 @@ class ClusterPulling:
         room: "AnswerRoom | None" = None,
     ) -> PulledMessages:
         """See `ServiceReading.pull`."""
-        broker = self._repeats.at(queue.broker)
+        broker = self._repeats.shard_of(queue.broker)
         is_locked = reader is not None and reader.lock_hold_ms > 0
 
         def at_leader(wait_s: float) -> "Awaitable[PulledMessages]":

@@ -52,7 +52,7 @@ class RepeatedCalls:
         self._acknowledged = RepeatedAcknowledgements(links, seconds)
         self.link_changed = self._acknowledged.link_changed
 
-    def at(self, broker: str) -> RemoteShard:
+    def shard_of(self, broker: str) -> RemoteShard:
         """The broker of that name; calls are repeated by the rules of the table."""
         return RemoteShard(lambda call, values: self.ask_broker(broker, call, values))
 

@@ -337,7 +337,7 @@ async def test_a_server_that_writes_to_its_own_log_says_so() -> None:
     settings = ProxySettings(registry="postgresql://u@h/d", access_control=True)
     async with AsyncExitStack() as stack:
         users = AccessSnapshot({"root": AccessUser(name="root", is_super=True)})
-        access = open_access(settings, cast("Catalog", SimpleNamespace(access=users)), SystemClock(), stack)
+        access = open_access(settings, cast("Catalog", SimpleNamespace(access_snapshot=users)), SystemClock(), stack)
         process = SimpleNamespace(server="proxy-1")
         services = cast("Services", SimpleNamespace(access=access, process=process))
         with pytest.raises(MessagingError, match="proxy-1 writes its audit log to its own log") as refused:
