@@ -54,14 +54,14 @@ def over(links: OneBroker) -> RepeatedCalls:
 @pytest.mark.parametrize("error", [UNASKED, MAYBE_DONE])
 async def test_a_call_that_a_repetition_does_not_harm_is_made_until_it_is_answered(error: BrokerUnavailable) -> None:
     links = OneBroker(error, error, error, QueueBounds(3, 5))
-    assert await over(links).at("broker-0").reading.bounds(QUEUE) == QueueBounds(3, 5)
+    assert await over(links).shard_of("broker-0").reading.bounds(QUEUE) == QueueBounds(3, 5)
     assert links.asked == [("bounds", (QUEUE,))] * 4
 
 
 async def test_a_call_that_could_be_done_twice_is_made_again_only_if_the_broker_was_not_asked() -> None:
     links = OneBroker(UNASKED, UNASKED, MAYBE_DONE)
     with pytest.raises(BrokerUnavailable, match="it was lost"):
-        await over(links).at("broker-0").consuming.change_invisible("g", "orders", HANDLE, 5, counts=True)
+        await over(links).shard_of("broker-0").consuming.change_invisible("g", "orders", HANDLE, 5, counts=True)
     assert len(links.asked) == 3
 
 
@@ -76,5 +76,5 @@ async def test_what_the_broker_answers_is_its_answer(error: MessagingError) -> N
 async def test_who_calls_decides_about_calls_that_are_never_repeated() -> None:
     links = OneBroker(UNASKED)
     with pytest.raises(BrokerUnavailable):
-        await over(links).at("broker-0").consuming.leave("g", "c")
+        await over(links).shard_of("broker-0").consuming.leave("g", "c")
     assert len(links.asked) == 1
