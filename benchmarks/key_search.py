@@ -28,7 +28,7 @@ from ternmq_broker.store.index import index_block, key_table
 from ternmq_broker.store.message_store import MessageStore
 from ternmq_broker.store.record_writer import AppendBatch
 from ternmq_broker.store_tools.checking.log_walk import read_index_blocks
-from ternmq_common.model import NewMessage
+from ternmq_common.shard.model import NewMessage
 from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:

@@ -17,13 +17,13 @@ import psutil
 
 from ternmq_broker.broker import Broker
 from ternmq_broker.broker_settings import BrokerSettings
+from ternmq_common.catalog.cluster import FlushMode
+from ternmq_common.catalog.lite_group import LITE_QUOTA_MAX, LiteGroup
 from ternmq_common.clock import SystemClock
-from ternmq_common.cluster import FlushMode
-from ternmq_common.lite_group import LITE_QUOTA_MAX, LiteGroup
-from ternmq_common.model import ConsumerGroup, LiteAction, LiteSync, PopOrder, QueueRef, group_by_settled_topic
+from ternmq_common.filters.tag_filter import ALL
 from ternmq_common.names import lite_queue_topic
 from ternmq_common.server_settings import ServerSettings
-from ternmq_common.tag_filter import ALL
+from ternmq_common.shard.model import ConsumerGroup, LiteAction, LiteSync, PopOrder, QueueRef, group_by_settled_topic
 from tests.support.message_service_conformance import message
 
 TOPIC, GROUP = "chats", "readers"

@@ -28,9 +28,9 @@ import psutil
 
 from benchmarks import idle_clients
 from benchmarks.idle_clients import CALL_TIMEOUT_S, CLIENTS_PER_PROCESS, IdleClient
-from ternmq.admin.client import Admin
-from ternmq.admin.words import Flush
-from ternmq_common.lite_group import LITE_QUOTA_MAX
+from ternmq.admin.clients.client import Admin
+from ternmq.admin.requests.words import Flush
+from ternmq_common.catalog.lite_group import LITE_QUOTA_MAX
 from ternmq_protos.v2 import definition_pb2, service_pb2
 from tests.support.embedded import RawClient
 from tests.support.stack import Stack

@@ -16,10 +16,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from ternmq_common.catalog.message_type import MessageType
 from ternmq_common.limits import KIB, MIB
-from ternmq_common.message_type import MessageType
-from ternmq_common.model import ConsumerGroup
 from ternmq_common.server_settings import FlushMode, ServerSettings
+from ternmq_common.shard.model import ConsumerGroup
 from ternmq_protos.admin_v1 import admin_pb2 as admin
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
@@ -27,9 +27,9 @@ from ternmq_proxy.call import Call
 from ternmq_proxy.fronts.grpc.calls import admin_calls, messaging_calls
 from ternmq_proxy.fronts.grpc.parsing import PIECE_BYTES, parse_in_pieces
 from ternmq_proxy.fronts.grpc.request_size import RequestSize
-from ternmq_proxy.main import make_clock, open_storage
+from ternmq_proxy.server.main import make_clock, open_storage
+from ternmq_proxy.server.serving import expire_silent_clients, make_services
 from ternmq_proxy.services import Services
-from ternmq_proxy.serving import expire_silent_clients, make_services
 
 ROUNDS = 5
 TOPICS = 10_000

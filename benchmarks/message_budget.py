@@ -20,9 +20,9 @@ from ternmq_proxy.call import Call
 from ternmq_proxy.fronts.grpc.activities.receive_message import receive_message
 from ternmq_proxy.fronts.grpc.activities.send_message import send_message
 from ternmq_proxy.fronts.grpc.activities.settle_message import ack_message
-from ternmq_proxy.main import make_clock, open_storage
+from ternmq_proxy.server.main import make_clock, open_storage
+from ternmq_proxy.server.serving import make_services
 from ternmq_proxy.services import Services
-from ternmq_proxy.serving import make_services
 
 TOPIC = pb.Resource(name="budget")
 GROUP = pb.Resource(name="readers")

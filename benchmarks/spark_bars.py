@@ -24,7 +24,7 @@ from pyspark.sql import SparkSession
 
 from benchmarks.ready_batches import QUEUES, ReadyBatches, message
 from ternmq.admin import topics as topic_calls
-from ternmq.admin.words import TopicType
+from ternmq.admin.requests.words import TopicType
 from ternmq.blocking import Producer
 from ternmq_command.calls.admin import AdminClient
 from tests.support.spark import SETTINGS

@@ -31,18 +31,18 @@ from ternmq_broker.delivery.claims import ClaimsSnapshot
 from ternmq_broker.store.disk.files import DiskFolders
 from ternmq_broker.store.journal.progress_journal import ProgressJournal
 from ternmq_broker.store.message_store import MessageStore
+from ternmq_common.catalog.message_type import MessageType
 from ternmq_common.clock import MovableClock
-from ternmq_common.message_type import MessageType
-from ternmq_common.model import ConsumerGroup, NewMessage, PopOrder, QueueRef, Topic
+from ternmq_common.filters.tag_filter import ALL
 from ternmq_common.server_settings import FlushMode, ServerSettings
-from ternmq_common.tag_filter import ALL
+from ternmq_common.shard.model import ConsumerGroup, NewMessage, PopOrder, QueueRef, Topic
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from ternmq_proxy.call import Call
 from ternmq_proxy.fronts.grpc.activities.send_message import send_message
-from ternmq_proxy.main import make_clock, open_storage
 from ternmq_proxy.message_service.local import LocalMessageService
-from ternmq_proxy.serving import make_services
+from ternmq_proxy.server.main import make_clock, open_storage
+from ternmq_proxy.server.serving import make_services
 
 GIB = 1 << 30
 TOPICS, QUEUES = 1000, 100

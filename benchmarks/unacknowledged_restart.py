@@ -17,9 +17,9 @@ from pathlib import Path
 from ternmq_broker.broker import Broker
 from ternmq_broker.broker_settings import BrokerSettings
 from ternmq_common.clock import MovableClock
-from ternmq_common.model import ConsumerGroup, NewMessage, PopOrder, QueueRef
+from ternmq_common.filters.tag_filter import ALL
 from ternmq_common.server_settings import FlushMode, ServerSettings
-from ternmq_common.tag_filter import ALL
+from ternmq_common.shard.model import ConsumerGroup, NewMessage, PopOrder, QueueRef
 from ternmq_protos.v2 import definition_pb2
 
 MESSAGES = 800_000

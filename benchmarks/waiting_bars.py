@@ -26,7 +26,7 @@ import grpc.aio
 
 from benchmarks.embedded_server import cpu_s, start_server, status_kib
 from ternmq.admin import topics as topic_calls
-from ternmq.admin.words import TopicType
+from ternmq.admin.requests.words import TopicType
 from ternmq_command.calls.admin import AdminClient
 from ternmq_protos.pool import Duration
 from ternmq_protos.v2 import definition_pb2 as pb
@@ -153,8 +153,8 @@ async def pending_timers(folder: Path, scale: float) -> Figures:
 async def fill(folder: Path, count: int) -> None:
     """Store timers over three days, in batches of 100; print what that took."""
     from ternmq_common.clock import SystemClock
-    from ternmq_common.model import ConsumerGroup, NewMessage, QueueRef, TimedMessage
     from ternmq_common.server_settings import FlushMode, ServerSettings
+    from ternmq_common.shard.model import ConsumerGroup, NewMessage, QueueRef, TimedMessage
     from ternmq_proxy.message_service.local import LocalMessageService
 
     settings = ServerSettings(data_dir=folder / "data", flush=FlushMode.ASYNC)

@@ -9,7 +9,7 @@ import signal
 import pytest
 from hypothesis import settings
 
-from ternmq_common import turn_end
+from ternmq_common.event_loop import turn_end
 
 settings.register_profile("ternmq", deadline=None, print_blob=True)
 settings.register_profile("quick", settings.get_profile("ternmq"), max_examples=25)

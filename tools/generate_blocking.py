@@ -44,27 +44,27 @@ from types import TracebackType
 from typing import Generic, Self, TypeVar, Unpack
 
 import ternmq
-from ternmq.admin.blocking import Admin as Admin  # noqa: PLC0414 - exported from here
+from ternmq.admin.clients.blocking import Admin as Admin  # noqa: PLC0414 - exported from here
 from ternmq.background import adapt_options, call_on_loop, call_when_set, run_and_wait, run_in_thread
-from ternmq.checking import Checker
 from ternmq.client import Client
-from ternmq.durations import Seconds, check_span
-from ternmq.endpoints import Endpoints
+from ternmq.connections.endpoints import Endpoints
+from ternmq.consuming.listener_calls import Listener
+from ternmq.consuming.push_consumer import CACHED_BYTES_MAX
+from ternmq.consuming.received_message import AT_ONCE, SettlingConsumer
+from ternmq.consuming.simple_consumer import DEFAULT_AWAIT, DEFAULT_INVISIBLE
 from ternmq.errors import BadRequest
-from ternmq.filters import Subscriptions
-from ternmq.listener_calls import Listener
 from ternmq.lite.lite_begin import LiteBegin
-from ternmq.message import Message, SendReceipt
-from ternmq.message_view import MessageView
+from ternmq.messages.filters import Subscriptions
+from ternmq.messages.message import Message, SendReceipt
+from ternmq.messages.message_view import MessageView
 from ternmq.options import ClientOptions
-from ternmq.producer import DELIVERY_TIMEOUT_S
+from ternmq.producing.producer import DELIVERY_TIMEOUT_S
 from ternmq.pull.offsets import StartFrom
+from ternmq.pull.pull_consumer import BUFFERED_BYTES_MAX, BUFFERED_MESSAGES_MAX, Queues
 from ternmq.pull.pull_queue import MessageQueue
 from ternmq.pull.queue_rebalancer import AssignmentListener
-from ternmq.pull_consumer import BUFFERED_BYTES_MAX, BUFFERED_MESSAGES_MAX, Queues
-from ternmq.push_consumer import CACHED_BYTES_MAX
-from ternmq.received_message import AT_ONCE, SettlingConsumer
-from ternmq.simple_consumer import DEFAULT_AWAIT, DEFAULT_INVISIBLE
+from ternmq.times.durations import Seconds, check_span
+from ternmq.transactions.checking import Checker
 from ternmq_protos.v2 import definition_pb2 as pb
 
 ClientT = TypeVar("ClientT", bound=Client)
@@ -134,7 +134,7 @@ BASE = Delegating(
     enter="return self.start()",
 )
 TRANSACTION = Delegating(
-    "transaction",
+    "transactions.transaction",
     "Transaction",
     "class Transaction:",
     holder="_transaction",
@@ -143,21 +143,23 @@ TRANSACTION = Delegating(
 )
 LITE = ("lite.lite_consumer", "LiteConsumer")
 CLIENTS = (
-    Delegating("producer", "Producer", "class Producer(_Blocking[ternmq.Producer]):"),
-    Delegating("simple_consumer", "SimpleConsumer", "class SimpleConsumer(_Blocking[ternmq.SimpleConsumer]):"),
-    Delegating("push_consumer", "PushConsumer", "class PushConsumer(_Blocking[ternmq.PushConsumer]):"),
-    Delegating("pull_consumer", "PullConsumer", "class PullConsumer(_Blocking[ternmq.PullConsumer]):"),
+    Delegating("producing.producer", "Producer", "class Producer(_Blocking[ternmq.Producer]):"),
     Delegating(
-        "lite_simple_consumer",
+        "consuming.simple_consumer", "SimpleConsumer", "class SimpleConsumer(_Blocking[ternmq.SimpleConsumer]):"
+    ),
+    Delegating("consuming.push_consumer", "PushConsumer", "class PushConsumer(_Blocking[ternmq.PushConsumer]):"),
+    Delegating("pull.pull_consumer", "PullConsumer", "class PullConsumer(_Blocking[ternmq.PullConsumer]):"),
+    Delegating(
+        "lite.lite_simple_consumer",
         "LiteSimpleConsumer",
         "class LiteSimpleConsumer(_Blocking[ternmq.LiteSimpleConsumer]):",
-        bases=(LITE, ("simple_consumer", "SimpleConsumer")),
+        bases=(LITE, ("consuming.simple_consumer", "SimpleConsumer")),
     ),
     Delegating(
-        "lite_push_consumer",
+        "lite.lite_push_consumer",
         "LitePushConsumer",
         "class LitePushConsumer(_Blocking[ternmq.LitePushConsumer]):",
-        bases=(LITE, ("push_consumer", "PushConsumer")),
+        bases=(LITE, ("consuming.push_consumer", "PushConsumer")),
     ),
 )
 # Defined once, by the base.
@@ -183,7 +185,7 @@ def generated() -> str:
         delegating(BASE),
         delegating(TRANSACTION),
         delegating(producer, without=OF_THE_BASE),
-        without_async("received_message", "ReceivedMessage"),
+        without_async("consuming.received_message", "ReceivedMessage"),
         delegating(simple, without=OF_THE_BASE),
         *(delegating(client, without=OF_THE_BASE) for client in others),
     ]

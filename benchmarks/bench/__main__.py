@@ -23,7 +23,7 @@ from benchmarks.bench.servers import APACHE, NATS, absent
 from benchmarks.bench.standing import cases as standing_cases
 from benchmarks.bench.turns import Findings, measure
 from benchmarks.bench.works import LOADS
-from ternmq_common import turn_end
+from ternmq_common.event_loop import turn_end
 
 if TYPE_CHECKING:
     from benchmarks.bench.field import Scale

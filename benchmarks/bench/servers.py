@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
-    from ternmq.admin.words import TopicType
+    from ternmq.admin.requests.words import TopicType
 
 TERNMQ = "TernMQ"
 APACHE = "Apache RocketMQ"

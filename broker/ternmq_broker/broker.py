@@ -41,17 +41,17 @@ from ternmq_broker.transactions.transactions import Transactions
 from ternmq_broker.upkeep.disk_room import DiskErrors
 from ternmq_broker.upkeep.housekeeping import BrokerHousekeeping
 from ternmq_broker.upkeep.log_upkeep import LogUpkeep
-from ternmq_common.cluster import FlushMode
+from ternmq_common.catalog.cluster import FlushMode
 from ternmq_common.errors import MessagingError
 from ternmq_common.names import lite_wait_key
-from ternmq_common.poll_queues import PollQueues
+from ternmq_common.receiving.poll_queues import PollQueues
 from ternmq_runtime.clock_watch import ClockWatch, catch_up_clock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from ternmq_common.clock import SystemClock
-    from ternmq_common.model import (
+    from ternmq_common.shard.model import (
         ConsumerGroup,
         Topic,
     )

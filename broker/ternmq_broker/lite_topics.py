@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 from ternmq_broker.upkeep.background_loop import BackgroundLoop
 from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.limits import LITE_TOPICS_MAX
-from ternmq_common.model import DroppedLite, LiteAction, LiteOffset
 from ternmq_common.names import lite_name, lite_parent, lite_queue_topic, lite_wait_key
+from ternmq_common.shard.model import DroppedLite, LiteAction, LiteOffset
 from ternmq_common.shard.shard import DoneResult
 
 if TYPE_CHECKING:
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
     from ternmq_broker.consumption.consumption import Consumption
     from ternmq_broker.store.message_store import MessageStore
+    from ternmq_common.catalog.lite_group import LiteGroup
     from ternmq_common.clock import SystemClock
-    from ternmq_common.lite_group import LiteGroup
-    from ternmq_common.model import LiteSync
-    from ternmq_common.poll_queues import PollQueues
+    from ternmq_common.receiving.poll_queues import PollQueues
+    from ternmq_common.shard.model import LiteSync
 
     DroppedListener = Callable[[Sequence[DroppedLite]], None]
     """Called with subscriptions that were dropped; must not raise."""

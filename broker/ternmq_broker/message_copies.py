@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ternmq_broker.store.derived_indexes import keys_of
 from ternmq_broker.store.log.record import RestReference
 from ternmq_common.dead_letters import ATTEMPTS, ORIGIN_MESSAGE_ID, ORIGIN_TOPIC, REASON, DeadLetterReason
-from ternmq_common.model import NewMessage
+from ternmq_common.shard.model import NewMessage
 from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:

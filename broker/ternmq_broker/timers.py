@@ -24,7 +24,7 @@ from ternmq_broker.store.record_drafts import NO_MESSAGE, RecordDraft
 from ternmq_broker.store.timers.timer_run import TimerEntry, id_hash
 from ternmq_broker.upkeep.background_loop import BackgroundLoop
 from ternmq_common.errors import ErrorCode, MessagingError
-from ternmq_common.model import AppendedMessage
+from ternmq_common.shard.model import AppendedMessage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from ternmq_broker.store.timers.timer_jobs import FindJob, LoadJob, MergeJob, ScanJob
     from ternmq_broker.store.timers.timer_run import Key
     from ternmq_common.clock import SystemClock
-    from ternmq_common.model import TimedMessage
-    from ternmq_common.poll_queues import PollQueues
-    from ternmq_common.recall_handle import RecallHandle
+    from ternmq_common.receiving.poll_queues import PollQueues
+    from ternmq_common.shard.model import TimedMessage
+    from ternmq_common.shard.recall_handle import RecallHandle
 
 _log = logging.getLogger(__name__)
 # So many are read and appended before other tasks get their turn on the loop: a few milliseconds.

@@ -65,18 +65,18 @@ COMMANDS = {
     "backup": Subcommand("store.backup", "Back up a broker into a folder."),
     "restore": Subcommand("store.restore", "Restore a broker from a backup."),
     "client": Subcommand("client.commands", "List the clients that are connected."),
-    "status": Subcommand("server.status", "Show whether each component is well, one line each."),
-    "top": Subcommand("server.top", "Watch rates of topics and lags of groups."),
-    "history": Subcommand("server.history", "Print rates, lags and latencies of the last hours."),
+    "status": Subcommand("server.diagnosis.status", "Show whether each component is well, one line each."),
+    "top": Subcommand("server.diagnosis.top", "Watch rates of topics and lags of groups."),
+    "history": Subcommand("server.diagnosis.history", "Print rates, lags and latencies of the last hours."),
     "log-level": Subcommand("server.log_level", "Show or change what a running server logs."),
-    "diag": Subcommand("server.diag", "Write a bundle for diagnosing a fault, without secrets."),
+    "diag": Subcommand("server.diagnosis.diag", "Write a bundle for diagnosing a fault, without secrets."),
     "clock": Subcommand("server.clock", "Show a server's clock, or move it ahead."),
     "bench": Subcommand("bench.commands", "Measure a server quickly, with a topic created for that."),
-    "doctor": Subcommand("server.doctor", "Look for problems of a server, and say what to do."),
+    "doctor": Subcommand("server.diagnosis.doctor", "Look for problems of a server, and say what to do."),
     "context": Subcommand("context.commands", "Name endpoints, and choose the one that commands use."),
     "config": Subcommand("server.config", "Print the settings in force, and where each comes from."),
-    "version": Subcommand("terminal.version", "Print the version, also that of a server."),
-    "completion": Subcommand("terminal.completion", "Print the completion script of a shell."),
+    "version": Subcommand("server.diagnosis.version", "Print the version, also that of a server."),
+    "completion": Subcommand("completion.completion", "Print the completion script of a shell."),
 }
 
 
@@ -93,7 +93,7 @@ class RootGroup(NearestGroup):
         command = importlib.import_module(f"ternmq_command.{COMMANDS[cmd_name].module}").command
         assert isinstance(command, click.Command)
         if ctx.resilient_parsing:  # the call of a shell for completions
-            from ternmq_command.terminal.name_completion import complete_names
+            from ternmq_command.completion.name_completion import complete_names
 
             complete_names(command, cmd_name)
         return command

@@ -2,7 +2,9 @@
 
 from dataclasses import dataclass
 
-from ternmq_common.assignment_strategy import AssignmentStrategy
+from ternmq_common.catalog.assignment_strategy import AssignmentStrategy
+from ternmq_common.catalog.lite_group import DEFAULT_LITE_QUOTA, LITE_QUOTA_MAX, LITE_RESETS, LiteModel
+from ternmq_common.catalog.retry_backoff import DEFAULT_BACKOFF, RetryBackoff, parse_backoff
 from ternmq_common.limits import (
     ATTEMPTS_MAX,
     DEFAULT_MAX_ATTEMPTS,
@@ -10,7 +12,6 @@ from ternmq_common.limits import (
     INVISIBLE_MAX_MS,
     SECOND_MS,
 )
-from ternmq_common.lite_group import DEFAULT_LITE_QUOTA, LITE_QUOTA_MAX, LITE_RESETS, LiteModel
 from ternmq_common.resource_settings import (
     DEFAULT_BEGINNING,
     Beginning,
@@ -25,7 +26,6 @@ from ternmq_common.resource_settings import (
     described,
     settings_of,
 )
-from ternmq_common.retry_backoff import DEFAULT_BACKOFF, RetryBackoff, parse_backoff
 
 DEFAULT_ASSIGNMENT = "averagely"
 _BACKOFF_HINT = "customized:1s,5s,10s or exponential:5s,2h,2"

@@ -10,8 +10,8 @@ from starlette.routing import Route
 
 from ternmq_console.api.answers import JSON, problem_response
 from ternmq_console.api.endpoints import build_endpoints
+from ternmq_console.api.long_calls import LongCalls
 from ternmq_console.api.routes import PREFIX
-from ternmq_console.long_calls import LongCalls
 from ternmq_console.pages.console import ConsolePages
 from ternmq_console.path_prefix import PathPrefix
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from ternmq_common.addresses import DEFAULT_GRPC
 from ternmq_common.errors import ErrorCode, MessagingError
-from ternmq_common.output_room import AnswerRoom
 from ternmq_common.printable import cut_text, find_name_problem
+from ternmq_common.receiving.output_room import AnswerRoom
 from ternmq_common.server_settings import ClientListener
 
 if TYPE_CHECKING:

@@ -2,9 +2,8 @@
 
 from typing import TYPE_CHECKING
 
+from ternmq_common.catalog.handle_keys import HandleKey, HandleKeys
 from ternmq_common.errors import ErrorCode, MessagingError
-from ternmq_common.handle_form import HandleForm, lite_name_in
-from ternmq_common.handle_keys import HandleKey, HandleKeys
 from ternmq_common.names import (
     check_group_name,
     check_lite_topic_name,
@@ -13,12 +12,13 @@ from ternmq_common.names import (
     is_lite_queue,
     lite_queue_topic,
 )
-from ternmq_common.transaction_id import check_handle, transaction_of_handle
+from ternmq_common.shard.transaction_id import check_handle, transaction_of_handle
+from ternmq_proxy.handle_form import HandleForm, lite_name_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ternmq_common.model import OpenTransaction, StoredMessage
+    from ternmq_common.shard.model import OpenTransaction, StoredMessage
     from ternmq_proxy.services import Services
 
 FORMS_MAX = 1024

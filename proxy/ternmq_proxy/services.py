@@ -7,21 +7,21 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ternmq_common.clock import SystemClock
-    from ternmq_common.filter_cache import FilterCache
+    from ternmq_common.filters.filter_cache import FilterCache
     from ternmq_common.limits import MessageLimits, RequestLimits
+    from ternmq_common.pacing.bucket import TokenBucket
     from ternmq_proxy.access.control import AccessControl
-    from ternmq_proxy.catalog import Catalog
-    from ternmq_proxy.front_history import FrontHistory
+    from ternmq_proxy.catalog.catalog import Catalog
     from ternmq_proxy.handles import HandleForms
     from ternmq_proxy.message_service.interface import MessageService
     from ternmq_proxy.processors.clients import ClientRegistry
-    from ternmq_proxy.processors.inflation import InflationRoom
     from ternmq_proxy.processors.orphan_checks import OrphanChecks
-    from ternmq_proxy.processors.placement import QueuePlacement
     from ternmq_proxy.processors.renewal import AutoRenewal
+    from ternmq_proxy.processors.sending.inflation import InflationRoom
+    from ternmq_proxy.processors.sending.placement import QueuePlacement
     from ternmq_proxy.processors.subscriptions import GroupSubscriptions
-    from ternmq_proxy.quotas.bucket import TokenBucket
     from ternmq_proxy.quotas.quotas import ClientQuotas
+    from ternmq_proxy.server.front_history import FrontHistory
     from ternmq_proxy.server_process import ServerProcess
 
 

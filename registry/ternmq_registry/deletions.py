@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import delete, exists, func, insert, not_, select, update
 
-from ternmq_common.cluster import DeletedKind, RegistryDeletion
+from ternmq_common.catalog.cluster import DeletedKind, RegistryDeletion
 from ternmq_registry.tables import BROKERS, DELETIONS
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from ternmq_registry.database import RegistryDatabase
+    from ternmq_registry.sql.database import RegistryDatabase
 
 
 class DeletionTable:

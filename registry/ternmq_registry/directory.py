@@ -17,8 +17,8 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ternmq_common.catalog.cluster import RegistrySnapshot
 from ternmq_common.clock import now_ms
-from ternmq_common.cluster import RegistrySnapshot
 from ternmq_common.errors import StartupError
 from ternmq_registry.clock_skew import ClockSkew
 from ternmq_registry.errors import RegistryUnavailable
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from pathlib import Path
 
-    from ternmq_common.model import Topic
-    from ternmq_registry.secret_encryption import SecretEncryption
+    from ternmq_common.shard.model import Topic
+    from ternmq_registry.security.secret_encryption import SecretEncryption
 
     Attempt = Callable[[], Coroutine[None, None, None]]
 

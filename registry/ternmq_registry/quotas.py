@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, TypedDict, cast
 
 from sqlalchemy import delete, func, insert, or_, select, update
 
+from ternmq_common.catalog.quotas import QUOTAS_MAX, Quota, QuotaKind, QuotaSnapshot
 from ternmq_common.errors import ErrorCode, MessagingError
-from ternmq_common.quotas import QUOTAS_MAX, Quota, QuotaKind, QuotaSnapshot
-from ternmq_registry.checksums import check_rows
-from ternmq_registry.database import raise_version
-from ternmq_registry.proxies import write_proxy
-from ternmq_registry.rows import quota_of, quota_row
+from ternmq_registry.members.proxies import write_proxy
+from ternmq_registry.sql.checksums import check_rows
+from ternmq_registry.sql.database import raise_version
+from ternmq_registry.sql.rows import quota_of, quota_row
 from ternmq_registry.tables import DATABASE_NOW_MS, PROXIES, QUOTAS
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from ternmq_common.cluster import RegistrySnapshot
-    from ternmq_registry.database import RegistryDatabase
+    from ternmq_common.catalog.cluster import RegistrySnapshot
+    from ternmq_registry.sql.database import RegistryDatabase
 
 Demand = dict[str, dict[str, float]]
 """By `kind:name`, then by limit."""

@@ -9,25 +9,25 @@ from typing import TYPE_CHECKING, Self
 
 from sqlalchemy import delete, func, insert, select, update
 
-from ternmq_common.cluster import DeletedKind, RegistryDeletion, RegistrySnapshot
+from ternmq_common.catalog.cluster import DeletedKind, RegistryDeletion, RegistrySnapshot
+from ternmq_common.catalog.lite_group import find_rebinding_problem
 from ternmq_common.errors import ErrorCode, MessagingError
-from ternmq_common.lite_group import find_rebinding_problem
-from ternmq_common.model import ConsumerGroup, Topic
 from ternmq_common.names import dead_letter_topic
+from ternmq_common.shard.model import ConsumerGroup, Topic
 from ternmq_registry import migrations
-from ternmq_registry.brokers import BrokerTable, brokers_in
-from ternmq_registry.checksums import check_rows
-from ternmq_registry.database import RegistryDatabase, create_postgres_engine, keep_room, raise_version
 from ternmq_registry.deletions import DeletionTable, record_deletion
-from ternmq_registry.file_opening import open_engine
-from ternmq_registry.handle_keys import HandleKeyTable, handle_keys_in
-from ternmq_registry.proxies import ProxyTable
+from ternmq_registry.members.brokers import BrokerTable, brokers_in
+from ternmq_registry.members.proxies import ProxyTable
+from ternmq_registry.members.removals import RemovedStoreTable
+from ternmq_registry.members.shards import ShardTable
 from ternmq_registry.quotas import QuotaTable, quotas_in
-from ternmq_registry.removals import RemovedStoreTable
-from ternmq_registry.rows import group_of, group_row, topic_of, topic_row, topic_settings_row
-from ternmq_registry.shards import ShardTable
+from ternmq_registry.security.handle_keys import HandleKeyTable, handle_keys_in
+from ternmq_registry.security.users import UserTable
+from ternmq_registry.sql.checksums import check_rows
+from ternmq_registry.sql.database import RegistryDatabase, create_postgres_engine, keep_room, raise_version
+from ternmq_registry.sql.file_opening import open_engine
+from ternmq_registry.sql.rows import group_of, group_row, topic_of, topic_row, topic_settings_row
 from ternmq_registry.tables import BROKERS, GROUPS, TOPIC_BROKERS, TOPICS, VERSION
-from ternmq_registry.users import UserTable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection, Engine, Table
 
-    from ternmq_registry.secret_encryption import SecretEncryption
+    from ternmq_registry.security.secret_encryption import SecretEncryption
 
 
 class Registry(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ternmq_common.clock import now_ms
 from ternmq_registry.clock_skew import ClockSkew
-from ternmq_registry.copy_form import RegistryCopy, UnusableCopy
+from ternmq_registry.copies.copy_form import RegistryCopy, UnusableCopy
 from ternmq_registry.directory import RegistryAway, RegistryDirectory, connect_registry
 from ternmq_registry.registry import Registry
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from ternmq_common.clock import SystemClock
     from ternmq_common.server_settings import MemberSettings
-    from ternmq_registry.copy_file import CopyFile
-    from ternmq_registry.secret_encryption import SecretEncryption
+    from ternmq_registry.copies.copy_file import CopyFile
+    from ternmq_registry.security.secret_encryption import SecretEncryption
 
     Fits = Callable[[RegistryCopy], None]
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Self
 
 from sqlalchemy import delete
 
-from ternmq_common.cluster import BrokerEntry, RegistrySnapshot
-from ternmq_registry.database import keep_room
-from ternmq_registry.file_opening import open_engine
+from ternmq_common.catalog.cluster import BrokerEntry, RegistrySnapshot
 from ternmq_registry.registry import Registry
+from ternmq_registry.sql.database import keep_room
+from ternmq_registry.sql.file_opening import open_engine
 from ternmq_registry.tables import DELETIONS
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Engine
 
-    from ternmq_registry.secret_encryption import SecretEncryption
+    from ternmq_registry.security.secret_encryption import SecretEncryption
 
 
 class SharedRegistry(Registry):

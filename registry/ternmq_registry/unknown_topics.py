@@ -8,13 +8,13 @@ topic.
 
 from typing import TYPE_CHECKING
 
-from ternmq_common.model import HeldTopic
 from ternmq_common.names import DEAD_LETTER_PREFIX, RETRY_PREFIX, is_system_topic, lite_parent
+from ternmq_common.shard.model import HeldTopic
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ternmq_common.model import Topic
+    from ternmq_common.shard.model import Topic
 
 SHOWN = 5
 

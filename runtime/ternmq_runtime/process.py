@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from ternmq_common.errors import StartupError
 from ternmq_common.installing import COMPILED_HINT
-from ternmq_common.own_version import own_version
-from ternmq_common.private_files import UMASK, create_folder, narrow_modes
+from ternmq_common.process.own_version import own_version
+from ternmq_common.process.private_files import UMASK, create_folder, narrow_modes
 from ternmq_common.server_settings import find_exposure
 from ternmq_common.setting import differing_settings
 from ternmq_rpc.build_form import is_compiled

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ternmq import ClientError, Credentials, CredentialsFile, TlsOptions
-from ternmq.endpoints import Endpoints
+from ternmq.connections.endpoints import Endpoints
 from ternmq.options import ClientOptions
 from ternmq_common.units import parse_duration
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 from pyspark_ternmq.options import WrongOption
 from pyspark_ternmq.sink.errors import WriteFailed
-from pyspark_ternmq.source.loss import DataLoss
+from pyspark_ternmq.source.offsets.loss import DataLoss
 from ternmq import ClientError
 
 REFUSALS = (WrongOption, DataLoss, WriteFailed, ClientError)

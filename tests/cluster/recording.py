@@ -14,7 +14,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 
 from ternmq import AckError, ClientError, Message, MessageView, Producer, SimpleConsumer, TransactionResolution
-from ternmq.offset_reader import OffsetReader
+from ternmq.pull.offset_reader import OffsetReader
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
 from tests.cluster.history import Decision, History, Outcome, Place, Send

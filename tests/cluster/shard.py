@@ -12,7 +12,7 @@ from tests.cluster.watching import eventually
 from tests.support.cluster_processes import ClusterProcesses, ReplicaProcess
 
 if TYPE_CHECKING:
-    from ternmq_common.cluster import BrokerEntry
+    from ternmq_common.catalog.cluster import BrokerEntry
 
 SHARD = "broker-0"
 SETTINGS = 'lease_ms = "2s"\n'

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import ternmq
-from ternmq.tls import Tls, TlsOptions
+from ternmq.connections.tls import Tls, TlsOptions
 from tests.cluster.watching import eventually
 from tests.support.certificates import Certificates
 from tests.support.cluster_processes import BrokerProcess, ProxyProcess, migrate

@@ -15,8 +15,8 @@ from ternmq_common.access.secret_keys import generate_key
 from ternmq_common.clock import now_ms
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import service_pb2 as rpc
-from ternmq_registry.copy_file import CopyFile
-from ternmq_registry.database import registry_identity
+from ternmq_registry.copies.copy_file import CopyFile
+from ternmq_registry.sql.database import registry_identity
 from tests.cluster.test_registry_outage import outage
 from tests.cluster.test_seeing import metrics_of
 from tests.cluster.watching import (

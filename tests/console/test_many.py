@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from ternmq_common.message_type import MessageType
-from ternmq_common.model import ConsumerGroup, Topic
+from ternmq_common.catalog.message_type import MessageType
+from ternmq_common.shard.model import ConsumerGroup, Topic
 from ternmq_registry.registry import Registry
 from tests.support.console_site import Site
 from tests.support.console_window import Window

@@ -19,7 +19,7 @@ import pytest
 from matplotlib.image import imread
 
 from ternmq_command.demo.flights import ROWS, Row, data_file, read_rows
-from ternmq_command.demo.names import airport_names
+from ternmq_command.demo.lake.names import airport_names
 
 TIMEOUT_S = 900
 pytestmark = [

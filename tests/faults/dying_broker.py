@@ -16,11 +16,18 @@ from typing import ParamSpec, TypeVar
 
 from ternmq_broker.store.disk import files
 from ternmq_common.clock import MovableClock
-from ternmq_common.model import ConsumerGroup, HalfMessage, NewMessage, QueueRef, TimedMessage, TransactionResolution
-from ternmq_common.recall_handle import RecallHandle
+from ternmq_common.filters.tag_filter import ALL
 from ternmq_common.server_settings import ServerSettings
-from ternmq_common.tag_filter import ALL
-from ternmq_common.transaction_id import TransactionId
+from ternmq_common.shard.model import (
+    ConsumerGroup,
+    HalfMessage,
+    NewMessage,
+    QueueRef,
+    TimedMessage,
+    TransactionResolution,
+)
+from ternmq_common.shard.recall_handle import RecallHandle
+from ternmq_common.shard.transaction_id import TransactionId
 from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.message_service.local import LocalMessageService
 

@@ -20,9 +20,9 @@ from ternmq_broker.upkeep import disk_room
 from ternmq_broker.upkeep.disk_room import DiskShort
 from ternmq_common.clock import MovableClock
 from ternmq_common.errors import MessagingError, StartupError
-from ternmq_common.model import ConsumerGroup, NewMessage, QueueRef
+from ternmq_common.filters.tag_filter import ALL
 from ternmq_common.server_settings import ServerSettings
-from ternmq_common.tag_filter import ALL
+from ternmq_common.shard.model import ConsumerGroup, NewMessage, QueueRef
 from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.message_service.local import LocalMessageService
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from ternmq_common.cluster import FlushMode
+    from ternmq_common.catalog.cluster import FlushMode
 
 QUEUES = [QueueRef("orders", "broker-0", number) for number in range(3)]
 WRITES = ("pwritev", "pwrite", "write", "posix_fallocate", "ftruncate", "truncate", "unlink", "open", "replace")

@@ -20,7 +20,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from ternmq_common.cluster import FlushMode
+from ternmq_common.catalog.cluster import FlushMode
 from tests.faults.failing_broker import QUEUES, FailingBroker, Task
 from tests.support.soaks import print_line
 

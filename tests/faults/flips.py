@@ -20,10 +20,12 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ternmq_common.catalog.message_type import MessageType
 from ternmq_common.clock import MovableClock
 from ternmq_common.errors import MessagingError, StartupError
-from ternmq_common.message_type import MessageType
-from ternmq_common.model import (
+from ternmq_common.filters.tag_filter import ALL
+from ternmq_common.server_settings import ServerSettings
+from ternmq_common.shard.model import (
     ConsumerGroup,
     HalfMessage,
     NewMessage,
@@ -33,11 +35,9 @@ from ternmq_common.model import (
     Topic,
     TransactionState,
 )
-from ternmq_common.server_settings import ServerSettings
-from ternmq_common.tag_filter import ALL
 from ternmq_protos.v2 import definition_pb2
-from ternmq_proxy.main import open_storage
 from ternmq_proxy.message_service.local import LocalMessageService
+from ternmq_proxy.server.main import open_storage
 
 START_MAX_S = 10.0
 BROKER = "broker-0"

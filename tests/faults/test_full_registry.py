@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ternmq_common.model import ConsumerGroup
+from ternmq_common.shard.model import ConsumerGroup
 from ternmq_registry.registry import Registry
 from tests.support.full_disk import Ballast, free_bytes, small_disk
 

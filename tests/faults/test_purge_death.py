@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from ternmq_common.clock import MovableClock
-from ternmq_common.model import QueueBounds
+from ternmq_common.shard.model import QueueBounds
 from tests.faults.dying_broker import PURGED_BELOW, PURGED_MESSAGES, PURGED_QUEUES, message, opened
 
 pytestmark = [pytest.mark.slow]

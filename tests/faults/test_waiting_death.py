@@ -17,9 +17,9 @@ import pytest
 
 from ternmq_common.clock import MovableClock
 from ternmq_common.errors import MessagingError
-from ternmq_common.model import TransactionResolution, TransactionState
-from ternmq_common.tag_filter import ALL
-from ternmq_common.transaction_id import TransactionId
+from ternmq_common.filters.tag_filter import ALL
+from ternmq_common.shard.model import TransactionResolution, TransactionState
+from ternmq_common.shard.transaction_id import TransactionId
 from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.message_service.local import LocalMessageService
 from tests.faults.dying_broker import HOUR_MS, QUEUE, TOPIC, message, opened

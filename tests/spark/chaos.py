@@ -31,7 +31,7 @@ from pyspark_ternmq.pipelines.lake.options import FORMATS, Format
 from ternmq import Message
 from ternmq.admin import topics as topic_calls
 from ternmq.blocking import Producer
-from ternmq.offset_reader import OffsetReader
+from ternmq.pull.offset_reader import OffsetReader
 from ternmq_command.calls.admin import AdminClient
 from tests.spark.lake_tables import TableOptions, arguments_of, arrow, delta_table, iceberg_table, table_options
 from tests.support.spark_jobs import SparkJob, batches_done, last_batch

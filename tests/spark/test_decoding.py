@@ -18,9 +18,9 @@ from pyspark_ternmq.decoding import WrongSchema, avro, protobuf
 from pyspark_ternmq.decoding.avro_format import AvroFormat
 from pyspark_ternmq.decoding.avro_schema import AvroSchema
 from pyspark_ternmq.decoding.columns import decode_column
-from pyspark_ternmq.decoding.registered_avro import RegisteredAvro
-from pyspark_ternmq.decoding.registry import RegistryAddress
-from pyspark_ternmq.decoding.subject import AvroOfSubject
+from pyspark_ternmq.decoding.schema_registry.registered_avro import RegisteredAvro
+from pyspark_ternmq.decoding.schema_registry.registry import RegistryAddress
+from pyspark_ternmq.decoding.schema_registry.subject import AvroOfSubject
 from pyspark_ternmq.pipelines import lake
 from ternmq.testing import Stack
 from ternmq_protos.v2 import definition_pb2 as pb

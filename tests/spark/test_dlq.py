@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pyspark_ternmq.pipelines import dlq, journal_stores
+from pyspark_ternmq.pipelines import journal_stores
 from pyspark_ternmq.pipelines.connection import PipelineConnection
-from pyspark_ternmq.pipelines.dlq_repair import Letter
+from pyspark_ternmq.pipelines.dead_letters import dlq
+from pyspark_ternmq.pipelines.dead_letters.dlq_repair import Letter
 from ternmq import Message
 from ternmq.blocking import Producer, SimpleConsumer
 from ternmq_common.names import dead_letter_topic

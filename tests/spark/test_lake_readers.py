@@ -15,7 +15,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pyspark_ternmq.pipelines import lake
-from pyspark_ternmq.pipelines.settings import session_settings
+from pyspark_ternmq.pipelines.sessions.settings import session_settings
 from ternmq.testing import Stack
 from tests.spark.lake_files import ago, numbered, options, send
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pyspark_ternmq.pipelines import replay
 from pyspark_ternmq.pipelines.connection import PipelineConnection
 from pyspark_ternmq.pipelines.journal import JournalError
-from pyspark_ternmq.pipelines.replay_source import WrongRows
+from pyspark_ternmq.pipelines.replaying import replay
+from pyspark_ternmq.pipelines.replaying.replay_source import WrongRows
 from tests.support.topic_contents import bodies, order_of, stored, without_repetitions
 
 if TYPE_CHECKING:

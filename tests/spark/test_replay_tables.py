@@ -10,9 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pyspark_ternmq.pipelines import lake, replay
+from pyspark_ternmq.pipelines import lake
 from pyspark_ternmq.pipelines.connection import PipelineConnection
 from pyspark_ternmq.pipelines.journal import JournalError
+from pyspark_ternmq.pipelines.replaying import replay
 from pyspark_ternmq.pipelines.snapshots.snapshot import TableSettings
 from tests.spark.lake_files import ago, numbered, options, send
 from tests.spark.lake_tables import CATALOG, TableOptions, delta_table, iceberg_table, table_options

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from ternmq import Message
 from ternmq.blocking import Producer
-from ternmq.offset_reader import OffsetReader
+from ternmq.pull.offset_reader import OffsetReader
 from ternmq.testing import Stack
 from ternmq_protos.v2 import definition_pb2 as pb
 from tests.spark.lake_files import send

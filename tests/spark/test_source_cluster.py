@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from ternmq.admin import topics
 from ternmq.admin import topics as topic_calls
-from ternmq.offset_reader import OffsetReader
+from ternmq.pull.offset_reader import OffsetReader
 from ternmq_command.calls.admin import AdminClient
 from tests.support.cluster_processes import ClusterProcesses
 from tests.support.spark import bodies_of, send_bodies

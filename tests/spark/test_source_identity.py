@@ -10,11 +10,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from pyspark_ternmq.schema import SCHEMA
-from pyspark_ternmq.source.loss import DataLoss
-from pyspark_ternmq.source.splitting import RangePartition
+from pyspark_ternmq.source.offsets.loss import DataLoss
+from pyspark_ternmq.source.offsets.splitting import RangePartition
 from pyspark_ternmq.source.stream import TopicStreamReader
 from ternmq.admin import topics
-from ternmq.offset_reader import OffsetReader
+from ternmq.pull.offset_reader import OffsetReader
 from ternmq.testing import Stack
 from ternmq_command.calls.admin import AdminClient
 from tests.spark.stream_support import (

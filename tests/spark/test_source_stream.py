@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark_ternmq.lag import Lag, LagListener
 from ternmq.admin import topics
 from ternmq.blocking import Admin, Producer
-from ternmq.offset_reader import OffsetReader
+from ternmq.pull.offset_reader import OffsetReader
 from ternmq.testing import Stack
 from ternmq_command.calls.admin import AdminClient
 from tests.spark.stream_support import (

@@ -26,7 +26,7 @@ esac
 exec {python} "$@"
 """
 WHERE = """
-from pyspark_ternmq.pipelines.session import spark_session
+from pyspark_ternmq.pipelines.sessions.session import spark_session
 
 def files(rows):
     import py4j

@@ -18,9 +18,9 @@ from ternmq_broker.server.proxy_connections import ProxyConnections
 from ternmq_broker.server.registry_sync import LEARNING_TIMING, SyncTiming
 from ternmq_broker.server.storage_front import PROXY_SILENCE_S, StorageFront
 from ternmq_common.clock import MovableClock, SystemClock
-from ternmq_common.model import ConsumerGroup
 from ternmq_common.server_settings import FlushMode, StorageSettings
-from ternmq_proxy.message_service.cluster.link_timing import LINK_TIMING, LinkTiming
+from ternmq_common.shard.model import ConsumerGroup
+from ternmq_proxy.message_service.cluster.broker_links.link_timing import LINK_TIMING, LinkTiming
 from ternmq_proxy.message_service.cluster.service import ClusterMessageService
 from ternmq_registry.directory import RegistryDirectory
 from ternmq_registry.registry import Registry

@@ -18,7 +18,7 @@ from ternmq_protos.pool import Duration, Timestamp
 from ternmq_protos.v2 import admin_pb2 as published_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
-from ternmq_proxy.main import make_clock, start
+from ternmq_proxy.server.main import make_clock, start
 from ternmq_proxy.services import ANSWER_LIMITS, AnswerLimits
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-from ternmq_common.handle_form import HandleForm
-from ternmq_common.handle_keys import HandleKey, HandleKeys
+from ternmq_common.catalog.handle_keys import HandleKey, HandleKeys
+from ternmq_proxy.handle_form import HandleForm
 from ternmq_proxy.handles import HandleForms
 from ternmq_registry.registry import Registry
 

@@ -9,7 +9,7 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from ternmq_common.clock import MovableClock
-from ternmq_common.model import ConsumerGroup, DeliveredMessage, PopOrder, QueueRef
+from ternmq_common.shard.model import ConsumerGroup, DeliveredMessage, PopOrder, QueueRef
 from ternmq_proxy.message_service.interface import MessageService
 from tests.support.message_service_conformance import TOPIC, Restart, message
 from tests.support.message_service_conformance import order as unlimited

@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ternmq_common.catalog.lite_group import LiteGroup
+from ternmq_common.catalog.message_type import MessageType
 from ternmq_common.errors import MessagingError
-from ternmq_common.lite_group import LiteGroup
-from ternmq_common.message_type import MessageType
-from ternmq_common.model import (
+from ternmq_common.filters.tag_filter import ALL
+from ternmq_common.names import lite_name, lite_queue_topic
+from ternmq_common.shard.model import (
     ConsumerGroup,
     DeliveredMessage,
     DroppedLite,
@@ -20,11 +22,9 @@ from ternmq_common.model import (
     Topic,
     group_by_settled_topic,
 )
-from ternmq_common.names import lite_name, lite_queue_topic
-from ternmq_common.tag_filter import ALL
 from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.message_service.interface import MessageService
-from ternmq_proxy.processors.placement import queue_of_lite
+from ternmq_proxy.processors.sending.placement import queue_of_lite
 from tests.support.message_service_conformance import HasGroups, Restart, body, message, versions
 from tests.support.room_conformance import settled
 

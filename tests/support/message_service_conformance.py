@@ -12,10 +12,12 @@ from typing import Protocol
 
 import pytest
 
+from ternmq_common.catalog.message_type import MessageType
 from ternmq_common.dead_letters import ATTEMPTS, ORIGIN_MESSAGE_ID, ORIGIN_TOPIC, REASON, DeadLetterReason
 from ternmq_common.errors import MessagingError
-from ternmq_common.message_type import MessageType
-from ternmq_common.model import (
+from ternmq_common.filters.tag_filter import ALL, TagFilter, tag_hash
+from ternmq_common.names import dead_letter_topic, retry_topic
+from ternmq_common.shard.model import (
     ConsumerGroup,
     DeliveredMessage,
     HistoryOf,
@@ -33,8 +35,6 @@ from ternmq_common.model import (
     TopicContent,
     TopicSubscription,
 )
-from ternmq_common.names import dead_letter_topic, retry_topic
-from ternmq_common.tag_filter import ALL, TagFilter, tag_hash
 from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.message_service.interface import MessageService
 from ternmq_runtime.observability.history_rings import STEP_MS

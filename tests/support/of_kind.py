@@ -9,9 +9,9 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 from hypothesis import strategies as st
 from msgspec import Meta, Struct
 
-from ternmq_common.message_filter import MessageFilter
-from ternmq_common.sql_filter import SqlFilter
-from ternmq_common.tag_filter import TagFilter
+from ternmq_common.filters.message_filter import MessageFilter
+from ternmq_common.filters.sql_filter import SqlFilter
+from ternmq_common.filters.tag_filter import TagFilter
 
 FEW = 3
 INT64 = st.integers(-(2**63), 2**63 - 1)

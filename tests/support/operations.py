@@ -4,19 +4,19 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ternmq_common.catalog.message_type import MessageType
 from ternmq_common.clock import MovableClock
-from ternmq_common.message_type import MessageType
-from ternmq_common.model import ConsumerGroup, NewMessage, PopOrder, QueueRef, StoredMessage, Topic
+from ternmq_common.filters.tag_filter import TagFilter, tag_hash
 from ternmq_common.names import check_group_name
 from ternmq_common.server_settings import FlushMode, ServerSettings
-from ternmq_common.tag_filter import TagFilter, tag_hash
+from ternmq_common.shard.model import ConsumerGroup, NewMessage, PopOrder, QueueRef, StoredMessage, Topic
 from ternmq_common.wire import encode_field
-from ternmq_proxy.main import open_storage
+from ternmq_proxy.server.main import open_storage
+from ternmq_proxy.server.serving import make_services
 from ternmq_proxy.services import Services
-from ternmq_proxy.serving import make_services
 
 if TYPE_CHECKING:
-    from ternmq_proxy.catalog import Catalog
+    from ternmq_proxy.catalog.catalog import Catalog
     from ternmq_proxy.message_service.interface import MessageService
 
 BROKER = "broker-0"

@@ -5,9 +5,9 @@ Inherited as `message_service_conformance.py` says.
 
 import asyncio
 
-from ternmq_common.model import DeliveredMessage, PulledMessages, QueueRef
-from ternmq_common.output_room import PLACES_MAX, AnswerRoom, OutputRoom
-from ternmq_common.tag_filter import ALL
+from ternmq_common.filters.tag_filter import ALL
+from ternmq_common.receiving.output_room import PLACES_MAX, AnswerRoom, OutputRoom
+from ternmq_common.shard.model import DeliveredMessage, PulledMessages, QueueRef
 from ternmq_proxy.message_service.interface import MessageService
 from tests.support.message_service_conformance import TOPIC, body, body_of, message, order
 

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from ternmq.offset_reader import OffsetReader
-from ternmq.route import RouteQueue
+from ternmq.connections.route import RouteQueue
+from ternmq.pull.offset_reader import OffsetReader
 from ternmq_protos.v2 import definition_pb2 as pb
 
 

@@ -9,19 +9,19 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from ternmq_common.cluster import UnfinishedWork
+from ternmq_common.catalog.cluster import UnfinishedWork
+from ternmq_common.catalog.message_type import MessageType
 from ternmq_common.errors import MessagingError
-from ternmq_common.message_type import MessageType
-from ternmq_common.model import PullingMember, QueueBounds, QueueRef, StoredMessage, Topic, TopicRoute
+from ternmq_common.shard.model import PullingMember, QueueBounds, QueueRef, StoredMessage, Topic, TopicRoute
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_proxy.access.control import AccessControl
 from ternmq_proxy.call import Call
-from ternmq_proxy.catalog import Catalog
-from ternmq_proxy.front_history import FrontHistory
+from ternmq_proxy.catalog.catalog import Catalog
 from ternmq_proxy.handles import HandleForms
 from ternmq_proxy.processors.clients import ClientRegistry
-from ternmq_proxy.processors.placement import QueuePlacement
+from ternmq_proxy.processors.sending.placement import QueuePlacement
 from ternmq_proxy.processors.subscriptions import GroupSubscriptions
+from ternmq_proxy.server.front_history import FrontHistory
 from ternmq_registry.directory import RegistryDirectory
 from ternmq_registry.errors import RegistryUnavailable
 from ternmq_registry.registry import Registry
@@ -32,7 +32,7 @@ from tests.support.new_registry import put_new_registry
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ternmq_common.cluster import ProxyEntry, RegistrySnapshot
+    from ternmq_common.catalog.cluster import ProxyEntry, RegistrySnapshot
     from ternmq_proxy.services import Services
 
 LEASE_MS = 60_000

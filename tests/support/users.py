@@ -8,7 +8,7 @@ from ternmq_common.access.actions import AccessAction
 from ternmq_common.access.resources import AccessResource
 from ternmq_common.access.users import AccessPolicy, AccessSnapshot, AccessUser, UserSecret, parse_ranges
 from ternmq_common.signing import AUTHORIZATION_HEADER, DATE_HEADER, authorization_header
-from ternmq_proxy.catalog import Catalog
+from ternmq_proxy.catalog.catalog import Catalog
 
 if TYPE_CHECKING:
     import pytest

@@ -9,10 +9,12 @@ from typing import Protocol
 
 import pytest
 
+from ternmq_common.catalog.message_type import MessageType
 from ternmq_common.clock import MovableClock
 from ternmq_common.errors import MessagingError
-from ternmq_common.message_type import MessageType
-from ternmq_common.model import (
+from ternmq_common.filters.tag_filter import ALL
+from ternmq_common.names import DISCARD_TOPIC
+from ternmq_common.shard.model import (
     AppendedMessage,
     ConsumerGroup,
     HalfMessage,
@@ -26,10 +28,8 @@ from ternmq_common.model import (
     TransactionState,
     WaitingTimer,
 )
-from ternmq_common.names import DISCARD_TOPIC
-from ternmq_common.recall_handle import RecallHandle
-from ternmq_common.tag_filter import ALL
-from ternmq_common.transaction_id import TransactionId
+from ternmq_common.shard.recall_handle import RecallHandle
+from ternmq_common.shard.transaction_id import TransactionId
 from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.message_service.interface import MessageService
 from tests.support.message_service_conformance import Restart, body_of, message, versions

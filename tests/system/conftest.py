@@ -11,10 +11,10 @@ import pytest
 import pytest_asyncio
 
 from ternmq.testing import Stack
-from ternmq_common.handle_keys import HandleKeys
-from ternmq_common.log_levels import OWN_PACKAGES
-from ternmq_common.model import ProxyAnswer
+from ternmq_common.catalog.handle_keys import HandleKeys
+from ternmq_common.process.log_levels import OWN_PACKAGES
 from ternmq_common.server_settings import ServerSettings
+from ternmq_common.shard.model import ProxyAnswer
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_proxy.message_service.local import LocalMessageService
 from ternmq_proxy.services import AnswerLimits

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from ternmq_common.cluster import BrokerLoad, GroupBacklog, QueuePermission, UnfinishedWork
+from ternmq_common.catalog.cluster import BrokerLoad, GroupBacklog, QueuePermission, UnfinishedWork
 from ternmq_common.errors import MessagingError
-from ternmq_common.model import ConsumerGroup, QueueRef
+from ternmq_common.shard.model import ConsumerGroup, QueueRef
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_proxy.fronts.grpc.activities.admin import brokers as admin_brokers

@@ -15,8 +15,8 @@ import ternmq.blocking
 from ternmq import Message
 from ternmq.admin import messages, timers
 from ternmq.admin.brokers import Backlog
+from ternmq.admin.requests.words import Resolution
 from ternmq.admin.topics import QueueState
-from ternmq.admin.words import Resolution
 from ternmq.testing import Stack
 
 DAYS_AGO = datetime(2026, 1, 1, tzinfo=UTC)

@@ -7,7 +7,7 @@ import pytest
 from ternmq_broker.inspecting.broker_history import BROKER_SERIES
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import service_pb2 as rpc
-from ternmq_proxy.front_history import SERIES
+from ternmq_proxy.server.front_history import SERIES
 from ternmq_runtime.observability.history_rings import LARGEST, UNITS
 from tests.support.embedded import Proto, RawClient, Received, code, moment
 from tests.support.lite import LiteReader, make_lite_group, make_lite_topic

@@ -10,9 +10,9 @@ import ternmq
 from ternmq_common.errors import MessagingError
 from ternmq_common.server_settings import ProxySettings
 from ternmq_protos.admin_v1 import admin_pb2
+from ternmq_proxy.catalog.proxy_heartbeat import LEASE_MS, make_proxy_entry
 from ternmq_proxy.fronts.grpc.activities.admin.brokers import list_brokers
 from ternmq_proxy.fronts.grpc.activities.admin.proxies import list_proxies
-from ternmq_proxy.proxy_heartbeat import LEASE_MS, make_proxy_entry
 from ternmq_proxy.server_process import ServerProcess
 from tests.support.embedded import Embedded
 from tests.support.two_proxies import CALL, Cluster, Proxy

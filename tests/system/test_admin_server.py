@@ -140,7 +140,7 @@ async def test_log_levels_change_at_once_and_the_log_says_by_whom(
     request = admin_pb2.UpdateLogLevelsRequest(levels="error,ternmq_proxy=debug,hpack=info")
     answer = await client.admin("UpdateLogLevels", request)
     assert [each.levels for each in answer.processes] == ["error,ternmq_proxy=debug,hpack=info"]
-    assert logging.getLogger("ternmq_proxy.catalog").isEnabledFor(logging.DEBUG)
+    assert logging.getLogger("ternmq_proxy.catalog.catalog").isEnabledFor(logging.DEBUG)
     assert not logging.getLogger("ternmq_broker.broker").isEnabledFor(logging.WARNING)
     assert logging.getLogger("hpack").isEnabledFor(logging.INFO)
     said = next(record.getMessage() for record in caplog.records if "log levels" in record.getMessage())
@@ -149,7 +149,7 @@ async def test_log_levels_change_at_once_and_the_log_says_by_whom(
     await client.admin("UpdateLogLevels", admin_pb2.UpdateLogLevelsRequest(levels="info"))
     told = await client.admin("GetLogLevels", admin_pb2.GetLogLevelsRequest())
     assert [each.levels for each in told.processes] == ["info"]
-    assert not logging.getLogger("ternmq_proxy.catalog").isEnabledFor(logging.DEBUG)
+    assert not logging.getLogger("ternmq_proxy.catalog.catalog").isEnabledFor(logging.DEBUG)
     assert not logging.getLogger("hpack").isEnabledFor(logging.INFO)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ternmq_common.cluster import BrokerLoad, ReplicationMode
+from ternmq_common.catalog.cluster import BrokerLoad, ReplicationMode
 from ternmq_common.errors import MessagingError
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
@@ -14,7 +14,7 @@ from ternmq_proxy.fronts.grpc.activities.admin import brokers as admin_brokers
 from ternmq_proxy.fronts.grpc.activities.admin import shards as admin_shards
 from ternmq_proxy.fronts.grpc.activities.admin import topics as admin_topics
 from ternmq_proxy.operations.admin.servers.server_status import describe_cluster_broker
-from ternmq_registry.shards import JoiningReplica
+from ternmq_registry.members.shards import JoiningReplica
 from tests.support.two_proxies import CALL, LEASE_MS, Cluster, Proxy
 
 
@@ -119,7 +119,7 @@ async def test_an_election_tells_what_is_lost_and_is_in_the_log(
 ) -> None:
     proxy = await cluster.proxy()
     cluster.stop_broker("s")
-    with caplog.at_level(logging.INFO, "ternmq_proxy.change_log"):
+    with caplog.at_level(logging.INFO, "ternmq_proxy.catalog.change_log"):
         answer = await elect(proxy, "c")
     assert (answer.lost_bytes, answer.elected.name) == (700, "c")
     assert [(each.name, each.position) for each in answer.in_sync] == [("a", 1000), ("b", 900)]

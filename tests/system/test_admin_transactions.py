@@ -2,8 +2,8 @@
 
 import pytest
 
-from ternmq_common.handle_keys import HandleKeys
-from ternmq_common.transaction_id import transaction_handle, transaction_of_handle
+from ternmq_common.catalog.handle_keys import HandleKeys
+from ternmq_common.shard.transaction_id import transaction_handle, transaction_of_handle
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc

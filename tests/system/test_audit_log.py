@@ -17,8 +17,8 @@ import ternmq
 import ternmq.blocking
 from ternmq.admin.audit import AuditEntry
 from ternmq.testing import Stack
-from ternmq_command.context import contexts
 from ternmq_command.main import cli
+from ternmq_command.terminal import contexts
 from ternmq_proxy.access.audit import PER_MINUTE
 from tests.support.json_api import LINES, JsonApi
 from tests.support.users import SECRET

@@ -11,7 +11,7 @@ from ternmq_common.errors import MessagingError
 from ternmq_common.server_settings import ServerSettings
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
-from ternmq_proxy.auto_creation import AutoCreation
+from ternmq_proxy.catalog.auto_creation import AutoCreation
 from tests.support.embedded import Embedded, RawClient, code, message
 from tests.support.hand_clock import Clock
 from tests.support.two_proxies import Cluster

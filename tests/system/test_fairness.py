@@ -12,12 +12,12 @@ from typing import TypeVar
 import pytest
 
 from ternmq_broker.consumption import popping
+from ternmq_common.catalog.message_type import MessageType
+from ternmq_common.filters.tag_filter import TagFilter, tag_hash
 from ternmq_common.limits import MIB
-from ternmq_common.message_type import MessageType
-from ternmq_common.model import NewMessage, PopOrder, QueueRef
-from ternmq_common.output_room import PLACES_MAX, AnswerRoom, OutputRoom
+from ternmq_common.receiving.output_room import PLACES_MAX, AnswerRoom, OutputRoom
 from ternmq_common.server_settings import FlushMode, ServerSettings
-from ternmq_common.tag_filter import TagFilter, tag_hash
+from ternmq_common.shard.model import NewMessage, PopOrder, QueueRef
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
@@ -26,9 +26,9 @@ from ternmq_proxy.fronts.grpc.activities.admin.topics import list_topics
 from ternmq_proxy.fronts.grpc.activities.receive_message import receive_message
 from ternmq_proxy.fronts.grpc.activities.send_message import send_message
 from ternmq_proxy.fronts.grpc.activities.settle_message import ack_message
-from ternmq_proxy.main import make_clock, open_storage
+from ternmq_proxy.server.main import make_clock, open_storage
+from ternmq_proxy.server.serving import expire_silent_clients, make_services
 from ternmq_proxy.services import Services
-from ternmq_proxy.serving import expire_silent_clients, make_services
 from ternmq_rpc.grpc_stream.served_call import ServedCall
 from tests.support.embedded import Embedded, RawClient, message, receive_request
 from tests.system.conftest import ANY_PORT, SERVER_LOOP

@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 
 from ternmq_common.errors import MessagingError
-from ternmq_common.model import ConsumerGroup, QueueProgress, TopicSubscription
+from ternmq_common.shard.model import ConsumerGroup, QueueProgress, TopicSubscription
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc

@@ -8,7 +8,7 @@ import pytest
 
 from ternmq_common.errors import MessagingError
 from ternmq_common.limits import SETTINGS_TOPICS_MAX
-from ternmq_common.log_throttle import REMEMBERED_MAX
+from ternmq_common.pacing.log_throttle import REMEMBERED_MAX
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from ternmq_proxy.call import Call

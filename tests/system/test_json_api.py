@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 from ternmq_console.api import endpoints
-from ternmq_console.long_calls import LONG_CALLS_MAX
+from ternmq_console.api.long_calls import LONG_CALLS_MAX
 from ternmq_protos.v2 import definition_pb2 as pb
 from tests.support.embedded import Embedded, RawClient, moment
 from tests.support.json_api import LINES, PREFIX, Json, JsonApi, part
@@ -370,7 +370,7 @@ async def test_calls_by_http_are_counted_and_logged_as_others_are(
 ) -> None:
     # The log takes so many changes a minute of a peer, and the other server's tests may use them up.
     api = JsonApi(strict_server.http)
-    with caplog.at_level("INFO", logger="ternmq_proxy.change_log"):
+    with caplog.at_level("INFO", logger="ternmq_proxy.catalog.change_log"):
         await made(api, name)
     assert [each for each in caplog.messages if name in each and "127.0.0.1" in each]
     metrics = (await api.raw("GET", "/metrics")).body.decode()

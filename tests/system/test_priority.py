@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from ternmq_common.message_type import MessageType
-from ternmq_common.model import QueueRef, Topic, TopicRoute
+from ternmq_common.catalog.message_type import MessageType
 from ternmq_common.server_settings import ServerSettings
+from ternmq_common.shard.model import QueueRef, Topic, TopicRoute
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
-from ternmq_proxy.processors.placement import QueuePlacement, queue_of_priority
+from ternmq_proxy.processors.sending.placement import QueuePlacement, queue_of_priority
 from tests.support.embedded import Embedded, Proto, RawClient, code, message
 from tests.system.conftest import ANY_PORT, SERVER_LOOP
 

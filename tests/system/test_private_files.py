@@ -13,11 +13,11 @@ from ternmq_broker.store_tools.backup import back_up_store
 from ternmq_broker.store_tools.repair import repair_store
 from ternmq_broker.store_tools.restore import restore_backup
 from ternmq_command.main import cli
-from ternmq_common.private_files import create_file, create_folder, narrow_modes, private_umask
+from ternmq_common.process.private_files import create_file, create_folder, narrow_modes, private_umask
 from ternmq_common.server_settings import ServerSettings
 from ternmq_protos.v2 import definition_pb2 as pb
+from ternmq_registry.copies.salvage import replace_damaged
 from ternmq_registry.registry import Registry
-from ternmq_registry.salvage import replace_damaged
 from ternmq_runtime.process import make_data_dir
 from tests.support.disk_store import flip, segment_of
 from tests.support.embedded import Embedded, RawClient, duration
@@ -105,7 +105,7 @@ async def test_a_data_directory_of_before_is_narrowed_and_that_is_said_once(
     data_dir.chmod(0o2755)
     for name in ("registry.db", "registry.db-journal"):
         (data_dir / name).chmod(0o644)
-    with caplog.at_level(logging.INFO, "ternmq_common.private_files"):
+    with caplog.at_level(logging.INFO, "ternmq_common.process.private_files"):
         await used_again(data_dir)
         said = [record.getMessage() for record in caplog.records if "open to others" in record.getMessage()]
         caplog.clear()

@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
+from ternmq_common.catalog.message_type import MessageType
 from ternmq_common.errors import MessagingError
-from ternmq_common.message_type import MessageType
-from ternmq_common.model import ConsumerGroup, Topic
 from ternmq_common.server_settings import ProxySettings
+from ternmq_common.shard.model import ConsumerGroup, Topic
 from ternmq_protos.v2 import admin_pb2 as published
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_proxy.call import Call
-from ternmq_proxy.catalog import Catalog
+from ternmq_proxy.catalog.catalog import Catalog
 from ternmq_proxy.fronts.grpc.activities.published_admin import message_query, offsets, sending, time_span, topics
 from ternmq_proxy.fronts.grpc.activities.published_admin.accumulation import describe_group_accumulation
-from ternmq_proxy.serving import make_services
+from ternmq_proxy.server.serving import make_services
 from tests.support.cluster import InProcessCluster, running
 
 ORDERS, BILLING = {"name": "orders"}, {"name": "billing"}

@@ -4,9 +4,9 @@ import base64
 
 import pytest
 
-from ternmq_common.handle_keys import HandleKeys
+from ternmq_common.catalog.handle_keys import HandleKeys
 from ternmq_common.limits import DAY_MS
-from ternmq_common.recall_handle import RecallHandle
+from ternmq_common.shard.recall_handle import RecallHandle
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc

@@ -2,8 +2,8 @@
 
 import pytest
 
+from ternmq_common.filters.tag_filter import tag_hash
 from ternmq_common.limits import TAG_FILTER_BYTES_MAX, MessageLimits
-from ternmq_common.tag_filter import tag_hash
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from tests.support.embedded import RawClient, message

@@ -15,8 +15,8 @@ from ternmq_common.server_settings import ServerSettings
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
-from ternmq_proxy.processors import inflation
-from ternmq_proxy.processors.inflation import InflationRoom, RequestInflation
+from ternmq_proxy.processors.sending import inflation
+from ternmq_proxy.processors.sending.inflation import InflationRoom, RequestInflation
 from tests.support.embedded import Embedded, RawClient, code, message
 from tests.system.conftest import ANY_PORT, SERVER_LOOP
 

@@ -10,7 +10,7 @@ from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.pool import Duration
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
-from ternmq_proxy.catalog import Catalog
+from ternmq_proxy.catalog.catalog import Catalog
 from tests.support.embedded import Embedded, RawClient, Received
 from tests.support.lite import make_lite_group, make_lite_topic
 from tests.system.conftest import SERVER_LOOP

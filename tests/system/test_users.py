@@ -14,9 +14,9 @@ import ternmq
 import ternmq.blocking
 from ternmq.admin.users import Policy
 from ternmq.testing import Stack
-from ternmq_command.context import contexts
 from ternmq_command.main import cli
-from ternmq_registry.secret_encryption import OWN_KEY_FILE
+from ternmq_command.terminal import contexts
+from ternmq_registry.security.secret_encryption import OWN_KEY_FILE
 
 SECRET = "correct-horse-battery"
 Call = Callable[..., Result]

@@ -47,7 +47,7 @@ def test_a_blocking_client_that_is_behind_its_source_is_found_and_made_anew(tmp_
         shutil.copy(ROOT / path, tmp_path / path)
     package = tmp_path / "clients/python/ternmq"
     shutil.copytree(ROOT / "clients/python/ternmq", package)
-    with (package / "simple_consumer.py").open("a") as source:
+    with (package / "consuming/simple_consumer.py").open("a") as source:
         source.write(
             '    async def drop(self, view: MessageView, *, why: str = "") -> int:\n        """It is dropped."""\n'
         )

@@ -27,7 +27,9 @@ from ternmq_broker.delivery.ordered_consumption import OrderedConsumption
 from ternmq_broker.delivery.queue_consumption import QueueConsumption
 from ternmq_broker.store.disk.files import WouldBlock
 from ternmq_broker.store.repairing.damage import AwaitsRepair
-from ternmq_common.model import (
+from ternmq_common.names import is_lite_queue, lite_parent, retry_topic
+from ternmq_common.receiving.priority import turn_of_lower
+from ternmq_common.shard.model import (
     RETRY_QUEUE_ID,
     ConsumerGroup,
     PopOrder,
@@ -36,9 +38,7 @@ from ternmq_common.model import (
     QueueRef,
     SettleOutcome,
 )
-from ternmq_common.names import is_lite_queue, lite_parent, retry_topic
-from ternmq_common.priority import turn_of_lower
-from ternmq_common.receipt_handle import ReceiptHandle
+from ternmq_common.shard.receipt_handle import ReceiptHandle
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -6,7 +6,7 @@ A queue in which the group was never has a row if it holds messages: the group i
 import operator
 from typing import TYPE_CHECKING
 
-from ternmq_common.model import RETRY_QUEUE_ID, QueueProgress, QueueRef
+from ternmq_common.shard.model import RETRY_QUEUE_ID, QueueProgress, QueueRef
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from ternmq_broker.delivery.ordered_consumption import OrderedConsumption
     from ternmq_broker.delivery.queue_consumption import QueueConsumption
-    from ternmq_common.model import PopOrder
-    from ternmq_common.poll_queues import PollQueues
+    from ternmq_common.receiving.poll_queues import PollQueues
+    from ternmq_common.shard.model import PopOrder
 
     States = Mapping[int, QueueConsumption | OrderedConsumption]
 

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 
 from ternmq_broker.consumption.group_progress import untouched_queues
 from ternmq_broker.store.disk.files import WouldBlock
-from ternmq_common.model import RETRY_QUEUE_ID
 from ternmq_common.names import retry_topic
+from ternmq_common.shard.model import RETRY_QUEUE_ID
 from ternmq_runtime.observability.figures import GroupLag
 
 if TYPE_CHECKING:

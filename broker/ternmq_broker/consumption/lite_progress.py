@@ -10,8 +10,8 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from ternmq_broker.consumption.group_progress import progress_of, untouched_progress
-from ternmq_common.model import QueueProgress, QueueRef
 from ternmq_common.names import is_lite_queue, lite_parent
+from ternmq_common.shard.model import QueueProgress, QueueRef
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping

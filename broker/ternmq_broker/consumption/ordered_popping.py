@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING
 
 from ternmq_broker.consumption.popping import SCAN_STEP, PopBatch
 from ternmq_broker.consumption.queue_reader import delivered_bytes
+from ternmq_common.filters.tag_filter import ALL
 from ternmq_common.limits import RECEIVE_BYTES_MAX
 from ternmq_common.names import is_lite_queue
-from ternmq_common.tag_filter import ALL
 from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
     from ternmq_broker.delivery.ordered_consumption import MessageGroupLane, OrderedConsumption
     from ternmq_broker.store.index.queue_index import MessageLocation
     from ternmq_broker.store.log.record import Record
-    from ternmq_common.model import QueueRef
+    from ternmq_common.shard.model import QueueRef
 
 _log = logging.getLogger(__name__)
 

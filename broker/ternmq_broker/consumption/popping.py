@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from ternmq_broker.consumption.queue_reader import QueueReader, delivered_bytes, stored_message
 from ternmq_common.limits import RECEIVE_BYTES_MAX
-from ternmq_common.model import DeliveredMessage, PopOrder, QueueRef
-from ternmq_common.receipt_handle import ReceiptHandle
+from ternmq_common.shard.model import DeliveredMessage, PopOrder, QueueRef
+from ternmq_common.shard.receipt_handle import ReceiptHandle
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

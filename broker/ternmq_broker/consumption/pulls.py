@@ -5,15 +5,15 @@ import itertools
 from typing import TYPE_CHECKING
 
 from ternmq_broker.cold_reads import run_when_read
-from ternmq_common.model import PulledMessages, QueueRef
+from ternmq_common.shard.model import PulledMessages, QueueRef
 
 if TYPE_CHECKING:
     from ternmq_broker.consumption.consumption import Consumption
     from ternmq_broker.consumption.queue_locks import QueueLocks
-    from ternmq_common.message_filter import MessageFilter
-    from ternmq_common.model import QueueReaderId
-    from ternmq_common.output_room import AnswerRoom
-    from ternmq_common.poll_queues import PollQueues
+    from ternmq_common.filters.message_filter import MessageFilter
+    from ternmq_common.receiving.output_room import AnswerRoom
+    from ternmq_common.receiving.poll_queues import PollQueues
+    from ternmq_common.shard.model import QueueReaderId
 
 
 class PullCalls:

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ternmq_broker.delivery.queue_lock import QueueLock, ReadGrant
-from ternmq_common.eager import ensure_task
 from ternmq_common.errors import ErrorCode, MessagingError
-from ternmq_common.model import PulledMessages
+from ternmq_common.event_loop.eager import ensure_task
+from ternmq_common.shard.model import PulledMessages
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from ternmq_common.model import QueueReaderId, QueueRef
+    from ternmq_common.shard.model import QueueReaderId, QueueRef
 
 # A reader that waits in a call is noted as active so many times within the time after which it would lose its lock.
 _SEEN_PER_HOLD = 3

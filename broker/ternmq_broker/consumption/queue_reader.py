@@ -12,14 +12,14 @@ from ternmq_broker.consumption.losses import LostMessages
 from ternmq_broker.store.index.queue_index import MessageLocation
 from ternmq_broker.store.log.record import RecordKind
 from ternmq_common.limits import DELIVERY_BYTES, PULL_BYTES_MAX
-from ternmq_common.model import PulledMessages, QueueRef, StoredMessage
+from ternmq_common.shard.model import PulledMessages, QueueRef, StoredMessage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from ternmq_broker.store.log.record import Record
     from ternmq_broker.store.message_store import MessageStore
-    from ternmq_common.message_filter import MessageFilter
+    from ternmq_common.filters.message_filter import MessageFilter
 
 _log = logging.getLogger(__name__)
 _LOST_MAX = 100_000

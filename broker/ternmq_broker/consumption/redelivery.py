@@ -25,9 +25,9 @@ from ternmq_broker.delivery.ordered_consumption import OrderedConsumption
 from ternmq_broker.message_copies import copy_by_reference, copy_message, create_dead_letter
 from ternmq_common.dead_letters import DeadLetterReason
 from ternmq_common.errors import ErrorCode, MessagingError
-from ternmq_common.model import RETRY_QUEUE_ID, NewMessage, SettleOutcome
+from ternmq_common.filters.tag_filter import ALL
 from ternmq_common.names import dead_letter_topic, is_lite_queue, lite_parent, retry_topic
-from ternmq_common.tag_filter import ALL
+from ternmq_common.shard.model import RETRY_QUEUE_ID, NewMessage, SettleOutcome
 from ternmq_runtime.observability.figures import NameCounts
 
 if TYPE_CHECKING:
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from ternmq_broker.store.log.record import Record, RestReference
     from ternmq_broker.store.message_store import MessageStore
     from ternmq_common.clock import SystemClock
-    from ternmq_common.poll_queues import PollQueues
-    from ternmq_common.receipt_handle import ReceiptHandle
+    from ternmq_common.receiving.poll_queues import PollQueues
+    from ternmq_common.shard.receipt_handle import ReceiptHandle
 
 _log = logging.getLogger(__name__)
 # So many messages are copied before other tasks get their turn on the loop, and before a sync.

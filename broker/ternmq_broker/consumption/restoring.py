@@ -18,8 +18,8 @@ from ternmq_broker.delivery.idle_offsets import IdleOffsets
 from ternmq_broker.delivery.ordered_consumption import OrderedConsumption
 from ternmq_broker.delivery.queue_consumption import QueueConsumption
 from ternmq_broker.store.derived_indexes import keys_of
-from ternmq_common.model import RETRY_QUEUE_ID, ConsumerGroup
 from ternmq_common.names import is_lite_queue, retry_topic
+from ternmq_common.shard.model import RETRY_QUEUE_ID, ConsumerGroup
 
 if TYPE_CHECKING:
     from collections.abc import Callable

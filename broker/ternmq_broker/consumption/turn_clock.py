@@ -1,7 +1,7 @@
 """A clock that is read once a turn of the event loop, for everything that is settled in that turn."""
 
 from ternmq_common.clock import SystemClock
-from ternmq_common.turn_end import turn_end
+from ternmq_common.event_loop.turn_end import turn_end
 
 
 class TurnClock:

@@ -9,7 +9,7 @@ import heapq
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ternmq_common.model import TransactionResolution, TransactionState
+from ternmq_common.shard.model import TransactionResolution, TransactionState
 
 if TYPE_CHECKING:
     from ternmq_broker.store.index.half_index import HalfIndex, WaitingHalf

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import NamedTuple
 
-from ternmq_common.model import SettleOutcome
+from ternmq_common.shard.model import SettleOutcome
 
 # A snapshot may be older than the last claims; the numbers that those may have had are left out after a restart.
 GENERATIONS_LEFT_OUT = 1_000_000

@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.limits import LITE_QUOTA_SLACK, LITE_SUBSCRIPTIONS_MAX
-from ternmq_common.model import LiteAction
 from ternmq_common.names import lite_parent
+from ternmq_common.shard.model import LiteAction
 
 if TYPE_CHECKING:
-    from ternmq_common.lite_group import LiteGroup
+    from ternmq_common.catalog.lite_group import LiteGroup
 
     IsWaiting = Callable[[str, str, str], bool]
     """Whether a poll of that group, topic and client waits."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ternmq_broker.timers import TimerDelivery
     from ternmq_broker.transactions.transactions import Transactions
     from ternmq_broker.upkeep.disk_room import DiskSpaceWatch
-    from ternmq_common.poll_queues import PollQueues
+    from ternmq_common.receiving.poll_queues import PollQueues
 
 TIMERS_COUNTED_MAX = 1_000_000
 

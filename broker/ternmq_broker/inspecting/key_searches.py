@@ -10,8 +10,8 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from ternmq_broker.store.interpreter_yield import yield_interpreter
-from ternmq_common.eager import ensure_task
 from ternmq_common.errors import ErrorCode, MessagingError
+from ternmq_common.event_loop.eager import ensure_task
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

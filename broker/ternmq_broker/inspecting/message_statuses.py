@@ -8,8 +8,8 @@ Lost   whether a finished message was acknowledged, filtered out or skipped is n
 import asyncio
 from typing import TYPE_CHECKING
 
-from ternmq_common.model import RETRY_QUEUE_ID, MessageState, MessageStatus, QueueRef
 from ternmq_common.names import dead_letter_topic, retry_topic
+from ternmq_common.shard.model import RETRY_QUEUE_ID, MessageState, MessageStatus, QueueRef
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from ternmq_broker.consumption.group_progress import untouched_progress
 from ternmq_broker.consumption.queue_reader import stored_message
-from ternmq_common.cluster import GroupBacklog, UnfinishedWork
-from ternmq_common.model import QueueRef
+from ternmq_common.catalog.cluster import GroupBacklog, UnfinishedWork
+from ternmq_common.filters.tag_filter import ALL
 from ternmq_common.names import RETRY_PREFIX, dead_letter_topic, is_lite_queue
-from ternmq_common.tag_filter import ALL
+from ternmq_common.shard.model import QueueRef
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ternmq_broker.store.message_store import MessageStore
     from ternmq_broker.timers import TimerDelivery
     from ternmq_broker.transactions.transactions import Transactions
-    from ternmq_common.model import QueueProgress, StoredMessage
+    from ternmq_common.shard.model import QueueProgress, StoredMessage
 
 _COUNTED_MAX = 1_000_000
 

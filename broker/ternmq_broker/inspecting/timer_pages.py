@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING
 
 from ternmq_common.errors import ErrorCode, MessagingError
-from ternmq_common.model import QueueRef, TimerPage, WaitingTimer
+from ternmq_common.shard.model import QueueRef, TimerPage, WaitingTimer
 
 if TYPE_CHECKING:
     from ternmq_broker.store.message_store import MessageStore

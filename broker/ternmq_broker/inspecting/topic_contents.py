@@ -3,8 +3,8 @@
 import asyncio
 from typing import TYPE_CHECKING
 
-from ternmq_common.model import QueueContent, QueueRef, TopicContent
 from ternmq_common.names import lite_parent
+from ternmq_common.shard.model import QueueContent, QueueRef, TopicContent
 
 if TYPE_CHECKING:
     from ternmq_broker.consumption.consumption import Consumption

@@ -1,7 +1,7 @@
 """Rebuilds topics and groups that a registry has lost, from a broker's store. Users and quotas are in no store.
 
 Embedded    A whole registry file gets what it lacks. A damaged one is set aside; a new one takes its place, with the
-            rows that can be trusted as they were (`ternmq_registry.salvage`), and the rest from the store.
+            rows that can be trusted as they were (`ternmq_registry.copies.salvage`), and the rest from the store.
 Cluster     What the registry lacks is created, with its queues on this broker; a topic that the rebuild of another
             broker created before gets this broker too. What was deleted while this broker was away is left out.
 Guessed     from the store: a topic's type (`store_contents`), its number of queues, which is at least so many, whether
@@ -15,22 +15,22 @@ from typing import TYPE_CHECKING
 
 from ternmq_broker.broker_settings import BrokerSettings
 from ternmq_broker.rebuilding.store_contents import StoreContents, StoredGroup, StoredTopic, open_contents
+from ternmq_common.catalog.cluster import DeletedKind
+from ternmq_common.catalog.lite_group import LiteGroup
+from ternmq_common.catalog.message_type import MessageType
 from ternmq_common.clock import now_ms
-from ternmq_common.cluster import DeletedKind
 from ternmq_common.errors import StartupError
-from ternmq_common.lite_group import LiteGroup
-from ternmq_common.message_type import MessageType
-from ternmq_common.model import ConsumerGroup, Topic
+from ternmq_common.shard.model import ConsumerGroup, Topic
+from ternmq_registry.copies.salvage import replace_damaged, salvage_registry
 from ternmq_registry.registry import Registry
-from ternmq_registry.salvage import replace_damaged, salvage_registry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from ternmq_common.quotas import Quota
+    from ternmq_common.catalog.quotas import Quota
     from ternmq_common.server_settings import BrokerServerSettings, StorageSettings
-    from ternmq_registry.user_rows import StoredUser
+    from ternmq_registry.security.user_rows import StoredUser
 
 
 @dataclass(frozen=True, slots=True)

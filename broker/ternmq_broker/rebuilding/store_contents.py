@@ -22,9 +22,9 @@ from ternmq_broker.store.disk.store_lock import StoreLock
 from ternmq_broker.store.journal.progress_journal import ProgressJournal
 from ternmq_broker.store.message_store import MessageStore
 from ternmq_broker.store_opening import startup_errors
-from ternmq_common.message_type import MessageType
-from ternmq_common.model import MIXED, RETRY_QUEUE_ID
+from ternmq_common.catalog.message_type import MessageType
 from ternmq_common.names import RETRY_PREFIX, group_of_derived, is_lite_queue, is_system_topic, lite_parent
+from ternmq_common.shard.model import MIXED, RETRY_QUEUE_ID
 from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:

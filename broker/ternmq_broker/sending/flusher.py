@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from ternmq_broker.sending.sync_thread import SyncThread
 from ternmq_broker.store.log.commit_log import NO_LIMIT
-from ternmq_common.callbacks import call_back
 from ternmq_common.errors import ErrorCode, MessagingError
+from ternmq_common.event_loop.callbacks import call_back
 from ternmq_common.server_settings import FlushMode
 from ternmq_runtime.observability.durations import DurationHistogram
 

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 from ternmq_broker.store.disk.files import WriteNotUndone
 from ternmq_broker.store.record_writer import AppendBatch
-from ternmq_common.callbacks import call_back, wait_until_stored
-from ternmq_common.cluster import FlushMode
+from ternmq_common.catalog.cluster import FlushMode
 from ternmq_common.errors import MessagingError
-from ternmq_common.model import Stored
+from ternmq_common.event_loop.callbacks import call_back, wait_until_stored
+from ternmq_common.event_loop.turn_end import TurnEnd, turn_end
 from ternmq_common.names import is_lite_queue, lite_parent
-from ternmq_common.turn_end import TurnEnd, turn_end
+from ternmq_common.shard.model import Stored
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from ternmq_broker.store.message_store import MessageStore
     from ternmq_broker.upkeep.disk_room import DiskErrors
     from ternmq_common.clock import SystemClock
-    from ternmq_common.model import NewMessage, QueueRef
-    from ternmq_common.poll_queues import PollQueues
+    from ternmq_common.receiving.poll_queues import PollQueues
+    from ternmq_common.shard.model import NewMessage, QueueRef
     from ternmq_runtime.observability.figures import NameCounts
 
 _Requests = list[tuple[AppendBatch, Stored]]

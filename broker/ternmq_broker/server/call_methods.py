@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, cast
 
 from ternmq_broker.upkeep.disk_room import DiskShort
 from ternmq_common.errors import ErrorCode, MessagingError
-from ternmq_common.filter_cache import FilterCache
-from ternmq_common.model import AppendOutcome
+from ternmq_common.filters.filter_cache import FilterCache
 from ternmq_common.shard.calls import CALLS
+from ternmq_common.shard.model import AppendOutcome
 from ternmq_common.shard.shard_frames import InvalidFrame, ShardFailure
 
 if TYPE_CHECKING:
     from ternmq_broker.broker import Broker
     from ternmq_broker.server.deletion_log import DeletionLog
     from ternmq_broker.server.registry_sync import RegistrySync
-    from ternmq_common.message_filter import FilterText, MessageFilter
-    from ternmq_common.model import AppendRequests, PulledMessages, QueueReaderId, QueueRef
+    from ternmq_common.filters.message_filter import FilterText, MessageFilter
     from ternmq_common.shard.calls import ShardCall, Values
+    from ternmq_common.shard.model import AppendRequests, PulledMessages, QueueReaderId, QueueRef
     from ternmq_common.shard.shard import Shard
     from ternmq_common.shard.shard_frames import FramePiece
 

@@ -13,7 +13,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from ternmq_broker.server.deletion_notes import DeletionNotes
-from ternmq_common.cluster import DeletedKind, RegistryDeletion
+from ternmq_common.catalog.cluster import DeletedKind, RegistryDeletion
 from ternmq_common.errors import MessagingError
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import re
 from typing import TYPE_CHECKING
 
 from ternmq_broker.server.note_file import NoteFile
-from ternmq_common.cluster import DeletedKind, RegistryDeletion
+from ternmq_common.catalog.cluster import DeletedKind, RegistryDeletion
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,7 +13,7 @@ from ternmq_common.errors import MessagingError, StartupError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ternmq_common.cluster import BrokerLoad
+    from ternmq_common.catalog.cluster import BrokerLoad
     from ternmq_registry.registry import Registry
 
 _log = logging.getLogger(__name__)

@@ -19,12 +19,12 @@ from ternmq_broker.server.storage_front import StorageFront
 from ternmq_broker.server.store_identity import STORE_ID, describe_loss, store_id
 from ternmq_common.clock import SystemClock
 from ternmq_common.errors import StartupError
-from ternmq_common.model import ConsumerGroup
-from ternmq_common.own_version import own_version
-from ternmq_registry.copy_form import RegistryCopy
+from ternmq_common.process.own_version import own_version
+from ternmq_common.shard.model import ConsumerGroup
+from ternmq_registry.copies.copy_form import RegistryCopy
 from ternmq_registry.errors import RegistryUnavailable
+from ternmq_registry.members.shards import JoiningReplica
 from ternmq_registry.registry_joining import age_text, join_registry
-from ternmq_registry.shards import JoiningReplica
 from ternmq_registry.unknown_topics import unknown_topics, warning_of
 from ternmq_runtime import process
 from ternmq_runtime.http.front import HttpFront, describe_copy

@@ -11,21 +11,22 @@ from msgspec import Raw, structs
 
 from ternmq_broker.server.call_methods import failure_of
 from ternmq_common.errors import ErrorCode, MessagingError
-from ternmq_common.message_filter import FilterText
-from ternmq_common.model import group_by_settled_topic
-from ternmq_common.outbox import FrameOutbox
+from ternmq_common.filters.message_filter import FilterText
+from ternmq_common.filters.tag_filter import ALL, TagFilter
 from ternmq_common.shard import shard_frames
 from ternmq_common.shard.calls import CALLS
+from ternmq_common.shard.model import group_by_settled_topic
+from ternmq_common.shard.outbox import FrameOutbox
 from ternmq_common.shard.shard import DoneResult
 from ternmq_common.shard.shard_frames import FORM, InvalidFrame
-from ternmq_common.tag_filter import ALL, TagFilter
 from ternmq_runtime.observability.tracing import NOTHING
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 
     from ternmq_broker.server.proxy_connections import ProxyConnections
-    from ternmq_common.model import (
+    from ternmq_common.shard.calls import ShardCall, Values
+    from ternmq_common.shard.model import (
         AppendOutcome,
         DeliveredMessage,
         DroppedLite,
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
         ProxyAnswer,
         PullingMember,
     )
-    from ternmq_common.shard.calls import ShardCall, Values
     from ternmq_common.shard.shard_frames import FramePiece
 
     Work = Coroutine[Any, Any, object]

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from ternmq_broker.server.call_methods import CallMethods
 from ternmq_broker.server.proxy_connection import ANSWERS_BYTES_MAX
 from ternmq_broker.server.registry_sync import LEARNING_TIMING, RegistrySync, SyncTiming
-from ternmq_common.model import ProxyAnswer
-from ternmq_common.own_version import own_version
+from ternmq_common.process.own_version import own_version
+from ternmq_common.shard.model import ProxyAnswer
 from ternmq_common.shard.shard import DoneResult
 from ternmq_runtime.observability.tracing import NOTHING
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from ternmq_broker.broker import Broker
     from ternmq_broker.server.deletion_log import DeletionLog
     from ternmq_broker.server.proxy_connection import ProxyConnection
-    from ternmq_common.cluster import RegistrySnapshot
-    from ternmq_common.model import DroppedLite, OrphanedTransaction
+    from ternmq_common.catalog.cluster import RegistrySnapshot
+    from ternmq_common.shard.model import DroppedLite, OrphanedTransaction
     from ternmq_common.shard.shard_frames import ProxyQuestion
     from ternmq_registry.directory import RegistryDirectory
 

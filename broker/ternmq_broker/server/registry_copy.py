@@ -8,10 +8,10 @@ does (`Lease`): that the store was removed, or that another process has its name
 from typing import TYPE_CHECKING
 
 from ternmq_broker.server.store_identity import known_store_id
-from ternmq_registry.copy_file import CopyFile
-from ternmq_registry.copy_form import UnusableCopy
-from ternmq_registry.copy_keeper import CopyKeeper, reduce_for_broker
-from ternmq_registry.database import registry_identity
+from ternmq_registry.copies.copy_file import CopyFile
+from ternmq_registry.copies.copy_form import UnusableCopy
+from ternmq_registry.copies.copy_keeper import CopyKeeper, reduce_for_broker
+from ternmq_registry.sql.database import registry_identity
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from ternmq_broker.server.deletion_log import DeletionLog
     from ternmq_common.server_settings import BrokerServerSettings
-    from ternmq_registry.copy_form import RegistryCopy
+    from ternmq_registry.copies.copy_form import RegistryCopy
     from ternmq_registry.directory import RegistryDirectory
 
 FILE = "registry-copy"

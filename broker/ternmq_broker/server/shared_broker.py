@@ -18,13 +18,13 @@ from ternmq_broker.server.proxy_connections import ProxyConnections
 from ternmq_broker.server.storage_front import StorageFront
 from ternmq_broker.store_opening import make_room_to_start
 from ternmq_common.clock import SystemClock
-from ternmq_common.model import ConsumerGroup
-from ternmq_common.private_files import narrow_modes
+from ternmq_common.process.private_files import narrow_modes
 from ternmq_common.server_settings import ServerSettings
+from ternmq_common.shard.model import ConsumerGroup
+from ternmq_registry.copies.salvage import find_sidecars
 from ternmq_registry.directory import RegistryDirectory
-from ternmq_registry.init_user import check_has_user, create_init_user
-from ternmq_registry.salvage import find_sidecars
-from ternmq_registry.secret_encryption import OWN_KEY_FILE, secret_encryption_of
+from ternmq_registry.security.init_user import check_has_user, create_init_user
+from ternmq_registry.security.secret_encryption import OWN_KEY_FILE, secret_encryption_of
 from ternmq_registry.shared_registry import SharedRegistry
 from ternmq_registry.unknown_topics import unknown_topics, warning_of
 from ternmq_runtime import process

@@ -1,7 +1,7 @@
 """The id of a broker's store (the file `store-id` beside it), and what is lost when an empty store replaces it.
 
-The registry gives a name only to the store that it knows (`ternmq_registry/brokers.py`), so that a broker does not run
-on a wrong volume, or after it lost its disk.
+The registry gives a name only to the store that it knows (`ternmq_registry/members/brokers.py`), so that a broker
+does not run on a wrong volume, or after it lost its disk.
 """
 
 import logging
@@ -14,7 +14,7 @@ from ternmq_broker.server.note_file import NoteFile
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ternmq_common.cluster import BrokerEntry, RegistrySnapshot
+    from ternmq_common.catalog.cluster import BrokerEntry, RegistrySnapshot
 
 _log = logging.getLogger(__name__)
 STORE_ID = "store-id"

@@ -5,8 +5,8 @@ import functools
 from typing import TYPE_CHECKING
 
 from ternmq_common.errors import ErrorCode, MessagingError
-from ternmq_common.model import RETRY_QUEUE_ID, QueueRef
 from ternmq_common.names import retry_topic
+from ternmq_common.shard.model import RETRY_QUEUE_ID, QueueRef
 from ternmq_common.shard.shard import DONE, DoneResult
 
 if TYPE_CHECKING:
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from ternmq_broker.transactions.transactions import Transactions
     from ternmq_broker.upkeep.disk_room import DiskErrors, DiskSpaceWatch
     from ternmq_broker.upkeep.housekeeping import BrokerHousekeeping
-    from ternmq_common.model import NewMessage
-    from ternmq_common.poll_queues import PollQueues
+    from ternmq_common.receiving.poll_queues import PollQueues
+    from ternmq_common.shard.model import NewMessage
     from ternmq_runtime.observability.figures import MessageCounts
 
 

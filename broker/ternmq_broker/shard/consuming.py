@@ -8,8 +8,8 @@ from ternmq_broker.consumption.popping import PopBatch
 from ternmq_broker.store.disk.files import WouldBlock
 from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.limits import QUEUES_MAX
-from ternmq_common.model import DeliveredMessage, PopOrder, SettleOutcome, group_by_settled_topic
 from ternmq_common.names import is_lite_queue, lite_parent
+from ternmq_common.shard.model import DeliveredMessage, PopOrder, SettleOutcome, group_by_settled_topic
 from ternmq_common.shard.shard import DONE, DoneResult
 
 if TYPE_CHECKING:
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from ternmq_broker.lite_topics import LiteTopics
     from ternmq_broker.shard.admission import Admission
     from ternmq_common.clock import SystemClock
-    from ternmq_common.model import LiteSync, TopicSubscription
-    from ternmq_common.output_room import AnswerRoom
-    from ternmq_common.poll_queues import PollQueues, Watcher
-    from ternmq_common.receipt_handle import ReceiptHandle
+    from ternmq_common.receiving.output_room import AnswerRoom
+    from ternmq_common.receiving.poll_queues import PollQueues, Watcher
+    from ternmq_common.shard.model import LiteSync, TopicSubscription
+    from ternmq_common.shard.receipt_handle import ReceiptHandle
     from ternmq_runtime.observability.figures import MessageCounts
 
 

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from ternmq_broker.lite_topics import LiteTopics
     from ternmq_broker.store.index.log_index import LogIndex
     from ternmq_broker.transactions.transactions import Transactions
-    from ternmq_common.cluster import UnfinishedWork
-    from ternmq_common.model import (
+    from ternmq_common.catalog.cluster import UnfinishedWork
+    from ternmq_common.shard.model import (
         FigureHistory,
         HeldTopic,
         HistoryOf,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
         TransactionPage,
         TransactionState,
     )
-    from ternmq_common.transaction_id import TransactionId
+    from ternmq_common.shard.transaction_id import TransactionId
 
 
 class BrokerInspecting:

@@ -3,7 +3,7 @@
 import asyncio
 from typing import TYPE_CHECKING
 
-from ternmq_common.model import PulledMessages, QueueRef
+from ternmq_common.shard.model import PulledMessages, QueueRef
 from ternmq_common.shard.shard import DONE, DoneResult
 
 if TYPE_CHECKING:
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from ternmq_broker.consumption.pulls import PullCalls
     from ternmq_broker.consumption.queue_locks import QueueLocks
     from ternmq_broker.store.record_reader import RecordReader
-    from ternmq_common.message_filter import MessageFilter
-    from ternmq_common.model import QueueBounds, QueueReaderId
-    from ternmq_common.output_room import AnswerRoom
-    from ternmq_common.poll_queues import PollQueues
+    from ternmq_common.filters.message_filter import MessageFilter
+    from ternmq_common.receiving.output_room import AnswerRoom
+    from ternmq_common.receiving.poll_queues import PollQueues
+    from ternmq_common.shard.model import QueueBounds, QueueReaderId
     from ternmq_runtime.observability.figures import NameCounts
 
 

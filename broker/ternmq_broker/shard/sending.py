@@ -3,8 +3,8 @@
 from typing import TYPE_CHECKING
 
 from ternmq_common.errors import ErrorCode, MessagingError
-from ternmq_common.model import AppendedMessage, QueueRef
 from ternmq_common.names import lite_parent
+from ternmq_common.shard.model import AppendedMessage, QueueRef
 from ternmq_runtime.observability.tracing import child_span
 
 if TYPE_CHECKING:
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from ternmq_broker.transactions.transactions import Transactions
     from ternmq_broker.upkeep.disk_room import DiskErrors
     from ternmq_common.clock import SystemClock
-    from ternmq_common.model import HalfMessage, NewMessage, Stored, TimedMessage, TransactionResolution
-    from ternmq_common.recall_handle import RecallHandle
-    from ternmq_common.transaction_id import TransactionId
+    from ternmq_common.shard.model import HalfMessage, NewMessage, Stored, TimedMessage, TransactionResolution
+    from ternmq_common.shard.recall_handle import RecallHandle
+    from ternmq_common.shard.transaction_id import TransactionId
     from ternmq_runtime.observability.figures import NameCounts
 
 # Timers and half messages wait for replicas by the shard's replication mode, whatever their topic's mode is.

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from ternmq_broker.store.log.record import RecordKind, RecordOrigin
-from ternmq_common.model import NewMessage
+from ternmq_common.shard.model import NewMessage
 
 NO_MESSAGE = NewMessage(0, b"", b"", ())
 """The empty message of an operation or a tombstone."""

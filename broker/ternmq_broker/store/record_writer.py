@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ternmq_broker.store.index.queue_index import MessageLocation, QueueIndex
 from ternmq_broker.store.log.record import Record, RecordKind, to_unplaced, with_reference
 from ternmq_broker.store.record_drafts import RecordDraft
-from ternmq_common.model import NewMessage
+from ternmq_common.shard.model import NewMessage
 
 if TYPE_CHECKING:
     from ternmq_broker.store.derived_indexes import DerivedIndexes

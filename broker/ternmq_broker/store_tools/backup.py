@@ -45,8 +45,8 @@ from ternmq_broker.store_tools.manifest import DATA, BackupManifest
 from ternmq_broker.store_tools.progress import Progress, ProgressSteps, no_progress
 from ternmq_broker.store_tools.store_view import open_view, store_folder
 from ternmq_common.errors import StartupError
-from ternmq_common.own_version import own_version
-from ternmq_common.private_files import create_file, create_folder
+from ternmq_common.process.own_version import own_version
+from ternmq_common.process.private_files import create_file, create_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,7 +6,7 @@ import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
-from ternmq_common.private_files import FILE_MODE
+from ternmq_common.process.private_files import FILE_MODE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -11,8 +11,8 @@ from ternmq_broker.store_tools.checking.log_walk import accepted_ranges, durable
 from ternmq_broker.store_tools.checking.timer_check import count_pending
 from ternmq_broker.store_tools.store_view import open_view
 from ternmq_common.errors import StartupError
-from ternmq_common.model import RETRY_QUEUE_ID
 from ternmq_common.names import retry_topic
+from ternmq_common.shard.model import RETRY_QUEUE_ID
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -36,8 +36,8 @@ from ternmq_broker.store_tools.progress import Progress, no_progress
 from ternmq_broker.store_tools.store_view import SEGMENT_BYTES, open_view, store_folder
 from ternmq_common.clock import now_ms
 from ternmq_common.errors import StartupError
-from ternmq_common.model import RETRY_QUEUE_ID
 from ternmq_common.names import retry_topic
+from ternmq_common.shard.model import RETRY_QUEUE_ID
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

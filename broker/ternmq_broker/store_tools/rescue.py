@@ -20,7 +20,7 @@ from ternmq_broker.store.disk.overlay import open_overlay
 from ternmq_broker.store_tools.durable_copies import copy_file, sync_folder
 from ternmq_broker.store_tools.progress import Progress, ProgressSteps, no_progress
 from ternmq_common.errors import StartupError
-from ternmq_common.private_files import create_folder
+from ternmq_common.process.private_files import create_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

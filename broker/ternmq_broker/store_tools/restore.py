@@ -12,7 +12,7 @@ from ternmq_broker.store_tools.durable_copies import ShortFile, copy_file, sync_
 from ternmq_broker.store_tools.manifest import DATA, BackupManifest, read_manifest
 from ternmq_broker.store_tools.progress import Progress, ProgressSteps, no_progress
 from ternmq_common.errors import StartupError
-from ternmq_common.private_files import create_file, create_folder
+from ternmq_common.process.private_files import create_file, create_folder
 
 
 def restore_backup(backup: Path, directory: Path, progress: Progress = no_progress) -> BackupManifest:

@@ -14,7 +14,7 @@ from ternmq_broker.store.log.record import RecordKind, RecordOrigin
 from ternmq_broker.store.record_drafts import RecordDraft
 from ternmq_broker.upkeep.background_loop import BackgroundLoop
 from ternmq_common.errors import MessagingError
-from ternmq_common.model import NewMessage, OrphanedTransaction, QueueRef
+from ternmq_common.shard.model import NewMessage, OrphanedTransaction, QueueRef
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -12,9 +12,9 @@ from ternmq_broker.message_copies import copy_message, parse_discarded
 from ternmq_broker.store.derived_indexes import keys_of
 from ternmq_broker.store.log.record import RecordKind
 from ternmq_broker.store.message_store import MessageStore
-from ternmq_common.model import NewMessage, OpenTransaction, TransactionState
 from ternmq_common.names import DISCARD_TOPIC
-from ternmq_common.transaction_id import TransactionId
+from ternmq_common.shard.model import NewMessage, OpenTransaction, TransactionState
+from ternmq_common.shard.transaction_id import TransactionId
 
 if TYPE_CHECKING:
     from ternmq_broker.message_copies import DiscardedHalf

@@ -26,7 +26,8 @@ from ternmq_broker.store.log.record import RecordKind, RecordOrigin
 from ternmq_broker.store.record_drafts import RecordDraft
 from ternmq_broker.transactions.transaction_outcomes import TransactionOutcome, discarded_from, outcome_of
 from ternmq_common.errors import ErrorCode, MessagingError
-from ternmq_common.model import (
+from ternmq_common.names import DISCARD_TOPIC
+from ternmq_common.shard.model import (
     AppendedMessage,
     NewMessage,
     OpenTransaction,
@@ -36,8 +37,7 @@ from ternmq_common.model import (
     TransactionResolution,
     TransactionState,
 )
-from ternmq_common.names import DISCARD_TOPIC
-from ternmq_common.transaction_id import TransactionId
+from ternmq_common.shard.transaction_id import TransactionId
 from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from ternmq_broker.store.log.record import Record
     from ternmq_broker.store.message_store import MessageStore
     from ternmq_common.clock import SystemClock
-    from ternmq_common.model import HalfMessage
-    from ternmq_common.poll_queues import PollQueues
+    from ternmq_common.receiving.poll_queues import PollQueues
+    from ternmq_common.shard.model import HalfMessage
 
 _log = logging.getLogger(__name__)
 # The outcomes of so many transactions are in memory, since a producer repeats its call soon.

@@ -13,10 +13,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ternmq.admin.client import Admin
-    from ternmq.checking import Checker
-    from ternmq.connection_events import ConnectionEvent, ConnectionState
-    from ternmq.credentials import Credentials, CredentialsFile
+    from ternmq.admin.clients.client import Admin
+    from ternmq.connections.connection_events import ConnectionEvent, ConnectionState
+    from ternmq.connections.credentials import Credentials, CredentialsFile
+    from ternmq.connections.tls import TlsOptions
+    from ternmq.consuming.listener_calls import RetryLater, Suspend
+    from ternmq.consuming.push_consumer import PushConsumer
+    from ternmq.consuming.received_message import ReceivedMessage
+    from ternmq.consuming.simple_consumer import SimpleConsumer
     from ternmq.errors import (
         AckError,
         BadRequest,
@@ -46,30 +50,26 @@ if TYPE_CHECKING:
         Unsupported,
         UnusableFile,
     )
-    from ternmq.filters import SqlFilter, TagFilter
     from ternmq.hooks import ConsumeResult, Consuming, Hooks, Sending
-    from ternmq.listener_calls import RetryLater, Suspend
     from ternmq.lite.lite_begin import LiteBegin, Tail
-    from ternmq.lite_push_consumer import LitePushConsumer
-    from ternmq.lite_simple_consumer import LiteSimpleConsumer
-    from ternmq.message import Message, SendReceipt
-    from ternmq.message_id import parse_message_id
-    from ternmq.message_view import MessageView
+    from ternmq.lite.lite_push_consumer import LitePushConsumer
+    from ternmq.lite.lite_simple_consumer import LiteSimpleConsumer
+    from ternmq.messages.filters import SqlFilter, TagFilter
+    from ternmq.messages.message import Message, SendReceipt
+    from ternmq.messages.message_id import parse_message_id
+    from ternmq.messages.message_view import MessageView
     from ternmq.options import ClientOptions, Timing
-    from ternmq.producer import Producer
+    from ternmq.producing.producer import Producer
+    from ternmq.pull.pull_consumer import PullConsumer
     from ternmq.pull.pull_queue import MessageQueue
-    from ternmq.pull_consumer import PullConsumer
-    from ternmq.push_consumer import PushConsumer
-    from ternmq.received_message import ReceivedMessage
-    from ternmq.simple_consumer import SimpleConsumer
-    from ternmq.tls import TlsOptions
-    from ternmq.transaction import Transaction, TransactionResolution
+    from ternmq.transactions.checking import Checker
+    from ternmq.transactions.transaction import Transaction, TransactionResolution
 
 _MODULES = {
-    "admin.client": ("Admin",),
-    "checking": ("Checker",),
-    "connection_events": ("ConnectionEvent", "ConnectionState"),
-    "credentials": ("Credentials", "CredentialsFile"),
+    "admin.clients.client": ("Admin",),
+    "transactions.checking": ("Checker",),
+    "connections.connection_events": ("ConnectionEvent", "ConnectionState"),
+    "connections.credentials": ("Credentials", "CredentialsFile"),
     "errors": (
         "AckError",
         "BadRequest",
@@ -99,24 +99,24 @@ _MODULES = {
         "Unsupported",
         "UnusableFile",
     ),
-    "filters": ("SqlFilter", "TagFilter"),
+    "messages.filters": ("SqlFilter", "TagFilter"),
     "hooks": ("ConsumeResult", "Consuming", "Hooks", "Sending"),
-    "listener_calls": ("RetryLater", "Suspend"),
+    "consuming.listener_calls": ("RetryLater", "Suspend"),
     "lite.lite_begin": ("LiteBegin", "Tail"),
-    "lite_push_consumer": ("LitePushConsumer",),
-    "lite_simple_consumer": ("LiteSimpleConsumer",),
-    "message": ("Message", "SendReceipt"),
-    "message_id": ("parse_message_id",),
-    "message_view": ("MessageView",),
+    "lite.lite_push_consumer": ("LitePushConsumer",),
+    "lite.lite_simple_consumer": ("LiteSimpleConsumer",),
+    "messages.message": ("Message", "SendReceipt"),
+    "messages.message_id": ("parse_message_id",),
+    "messages.message_view": ("MessageView",),
     "options": ("ClientOptions", "Timing"),
-    "producer": ("Producer",),
+    "producing.producer": ("Producer",),
     "pull.pull_queue": ("MessageQueue",),
-    "pull_consumer": ("PullConsumer",),
-    "push_consumer": ("PushConsumer",),
-    "received_message": ("ReceivedMessage",),
-    "simple_consumer": ("SimpleConsumer",),
-    "tls": ("TlsOptions",),
-    "transaction": ("Transaction", "TransactionResolution"),
+    "pull.pull_consumer": ("PullConsumer",),
+    "consuming.push_consumer": ("PushConsumer",),
+    "consuming.received_message": ("ReceivedMessage",),
+    "consuming.simple_consumer": ("SimpleConsumer",),
+    "connections.tls": ("TlsOptions",),
+    "transactions.transaction": ("Transaction", "TransactionResolution"),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 

@@ -10,9 +10,9 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, ParamSpec, TypeVar
 
 from ternmq.errors import NotRunning
-from ternmq.forks import run_in_children
-from ternmq.green_threads import check_threads
 from ternmq.options import ClientOptions
+from ternmq.process.forks import run_in_children
+from ternmq.process.green_threads import check_threads
 
 P = ParamSpec("P")
 ResultT = TypeVar("ResultT")

@@ -24,27 +24,27 @@ from types import TracebackType
 from typing import Generic, Self, TypeVar, Unpack
 
 import ternmq
-from ternmq.admin.blocking import Admin as Admin  # noqa: PLC0414 - exported from here
+from ternmq.admin.clients.blocking import Admin as Admin  # noqa: PLC0414 - exported from here
 from ternmq.background import adapt_options, call_on_loop, call_when_set, run_and_wait, run_in_thread
-from ternmq.checking import Checker
 from ternmq.client import Client
-from ternmq.durations import Seconds, check_span
-from ternmq.endpoints import Endpoints
+from ternmq.connections.endpoints import Endpoints
+from ternmq.consuming.listener_calls import Listener
+from ternmq.consuming.push_consumer import CACHED_BYTES_MAX
+from ternmq.consuming.received_message import AT_ONCE, SettlingConsumer
+from ternmq.consuming.simple_consumer import DEFAULT_AWAIT, DEFAULT_INVISIBLE
 from ternmq.errors import BadRequest
-from ternmq.filters import Subscriptions
-from ternmq.listener_calls import Listener
 from ternmq.lite.lite_begin import LiteBegin
-from ternmq.message import Message, SendReceipt
-from ternmq.message_view import MessageView
+from ternmq.messages.filters import Subscriptions
+from ternmq.messages.message import Message, SendReceipt
+from ternmq.messages.message_view import MessageView
 from ternmq.options import ClientOptions
-from ternmq.producer import DELIVERY_TIMEOUT_S
+from ternmq.producing.producer import DELIVERY_TIMEOUT_S
 from ternmq.pull.offsets import StartFrom
+from ternmq.pull.pull_consumer import BUFFERED_BYTES_MAX, BUFFERED_MESSAGES_MAX, Queues
 from ternmq.pull.pull_queue import MessageQueue
 from ternmq.pull.queue_rebalancer import AssignmentListener
-from ternmq.pull_consumer import BUFFERED_BYTES_MAX, BUFFERED_MESSAGES_MAX, Queues
-from ternmq.push_consumer import CACHED_BYTES_MAX
-from ternmq.received_message import AT_ONCE, SettlingConsumer
-from ternmq.simple_consumer import DEFAULT_AWAIT, DEFAULT_INVISIBLE
+from ternmq.times.durations import Seconds, check_span
+from ternmq.transactions.checking import Checker
 from ternmq_protos.v2 import definition_pb2 as pb
 
 ClientT = TypeVar("ClientT", bound=Client)
@@ -147,10 +147,10 @@ class Producer(_Blocking[ternmq.Producer]):
     transaction has `max_attempts` in all. The other arguments are those of `ternmq.options.ClientOptions`.
 
     `checker` is a function, plain or coroutine, that decides how a transaction ends when the server asks: it gets
-    the message as a `MessageView` and returns a `TransactionResolution` (see `ternmq.checking`). The server asks the
-    producers of a topic, also about transactions that another process began, so name the topics at the start: until
-    the first send to a topic that isn't named, the server doesn't know that it can ask this producer. At most 16
-    checks run at a time, plain functions in threads.
+    the message as a `MessageView` and returns a `TransactionResolution` (see `ternmq.transactions.checking`). The
+    server asks the producers of a topic, also about transactions that another process began, so name the topics at the
+    start: until the first send to a topic that isn't named, the server doesn't know that it can ask this producer. At
+    most 16 checks run at a time, plain functions in threads.
 
     `queue` chooses the queue of all messages, which are NORMAL ones then: `broker-0/3`, or `3`, which is on the same
     broker as long as the brokers don't change. Only TernMQ supports it.

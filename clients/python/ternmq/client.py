@@ -18,25 +18,25 @@ from enum import Enum
 from types import TracebackType
 from typing import Self, Unpack
 
-from ternmq import connection as calls
 from ternmq.arguments import check_options
-from ternmq.backoff import RECONNECT_BACKOFF
-from ternmq.connection import GrpcConnection, RequestT, ResponseT, RpcMethod
-from ternmq.connection_events import ConnectionEvent, ConnectionEvents, ConnectionState
-from ternmq.durations import seconds_above_0
-from ternmq.endpoints import Endpoints
+from ternmq.connections import connection as calls
+from ternmq.connections.connection import GrpcConnection, RequestT, ResponseT, RpcMethod
+from ternmq.connections.connection_events import ConnectionEvent, ConnectionEvents, ConnectionState
+from ternmq.connections.endpoints import Endpoints
+from ternmq.connections.identity import ClientIdentity, create_user_agent
+from ternmq.connections.isolated_endpoints import IsolatedEndpoints, log_level_of
+from ternmq.connections.route import RouteCache, TopicRoute
+from ternmq.connections.session import SessionOwner, TelemetrySession
+from ternmq.connections.tls import tls_options
 from ternmq.errors import ClientError, NotRunning, TransportError, Unauthorized, check_status
-from ternmq.forks import fork_count
 from ternmq.hooks import HookChain
-from ternmq.identity import ClientIdentity, create_user_agent
-from ternmq.isolated_endpoints import IsolatedEndpoints, log_level_of
 from ternmq.options import ClientOptions, Timing
-from ternmq.own_loop import OwnEventLoop
-from ternmq.route import RouteCache, TopicRoute
-from ternmq.session import SessionOwner, TelemetrySession
-from ternmq.stacks import format_stacks
-from ternmq.tls import tls_options
-from ternmq.wire_time import to_duration
+from ternmq.process.forks import fork_count
+from ternmq.process.own_loop import OwnEventLoop
+from ternmq.process.stacks import format_stacks
+from ternmq.times.backoff import RECONNECT_BACKOFF
+from ternmq.times.durations import seconds_above_0
+from ternmq.times.wire_time import to_duration
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from datetime import timedelta
 
-from ternmq.endpoints import Endpoints
+from ternmq.connections.endpoints import Endpoints
 
 _listeners: dict[object, tuple[frozenset[int], asyncio.AbstractEventLoop, Callable[[float], None]]] = {}
 

@@ -18,8 +18,8 @@ from ternmq_protos.v2 import definition_pb2 as pb
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ternmq.message import SendReceipt
-    from ternmq.message_view import MessageView
+    from ternmq.messages.message import SendReceipt
+    from ternmq.messages.message_view import MessageView
 
 
 # The reason quotes parts of the body, so it is cut.

@@ -18,11 +18,11 @@ from enum import Enum
 from typing import TYPE_CHECKING, ParamSpec
 
 from ternmq.errors import ClientError
-from ternmq.message import Message, SendReceipt
-from ternmq.message_view import MessageView
+from ternmq.messages.message import Message, SendReceipt
+from ternmq.messages.message_view import MessageView
 
 if TYPE_CHECKING:
-    from ternmq.endpoints import Endpoints
+    from ternmq.connections.endpoints import Endpoints
 
 logger = logging.getLogger(__name__)
 

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import TypedDict
 
-from ternmq.backoff import END_BACKOFF, Backoff
-from ternmq.connection_events import ConnectionListener
-from ternmq.credentials import READ_AGAIN_S, CredentialsSource
-from ternmq.durations import Seconds
+from ternmq.connections.connection_events import ConnectionListener
+from ternmq.connections.credentials import READ_AGAIN_S, CredentialsSource
+from ternmq.connections.tls import Tls
 from ternmq.hooks import Hooks
-from ternmq.tls import Tls
+from ternmq.times.backoff import END_BACKOFF, Backoff
+from ternmq.times.durations import Seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,4 +58,4 @@ class ClientOptions(TypedDict, total=False):
 
     on_connection: ConnectionListener | None
     """Called with a `ConnectionEvent` when a server is connected, lost, and connected again; see
-    `ternmq.connection_events`."""
+    `ternmq.connections.connection_events`."""

@@ -25,8 +25,8 @@ from opentelemetry.util.types import AttributeValue
 
 from ternmq.errors import ClientError
 from ternmq.hooks import ConsumeResult, Consuming, Hooks, Sending
-from ternmq.message import SendReceipt
-from ternmq.message_view import MessageView
+from ternmq.messages.message import SendReceipt
+from ternmq.messages.message_view import MessageView
 from ternmq_common.errors import code_name
 from ternmq_protos.v2 import definition_pb2 as pb
 

@@ -83,7 +83,7 @@ def file_content(
     from ternmq_command.group.settings import LITE_COLUMNS, group_record
     from ternmq_command.quota.limits import quota_record
     from ternmq_command.topic.commands import full_topic_record
-    from ternmq_common.retry_backoff import DEFAULT_BACKOFF
+    from ternmq_common.catalog.retry_backoff import DEFAULT_BACKOFF
     from ternmq_common.topic_settings import TOPIC_SETTINGS
 
     def of_topic(topic: "Topic") -> dict[str, object]:

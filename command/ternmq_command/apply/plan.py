@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ternmq.admin import groups as group_calls
 from ternmq.admin import topics as topic_calls
-from ternmq.admin.call import AdminCall
 from ternmq.admin.groups import Group
+from ternmq.admin.requests.call import AdminCall
 from ternmq.admin.topics import Topic
 from ternmq_command.group.settings import group_record
 from ternmq_command.terminal.output import format_cell
@@ -24,7 +24,7 @@ from ternmq_common.group_settings import GROUP_SETTINGS, LITE_GROUP_SETTINGS
 from ternmq_common.topic_settings import TOPIC_SETTINGS
 
 if TYPE_CHECKING:
-    from ternmq.admin.words import TopicType
+    from ternmq.admin.requests.words import TopicType
     from ternmq_command.apply.declarations import Declarations, DeclaredGroup, DeclaredTopic
     from ternmq_command.terminal.output import Record
 

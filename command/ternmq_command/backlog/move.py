@@ -28,7 +28,7 @@ from ternmq_common.names import group_of_derived
 from ternmq_protos.v2 import definition_pb2 as pb
 
 if TYPE_CHECKING:
-    from ternmq.admin.words import TopicType
+    from ternmq.admin.requests.words import TopicType
 
 # A larger request would be refused on the way; a larger message has a request of its own.
 BATCH_BYTES_MAX = 4 * 1024 * 1024

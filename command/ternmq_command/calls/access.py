@@ -19,9 +19,9 @@ from ternmq_command.terminal.options import ACCESS_KEY, CONTEXT_ACCESS_KEY, TYPE
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ternmq.credentials import Credentials, CredentialsSource
+    from ternmq.connections.credentials import Credentials, CredentialsSource
+    from ternmq.connections.tls import TlsOptions
     from ternmq.options import ClientOptions
-    from ternmq.tls import TlsOptions
 
 KEY_VARIABLES = ("TERNMQ_ACCESS_KEY", "TERNMQ_SECRET_KEY", "TERNMQ_SESSION_TOKEN")
 _UNAUTHORIZED = 40100
@@ -39,7 +39,7 @@ class AccessOptions:
         said = {name: self._first_value(name) for name in (*_TLS_FILES, "server_name")}
         if not self._first_value("tls") and not any(said.values()):
             return None
-        from ternmq.tls import TlsOptions
+        from ternmq.connections.tls import TlsOptions
 
         try:
             return TlsOptions(**said)
@@ -54,7 +54,7 @@ class AccessOptions:
         access_key, file = source.get("access_key"), source.get("credentials_file")
         if file:
             return _read_credentials_file(str(file), access_key)
-        from ternmq.credentials import Credentials
+        from ternmq.connections.credentials import Credentials
 
         _, secret_variable, token_variable = KEY_VARIABLES
         secret_key = os.environ.get(secret_variable)
@@ -106,7 +106,7 @@ def explain_refusal(code: int, message: str) -> CallRefused:
 
 def _read_credentials_file(path: str, access_key: str | None) -> "CredentialsSource":
     """Return a credentials file after reading it once, so that its errors show before the first call."""
-    from ternmq.credentials import CredentialsFile
+    from ternmq.connections.credentials import CredentialsFile
     from ternmq.errors import UnusableFile
 
     file = CredentialsFile(path)

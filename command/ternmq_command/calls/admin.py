@@ -3,11 +3,11 @@
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from ternmq.admin.call import SERVICE
+from ternmq.admin.requests.call import SERVICE
 from ternmq_command.calls.service_calls import ServiceCalls
 
 if TYPE_CHECKING:
-    from ternmq.admin.call import AdminCall
+    from ternmq.admin.requests.call import AdminCall
 
 
 class _Page(Protocol):

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from ternmq.backoff import RECONNECT_BACKOFF
+from ternmq.times.backoff import RECONNECT_BACKOFF
 from ternmq_command.terminal.printing import echo
 
 

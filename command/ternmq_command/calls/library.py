@@ -19,7 +19,7 @@ from ternmq_common.addresses import parse_address
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from ternmq.message_view import MessageView
+    from ternmq.messages.message_view import MessageView
     from ternmq_command.terminal.output import Record
     from ternmq_command.terminal.template import Template
 

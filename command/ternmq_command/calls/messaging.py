@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from ternmq.endpoints import Endpoints
+from ternmq.connections.endpoints import Endpoints
 from ternmq_command.calls.access import explain_refusal
 from ternmq_command.calls.service_calls import ServiceCalls
 from ternmq_command.terminal.failures import CallRefused, CommandFailure

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, ClassVar, Protocol, TypeVar
 
-from ternmq.plain_calls import BROKEN, PlainCalls
+from ternmq.admin.clients.plain_calls import BROKEN, PlainCalls
 from ternmq_command.calls.access import current_access, explain_refusal
 from ternmq_command.terminal.failures import (
     CallBroken,
@@ -83,7 +83,7 @@ def call_failure(
     `status` is None if the connection broke.
     """
     if status is None or status == GrpcStatus.UNAVAILABLE:
-        from ternmq.tls import advise_on_failure
+        from ternmq.connections.tls import advise_on_failure
 
         advised, is_passing = advise_on_failure(details, uses_tls=uses_tls)
         if not is_passing:

@@ -30,8 +30,8 @@ def fetch_page(http: str, path: str, *, bytes_max: int, timeout_s: float) -> Htt
 
     Raises OSError or ValueError when nothing answers or TLS fails, WrongUsage for unusable keys.
     """
+    from ternmq.connections.tls import TlsOptions
     from ternmq.errors import UnusableFile
-    from ternmq.tls import TlsOptions
 
     url = build_url(http, path)
     try:

@@ -77,7 +77,7 @@ class _ClientPages:
 
 def client_record(client: "admin_pb2.ConnectedClient") -> dict[str, object]:
     """Return the record of a client; unknown fields are null."""
-    from ternmq.admin.words import read_moment
+    from ternmq.admin.requests.words import read_moment
     from ternmq_protos.v2 import definition_pb2
 
     kind = client.client_type

@@ -4,7 +4,7 @@ import os
 
 import click
 
-from ternmq_command.context.contexts import (
+from ternmq_command.terminal.contexts import (
     ACCESS_PATHS,
     TLS_OPTIONS,
     ContextServer,

@@ -45,7 +45,7 @@ def demo(messages: int, go_on: bool, data_dir: Path, kill_server: bool, with_spa
     """
     data_file()  # fails before anything is started
     if with_spark:
-        from ternmq_command.demo import second_part
+        from ternmq_command.demo.lake import second_part
 
         second_part.check_requirements()
     folders = DemoFolders(root=data_dir)

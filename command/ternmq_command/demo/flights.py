@@ -8,7 +8,7 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from ternmq.message import Message
+from ternmq.messages.message import Message
 from ternmq_command.demo import TOPIC
 from ternmq_command.terminal.failures import CommandFailure
 

@@ -24,12 +24,12 @@ from ternmq_command.terminal.options import endpoint_option, json_lines_option, 
 from ternmq_command.terminal.output import format_count, format_json, print_full_message, print_json, print_stream
 from ternmq_command.terminal.printing import echo
 from ternmq_command.terminal.template import Template, check_one_form, format_option
-from ternmq_common.private_files import private_umask
+from ternmq_common.process.private_files import private_umask
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ternmq.message_view import MessageView
+    from ternmq.messages.message_view import MessageView
     from ternmq_command.dlq.dead_letters import DeadLetters
 
 # The longest text of digits that can be an offset; a message id is longer.

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from ternmq.message_view import MessageView
+from ternmq.messages.message_view import MessageView
 from ternmq_command.calls.admin import AdminClient
 from ternmq_command.calls.library import body_record, iso_ms, readable_body
 from ternmq_command.calls.messaging import MessagingClient

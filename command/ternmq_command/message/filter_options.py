@@ -39,7 +39,7 @@ def check_one_filter(tags: str, sql: str | None) -> None:
 def build_expression(tags: str, sql: str | None) -> "definition_pb2.FilterExpression":
     """Return the filter expression of the options; raises Refused if it is empty."""
     from ternmq.errors import BadRequest
-    from ternmq.filters import SqlFilter, TagFilter
+    from ternmq.messages.filters import SqlFilter, TagFilter
 
     try:
         return TagFilter(tags).to_proto() if sql is None else SqlFilter(sql).to_proto()

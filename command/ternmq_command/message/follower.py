@@ -14,12 +14,12 @@ from typing import Self, TypeVar
 import grpc.aio
 from google.protobuf.message import Message
 
-from ternmq.connection import open_channel
-from ternmq.endpoints import Endpoints
+from ternmq.admin.clients.plain_calls import new_client_name
+from ternmq.connections.connection import open_channel
+from ternmq.connections.endpoints import Endpoints
+from ternmq.connections.identity import ClientIdentity, Metadata
 from ternmq.errors import UnusableFile
-from ternmq.identity import ClientIdentity, Metadata
-from ternmq.message_view import MessageView
-from ternmq.plain_calls import new_client_name
+from ternmq.messages.message_view import MessageView
 from ternmq_command.calls.access import current_access, explain_refusal
 from ternmq_command.calls.connection_notice import ConnectionNotice, wait_before_retry
 from ternmq_command.calls.service_calls import CALL_TIMEOUT_S, CHANNEL_OPTIONS, CLIENT_NAME, call_failure

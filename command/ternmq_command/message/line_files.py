@@ -13,7 +13,7 @@ import click
 
 from ternmq_command.message.message_lines import BadLine, ReadableFile
 from ternmq_command.terminal.failures import WrongUsage
-from ternmq_common.private_files import private_umask
+from ternmq_common.process.private_files import private_umask
 
 STANDARD = "-"
 # Messages are mostly repetitive text: a higher level would take longer and save little.

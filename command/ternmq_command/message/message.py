@@ -18,7 +18,7 @@ from ternmq_command.terminal.template import Template, check_one_form, format_op
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ternmq.message_view import MessageView
+    from ternmq.messages.message_view import MessageView
     from ternmq_command.message.topic_messages import TopicMessages
     from ternmq_command.terminal.output import Record
 

@@ -72,7 +72,7 @@ def command(
     import asyncio
 
     from ternmq import LiteSimpleConsumer, SimpleConsumer
-    from ternmq.filters import SqlFilter
+    from ternmq.messages.filters import SqlFilter
     from ternmq_command.calls.access import current_access
     from ternmq_command.calls.library import converting_errors
     from ternmq_command.message.receive_run import BATCH_MAX, ReceiveRun

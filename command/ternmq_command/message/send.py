@@ -127,7 +127,7 @@ def command(
         )
     if sum(time is not None for time in (delay, at, delay_level)) > 1:
         raise WrongUsage("give one of --delay, --at and --delay-level")
-    from ternmq.message import Message
+    from ternmq.messages.message import Message
     from ternmq_command.calls.library import converting_errors
     from ternmq_command.message.message_lines import LineContent
 
@@ -216,7 +216,7 @@ def _send_batches(endpoint: str, topic: str, batches: "Iterable[Sequence[Message
     """Send all batches, and print what was sent, also after an error."""
     from ternmq.blocking import Producer
     from ternmq.errors import SendManyError
-    from ternmq.message import SendReceipt
+    from ternmq.messages.message import SendReceipt
     from ternmq_command.calls.access import current_access
 
     started, sent = time.monotonic(), 0

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from ternmq.endpoints import Endpoints
-from ternmq.message_view import MessageView
+from ternmq.connections.endpoints import Endpoints
+from ternmq.messages.message_view import MessageView
 from ternmq_command.calls.admin import AdminClient
 from ternmq_command.calls.messaging import MessagingClient
 from ternmq_protos.v2 import definition_pb2 as pb

@@ -102,7 +102,7 @@ def command(
     wanted = check_options(build_options)
     with pipeline_session("backlog", spark_at) as (spark, line):
         from pyspark_ternmq.pipelines import backlog
-        from pyspark_ternmq.pipelines.restarts import restarted
+        from pyspark_ternmq.pipelines.sessions.restarts import restarted
 
         report = restarted(partial(backlog.run, spark, wanted, line=line, confirm=ask_confirmation), line)
     if as_json:

@@ -125,7 +125,7 @@ def command(
     options = check_options(partial(build_compaction, older_than, target_bytes, min_files, retention, storage))
     with pipeline_session("compact", spark_at) as (spark, line):
         from pyspark_ternmq.pipelines import lake
-        from pyspark_ternmq.pipelines.restarts import restarted
+        from pyspark_ternmq.pipelines.sessions.restarts import restarted
 
         def show_progress(report: lake.CompactionReport) -> None:
             line.show_progress(f"{report.removed:,} files merged into {report.added:,}")

@@ -15,8 +15,8 @@ from ternmq_common.installing import install_hint
 
 if TYPE_CHECKING:
     from pyspark_ternmq.decoding.columns import BodyFormat
-    from pyspark_ternmq.decoding.registry import RegistryAddress
-    from pyspark_ternmq.decoding.subject import AvroOfSubject
+    from pyspark_ternmq.decoding.schema_registry.registry import RegistryAddress
+    from pyspark_ternmq.decoding.schema_registry.subject import AvroOfSubject
 
 F = TypeVar("F", bound=Callable[..., Any])
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -99,7 +99,7 @@ def _build_format(said: DecodingValues) -> "BodyFormat | AvroOfSubject | None":
         return _avro_format(said.avro_schema, registry)
     if said.schema_registry_subject is not None and registry is not None:
         _check_fastavro()
-        from pyspark_ternmq.decoding.subject import AvroOfSubject
+        from pyspark_ternmq.decoding.schema_registry.subject import AvroOfSubject
 
         return AvroOfSubject(said.schema_registry_subject, registry)
     if said.protobuf_descriptor is not None and said.protobuf_message is not None:
@@ -136,7 +136,7 @@ def _avro_format(file: Path, registry: "RegistryAddress | None") -> "BodyFormat"
     _check_fastavro()
     from pyspark_ternmq.decoding.avro_format import AvroFormat
     from pyspark_ternmq.decoding.avro_schema import AvroSchema
-    from pyspark_ternmq.decoding.registered_avro import RegisteredAvro
+    from pyspark_ternmq.decoding.schema_registry.registered_avro import RegisteredAvro
 
     try:
         schema = AvroSchema(file.read_text(encoding="utf-8"))
@@ -148,7 +148,7 @@ def _avro_format(file: Path, registry: "RegistryAddress | None") -> "BodyFormat"
 def _protobuf_format(file: Path, message: str, registry: "RegistryAddress | None") -> "BodyFormat":
     from pyspark_ternmq.decoding.protobuf_body import ProtobufFormat
     from pyspark_ternmq.decoding.protobuf_schema import ProtobufSchema
-    from pyspark_ternmq.decoding.registered_protobuf import RegisteredProtobuf
+    from pyspark_ternmq.decoding.schema_registry.registered_protobuf import RegisteredProtobuf
 
     try:
         schema = ProtobufSchema(file.read_bytes(), message)

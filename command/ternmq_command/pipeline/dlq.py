@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyspark_ternmq.pipelines.connection import PipelineConnection
-    from pyspark_ternmq.pipelines.dlq import DlqOptions, DlqReport
+    from pyspark_ternmq.pipelines.dead_letters.dlq import DlqOptions, DlqReport
 
 # Kinds of letters that a table has; the report has all.
 ROWS_MAX = 20
@@ -81,7 +81,7 @@ def command(
         raise WrongUsage("--send needs --checkpoint, which records the letters that were sent")
 
     def build_options() -> "DlqOptions":
-        from pyspark_ternmq.pipelines.dlq import DlqOptions
+        from pyspark_ternmq.pipelines.dead_letters.dlq import DlqOptions
 
         return DlqOptions(
             connection=connection(),
@@ -96,8 +96,8 @@ def command(
 
     wanted = check_options(build_options)
     with pipeline_session("dlq", spark_at) as (spark, line):
-        from pyspark_ternmq.pipelines import dlq
-        from pyspark_ternmq.pipelines.restarts import restarted
+        from pyspark_ternmq.pipelines.dead_letters import dlq
+        from pyspark_ternmq.pipelines.sessions.restarts import restarted
 
         # Without a checkpoint it sends nothing, and starts over.
         run = partial(dlq.run, spark, wanted, line=line)

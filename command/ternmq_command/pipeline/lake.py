@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyspark_ternmq.decoding.columns import BodyFormat
-    from pyspark_ternmq.decoding.subject import AvroOfSubject
+    from pyspark_ternmq.decoding.schema_registry.subject import AvroOfSubject
     from pyspark_ternmq.pipelines.connection import PipelineConnection
     from pyspark_ternmq.pipelines.lake import LakeOptions, LakeReport
     from pyspark_ternmq.pipelines.lake.options import Format as LakeFormat
@@ -175,7 +175,7 @@ def command(
 def _run_pipeline(options: "LakeOptions", spark_at: SparkOptions) -> "LakeReport":
     with pipeline_session("lake", spark_at) as (spark, line):
         from pyspark_ternmq.pipelines import lake
-        from pyspark_ternmq.pipelines.restarts import restarted
+        from pyspark_ternmq.pipelines.sessions.restarts import restarted
 
         try:
             return restarted(partial(lake.run, spark, options, line=line), line)

@@ -167,7 +167,7 @@ def check_spark() -> None:
 def spark_session_for(name: str, spark_at: SparkOptions) -> "Iterator[SparkSession]":
     """Open a Spark session for the block, and convert its errors to failures of one line."""
     check_spark()
-    from pyspark_ternmq.pipelines.session import SparkMissing, error_line, spark_session
+    from pyspark_ternmq.pipelines.sessions.session import SparkMissing, error_line, spark_session
 
     try:
         session = spark_session(name, master=spark_at.master, config=spark_at.config, is_quiet=not spark_at.is_verbose)

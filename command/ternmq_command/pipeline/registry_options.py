@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ternmq_command.terminal.failures import WrongUsage
 
 if TYPE_CHECKING:
-    from pyspark_ternmq.decoding.registry import RegistryAddress
+    from pyspark_ternmq.decoding.schema_registry.registry import RegistryAddress
 
 USER_VARIABLE, PASSWORD_VARIABLE = "TERNMQ_SCHEMA_REGISTRY_USER", "TERNMQ_SCHEMA_REGISTRY_PASSWORD"
 _FIELDS = ("user", "password")
@@ -16,7 +16,7 @@ _FIELDS = ("user", "password")
 
 def build_registry(url: str, ca: Path | None, credentials: Path | None) -> "RegistryAddress":
     """Return the client of the registry at a URL; raises WrongUsage for an unusable address or file."""
-    from pyspark_ternmq.decoding.registry import RegistryAddress
+    from pyspark_ternmq.decoding.schema_registry.registry import RegistryAddress
 
     user, password = _read_file(credentials) if credentials is not None else _read_variables()
     try:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyspark_ternmq.pipelines.connection import PipelineConnection
-    from pyspark_ternmq.pipelines.replay import ReplayOptions, ReplayReport
+    from pyspark_ternmq.pipelines.replaying.replay import ReplayOptions, ReplayReport
     from pyspark_ternmq.pipelines.snapshots.opening import FileFormat
 
 
@@ -113,7 +113,7 @@ def command(
     """
 
     def build_options() -> "ReplayOptions":
-        from pyspark_ternmq.pipelines.replay import ReplayOptions
+        from pyspark_ternmq.pipelines.replaying.replay import ReplayOptions
         from pyspark_ternmq.pipelines.snapshots.snapshot import TableSettings
 
         tables = TableSettings(
@@ -138,8 +138,8 @@ def command(
 
     wanted = check_options(build_options)
     with pipeline_session("replay", spark_at) as (spark, line):
-        from pyspark_ternmq.pipelines import replay
-        from pyspark_ternmq.pipelines.restarts import restarted
+        from pyspark_ternmq.pipelines.replaying import replay
+        from pyspark_ternmq.pipelines.sessions.restarts import restarted
 
         run = partial(replay.run, spark, wanted, line=line)
         # Without a checkpoint it is unknown what was sent already.

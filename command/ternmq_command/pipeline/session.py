@@ -28,15 +28,15 @@ def check_options(make: Callable[[], OptionsT]) -> OptionsT:
 def pipeline_session(name: str, spark_at: SparkOptions) -> "Iterator[tuple[SparkSession, ProgressLine]]":
     """Open a Spark session and a progress line for the block."""
     with spark_session_for(f"ternmq {name}", spark_at) as spark:
-        from pyspark_ternmq.decoding.registry import RegistryFailed
+        from pyspark_ternmq.decoding.schema_registry.registry import RegistryFailed
         from pyspark_ternmq.pipelines.backlog_plan import BacklogRefused
-        from pyspark_ternmq.pipelines.dlq_repair import WrongRepair
+        from pyspark_ternmq.pipelines.dead_letters.dlq_repair import WrongRepair
         from pyspark_ternmq.pipelines.journal import JournalError
         from pyspark_ternmq.pipelines.lake.commits import LakeBroken
         from pyspark_ternmq.pipelines.lake.job import TooManyMalformed
         from pyspark_ternmq.pipelines.lake.lock import Locked, LockLost
         from pyspark_ternmq.pipelines.progress import ProgressLine
-        from pyspark_ternmq.pipelines.replay_source import WrongRows
+        from pyspark_ternmq.pipelines.replaying.replay_source import WrongRows
         from pyspark_ternmq.pipelines.snapshots.finding import WrongSource
         from ternmq.errors import ClientError, TransportError
 

@@ -116,7 +116,7 @@ def command(
     wanted = check_options(build_options)
     with pipeline_session("stats", spark_at) as (spark, line):
         from pyspark_ternmq.pipelines import stats
-        from pyspark_ternmq.pipelines.restarts import restarted
+        from pyspark_ternmq.pipelines.sessions.restarts import restarted
 
         report = restarted(partial(stats.run, spark, wanted, line=line), line)
     if as_json:

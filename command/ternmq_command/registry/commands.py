@@ -78,7 +78,7 @@ def migrate(url: str, password_file: Path | None, wait: timedelta, as_json: bool
       PGPASSWORD=... ternmq registry migrate --config broker.toml
     """
     with server_failures():
-        from ternmq_registry import schema
+        from ternmq_registry.sql import schema
 
         done = _retry_unavailable(lambda: schema.migrate_schema(url, password_file), wait.total_seconds())
     shown = without_password(url)
@@ -102,8 +102,8 @@ def version(url: str, password_file: Path | None, as_json: bool) -> None:
       ternmq registry version --json
     """
     with server_failures():
-        from ternmq_registry import schema
         from ternmq_registry.migrations import NEWEST
+        from ternmq_registry.sql import schema
 
         found = _retry_unavailable(lambda: schema.schema_version(url, password_file), 0)
     if as_json:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ternmq_broker.rebuilding.registry_rebuild import RebuildPlan, RegistryRebuild
-    from ternmq_common.model import ConsumerGroup, Topic
+    from ternmq_common.shard.model import ConsumerGroup, Topic
 
 GUESSED = (
     "derived from the store: types are those of the newest of the first and last messages of each queue, queues are "

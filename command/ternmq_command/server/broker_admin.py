@@ -9,13 +9,13 @@ from ternmq_command.terminal.confirmation import confirm_action, yes_option
 from ternmq_command.terminal.options import endpoint_option, json_lines_option, json_option
 from ternmq_command.terminal.output import iso_or_none, print_json, print_records
 from ternmq_command.terminal.printing import echo
-from ternmq_common.removal_warning import has_nothing_to_lose, removal_warning
+from ternmq_common.catalog.removal_warning import has_nothing_to_lose, removal_warning
 
 if TYPE_CHECKING:
     from ternmq.admin.brokers import Broker, BrokerLoad
-    from ternmq.admin.words import Permission
+    from ternmq.admin.requests.words import Permission
 
-# The keys of `ternmq.admin.words.PERMISSIONS`, which needs the protocol's code to be imported.
+# The keys of `ternmq.admin.requests.words.PERMISSIONS`, which needs the protocol's code to be imported.
 PERMISSION_NAMES = ("read-write", "read", "write", "none")
 
 

@@ -5,7 +5,7 @@ import click
 from ternmq_command.terminal.failures import CommandFailure, WrongUsage
 from ternmq_command.terminal.options import endpoint_option, json_option
 from ternmq_command.terminal.output import print_json, print_records
-from ternmq_common.log_levels import parse_log_levels
+from ternmq_common.process.log_levels import parse_log_levels
 
 
 @click.command()

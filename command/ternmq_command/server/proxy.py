@@ -49,7 +49,7 @@ def command(context: click.Context, /, config: Path | None, **flags: object) -> 
             from ternmq_runtime.workers.supervisor import run_proxy_workers
 
             return run_proxy_workers(settings, build_workers_site)
-        from ternmq_proxy.cluster_main import run
+        from ternmq_proxy.server.cluster_main import run
 
         return run(settings)
 

@@ -7,10 +7,10 @@ import click
 from ternmq_command.server.server_options import config_option, load_process_settings, server_options
 from ternmq_command.server.server_process import server_failures
 from ternmq_command.terminal.printing import echo
-from ternmq_common.log_levels import LogLevel, parse_log_levels
+from ternmq_common.process.log_levels import LogLevel, parse_log_levels
 from ternmq_common.server_settings import ServerSettings
 
-SERVER_LOGGER = "ternmq_proxy.main"
+SERVER_LOGGER = "ternmq_proxy.server.main"
 
 
 @click.command()
@@ -46,6 +46,6 @@ def command(config: Path | None, **flags: object) -> int:
             from ternmq_runtime.workers.supervisor import run_stack_workers
 
             return run_stack_workers(settings, build_workers_site)
-        from ternmq_proxy.main import run
+        from ternmq_proxy.server.main import run
 
         return run(settings)

@@ -22,7 +22,7 @@ from ternmq_command.terminal.output import (
     print_json,
 )
 from ternmq_command.terminal.printing import echo, echo_lines
-from ternmq_common.private_files import private_umask
+from ternmq_common.process.private_files import private_umask
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from ternmq.endpoints import Endpoints
-from ternmq.message_view import MessageView
+from ternmq.connections.endpoints import Endpoints
+from ternmq.messages.message_view import MessageView
 from ternmq_protos.v2 import definition_pb2 as pb
 
 if TYPE_CHECKING:

@@ -56,7 +56,7 @@ class EndpointOption(click.Option):
 
     def get_default(self, ctx: click.Context, call: bool = True) -> Any:  # noqa: ANN401
         if call and not ctx.resilient_parsing:
-            from ternmq_command.context.contexts import server_in_use
+            from ternmq_command.terminal.contexts import server_in_use
 
             if (server := server_in_use(ctx.meta.get(CONTEXT_KEY))) is not None:
                 ctx.meta[CONTEXT_ACCESS_KEY] = server.access

@@ -12,7 +12,7 @@ from ternmq_command.terminal.options import json_option
 from ternmq_command.terminal.output import print_json
 from ternmq_command.terminal.printing import echo
 from ternmq_common.installing import missing_extra_error
-from ternmq_common.private_files import create_file, create_folder
+from ternmq_common.process.private_files import create_file, create_folder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -27,13 +27,13 @@ from ternmq_command.topic import purge as topic_purge
 from ternmq_common.topic_settings import TOPIC_SETTINGS
 
 if TYPE_CHECKING:
+    from ternmq.admin.requests.words import TopicType
     from ternmq.admin.topics import QueueState, Topic, TopicDescription
-    from ternmq.admin.words import TopicType
     from ternmq_command.apply.declarations import DeclaredTopic
     from ternmq_command.apply.plan import PlannedChange
     from ternmq_command.calls.admin import AdminClient
 
-# The keys of `ternmq.admin.words.TYPES`, which needs the protocol's code to be imported.
+# The keys of `ternmq.admin.requests.words.TYPES`, which needs the protocol's code to be imported.
 TYPE_NAMES = ("normal", "fifo", "delay", "transaction", "priority", "lite", "mixed")
 LITE = "lite"
 GROUPS_SHOWN = 10

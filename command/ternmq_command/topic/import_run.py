@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 from ternmq.blocking import Producer
 from ternmq.errors import ClientError, SendManyError
-from ternmq.message import Message, SendReceipt
+from ternmq.messages.message import Message, SendReceipt
 from ternmq_command.calls.access import current_access
 from ternmq_command.calls.admin import AdminClient
 from ternmq_command.message.message_lines import BATCH_BYTES, BATCH_MESSAGES, BadLine, numbered_pages, parse_line

@@ -21,13 +21,13 @@ from ternmq_command.terminal.printing import echo
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ternmq.admin.call import AdminCall
     from ternmq.admin.messages import OpenTransaction, TransactionPage
-    from ternmq.admin.words import OpenState, Resolution
-    from ternmq.message_view import MessageView
+    from ternmq.admin.requests.call import AdminCall
+    from ternmq.admin.requests.words import OpenState, Resolution
+    from ternmq.messages.message_view import MessageView
     from ternmq_command.terminal.output import Record
 
-# The keys of `ternmq.admin.words.OPEN_STATES`, which needs the protocol's code to be imported.
+# The keys of `ternmq.admin.requests.words.OPEN_STATES`, which needs the protocol's code to be imported.
 OPEN_STATES: tuple["OpenState", ...] = ("pending", "discarded")
 DONE = {"commit": "committed", "rollback": "rolled back"}
 

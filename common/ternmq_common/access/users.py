@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from ternmq_common.access.actions import AccessAction
     from ternmq_common.access.decision import AccessRequest, Source
-    from ternmq_common.ranges import Int64
+    from ternmq_common.shard.ranges import Int64
 
 USER_CHARACTERS_MAX = 64
 SECRETS_MAX = 2

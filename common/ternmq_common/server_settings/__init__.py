@@ -1,7 +1,7 @@
 """Settings of the processes: `ternmq up`, `ternmq broker`, `ternmq proxy`. Sizes in bytes, times in milliseconds;
 checked once, at start."""
 
-from ternmq_common.cluster import FlushMode
+from ternmq_common.catalog.cluster import FlushMode
 from ternmq_common.server_settings.exposure import find_exposure
 from ternmq_common.server_settings.front import FrontSettings
 from ternmq_common.server_settings.listeners import ClientListener, parse_listeners

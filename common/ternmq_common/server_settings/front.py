@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 
 from ternmq_common.addresses import DEFAULT_GRPC
-from ternmq_common.delay_levels import DEFAULT_DELAY_LEVELS, parse_delay_levels
+from ternmq_common.catalog.delay_levels import DEFAULT_DELAY_LEVELS, parse_delay_levels
 from ternmq_common.limits import (
     DAY_MS,
     DEFAULT_QUEUES,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ternmq_common.addresses import is_wildcard, parse_address
-from ternmq_common.cluster import REPLICAS_MAX, ReplicationMode
+from ternmq_common.catalog.cluster import REPLICAS_MAX, ReplicationMode
 from ternmq_common.limits import DAY_MS, GIB, HOUR_MS, KIB, MIB, MINUTE_MS, SECOND_MS
 from ternmq_common.server_settings.front import FrontSettings
 from ternmq_common.server_settings.process import ProcessSettings

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from ternmq_common.cluster import FlushMode
+from ternmq_common.catalog.cluster import FlushMode
 from ternmq_common.limits import DAY_MS, GIB, HOUR_MS, MIB, MINUTE_MS, SECOND_MS
 from ternmq_common.server_settings.process import ProcessSettings
 from ternmq_common.setting import InvalidSetting, setting

@@ -11,11 +11,11 @@ from typing import Any, NamedTuple, TypeVar, get_args, get_type_hints
 
 from msgspec import defstruct, structs
 
-from ternmq_common.message_filter import MessageFilter
-from ternmq_common.model import PopOrder
+from ternmq_common.filters.message_filter import MessageFilter
 from ternmq_common.names import lite_parent
-from ternmq_common.ranges import Int64
 from ternmq_common.shard import shard, shard_frames
+from ternmq_common.shard.model import PopOrder
+from ternmq_common.shard.ranges import Int64
 from ternmq_common.shard.shard_frames import FramePiece, filter_text
 
 ANSWER_TIMEOUT_S = 2.0

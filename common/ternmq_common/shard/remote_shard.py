@@ -5,9 +5,10 @@ The classes `...Calls` have the calls that `Storage` has; `ask` chooses the brok
 
 from collections.abc import Awaitable, Sequence
 
-from ternmq_common.cluster import UnfinishedWork
-from ternmq_common.message_filter import MessageFilter
-from ternmq_common.model import (
+from ternmq_common.catalog.cluster import UnfinishedWork
+from ternmq_common.filters.message_filter import MessageFilter
+from ternmq_common.shard.calls import CALLS, Ask
+from ternmq_common.shard.model import (
     AppendedMessage,
     AppendOutcome,
     AppendRequests,
@@ -36,11 +37,10 @@ from ternmq_common.model import (
     TransactionResolution,
     TransactionState,
 )
-from ternmq_common.ranges import Int64, Seconds, UInt32
-from ternmq_common.recall_handle import RecallHandle
-from ternmq_common.receipt_handle import ReceiptHandle
-from ternmq_common.shard.calls import CALLS, Ask
-from ternmq_common.transaction_id import TransactionId
+from ternmq_common.shard.ranges import Int64, Seconds, UInt32
+from ternmq_common.shard.recall_handle import RecallHandle
+from ternmq_common.shard.receipt_handle import ReceiptHandle
+from ternmq_common.shard.transaction_id import TransactionId
 
 
 class SendingCalls:

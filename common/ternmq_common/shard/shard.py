@@ -9,9 +9,9 @@ milliseconds, waits are seconds. The annotations define the encoding (`calls.py`
 from collections.abc import Awaitable, Generator, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
-from ternmq_common.cluster import UnfinishedWork
-from ternmq_common.message_filter import MessageFilter
-from ternmq_common.model import (
+from ternmq_common.catalog.cluster import UnfinishedWork
+from ternmq_common.filters.message_filter import MessageFilter
+from ternmq_common.shard.model import (
     AppendedMessage,
     AppendOutcome,
     AppendRequests,
@@ -40,10 +40,10 @@ from ternmq_common.model import (
     TransactionResolution,
     TransactionState,
 )
-from ternmq_common.ranges import Int64, Seconds, UInt32
-from ternmq_common.recall_handle import RecallHandle
-from ternmq_common.receipt_handle import ReceiptHandle
-from ternmq_common.transaction_id import TransactionId
+from ternmq_common.shard.ranges import Int64, Seconds, UInt32
+from ternmq_common.shard.recall_handle import RecallHandle
+from ternmq_common.shard.receipt_handle import ReceiptHandle
+from ternmq_common.shard.transaction_id import TransactionId
 
 T = TypeVar("T")
 

@@ -28,10 +28,10 @@ from typing import Generic, NamedTuple, TypeVar
 from msgspec import MsgspecError, Raw, Struct, convert
 from msgspec.msgpack import Decoder, Encoder
 
-from ternmq_common.message_filter import FilterText, MessageFilter
-from ternmq_common.model import DroppedLite, OrphanedTransaction, PullingMember
-from ternmq_common.ranges import UInt32
-from ternmq_common.sql_filter import SqlFilter
+from ternmq_common.filters.message_filter import FilterText, MessageFilter
+from ternmq_common.filters.sql_filter import SqlFilter
+from ternmq_common.shard.model import DroppedLite, OrphanedTransaction, PullingMember
+from ternmq_common.shard.ranges import UInt32
 
 FORM = 2
 """1 was that of protobuf messages."""

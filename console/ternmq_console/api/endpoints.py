@@ -17,11 +17,11 @@ from ternmq_console.api.answers import (
     problem_response,
 )
 from ternmq_console.api.json_form import BadJson, to_json
+from ternmq_console.api.long_calls import LongCalls, TooManyLongCalls, too_many_response
 from ternmq_console.api.requests import build_request
 from ternmq_console.api.routes import PREFIX, ROUTES
 from ternmq_console.calls import READING
 from ternmq_console.csrf import caller_of_request
-from ternmq_console.long_calls import LongCalls, TooManyLongCalls, too_many_response
 from ternmq_console.operator_calls import NotSignedIn, ServerBusy
 
 if TYPE_CHECKING:

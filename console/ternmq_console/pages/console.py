@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
-    from ternmq_console.long_calls import LongCalls
+    from ternmq_console.api.long_calls import LongCalls
     from ternmq_console.operator_calls import OperatorCalls
     from ternmq_console.pages.base.feature import Do, PageFeature, Show, ShowAgain
     from ternmq_console.pages.base.sessions import ConsoleSession

@@ -25,9 +25,9 @@ import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from ternmq_common.log_throttle import LogThrottle
+from ternmq_common.pacing.log_throttle import LogThrottle
 from ternmq_common.printable import cut_text, escape_json
-from ternmq_common.private_files import FILE_MODE
+from ternmq_common.process.private_files import FILE_MODE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

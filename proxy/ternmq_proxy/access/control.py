@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from ternmq_common.access.decision import AccessVerdict, decide_access
 from ternmq_common.access.users import NO_USERS, AccessSnapshot
 from ternmq_common.errors import ErrorCode, MessagingError
-from ternmq_common.fairness import WorkTurns
+from ternmq_common.event_loop.fairness import WorkTurns
 from ternmq_common.signing import SignedAuthorization
 from ternmq_proxy.access.authentication import NotAuthenticated
 from ternmq_proxy.access.guess_limit import GuessLimit

@@ -7,7 +7,7 @@ is already authenticated: they are not verified again.
 
 from typing import TYPE_CHECKING
 
-from ternmq_common.peer_network import network_of
+from ternmq_common.process.peer_network import network_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from ternmq_common.clock import SystemClock
     from ternmq_common.server_settings import FrontSettings
-    from ternmq_proxy.catalog import Catalog
+    from ternmq_proxy.catalog.catalog import Catalog
 
 _FILE = "audit.log"
 

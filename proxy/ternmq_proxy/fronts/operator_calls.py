@@ -7,7 +7,7 @@ the process's event loop.
 from typing import TYPE_CHECKING, Any
 
 from ternmq_common.access.users import NO_USERS
-from ternmq_common.fairness import wait_for_turn
+from ternmq_common.event_loop.fairness import wait_for_turn
 from ternmq_console.calls import QUERYING, READING, RECALLING, SEEKING, SENDING, SUBSCRIPTIONS
 from ternmq_console.operator_calls import NotSignedIn, ServerBusy
 from ternmq_proxy.access.authentication import NotAuthenticated

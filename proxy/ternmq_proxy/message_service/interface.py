@@ -11,8 +11,9 @@ from ternmq_common.shard.shard import MessageConsuming, MessageSending, QueueRea
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from ternmq_common.message_filter import MessageFilter
-    from ternmq_common.model import (
+    from ternmq_common.filters.message_filter import MessageFilter
+    from ternmq_common.receiving.output_room import AnswerRoom
+    from ternmq_common.shard.model import (
         Acknowledged,
         DeliveredMessage,
         DroppedLite,
@@ -29,8 +30,7 @@ if TYPE_CHECKING:
         TopicRoute,
         TopicSubscription,
     )
-    from ternmq_common.output_room import AnswerRoom
-    from ternmq_common.receipt_handle import ReceiptHandle
+    from ternmq_common.shard.receipt_handle import ReceiptHandle
 
     AskProducer = Callable[[OrphanedTransaction], Awaitable[bool]]
     """A function that sends a transaction check to a producer, and returns whether there was one."""

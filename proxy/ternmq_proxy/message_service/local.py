@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from ternmq_broker.broker import Broker
 from ternmq_broker.broker_settings import STORE, BrokerSettings
 from ternmq_broker.store_opening import make_room_to_start
-from ternmq_common.model import TopicRoute
+from ternmq_common.shard.model import TopicRoute
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Sequence
@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
     from ternmq_broker.shard.consuming import BrokerConsuming
     from ternmq_common.clock import SystemClock
-    from ternmq_common.model import (
+    from ternmq_common.receiving.output_room import AnswerRoom
+    from ternmq_common.server_settings import ServerSettings
+    from ternmq_common.shard.model import (
         Acknowledged,
         ConsumerGroup,
         DeliveredMessage,
@@ -27,9 +29,7 @@ if TYPE_CHECKING:
         Topic,
         TopicSubscription,
     )
-    from ternmq_common.output_room import AnswerRoom
-    from ternmq_common.receipt_handle import ReceiptHandle
-    from ternmq_common.server_settings import ServerSettings
+    from ternmq_common.shard.receipt_handle import ReceiptHandle
     from ternmq_proxy.message_service.interface import AnswerProxies, AskProducer
     from ternmq_runtime.observability.figures import BrokerSource
 

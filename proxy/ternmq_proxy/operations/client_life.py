@@ -2,12 +2,12 @@
 
 from typing import TYPE_CHECKING
 
-from ternmq_common.client_type import CONSUMERS, LITE_CONSUMERS, ClientType
 from ternmq_common.errors import ErrorCode, MessagingError
-from ternmq_common.model import LiteAction, LiteSync
 from ternmq_common.names import check_group_name
+from ternmq_common.shard.model import LiteAction, LiteSync
 from ternmq_proxy.access.needs import GROUP_SUB
 from ternmq_proxy.operations.group_creation import may_create_group
+from ternmq_proxy.processors.client_type import CONSUMERS, LITE_CONSUMERS, ClientType
 
 if TYPE_CHECKING:
     from ternmq_proxy.call import Call

@@ -3,21 +3,21 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ternmq_common.client_type import LITE_CONSUMERS, ClientType
+from ternmq_common.catalog.lite_group import DEFAULT_LITE_QUOTA
 from ternmq_common.errors import ErrorCode, MessagingError
+from ternmq_common.filters.tag_filter import TagFilter
 from ternmq_common.limits import LITE_TOPIC_BYTES_MAX, RECEIVE_BATCH_MAX, SQL_FILTER_BYTES_MAX
-from ternmq_common.lite_group import DEFAULT_LITE_QUOTA
 from ternmq_common.names import check_group_name, check_topic_name
 from ternmq_common.printable import find_name_problem
-from ternmq_common.tag_filter import TagFilter
 from ternmq_proxy.operations.group_creation import may_create_group
 from ternmq_proxy.operations.lite_groups import check_client_type
 from ternmq_proxy.operations.rights import needs_of_settings
 from ternmq_proxy.processors.client_limits import check_size
+from ternmq_proxy.processors.client_type import LITE_CONSUMERS, ClientType
 
 if TYPE_CHECKING:
-    from ternmq_common.message_filter import FilterText
-    from ternmq_common.retry_backoff import RetryBackoff
+    from ternmq_common.catalog.retry_backoff import RetryBackoff
+    from ternmq_common.filters.message_filter import FilterText
     from ternmq_proxy.call import Call
     from ternmq_proxy.processors.client_settings import ClientSettings
     from ternmq_proxy.services import Services

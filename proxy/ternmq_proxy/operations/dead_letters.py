@@ -2,20 +2,20 @@
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from ternmq_common.catalog.message_type import MessageType
 from ternmq_common.errors import ErrorCode, MessagingError
-from ternmq_common.message_type import MessageType
 from ternmq_common.names import check_topic_name, dead_letter_topic, group_of_derived
 from ternmq_proxy.access.needs import GROUP_UPDATE, TOPIC_PUB
 from ternmq_proxy.operations.message_checks import effective_type, type_conflict
-from ternmq_proxy.processors.placement import queue_of_group, queue_of_lite, queue_of_priority
-from ternmq_proxy.processors.stored_form import revive_letter
+from ternmq_proxy.processors.sending.placement import queue_of_group, queue_of_lite, queue_of_priority
+from ternmq_proxy.processors.sending.stored_form import revive_letter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ternmq_common.model import ConsumerGroup, StoredMessage, Topic
+    from ternmq_common.shard.model import ConsumerGroup, StoredMessage, Topic
     from ternmq_proxy.call import Call
-    from ternmq_proxy.processors.stored_form import RevivedLetter
+    from ternmq_proxy.processors.sending.stored_form import RevivedLetter
     from ternmq_proxy.services import Services
 
 _RESENT_MAX = 1024

@@ -7,12 +7,12 @@ like those of all other 4.x properties.
 
 from typing import TYPE_CHECKING
 
-from ternmq_common.delay_levels import delay_of_level
-from ternmq_common.message_type import MessageType
+from ternmq_common.catalog.delay_levels import delay_of_level
+from ternmq_common.catalog.message_type import MessageType
 from ternmq_proxy.operations.message_checks import DELAY_LEVEL_KEY, effective_type
 
 if TYPE_CHECKING:
-    from ternmq_proxy.processors.producer_message import ProducerMessage
+    from ternmq_proxy.processors.sending.producer_message import ProducerMessage
 
 _DIGITS_MAX = 18
 

@@ -2,15 +2,15 @@
 
 from typing import TYPE_CHECKING
 
-from ternmq_common.client_type import LITE_CONSUMERS
+from ternmq_common.catalog.message_type import MessageType
 from ternmq_common.errors import ErrorCode, MessagingError
-from ternmq_common.message_type import MessageType
+from ternmq_proxy.processors.client_type import LITE_CONSUMERS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ternmq_common.message_filter import MessageFilter
-    from ternmq_common.model import ConsumerGroup, Topic
+    from ternmq_common.filters.message_filter import MessageFilter
+    from ternmq_common.shard.model import ConsumerGroup, Topic
 
 
 def check_lite_receive(topic: "Topic", group: "ConsumerGroup", passing: "MessageFilter") -> None:

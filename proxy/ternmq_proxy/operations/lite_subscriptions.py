@@ -5,16 +5,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ternmq_common.errors import ErrorCode, MessagingError
-from ternmq_common.model import LiteAction, LiteOffset, LiteSync
 from ternmq_common.names import check_group_name, check_lite_topic_name, check_topic_name
+from ternmq_common.shard.model import LiteAction, LiteOffset, LiteSync
 from ternmq_proxy.operations.lite_groups import check_bound_topic
 from ternmq_proxy.operations.rights import require_consumer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from ternmq_common.pacing.bucket import TokenBucket
     from ternmq_proxy.call import Call
-    from ternmq_proxy.quotas.bucket import TokenBucket
     from ternmq_proxy.services import Services
 
 LITE_ADDS_PER_S = 5000

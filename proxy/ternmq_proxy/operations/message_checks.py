@@ -2,17 +2,17 @@
 
 from typing import TYPE_CHECKING, NoReturn
 
+from ternmq_common.catalog.message_type import MessageType
 from ternmq_common.errors import ErrorCode, MessagingError
-from ternmq_common.message_type import MessageType
+from ternmq_common.filters.tag_filter import find_tag_problem
 from ternmq_common.names import check_lite_topic_name
 from ternmq_common.printable import cut_text, has_control
-from ternmq_common.tag_filter import find_tag_problem
 from ternmq_common.units import render_duration, spell_duration
 
 if TYPE_CHECKING:
     from ternmq_common.limits import MessageLimits
-    from ternmq_common.model import Topic
-    from ternmq_proxy.processors.producer_message import ProducerMessage
+    from ternmq_common.shard.model import Topic
+    from ternmq_proxy.processors.sending.producer_message import ProducerMessage
 
 RESERVED_PROPERTY_KEYS = frozenset(
     # A table of names is easier to read without 54 pairs of quotes.

@@ -3,11 +3,11 @@
 from typing import TYPE_CHECKING
 
 from ternmq_common.errors import ErrorCode, MessagingError
-from ternmq_common.model import QueueRef
 from ternmq_common.names import check_topic_name
+from ternmq_common.shard.model import QueueRef
 
 if TYPE_CHECKING:
-    from ternmq_common.model import QueueBounds, TopicRoute
+    from ternmq_common.shard.model import QueueBounds, TopicRoute
     from ternmq_proxy.services import Services
 
 

@@ -4,15 +4,15 @@ import enum
 from typing import TYPE_CHECKING
 
 from ternmq_common.errors import ErrorCode, MessagingError
-from ternmq_common.model import QueueReaderId
 from ternmq_common.names import check_group_name
+from ternmq_common.shard.model import QueueReaderId
 from ternmq_proxy.access.needs import TOPIC_SUB
 from ternmq_proxy.operations.group_creation import may_create_group
 from ternmq_proxy.operations.message_queues import find_queue, illegal_offset
 from ternmq_proxy.operations.rights import require_consumer
 
 if TYPE_CHECKING:
-    from ternmq_common.model import QueueRef
+    from ternmq_common.shard.model import QueueRef
     from ternmq_proxy.call import Call
     from ternmq_proxy.services import Services
 

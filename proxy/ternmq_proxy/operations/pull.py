@@ -5,21 +5,21 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ternmq_common.errors import ErrorCode, MessagingError
+from ternmq_common.filters.message_filter import ALL_TEXT, FilterText
 from ternmq_common.limits import POLL_MARGIN_MS, PULL_BATCH_MAX
-from ternmq_common.message_filter import ALL_TEXT, FilterText
-from ternmq_common.model import QueueReaderId, QueueRef, StoredMessage
 from ternmq_common.names import check_group_name
+from ternmq_common.shard.model import QueueReaderId, QueueRef, StoredMessage
 from ternmq_proxy.access.needs import TOPIC_SUB
 from ternmq_proxy.operations.message_queues import find_queue, illegal_offset
 from ternmq_proxy.operations.rights import needs_of_consumer
-from ternmq_proxy.processors.placement import check_readable
+from ternmq_proxy.processors.sending.placement import check_readable
 from ternmq_proxy.quotas.receiving import take_within
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ternmq_common.message_filter import MessageFilter
-    from ternmq_common.model import PulledMessages
+    from ternmq_common.filters.message_filter import MessageFilter
+    from ternmq_common.shard.model import PulledMessages
     from ternmq_proxy.access.needs import NamedNeed
     from ternmq_proxy.call import Call
     from ternmq_proxy.quotas.meter import QuotaMeter

@@ -2,15 +2,15 @@
 
 from typing import TYPE_CHECKING
 
+from ternmq_common.catalog.message_type import MessageType
 from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.limits import DAY_MS
-from ternmq_common.message_type import MessageType
 from ternmq_common.names import check_topic_name
-from ternmq_common.recall_handle import RecallHandle
+from ternmq_common.shard.recall_handle import RecallHandle
 from ternmq_proxy.access.needs import TOPIC_PUB
 
 if TYPE_CHECKING:
-    from ternmq_common.model import Topic
+    from ternmq_common.shard.model import Topic
     from ternmq_proxy.call import Call
     from ternmq_proxy.services import Services
 

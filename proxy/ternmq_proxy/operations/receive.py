@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from ternmq_common.catalog.message_type import MessageType
+from ternmq_common.catalog.quotas import QuotaKind
 from ternmq_common.errors import ErrorCode, MessagingError
+from ternmq_common.filters.message_filter import ALL_TEXT, FilterText
 from ternmq_common.limits import AUTO_RENEW_INVISIBLE_MS, INVISIBLE_MIN_MS, POLL_MARGIN_MS, RECEIVE_BATCH_MAX
-from ternmq_common.message_filter import ALL_TEXT, FilterText
-from ternmq_common.message_type import MessageType
-from ternmq_common.model import DeliveredMessage, PopOrder, group_by_settled_topic
 from ternmq_common.names import check_group_name, check_topic_name
 from ternmq_common.printable import find_name_problem
-from ternmq_common.quotas import QuotaKind
+from ternmq_common.shard.model import DeliveredMessage, PopOrder, group_by_settled_topic
 from ternmq_proxy.call import Call
 from ternmq_proxy.operations.group_creation import may_create_group
 from ternmq_proxy.operations.invisible_duration import checked_invisible_ms
 from ternmq_proxy.operations.lite_groups import check_lite_receive
 from ternmq_proxy.operations.rights import needs_of_consumer
-from ternmq_proxy.processors.placement import check_readable
+from ternmq_proxy.processors.sending.placement import check_readable
 from ternmq_proxy.quotas.meter import QuotaMeter
 from ternmq_proxy.quotas.receiving import take_within
 from ternmq_proxy.services import Services
@@ -30,7 +30,7 @@ from ternmq_proxy.services import Services
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Mapping, Sequence
 
-    from ternmq_common.model import Topic
+    from ternmq_common.shard.model import Topic
 
 NOTHING_NEW = MessagingError(ErrorCode.MESSAGE_NOT_FOUND, "no new message")
 _POLL_GRID_S = 0.5

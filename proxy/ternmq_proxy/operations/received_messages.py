@@ -12,12 +12,12 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from ternmq_common.errors import ErrorCode, MessagingError
-from ternmq_common.fairness import WorkTurns
-from ternmq_common.handle_form import HandleForm
-from ternmq_common.model import SettleOutcome
+from ternmq_common.event_loop.fairness import WorkTurns
 from ternmq_common.names import check_group_name, check_topic_name
-from ternmq_common.receipt_handle import ReceiptHandle
+from ternmq_common.shard.model import SettleOutcome
+from ternmq_common.shard.receipt_handle import ReceiptHandle
 from ternmq_proxy.access.needs import GROUP_SUB, TOPIC_SUB
+from ternmq_proxy.handle_form import HandleForm
 from ternmq_proxy.handles import settled_topic
 from ternmq_proxy.operations.group_creation import may_create_group
 from ternmq_proxy.operations.invisible_duration import checked_invisible_ms

@@ -14,18 +14,18 @@ stops refreshing all routes when it is refused one.
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from ternmq_common.assignment_strategy import AssignmentStrategy
-from ternmq_common.cluster import QueuePermission
-from ternmq_common.message_type import MessageType
-from ternmq_common.model import MIXED, QueueRef
+from ternmq_common.catalog.assignment_strategy import AssignmentStrategy
+from ternmq_common.catalog.cluster import QueuePermission
+from ternmq_common.catalog.message_type import MessageType
 from ternmq_common.names import check_group_name, check_topic_name
+from ternmq_common.shard.model import MIXED, QueueRef
 from ternmq_proxy.access.needs import TOPIC_CREATE, TOPIC_ROUTE
 from ternmq_proxy.operations.rights import require_consumer
 from ternmq_proxy.processors.assignment import assign_queues
-from ternmq_proxy.processors.placement import unreadable_error, unwritable_error
+from ternmq_proxy.processors.sending.placement import unreadable_error, unwritable_error
 
 if TYPE_CHECKING:
-    from ternmq_common.model import ConsumerGroup, Topic, TopicRoute
+    from ternmq_common.shard.model import ConsumerGroup, Topic, TopicRoute
     from ternmq_proxy.call import Call
     from ternmq_proxy.services import Services
 

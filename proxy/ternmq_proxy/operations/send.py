@@ -6,9 +6,9 @@
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ternmq_common.catalog.message_type import MessageType
 from ternmq_common.errors import ErrorCode, MessagingError
-from ternmq_common.fairness import WorkTurns
-from ternmq_common.message_type import MessageType
+from ternmq_common.event_loop.fairness import WorkTurns
 from ternmq_common.names import check_topic_name, group_of_derived
 from ternmq_proxy.access.needs import TOPIC_CREATE, TOPIC_PUB
 from ternmq_proxy.operations.delay_level import has_delay_level, take_delay_level
@@ -19,9 +19,9 @@ from ternmq_proxy.operations.sent_message import SentMessage
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ternmq_common.model import Topic
+    from ternmq_common.shard.model import Topic
     from ternmq_proxy.call import Call
-    from ternmq_proxy.processors.producer_message import ProducerMessage
+    from ternmq_proxy.processors.sending.producer_message import ProducerMessage
     from ternmq_proxy.services import Services
 
 

@@ -8,17 +8,17 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from ternmq_common.callbacks import wait_until_stored
+from ternmq_common.catalog.message_type import MessageType
 from ternmq_common.errors import MessagingError
-from ternmq_common.message_type import MessageType
+from ternmq_common.event_loop.callbacks import wait_until_stored
 from ternmq_proxy.access.needs import TOPIC_PUB
-from ternmq_proxy.processors.placement import queue_of_group, queue_of_lite
+from ternmq_proxy.processors.sending.placement import queue_of_group, queue_of_lite
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ternmq_common.fairness import WorkTurns
-    from ternmq_common.model import NewMessage, QueueRef, Stored, TopicRoute
+    from ternmq_common.event_loop.fairness import WorkTurns
+    from ternmq_common.shard.model import NewMessage, QueueRef, Stored, TopicRoute
     from ternmq_proxy.call import Call
     from ternmq_proxy.services import Services
 

@@ -15,23 +15,23 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from ternmq_common.catalog.message_type import MessageType
 from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.limits import KIB
-from ternmq_common.message_type import MessageType
-from ternmq_common.model import HalfMessage, NewMessage, QueueRef, TimedMessage
-from ternmq_common.recall_handle import RecallHandle
-from ternmq_common.transaction_id import transaction_handle
+from ternmq_common.shard.model import HalfMessage, NewMessage, QueueRef, TimedMessage
+from ternmq_common.shard.recall_handle import RecallHandle
+from ternmq_common.shard.transaction_id import transaction_handle
 from ternmq_proxy.operations.message_checks import whole_ms
 from ternmq_proxy.operations.sent_message import SentMessage
-from ternmq_proxy.processors.inflation import RequestInflation
-from ternmq_proxy.processors.placement import queue_of_group, queue_of_lite, queue_of_priority
-from ternmq_proxy.processors.stored_form import MILLISECOND_NS, body_md5, is_calendar_time, to_stored_form
+from ternmq_proxy.processors.sending.inflation import RequestInflation
+from ternmq_proxy.processors.sending.placement import queue_of_group, queue_of_lite, queue_of_priority
+from ternmq_proxy.processors.sending.stored_form import MILLISECOND_NS, body_md5, is_calendar_time, to_stored_form
 
 if TYPE_CHECKING:
-    from ternmq_common.fairness import WorkTurns
-    from ternmq_common.model import AppendedMessage, TopicRoute
+    from ternmq_common.event_loop.fairness import WorkTurns
+    from ternmq_common.shard.model import AppendedMessage, TopicRoute
     from ternmq_proxy.call import Call
-    from ternmq_proxy.processors.producer_message import ProducerMessage
+    from ternmq_proxy.processors.sending.producer_message import ProducerMessage
     from ternmq_proxy.services import Services
 
 

@@ -3,9 +3,9 @@
 from typing import TYPE_CHECKING
 
 from ternmq_common.errors import ErrorCode, MessagingError
-from ternmq_common.model import TransactionResolution
 from ternmq_common.names import check_topic_name
-from ternmq_common.transaction_id import check_handle, transaction_of_handle
+from ternmq_common.shard.model import TransactionResolution
+from ternmq_common.shard.transaction_id import check_handle, transaction_of_handle
 from ternmq_proxy.access.needs import TOPIC_PUB
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ import hashlib
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 
-from ternmq_common.assignment_strategy import AssignmentStrategy, StrategyName
-from ternmq_common.model import QueueRef
+from ternmq_common.catalog.assignment_strategy import AssignmentStrategy, StrategyName
+from ternmq_common.shard.model import QueueRef
 
 POINTS_PER_MEMBER = 10
 

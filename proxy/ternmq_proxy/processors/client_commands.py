@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from ternmq_common.model import StoredMessage
+from ternmq_common.shard.model import StoredMessage
 from ternmq_proxy.processors.client_settings import NamedTopic
 
 

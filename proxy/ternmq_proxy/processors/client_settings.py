@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ternmq_common.client_type import ClientType
-from ternmq_common.message_filter import ALL_TEXT, FilterText
+from ternmq_common.filters.message_filter import ALL_TEXT, FilterText
+from ternmq_proxy.processors.client_type import ClientType
 
 
 class NamedTopic(NamedTuple):

@@ -5,14 +5,14 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
-from ternmq_common.client_type import ClientType
 from ternmq_common.errors import ErrorCode, MessagingError
-from ternmq_common.model import PullingMember
+from ternmq_common.shard.model import PullingMember
 from ternmq_proxy.processors.client_limits import (
     CLIENT_LIMITS,
     ClientLimits,
     refuse_excess,
 )
+from ternmq_proxy.processors.client_type import ClientType
 from ternmq_proxy.processors.shared_settings import SharedSettings
 
 if TYPE_CHECKING:

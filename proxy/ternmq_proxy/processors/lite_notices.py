@@ -12,7 +12,7 @@ from ternmq_proxy.processors.client_commands import DropLiteTopic
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ternmq_common.model import DroppedLite
+    from ternmq_common.shard.model import DroppedLite
     from ternmq_proxy.processors.clients import ClientRegistry
 
 WAITING_MAX = 100_000

@@ -12,8 +12,8 @@ import logging
 from typing import TYPE_CHECKING, NamedTuple
 
 from ternmq_common.errors import MessagingError
-from ternmq_common.model import OrphanedTransaction, TransactionState
-from ternmq_common.transaction_id import TransactionId, transaction_handle
+from ternmq_common.shard.model import OrphanedTransaction, TransactionState
+from ternmq_common.shard.transaction_id import TransactionId, transaction_handle
 from ternmq_proxy.processors.client_commands import CheckTransaction
 from ternmq_proxy.processors.client_settings import NamedTopic
 

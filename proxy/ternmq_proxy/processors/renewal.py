@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ternmq_common.errors import ErrorCode, MessagingError
-from ternmq_common.fairness import WorkTurns
+from ternmq_common.event_loop.fairness import WorkTurns
 from ternmq_common.limits import AUTO_RENEW_INVISIBLE_MS, HOUR_MS, MINUTE_MS, SECOND_MS
-from ternmq_common.receipt_handle import ReceiptHandle
+from ternmq_common.shard.receipt_handle import ReceiptHandle
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from ternmq_common.model import ConsumerGroup, DeliveredMessage
+    from ternmq_common.shard.model import ConsumerGroup, DeliveredMessage
     from ternmq_proxy.message_service.interface import MessageService
 
 RENEW_AHEAD_MS = 15 * SECOND_MS

@@ -3,14 +3,14 @@
 import logging
 from typing import TYPE_CHECKING
 
-from ternmq_common.fairness import WorkTurns
-from ternmq_common.message_type import MessageType
+from ternmq_common.catalog.message_type import MessageType
+from ternmq_common.event_loop.fairness import WorkTurns
 from ternmq_common.printable import list_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ternmq_common.model import TopicSubscription
+    from ternmq_common.shard.model import TopicSubscription
     from ternmq_proxy.processors.clients import ConnectedClient
     from ternmq_proxy.services import Services
 

@@ -16,9 +16,9 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from ternmq_common.limits import SETTINGS_TOPICS_MAX
-from ternmq_common.log_throttle import LogThrottle
-from ternmq_common.model import TopicSubscription
+from ternmq_common.pacing.log_throttle import LogThrottle
 from ternmq_common.printable import CUT_AT, list_names
+from ternmq_common.shard.model import TopicSubscription
 from ternmq_proxy.processors.client_limits import ALL_ENTRIES_MAX, refuse_excess
 
 if TYPE_CHECKING:

@@ -3,12 +3,12 @@
 from typing import TYPE_CHECKING
 
 from ternmq_common.limits import HOUR_MS, SECOND_MS
-from ternmq_proxy.quotas.bucket import TokenBucket
+from ternmq_common.pacing.bucket import TokenBucket
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ternmq_common.quotas import Quota
+    from ternmq_common.catalog.quotas import Quota
 
 _HOUR_S = HOUR_MS / SECOND_MS
 

@@ -8,8 +8,8 @@ import hpack
 from ternmq_rpc.grpc_http2 import frames as h2
 from ternmq_rpc.grpc_http2.events import EventKind
 from ternmq_rpc.grpc_http2.frames import DEFAULT_FRAME_MAX, PREFACE, ErrorCode, Http2Error, SettingId
-from ternmq_rpc.grpc_http2.header_rules import MalformedHeaders, checked_fields
-from ternmq_rpc.grpc_http2.literal_headers import literal_block
+from ternmq_rpc.grpc_http2.headers.header_rules import MalformedHeaders, checked_fields
+from ternmq_rpc.grpc_http2.headers.literal_headers import literal_block
 from ternmq_rpc.grpc_http2.machine import HEADER_BYTES_MAX, Http2Machine, S, greeting_frames
 from ternmq_rpc.grpc_http2.messages import GrpcStatus, status_text
 from ternmq_rpc.serving.budgets import BudgetLedger, ConnectionBudgets

@@ -16,10 +16,10 @@ from typing import Generic, Optional, TypeVar
 from ternmq_rpc.grpc_http2 import frames as h2
 from ternmq_rpc.grpc_http2.events import EventKind
 from ternmq_rpc.grpc_http2.frames import ErrorCode, Http2Error, SettingId
-from ternmq_rpc.grpc_http2.header_blocks import HeaderBlocks
-from ternmq_rpc.grpc_http2.header_rules import MalformedHeaders
+from ternmq_rpc.grpc_http2.headers.header_blocks import HeaderBlocks
+from ternmq_rpc.grpc_http2.headers.header_rules import MalformedHeaders
+from ternmq_rpc.grpc_http2.headers.literal_headers import NO_TABLE
 from ternmq_rpc.grpc_http2.inflow import ReceiveWindow
-from ternmq_rpc.grpc_http2.literal_headers import NO_TABLE
 from ternmq_rpc.grpc_http2.messages import GrpcStatus, MessageRefused
 from ternmq_rpc.grpc_http2.outflow import SendQueue
 from ternmq_rpc.grpc_http2.wire_stream import STREAM_WINDOW, WireStream

@@ -12,9 +12,9 @@ from typing import NoReturn
 from ternmq_rpc.grpc_http2 import frames as h2
 from ternmq_rpc.grpc_http2.events import EventKind
 from ternmq_rpc.grpc_http2.frames import HEADER, PREFACE, ErrorCode, Http2Error, SettingId
-from ternmq_rpc.grpc_http2.header_reader import HeaderReader, HeaderTable
-from ternmq_rpc.grpc_http2.header_rules import MalformedHeaders, check_request, check_trailers
-from ternmq_rpc.grpc_http2.literal_headers import literal_block
+from ternmq_rpc.grpc_http2.headers.header_reader import HeaderReader, HeaderTable
+from ternmq_rpc.grpc_http2.headers.header_rules import MalformedHeaders, check_request, check_trailers
+from ternmq_rpc.grpc_http2.headers.literal_headers import literal_block
 from ternmq_rpc.grpc_http2.machine import Events, Http2Machine, OverBudget, S, greeting_frames
 from ternmq_rpc.grpc_http2.messages import GrpcStatus, MessageRefused, encode_percent
 from ternmq_rpc.serving.budgets import BudgetLedger, ConnectionBudgets, RateAllowance

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from ternmq_common.output_room import AnswerRoom, OutputRoom
+from ternmq_common.receiving.output_room import AnswerRoom, OutputRoom
 from ternmq_rpc.grpc_http2.events import EventKind
 from ternmq_rpc.grpc_http2.frames import PREFACE, ErrorCode
 from ternmq_rpc.grpc_http2.messages import GrpcStatus

@@ -8,8 +8,8 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from ternmq_common.eager import start_eagerly
-from ternmq_rpc.grpc_http2.header_reader import HeaderReader
+from ternmq_common.event_loop.eager import start_eagerly
+from ternmq_rpc.grpc_http2.headers.header_reader import HeaderReader
 from ternmq_rpc.grpc_http2.messages import GrpcStatus, StreamBroken
 from ternmq_rpc.grpc_stream.call_connection import CallConnection
 from ternmq_rpc.grpc_stream.served_call import CallRefused, ServedCall, ServedMethod

@@ -12,7 +12,7 @@ import logging
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
-from ternmq_common.turn_end import turn_end
+from ternmq_common.event_loop.turn_end import turn_end
 from ternmq_rpc.grpc_http2.events import EventKind
 from ternmq_rpc.grpc_http2.machine import Http2Machine
 from ternmq_rpc.grpc_stream.stream import MessageStream

@@ -3,14 +3,14 @@
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from ternmq_common.callbacks import call_back
+from ternmq_common.event_loop.callbacks import call_back
 from ternmq_rpc.grpc_http2.messages import GrpcStatus
 from ternmq_rpc.grpc_stream.stream import MessageStream
 
 if TYPE_CHECKING:
     import asyncio
 
-    from ternmq_common.output_room import AnswerRoom
+    from ternmq_common.receiving.output_room import AnswerRoom
     from ternmq_rpc.grpc_http2.server_machine import Fields
     from ternmq_rpc.grpc_stream.call_connection import CallConnection
 

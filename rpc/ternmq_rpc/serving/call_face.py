@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     import asyncio
 
-    from ternmq_common.output_room import AnswerRoom
+    from ternmq_common.receiving.output_room import AnswerRoom
 
 
 class CallFace(Protocol):

@@ -3,7 +3,7 @@
 import logging
 from typing import TYPE_CHECKING
 
-from ternmq_common.log_throttle import LogThrottle, left_out_text
+from ternmq_common.pacing.log_throttle import LogThrottle, left_out_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable

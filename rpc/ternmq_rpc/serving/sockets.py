@@ -6,7 +6,7 @@ import socket
 import sys
 
 from ternmq_common.errors import StartupError
-from ternmq_common.private_files import FILE_MODE
+from ternmq_common.process.private_files import FILE_MODE
 
 UNIX = "unix:"
 READ_BYTES = 256 << 10

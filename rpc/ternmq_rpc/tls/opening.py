@@ -8,7 +8,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, cast
 
-from ternmq_common.peer_network import network_of
+from ternmq_common.process.peer_network import network_of
 from ternmq_rpc.tls.handshake_throttle import PER_SECOND
 from ternmq_rpc.tls.transport import TlsTransport
 

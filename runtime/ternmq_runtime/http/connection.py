@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import h11
 
-from ternmq_common.fairness import wait_for_turn
+from ternmq_common.event_loop.fairness import wait_for_turn
 from ternmq_runtime.http.asgi import AsgiExchange, request_scope
 from ternmq_runtime.http.basic import HttpCaller, read_caller
 from ternmq_runtime.http.http_wire import HttpWire, PlainRefused

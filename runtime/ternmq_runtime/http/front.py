@@ -33,7 +33,7 @@ from urllib.parse import unquote
 
 from ternmq_common.errors import StartupError
 from ternmq_common.limits import SECOND_MS
-from ternmq_common.own_version import own_version
+from ternmq_common.process.own_version import own_version
 from ternmq_rpc.serving.sockets import UNIX, actual_address, bind_socket
 from ternmq_runtime.http.answer import HttpAnswer
 from ternmq_runtime.http.connection import ANSWER_S

@@ -3,7 +3,7 @@
 import asyncio
 from typing import TYPE_CHECKING
 
-from ternmq_common.peer_network import network_of
+from ternmq_common.process.peer_network import network_of
 from ternmq_rpc.tls.opening import HANDSHAKE
 from ternmq_rpc.tls.session import TlsError, TlsSession
 

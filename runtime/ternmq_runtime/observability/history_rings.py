@@ -11,7 +11,7 @@ from array import array
 from heapq import nlargest, nsmallest
 from typing import TYPE_CHECKING
 
-from ternmq_common.model import FigureHistory
+from ternmq_common.shard.model import FigureHistory
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -5,7 +5,7 @@ A logger lives as long as the process, and the text of a change names loggers, s
 
 import logging
 
-from ternmq_common.log_levels import OWN_PACKAGES, LogLevel, LogLevels, parse_log_levels
+from ternmq_common.process.log_levels import OWN_PACKAGES, LogLevel, LogLevels, parse_log_levels
 
 _log = logging.getLogger(__name__)
 TEXT_MAX = 1000

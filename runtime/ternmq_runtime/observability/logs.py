@@ -10,9 +10,9 @@ import logging
 import sys
 from datetime import UTC, datetime
 
-from ternmq_common.log_levels import parse_log_levels
-from ternmq_common.masking import mask_secrets
 from ternmq_common.printable import escape_json, escape_line, escape_lines
+from ternmq_common.process.log_levels import parse_log_levels
+from ternmq_common.process.masking import mask_secrets
 from ternmq_common.server_settings import LogFormat
 from ternmq_runtime.observability import log_control
 

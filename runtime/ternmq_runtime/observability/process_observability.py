@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from ternmq_common.errors import StartupError
 from ternmq_common.installing import install_hint
-from ternmq_common.own_version import own_version
+from ternmq_common.process.own_version import own_version
 from ternmq_runtime.observability.samples import FigureSources
 from ternmq_runtime.observability.series_limit import SeriesLimit
 from ternmq_runtime.observability.tracing import NOTHING, SpanContext, is_recorded

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ternmq_common.masking import mask_secrets
+from ternmq_common.process.masking import mask_secrets
 from ternmq_common.setting import settings_of
 
 if TYPE_CHECKING:

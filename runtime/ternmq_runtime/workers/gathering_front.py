@@ -8,7 +8,7 @@ import asyncio
 import json
 from typing import TYPE_CHECKING
 
-from ternmq_common.own_version import own_version
+from ternmq_common.process.own_version import own_version
 from ternmq_rpc.serving.sockets import UNIX, actual_address
 from ternmq_runtime.http.answer import HttpAnswer
 from ternmq_runtime.http.front import (

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     MakeSite = Callable[[FrontSettings, Sequence[ProcessKeeper]], AsgiSite | None]
 
 _log = logging.getLogger(__name__)
-BROKER_MODULE, WORKER_MODULE = "ternmq_broker.server.shared_broker", "ternmq_proxy.worker"
+BROKER_MODULE, WORKER_MODULE = "ternmq_broker.server.shared_broker", "ternmq_proxy.server.worker"
 # In addition to the time that calls get: to disconnect from a broker; to write the state for the next start.
 _WORKER_END_S, _BROKER_END_S = 10.0, 120.0
 _PATH_MAX = 100  # of a socket in the file system, on every system; with the longest possible name

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
 from ternmq_common.errors import StartupError
-from ternmq_common.private_files import create_folder
+from ternmq_common.process.private_files import create_folder
 from ternmq_runtime import process
 from ternmq_runtime.workers.child_process import FAILED
 from ternmq_runtime.workers.worker_place import decode_place

@@ -4,8 +4,8 @@ from typing import Self
 
 from pyspark_ternmq.options import OptionReader, connection_of
 from pyspark_ternmq.pipelines.connection import PipelineConnection
-from ternmq.connection import RpcMethod
-from ternmq.offset_reader import OffsetReader
+from ternmq.connections.connection import RpcMethod
+from ternmq.pull.offset_reader import OffsetReader
 from ternmq_protos.admin_v1 import admin_pb2
 
 SERVICE = "/ternmq.admin.v1.Admin/"

@@ -33,7 +33,7 @@ from pyspark_ternmq.pipelines.backlog_plan import (
 from pyspark_ternmq.pipelines.journal_stores import journal_at
 from pyspark_ternmq.pipelines.progress import ProgressLine, QueryPosition
 from pyspark_ternmq.pipelines.sending import derived_id, in_lanes, send, tasks_of
-from pyspark_ternmq.source.splitting import limit_end
+from pyspark_ternmq.source.offsets.splitting import limit_end
 from pyspark_ternmq.source.topics import queue_name
 from ternmq import NotFound
 from ternmq_protos.admin_v1 import admin_pb2
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from pyspark_ternmq.pipelines.connection import PipelineConnection
-    from ternmq.route import RouteQueue
+    from ternmq.connections.route import RouteQueue
 
 NAME = "backlog"
 STEP_ROWS = 50_000

@@ -12,9 +12,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from pyspark_ternmq.pipelines.administration import PipelineAdministrator
-from pyspark_ternmq.source.places import Offsets
+from pyspark_ternmq.source.offsets.places import Offsets
 from pyspark_ternmq.source.topics import queue_name
-from ternmq.route import RouteQueue
+from ternmq.connections.route import RouteQueue
 from ternmq_common.names import group_of_derived
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb

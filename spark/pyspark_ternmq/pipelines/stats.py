@@ -30,7 +30,7 @@ from pyspark_ternmq.pipelines.lake.commits import BatchCommits, LakeBroken
 from pyspark_ternmq.pipelines.lake.lock import FolderLock, LockLost, checkpoint_lock
 from pyspark_ternmq.pipelines.progress import BatchErrors, ProgressLine, follow_query
 from pyspark_ternmq.pipelines.sending import derived_id, in_lanes, send, tasks_of
-from pyspark_ternmq.pipelines.settings import PARQUET_SETTINGS, session_settings
+from pyspark_ternmq.pipelines.sessions.settings import PARQUET_SETTINGS, session_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pyspark_ternmq.options import ConnectionOptions, OptionReader, WrongOption, connection_of, kafka_names
-from ternmq.send_batches import BATCH_MESSAGES_MAX
+from ternmq.producing.send_batches import BATCH_MESSAGES_MAX
 from ternmq_common.errors import MessagingError
 from ternmq_common.names import check_topic_name
 

@@ -3,7 +3,7 @@
 Plain rows   messages of type NORMAL whose queue the server chooses: body, tag, keys and properties, nothing else. Tags
              and keys are printable ASCII. All other rows, and rows that are no messages, take the path of `rows.py`,
              which names the row that is wrong
-Encoding     the bytes are those that `ternmq.send_request` writes for the same messages
+Encoding     the bytes are those that `ternmq.connections.send_request` writes for the same messages
 Failures     messages of a request that were not stored are sent again by the other path, which is given their rows
 """
 
@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_ternmq.sink.rows import RowReader, RowRequest
-from ternmq.identity import host_name
-from ternmq.message import LIMITS
+from ternmq.connections.identity import host_name
+from ternmq.messages.message import LIMITS
 from ternmq_common.wire import encode_field, encode_varint
 from ternmq_protos.pool import Timestamp
 from ternmq_protos.v2 import definition_pb2 as pb
@@ -32,7 +32,7 @@ _NAME, _VALUE = b"\x0a", b"\x12"
 _TAG, _KEYS, _MESSAGE_ID, _BORN, _HOST, _QUEUE_ID = b"\x0a", b"\x12", b"\x1a", b"\x3a", b"\x42", b"\x68"
 _ENCODING_AND_TYPE = b"\x28" + encode_varint(pb.IDENTITY) + b"\x30" + encode_varint(pb.NORMAL)
 
-# What ids, times and framing take of a request for each message, generously; as `ternmq.send_batches` counts.
+# What ids, times and framing take of a request for each message, generously; as `ternmq.producing.send_batches` counts.
 _OVERHEAD_BYTES = 512
 _NANOS_PER_SECOND = 1_000_000_000
 _EMPTY = pa.scalar(b"", pa.binary())

@@ -13,11 +13,11 @@ from typing import Protocol, Self
 from pyspark_ternmq.sink.errors import WriteFailed
 from pyspark_ternmq.sink.options import SinkOptions
 from ternmq import ClientError, Producer, Unsupported
-from ternmq.connection import SEND_MESSAGE
-from ternmq.offset_reader import OffsetReader
-from ternmq.producer import DELIVERY_TIMEOUT_S
-from ternmq.route import choose_queues
-from ternmq.send_request import SendRequest
+from ternmq.connections.connection import SEND_MESSAGE
+from ternmq.connections.route import choose_queues
+from ternmq.connections.send_request import SendRequest
+from ternmq.producing.producer import DELIVERY_TIMEOUT_S
+from ternmq.pull.offset_reader import OffsetReader
 from ternmq_protos.v2 import definition_pb2 as pb
 
 QUEUES_MAX = 256

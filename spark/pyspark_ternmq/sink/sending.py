@@ -22,7 +22,7 @@ from pyspark_ternmq.sink.plain_rows import PlainRequest
 from pyspark_ternmq.sink.producers import RequestProducer
 from pyspark_ternmq.sink.rows import RowRequest
 from ternmq import ClientError, SendManyError
-from ternmq.backoff import ExponentialBackoff, add_jitter
+from ternmq.times.backoff import ExponentialBackoff, add_jitter
 
 logger = logging.getLogger(__name__)
 

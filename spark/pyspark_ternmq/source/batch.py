@@ -9,13 +9,13 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from pyspark_ternmq.logs import log_as_spark
 from pyspark_ternmq.refusals import in_one_line
-from pyspark_ternmq.source.bounds import checked_range
-from pyspark_ternmq.source.loss import DataLoss, LossLedger, describe_lost
+from pyspark_ternmq.source.offsets.bounds import checked_range
+from pyspark_ternmq.source.offsets.loss import DataLoss, LossLedger, describe_lost
+from pyspark_ternmq.source.offsets.places import Offsets, offsets_at
+from pyspark_ternmq.source.offsets.splitting import QueueRange, RangePartition
 from pyspark_ternmq.source.options import batch_options
-from pyspark_ternmq.source.places import Offsets, offsets_at
 from pyspark_ternmq.source.planning import check_filter, partitions_of
 from pyspark_ternmq.source.reading import opened, read
-from pyspark_ternmq.source.splitting import QueueRange, RangePartition
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch

@@ -7,9 +7,9 @@ answers, as `latestOffset`, so the figures stand there, beside the topics, under
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pyspark_ternmq.source.loss import LossLedger
+    from pyspark_ternmq.source.offsets.loss import LossLedger
+    from pyspark_ternmq.source.offsets.places import Offsets
     from pyspark_ternmq.source.options import SourceOptions
-    from pyspark_ternmq.source.places import Offsets
 
 METRICS, SOURCE = "@metrics", "@source"
 

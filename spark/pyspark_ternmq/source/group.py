@@ -14,10 +14,10 @@ Failing  a group that can't be told for a moment is told the next time; one that
 import logging
 import math
 
-from pyspark_ternmq.source.position import StreamPosition
+from pyspark_ternmq.source.offsets.position import StreamPosition
 from pyspark_ternmq.source.watch import SeenTopics
 from ternmq import ClientError
-from ternmq.offset_reader import OffsetReader
+from ternmq.pull.offset_reader import OffsetReader
 
 _log = logging.getLogger(__name__)
 JOIN_INTERVAL_S = 10.0

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from pyspark_ternmq.source.wire_fields import PADDING_BYTES, Bytes, Found, Ints, NotScannable, find_fields, scannable
-from ternmq.message_view import decompress_body
+from ternmq.messages.message_view import decompress_body
 from ternmq_protos.v2 import definition_pb2 as pb
 
 if TYPE_CHECKING:

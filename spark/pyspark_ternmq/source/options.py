@@ -9,10 +9,10 @@ from pyspark.sql.types import StructType
 from pyspark_ternmq.options import ConnectionOptions, OptionReader, WrongOption, connection_of, kafka_names
 from pyspark_ternmq.schema import checked_columns
 from pyspark_ternmq.source.delay import MAX_DELAY_MS
-from pyspark_ternmq.source.places import ReadPlaces, ending_places, starting_places
+from pyspark_ternmq.source.offsets.places import ReadPlaces, ending_places, starting_places
 from pyspark_ternmq.source.topics import TopicSelection, subscription_of
 from ternmq import ClientError, SqlFilter, TagFilter
-from ternmq.filters import Filter
+from ternmq.messages.filters import Filter
 from ternmq_common.errors import MessagingError
 from ternmq_common.names import check_group_name
 

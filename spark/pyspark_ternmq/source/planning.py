@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Iterator
 
+from pyspark_ternmq.source.offsets.places import Offsets, QueuesByTopic
+from pyspark_ternmq.source.offsets.splitting import QueueRange, RangePartition, split_ranges
 from pyspark_ternmq.source.options import Reading, SourceOptions
-from pyspark_ternmq.source.places import Offsets, QueuesByTopic
-from pyspark_ternmq.source.splitting import QueueRange, RangePartition, split_ranges
-from ternmq.offset_reader import OffsetReader
+from ternmq.pull.offset_reader import OffsetReader
 
 
 def check_filter(reading: Reading, reader: OffsetReader, queues: QueuesByTopic) -> None:

@@ -25,7 +25,7 @@ from pyspark.sql.datasource import (
 
 from pyspark_ternmq.refusals import in_one_line
 from pyspark_ternmq.source.batch import TopicReader
-from pyspark_ternmq.source.splitting import QueueRange
+from pyspark_ternmq.source.offsets.splitting import QueueRange
 from ternmq import TagFilter
 
 if TYPE_CHECKING:

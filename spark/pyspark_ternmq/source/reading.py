@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 from pyspark_ternmq.logs import log_as_spark
 from pyspark_ternmq.refusals import in_one_line
 from pyspark_ternmq.source.columns import ColumnBuilder
-from pyspark_ternmq.source.loss import DataLoss
+from pyspark_ternmq.source.offsets.loss import DataLoss
+from pyspark_ternmq.source.offsets.splitting import QueueRange, RangePartition
 from pyspark_ternmq.source.options import Reading
-from pyspark_ternmq.source.splitting import QueueRange, RangePartition
 from ternmq import BadRequest, NotFound
-from ternmq.endpoints import Endpoints
-from ternmq.offset_reader import OffsetReader
-from ternmq.route import RouteQueue
+from ternmq.connections.endpoints import Endpoints
+from ternmq.connections.route import RouteQueue
+from ternmq.pull.offset_reader import OffsetReader
 from ternmq_protos.v2 import definition_pb2 as pb
 
 if TYPE_CHECKING:

@@ -30,17 +30,17 @@ from pyspark.sql.streaming.datasource import (
 from pyspark_ternmq.logs import log_as_spark
 from pyspark_ternmq.options import WrongOption
 from pyspark_ternmq.refusals import in_one_line
-from pyspark_ternmq.source.bounds import find_beyond
 from pyspark_ternmq.source.delay import BatchDelay
 from pyspark_ternmq.source.figures import make_report
 from pyspark_ternmq.source.group import GroupProgress
-from pyspark_ternmq.source.loss import DataLoss, LossLedger, describe_lost, explain_ranges
+from pyspark_ternmq.source.offsets.bounds import find_beyond
+from pyspark_ternmq.source.offsets.loss import DataLoss, LossLedger, describe_lost, explain_ranges
+from pyspark_ternmq.source.offsets.places import Offsets, QueuesByTopic
+from pyspark_ternmq.source.offsets.position import Kept, StreamPosition
+from pyspark_ternmq.source.offsets.splitting import RangePartition, limit_end
 from pyspark_ternmq.source.options import stream_options
-from pyspark_ternmq.source.places import Offsets, QueuesByTopic
 from pyspark_ternmq.source.planning import partitions_of
-from pyspark_ternmq.source.position import Kept, StreamPosition
 from pyspark_ternmq.source.reading import read
-from pyspark_ternmq.source.splitting import RangePartition, limit_end
 from pyspark_ternmq.source.watch import SeenTopics, TopicWatch, find_missing
 
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from pyspark_ternmq.options import OptionReader, WrongOption
-from pyspark_ternmq.source.places import Identities, QueuesByTopic, whole_name
+from pyspark_ternmq.source.offsets.places import Identities, QueuesByTopic, whole_name
 from ternmq import NotFound, Unsupported
-from ternmq.offset_reader import OffsetReader
-from ternmq.route import RouteQueue
+from ternmq.connections.route import RouteQueue
+from ternmq.pull.offset_reader import OffsetReader
 from ternmq_common.errors import MessagingError
 from ternmq_common.names import check_topic_name, group_of_derived, is_system_topic
 from ternmq_protos.v2 import definition_pb2 as pb

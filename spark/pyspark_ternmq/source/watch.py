@@ -4,13 +4,13 @@ import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from pyspark_ternmq.source.offsets.places import Identities, Offsets, QueuesByTopic, offsets_at
 from pyspark_ternmq.source.options import SourceOptions
-from pyspark_ternmq.source.places import Identities, Offsets, QueuesByTopic, offsets_at
 from pyspark_ternmq.source.planning import check_filter
 from pyspark_ternmq.source.reading import opened
 from pyspark_ternmq.source.topics import queues_of
 from ternmq import ClientError, ConnectionFailed, NotFound
-from ternmq.offset_reader import OffsetReader
+from ternmq.pull.offset_reader import OffsetReader
 
 _log = logging.getLogger(__name__)
 

@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 import psutil
 from prometheus_client.parser import text_string_to_metric_families
 
+from ternmq_common.catalog.message_type import MessageType
 from ternmq_common.clock import now_ms
-from ternmq_common.message_type import MessageType
-from ternmq_common.model import Topic
+from ternmq_common.shard.model import Topic
 from ternmq_registry.registry import Registry
 from tests.support.stack import Stack
 

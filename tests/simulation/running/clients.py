@@ -4,8 +4,8 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from ternmq_common.errors import MessagingError
-from ternmq_common.model import LiteAction, LiteSync, PopOrder, group_by_settled_topic
-from ternmq_common.tag_filter import ALL
+from ternmq_common.filters.tag_filter import ALL
+from ternmq_common.shard.model import LiteAction, LiteSync, PopOrder, group_by_settled_topic
 from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.message_service.cluster.service import ClusterMessageService
 from ternmq_registry.directory import RegistryDirectory
@@ -13,7 +13,7 @@ from tests.simulation.running.producers import Producers
 from tests.simulation.running.topics import FIFO, GROUPS, LITE, LITE_NAMES, QUEUES
 
 if TYPE_CHECKING:
-    from ternmq_common.model import DeliveredMessage, QueueProgress
+    from ternmq_common.shard.model import DeliveredMessage, QueueProgress
     from tests.simulation.running.checks import Checks
     from tests.simulation.running.ledger import Ledger
     from tests.simulation.running.plan import Plan

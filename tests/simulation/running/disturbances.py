@@ -7,7 +7,7 @@ from tests.simulation.running.world import SHARD
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ternmq_common.cluster import BrokerEntry
+    from ternmq_common.catalog.cluster import BrokerEntry
     from tests.simulation.running.machine import Machine
     from tests.simulation.running.plan import Plan
     from tests.simulation.running.registry import SimulatedRegistry

@@ -12,11 +12,11 @@ from ternmq_broker.server.replication.replica import ShardReplica
 from ternmq_broker.server.replication.replica_files import ReplicaFiles
 from ternmq_broker.server.storage_front import StorageFront
 from ternmq_common.errors import StartupError
-from ternmq_common.model import ConsumerGroup
 from ternmq_common.server_settings import BrokerServerSettings
+from ternmq_common.shard.model import ConsumerGroup
 from ternmq_registry.directory import RegistryDirectory
 from ternmq_registry.errors import RegistryUnavailable
-from ternmq_registry.shards import JoiningReplica
+from ternmq_registry.members.shards import JoiningReplica
 from tests.simulation.running.disk import SimulatedDisk
 from tests.simulation.running.world import SHARD, SimulatedClock
 

@@ -4,12 +4,12 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from ternmq_common.errors import MessagingError
-from ternmq_common.model import HalfMessage, NewMessage, QueueRef, TimedMessage, TransactionResolution
+from ternmq_common.filters.tag_filter import tag_hash
 from ternmq_common.names import lite_queue_topic
-from ternmq_common.tag_filter import tag_hash
-from ternmq_common.transaction_id import TransactionId
+from ternmq_common.shard.model import HalfMessage, NewMessage, QueueRef, TimedMessage, TransactionResolution
+from ternmq_common.shard.transaction_id import TransactionId
 from ternmq_protos.v2 import definition_pb2
-from ternmq_proxy.message_service.cluster.calls import BrokerUnavailable
+from ternmq_proxy.message_service.cluster.broker_links.calls import BrokerUnavailable
 from tests.simulation.running.ledger import Sent
 from tests.simulation.running.topics import DELAY, FIFO, LITE, LITE_NAMES, MESSAGE_GROUPS, NORMAL, QUEUES, TRANSACTION
 from tests.simulation.running.world import SHARD

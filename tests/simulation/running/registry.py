@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import event
 
 from ternmq_registry.errors import RegistryUnavailable
-from ternmq_registry.file_opening import open_engine
 from ternmq_registry.registry import Registry
+from ternmq_registry.sql.file_opening import open_engine
 from tests.simulation.running.loop import Fault
 from tests.support.new_registry import put_new_registry
 

@@ -2,9 +2,9 @@
 
 from typing import TYPE_CHECKING
 
-from ternmq_common.lite_group import LiteGroup
-from ternmq_common.message_type import MessageType
-from ternmq_common.model import ConsumerGroup, Topic
+from ternmq_common.catalog.lite_group import LiteGroup
+from ternmq_common.catalog.message_type import MessageType
+from ternmq_common.shard.model import ConsumerGroup, Topic
 from tests.simulation.running.world import SHARD
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from ternmq.offset_reader import OffsetReader
+from ternmq.pull.offset_reader import OffsetReader
 from tests.support.spark import QUICK_SETTINGS
 
 # Large enough that Spark's buffers between the two sides of a task hold less than a batch.

@@ -8,9 +8,9 @@ import pytest
 from ternmq_broker.broker import Broker
 from ternmq_broker.broker_settings import BrokerSettings
 from ternmq_common.clock import MovableClock
-from ternmq_common.model import ConsumerGroup, NewMessage, PopOrder, QueueRef, TopicSubscription
+from ternmq_common.filters.tag_filter import ALL
 from ternmq_common.server_settings import StorageSettings
-from ternmq_common.tag_filter import ALL
+from ternmq_common.shard.model import ConsumerGroup, NewMessage, PopOrder, QueueRef, TopicSubscription
 from tests.support.message_service_conformance import message
 
 HOUR_MS = 3_600_000

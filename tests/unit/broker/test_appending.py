@@ -15,9 +15,9 @@ from ternmq_broker.store.message_store import MessageStore
 from ternmq_broker.upkeep.disk_room import DiskErrors, DiskShort, DiskSpaceWatch
 from ternmq_common.clock import MovableClock
 from ternmq_common.errors import MessagingError
-from ternmq_common.model import NewMessage, QueueRef
-from ternmq_common.poll_queues import PollQueues
+from ternmq_common.receiving.poll_queues import PollQueues
 from ternmq_common.server_settings import FlushMode
+from ternmq_common.shard.model import NewMessage, QueueRef
 from ternmq_protos.v2 import definition_pb2
 from ternmq_runtime.observability.figures import NameCounts
 from tests.support.memory_disk import MemoryFolders

@@ -7,10 +7,10 @@ import pytest
 
 from ternmq_broker.cold_reads import NotRepaired, records_at, run_when_read
 from ternmq_broker.store.repairing.damage import AwaitsRepair
-from ternmq_common.lite_group import LiteGroup
-from ternmq_common.model import DeliveredMessage, LiteAction, NewMessage, PopOrder, QueueRef
+from ternmq_common.catalog.lite_group import LiteGroup
+from ternmq_common.filters.tag_filter import ALL
 from ternmq_common.names import lite_queue_topic
-from ternmq_common.tag_filter import ALL
+from ternmq_common.shard.model import DeliveredMessage, LiteAction, NewMessage, PopOrder, QueueRef
 from ternmq_protos.v2 import definition_pb2 as pb
 from tests.unit.broker.test_unreadable import NOW_MS, QUEUE, TOPIC, Shop, names
 

@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from ternmq_broker.delivery.check_schedule import NEXT, NEXT_BY_OPERATOR, CheckRules, CheckSchedule
 from ternmq_broker.store.index.half_index import HalfIndex, WaitingHalf
-from ternmq_common.model import TransactionResolution, TransactionState
+from ternmq_common.shard.model import TransactionResolution, TransactionState
 
 RULES = CheckRules(first_check_ms=60, interval_ms=100, checks_max=3, age_max_ms=2000)
 

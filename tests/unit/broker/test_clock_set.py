@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from ternmq_common.clock import SystemClock
-from ternmq_common.model import ConsumerGroup, DeliveredMessage, NewMessage, PopOrder, QueueRef, SettleOutcome
+from ternmq_common.filters.tag_filter import ALL
 from ternmq_common.server_settings import FlushMode, ServerSettings
-from ternmq_common.tag_filter import ALL
+from ternmq_common.shard.model import ConsumerGroup, DeliveredMessage, NewMessage, PopOrder, QueueRef, SettleOutcome
 from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.message_service.local import LocalMessageService
 

@@ -17,7 +17,9 @@ from ternmq_broker.delivery.ordered_consumption import OrderedConsumption
 from ternmq_broker.message_copies import copy_message
 from ternmq_broker.store.journal.progress_journal import ProgressJournal
 from ternmq_broker.store.message_store import MessageStore
-from ternmq_common.model import (
+from ternmq_common.filters.tag_filter import ALL, TagFilter, tag_hash
+from ternmq_common.names import retry_topic
+from ternmq_common.shard.model import (
     RETRY_QUEUE_ID,
     ConsumerGroup,
     DeliveredMessage,
@@ -26,8 +28,6 @@ from ternmq_common.model import (
     QueueRef,
     SettleOutcome,
 )
-from ternmq_common.names import retry_topic
-from ternmq_common.tag_filter import ALL, TagFilter, tag_hash
 from ternmq_protos.v2 import definition_pb2 as pb
 from tests.support.memory_disk import MemoryFolder, MemoryFolders
 from tests.support.spilling import spill_all

@@ -18,12 +18,12 @@ from ternmq_broker.server.replication.replica_files import ReplicaFiles
 from ternmq_broker.server.replication.replica_messages import LeaderHeartbeat, LogBytes
 from ternmq_broker.store.disk.files import WouldBlock
 from ternmq_common.errors import MessagingError
+from ternmq_common.filters.message_filter import MessageFilter
+from ternmq_common.filters.sql_filter import SqlFilter
+from ternmq_common.filters.tag_filter import ALL, TagFilter, tag_hash
 from ternmq_common.limits import PULL_BATCH_MAX
-from ternmq_common.message_filter import MessageFilter
-from ternmq_common.model import NewMessage, PulledMessages, QueueRef
 from ternmq_common.server_settings import StorageSettings
-from ternmq_common.sql_filter import SqlFilter
-from ternmq_common.tag_filter import ALL, TagFilter, tag_hash
+from ternmq_common.shard.model import NewMessage, PulledMessages, QueueRef
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_runtime.observability.figures import MessageCounts
 from tests.support.memory_disk import MemoryFile

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ternmq_broker.server.deletion_notes import DeletionNotes
-from ternmq_common.cluster import DeletedKind, RegistryDeletion
+from ternmq_common.catalog.cluster import DeletedKind, RegistryDeletion
 from ternmq_common.errors import StartupError
 
 FIRST, SECOND, THIRD = (RegistryDeletion(version, DeletedKind.TOPIC, f"t{version}") for version in (3, 5, 9))

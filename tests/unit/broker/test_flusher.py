@@ -10,8 +10,8 @@ import pytest
 from ternmq_broker.sending.flusher import LogFlusher
 from ternmq_broker.store.message_store import MessageStore
 from ternmq_common.errors import MessagingError
-from ternmq_common.model import NewMessage
 from ternmq_common.server_settings import FlushMode
+from ternmq_common.shard.model import NewMessage
 from tests.support.memory_disk import MemoryFolders
 
 pytestmark = pytest.mark.plain

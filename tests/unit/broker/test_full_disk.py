@@ -14,7 +14,9 @@ from ternmq_broker.store.disk.files import DiskFile, DiskFolder
 from ternmq_broker.upkeep.disk_room import DiskBytes, DiskShort
 from ternmq_common.clock import MovableClock
 from ternmq_common.errors import StartupError
-from ternmq_common.model import (
+from ternmq_common.names import dead_letter_topic
+from ternmq_common.server_settings import BrokerServerSettings, FlushMode, StorageSettings
+from ternmq_common.shard.model import (
     RETRY_QUEUE_ID,
     ConsumerGroup,
     HalfMessage,
@@ -24,9 +26,7 @@ from ternmq_common.model import (
     TimedMessage,
     TransactionResolution,
 )
-from ternmq_common.names import dead_letter_topic
-from ternmq_common.server_settings import BrokerServerSettings, FlushMode, StorageSettings
-from ternmq_common.transaction_id import TransactionId
+from ternmq_common.shard.transaction_id import TransactionId
 from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.message_service.local import LocalMessageService
 from tests.support.message_service_conformance import order

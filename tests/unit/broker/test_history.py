@@ -3,7 +3,7 @@
 import pytest
 
 from ternmq_broker.inspecting.broker_history import BrokerHistory
-from ternmq_common.model import HistoryOf
+from ternmq_common.shard.model import HistoryOf
 from ternmq_runtime.observability.history_rings import SLOTS, STEP_MS, UNKNOWN
 from tests.unit.broker.conftest import QUEUES, Running
 

@@ -16,8 +16,8 @@ from ternmq_broker.store.record_drafts import RecordDraft
 from ternmq_broker.upkeep.disk_room import DiskBytes, DiskSpaceWatch
 from ternmq_broker.upkeep.housekeeping import BrokerHousekeeping
 from ternmq_common.clock import MovableClock
-from ternmq_common.model import ConsumerGroup, NewMessage
 from ternmq_common.server_settings import FlushMode, StorageSettings
+from ternmq_common.shard.model import ConsumerGroup, NewMessage
 from ternmq_protos.v2 import definition_pb2
 from tests.support.faulty_disk import FaultyFolders
 

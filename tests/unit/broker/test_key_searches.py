@@ -8,8 +8,8 @@ import pytest
 
 from ternmq_broker.inspecting.key_searches import KeySearches
 from ternmq_broker.store.log.record import Record
-from ternmq_common.eager import start_eagerly
 from ternmq_common.errors import MessagingError
+from ternmq_common.event_loop.eager import start_eagerly
 from ternmq_protos.v2 import definition_pb2
 
 BUSY = definition_pb2.TOO_MANY_REQUESTS

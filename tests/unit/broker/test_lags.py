@@ -4,8 +4,8 @@ from unittest.mock import ANY
 
 import pytest
 
-from ternmq_common.model import ConsumerGroup, PopOrder, QueueRef
-from ternmq_common.tag_filter import ALL
+from ternmq_common.filters.tag_filter import ALL
+from ternmq_common.shard.model import ConsumerGroup, PopOrder, QueueRef
 from ternmq_runtime.observability.figures import GroupLag
 from tests.unit.broker.conftest import HOUR_MS, QUEUES, Running
 

@@ -6,11 +6,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from ternmq_broker.delivery.due_times import DueTimes
 from ternmq_broker.delivery.lite_subscriptions import LiteClientKey, LiteSubscriptions
+from ternmq_common.catalog.lite_group import LiteGroup
 from ternmq_common.errors import MessagingError
 from ternmq_common.limits import LITE_QUOTA_SLACK, LITE_SUBSCRIPTIONS_MAX
-from ternmq_common.lite_group import LiteGroup
-from ternmq_common.model import LiteAction
 from ternmq_common.names import lite_queue_topic
+from ternmq_common.shard.model import LiteAction
 from ternmq_protos.v2 import definition_pb2 as pb
 
 PARENT = "chats"

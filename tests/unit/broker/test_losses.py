@@ -6,10 +6,10 @@ from ternmq_broker.consumption.losses import LostMessages
 from ternmq_broker.delivery.queue_consumption import QueueConsumption
 from ternmq_broker.store.journal.journal_marks import LostMark, PurgeMark
 from ternmq_broker.store.message_store import MessageStore
-from ternmq_common.lite_group import LiteGroup
-from ternmq_common.model import ConsumerGroup, PopOrder, QueueRef
+from ternmq_common.catalog.lite_group import LiteGroup
+from ternmq_common.filters.tag_filter import ALL
 from ternmq_common.names import lite_queue_topic
-from ternmq_common.tag_filter import ALL
+from ternmq_common.shard.model import ConsumerGroup, PopOrder, QueueRef
 from tests.support.memory_disk import MemoryFolders
 from tests.support.message_service_conformance import message
 from tests.unit.broker.conftest import HOUR_MS, QUEUES, Running

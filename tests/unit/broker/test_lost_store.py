@@ -16,10 +16,10 @@ from ternmq_broker.server.replication.follower import ShardFollower, _StoreLost
 from ternmq_broker.server.replication.replica_files import ReplicaFiles
 from ternmq_broker.store.disk.reserve import DiskReserve
 from ternmq_broker.upkeep.disk_room import DiskBytes, DiskShort, DiskSpaceWatch
+from ternmq_common.catalog.cluster import DeletedKind, RegistryDeletion
 from ternmq_common.clock import MovableClock
-from ternmq_common.cluster import DeletedKind, RegistryDeletion
 from ternmq_common.errors import StartupError
-from ternmq_common.model import ConsumerGroup, SettleOutcome, TimedMessage
+from ternmq_common.shard.model import ConsumerGroup, SettleOutcome, TimedMessage
 from ternmq_protos.v2 import definition_pb2
 from tests.support.message_service_conformance import order
 from tests.support.removing import remove_folder

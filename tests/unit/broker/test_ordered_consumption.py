@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from ternmq_broker.delivery.claims import Claim
 from ternmq_broker.delivery.ordered_consumption import MessageGroupLane, OrderedConsumption
-from ternmq_common.model import SettleOutcome
+from ternmq_common.shard.model import SettleOutcome
 from tests.unit.broker.test_queue_consumption import Journal
 
 GROUPS = ["a", "b", ""]

@@ -7,7 +7,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from ternmq_broker.delivery.claims import Claim, ClaimsDelta, ClaimsSnapshot, to_holes
 from ternmq_broker.delivery.queue_consumption import QueueConsumption
-from ternmq_common.model import SettleOutcome
+from ternmq_common.shard.model import SettleOutcome
 
 
 @dataclass

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from ternmq_common.clock import MovableClock
-from ternmq_common.model import ConsumerGroup, DeliveredMessage, NewMessage, PopOrder, QueueRef
+from ternmq_common.filters.tag_filter import ALL
 from ternmq_common.names import retry_topic
 from ternmq_common.server_settings import ServerSettings
-from ternmq_common.tag_filter import ALL
+from ternmq_common.shard.model import ConsumerGroup, DeliveredMessage, NewMessage, PopOrder, QueueRef
 from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.message_service.local import LocalMessageService
 

@@ -10,7 +10,7 @@ from ternmq_broker.replication.space_shortage import SpaceShortage
 from ternmq_broker.replication.timing import ReplicationTiming
 from ternmq_broker.server.replication.leader import NotServing, ReplicatingLeader
 from ternmq_broker.store.repairing.damage import LogDamage
-from ternmq_common.cluster import ReplicationMode
+from ternmq_common.catalog.cluster import ReplicationMode
 from ternmq_common.server_settings import FlushMode
 
 pytestmark = pytest.mark.plain  # its membership and broker are stand-ins

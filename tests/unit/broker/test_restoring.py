@@ -8,9 +8,16 @@ from ternmq_broker.consumption.consumption import Consumption
 from ternmq_broker.message_copies import copy_message
 from ternmq_broker.store.journal.progress_journal import ProgressJournal
 from ternmq_broker.store.message_store import MessageStore
-from ternmq_common.model import RETRY_QUEUE_ID, ConsumerGroup, DeliveredMessage, NewMessage, PopOrder, SettleOutcome
+from ternmq_common.filters.tag_filter import ALL
 from ternmq_common.names import retry_topic
-from ternmq_common.tag_filter import ALL
+from ternmq_common.shard.model import (
+    RETRY_QUEUE_ID,
+    ConsumerGroup,
+    DeliveredMessage,
+    NewMessage,
+    PopOrder,
+    SettleOutcome,
+)
 from ternmq_protos.v2 import definition_pb2 as pb
 from tests.support.memory_disk import MemoryFolder, MemoryFolders
 

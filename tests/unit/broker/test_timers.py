@@ -11,10 +11,10 @@ from ternmq_broker.store.timers.timer_jobs import FindJob, MergeJob
 from ternmq_broker.upkeep.log_upkeep import RepairSources
 from ternmq_common.clock import MovableClock, SystemClock
 from ternmq_common.errors import MessagingError
-from ternmq_common.model import ConsumerGroup, NewMessage, QueueRef, TimedMessage
-from ternmq_common.recall_handle import RecallHandle
+from ternmq_common.filters.tag_filter import ALL
 from ternmq_common.server_settings import FlushMode, ServerSettings
-from ternmq_common.tag_filter import ALL
+from ternmq_common.shard.model import ConsumerGroup, NewMessage, QueueRef, TimedMessage
+from ternmq_common.shard.recall_handle import RecallHandle
 from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.message_service.local import LocalMessageService
 from ternmq_runtime.clock_watch import JUMP_MS, ClockWatch, catch_up_clock

@@ -10,8 +10,8 @@ from ternmq_broker.consumption.queue_reader import QueueReader
 from ternmq_broker.store.index.queue_index import MessageLocation
 from ternmq_broker.store.journal.progress_journal import ProgressJournal
 from ternmq_broker.store.message_store import MessageStore
-from ternmq_common.model import ConsumerGroup, DeliveredMessage, NewMessage, PopOrder, QueueRef, SettleOutcome
-from ternmq_common.tag_filter import ALL
+from ternmq_common.filters.tag_filter import ALL
+from ternmq_common.shard.model import ConsumerGroup, DeliveredMessage, NewMessage, PopOrder, QueueRef, SettleOutcome
 from ternmq_protos.v2 import definition_pb2 as pb
 from tests.support.memory_disk import MemoryFolder, MemoryFolders
 

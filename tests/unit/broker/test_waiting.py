@@ -25,7 +25,9 @@ from ternmq_broker.transactions.transaction_checks import TransactionChecks
 from ternmq_broker.transactions.transactions import Transactions
 from ternmq_common.clock import SystemClock
 from ternmq_common.errors import MessagingError
-from ternmq_common.model import (
+from ternmq_common.names import DISCARD_TOPIC
+from ternmq_common.receiving.poll_queues import PollQueues
+from ternmq_common.shard.model import (
     HalfMessage,
     NewMessage,
     OrphanedTransaction,
@@ -33,10 +35,8 @@ from ternmq_common.model import (
     TransactionResolution,
     TransactionState,
 )
-from ternmq_common.names import DISCARD_TOPIC
-from ternmq_common.poll_queues import PollQueues
-from ternmq_common.recall_handle import RecallHandle
-from ternmq_common.transaction_id import TransactionId
+from ternmq_common.shard.recall_handle import RecallHandle
+from ternmq_common.shard.transaction_id import TransactionId
 from ternmq_protos.v2 import definition_pb2 as pb
 from tests.support.memory_disk import MemoryFolders
 from tests.support.retention import remove_segments

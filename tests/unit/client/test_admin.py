@@ -13,7 +13,7 @@ import ternmq
 import ternmq.admin
 import ternmq.blocking
 from ternmq.admin import topics
-from ternmq.plain_calls import PlainCalls
+from ternmq.admin.clients.plain_calls import PlainCalls
 from tests.unit.client.scripted_server import ScriptedServer
 from tests.unit.command.admin_server import AdminServer
 

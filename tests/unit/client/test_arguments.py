@@ -10,8 +10,8 @@ import pytest
 import ternmq
 import ternmq.blocking
 from ternmq import Message
-from ternmq.message import check_message_ids
-from ternmq.offset_reader import OffsetReader
+from ternmq.messages.message import check_message_ids
+from ternmq.pull.offset_reader import OffsetReader
 
 ENDPOINT = "127.0.0.1:1"
 SUBSCRIPTIONS = {"orders": "*"}

@@ -11,11 +11,11 @@ import pytest
 
 import ternmq
 from ternmq import PullConsumer
-from ternmq.endpoints import Endpoints
+from ternmq.connections.endpoints import Endpoints
+from ternmq.connections.route import RouteQueue
 from ternmq.pull import offset_file as offset_file_module
 from ternmq.pull.offset_file import OffsetFile
 from ternmq.pull.offsets import StartFrom
-from ternmq.route import RouteQueue
 from ternmq_protos.v2 import definition_pb2 as pb
 from tests.unit.client.pull_support import CALM, GROUP, SUBSCRIPTIONS, numbered, queue, taken, taken_bodies
 from tests.unit.client.scripted_server import TOPIC, ScriptedServer

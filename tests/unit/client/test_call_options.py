@@ -5,16 +5,16 @@ from collections.abc import Iterator
 import pytest
 
 from ternmq import BadRequest, Message, TagFilter, blocking
-from ternmq.offset_reader import OffsetReader, Part
+from ternmq.pull.offset_reader import OffsetReader, Part
 from ternmq.testing import Stack
-from ternmq_common.cluster import QueuePermission
+from ternmq_common.catalog.cluster import QueuePermission
+from ternmq_common.catalog.message_type import MessageType
 from ternmq_common.errors import MessagingError
 from ternmq_common.limits import PULL_ROWS_MAX
-from ternmq_common.message_type import MessageType
-from ternmq_common.model import QueueRef, Topic, TopicRoute
+from ternmq_common.shard.model import QueueRef, Topic, TopicRoute
 from ternmq_common.wire import without_body
 from ternmq_protos.v2 import definition_pb2 as pb
-from ternmq_proxy.processors.placement import QueuePlacement
+from ternmq_proxy.processors.sending.placement import QueuePlacement
 
 
 @pytest.fixture(scope="module")

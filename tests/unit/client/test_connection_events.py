@@ -21,7 +21,7 @@ from ternmq import (
     TransportError,
 )
 from ternmq.background import THREAD_NAME
-from ternmq.connection_events import ConnectionEvents, ConnectionListener
+from ternmq.connections.connection_events import ConnectionEvents, ConnectionListener
 from ternmq.errors import ConnectionFailed
 from tests.support.until import until
 from tests.unit.client.scripted_server import TOPIC, ScriptedServer

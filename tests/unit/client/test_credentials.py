@@ -8,8 +8,8 @@ import pytest
 
 import ternmq
 from ternmq import ConnectionEvent, ConnectionState, Credentials, CredentialsFile, Message, Producer, Timing
-from ternmq.credentials import CurrentCredentials, sign_headers
-from ternmq.offset_reader import OffsetReader
+from ternmq.connections.credentials import CurrentCredentials, sign_headers
+from ternmq.pull.offset_reader import OffsetReader
 from ternmq_common.signing import SignedAuthorization, signature_of
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc

@@ -12,7 +12,7 @@ import pytest
 import ternmq
 import ternmq.blocking
 from ternmq import background
-from ternmq.offset_reader import OffsetReader
+from ternmq.pull.offset_reader import OffsetReader
 
 NOWHERE = "127.0.0.1:1"
 GEVENT = r"call `gevent.monkey.patch_all\(thread=False, select=False\)` instead"
@@ -58,7 +58,7 @@ def test_what_replaces_no_threads_is_no_hindrance(monkeypatch: pytest.MonkeyPatc
 def test_a_client_starts_no_process_to_say_what_it_is() -> None:
     program = (
         "import sys; sys.addaudithook(lambda event, _: print(event) if event == 'subprocess.Popen' else None);"
-        "from ternmq.identity import create_user_agent; print(create_user_agent().platform.count('-') >= 2)"
+        "from ternmq.connections.identity import create_user_agent; print(create_user_agent().platform.count('-') >= 2)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "True\n"

@@ -3,7 +3,7 @@
 import asyncio
 from contextlib import ExitStack
 
-from ternmq.group_order import GroupOrder
+from ternmq.producing.group_order import GroupOrder
 from tests.support.until import until
 
 LONG_S = 60.0

@@ -16,7 +16,7 @@ import pytest
 
 import ternmq
 from ternmq import Message, MessageView
-from ternmq.endpoints import Endpoints
+from ternmq.connections.endpoints import Endpoints
 from ternmq_protos.v2 import definition_pb2 as pb
 
 AT = dt.datetime(2026, 11, 22, 23, 0, tzinfo=dt.UTC)
@@ -247,12 +247,12 @@ def test_pydantic_is_imported_by_nobody_who_does_not_use_it() -> None:
     program = """
 import sys
 from dataclasses import dataclass
-import ternmq, ternmq.blocking, ternmq.json_body
+import ternmq, ternmq.blocking, ternmq.messages.json_body
 @dataclass
 class Line:
     item: str
 body = ternmq.Message.json("orders", Line("a")).body
-assert ternmq.json_body.decode_body(body, Line) == Line("a")
+assert ternmq.messages.json_body.decode_body(body, Line) == Line("a")
 print("pydantic" in sys.modules)
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

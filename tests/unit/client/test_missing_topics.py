@@ -11,7 +11,7 @@ import pytest
 
 import ternmq
 from ternmq import Message, MessageView, Producer, PullConsumer, PushConsumer, SimpleConsumer, Timing
-from ternmq.grpc_errors import error_of_status
+from ternmq.connections.grpc_errors import error_of_status
 from ternmq_common.server_settings import ServerSettings
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc

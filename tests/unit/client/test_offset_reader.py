@@ -19,7 +19,7 @@ from ternmq import (
     TlsFailed,
     TlsOptions,
 )
-from ternmq.offset_reader import OffsetReader
+from ternmq.pull.offset_reader import OffsetReader
 from ternmq_common.pulled_rows import ROWS_TAG, encode_rows
 from ternmq_common.wire import encode_field
 from ternmq_protos.v2 import definition_pb2 as pb

@@ -12,7 +12,7 @@ import pytest
 import ternmq
 from ternmq import Message, Producer, Timing
 from ternmq.errors import TransportError
-from ternmq.published_topics import PublishedTopics
+from ternmq.producing.published_topics import PublishedTopics
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from tests.unit.client.scripted_server import OK, TOPIC, ScriptedServer, sent

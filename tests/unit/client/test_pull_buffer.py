@@ -4,10 +4,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ternmq import MessageView
-from ternmq.endpoints import Endpoints
+from ternmq.connections.endpoints import Endpoints
+from ternmq.connections.route import RouteQueue
 from ternmq.pull.pull_buffer import PullBuffer
 from ternmq.pull.pull_queue import PullQueue
-from ternmq.route import RouteQueue
 from ternmq_protos.v2 import definition_pb2 as pb
 from tests.unit.client.scripted_server import TOPIC, stored_message
 

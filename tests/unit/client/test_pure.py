@@ -19,16 +19,16 @@ from hypothesis import strategies as st
 
 import ternmq
 from ternmq import Message, MessageView, SqlFilter, TagFilter
-from ternmq.backoff import CustomizedBackoff, ExponentialBackoff, add_jitter, read_backoff
-from ternmq.endpoints import Endpoints
+from ternmq.connections.endpoints import Endpoints
+from ternmq.connections.route import RouteQueue, choose_queues, queue_of_group
+from ternmq.connections.send_request import due_ms
+from ternmq.connections.siphash import hash_siphash24
 from ternmq.errors import BadRequest, create_error
-from ternmq.filters import check_subscriptions
-from ternmq.message_id import MessageIdGenerator, parse_message_id
-from ternmq.message_view import INFLATED_BYTES_MAX
-from ternmq.route import RouteQueue, choose_queues, queue_of_group
-from ternmq.send_batches import BATCH_MESSAGES_MAX, split_batches
-from ternmq.send_request import due_ms
-from ternmq.siphash import hash_siphash24
+from ternmq.messages.filters import check_subscriptions
+from ternmq.messages.message_id import MessageIdGenerator, parse_message_id
+from ternmq.messages.message_view import INFLATED_BYTES_MAX
+from ternmq.producing.send_batches import BATCH_MESSAGES_MAX, split_batches
+from ternmq.times.backoff import CustomizedBackoff, ExponentialBackoff, add_jitter, read_backoff
 from ternmq_common.signing import SignedAuthorization, authorization_header, signature_of
 from ternmq_protos.pool import Duration
 from ternmq_protos.v2 import definition_pb2 as pb

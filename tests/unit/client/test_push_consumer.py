@@ -8,9 +8,9 @@ from datetime import timedelta
 import grpc
 import pytest
 
-import ternmq
 from ternmq import ConsumeResult, MessageView, PushConsumer, RetryLater, Timing
-from ternmq.message_returns import ATTEMPTS
+from ternmq.consuming.listener_calls import Listener
+from ternmq.consuming.message_returns import ATTEMPTS
 from ternmq_protos.pool import Duration
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
@@ -73,9 +73,7 @@ async def raises(view: MessageView) -> None:
 
 
 @pytest.mark.parametrize("listener", [fails, raises])
-async def test_failure_gives_back_with_the_back_off_of_the_attempt(
-    server: ScriptedServer, listener: ternmq.listener_calls.Listener
-) -> None:
+async def test_failure_gives_back_with_the_back_off_of_the_attempt(server: ScriptedServer, listener: Listener) -> None:
     policy = pb.RetryPolicy(
         max_attempts=17, customized_backoff=pb.CustomizedBackoff(next=[Duration(seconds=1), Duration(seconds=5)])
     )
@@ -432,9 +430,7 @@ async def test_polls_follow_the_assignment(server: ScriptedServer) -> None:
 
 
 @pytest.mark.parametrize(("listener", "code"), [(lambda _: None, pb.OK), (fails, pb.FAILED_TO_CONSUME_MESSAGE)])
-async def test_an_operator_can_verify_a_message(
-    server: ScriptedServer, listener: ternmq.listener_calls.Listener, code: pb.Code
-) -> None:
+async def test_an_operator_can_verify_a_message(server: ScriptedServer, listener: Listener, code: pb.Code) -> None:
     command = rpc.VerifyMessageCommand(nonce="n", message=stored_message(1))
     async with PushConsumer(server.endpoint, "g", SUBSCRIPTIONS, listener):
         server.commands.put_nowait(rpc.TelemetryCommand(verify_message_command=command))

@@ -146,6 +146,6 @@ async def test_a_pulled_message_says_that_a_commit_is_what_counts(server: Script
 
 @pytest.mark.parametrize("kind", [ReceivedMessage, ternmq.blocking.ReceivedMessage])
 def test_a_received_message_is_a_message_view(kind: Callable[..., MessageView]) -> None:
-    view = kind(pb.Message(body=b"x"), broker="b", endpoints=ternmq.endpoints.Endpoints.parse("127.0.0.1"))
+    view = kind(pb.Message(body=b"x"), broker="b", endpoints=ternmq.connections.endpoints.Endpoints.parse("127.0.0.1"))
     assert isinstance(view, MessageView)
     assert not hasattr(view, "__dict__")

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ternmq import Message
+from ternmq.connections.identity import host_name
+from ternmq.connections.send_request import encode_request
 from ternmq.hooks import Sending
-from ternmq.identity import host_name
-from ternmq.send_request import encode_request
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 

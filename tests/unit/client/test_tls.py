@@ -7,9 +7,9 @@ import pytest
 
 import ternmq
 from ternmq import Admin, ClientError, ConnectionFailed, Message, Producer, TlsFailed, TlsOptions, UnusableFile
-from ternmq.offset_reader import OffsetReader
-from ternmq.plain_calls import PlainCalls
-from ternmq.tls import advise_on_failure, tls_options
+from ternmq.admin.clients.plain_calls import PlainCalls
+from ternmq.connections.tls import advise_on_failure, tls_options
+from ternmq.pull.offset_reader import OffsetReader
 from ternmq_protos.v2 import service_pb2 as rpc
 from tests.unit.client.authority import Authority
 from tests.unit.client.scripted_server import TOPIC, ScriptedServer

@@ -9,9 +9,9 @@ import grpc
 import pytest
 
 from ternmq import Checker, Message, MessageView, Producer, Timing, TransactionResolution
-from ternmq.checking import RUNNING_CHECKS_MAX, TransactionChecks
-from ternmq.endpoints import Endpoints
-from ternmq.transaction import HalfMessage
+from ternmq.connections.endpoints import Endpoints
+from ternmq.transactions.checking import RUNNING_CHECKS_MAX, TransactionChecks
+from ternmq.transactions.transaction import HalfMessage
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from tests.unit.client.scripted_server import TOPIC, ScriptedServer, ended, orphan, stored_message

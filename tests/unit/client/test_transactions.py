@@ -10,8 +10,8 @@ from google.protobuf.message import Message as Proto
 
 import ternmq
 from ternmq import Message, Producer, Timing, TransactionResolution
-from ternmq.backoff import CustomizedBackoff
-from ternmq.transaction_end import END_ATTEMPTS
+from ternmq.times.backoff import CustomizedBackoff
+from ternmq.transactions.transaction_end import END_ATTEMPTS
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from tests.unit.client.scripted_server import OK, TOPIC, ScriptedServer, ended, sent
@@ -245,7 +245,7 @@ async def test_a_rollback_that_fails_does_not_hide_why_the_block_failed(
     async with Producer(server.endpoint, topics=[TOPIC]) as producer:
         with pytest.raises(ZeroDivisionError):
             await fail_in_a_block(producer)
-    [record] = [record for record in caplog.records if record.name == "ternmq.transaction"]
+    [record] = [record for record in caplog.records if record.name == "ternmq.transactions.transaction"]
     assert "a rollback failed" in record.getMessage()
 
 

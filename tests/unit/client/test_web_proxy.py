@@ -9,7 +9,7 @@ import pytest
 
 import ternmq.blocking
 from ternmq import Admin, Message, Producer, PullConsumer, PushConsumer, SimpleConsumer
-from ternmq.offset_reader import OffsetReader
+from ternmq.pull.offset_reader import OffsetReader
 from ternmq_command.message.follower import TopicFollower
 from ternmq_common.server_settings import ServerSettings
 from ternmq_protos.v2 import definition_pb2 as pb

@@ -5,12 +5,12 @@ from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
-from ternmq_common.model import DroppedLite, OrphanedTransaction, QueueBounds, QueueRef
 from ternmq_common.shard import shard_frames
 from ternmq_common.shard.calls import CALLS, Values
-from ternmq_proxy.message_service.cluster.calls import LateResultCallback
-from ternmq_proxy.message_service.cluster.link import BrokerLink
-from ternmq_proxy.message_service.cluster.link_timing import LINK_TIMING, LinkTiming
+from ternmq_common.shard.model import DroppedLite, OrphanedTransaction, QueueBounds, QueueRef
+from ternmq_proxy.message_service.cluster.broker_links.calls import LateResultCallback
+from ternmq_proxy.message_service.cluster.broker_links.link import BrokerLink
+from ternmq_proxy.message_service.cluster.broker_links.link_timing import LINK_TIMING, LinkTiming
 from tests.support.message_service_conformance import order
 from tests.support.scripted_broker import Script, ScriptedBroker, ScriptedStream, calls_in, said
 

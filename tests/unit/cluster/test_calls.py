@@ -12,7 +12,7 @@ from ternmq_common.shard import shard_frames
 from ternmq_common.shard.calls import CALLS
 from ternmq_common.shard.shard_frames import FramePiece, InvalidFrame
 from ternmq_protos.v2 import definition_pb2
-from ternmq_proxy.message_service.cluster.calls import BrokerUnavailable, LateAnswer, LinkCalls
+from ternmq_proxy.message_service.cluster.broker_links.calls import BrokerUnavailable, LateAnswer, LinkCalls
 
 NEVER_S = 1e9
 

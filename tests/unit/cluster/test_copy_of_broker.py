@@ -10,11 +10,11 @@ import pytest
 from ternmq_broker.server.deletion_log import DeletionLog
 from ternmq_broker.server.registry_copy import check_copy_fits
 from ternmq_broker.server.store_identity import store_id
-from ternmq_common.cluster import BrokerEntry, RegistrySnapshot, ReplicaEntry
-from ternmq_common.message_type import MessageType
-from ternmq_common.model import Topic
+from ternmq_common.catalog.cluster import BrokerEntry, RegistrySnapshot, ReplicaEntry
+from ternmq_common.catalog.message_type import MessageType
 from ternmq_common.server_settings import BrokerServerSettings
-from ternmq_registry.copy_form import RegistryCopy, UnusableCopy
+from ternmq_common.shard.model import Topic
+from ternmq_registry.copies.copy_form import RegistryCopy, UnusableCopy
 from ternmq_registry.directory import RegistryDirectory
 from ternmq_registry.errors import RegistryUnavailable
 from ternmq_registry.registry import Registry

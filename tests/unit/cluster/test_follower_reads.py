@@ -13,18 +13,18 @@ from ternmq_broker.server.replication.copy_reads import CopyReads, not_readable_
 from ternmq_broker.server.replication.read_connection import METHOD, ReadService
 from ternmq_broker.server.storage_front import METHOD as EXCHANGE
 from ternmq_broker.server.storage_front import StorageFront
-from ternmq_common.cluster import BrokerEntry, RegistrySnapshot, ReplicaEntry
+from ternmq_common.catalog.cluster import BrokerEntry, RegistrySnapshot, ReplicaEntry
 from ternmq_common.errors import MessagingError
-from ternmq_common.message_filter import MessageFilter
-from ternmq_common.model import PulledMessages, QueueBounds, QueueReaderId, QueueRef, StoredMessage
-from ternmq_common.output_room import AnswerRoom, OutputRoom
+from ternmq_common.filters.message_filter import MessageFilter
+from ternmq_common.filters.tag_filter import ALL, TagFilter
+from ternmq_common.receiving.output_room import AnswerRoom, OutputRoom
 from ternmq_common.shard import shard_frames
 from ternmq_common.shard.calls import CALLS
+from ternmq_common.shard.model import PulledMessages, QueueBounds, QueueReaderId, QueueRef, StoredMessage
 from ternmq_common.shard.shard_frames import PeerGreeting, ShardFailure
-from ternmq_common.tag_filter import ALL, TagFilter
 from ternmq_protos.v2 import definition_pb2 as pb
-from ternmq_proxy.message_service.cluster.follower_reads import COLD_MESSAGES, FollowerReads, ReadLimits
-from ternmq_proxy.message_service.cluster.pulling import ClusterPulling
+from ternmq_proxy.message_service.cluster.receives.follower_reads import COLD_MESSAGES, FollowerReads, ReadLimits
+from ternmq_proxy.message_service.cluster.receives.pulling import ClusterPulling
 from ternmq_rpc.grpc_http2.messages import StreamBroken
 from ternmq_rpc.grpc_stream.client import open_stream
 from ternmq_rpc.tls.contexts import member_client_context, member_server_context

@@ -7,11 +7,11 @@ from typing import Any, cast
 
 import pytest
 
-from ternmq_common.model import SettleOutcome
-from ternmq_common.receipt_handle import ReceiptHandle
+from ternmq_common.event_loop.turn_end import turn_end
 from ternmq_common.shard.calls import CALLS, ShardCall
-from ternmq_common.turn_end import turn_end
-from ternmq_proxy.message_service.cluster.calls import LateAnswer, ResultCallback
+from ternmq_common.shard.model import SettleOutcome
+from ternmq_common.shard.receipt_handle import ReceiptHandle
+from ternmq_proxy.message_service.cluster.broker_links.calls import LateAnswer, ResultCallback
 from ternmq_proxy.message_service.cluster.gathered_acknowledgements import GatheredAcknowledgements
 from ternmq_runtime.observability import tracing
 

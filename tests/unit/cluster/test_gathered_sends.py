@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from ternmq_common.errors import MessagingError
-from ternmq_common.model import AppendedMessage, AppendOutcome, AppendRequests, NewMessage, QueueRef
+from ternmq_common.shard.model import AppendedMessage, AppendOutcome, AppendRequests, NewMessage, QueueRef
 from ternmq_protos.v2 import definition_pb2 as pb
-from ternmq_proxy.message_service.cluster.calls import BrokerUnavailable, LateAnswer, ResultCallback
+from ternmq_proxy.message_service.cluster.broker_links.calls import BrokerUnavailable, LateAnswer, ResultCallback
 from ternmq_proxy.message_service.cluster.gathered_sends import GatheredSends
 from tests.support.message_service_conformance import message
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ternmq_proxy.message_service.cluster.receiving import _part_of
+from ternmq_proxy.message_service.cluster.receives.receiving import _part_of
 
 NAMES = st.lists(st.text("abcdef", min_size=1), min_size=1, max_size=6, unique=True)
 

@@ -13,12 +13,14 @@ from msgspec import structs
 from ternmq_broker.broker import Broker
 from ternmq_broker.server.proxy_connections import ConnectionLimits
 from ternmq_broker.upkeep.disk_room import DiskBytes
+from ternmq_common.catalog.cluster import QueuePermission
+from ternmq_common.catalog.message_type import MessageType
 from ternmq_common.clock import MovableClock
-from ternmq_common.cluster import QueuePermission
 from ternmq_common.errors import MessagingError
-from ternmq_common.message_filter import MessageFilter
-from ternmq_common.message_type import MessageType
-from ternmq_common.model import (
+from ternmq_common.filters.message_filter import MessageFilter
+from ternmq_common.filters.sql_filter.expression import SqlFilter
+from ternmq_common.filters.tag_filter import ALL
+from ternmq_common.shard.model import (
     HalfMessage,
     NewMessage,
     OrphanedTransaction,
@@ -32,11 +34,9 @@ from ternmq_common.model import (
     TopicSubscription,
     TransactionState,
 )
-from ternmq_common.sql_filter.expression import SqlFilter
-from ternmq_common.tag_filter import ALL
 from ternmq_protos.v2 import definition_pb2
-from ternmq_proxy.message_service.cluster.calls import BrokerRefused, BrokerUnavailable
-from ternmq_proxy.message_service.cluster.remote_broker import RemoteBroker
+from ternmq_proxy.message_service.cluster.broker_links.calls import BrokerRefused, BrokerUnavailable
+from ternmq_proxy.message_service.cluster.broker_links.remote_broker import RemoteBroker
 from ternmq_proxy.message_service.cluster.service import ClusterMessageService
 from ternmq_registry.directory import RegistryDirectory
 from ternmq_runtime.observability.figures import GroupLag

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import delete
 
 from ternmq_broker.server.lease import BrokerLease
-from ternmq_common.cluster import BrokerLoad
+from ternmq_common.catalog.cluster import BrokerLoad
 from ternmq_registry.errors import RegistryUnavailable
 from ternmq_registry.registry import Registry
 from ternmq_registry.tables import REMOVED_STORES

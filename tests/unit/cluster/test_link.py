@@ -4,13 +4,13 @@ import asyncio
 
 import pytest
 
-from ternmq_common.model import PullingMember
 from ternmq_common.shard import shard_frames
 from ternmq_common.shard.calls import CALLS
+from ternmq_common.shard.model import PullingMember
 from ternmq_common.shard.shard_frames import PeerGreeting
-from ternmq_proxy.message_service.cluster.calls import BrokerUnavailable
-from ternmq_proxy.message_service.cluster.link import BrokerLink
-from ternmq_proxy.message_service.cluster.link_timing import LinkTiming
+from ternmq_proxy.message_service.cluster.broker_links.calls import BrokerUnavailable
+from ternmq_proxy.message_service.cluster.broker_links.link import BrokerLink
+from ternmq_proxy.message_service.cluster.broker_links.link_timing import LinkTiming
 from tests.support.scripted_broker import ScriptedBroker, ScriptedStream, Wire, calls_in, said
 from tests.support.until import until
 from tests.unit.cluster.linked import BOUNDS, PATIENCE_S, Told, bounds, linked, serve, silent

@@ -6,12 +6,12 @@ from unittest.mock import ANY
 import pytest
 
 from ternmq_common.errors import MessagingError
-from ternmq_common.model import DeliveredMessage, OrphanedTransaction, QueueRef, StoredMessage
 from ternmq_common.shard import shard_frames
 from ternmq_common.shard.calls import CALLS, Values
+from ternmq_common.shard.model import DeliveredMessage, OrphanedTransaction, QueueRef, StoredMessage
 from ternmq_protos.v2 import definition_pb2
-from ternmq_proxy.message_service.cluster.calls import BrokerUnavailable, LateAnswer
-from ternmq_proxy.message_service.cluster.link_timing import LinkTiming
+from ternmq_proxy.message_service.cluster.broker_links.calls import BrokerUnavailable, LateAnswer
+from ternmq_proxy.message_service.cluster.broker_links.link_timing import LinkTiming
 from tests.support.scripted_broker import ScriptedStream, calls_in
 from tests.support.until import until
 from tests.unit.cluster.linked import BOUNDS, bounds, linked, pop, serve

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from ternmq_broker.server.storage_front import METHOD
-from ternmq_proxy.message_service.cluster.link import BrokerLink
+from ternmq_proxy.message_service.cluster.broker_links.link import BrokerLink
 from ternmq_rpc.grpc_stream.call_server import CallServer
 from ternmq_rpc.grpc_stream.served_call import ServedCall, ServedMethod
 from ternmq_rpc.tls.contexts import member_client_context, member_server_context
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable
 
-    from ternmq_proxy.message_service.cluster.link import LinkEvents
+    from ternmq_proxy.message_service.cluster.broker_links.link import LinkEvents
 
 
 @pytest.fixture

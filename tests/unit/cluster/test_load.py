@@ -7,7 +7,7 @@ import pytest
 
 from ternmq_broker.server.load_report import LoadReport
 from ternmq_common.limits import HOUR_MS
-from ternmq_common.model import QueueRef, TimedMessage
+from ternmq_common.shard.model import QueueRef, TimedMessage
 from tests.support.cluster import InProcessCluster, running
 from tests.support.message_service_conformance import TOPIC, message, order
 from tests.support.until import until

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, NoReturn
 import pytest
 
 from ternmq_broker.server.registry_sync import LEARNING_TIMING, SyncTiming
-from ternmq_common.cluster import RegistryDeletion, RegistrySnapshot
+from ternmq_common.catalog.cluster import RegistryDeletion, RegistrySnapshot
+from ternmq_common.catalog.message_type import MessageType
 from ternmq_common.errors import MessagingError
-from ternmq_common.message_type import MessageType
-from ternmq_common.model import (
+from ternmq_common.filters.tag_filter import ALL
+from ternmq_common.server_settings import FlushMode
+from ternmq_common.shard.model import (
     ConsumerGroup,
     HalfMessage,
     QueueBounds,
@@ -25,11 +27,9 @@ from ternmq_common.model import (
     TimedMessage,
     Topic,
 )
-from ternmq_common.server_settings import FlushMode
-from ternmq_common.tag_filter import ALL
 from ternmq_protos.v2 import definition_pb2
-from ternmq_proxy.message_service.cluster.calls import BrokerRefused
-from ternmq_proxy.message_service.cluster.link_timing import LinkTiming
+from ternmq_proxy.message_service.cluster.broker_links.calls import BrokerRefused
+from ternmq_proxy.message_service.cluster.broker_links.link_timing import LinkTiming
 from ternmq_proxy.message_service.cluster.service import ClusterMessageService
 from ternmq_registry.errors import RegistryUnavailable
 from ternmq_registry.registry import Registry

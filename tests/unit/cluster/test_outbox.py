@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ternmq_common.outbox import FrameOutbox
 from ternmq_common.shard import shard_frames
+from ternmq_common.shard.outbox import FrameOutbox
 
 PIECES = st.lists(st.binary(min_size=1, max_size=40), max_size=30)
 FRAME_HEAD_BYTES_MAX = 5

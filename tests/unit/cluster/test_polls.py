@@ -10,17 +10,17 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
-from ternmq_common.cluster import BrokerEntry, RegistrySnapshot
-from ternmq_common.message_type import MessageType
-from ternmq_common.model import DeliveredMessage, PopOrder, Topic
-from ternmq_common.tag_filter import ALL
-from ternmq_proxy.message_service.cluster.calls import BrokerRefused, BrokerUnavailable, LateAnswer
-from ternmq_proxy.message_service.cluster.polls import BrokerPolls
-from ternmq_proxy.message_service.cluster.receiving import ClusterReceiving
+from ternmq_common.catalog.cluster import BrokerEntry, RegistrySnapshot
+from ternmq_common.catalog.message_type import MessageType
+from ternmq_common.filters.tag_filter import ALL
+from ternmq_common.shard.model import DeliveredMessage, PopOrder, Topic
+from ternmq_proxy.message_service.cluster.broker_links.calls import BrokerRefused, BrokerUnavailable, LateAnswer
+from ternmq_proxy.message_service.cluster.receives.polls import BrokerPolls
+from ternmq_proxy.message_service.cluster.receives.receiving import ClusterReceiving
 from tests.support.all_parts import AllParts
 
 if TYPE_CHECKING:
-    from ternmq_proxy.message_service.cluster.links import BrokerLinks
+    from ternmq_proxy.message_service.cluster.broker_links.links import BrokerLinks
     from ternmq_registry.directory import RegistryDirectory
 
 GROUP, TOPIC = "g", "orders"

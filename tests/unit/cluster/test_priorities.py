@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
+from ternmq_common.catalog.message_type import MessageType
 from ternmq_common.errors import MessagingError
-from ternmq_common.message_type import MessageType
-from ternmq_common.model import ConsumerGroup, DeliveredMessage, PopOrder, QueueRef, Topic
+from ternmq_common.shard.model import ConsumerGroup, DeliveredMessage, PopOrder, QueueRef, Topic
 from ternmq_protos.v2 import definition_pb2
 from tests.support.cluster import InProcessCluster, running
 from tests.support.message_service_conformance import message, order

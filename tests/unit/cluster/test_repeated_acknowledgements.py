@@ -4,14 +4,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from ternmq_common.model import SettleOutcome
-from ternmq_common.receipt_handle import ReceiptHandle
 from ternmq_common.shard.calls import CALLS, ShardCall, Values
-from ternmq_proxy.message_service.cluster.calls import BrokerUnavailable
+from ternmq_common.shard.model import SettleOutcome
+from ternmq_common.shard.receipt_handle import ReceiptHandle
+from ternmq_proxy.message_service.cluster.broker_links.calls import BrokerUnavailable
 from ternmq_proxy.message_service.cluster.repeats import RepeatedCalls, RepeatTiming
 
 if TYPE_CHECKING:
-    from ternmq_proxy.message_service.cluster.links import BrokerLinks
+    from ternmq_proxy.message_service.cluster.broker_links.links import BrokerLinks
 
 ACKNOWLEDGE = CALLS["acknowledge"]
 

@@ -5,15 +5,15 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from ternmq_common.errors import MessagingError
-from ternmq_common.model import QueueBounds, QueueRef
-from ternmq_common.receipt_handle import ReceiptHandle
 from ternmq_common.shard.calls import CALLS, ShardCall, Values
+from ternmq_common.shard.model import QueueBounds, QueueRef
+from ternmq_common.shard.receipt_handle import ReceiptHandle
 from ternmq_protos.v2 import definition_pb2
-from ternmq_proxy.message_service.cluster.calls import BrokerRefused, BrokerUnavailable
+from ternmq_proxy.message_service.cluster.broker_links.calls import BrokerRefused, BrokerUnavailable
 from ternmq_proxy.message_service.cluster.repeats import RepeatedCalls
 
 if TYPE_CHECKING:
-    from ternmq_proxy.message_service.cluster.links import BrokerLinks
+    from ternmq_proxy.message_service.cluster.broker_links.links import BrokerLinks
 
 QUEUE = QueueRef("orders", "broker-0", 0)
 HANDLE = ReceiptHandle("broker-0", 0, 0, 1, 1)

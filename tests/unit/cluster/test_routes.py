@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ternmq_common.cluster import BrokerEntry, QueuePermission, RegistrySnapshot
-from ternmq_common.message_type import MessageType
-from ternmq_common.model import Topic, TopicRoute
+from ternmq_common.catalog.cluster import BrokerEntry, QueuePermission, RegistrySnapshot
+from ternmq_common.catalog.message_type import MessageType
+from ternmq_common.shard.model import Topic, TopicRoute
 from ternmq_proxy.message_service.cluster.routes import TopicRoutes
 
 if TYPE_CHECKING:
-    from ternmq_proxy.message_service.cluster.links import BrokerLinks
+    from ternmq_proxy.message_service.cluster.broker_links.links import BrokerLinks
     from ternmq_registry.directory import RegistryDirectory
 
 NAMES = ("a", "b", "c")

@@ -13,7 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ternmq_common.errors import MessagingError
-from ternmq_common.model import (
+from ternmq_common.filters.tag_filter import ALL
+from ternmq_common.shard import shard_frames
+from ternmq_common.shard.calls import CALLS, ShardCall
+from ternmq_common.shard.model import (
     HalfMessage,
     HistoryOf,
     LiteAction,
@@ -25,16 +28,13 @@ from ternmq_common.model import (
     TransactionResolution,
     TransactionState,
 )
-from ternmq_common.recall_handle import RecallHandle
-from ternmq_common.receipt_handle import ReceiptHandle
-from ternmq_common.shard import shard_frames
-from ternmq_common.shard.calls import CALLS, ShardCall
+from ternmq_common.shard.recall_handle import RecallHandle
+from ternmq_common.shard.receipt_handle import ReceiptHandle
 from ternmq_common.shard.remote_shard import RemoteShard
 from ternmq_common.shard.shard_frames import FORM, FramePiece, PeerGreeting
-from ternmq_common.tag_filter import ALL
-from ternmq_common.transaction_id import TransactionId
+from ternmq_common.shard.transaction_id import TransactionId
 from ternmq_protos.v2 import definition_pb2
-from ternmq_proxy.message_service.cluster.calls import BrokerUnavailable
+from ternmq_proxy.message_service.cluster.broker_links.calls import BrokerUnavailable
 from tests.support.cluster import BrokerNode, InProcessCluster, running
 from tests.support.message_service_conformance import message, order
 from tests.support.of_kind import of_kind

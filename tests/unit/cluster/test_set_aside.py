@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ternmq_proxy.message_service.cluster.circuit_breaker import FIRST_S, LONGEST_S, CircuitBreaker
+from ternmq_proxy.message_service.cluster.broker_links.circuit_breaker import FIRST_S, LONGEST_S, CircuitBreaker
 
 LONG_AFTER_S = LONGEST_S + 1
 

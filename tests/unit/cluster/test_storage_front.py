@@ -16,7 +16,7 @@ from ternmq_common.shard.calls import CALLS
 from ternmq_common.shard.shard_frames import PeerGreeting
 from ternmq_rpc.grpc_http2 import frames as h2
 from ternmq_rpc.grpc_http2.frames import ErrorCode
-from ternmq_rpc.grpc_http2.literal_headers import literal_block
+from ternmq_rpc.grpc_http2.headers.literal_headers import literal_block
 from ternmq_rpc.grpc_http2.messages import PREFIX, GrpcStatus, StreamBroken
 from ternmq_rpc.grpc_stream.client import open_stream
 from ternmq_rpc.grpc_stream.stream import MessageStream
@@ -27,7 +27,7 @@ from tests.unit.cluster.test_in_process import POLL_S, queue
 from tests.unit.rpc.grpc_stream.peer import Peer, client
 
 if TYPE_CHECKING:
-    from ternmq_common.model import AppendedMessage, DeliveredMessage, QueueRef, TimedMessage
+    from ternmq_common.shard.model import AppendedMessage, DeliveredMessage, QueueRef, TimedMessage
 
 PATIENCE_S = 20.0
 FIELDS = ((":method", "POST"), (":scheme", "http"), (":path", METHOD), ("content-type", "application/grpc"))

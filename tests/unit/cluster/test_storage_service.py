@@ -14,12 +14,12 @@ from ternmq_broker.server import proxy_connection
 from ternmq_broker.server.proxy_connections import ConnectionLimits
 from ternmq_broker.server.registry_sync import SyncTiming
 from ternmq_common.errors import MessagingError
-from ternmq_common.model import AppendOutcome, ConsumerGroup, DeliveredMessage, Stored, Topic
 from ternmq_common.shard import shard_frames
 from ternmq_common.shard.calls import CALLS
+from ternmq_common.shard.model import AppendOutcome, ConsumerGroup, DeliveredMessage, Stored, Topic
 from ternmq_common.shard.shard_frames import FramePiece
 from ternmq_protos.v2 import definition_pb2
-from ternmq_proxy.message_service.cluster.link_timing import LinkTiming
+from ternmq_proxy.message_service.cluster.broker_links.link_timing import LinkTiming
 from ternmq_registry.errors import RegistryUnavailable
 from ternmq_registry.registry import Registry
 from tests.support.cluster import AS_SERVED, BrokerNode, InProcessCluster, Timings, reached, running

@@ -9,14 +9,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ternmq_common.errors import MessagingError
-from ternmq_common.model import AppendedMessage
 from ternmq_common.shard.calls import CALLS, ShardCall, Values
+from ternmq_common.shard.model import AppendedMessage
 from ternmq_protos.v2 import definition_pb2
-from ternmq_proxy.message_service.cluster.calls import BrokerRefused, BrokerUnavailable, LateAnswer, ResultCallback
+from ternmq_proxy.message_service.cluster.broker_links.calls import (
+    BrokerRefused,
+    BrokerUnavailable,
+    LateAnswer,
+    ResultCallback,
+)
 from ternmq_proxy.message_service.cluster.repeats import RepeatedCalls, RepeatTiming
 
 if TYPE_CHECKING:
-    from ternmq_proxy.message_service.cluster.links import BrokerLinks
+    from ternmq_proxy.message_service.cluster.broker_links.links import BrokerLinks
 
 STORED = [AppendedMessage("id", 7)]
 OUTCOMES: Sequence[object] = (

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from ternmq_command.context import contexts
 from ternmq_command.main import cli
-from ternmq_command.terminal import confirmation
+from ternmq_command.terminal import confirmation, contexts
 from ternmq_command.terminal.poll_intervals import PollIntervals
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc

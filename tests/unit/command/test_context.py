@@ -6,7 +6,7 @@ import stat
 
 import pytest
 
-from ternmq_command.context import contexts
+from ternmq_command.terminal import contexts
 from tests.unit.command.admin_server import AdminServer
 from tests.unit.command.conftest import Call
 

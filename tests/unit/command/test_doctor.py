@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import pytest
 
-from ternmq_command.server import checkup
+from ternmq_command.server.diagnosis import checkup
 from ternmq_command.terminal.options import http_address
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb

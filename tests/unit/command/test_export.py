@@ -9,8 +9,8 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from ternmq_common.catalog.lite_group import LITE_QUOTA_MAX
 from ternmq_common.limits import ATTEMPTS_MAX, QUEUES_MAX
-from ternmq_common.lite_group import LITE_QUOTA_MAX
 from tests.unit.command.admin_server import AdminServer
 from tests.unit.command.conftest import Call
 

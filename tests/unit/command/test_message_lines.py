@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ternmq.endpoints import Endpoints
-from ternmq.message import Message
-from ternmq.message_view import MessageView
+from ternmq.connections.endpoints import Endpoints
+from ternmq.messages.message import Message
+from ternmq.messages.message_view import MessageView
 from ternmq_command.calls.library import message_record
 from ternmq_command.message.message_lines import (
     BATCH_MESSAGES,

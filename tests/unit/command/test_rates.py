@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ternmq.admin import groups, topics
-from ternmq_command.server.rates import TrafficSnapshot, compute_rates
-from ternmq_command.server.top_screen import NAME_MIN, ScreenPart, cut_middle, lay_out_screen, share_height
+from ternmq_command.server.diagnosis.rates import TrafficSnapshot, compute_rates
+from ternmq_command.server.diagnosis.top_screen import NAME_MIN, ScreenPart, cut_middle, lay_out_screen, share_height
 from ternmq_command.terminal.screen import render_screen
 from ternmq_protos.admin_v1 import admin_pb2
 

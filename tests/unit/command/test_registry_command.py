@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from ternmq_registry import schema
 from ternmq_registry.errors import RegistryUnavailable
 from ternmq_registry.migrations import NEWEST
+from ternmq_registry.sql import schema
 from tests.support.postgres import Postgres
 from tests.unit.command.conftest import Call
 

@@ -14,13 +14,13 @@ from ternmq_broker.store.journal.progress_journal import ProgressJournal
 from ternmq_broker.store.log.record import RecordKind
 from ternmq_broker.store.message_store import MessageStore
 from ternmq_broker.store.record_drafts import RecordDraft
-from ternmq_common.message_type import MessageType
-from ternmq_common.model import RETRY_QUEUE_ID, ConsumerGroup, NewMessage, Topic
+from ternmq_common.catalog.message_type import MessageType
+from ternmq_common.catalog.quotas import Quota, QuotaKind
 from ternmq_common.names import lite_queue_topic
-from ternmq_common.quotas import Quota, QuotaKind
+from ternmq_common.shard.model import RETRY_QUEUE_ID, ConsumerGroup, NewMessage, Topic
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_registry.registry import Registry
-from ternmq_registry.schema import migrate_schema
+from ternmq_registry.sql.schema import migrate_schema
 from tests.support.postgres import Postgres
 from tests.unit.command.conftest import Call
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ternmq.endpoints import Endpoints
-from ternmq.message_view import MessageView
+from ternmq.connections.endpoints import Endpoints
+from ternmq.messages.message_view import MessageView
 from ternmq_command.calls.library import message_record
 from ternmq_command.dlq.dead_letters import full_letter_record
 from ternmq_command.message.fields import BODIES, LETTER_FIELDS, MESSAGE_FIELDS, STORED_FIELDS

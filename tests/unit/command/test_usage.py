@@ -129,14 +129,14 @@ def test_help_lists_each_command_in_a_line(call: Call) -> None:
         (
             "from ternmq_command.main import cli; cli(['--help'])",
             (
-                *("google.protobuf", "ternmq_command.topic.commands", "ternmq_command.context.contexts"),
+                *("google.protobuf", "ternmq_command.topic.commands", "ternmq_command.terminal.contexts"),
                 *("grpc", "asyncio", "sqlalchemy", "yaml", "rich", "ternmq_proxy"),
             ),
         ),
         (
             "from ternmq_command.topic import commands; from ternmq_command.calls import admin; "
             "from ternmq.admin import brokers, groups, messages, topics",
-            ("grpc", "asyncio", "ternmq_common.settings", "ternmq.client", "ternmq.message_view"),
+            ("grpc", "asyncio", "ternmq_common.settings", "ternmq.client", "ternmq.messages.message_view"),
         ),
     ],
     ids=["help", "a call of the admin service"],
@@ -241,7 +241,7 @@ def test_an_unknown_variable_is_refused_with_the_nearest(call: Call) -> None:
 
 
 def a_server(
-    monkeypatch: pytest.MonkeyPatch, run: Callable[[Any], int], module_name: str = "ternmq_proxy.main"
+    monkeypatch: pytest.MonkeyPatch, run: Callable[[Any], int], module_name: str = "ternmq_proxy.server.main"
 ) -> None:
     """`ternmq up`, or another process, will find `run` where the server is."""
     module = types.ModuleType(module_name)
@@ -260,7 +260,7 @@ def test_each_process_runs_with_its_settings_and_ends_with_its_code(
 
     a_server(monkeypatch, run)
     a_server(monkeypatch, run, "ternmq_broker.server.main")
-    a_server(monkeypatch, run, "ternmq_proxy.cluster_main")
+    a_server(monkeypatch, run, "ternmq_proxy.server.cluster_main")
     assert call("up", "--data-dir", "elsewhere", "--retention", "3d", "--no-auto-create").exit_code == 7
     environ = {"TERNMQ_REGISTRY": "postgresql://db/ternmq"}
     broker = ("broker", "--broker-name", "b1", "--storage", "0.0.0.0:10911", "--advertised-storage", "b1:10911")
@@ -300,7 +300,7 @@ def test_what_kubernetes_makes_of_a_service_is_one_warning(call: Call, monkeypat
 
 
 @pytest.mark.parametrize(
-    ("process", "module_name"), [("broker", "ternmq_broker.server.main"), ("proxy", "ternmq_proxy.cluster_main")]
+    ("process", "module_name"), [("broker", "ternmq_broker.server.main"), ("proxy", "ternmq_proxy.server.cluster_main")]
 )
 def test_one_list_of_variables_may_serve_all_processes(
     call: Call, monkeypatch: pytest.MonkeyPatch, process: str, module_name: str
@@ -336,9 +336,9 @@ def test_a_former_name_of_an_expert_setting_is_one_warning_with_the_new_one(call
 
 
 PROCESSES = [
-    ("up", "ternmq_proxy.main"),
+    ("up", "ternmq_proxy.server.main"),
     ("broker", "ternmq_broker.server.main"),
-    ("proxy", "ternmq_proxy.cluster_main"),
+    ("proxy", "ternmq_proxy.server.cluster_main"),
 ]
 
 

@@ -21,9 +21,9 @@ from ternmq import Message
 from ternmq.admin import topics as topic_calls
 from ternmq.blocking import Producer, SimpleConsumer
 from ternmq_command.calls.admin import AdminClient
+from ternmq_command.completion.name_completion import find_kind
 from ternmq_command.exit_codes import INTERRUPTED
 from ternmq_command.main import COMMANDS, cli
-from ternmq_command.terminal.name_completion import find_kind
 from tests.support.stack import Stack
 from tests.unit.command.admin_server import AdminServer
 from tests.unit.command.conftest import Call

@@ -7,7 +7,7 @@ from contextvars import ContextVar
 
 import pytest
 
-from ternmq_common.eager import ensure_task, start_eagerly
+from ternmq_common.event_loop.eager import ensure_task, start_eagerly
 
 NAME: ContextVar[str] = ContextVar("NAME", default="outside")
 

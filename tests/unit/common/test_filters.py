@@ -3,9 +3,9 @@
 import pytest
 
 from ternmq_common.errors import ErrorCode, MessagingError
-from ternmq_common.filter_cache import FilterCache
-from ternmq_common.message_filter import FilterText
-from ternmq_common.tag_filter import ALL
+from ternmq_common.filters.filter_cache import FilterCache
+from ternmq_common.filters.message_filter import FilterText
+from ternmq_common.filters.tag_filter import ALL
 
 
 def sql(text: str) -> FilterText:

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ternmq_common.catalog.lite_group import LITE_QUOTA_MAX, LiteGroup, find_rebinding_problem, parse_lite_group
 from ternmq_common.errors import MessagingError
-from ternmq_common.lite_group import LITE_QUOTA_MAX, LiteGroup, find_rebinding_problem, parse_lite_group
 from ternmq_protos.v2 import definition_pb2 as pb
 
 NAMES = st.text("abcXYZ019_-%|", min_size=1, max_size=127)

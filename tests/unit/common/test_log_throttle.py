@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from ternmq_common.log_throttle import REMEMBERED_MAX, LogThrottle
+from ternmq_common.pacing.log_throttle import REMEMBERED_MAX, LogThrottle
 from ternmq_rpc.serving.limit_log import LimitLog
 from tests.support.hand_clock import Clock
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ternmq_common.masking import mask_secrets
+from ternmq_common.process.masking import mask_secrets
 
 SECRET = "s3cr3t/+x"
 AUTHORIZATION = f"MQv2-HMAC-SHA1 Credential={SECRET}/a, SignedHeaders=x-mq-date-time, Signature={SECRET}"

@@ -5,7 +5,7 @@ import asyncio
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ternmq_common.output_room import PLACES_MAX, AnswerRoom, OutputRoom
+from ternmq_common.receiving.output_room import PLACES_MAX, AnswerRoom, OutputRoom
 
 FULL = 10
 

@@ -3,7 +3,7 @@
 import tomllib
 from pathlib import Path
 
-from ternmq_common.log_levels import OWN_PACKAGES
+from ternmq_common.process.log_levels import OWN_PACKAGES
 
 ROOT = Path(__file__).parents[3]
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ternmq_common.peer_network import network_of
+from ternmq_common.process.peer_network import network_of
 
 
 @pytest.mark.parametrize(

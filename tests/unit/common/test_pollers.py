@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from ternmq_common.errors import MessagingError
-from ternmq_common.poll_queues import PollQueues
+from ternmq_common.receiving.poll_queues import PollQueues
 from ternmq_protos.v2 import definition_pb2
 
 

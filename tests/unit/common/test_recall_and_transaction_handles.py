@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ternmq_common.catalog.handle_keys import HandleKey, HandleKeys
 from ternmq_common.errors import MessagingError
-from ternmq_common.handle_keys import HandleKey, HandleKeys
-from ternmq_common.recall_handle import RecallHandle
-from ternmq_common.transaction_id import TransactionId, check_handle, transaction_handle, transaction_of_handle
+from ternmq_common.shard.recall_handle import RecallHandle
+from ternmq_common.shard.transaction_id import TransactionId, check_handle, transaction_handle, transaction_of_handle
 from ternmq_protos.v2 import definition_pb2 as pb
 from tests.support.handle_keys import FIRST, KEYS, NEXT, flipped
 

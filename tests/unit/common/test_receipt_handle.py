@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ternmq_common.catalog.handle_keys import HandleKey, HandleKeys
 from ternmq_common.errors import MessagingError
-from ternmq_common.handle_form import HandleForm, lite_name_in
-from ternmq_common.handle_keys import HandleKey, HandleKeys
 from ternmq_common.names import lite_queue_topic
-from ternmq_common.receipt_handle import ReceiptHandle
+from ternmq_common.shard.receipt_handle import ReceiptHandle
 from ternmq_protos.v2 import definition_pb2 as pb
+from ternmq_proxy.handle_form import HandleForm, lite_name_in
 from tests.support.handle_keys import FIRST, KEYS, NEXT, flipped, handle_form
 
 U64 = st.integers(0, 2**64 - 1)

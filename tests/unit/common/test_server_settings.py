@@ -263,7 +263,7 @@ def test_levels_that_are_none_are_refused(text: str, problem: str) -> None:
     assert problem in str(refused.value)
 
 
-@pytest.mark.parametrize("text", ["DEBUG", "info,ternmq_proxy.catalog=debug", "ternmq_broker = debug , error"])
+@pytest.mark.parametrize("text", ["DEBUG", "info,ternmq_proxy.catalog.catalog=debug", "ternmq_broker = debug , error"])
 def test_levels_that_are_some_are_taken(text: str) -> None:
     assert (
         load_settings(ServerSettings, file=None, environ={"TERNMQ_LOG_LEVEL": text}, flags={}).settings.log_level

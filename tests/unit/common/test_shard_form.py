@@ -11,10 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Struct, structs
 
-from ternmq_common.message_filter import MessageFilter
-from ternmq_common.model import OrphanedTransaction, PopOrder, PullingMember, QueueBounds, QueueReaderId, QueueRef
+from ternmq_common.filters.message_filter import MessageFilter
+from ternmq_common.filters.tag_filter import ALL
 from ternmq_common.shard import shard_frames
 from ternmq_common.shard.calls import CALLS, RULES, ShardCall, Values, find_method
+from ternmq_common.shard.model import OrphanedTransaction, PopOrder, PullingMember, QueueBounds, QueueReaderId, QueueRef
 from ternmq_common.shard.remote_shard import RemoteShard
 from ternmq_common.shard.shard import DONE, PROTOCOLS, DoneResult
 from ternmq_common.shard.shard_frames import (
@@ -25,7 +26,6 @@ from ternmq_common.shard.shard_frames import (
     ShardFailure,
     filter_text,
 )
-from ternmq_common.tag_filter import ALL
 from tests.support.of_kind import INT64, TEXT, of_kind
 
 QUEUE = QueueRef("orders", "broker-0", 3)

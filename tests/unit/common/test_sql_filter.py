@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ternmq_common.errors import MessagingError
+from ternmq_common.filters.sql_filter import SqlFilter
+from ternmq_common.filters.sql_filter.operands import NESTED_MAX
+from ternmq_common.filters.tag_filter import tag_hash
 from ternmq_common.limits import SQL_FILTER_BYTES_MAX
-from ternmq_common.sql_filter import SqlFilter
-from ternmq_common.sql_filter.operands import NESTED_MAX
-from ternmq_common.tag_filter import tag_hash
 from ternmq_protos.v2 import definition_pb2 as pb
 
 if TYPE_CHECKING:
-    from ternmq_common.message_filter import MessageFilter
+    from ternmq_common.filters.message_filter import MessageFilter
 
 Texts = dict[str, str]
 
@@ -602,7 +602,7 @@ def test_a_filter_is_a_message_filter_that_keeps_its_text() -> None:
 @pytest.mark.slow
 def test_the_parser_library_waits_for_the_first_filter() -> None:
     program = (
-        "import sys; from ternmq_common.sql_filter import SqlFilter; assert 'lark' not in sys.modules;"
+        "import sys; from ternmq_common.filters.sql_filter import SqlFilter; assert 'lark' not in sys.modules;"
         "SqlFilter.parse_expression('a = 1'); assert 'lark' in sys.modules"
     )
     subprocess.run([sys.executable, "-c", program], check=True)

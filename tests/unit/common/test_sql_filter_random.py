@@ -7,8 +7,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ternmq_common.errors import MessagingError
-from ternmq_common.sql_filter import SqlFilter
-from ternmq_common.tag_filter import tag_hash
+from ternmq_common.filters.sql_filter import SqlFilter
+from ternmq_common.filters.tag_filter import tag_hash
 from ternmq_protos.v2 import definition_pb2 as pb
 from tests.unit.common.sql_trees import (
     Between,

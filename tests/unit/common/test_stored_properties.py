@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ternmq_common.sql_filter.stored_properties import (
+from ternmq_common.filters.sql_filter.stored_properties import (
     DECODED_WHOLE_BYTES_MAX,
     only_user_properties,
     system_properties,

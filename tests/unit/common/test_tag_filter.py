@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ternmq_common.errors import MessagingError
+from ternmq_common.filters.tag_filter import TagFilter, find_tag_problem, tag_hash
 from ternmq_common.limits import TAG_FILTER_BYTES_MAX, TAGS_MAX
-from ternmq_common.tag_filter import TagFilter, find_tag_problem, tag_hash
 from ternmq_protos.v2 import definition_pb2 as pb
 
 TAGS = st.text(st.characters(codec="utf-8", exclude_characters="|"), min_size=1, max_size=12).filter(

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from ternmq_common.turn_end import turn_end
+from ternmq_common.event_loop.turn_end import turn_end
 
 
 async def next_turn() -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, cast
 import pytest
 from starlette.responses import PlainTextResponse
 
-from ternmq_console.long_calls import LongCalls, TooManyLongCalls
+from ternmq_console.api.long_calls import LongCalls, TooManyLongCalls
 from ternmq_runtime.http.basic import HttpCaller
 
 if TYPE_CHECKING:

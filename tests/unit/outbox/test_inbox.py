@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
 from ternmq import MessageView
-from ternmq.endpoints import Endpoints
+from ternmq.connections.endpoints import Endpoints
 from ternmq.outbox.table import now_ms
 from ternmq_protos.v2 import definition_pb2 as pb
 from tests.unit.outbox.conftest import INBOX, METADATA

@@ -14,9 +14,9 @@ import pytest
 from ternmq_common.access.actions import AccessAction
 from ternmq_common.access.resources import AccessResource
 from ternmq_common.access.users import AccessPolicy, AccessSnapshot, AccessUser
+from ternmq_common.catalog.message_type import MessageType
 from ternmq_common.errors import ErrorCode, MessagingError
-from ternmq_common.message_type import MessageType
-from ternmq_common.model import ConsumerGroup, QueueRef, Topic
+from ternmq_common.shard.model import ConsumerGroup, QueueRef, Topic
 from ternmq_common.wire import encode_field
 from ternmq_proxy.access.audit import AuditLog
 from ternmq_proxy.access.control import AccessControl, RightsRevoked
@@ -27,7 +27,7 @@ from ternmq_proxy.operations.admin.messages.message_search import MessagePlace, 
 from ternmq_proxy.operations.admin.topics.topic_removal import purge_topic
 from ternmq_proxy.operations.admin.topics.topic_settings import WantedTopic, create_topic
 from ternmq_proxy.operations.receive import ReceiveRequest, receive_messages
-from ternmq_proxy.processors.stored_form import drop_body
+from ternmq_proxy.processors.sending.stored_form import drop_body
 from ternmq_proxy.services import Services
 from tests.support.operations import BROKER, Stack, body_of, opened_stack
 from tests.support.until import until

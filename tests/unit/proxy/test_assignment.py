@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ternmq_common.assignment_strategy import STRATEGY_CHARACTERS_MAX, AssignmentStrategy
+from ternmq_common.catalog.assignment_strategy import STRATEGY_CHARACTERS_MAX, AssignmentStrategy
 from ternmq_common.errors import MessagingError
 from ternmq_common.limits import QUEUES_MAX
-from ternmq_common.model import QueueRef
+from ternmq_common.shard.model import QueueRef
 from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.processors import assignment
 from ternmq_proxy.processors.assignment import assign_queues

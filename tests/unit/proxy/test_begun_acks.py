@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from ternmq_common.errors import MessagingError
 from ternmq_common.limits import RequestLimits
-from ternmq_common.model import SettleOutcome
 from ternmq_common.names import lite_queue_topic
-from ternmq_common.receipt_handle import ReceiptHandle
+from ternmq_common.shard.model import SettleOutcome
+from ternmq_common.shard.receipt_handle import ReceiptHandle
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from ternmq_proxy.access.control import AccessControl

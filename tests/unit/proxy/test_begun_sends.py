@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ternmq_common.catalog.message_type import MessageType
 from ternmq_common.errors import MessagingError
 from ternmq_common.limits import MessageLimits, RequestLimits
-from ternmq_common.message_type import MessageType
-from ternmq_common.model import AppendedMessage, NewMessage, QueueRef, Topic, TopicRoute
+from ternmq_common.shard.model import AppendedMessage, NewMessage, QueueRef, Topic, TopicRoute
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from ternmq_proxy.access.control import AccessControl
 from ternmq_proxy.call import Call
 from ternmq_proxy.fronts.grpc.activities.send_message import AT_ONCE_MAX, begin_send, send_message
-from ternmq_proxy.processors.placement import QueuePlacement
-from ternmq_proxy.processors.stored_form import LAST_SECOND
+from ternmq_proxy.processors.sending.placement import QueuePlacement
+from ternmq_proxy.processors.sending.stored_form import LAST_SECOND
 from ternmq_proxy.quotas.quotas import ClientQuotas
 from ternmq_proxy.services import Services
 from tests.support.all_parts import AllParts

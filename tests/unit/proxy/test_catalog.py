@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from ternmq_common.cluster import QueuePermission
+from ternmq_common.catalog.cluster import QueuePermission
+from ternmq_common.catalog.message_type import MessageType
 from ternmq_common.errors import MessagingError, code_name
-from ternmq_common.message_type import MessageType
-from ternmq_common.model import ConsumerGroup, Topic
-from ternmq_proxy.catalog import Catalog
+from ternmq_common.shard.model import ConsumerGroup, Topic
+from ternmq_proxy.catalog.catalog import Catalog
 from ternmq_registry.directory import RegistryDirectory
 from tests.support.two_proxies import Cluster
 

@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from ternmq_common.client_type import ClientType
+from ternmq_common.catalog.retry_backoff import DEFAULT_BACKOFF
 from ternmq_common.errors import MessagingError
-from ternmq_common.message_filter import FilterText
-from ternmq_common.model import ConsumerGroup
-from ternmq_common.retry_backoff import DEFAULT_BACKOFF
+from ternmq_common.filters.message_filter import FilterText
+from ternmq_common.shard.model import ConsumerGroup
 from ternmq_proxy.access.needs import GROUP_SUB, TOPIC_PUB, TOPIC_SUB
 from ternmq_proxy.call import Call
 from ternmq_proxy.operations.client_life import forget_client, keep_alive, keep_alive_nowait
 from ternmq_proxy.operations.client_settings import ConsumerRules, ProducerRules, configure_client
 from ternmq_proxy.operations.rights import needs_of_settings
 from ternmq_proxy.processors.client_settings import ClientSettings, NamedTopic, TopicSubscription
+from ternmq_proxy.processors.client_type import ClientType
 from ternmq_proxy.services import Services
 from tests.support.operations import Stack, opened_stack
 

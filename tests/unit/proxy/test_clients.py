@@ -2,10 +2,10 @@
 
 import pytest
 
-from ternmq_common.client_type import ClientType
-from ternmq_common.model import PullingMember
+from ternmq_common.shard.model import PullingMember
 from ternmq_proxy.processors.client_commands import ClientCommand, DropLiteTopic
 from ternmq_proxy.processors.client_settings import ClientSettings, NamedTopic, TopicSubscription
+from ternmq_proxy.processors.client_type import ClientType
 from ternmq_proxy.processors.clients import DETACHED_EXPIRY_S, ClientRegistry
 from ternmq_proxy.processors.shared_settings import SharedSettings
 from tests.support.hand_clock import Clock

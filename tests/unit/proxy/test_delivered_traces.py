@@ -1,6 +1,6 @@
 """What a process remembers of the traces of messages that consumers have."""
 
-from ternmq_common.receipt_handle import ReceiptHandle
+from ternmq_common.shard.receipt_handle import ReceiptHandle
 from ternmq_proxy.fronts.grpc.delivered_traces import LOOKED_UP_MAX, DeliveredTraces
 from tests.support.handle_keys import made_up_handles
 

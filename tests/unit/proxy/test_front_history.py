@@ -1,7 +1,7 @@
 """What a process remembers of its calls."""
 
 from ternmq_common.clock import MovableClock
-from ternmq_proxy.front_history import FrontHistory
+from ternmq_proxy.server.front_history import FrontHistory
 from ternmq_runtime.observability.figures import FrontFigures, TrafficFigures
 from ternmq_runtime.observability.history_rings import STEP_MS
 

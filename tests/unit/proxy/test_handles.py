@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from ternmq_common.catalog.handle_keys import HandleKey
 from ternmq_common.errors import MessagingError
-from ternmq_common.handle_keys import HandleKey
-from ternmq_common.recall_handle import RecallHandle
-from ternmq_common.receipt_handle import ReceiptHandle
+from ternmq_common.shard.recall_handle import RecallHandle
+from ternmq_common.shard.receipt_handle import ReceiptHandle
 from ternmq_proxy.handles import FORMS_MAX, HandleForms
 from tests.support.handle_keys import FIRST, NEXT, made_up_handles
 from tests.support.two_proxies import Cluster

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from ternmq_common.clock import MovableClock
-from ternmq_common.model import ConsumerGroup
 from ternmq_common.server_settings import FlushMode, ServerSettings
+from ternmq_common.shard.model import ConsumerGroup
 from ternmq_proxy.message_service.interface import MessageService
 from ternmq_proxy.message_service.local import LocalMessageService
 from tests.support.in_flight_conformance import InFlightConformance

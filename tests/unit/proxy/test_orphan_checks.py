@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from ternmq_common.client_type import ClientType
 from ternmq_common.errors import ErrorCode, MessagingError
-from ternmq_common.model import OpenTransaction, OrphanedTransaction, QueueRef, StoredMessage, TransactionState
-from ternmq_common.transaction_id import TransactionId, transaction_of_handle
+from ternmq_common.shard.model import OpenTransaction, OrphanedTransaction, QueueRef, StoredMessage, TransactionState
+from ternmq_common.shard.transaction_id import TransactionId, transaction_of_handle
 from ternmq_proxy.processors.client_commands import CheckTransaction, ClientCommand
 from ternmq_proxy.processors.client_settings import ClientSettings, NamedTopic
+from ternmq_proxy.processors.client_type import ClientType
 from ternmq_proxy.processors.clients import ClientRegistry
 from ternmq_proxy.processors.orphan_checks import CHECK_AGE_MAX_S, CHECKS_MAX, OrphanChecks
 from tests.support.all_parts import AllParts

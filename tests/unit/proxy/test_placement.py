@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ternmq_common.cluster import QueuePermission
+from ternmq_common.catalog.cluster import QueuePermission
+from ternmq_common.catalog.message_type import MessageType
 from ternmq_common.errors import MessagingError
-from ternmq_common.message_type import MessageType
-from ternmq_common.model import QueueRef, Topic, TopicRoute
+from ternmq_common.shard.model import QueueRef, Topic, TopicRoute
 from ternmq_protos.v2 import definition_pb2 as pb
-from ternmq_proxy.processors.placement import (
+from ternmq_proxy.processors.sending.placement import (
     QueuePlacement,
     check_readable,
     queue_of_group,

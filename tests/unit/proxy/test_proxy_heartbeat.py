@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import pytest
 
-from ternmq_common.cluster import ProxyEntry
-from ternmq_proxy.proxy_heartbeat import LEASE_MS, ProxyHeartbeat
+from ternmq_common.catalog.cluster import ProxyEntry
+from ternmq_proxy.catalog.proxy_heartbeat import LEASE_MS, ProxyHeartbeat
 from ternmq_registry.errors import RegistryUnavailable
 
 OWN = ProxyEntry(name="p/p/1", server="p", address="127.0.0.1:8081", version="1.0", started_ms=1)

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from ternmq_common.errors import ErrorCode, MessagingError
-from ternmq_common.message_filter import FilterText
-from ternmq_common.model import QueueRef
+from ternmq_common.filters.message_filter import FilterText
+from ternmq_common.shard.model import QueueRef
 from ternmq_proxy.call import Call
 from ternmq_proxy.operations.offsets import OffsetPolicy, commit_offset, find_committed_offset, find_offset
 from ternmq_proxy.operations.pull import PullRequest, pull_messages

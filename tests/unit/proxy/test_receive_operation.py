@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from ternmq_common.catalog.lite_group import LiteGroup
+from ternmq_common.catalog.message_type import MessageType
 from ternmq_common.errors import MessagingError
-from ternmq_common.lite_group import LiteGroup
-from ternmq_common.message_filter import ALL_TEXT, FilterText
-from ternmq_common.message_type import MessageType
-from ternmq_common.model import ConsumerGroup, LiteAction, LiteOffset
+from ternmq_common.filters.message_filter import ALL_TEXT, FilterText
+from ternmq_common.shard.model import ConsumerGroup, LiteAction, LiteOffset
 from ternmq_proxy.call import Call
 from ternmq_proxy.operations.lite_subscriptions import LitePosition, sync_lite_topics
 from ternmq_proxy.operations.receive import NOTHING_NEW, ReceivedMessages, ReceiveRequest, receive_messages

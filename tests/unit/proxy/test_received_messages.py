@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ternmq_common.errors import ErrorCode, MessagingError
-from ternmq_common.model import SettleOutcome
+from ternmq_common.shard.model import SettleOutcome
 from ternmq_proxy.call import Call
 from ternmq_proxy.operations.received_messages import (
     EXPIRED,

@@ -4,10 +4,10 @@ import asyncio
 from pathlib import Path
 
 from ternmq_common.server_settings import ProxySettings
-from ternmq_proxy.registry_joining import _make_user
+from ternmq_proxy.server.registry_joining import _make_user
 from ternmq_registry.directory import RegistryDirectory
 from ternmq_registry.registry import Registry
-from ternmq_registry.secret_encryption import SecretEncryption
+from ternmq_registry.security.secret_encryption import SecretEncryption
 
 SECRET_ENCRYPTION = SecretEncryption([b"k" * 32])
 SETTINGS = ProxySettings(

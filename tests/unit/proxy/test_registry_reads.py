@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from ternmq_proxy.registry_reads import OUT_S, READS_AT_ONCE, READS_PER_S, RegistryReads
+from ternmq_proxy.catalog.registry_reads import OUT_S, READS_AT_ONCE, READS_PER_S, RegistryReads
 from ternmq_registry.errors import RegistryUnavailable
 from tests.support.hand_clock import Clock
 from tests.support.until import until

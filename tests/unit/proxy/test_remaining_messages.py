@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from ternmq_common.cluster import GroupBacklog, UnfinishedWork
-from ternmq_common.model import ConsumerGroup, QueueProgress, QueueRef
+from ternmq_common.catalog.cluster import GroupBacklog, UnfinishedWork
+from ternmq_common.shard.model import ConsumerGroup, QueueProgress, QueueRef
 from ternmq_proxy.operations.admin.brokers.unfinished_work import find_unfinished_work
 from tests.support.two_proxies import Cluster, Proxy
 

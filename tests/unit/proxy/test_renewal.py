@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from ternmq_common.limits import HOUR_MS, MINUTE_MS, SECOND_MS
-from ternmq_common.model import ConsumerGroup, DeliveredMessage, QueueRef, StoredMessage
-from ternmq_common.receipt_handle import ReceiptHandle
+from ternmq_common.shard.model import ConsumerGroup, DeliveredMessage, QueueRef, StoredMessage
+from ternmq_common.shard.receipt_handle import ReceiptHandle
 from ternmq_proxy.processors.renewal import AutoRenewal
 from tests.support.all_parts import AllParts
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from ternmq_common.cluster import QueuePermission
+from ternmq_common.catalog.cluster import QueuePermission
+from ternmq_common.catalog.message_type import MessageType
 from ternmq_common.errors import MessagingError
-from ternmq_common.message_type import MessageType
-from ternmq_common.model import MIXED, ConsumerGroup, QueueRef
+from ternmq_common.shard.model import MIXED, ConsumerGroup, QueueRef
 from ternmq_proxy.call import Call
 from ternmq_proxy.operations.routes import ALL_QUEUES, find_assignment, find_route
 from ternmq_proxy.services import Services

@@ -5,18 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from ternmq_common.client_type import ClientType
-from ternmq_common.cluster import QueuePermission
+from ternmq_common.catalog.cluster import QueuePermission
+from ternmq_common.catalog.message_type import MessageType
 from ternmq_common.errors import MessagingError
-from ternmq_common.message_type import MessageType
-from ternmq_common.model import ConsumerGroup, PullingMember
-from ternmq_common.recall_handle import RecallHandle
+from ternmq_common.shard.model import ConsumerGroup, PullingMember
+from ternmq_common.shard.recall_handle import RecallHandle
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from ternmq_proxy.call import Call
 from ternmq_proxy.fronts.grpc.activities.query_route import query_assignment, query_route
 from ternmq_proxy.fronts.grpc.activities.recall_message import recall_message
 from ternmq_proxy.processors.client_settings import ClientSettings, TopicSubscription
+from ternmq_proxy.processors.client_type import ClientType
 from tests.support.two_proxies import CALL, Cluster, Proxy
 
 Places = list[tuple[str, int, str]]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ternmq_common.errors import MessagingError
 from ternmq_common.limits import RequestLimits
-from ternmq_common.model import AppendedMessage, NewMessage, QueueRef
+from ternmq_common.shard.model import AppendedMessage, NewMessage, QueueRef
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from ternmq_proxy.fronts.grpc.activities import send_batch as module

@@ -8,23 +8,23 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
+from ternmq_common.catalog.message_type import MessageType
 from ternmq_common.errors import ErrorCode, MessagingError
-from ternmq_common.message_type import MessageType
-from ternmq_common.model import NewMessage, QueueRef, StoredMessage, Topic, TransactionResolution
+from ternmq_common.filters.tag_filter import ALL
 from ternmq_common.server_settings import ServerSettings
-from ternmq_common.tag_filter import ALL
+from ternmq_common.shard.model import NewMessage, QueueRef, StoredMessage, Topic, TransactionResolution
 from ternmq_proxy.access.needs import TOPIC_PUB, AccessNeed
 from ternmq_proxy.call import Call
-from ternmq_proxy.main import make_clock, open_storage
 from ternmq_proxy.operations.recall import recall_timed_message
 from ternmq_proxy.operations.send import send_messages
 from ternmq_proxy.operations.send_ordinary import begin_ordinary_send
 from ternmq_proxy.operations.sent_message import SentMessage
 from ternmq_proxy.operations.transactions import resolve_transaction
-from ternmq_proxy.processors.producer_message import ProducerMessage
-from ternmq_proxy.processors.stored_form import body_md5, to_stored_form
+from ternmq_proxy.processors.sending.producer_message import ProducerMessage
+from ternmq_proxy.processors.sending.stored_form import body_md5, to_stored_form
+from ternmq_proxy.server.main import make_clock, open_storage
+from ternmq_proxy.server.serving import make_services
 from ternmq_proxy.services import Services
-from ternmq_proxy.serving import make_services
 
 if TYPE_CHECKING:
     from ternmq_proxy.access.control import AccessControl

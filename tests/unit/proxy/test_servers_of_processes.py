@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from ternmq_common.cluster import ProxyEntry, ProxyLoad
+from ternmq_common.catalog.cluster import ProxyEntry, ProxyLoad
 from ternmq_proxy.fronts.grpc.activities.admin.proxies import wire_proxy
 from ternmq_proxy.operations.admin.servers.proxies import group_by_server, join_processes
 

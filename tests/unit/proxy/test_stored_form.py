@@ -3,13 +3,13 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ternmq_common.catalog.message_type import MessageType
 from ternmq_common.limits import MessageLimits
-from ternmq_common.message_type import MessageType
-from ternmq_common.model import QueueRef, StoredMessage
+from ternmq_common.shard.model import QueueRef, StoredMessage
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_proxy.operations.message_checks import effective_type
-from ternmq_proxy.processors.producer_message import ProducerMessage
-from ternmq_proxy.processors.stored_form import body_md5, read_message, revive_letter, to_stored_form
+from ternmq_proxy.processors.sending.producer_message import ProducerMessage
+from ternmq_proxy.processors.sending.stored_form import body_md5, read_message, revive_letter, to_stored_form
 
 NOW_MS = 1_700_000_000_000
 TEXT = st.text(max_size=9)

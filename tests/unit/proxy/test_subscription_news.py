@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ternmq_common.model import ConsumerGroup, TopicSubscription
+from ternmq_common.shard.model import ConsumerGroup, TopicSubscription
 from ternmq_proxy.processors.subscription_news import handle_new_subscriptions
 from tests.support.two_proxies import Cluster, Proxy
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from ternmq_registry.checksums import is_checked, seal_changes
 from ternmq_registry.registry import Registry
-from ternmq_registry.schema import migrate_schema
+from ternmq_registry.sql.checksums import is_checked, seal_changes
+from ternmq_registry.sql.schema import migrate_schema
 from tests.support.postgres import Postgres
 
 MIGRATED = "migrated"

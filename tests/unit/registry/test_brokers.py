@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from ternmq_common.cluster import BrokerEntry, BrokerLoad, QueuePermission
+from ternmq_common.catalog.cluster import BrokerEntry, BrokerLoad, QueuePermission
+from ternmq_common.catalog.message_type import MessageType
 from ternmq_common.errors import MessagingError, StartupError
-from ternmq_common.message_type import MessageType
-from ternmq_common.model import Topic
+from ternmq_common.shard.model import Topic
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_registry.registry import Registry
 from tests.unit.registry.conftest import Open, Sql

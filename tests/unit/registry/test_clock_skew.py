@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ternmq_common.catalog.cluster import RegistrySnapshot
 from ternmq_common.clock import MovableClock, SystemClock
-from ternmq_common.cluster import RegistrySnapshot
 from ternmq_registry.clock_skew import ClockReading, ClockSkew, is_beyond
 from ternmq_registry.directory import RegistryDirectory
 from ternmq_registry.errors import RegistryUnavailable

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from ternmq_common.cluster import RegistrySnapshot
+from ternmq_common.catalog.cluster import RegistrySnapshot
+from ternmq_common.catalog.message_type import MessageType
 from ternmq_common.errors import StartupError
-from ternmq_common.message_type import MessageType
-from ternmq_common.model import ConsumerGroup, Topic
+from ternmq_common.shard.model import ConsumerGroup, Topic
 from ternmq_registry.errors import RegistryDamaged, RegistryFileDamaged
 from ternmq_registry.registry import Registry
 

@@ -1,8 +1,8 @@
 """What brokers that were away have to forget when they come back."""
 
-from ternmq_common.cluster import DeletedKind, RegistryDeletion
-from ternmq_common.message_type import MessageType
-from ternmq_common.model import ConsumerGroup, Topic
+from ternmq_common.catalog.cluster import DeletedKind, RegistryDeletion
+from ternmq_common.catalog.message_type import MessageType
+from ternmq_common.shard.model import ConsumerGroup, Topic
 from ternmq_registry.registry import Registry
 
 LEASE_MS = 60_000

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from ternmq_common.cluster import BrokerEntry, BrokerLoad, RegistrySnapshot
+from ternmq_common.catalog.cluster import BrokerEntry, BrokerLoad, RegistrySnapshot
 from ternmq_common.errors import StartupError
-from ternmq_common.model import ConsumerGroup
-from ternmq_registry.checksums import seal_changes
-from ternmq_registry.database import RegistryDatabase, create_sqlite_engine
+from ternmq_common.shard.model import ConsumerGroup
 from ternmq_registry.directory import RegistryDirectory, connect_registry
 from ternmq_registry.errors import RegistryUnavailable
 from ternmq_registry.registry import Registry
+from ternmq_registry.sql.checksums import seal_changes
+from ternmq_registry.sql.database import RegistryDatabase, create_sqlite_engine
 from tests.support.hand_clock import Clock
 from tests.support.postgres import Postgres
 

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from ternmq_common.handle_keys import KEY_BYTES
+from ternmq_common.catalog.handle_keys import KEY_BYTES
+from ternmq_registry.copies.salvage import replace_damaged
 from ternmq_registry.registry import Registry
-from ternmq_registry.salvage import replace_damaged
 from tests.unit.registry.conftest import Open
 
 

@@ -16,16 +16,16 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, create_engine, inspect, text
 from sqlalchemy.exc import ProgrammingError
 
-from ternmq_common.cluster import ReplicationMode
+from ternmq_common.catalog.cluster import ReplicationMode
+from ternmq_common.catalog.lite_group import LiteGroup
+from ternmq_common.catalog.message_type import MessageType
+from ternmq_common.catalog.retry_backoff import parse_backoff
 from ternmq_common.errors import StartupError
-from ternmq_common.lite_group import LiteGroup
-from ternmq_common.message_type import MessageType
-from ternmq_common.model import ConsumerGroup, Topic
-from ternmq_common.retry_backoff import parse_backoff
+from ternmq_common.shard.model import ConsumerGroup, Topic
 from ternmq_registry import migrations
-from ternmq_registry.checksums import is_checked, seal_changes
 from ternmq_registry.registry import Registry
-from ternmq_registry.schema import MigrationResult, migrate_schema, schema_version
+from ternmq_registry.sql.checksums import is_checked, seal_changes
+from ternmq_registry.sql.schema import MigrationResult, migrate_schema, schema_version
 from ternmq_registry.tables import METADATA
 
 BROKER = (

@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterator
 import pytest
 from sqlalchemy import text
 
-from ternmq_common.cluster import BrokerLoad
+from ternmq_common.catalog.cluster import BrokerLoad
+from ternmq_common.catalog.message_type import MessageType
 from ternmq_common.errors import StartupError
-from ternmq_common.message_type import MessageType
-from ternmq_common.model import ConsumerGroup, Topic
+from ternmq_common.shard.model import ConsumerGroup, Topic
 from ternmq_protos.v2 import definition_pb2 as pb
-from ternmq_registry.database import CONNECTIONS_MAX, DatabaseTiming, create_postgres_engine
 from ternmq_registry.errors import RegistryUnavailable
 from ternmq_registry.registry import Registry
-from ternmq_registry.schema import migrate_schema
+from ternmq_registry.sql.database import CONNECTIONS_MAX, DatabaseTiming, create_postgres_engine
+from ternmq_registry.sql.schema import migrate_schema
 from tests.support.postgres import Postgres
 
 CALLS: dict[str, Callable[[Registry], object]] = {

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from ternmq_common.model import ConsumerGroup
+from ternmq_common.shard.model import ConsumerGroup
 from ternmq_registry.errors import RegistryUnavailable
-from ternmq_registry.password_file import PASSWORD_BYTES_MAX
 from ternmq_registry.registry import Registry
-from ternmq_registry.schema import schema_version
+from ternmq_registry.sql.password_file import PASSWORD_BYTES_MAX
+from ternmq_registry.sql.schema import schema_version
 from tests.support.postgres import GUARDED, Postgres
 
 FIRST, SECOND = "first / @: secret", "second%secret"

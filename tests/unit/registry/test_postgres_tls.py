@@ -7,10 +7,10 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from ternmq_common.model import ConsumerGroup
+from ternmq_common.shard.model import ConsumerGroup
 from ternmq_registry.errors import RegistryUnavailable
 from ternmq_registry.registry import Registry
-from ternmq_registry.schema import migrate_schema
+from ternmq_registry.sql.schema import migrate_schema
 from tests.support.certificates import Certificates
 from tests.support.postgres import Postgres
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from sqlalchemy import insert
 
-from ternmq_common.cluster import ProxyEntry, ProxyLoad
+from ternmq_common.catalog.cluster import ProxyEntry, ProxyLoad
 from ternmq_registry.registry import Registry
 from ternmq_registry.tables import DATABASE_NOW_MS, PROXIES
 from tests.unit.registry.conftest import Open, Sql

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 from sqlalchemy import insert
 
-from ternmq_common.message_type import MessageType
-from ternmq_common.model import Topic
-from ternmq_common.quotas import Quota, QuotaKind
+from ternmq_common.catalog.message_type import MessageType
+from ternmq_common.catalog.quotas import Quota, QuotaKind
+from ternmq_common.shard.model import Topic
 from ternmq_registry.quotas import QuotaUse
 from ternmq_registry.registry import Registry
 from ternmq_registry.tables import DATABASE_NOW_MS, PROXIES

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection
 
-from ternmq_common.cluster import (
+from ternmq_common.catalog.cluster import (
     BrokerEntry,
     BrokerLoad,
     DeletedKind,
@@ -17,14 +17,14 @@ from ternmq_common.cluster import (
     RegistryDeletion,
     RegistrySnapshot,
 )
+from ternmq_common.catalog.lite_group import LiteGroup
+from ternmq_common.catalog.message_type import MessageType
+from ternmq_common.catalog.retry_backoff import parse_backoff
 from ternmq_common.errors import MessagingError, StartupError
-from ternmq_common.lite_group import LiteGroup
-from ternmq_common.message_type import MessageType
-from ternmq_common.model import ConsumerGroup, Topic
-from ternmq_common.retry_backoff import parse_backoff
+from ternmq_common.shard.model import ConsumerGroup, Topic
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_registry import registry as registry_module
-from ternmq_registry.brokers import brokers_in
+from ternmq_registry.members.brokers import brokers_in
 from ternmq_registry.registry import Registry
 from tests.unit.registry.conftest import Open, Sql
 

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from ternmq_common.access.actions import AccessAction
 from ternmq_common.access.resources import AccessResource
 from ternmq_common.access.users import AccessPolicy, AccessSnapshot
-from ternmq_common.checked_form import decode_file_body, encode_file_body
-from ternmq_common.cluster import (
+from ternmq_common.catalog.cluster import (
     BrokerEntry,
     BrokerLoad,
     QueuePermission,
@@ -22,21 +21,23 @@ from ternmq_common.cluster import (
     ReplicaEntry,
     ReplicationMode,
 )
+from ternmq_common.catalog.lite_group import LiteGroup
+from ternmq_common.catalog.message_type import MessageType
+from ternmq_common.catalog.quotas import Quota, QuotaKind
+from ternmq_common.catalog.retry_backoff import parse_backoff
 from ternmq_common.errors import StartupError
-from ternmq_common.lite_group import LiteGroup
-from ternmq_common.message_type import MessageType
-from ternmq_common.model import ConsumerGroup, Topic
-from ternmq_common.quotas import Quota, QuotaKind
-from ternmq_common.retry_backoff import parse_backoff
-from ternmq_registry import copy_form, migrations
-from ternmq_registry.copy_file import CopyFile
-from ternmq_registry.copy_form import RegistryCopy, UnusableCopy, decode_copy, encode_copy
-from ternmq_registry.copy_keeper import CopyKeeper, reduce_for_broker
-from ternmq_registry.database import registry_identity
+from ternmq_common.process.checked_form import decode_file_body, encode_file_body
+from ternmq_common.shard.model import ConsumerGroup, Topic
+from ternmq_registry import migrations
+from ternmq_registry.copies import copy_form
+from ternmq_registry.copies.copy_file import CopyFile
+from ternmq_registry.copies.copy_form import RegistryCopy, UnusableCopy, decode_copy, encode_copy
+from ternmq_registry.copies.copy_keeper import CopyKeeper, reduce_for_broker
 from ternmq_registry.directory import RegistryDirectory
 from ternmq_registry.errors import RegistryUnavailable
 from ternmq_registry.registry import Registry
-from ternmq_registry.secret_encryption import SecretEncryption
+from ternmq_registry.security.secret_encryption import SecretEncryption
+from ternmq_registry.sql.database import registry_identity
 
 REGISTRY, HOLDER = "db.example:5432/ternmq", "proxy"
 SECRET = "a-secret-of-alice"

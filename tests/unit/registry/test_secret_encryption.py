@@ -13,7 +13,7 @@ from ternmq_common.server_settings import ServerSettings
 from ternmq_common.setting import InvalidSetting, differing_settings, settings_of
 from ternmq_common.settings import SettingsError, load_settings
 from ternmq_protos.v2 import definition_pb2 as pb
-from ternmq_registry.secret_encryption import OWN_KEY_FILE, SecretEncryption, secret_encryption_of
+from ternmq_registry.security.secret_encryption import OWN_KEY_FILE, SecretEncryption, secret_encryption_of
 
 OLD, NEW = bytes(range(32)), bytes(range(32, 64))
 NAMES = st.text("abcABC019_.@-", min_size=1, max_size=64)

@@ -9,10 +9,10 @@ from typing import TypeVar
 import pytest
 from sqlalchemy import Connection, Engine, text
 
-from ternmq_common.cluster import BrokerLoad
+from ternmq_common.catalog.cluster import BrokerLoad
 from ternmq_common.errors import MessagingError, StartupError
-from ternmq_registry.database import create_postgres_engine
 from ternmq_registry.registry import Registry
+from ternmq_registry.sql.database import create_postgres_engine
 from tests.unit.registry.conftest import Open, Sql
 from tests.unit.registry.test_shards import (
     LEADERS_LEASE_RUNS_OUT,

@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from ternmq_common.cluster import REPLICAS_MAX, BrokerEntry, BrokerLoad, ReplicaEntry, ReplicationMode
+from ternmq_common.catalog.cluster import REPLICAS_MAX, BrokerEntry, BrokerLoad, ReplicaEntry, ReplicationMode
+from ternmq_common.catalog.message_type import MessageType
 from ternmq_common.errors import MessagingError, StartupError
-from ternmq_common.message_type import MessageType
-from ternmq_common.model import Topic
+from ternmq_common.shard.model import Topic
 from ternmq_protos.v2 import definition_pb2 as pb
+from ternmq_registry.members.shards import JoiningReplica
 from ternmq_registry.registry import Registry
-from ternmq_registry.shards import JoiningReplica
 from tests.unit.registry.conftest import Open, Sql
 
 LEASE_MS = 60_000

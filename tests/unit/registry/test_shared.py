@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from ternmq_common.cluster import BrokerEntry, DeletedKind, RegistryDeletion
-from ternmq_common.message_type import MessageType
-from ternmq_common.model import ConsumerGroup, Topic
+from ternmq_common.catalog.cluster import BrokerEntry, DeletedKind, RegistryDeletion
+from ternmq_common.catalog.message_type import MessageType
+from ternmq_common.shard.model import ConsumerGroup, Topic
 from ternmq_registry.directory import RegistryDirectory
 from ternmq_registry.registry import Registry
 from ternmq_registry.shared_registry import SharedRegistry

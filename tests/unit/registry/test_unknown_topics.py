@@ -1,7 +1,7 @@
 """What a store has that its registry does not know, in one line."""
 
-from ternmq_common.message_type import MessageType
-from ternmq_common.model import HeldTopic, Topic
+from ternmq_common.catalog.message_type import MessageType
+from ternmq_common.shard.model import HeldTopic, Topic
 from ternmq_registry.unknown_topics import is_user_topic, unknown_topics, warning_of
 
 ORDERS = Topic(name="orders", type=MessageType.NORMAL, queues=8)

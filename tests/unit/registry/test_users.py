@@ -17,12 +17,12 @@ from ternmq_common.access.users import POLICIES_MAX, AccessPolicy, parse_ranges
 from ternmq_common.errors import MessagingError, StartupError
 from ternmq_common.server_settings import ProxySettings, ServerSettings
 from ternmq_protos.v2 import definition_pb2 as pb
-from ternmq_registry import users
-from ternmq_registry.init_user import INIT_SECRET_FILE, create_init_user
+from ternmq_registry.copies.salvage import replace_damaged, salvage_registry
 from ternmq_registry.registry import Registry
-from ternmq_registry.salvage import replace_damaged, salvage_registry
-from ternmq_registry.secret_encryption import SecretEncryption
-from ternmq_registry.user_rows import StoredUser, stored_user
+from ternmq_registry.security import users
+from ternmq_registry.security.init_user import INIT_SECRET_FILE, create_init_user
+from ternmq_registry.security.secret_encryption import SecretEncryption
+from ternmq_registry.security.user_rows import StoredUser, stored_user
 
 KEY, OTHER = bytes(32), bytes(range(32))
 SECRET, SECOND, THIRD = "correct-horse-1", "correct-horse-2", "correct-horse-3"

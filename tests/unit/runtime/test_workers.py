@@ -245,7 +245,7 @@ async def test_who_ends_is_not_started_again(folder: Path) -> None:
 
 
 def test_who_is_told_nothing_ends() -> None:
-    command = [sys.executable, "-P", "-m", "ternmq_proxy.worker", "up", "worker-0"]
+    command = [sys.executable, "-P", "-m", "ternmq_proxy.server.worker", "up", "worker-0"]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=30, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 

@@ -17,7 +17,7 @@ from pyspark_ternmq.pipelines.lake.lock import (
     LockPurpose,
 )
 from pyspark_ternmq.pipelines.lake.options import CompactionOptions
-from pyspark_ternmq.pipelines.lake.tables.registration import LakeTables
+from pyspark_ternmq.pipelines.lake.registration import LakeTables
 
 ROOT, QUERY, CHECKPOINT = "/lake", "query-1", "/checkpoint"
 PARTITION = "topic=orders/date=2026-08-01/hour=07"

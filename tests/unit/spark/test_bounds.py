@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from pyspark_ternmq.options import WrongOption
-from pyspark_ternmq.source.bounds import checked_range
-from pyspark_ternmq.source.places import Offsets, ReadPlaces
+from pyspark_ternmq.source.offsets.bounds import checked_range
+from pyspark_ternmq.source.offsets.places import Offsets, ReadPlaces
 
 EARLIEST, LATEST = ReadPlaces("earliest"), ReadPlaces("latest")
 BEGINS, ENDS = {"orders": {"b/0": 10, "b/1": 0}}, {"orders": {"b/0": 20, "b/1": 5}}

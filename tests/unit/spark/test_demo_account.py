@@ -2,7 +2,7 @@
 
 import pytest
 
-from ternmq_command.demo.lake_account import LakeAccount
+from ternmq_command.demo.lake.lake_account import LakeAccount
 from ternmq_command.demo.ledger import Ledger
 
 

@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from ternmq_command.demo.signal_listener import SignalListener
+from ternmq_command.demo.lake.signal_listener import SignalListener
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

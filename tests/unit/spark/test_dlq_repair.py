@@ -7,7 +7,14 @@ from typing import Any
 
 import pytest
 
-from pyspark_ternmq.pipelines.dlq_repair import Letter, Repair, WrongRepair, as_it_was, decision_of, load_repair
+from pyspark_ternmq.pipelines.dead_letters.dlq_repair import (
+    Letter,
+    Repair,
+    WrongRepair,
+    as_it_was,
+    decision_of,
+    load_repair,
+)
 from ternmq import Message
 
 ROW: Mapping[str, Any] = {

@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator, Callable, Iterable
 import pytest
 
 from pyspark_ternmq.source.group import JOIN_INTERVAL_S, GroupProgress, OtherDrivers
-from pyspark_ternmq.source.places import offsets_at
-from pyspark_ternmq.source.position import StreamPosition
+from pyspark_ternmq.source.offsets.places import offsets_at
+from pyspark_ternmq.source.offsets.position import StreamPosition
 from pyspark_ternmq.source.topics import queues_of
 from pyspark_ternmq.source.watch import SeenTopics
 from ternmq import BadRequest, MessageQueue, Unsupported
-from ternmq.offset_reader import OffsetReader
+from ternmq.pull.offset_reader import OffsetReader
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from tests.unit.client.scripted_server import TOPIC, ScriptedServer

@@ -15,9 +15,9 @@ from pyspark_ternmq.decoding.avro_format import AvroFormat
 from pyspark_ternmq.decoding.avro_schema import AvroSchema
 from pyspark_ternmq.decoding.protobuf_body import ProtobufFormat
 from pyspark_ternmq.decoding.protobuf_schema import ProtobufSchema
-from pyspark_ternmq.decoding.registered_avro import RegisteredAvro
-from pyspark_ternmq.decoding.registry import RegistryAddress, RegistryFailed
-from pyspark_ternmq.decoding.subject import AvroOfSubject
+from pyspark_ternmq.decoding.schema_registry.registered_avro import RegisteredAvro
+from pyspark_ternmq.decoding.schema_registry.registry import RegistryAddress, RegistryFailed
+from pyspark_ternmq.decoding.schema_registry.subject import AvroOfSubject
 from pyspark_ternmq.pipelines import lake
 from pyspark_ternmq.pipelines.connection import PipelineConnection
 from pyspark_ternmq.pipelines.lake.job import is_too_much

@@ -15,12 +15,12 @@ from pyarrow import fs
 
 from pyspark_ternmq.pipelines.lake.commits import BatchManifest, LakeBroken
 from pyspark_ternmq.pipelines.lake.options import CompactionOptions
+from pyspark_ternmq.pipelines.lake.registration import partition_values, table_uri
 from pyspark_ternmq.pipelines.lake.tables.delta import DeltaTables
 from pyspark_ternmq.pipelines.lake.tables.delta_compaction import TablePartition, partitions_to_merge
 from pyspark_ternmq.pipelines.lake.tables.footers import delta_statistics
 from pyspark_ternmq.pipelines.lake.tables.iceberg import IcebergTables, last_batch, opened_catalog
 from pyspark_ternmq.pipelines.lake.tables.marker import MARKER, WrongFormat, format_of, settle_format
-from pyspark_ternmq.pipelines.lake.tables.registration import partition_values, table_uri
 from tests.unit.spark.lake_folder import NOW, ROOT, MemoryFiles
 
 QUERY = "query-1"

@@ -10,13 +10,15 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from pyspark_ternmq.pipelines import backlog, dlq, replay, stats
+from pyspark_ternmq.pipelines import backlog, stats
 from pyspark_ternmq.pipelines.backlog_plan import BacklogRefused
-from pyspark_ternmq.pipelines.dlq_repair import WrongRepair
-from pyspark_ternmq.pipelines.dlq_report import Analysis, LetterFailure, LetterKind
+from pyspark_ternmq.pipelines.dead_letters import dlq
+from pyspark_ternmq.pipelines.dead_letters.dlq_repair import WrongRepair
+from pyspark_ternmq.pipelines.dead_letters.dlq_report import Analysis, LetterFailure, LetterKind
 from pyspark_ternmq.pipelines.journal import JournalError
 from pyspark_ternmq.pipelines.lake import TooManyMalformed
-from pyspark_ternmq.pipelines.replay_source import WrongRows
+from pyspark_ternmq.pipelines.replaying import replay
+from pyspark_ternmq.pipelines.replaying.replay_source import WrongRows
 from pyspark_ternmq.pipelines.snapshots.finding import WrongSource
 from pyspark_ternmq.pipelines.snapshots.snapshot import TableSettings
 from ternmq.errors import ConnectionFailed, NotFound

@@ -8,9 +8,9 @@ import pytest
 from pyspark_ternmq.pipelines.backlog import BacklogOptions
 from pyspark_ternmq.pipelines.backlog_plan import BacklogPlan, BacklogRefused, check_idle, check_movable
 from pyspark_ternmq.pipelines.connection import PipelineConnection
-from pyspark_ternmq.pipelines.dlq import DlqOptions
-from pyspark_ternmq.pipelines.replay import ReplayOptions
-from pyspark_ternmq.pipelines.replay_source import format_of
+from pyspark_ternmq.pipelines.dead_letters.dlq import DlqOptions
+from pyspark_ternmq.pipelines.replaying.replay import ReplayOptions
+from pyspark_ternmq.pipelines.replaying.replay_source import format_of
 from pyspark_ternmq.pipelines.stats import StatsOptions
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb

@@ -13,12 +13,12 @@ from pyspark.sql.types import StructType
 from pyspark_ternmq.options import WrongOption
 from pyspark_ternmq.schema import KAFKA_SCHEMA, SCHEMA
 from pyspark_ternmq.source.batch import TopicReader
+from pyspark_ternmq.source.offsets.splitting import RangePartition
 from pyspark_ternmq.source.options import batch_options, stream_options
 from pyspark_ternmq.source.pushdown import FilteringTopicReader, WantedRanges
-from pyspark_ternmq.source.splitting import RangePartition
 from pyspark_ternmq.source.stream import TopicStreamReader
 from ternmq import Message, blocking
-from ternmq.offset_reader import OffsetReader, Part
+from ternmq.pull.offset_reader import OffsetReader, Part
 from ternmq.testing import Stack
 
 HOUR = timedelta(hours=1)

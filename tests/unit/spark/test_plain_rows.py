@@ -11,8 +11,8 @@ from pyspark_ternmq.sink.columns import RowColumns
 from pyspark_ternmq.sink.ids import DerivedIds
 from pyspark_ternmq.sink.plain_rows import PlainRequest, plain_requests
 from pyspark_ternmq.sink.rows import RowReader, RowRequest
+from ternmq.connections.send_request import encode_request
 from ternmq.hooks import Sending
-from ternmq.send_request import encode_request
 
 BORN_NS = 1_700_000_000_123_456_789
 PLAIN = st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E, exclude_characters="|"), min_size=1, max_size=200)

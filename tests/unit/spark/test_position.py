@@ -6,7 +6,7 @@ import pytest
 
 from pyspark_ternmq.lag import lag_of
 from pyspark_ternmq.options import WrongOption
-from pyspark_ternmq.source.position import StreamPosition
+from pyspark_ternmq.source.offsets.position import StreamPosition
 
 KEPT = {"orders": {"b/0": 17, "b/1": 3}, "@identities": {"orders": "a-1"}}
 

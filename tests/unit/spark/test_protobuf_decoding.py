@@ -229,6 +229,7 @@ def test_fields_of_any_kind_are_a_value_or_a_problem(order: ProtobufFormat, body
 
 
 def test_protobuf_needs_no_library_of_avro() -> None:
-    program = "import sys; sys.modules['fastavro'] = None; import pyspark_ternmq.decoding.registered_protobuf, "
+    program = "import sys; sys.modules['fastavro'] = None; import "
+    protobuf = "pyspark_ternmq.decoding.schema_registry.registered_protobuf, "
     lake = "pyspark_ternmq.pipelines.lake, pyspark_ternmq.decoding.columns"
-    subprocess.run([sys.executable, "-c", program + lake], check=True, timeout=100)
+    subprocess.run([sys.executable, "-c", program + protobuf + lake], check=True, timeout=100)

@@ -16,8 +16,8 @@ from pyspark.sql.datasource import (
 )
 
 from pyspark_ternmq.schema import SCHEMA
+from pyspark_ternmq.source.offsets.splitting import QueueRange
 from pyspark_ternmq.source.pushdown import FilteringTopicReader, WantedRanges
-from pyspark_ternmq.source.splitting import QueueRange
 from ternmq import TagFilter
 
 COMPARISONS = {

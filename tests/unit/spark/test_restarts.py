@@ -7,7 +7,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from pyspark_ternmq.pipelines.progress import ProgressLine, QueryPosition
-from pyspark_ternmq.pipelines.restarts import FIRST_WAIT_S, RESTARTS_MAX, is_worker_start, restarted
+from pyspark_ternmq.pipelines.sessions.restarts import FIRST_WAIT_S, RESTARTS_MAX, is_worker_start, restarted
 
 # As Spark 4.3 said it when a worker was kept from starting.
 OF_A_QUERY = (

@@ -17,20 +17,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_ternmq.decoding.avro_schema import AvroSchema
-from pyspark_ternmq.decoding.by_id import UNKNOWN_FOR_S, ById
-from pyspark_ternmq.decoding.framing import message_indexes, schema_id
 from pyspark_ternmq.decoding.limits import BrokenBody, WrongSchema
 from pyspark_ternmq.decoding.protobuf_schema import ProtobufSchema
-from pyspark_ternmq.decoding.registered_avro import RegisteredAvro
-from pyspark_ternmq.decoding.registered_protobuf import RegisteredProtobuf
-from pyspark_ternmq.decoding.registry import (
+from pyspark_ternmq.decoding.schema_registry.by_id import UNKNOWN_FOR_S, ById
+from pyspark_ternmq.decoding.schema_registry.framing import message_indexes, schema_id
+from pyspark_ternmq.decoding.schema_registry.registered_avro import RegisteredAvro
+from pyspark_ternmq.decoding.schema_registry.registered_protobuf import RegisteredProtobuf
+from pyspark_ternmq.decoding.schema_registry.registry import (
     ANSWER_BYTES_MAX,
     NoSuchSchema,
     RegistryAddress,
     RegistryClient,
     RegistryFailed,
 )
-from pyspark_ternmq.decoding.subject import AvroOfSubject
+from pyspark_ternmq.decoding.schema_registry.subject import AvroOfSubject
 from pyspark_ternmq.pipelines.lake.commits import LakeBroken
 from pyspark_ternmq.pipelines.lake.subject_schema import settle_format
 from tests.support.certificates import Certificates

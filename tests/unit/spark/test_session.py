@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_ternmq.pipelines.session import (
+from pyspark_ternmq.pipelines.sessions.session import (
     SparkMissing,
     error_line,
     find_java,
@@ -97,8 +97,8 @@ def test_the_innermost_cause_is_told() -> None:
 
 def test_a_refusal_without_a_traceback_is_its_words() -> None:
     text = (
-        "[PYTHON_DATA_SOURCE_ERROR] Failed: pyspark_ternmq.source.loss.DataLoss: 17 messages were lost: topic a\n"
-        " SQLSTATE: 38000"
+        "[PYTHON_DATA_SOURCE_ERROR] Failed: pyspark_ternmq.source.offsets.loss.DataLoss: 17 messages were lost: "
+        "topic a\n SQLSTATE: 38000"
     )
     assert error_line(RuntimeError(text)) == "17 messages were lost: topic a"
     assert error_line(RuntimeError("ternmq.errors.NotFound: TOPIC_NOT_FOUND: there is no topic 'a'")) == (

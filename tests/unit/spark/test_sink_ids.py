@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from pyspark_ternmq.sink.ids import DerivedIds
 from ternmq import parse_message_id
-from ternmq.message import check_message_ids
+from ternmq.messages.message import check_message_ids
 
 SEEDS = st.text(min_size=1)
 NUMBERS = st.integers(min_value=0, max_value=2**63 - 1)

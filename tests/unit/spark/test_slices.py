@@ -6,7 +6,7 @@ from itertools import pairwise
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pyspark_ternmq.pipelines.slices import SlicePace, TimeSlice, by_rows, by_time, join_slices
+from pyspark_ternmq.pipelines.replaying.slices import SlicePace, TimeSlice, by_rows, by_time, join_slices
 
 TIMES = st.lists(st.integers(0, 10**14) | st.integers(0, 50), min_size=1, max_size=200)
 

@@ -15,9 +15,9 @@ from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.table import DataScan, FileScanTask
 from pyroaring import BitMap
 
+from pyspark_ternmq.pipelines.lake.registration import hadoop_path
 from pyspark_ternmq.pipelines.lake.tables.delta import DeltaTables
 from pyspark_ternmq.pipelines.lake.tables.iceberg import IcebergTables, opened_catalog
-from pyspark_ternmq.pipelines.lake.tables.registration import hadoop_path
 from pyspark_ternmq.pipelines.snapshots.finding import SourcePlace, WrongSource, places_of
 from pyspark_ternmq.pipelines.snapshots.folder import is_visible
 from pyspark_ternmq.pipelines.snapshots.opening import FileFormat as WantedFormat

@@ -8,8 +8,8 @@ from pyspark.sql.types import StructType
 
 from pyspark_ternmq.options import OptionReader, WrongOption, connection_of
 from pyspark_ternmq.schema import SCHEMA
+from pyspark_ternmq.source.offsets.places import ReadPlaces
 from pyspark_ternmq.source.options import batch_options, stream_options, takes_filters
-from pyspark_ternmq.source.places import ReadPlaces
 from ternmq import Credentials, SqlFilter, TagFilter
 from tests.unit.client.authority import Authority
 

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_ternmq.source.splitting import QueueRange, limit_end, split_ranges
+from pyspark_ternmq.source.offsets.splitting import QueueRange, limit_end, split_ranges
 
 if TYPE_CHECKING:
-    from pyspark_ternmq.source.places import Offsets
+    from pyspark_ternmq.source.offsets.places import Offsets
 
 RANGES = st.lists(
     st.builds(

@@ -8,14 +8,14 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from pyspark_ternmq.logs import log_as_spark
 from pyspark_ternmq.schema import SCHEMA
-from pyspark_ternmq.source.loss import DataLoss, LossLedger, LostRange, describe_lost, explain_ranges
-from pyspark_ternmq.source.position import Kept
-from pyspark_ternmq.source.splitting import RangePartition
+from pyspark_ternmq.source.offsets.loss import DataLoss, LossLedger, LostRange, describe_lost, explain_ranges
+from pyspark_ternmq.source.offsets.position import Kept
+from pyspark_ternmq.source.offsets.splitting import RangePartition
 from pyspark_ternmq.source.stream import TopicStreamReader
 from ternmq import NotFound
 from ternmq.admin import topics
 from ternmq.admin import topics as topic_calls
-from ternmq.offset_reader import OffsetReader
+from ternmq.pull.offset_reader import OffsetReader
 from ternmq.testing import Stack
 from ternmq_command.calls.admin import AdminClient
 from tests.support.spark import send_bodies

@@ -9,12 +9,12 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 
 from pyspark_ternmq.schema import SCHEMA
-from pyspark_ternmq.source.loss import DataLoss
-from pyspark_ternmq.source.position import Kept
-from pyspark_ternmq.source.splitting import RangePartition
+from pyspark_ternmq.source.offsets.loss import DataLoss
+from pyspark_ternmq.source.offsets.position import Kept
+from pyspark_ternmq.source.offsets.splitting import RangePartition
 from pyspark_ternmq.source.stream import TopicStreamReader
 from ternmq import MessageQueue
-from ternmq.offset_reader import OffsetReader
+from ternmq.pull.offset_reader import OffsetReader
 from tests.unit.client.scripted_server import TOPIC, ScriptedServer
 
 ResultT = TypeVar("ResultT")

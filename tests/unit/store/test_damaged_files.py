@@ -14,7 +14,7 @@ from ternmq_broker.store.log.log_recovery import CommitLogCorrupted
 from ternmq_broker.store.log.record import RecordKind, RecordOrigin
 from ternmq_broker.store.message_store import MessageStore
 from ternmq_broker.store.record_drafts import NO_MESSAGE, RecordDraft
-from ternmq_common.model import NewMessage
+from ternmq_common.shard.model import NewMessage
 from ternmq_protos.v2 import definition_pb2
 from tests.support.memory_disk import MemoryFolder, MemoryFolders
 from tests.support.spilling import spill_all

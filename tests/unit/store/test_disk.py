@@ -14,8 +14,8 @@ from ternmq_broker.store.disk.set_aside import SetAsideFolder
 from ternmq_broker.store.message_store import MessageStore
 from ternmq_common.clock import SystemClock
 from ternmq_common.errors import StartupError
-from ternmq_common.model import ConsumerGroup, NewMessage
 from ternmq_common.server_settings import FlushMode, StorageSettings
+from ternmq_common.shard.model import ConsumerGroup, NewMessage
 from ternmq_protos.v2 import definition_pb2
 from tests.support.retention import remove_segments
 from tests.support.spilling import spill_all

@@ -3,7 +3,7 @@
 import pytest
 
 from ternmq_broker.store.message_store import MessageStore
-from ternmq_common.model import HeldTopic, NewMessage
+from ternmq_common.shard.model import HeldTopic, NewMessage
 from tests.support.memory_disk import MemoryFolders
 
 MESSAGE = NewMessage(0, b"", b"body", ())

@@ -10,8 +10,8 @@ from ternmq_broker.store.disk.files import DiskFolders
 from ternmq_broker.store.log.record import RecordKind
 from ternmq_broker.store.message_store import MessageStore
 from ternmq_broker.store.record_drafts import RecordDraft
-from ternmq_common.model import NewMessage
 from ternmq_common.names import lite_queue_topic
+from ternmq_common.shard.model import NewMessage
 from ternmq_protos.v2 import definition_pb2
 from tests.support.log_order_blocks import make_old
 from tests.support.retention import remove_segments

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from ternmq_broker.store.message_store import MessageStore
-from ternmq_common.model import HeldTopic
 from ternmq_common.names import lite_queue_topic
+from ternmq_common.shard.model import HeldTopic
 from tests.support.memory_disk import MemoryFolders
 from tests.support.replica_pair import Follower, Leader
 from tests.support.spilling import spill_all, spill_once

@@ -10,7 +10,7 @@ from ternmq_broker.store.disk.checked_file import NewerFormat
 from ternmq_broker.store.log.log_recovery import CommitLogCorrupted
 from ternmq_broker.store.log.record import HEADER_BYTES, Record, RecordKind, encode_record, to_unplaced
 from ternmq_broker.store.message_store import MessageStore
-from ternmq_common.model import NewMessage
+from ternmq_common.shard.model import NewMessage
 from tests.support.memory_disk import MemoryFile, MemoryFolders
 
 SEGMENT_BYTES = 20_000

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from ternmq_broker.store.message_store import MessageStore
-from ternmq_common.model import NewMessage
+from ternmq_common.shard.model import NewMessage
 from tests.support.memory_disk import MemoryFolders
 from tests.support.spilling import spill_once
 

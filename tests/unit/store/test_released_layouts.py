@@ -10,8 +10,8 @@ from ternmq_broker.store import store_format
 from ternmq_broker.store.disk.files import DiskFile, DiskFolder, DiskFolders
 from ternmq_broker.store.disk.store_lock import StoreLock
 from ternmq_broker.store.message_store import MessageStore
-from ternmq_common.model import PopOrder, TransactionState
-from ternmq_common.tag_filter import ALL
+from ternmq_common.filters.tag_filter import ALL
+from ternmq_common.shard.model import PopOrder, TransactionState
 from ternmq_proxy.message_service.local import LocalMessageService
 from tests.support.released_store import ACKNOWLEDGED, BROKER, GROUP, MESSAGES, TOPIC, message, opened, queue
 

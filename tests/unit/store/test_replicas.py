@@ -19,7 +19,7 @@ from ternmq_broker.store.log.log_recovery import CommitLogCorrupted
 from ternmq_broker.store.log.record import BadRecord, RecordKind
 from ternmq_broker.store.log.record_layouts import RecordLayouts
 from ternmq_broker.store.message_store import MessageStore
-from ternmq_common.cluster import DeletedKind, RegistryDeletion
+from ternmq_common.catalog.cluster import DeletedKind, RegistryDeletion
 from tests.support.faulty_disk import FaultyFolders
 from tests.support.memory_disk import MemoryFile, MemoryFolder, MemoryFolders
 from tests.support.replica_pair import SEGMENT_BYTES, Follower, Leader, content, log_of, message, opened, spill

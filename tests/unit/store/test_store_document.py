@@ -7,7 +7,7 @@ from ternmq_broker.store.copying.copy_start import begin_copy
 from ternmq_broker.store.derived_indexes import keys_of
 from ternmq_broker.store.disk.files import DiskFolders
 from ternmq_broker.store.message_store import MessageStore
-from ternmq_common.model import NewMessage
+from ternmq_common.shard.model import NewMessage
 from tests.support import independent_reader
 from tests.support.released_store import ACKNOWLEDGED, FAR_MS, GROUP, MESSAGES, TOPIC, fill, message
 

@@ -15,7 +15,7 @@ from ternmq_broker.store.message_store import MessageStore
 from ternmq_broker.store.record_drafts import RecordDraft
 from ternmq_broker.store.replaying import stretches
 from ternmq_broker.store.replaying.replay import REPLAY_SIZES, ReplaySizes
-from ternmq_common.model import NewMessage
+from ternmq_common.shard.model import NewMessage
 from ternmq_protos.v2 import definition_pb2
 
 MESSAGES = 4000

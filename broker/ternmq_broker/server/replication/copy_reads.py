@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ternmq_broker.store.message_store import MessageStore
-    from ternmq_common.message_filter import MessageFilter
-    from ternmq_common.model import PulledMessages, QueueRef
+    from ternmq_common.filters.message_filter import MessageFilter
+    from ternmq_common.shard.model import PulledMessages, QueueRef
 
 # Fewer than the threads of the default executor on the smallest machine: the copy and its lease need some too.
 READS_MAX = 4

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from ternmq_broker.server.deletion_notes import DeletionNotes
     from ternmq_broker.server.replication.membership import ShardMembership
     from ternmq_broker.server.replication.replica_files import ReplicaFiles
-    from ternmq_common.cluster import BrokerEntry
+    from ternmq_common.catalog.cluster import BrokerEntry
     from ternmq_rpc.grpc_stream.stream import MessageStream
     from ternmq_runtime.observability.durations import DurationHistogram
     from ternmq_runtime.observability.figures import MessageCounts

@@ -16,7 +16,7 @@ from ternmq_broker.store.log.record import BadRecord
 from ternmq_broker.upkeep.background_loop import BackgroundLoop
 from ternmq_broker.upkeep.log_upkeep import LogUpkeep
 from ternmq_broker.upkeep.store_upkeep import StoreUpkeep
-from ternmq_common.cluster import DeletedKind
+from ternmq_common.catalog.cluster import DeletedKind
 from ternmq_runtime.observability.figures import MessageCounts
 
 if TYPE_CHECKING:

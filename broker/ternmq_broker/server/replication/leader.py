@@ -16,10 +16,10 @@ from ternmq_broker.server.replication.follower_stream import FollowerStream
 from ternmq_broker.server.replication.replica_messages import FollowRequest, HeldReport, LeaderHeartbeat
 from ternmq_broker.upkeep.background_loop import BackgroundLoop
 from ternmq_broker.upkeep.log_upkeep import RepairSources
-from ternmq_common.cluster import ReplicationMode
+from ternmq_common.catalog.cluster import ReplicationMode
 from ternmq_common.errors import ErrorCode, MessagingError, StartupError
+from ternmq_common.event_loop.turn_end import turn_end
 from ternmq_common.server_settings import FlushMode
-from ternmq_common.turn_end import turn_end
 from ternmq_registry.errors import RegistryUnavailable
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ternmq_broker.replication.space_shortage import SpaceShortage
     from ternmq_broker.replication.timing import ReplicationTiming
     from ternmq_broker.server.replication.membership import ShardMembership
-    from ternmq_common.cluster import BrokerEntry, BrokerLoad
+    from ternmq_common.catalog.cluster import BrokerEntry, BrokerLoad
     from ternmq_rpc.grpc_stream.served_call import ServedCall
 
 _log = logging.getLogger(__name__)

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 from ternmq_broker.replication.follower_state import ShardView
 from ternmq_broker.replication.timing import ReplicationTiming
 from ternmq_common.errors import StartupError
-from ternmq_registry.replica_rows import ReplicaIsLive
-from ternmq_registry.shards import JoiningReplica
+from ternmq_registry.members.replica_rows import ReplicaIsLive
+from ternmq_registry.members.shards import JoiningReplica
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from ternmq_broker.replication.leader_state import Members
-    from ternmq_common.cluster import BrokerEntry, BrokerLoad, ReplicationMode
+    from ternmq_common.catalog.cluster import BrokerEntry, BrokerLoad, ReplicationMode
     from ternmq_common.server_settings import BrokerServerSettings
     from ternmq_registry.directory import RegistryDirectory
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from ternmq_broker.server.call_methods import compile_filter, failure_of
 from ternmq_broker.server.proxy_connection import ANSWERS_BYTES_MAX, greet_proxy
 from ternmq_broker.server.replication.copy_reads import not_readable_here
-from ternmq_common.filter_cache import FilterCache
-from ternmq_common.outbox import FrameOutbox
+from ternmq_common.filters.filter_cache import FilterCache
 from ternmq_common.shard import shard_frames
 from ternmq_common.shard.calls import CALLS
+from ternmq_common.shard.outbox import FrameOutbox
 from ternmq_common.shard.shard_frames import PeerGreeting
 from ternmq_runtime.observability.figures import MessageCounts
 from ternmq_runtime.observability.tracing import NOTHING
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from ternmq_broker.server.replication.copy_reads import CopyReads
-    from ternmq_common.model import PulledMessages
+    from ternmq_common.shard.model import PulledMessages
     from ternmq_common.shard.shard_frames import FramePiece
 
 METHOD = "/ternmq.storage.v1.Storage/ReadCopy"

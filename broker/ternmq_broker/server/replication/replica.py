@@ -24,7 +24,7 @@ from ternmq_broker.server.replication.membership import WonElection, in_sync_set
 from ternmq_broker.server.replication.read_connection import ReadService
 from ternmq_broker.server.replication.replica_figures import CopyFigures, follower_figures, leader_figures
 from ternmq_common.errors import ErrorCode, MessagingError, StartupError
-from ternmq_common.own_version import own_version
+from ternmq_common.process.own_version import own_version
 from ternmq_registry.errors import RegistryUnavailable
 from ternmq_runtime.observability.figures import MemberFigures, MessageCounts, ReplicaFigures
 
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from ternmq_broker.server.replication.membership import ShardMembership
     from ternmq_broker.server.replication.replica_files import ReplicaFiles
     from ternmq_broker.server.storage_front import StorageFront
+    from ternmq_common.catalog.cluster import BrokerEntry
     from ternmq_common.clock import SystemClock
-    from ternmq_common.cluster import BrokerEntry
-    from ternmq_common.model import ConsumerGroup
+    from ternmq_common.shard.model import ConsumerGroup
     from ternmq_registry.directory import RegistryDirectory
     from ternmq_runtime.observability.process_observability import ProcessObservability
 

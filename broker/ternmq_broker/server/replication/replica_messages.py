@@ -9,7 +9,7 @@ on, in order, and answers with `held`. Either end may break the stream off at an
 from msgspec import Struct
 
 from ternmq_broker.store.copying.copy_start import JoinState
-from ternmq_common.ranges import UInt63
+from ternmq_common.shard.ranges import UInt63
 from ternmq_common.shard.shard_frames import FORM, NoteType
 
 METHOD = "/ternmq.storage.v1.Storage/Replicate"

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ternmq_broker.store.log.log_recovery import Range
     from ternmq_broker.store.log.record_layouts import RecordLayouts
     from ternmq_broker.store.operations.applied_operations import AppliedOperations
-    from ternmq_common.cluster import RegistryDeletion
+    from ternmq_common.catalog.cluster import RegistryDeletion
 
 _RECORD_BYTES_MIN = 44
 _BEGIN = struct.Struct("<3sBIQ")

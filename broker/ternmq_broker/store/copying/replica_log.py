@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ternmq_broker.store.operations.applied_operations import AppliedOperations
     from ternmq_broker.store.record_writer import RecordWriter
     from ternmq_broker.store.repairing.damage import LogDamage
-    from ternmq_common.cluster import RegistryDeletion
+    from ternmq_common.catalog.cluster import RegistryDeletion
 
 
 class ReplicaLog:

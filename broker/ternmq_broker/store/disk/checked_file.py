@@ -1,4 +1,4 @@
-"""Small files of a store that are written whole, with a checksum (`ternmq_common.checked_form`).
+"""Small files of a store that are written whole, with a checksum (`ternmq_common.process.checked_form`).
 
 When such a file is damaged, its owner rebuilds it from the commit log where that is possible; otherwise the owner says
 what an operator can do. In the first layout of the store these files were bare JSON.
@@ -6,7 +6,7 @@ what an operator can do. In the first layout of the store these files were bare 
 
 from typing import TYPE_CHECKING
 
-from ternmq_common.checked_form import DamagedFile, NewerFormat, decode_file, encode_file, is_checked
+from ternmq_common.process.checked_form import DamagedFile, NewerFormat, decode_file, encode_file, is_checked
 
 if TYPE_CHECKING:
     from ternmq_broker.store.disk.files import Folder

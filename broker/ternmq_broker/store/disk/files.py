@@ -22,7 +22,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from ternmq_common.private_files import FILE_MODE, create_file, create_folder
+from ternmq_common.process.private_files import FILE_MODE, create_file, create_folder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

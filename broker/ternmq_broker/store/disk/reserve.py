@@ -9,7 +9,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from ternmq_broker.store.disk.files import is_full
-from ternmq_common.private_files import FILE_MODE
+from ternmq_common.process.private_files import FILE_MODE
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,7 +10,7 @@ import os
 from typing import TYPE_CHECKING, Self
 
 from ternmq_common.errors import StartupError
-from ternmq_common.private_files import FILE_MODE, FOLDER_MODE
+from ternmq_common.process.private_files import FILE_MODE, FOLDER_MODE
 
 if TYPE_CHECKING:
     from pathlib import Path

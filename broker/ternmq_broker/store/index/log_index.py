@@ -30,8 +30,8 @@ from ternmq_broker.store.index.queue_index import MessageLocation, QueueIndex
 from ternmq_broker.store.interpreter_yield import yield_interpreter
 from ternmq_broker.store.log.commit_log import NO_LIMIT
 from ternmq_broker.store.operations.unacknowledged_changes import UnacknowledgedChanges
-from ternmq_common.model import HeldTopic
 from ternmq_common.names import is_lite_queue, lite_parent
+from ternmq_common.shard.model import HeldTopic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from ternmq_broker.store.disk.side_files import SideFileReader
     from ternmq_broker.store.index.key_search import KeySearch
     from ternmq_broker.store.replaying.stretch_reader import LogStretch
-    from ternmq_common.model import NewMessage
+    from ternmq_common.shard.model import NewMessage
 
     RecordsBetween = Callable[[int, int, Callable[[], None]], Iterable[int]]
 

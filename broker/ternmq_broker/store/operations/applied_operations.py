@@ -19,7 +19,7 @@ from ternmq_broker.store.log.commit_log import NO_LIMIT
 from ternmq_broker.store.log.record import BadRecord
 from ternmq_broker.store.operations.store_operation import OperationKind, operation_of
 from ternmq_broker.store.operations.unacknowledged_changes import UnacknowledgedChanges
-from ternmq_common.cluster import DeletedKind, RegistryDeletion
+from ternmq_common.catalog.cluster import DeletedKind, RegistryDeletion
 
 if TYPE_CHECKING:
     from collections.abc import Callable

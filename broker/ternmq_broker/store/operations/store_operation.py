@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 
 from ternmq_broker.store.log.record import RecordKind
 from ternmq_broker.store.record_drafts import RecordDraft
-from ternmq_common.cluster import DeletedKind, RegistryDeletion
-from ternmq_common.model import NewMessage
+from ternmq_common.catalog.cluster import DeletedKind, RegistryDeletion
+from ternmq_common.shard.model import NewMessage
 
 if TYPE_CHECKING:
     from ternmq_broker.store.log.record import Record

@@ -12,8 +12,8 @@ from ternmq_broker.store.journal.progress_journal import ProgressJournal
 from ternmq_broker.store.log import durable_watermarks
 from ternmq_broker.store.operations import applied_operations
 from ternmq_broker.store_tools.checking.findings import StoreFinding, StoreFindings, StorePart
-from ternmq_common.model import RETRY_QUEUE_ID
 from ternmq_common.names import retry_topic
+from ternmq_common.shard.model import RETRY_QUEUE_ID
 
 if TYPE_CHECKING:
     from ternmq_broker.store.disk.files import Folder

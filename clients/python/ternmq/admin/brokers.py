@@ -4,9 +4,9 @@ import math
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from ternmq.admin.call import AdminCall
-from ternmq.admin.checks import check_flag, check_text
-from ternmq.admin.words import Permission, permission_number, permission_word, read_moment, replication_word
+from ternmq.admin.requests.call import AdminCall
+from ternmq.admin.requests.checks import check_flag, check_text
+from ternmq.admin.requests.words import Permission, permission_number, permission_word, read_moment, replication_word
 from ternmq_protos.admin_v1 import admin_pb2
 
 # The work that becomes due all at once may keep a server busy.

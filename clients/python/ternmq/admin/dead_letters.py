@@ -2,13 +2,13 @@
 
 from collections.abc import AsyncIterator
 
-from ternmq import connection as calls
-from ternmq.connection import GrpcConnection
+from ternmq.connections import connection as calls
+from ternmq.connections.connection import GrpcConnection
+from ternmq.connections.route import RouteQueue, TopicRoute
 from ternmq.errors import InternalError, NotFound, check_status
-from ternmq.message_view import MessageView
+from ternmq.messages.message_view import MessageView
 from ternmq.pull.offsets import StartFrom, offset_request
 from ternmq.pull.queue_pulls import pull_batch
-from ternmq.route import RouteQueue, TopicRoute
 from ternmq_common.limits import PULL_BATCH_MAX
 from ternmq_common.names import dead_letter_topic
 from ternmq_protos.v2 import definition_pb2 as pb

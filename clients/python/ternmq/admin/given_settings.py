@@ -4,8 +4,16 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from ternmq.admin.checks import INT32_MAX, INT64_MAX, check_choice, check_flag, check_moment, check_text, check_whole
-from ternmq.durations import check_span
+from ternmq.admin.requests.checks import (
+    INT32_MAX,
+    INT64_MAX,
+    check_choice,
+    check_flag,
+    check_moment,
+    check_text,
+    check_whole,
+)
+from ternmq.times.durations import check_span
 from ternmq_common.resource_settings import Beginning, Choice, Flag, Limit, Setting, Span, Whole
 
 if TYPE_CHECKING:

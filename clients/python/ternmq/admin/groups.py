@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal, TypedDict, get_args
 
-from ternmq.admin.call import AdminCall, read_nothing
-from ternmq.admin.checks import (
+from ternmq.admin.given_settings import copy_given, read_given, write_given
+from ternmq.admin.requests.call import AdminCall, read_nothing
+from ternmq.admin.requests.checks import (
     INT64_MAX,
     check_choice,
     check_flag,
@@ -16,9 +17,8 @@ from ternmq.admin.checks import (
     check_whole,
     check_wholes,
 )
-from ternmq.admin.given_settings import copy_given, read_given, write_given
-from ternmq.admin.words import CLIENT_TYPES, LiteModel, LiteReset, read_moment, word_of
-from ternmq.wire_time import to_nanos, to_timestamp
+from ternmq.admin.requests.words import CLIENT_TYPES, LiteModel, LiteReset, read_moment, word_of
+from ternmq.times.wire_time import to_nanos, to_timestamp
 from ternmq_common.group_settings import DEFAULT_ASSIGNMENT, GROUP_SETTINGS, LITE_GROUP_SETTINGS
 from ternmq_protos.admin_v1 import admin_pb2
 

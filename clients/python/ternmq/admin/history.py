@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from ternmq.admin.call import AdminCall
-from ternmq.admin.checks import check_text
-from ternmq.admin.words import read_moment
+from ternmq.admin.requests.call import AdminCall
+from ternmq.admin.requests.checks import check_text
+from ternmq.admin.requests.words import read_moment
 from ternmq_protos.admin_v1 import admin_pb2
 
 

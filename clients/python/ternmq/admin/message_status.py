@@ -4,14 +4,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from ternmq.admin.call import AdminCall
-from ternmq.admin.checks import INT64_MAX, check_text, check_whole
 from ternmq.admin.messages import create_view
-from ternmq.admin.words import read_moment
+from ternmq.admin.requests.call import AdminCall
+from ternmq.admin.requests.checks import INT64_MAX, check_text, check_whole
+from ternmq.admin.requests.words import read_moment
 from ternmq_protos.admin_v1 import admin_pb2
 
 if TYPE_CHECKING:
-    from ternmq.message_view import MessageView
+    from ternmq.messages.message_view import MessageView
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

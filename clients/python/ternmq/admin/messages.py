@@ -5,15 +5,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from ternmq.admin.call import AdminCall
-from ternmq.admin.checks import INT64_MAX, check_choice, check_text, check_whole, check_wholes
-from ternmq.admin.words import OPEN_STATES, RESOLUTIONS, STATES, OpenState, Resolution, read_moment, word_of
+from ternmq.admin.requests.call import AdminCall
+from ternmq.admin.requests.checks import INT64_MAX, check_choice, check_text, check_whole, check_wholes
+from ternmq.admin.requests.words import OPEN_STATES, RESOLUTIONS, STATES, OpenState, Resolution, read_moment, word_of
 from ternmq.errors import ClientError, create_error
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
 
 if TYPE_CHECKING:
-    from ternmq.message_view import MessageView
+    from ternmq.messages.message_view import MessageView
 
 FOUND_MAX = 32
 # Resending a batch of dead letters takes as many writes to a disk.
@@ -155,7 +155,7 @@ def _read_transaction(transaction: admin_pb2.Transaction) -> OpenTransaction:
 
 def create_view(message: pb.Message, broker: str = "") -> "MessageView":
     """Create the view of a stored message. It is not a delivery: nobody settles it, so it needs no address."""
-    from ternmq.endpoints import Endpoints  # here, since transactions are listed without messages
-    from ternmq.message_view import MessageView
+    from ternmq.connections.endpoints import Endpoints  # here, since transactions are listed without messages
+    from ternmq.messages.message_view import MessageView
 
     return MessageView(message, broker=broker, endpoints=Endpoints(scheme=pb.ADDRESS_SCHEME_UNSPECIFIED, addresses=()))

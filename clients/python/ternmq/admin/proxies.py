@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from ternmq.admin.call import AdminCall
-from ternmq.admin.words import read_moment
+from ternmq.admin.requests.call import AdminCall
+from ternmq.admin.requests.words import read_moment
 from ternmq_protos.admin_v1 import admin_pb2
 
 

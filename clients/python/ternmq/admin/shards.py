@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from ternmq.admin.brokers import Broker, Replica, read_broker, read_replica
-from ternmq.admin.call import AdminCall
-from ternmq.admin.checks import check_text
+from ternmq.admin.requests.call import AdminCall
+from ternmq.admin.requests.checks import check_text
 from ternmq_protos.admin_v1 import admin_pb2
 
 

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TypedDict, Unpack
 
-from ternmq.admin.call import AdminCall, read_nothing
-from ternmq.admin.checks import check_choice, check_moment, check_text, check_texts
 from ternmq.admin.given_settings import read_given, write_given
-from ternmq.admin.words import MIXED, TYPES, Flush, Permission, Replication, TopicType, read_moment, word_of
-from ternmq.wire_time import to_nanos, to_timestamp
+from ternmq.admin.requests.call import AdminCall, read_nothing
+from ternmq.admin.requests.checks import check_choice, check_moment, check_text, check_texts
+from ternmq.admin.requests.words import MIXED, TYPES, Flush, Permission, Replication, TopicType, read_moment, word_of
+from ternmq.times.wire_time import to_nanos, to_timestamp
 from ternmq_common.topic_settings import TOPIC_SETTINGS
 from ternmq_protos.admin_v1 import admin_pb2
 

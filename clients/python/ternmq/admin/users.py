@@ -4,10 +4,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from ternmq.admin.call import AdminCall, read_nothing
-from ternmq.admin.checks import check_flag, check_text, check_texts
-from ternmq.admin.words import read_moment
-from ternmq.durations import check_span
+from ternmq.admin.requests.call import AdminCall, read_nothing
+from ternmq.admin.requests.checks import check_flag, check_text, check_texts
+from ternmq.admin.requests.words import read_moment
+from ternmq.times.durations import check_span
 from ternmq_protos.admin_v1 import admin_pb2
 
 # It encrypts the secrets of all users of a server.

@@ -7,8 +7,8 @@ noticed when it is used.
 import logging
 from collections.abc import Mapping
 
-from ternmq.admin.client import Admin
-from ternmq.admin.words import TopicType
+from ternmq.admin.clients.client import Admin
+from ternmq.admin.requests.words import TopicType
 from ternmq.errors import BadRequest, NotFound, Unsupported
 from ternmq.options import ClientOptions
 from ternmq_protos.v2 import definition_pb2 as pb

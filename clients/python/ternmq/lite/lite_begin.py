@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, TypeAlias
 
-from ternmq.wire_time import NANOS_PER_MS, to_nanos
+from ternmq.times.wire_time import NANOS_PER_MS, to_nanos
 from ternmq_protos.v2 import definition_pb2 as pb
 
 _POLICIES = {"earliest": pb.OffsetOption.MIN, "latest": pb.OffsetOption.MAX}

@@ -14,17 +14,17 @@ import asyncio
 import logging
 from collections.abc import Collection, Iterable, Sequence
 
-from ternmq import connection as calls
 from ternmq.arguments import check_topics
-from ternmq.backoff import RECONNECT_BACKOFF
 from ternmq.client import cancel_tasks
-from ternmq.connection import GrpcConnection
-from ternmq.consumer import Consumer
-from ternmq.endpoints import Endpoints
+from ternmq.connections import connection as calls
+from ternmq.connections.connection import GrpcConnection
+from ternmq.connections.endpoints import Endpoints
+from ternmq.connections.isolated_endpoints import log_level_of
+from ternmq.consuming.consumer import Consumer
 from ternmq.errors import ClientError, LiteSubscriptionQuotaExceeded, TransportError, check_status
-from ternmq.isolated_endpoints import log_level_of
 from ternmq.lite.lite_begin import LiteBegin, offset_option
-from ternmq.message import check_lite_topic
+from ternmq.messages.message import check_lite_topic
+from ternmq.times.backoff import RECONNECT_BACKOFF
 from ternmq_common.limits import LITE_TOPIC_BYTES_MAX
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc

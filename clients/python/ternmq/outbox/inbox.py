@@ -23,7 +23,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.dml import ReturningInsert
 
-from ternmq.message_view import MessageView
+from ternmq.messages.message_view import MessageView
 from ternmq.outbox.table import NAME_CHARACTERS_MAX, PRUNED_AT_A_TIME, ROW_ID, now_ms, prune_rows
 
 TABLE_NAME = "ternmq_inbox"

@@ -21,17 +21,17 @@ from sqlalchemy import Connection, Engine, Row, select
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from ternmq.backoff import ExponentialBackoff, add_jitter
-from ternmq.durations import Seconds, seconds_above_0
 from ternmq.errors import ClientError, is_away
-from ternmq.message import SendReceipt
+from ternmq.messages.message import SendReceipt
 from ternmq.options import ClientOptions
 from ternmq.outbox.databases import create_database
 from ternmq.outbox.row_sending import Outcome, is_refusal, send_rows
 from ternmq.outbox.rows import BatchLimits, PostponedRow, RefusedRow, settle_rows, take_rows
 from ternmq.outbox.table import Outbox, now_ms
-from ternmq.producer import Producer
-from ternmq.program_signals import ProgramSignals
+from ternmq.process.program_signals import ProgramSignals
+from ternmq.producing.producer import Producer
+from ternmq.times.backoff import ExponentialBackoff, add_jitter
+from ternmq.times.durations import Seconds, seconds_above_0
 from ternmq_common.limits import MIB
 
 logger = logging.getLogger(__name__)

@@ -16,9 +16,9 @@ from ternmq.errors import (
     SendManyError,
     Unsupported,
 )
-from ternmq.message import Message, SendReceipt
+from ternmq.messages.message import Message, SendReceipt
 from ternmq.outbox.table import read_message
-from ternmq.producer import Producer
+from ternmq.producing.producer import Producer
 from ternmq_protos.v2 import definition_pb2 as pb
 
 # The row itself is at fault. A missing topic or right is not: the row is sent once an operator has added it.

@@ -37,8 +37,8 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import Session, registry
 
 from ternmq.errors import BadRequest
-from ternmq.message import Message
-from ternmq.message_id import MESSAGE_IDS
+from ternmq.messages.message import Message
+from ternmq.messages.message_id import MESSAGE_IDS
 from ternmq_protos.v2 import definition_pb2 as pb
 
 TABLE_NAME = "ternmq_outbox"

@@ -12,11 +12,11 @@ import itertools
 import logging
 from collections.abc import Callable, Mapping
 
-from ternmq.backoff import SEND_BACKOFF
 from ternmq.client import cancel_tasks
 from ternmq.errors import ClientError, Forbidden
 from ternmq.pull.offsets import OffsetStore
 from ternmq.pull.pull_queue import PullQueue
+from ternmq.times.backoff import SEND_BACKOFF
 
 logger = logging.getLogger(__name__)
 

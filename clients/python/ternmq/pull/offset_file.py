@@ -13,9 +13,9 @@ import logging
 import os
 from pathlib import Path
 
+from ternmq.connections.route import RouteQueue
 from ternmq.errors import OffsetFileError
 from ternmq.pull.pull_queue import MessageQueue
-from ternmq.route import RouteQueue
 
 logger = logging.getLogger(__name__)
 

@@ -3,12 +3,12 @@
 from datetime import datetime
 from typing import Literal, Protocol, TypeAlias
 
-from ternmq import connection as calls
-from ternmq.connection import RequestT, ResponseT, RpcMethod
-from ternmq.endpoints import Endpoints
+from ternmq.connections import connection as calls
+from ternmq.connections.connection import RequestT, ResponseT, RpcMethod
+from ternmq.connections.endpoints import Endpoints
+from ternmq.connections.route import RouteQueue
 from ternmq.errors import check_status
-from ternmq.route import RouteQueue
-from ternmq.wire_time import to_nanos, to_timestamp
+from ternmq.times.wire_time import to_nanos, to_timestamp
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 

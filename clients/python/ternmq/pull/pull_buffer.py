@@ -11,9 +11,9 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 
-from ternmq.message_view import MessageView
+from ternmq.connections.route import RouteQueue
+from ternmq.messages.message_view import MessageView
 from ternmq.pull.pull_queue import MessageQueue, PullQueue
-from ternmq.route import RouteQueue
 
 
 class PullBuffer:

@@ -14,8 +14,8 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ternmq.message_view import MessageView
-from ternmq.route import RouteQueue
+from ternmq.connections.route import RouteQueue
+from ternmq.messages.message_view import MessageView
 
 
 @dataclass(frozen=True, slots=True, order=True)

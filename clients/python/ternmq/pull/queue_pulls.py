@@ -12,14 +12,14 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-from ternmq import connection as calls
-from ternmq.connection import GrpcConnection
+from ternmq.connections import connection as calls
+from ternmq.connections.connection import GrpcConnection
+from ternmq.connections.isolated_endpoints import log_level_of
+from ternmq.connections.route import RouteQueue
 from ternmq.errors import ClientError, InternalError, TransportError, create_error
-from ternmq.isolated_endpoints import log_level_of
-from ternmq.message_view import MessageView
+from ternmq.messages.message_view import MessageView
 from ternmq.pull.pull_buffer import PullBuffer
 from ternmq.pull.pull_queue import PullQueue
-from ternmq.route import RouteQueue
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 

@@ -14,11 +14,13 @@ from pathlib import Path
 from typing import Unpack
 
 from ternmq.client import cancel_tasks
-from ternmq.connection import GrpcConnection
-from ternmq.consumer import Consumer
+from ternmq.connections.connection import GrpcConnection
+from ternmq.connections.isolated_endpoints import log_level_of
+from ternmq.connections.route import RouteQueue
+from ternmq.consuming.consumer import Consumer
+from ternmq.consuming.queue_assignments import QueueAssignments
 from ternmq.errors import ClientError
-from ternmq.filters import Subscriptions, TagFilter
-from ternmq.isolated_endpoints import log_level_of
+from ternmq.messages.filters import Subscriptions, TagFilter
 from ternmq.options import ClientOptions
 from ternmq.pull.offset_committer import OffsetCommitter
 from ternmq.pull.offset_file import OffsetFile
@@ -27,9 +29,7 @@ from ternmq.pull.pull_buffer import PullBuffer
 from ternmq.pull.pull_queue import PullQueue
 from ternmq.pull.queue_pulls import PulledBatch, PullSource, QueuePulls, pull_batch
 from ternmq.pull.queue_rebalancer import AssignmentListener, QueueRebalancer
-from ternmq.queue_assignments import QueueAssignments
-from ternmq.route import RouteQueue
-from ternmq.wire_time import to_duration, to_seconds
+from ternmq.times.wire_time import to_duration, to_seconds
 from ternmq_common.limits import RECEIVE_BATCH_MAX
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc

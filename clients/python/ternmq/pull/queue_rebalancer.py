@@ -14,10 +14,10 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TypeAlias
 
 from ternmq.client import cancel_tasks
+from ternmq.connections.route import RouteQueue
 from ternmq.pull.pull_buffer import PullBuffer
 from ternmq.pull.pull_queue import MessageQueue, PullQueue
 from ternmq.pull.queue_pulls import QueuePulls
-from ternmq.route import RouteQueue
 
 logger = logging.getLogger(__name__)
 

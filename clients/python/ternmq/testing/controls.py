@@ -9,13 +9,13 @@ from datetime import datetime, timedelta
 from typing import Unpack, cast
 
 from ternmq.admin import brokers, groups, topics
-from ternmq.admin.call import AdminCall, ValueT
-from ternmq.admin.words import TYPES, TopicType
+from ternmq.admin.clients.plain_calls import PlainCalls
+from ternmq.admin.requests.call import AdminCall, ValueT
+from ternmq.admin.requests.words import TYPES, TopicType
 from ternmq.clock_jumps import report_jump
-from ternmq.credentials import Credentials
-from ternmq.endpoints import Endpoints
-from ternmq.plain_calls import PlainCalls
-from ternmq.tls import Tls, tls_options
+from ternmq.connections.credentials import Credentials
+from ternmq.connections.endpoints import Endpoints
+from ternmq.connections.tls import Tls, tls_options
 
 
 class Controls(ABC):

@@ -75,7 +75,7 @@ class ServerThread:
 def _import_start() -> "Start":
     """Return the function that starts a server; imported late, since most runs of pytest start none."""
     try:
-        from ternmq_proxy.main import start
+        from ternmq_proxy.server.main import start
     except ModuleNotFoundError as missing:
         if (missing.name or "").partition(".")[0] not in SERVER_EXTRA_MODULES:
             raise

@@ -7,12 +7,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from ternmq.credentials import Credentials
+from ternmq.connections.credentials import Credentials
+from ternmq.connections.tls import Tls
 from ternmq.errors import NotRunning
 from ternmq.testing.controls import Controls
 from ternmq.testing.known_settings import check_names
 from ternmq.testing.server_thread import ServerThread
-from ternmq.tls import Tls
 from ternmq_common.addresses import parse_address
 from ternmq_common.clock import MovableClock, SystemClock
 from ternmq_common.server_settings import ServerSettings

@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from ternmq_common.cluster import BrokerLoad
-from ternmq_common.removal_warning import has_nothing_to_lose
+from ternmq_common.catalog.cluster import BrokerLoad
+from ternmq_common.catalog.removal_warning import has_nothing_to_lose
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2
 

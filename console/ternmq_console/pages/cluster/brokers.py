@@ -4,8 +4,8 @@ import asyncio
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+from ternmq_common.catalog.removal_warning import removal_warning
 from ternmq_common.errors import ErrorCode
-from ternmq_common.removal_warning import removal_warning
 from ternmq_console.pages.base.feature import PageFeature
 from ternmq_console.pages.base.forms import BadForm
 from ternmq_console.pages.base.page_context import CallRefused

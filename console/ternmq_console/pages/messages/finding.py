@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
-from ternmq_common.message_type import MessageType
+from ternmq_common.catalog.message_type import MessageType
 from ternmq_console.pages.base.forms import BadForm, PageForm
 from ternmq_console.pages.base.page_context import CallRefused
 from ternmq_console.pages.base.page_response import render_page

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from ternmq_common.message_type import MessageType
+from ternmq_common.catalog.message_type import MessageType
 from ternmq_console.calls import SENDING
 from ternmq_console.pages.base.forms import FORM_BYTES_MAX, BadForm, PageForm
 from ternmq_console.pages.base.page_response import redirect_to, render_page

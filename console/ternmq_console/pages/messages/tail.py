@@ -12,8 +12,8 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
+from ternmq_common.catalog.message_type import MessageType
 from ternmq_common.errors import ErrorCode
-from ternmq_common.message_type import MessageType
 from ternmq_console.calls import READING, SEEKING
 from ternmq_console.pages.base.forms import BadForm, PageForm
 from ternmq_console.pages.base.page_context import CallRefused

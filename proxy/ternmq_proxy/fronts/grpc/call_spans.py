@@ -21,7 +21,7 @@ from ternmq_runtime.observability.tracing import ActiveSpan, Attribute, SpanFact
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ternmq_common.model import DeliveredMessage
+    from ternmq_common.shard.model import DeliveredMessage
     from ternmq_proxy.call import Call
     from ternmq_proxy.fronts.grpc.delivered_traces import DeliveredTraces
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from ternmq_protos.v2.definition_pb2 import Message, SystemProperties
 
 if TYPE_CHECKING:
-    from ternmq_common.model import StoredMessage
+    from ternmq_common.shard.model import StoredMessage
 
 
 def delivered_form(stored: "StoredMessage", *, topic: str, store_host: str) -> Message:

@@ -12,7 +12,7 @@ from ternmq_common.errors import MessagingError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ternmq_common.receipt_handle import ReceiptHandle
+    from ternmq_common.shard.receipt_handle import ReceiptHandle
     from ternmq_proxy.handles import HandleForms
 
 TRACES_MAX = 10_000

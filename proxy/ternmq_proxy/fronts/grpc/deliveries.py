@@ -8,7 +8,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from ternmq_common.eager import start_eagerly
+from ternmq_common.event_loop.eager import start_eagerly
 from ternmq_proxy.fronts.grpc.measured import CUT, CallMeasurement, code_name
 
 if TYPE_CHECKING:

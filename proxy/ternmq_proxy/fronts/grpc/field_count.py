@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from google.protobuf.descriptor import FieldDescriptor
 
-from ternmq_common.fairness import wait_for_turn
+from ternmq_common.event_loop.fairness import wait_for_turn
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor

@@ -6,7 +6,7 @@ it. A single field, such as a message with its body, stays whole.
 
 from typing import TYPE_CHECKING, Any
 
-from ternmq_common.fairness import WorkTurns, wait_for_turn
+from ternmq_common.event_loop.fairness import WorkTurns, wait_for_turn
 from ternmq_common.limits import KIB
 from ternmq_proxy.fronts.grpc.field_count import field_end
 from ternmq_rpc.grpc_http2.messages import GrpcStatus

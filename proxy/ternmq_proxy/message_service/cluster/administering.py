@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from ternmq_common.shard.calls import ShardCall, Values
     from ternmq_proxy.message_service.cluster.broker_choice import BrokerChoice
     from ternmq_proxy.message_service.cluster.called_brokers import CalledBrokers
-    from ternmq_proxy.message_service.cluster.polls import BrokerPolls
+    from ternmq_proxy.message_service.cluster.receives.polls import BrokerPolls
 
 
 class ClusterAdministering(AdministeringCalls):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
-    from ternmq_proxy.message_service.cluster.calls import ResultCallback
+    from ternmq_proxy.message_service.cluster.broker_links.calls import ResultCallback
 
 
 class BackgroundCalls:

@@ -8,13 +8,13 @@ earlier topic of that name would remove the messages with it, and refuses them i
 from typing import TYPE_CHECKING, Any
 
 from ternmq_common.errors import ErrorCode, MessagingError
-from ternmq_common.model import QueueRef
 from ternmq_common.names import lite_parent
-from ternmq_proxy.message_service.cluster.calls import BrokerRefused, BrokerUnavailable
+from ternmq_common.shard.model import QueueRef
+from ternmq_proxy.message_service.cluster.broker_links.calls import BrokerRefused, BrokerUnavailable
 
 if TYPE_CHECKING:
     from ternmq_common.shard.calls import ShardCall, Values
-    from ternmq_proxy.message_service.cluster.links import BrokerLinks
+    from ternmq_proxy.message_service.cluster.broker_links.links import BrokerLinks
     from ternmq_proxy.message_service.cluster.repeats import RepeatedCalls
     from ternmq_proxy.message_service.cluster.routes import TopicRoutes
     from ternmq_registry.directory import RegistryDirectory

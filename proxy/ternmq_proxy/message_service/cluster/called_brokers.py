@@ -6,16 +6,16 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from ternmq_common.errors import ErrorCode, MessagingError
-from ternmq_common.receipt_handle import ReceiptHandle
-from ternmq_common.transaction_id import TransactionId
-from ternmq_proxy.message_service.cluster.calls import BrokerUnavailable, LateAnswer
+from ternmq_common.shard.receipt_handle import ReceiptHandle
+from ternmq_common.shard.transaction_id import TransactionId
+from ternmq_proxy.message_service.cluster.broker_links.calls import BrokerUnavailable, LateAnswer
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
     from ternmq_common.shard.calls import ShardCall, Values
     from ternmq_common.shard.remote_shard import RemoteShard
-    from ternmq_proxy.message_service.cluster.links import BrokerLinks
+    from ternmq_proxy.message_service.cluster.broker_links.links import BrokerLinks
     from ternmq_proxy.message_service.cluster.repeats import RepeatedCalls
 
 _log = logging.getLogger(__name__)

@@ -9,14 +9,14 @@ from ternmq_proxy.message_service.cluster.background_calls import BackgroundCall
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ternmq_common.model import Acknowledged, DeliveredMessage, LiteSync, PopOrder, SettleOutcome
-    from ternmq_common.output_room import AnswerRoom
-    from ternmq_common.receipt_handle import ReceiptHandle
+    from ternmq_common.receiving.output_room import AnswerRoom
     from ternmq_common.shard.calls import ShardCall, Values
+    from ternmq_common.shard.model import Acknowledged, DeliveredMessage, LiteSync, PopOrder, SettleOutcome
+    from ternmq_common.shard.receipt_handle import ReceiptHandle
     from ternmq_proxy.message_service.cluster.called_brokers import CalledBrokers
     from ternmq_proxy.message_service.cluster.gathered_acknowledgements import GatheredAcknowledgements
     from ternmq_proxy.message_service.cluster.lite_subscriptions import LocalLiteSubscriptions
-    from ternmq_proxy.message_service.cluster.receiving import ClusterReceiving
+    from ternmq_proxy.message_service.cluster.receives.receiving import ClusterReceiving
 
 _BY_HANDLES = frozenset({"acknowledge", "prolong", "release"})
 

@@ -10,16 +10,16 @@ A call that belongs to a trace is sent alone, since the broker's work is recorde
 from contextvars import Context
 from typing import TYPE_CHECKING, NamedTuple
 
-from ternmq_common.callbacks import call_back
+from ternmq_common.event_loop.callbacks import call_back
+from ternmq_common.event_loop.turn_end import turn_end
 from ternmq_common.shard.calls import CALLS
-from ternmq_common.turn_end import turn_end
 from ternmq_runtime.observability.tracing import current_traceparent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ternmq_common.model import Acknowledged, SettleOutcome
-    from ternmq_common.receipt_handle import ReceiptHandle
+    from ternmq_common.shard.model import Acknowledged, SettleOutcome
+    from ternmq_common.shard.receipt_handle import ReceiptHandle
     from ternmq_proxy.message_service.cluster.repeats import RepeatedCalls
 
 # Larger calls would delay others at the broker.

@@ -6,19 +6,19 @@ it is back, or at another one.
 
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from ternmq_common.callbacks import call_back
 from ternmq_common.errors import ErrorCode, MessagingError
-from ternmq_common.turn_end import turn_end
+from ternmq_common.event_loop.callbacks import call_back
+from ternmq_common.event_loop.turn_end import turn_end
 from ternmq_proxy.message_service.cluster.background_calls import BackgroundCalls
 from ternmq_proxy.message_service.cluster.broker_choice import is_broker_s_failure
-from ternmq_proxy.message_service.cluster.calls import BrokerUnavailable
+from ternmq_proxy.message_service.cluster.broker_links.calls import BrokerUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from ternmq_common.model import AppendedMessage, AppendOutcome, NewMessage, QueueRef, Stored
+    from ternmq_common.shard.model import AppendedMessage, AppendOutcome, NewMessage, QueueRef, Stored
     from ternmq_protos.v2 import definition_pb2
-    from ternmq_proxy.message_service.cluster.links import BrokerLinks
+    from ternmq_proxy.message_service.cluster.broker_links.links import BrokerLinks
     from ternmq_proxy.message_service.cluster.routes import TopicRoutes
 
     Append = Callable[[QueueRef, Sequence[NewMessage]], Awaitable[list[AppendedMessage]]]

@@ -2,9 +2,9 @@
 
 from typing import TYPE_CHECKING
 
-from ternmq_common.model import FigureHistory, TimerPage, TopicContent, TransactionPage
 from ternmq_common.names import retry_topic
 from ternmq_common.shard.calls import CALLS
+from ternmq_common.shard.model import FigureHistory, TimerPage, TopicContent, TransactionPage
 from ternmq_common.shard.remote_shard import InspectingCalls
 from ternmq_proxy.message_service.cluster.broker_pages import page_of_brokers
 from ternmq_runtime.observability.history_rings import STEP_MS, combine_histories
@@ -12,7 +12,7 @@ from ternmq_runtime.observability.history_rings import STEP_MS, combine_historie
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ternmq_common.model import HistoryOf, QueueProgress, StoredMessage, TransactionState
+    from ternmq_common.shard.model import HistoryOf, QueueProgress, StoredMessage, TransactionState
     from ternmq_proxy.message_service.cluster.called_brokers import CalledBrokers
 
 
@@ -27,7 +27,9 @@ class ClusterInspecting(InspectingCalls):
         """Broker by broker."""
 
         async def ask(broker: str, place: str) -> tuple[TransactionPage, bool]:
-            page = await self._brokers.shard_of(broker).inspecting.transactions(state, topic=topic, start=place, limit=limit)
+            page = await self._brokers.shard_of(broker).inspecting.transactions(
+                state, topic=topic, start=place, limit=limit
+            )
             return page, bool(page.transactions)
 
         page, following = await page_of_brokers(self._brokers.names(), start, ask)

@@ -11,14 +11,14 @@ import time
 from typing import TYPE_CHECKING
 
 from ternmq_common.errors import MessagingError
-from ternmq_common.model import LiteAction, LiteSync
-from ternmq_proxy.message_service.cluster.calls import BrokerUnavailable
+from ternmq_common.shard.model import LiteAction, LiteSync
+from ternmq_proxy.message_service.cluster.broker_links.calls import BrokerUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ternmq_common.model import DroppedLite
-    from ternmq_proxy.message_service.cluster.links import BrokerLinks
+    from ternmq_common.shard.model import DroppedLite
+    from ternmq_proxy.message_service.cluster.broker_links.links import BrokerLinks
     from ternmq_proxy.message_service.cluster.repeats import RepeatedCalls
     from ternmq_registry.directory import RegistryDirectory
 

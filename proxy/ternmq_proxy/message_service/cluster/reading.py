@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING
 from ternmq_common.shard.remote_shard import ReadingCalls
 
 if TYPE_CHECKING:
-    from ternmq_common.message_filter import MessageFilter
-    from ternmq_common.model import PulledMessages, QueueBounds, QueueReaderId, QueueRef
-    from ternmq_common.output_room import AnswerRoom
+    from ternmq_common.filters.message_filter import MessageFilter
+    from ternmq_common.receiving.output_room import AnswerRoom
+    from ternmq_common.shard.model import PulledMessages, QueueBounds, QueueReaderId, QueueRef
     from ternmq_proxy.message_service.cluster.called_brokers import CalledBrokers
-    from ternmq_proxy.message_service.cluster.follower_reads import FollowerReads
-    from ternmq_proxy.message_service.cluster.pulling import ClusterPulling
+    from ternmq_proxy.message_service.cluster.receives.follower_reads import FollowerReads
+    from ternmq_proxy.message_service.cluster.receives.pulling import ClusterPulling
 
 
 class ClusterReading(ReadingCalls):

@@ -14,8 +14,8 @@ from ternmq_common.shard.calls import CALLS
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ternmq_common.receipt_handle import ReceiptHandle
-    from ternmq_proxy.message_service.cluster.links import BrokerLinks
+    from ternmq_common.shard.receipt_handle import ReceiptHandle
+    from ternmq_proxy.message_service.cluster.broker_links.links import BrokerLinks
 
 # A broker writes every second, its followers get it afterwards, and both may be late.
 _KEPT_S = 3.0

@@ -9,15 +9,15 @@ from tenacity import AsyncRetrying, retry_if_exception, stop_after_delay, wait_r
 from ternmq_common.shard.calls import CALLS, CallRepeat
 from ternmq_common.shard.remote_shard import RemoteShard
 from ternmq_proxy.message_service.cluster.background_calls import BackgroundCalls
-from ternmq_proxy.message_service.cluster.calls import BrokerRefused, BrokerUnavailable
+from ternmq_proxy.message_service.cluster.broker_links.calls import BrokerRefused, BrokerUnavailable
 from ternmq_proxy.message_service.cluster.repeated_acknowledgements import RepeatedAcknowledgements
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ternmq_common.shard.calls import ShardCall, Values
-    from ternmq_proxy.message_service.cluster.calls import ResultCallback
-    from ternmq_proxy.message_service.cluster.links import BrokerLinks
+    from ternmq_proxy.message_service.cluster.broker_links.calls import ResultCallback
+    from ternmq_proxy.message_service.cluster.broker_links.links import BrokerLinks
 
 _ACKNOWLEDGE = CALLS["acknowledge"]
 

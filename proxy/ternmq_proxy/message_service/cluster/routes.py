@@ -2,15 +2,15 @@
 
 from typing import TYPE_CHECKING
 
-from ternmq_common.model import TopicRoute
-from ternmq_proxy.message_service.cluster.circuit_breaker import CircuitBreaker
+from ternmq_common.shard.model import TopicRoute
+from ternmq_proxy.message_service.cluster.broker_links.circuit_breaker import CircuitBreaker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ternmq_common.cluster import BrokerEntry
-    from ternmq_common.model import Topic
-    from ternmq_proxy.message_service.cluster.links import BrokerLinks
+    from ternmq_common.catalog.cluster import BrokerEntry
+    from ternmq_common.shard.model import Topic
+    from ternmq_proxy.message_service.cluster.broker_links.links import BrokerLinks
     from ternmq_registry.directory import RegistryDirectory
 
 

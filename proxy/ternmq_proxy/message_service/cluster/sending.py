@@ -8,11 +8,11 @@ from ternmq_proxy.message_service.cluster.gathered_sends import GatheredSends
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ternmq_common.model import NewMessage, QueueRef, Stored
     from ternmq_common.shard.calls import ShardCall, Values
+    from ternmq_common.shard.model import NewMessage, QueueRef, Stored
     from ternmq_proxy.message_service.cluster.broker_choice import BrokerChoice
+    from ternmq_proxy.message_service.cluster.broker_links.links import BrokerLinks
     from ternmq_proxy.message_service.cluster.called_brokers import CalledBrokers
-    from ternmq_proxy.message_service.cluster.links import BrokerLinks
     from ternmq_proxy.message_service.cluster.routes import TopicRoutes
 
 _TO_QUEUE = frozenset({"append", "schedule", "begin_transaction"})

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING
 from ternmq_common.shard import shard_frames
 from ternmq_proxy.message_service.cluster.administering import ClusterAdministering
 from ternmq_proxy.message_service.cluster.broker_choice import BrokerChoice
+from ternmq_proxy.message_service.cluster.broker_links.calls import BrokerUnavailable, LateAnswer
+from ternmq_proxy.message_service.cluster.broker_links.link_timing import LINK_TIMING, LinkTiming
+from ternmq_proxy.message_service.cluster.broker_links.links import BrokerLinks
 from ternmq_proxy.message_service.cluster.called_brokers import CalledBrokers
-from ternmq_proxy.message_service.cluster.calls import BrokerUnavailable, LateAnswer
 from ternmq_proxy.message_service.cluster.consuming import ClusterConsuming
-from ternmq_proxy.message_service.cluster.follower_reads import FollowerReads
 from ternmq_proxy.message_service.cluster.gathered_acknowledgements import GatheredAcknowledgements
 from ternmq_proxy.message_service.cluster.inspecting import ClusterInspecting
-from ternmq_proxy.message_service.cluster.link_timing import LINK_TIMING, LinkTiming
-from ternmq_proxy.message_service.cluster.links import BrokerLinks
 from ternmq_proxy.message_service.cluster.lite_subscriptions import LocalLiteSubscriptions
-from ternmq_proxy.message_service.cluster.polls import BrokerPolls
-from ternmq_proxy.message_service.cluster.pulling import ClusterPulling
 from ternmq_proxy.message_service.cluster.reading import ClusterReading
-from ternmq_proxy.message_service.cluster.receiving import ClusterReceiving
+from ternmq_proxy.message_service.cluster.receives.follower_reads import FollowerReads
+from ternmq_proxy.message_service.cluster.receives.polls import BrokerPolls
+from ternmq_proxy.message_service.cluster.receives.pulling import ClusterPulling
+from ternmq_proxy.message_service.cluster.receives.receiving import ClusterReceiving
 from ternmq_proxy.message_service.cluster.repeats import RepeatedCalls
 from ternmq_proxy.message_service.cluster.routes import TopicRoutes
 from ternmq_proxy.message_service.cluster.sending import ClusterSending
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable, Sequence
 
-    from ternmq_common.cluster import RegistrySnapshot
+    from ternmq_common.catalog.cluster import RegistrySnapshot
     from ternmq_common.errors import MessagingError
-    from ternmq_common.model import (
+    from ternmq_common.shard.model import (
         DroppedLite,
         OrphanedTransaction,
         ProxyAnswer,

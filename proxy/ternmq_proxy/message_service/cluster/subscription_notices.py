@@ -10,9 +10,9 @@ from ternmq_common.errors import MessagingError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ternmq_common.model import TopicSubscription
-    from ternmq_proxy.message_service.cluster.links import BrokerLinks
-    from ternmq_proxy.message_service.cluster.remote_broker import RemoteBroker
+    from ternmq_common.shard.model import TopicSubscription
+    from ternmq_proxy.message_service.cluster.broker_links.links import BrokerLinks
+    from ternmq_proxy.message_service.cluster.broker_links.remote_broker import RemoteBroker
 
 _log = logging.getLogger(__name__)
 # A frame's worth; other calls use the link between two of them.

@@ -2,14 +2,14 @@
 
 from typing import TYPE_CHECKING
 
+from ternmq_common.catalog.message_type import MessageType
 from ternmq_common.errors import ErrorCode, MessagingError
-from ternmq_common.message_type import MessageType
 from ternmq_common.names import check_group_name, check_lite_topic_name, check_topic_name, lite_queue_topic
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ternmq_common.model import ConsumerGroup, Topic
+    from ternmq_common.shard.model import ConsumerGroup, Topic
     from ternmq_proxy.services import Services
 
 

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from ternmq_common.errors import ErrorCode, MessagingError
-from ternmq_common.fairness import WorkTurns
+from ternmq_common.event_loop.fairness import WorkTurns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -22,7 +22,7 @@ from pyspark.sql.types import StructType
 
 from pyspark_ternmq.decoding.columns import PROBLEM, VALUE, decode_column
 from pyspark_ternmq.decoding.json_problem import json_problems
-from pyspark_ternmq.pipelines.session import error_line
+from pyspark_ternmq.pipelines.sessions.session import error_line
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

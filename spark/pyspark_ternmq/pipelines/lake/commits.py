@@ -28,12 +28,12 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark_ternmq.pipelines.files import read_if_there
 from pyspark_ternmq.pipelines.lake.lock import publish_file, withdraw_files
-from pyspark_ternmq.pipelines.lake.tables.registration import PlainFiles
+from pyspark_ternmq.pipelines.lake.registration import PlainFiles
 
 if TYPE_CHECKING:
     from pyspark_ternmq.pipelines.files import FileSystem
     from pyspark_ternmq.pipelines.lake.lock import FolderLock
-    from pyspark_ternmq.pipelines.lake.tables.registration import LakeTables
+    from pyspark_ternmq.pipelines.lake.registration import LakeTables
 
 STAGING, COMMITS = "_staging", "_commits"
 # Before 2 a batch had one staging folder, without a try in its name.

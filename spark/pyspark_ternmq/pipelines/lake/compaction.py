@@ -40,7 +40,7 @@ from pyspark_ternmq.pipelines.lake.lock import COMPACTION_LOCK, FolderLock, Lock
 from pyspark_ternmq.pipelines.lake.options import NO_ICEBERG_COMPACTION, CompactionReport
 from pyspark_ternmq.pipelines.lake.tables.marker import WrongFormat, format_of
 from pyspark_ternmq.pipelines.lake.tables.opening import check_installed
-from pyspark_ternmq.pipelines.settings import PARQUET_SETTINGS, session_settings
+from pyspark_ternmq.pipelines.sessions.settings import PARQUET_SETTINGS, session_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -31,7 +31,7 @@ from pyspark_ternmq.pipelines.lake.options import Format as LakeFormat
 from pyspark_ternmq.pipelines.lake.subject_schema import settle_format
 from pyspark_ternmq.pipelines.lake.tables.opening import opened_tables
 from pyspark_ternmq.pipelines.progress import BatchErrors, ProgressLine, follow_query
-from pyspark_ternmq.pipelines.settings import PARQUET_SETTINGS, session_settings
+from pyspark_ternmq.pipelines.sessions.settings import PARQUET_SETTINGS, session_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -9,7 +9,7 @@ from pyspark_ternmq.pipelines.connection import PipelineConnection
 
 if TYPE_CHECKING:
     from pyspark_ternmq.decoding.columns import BodyFormat
-    from pyspark_ternmq.decoding.subject import AvroOfSubject
+    from pyspark_ternmq.decoding.schema_registry.subject import AvroOfSubject
 
 MIB = 1024 * 1024
 EventTime = Literal["born", "stored"]

@@ -11,8 +11,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from pyspark_ternmq.decoding.registry import NoSuchSchema, RegistryClient
-from pyspark_ternmq.decoding.subject import AvroOfSubject
+from pyspark_ternmq.decoding.schema_registry.registry import NoSuchSchema, RegistryClient
+from pyspark_ternmq.decoding.schema_registry.subject import AvroOfSubject
 from pyspark_ternmq.pipelines.lake.commits import LakeBroken
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def settle_format(files: "FileSystem", root: str, wanted: "BodyFormat | AvroOfSu
     if not isinstance(wanted, AvroOfSubject):
         return wanted
     # Brings fastavro, an extra.
-    from pyspark_ternmq.decoding.registered_avro import RegisteredAvro, avro_schema
+    from pyspark_ternmq.decoding.schema_registry.registered_avro import RegisteredAvro, avro_schema
 
     path = f"{root}/{FOLDER}/{quote(wanted.subject, safe='')}.json"
     if not files.exists(path):

@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from pyspark_ternmq.pipelines.lake.tables.registration import hadoop_path, table_uri
+from pyspark_ternmq.pipelines.lake.registration import hadoop_path, table_uri
 from pyspark_ternmq.pipelines.snapshots.deleted import deleted_rows, mark_of
 from pyspark_ternmq.pipelines.snapshots.finding import SourcePlace, WrongSource
 from pyspark_ternmq.pipelines.snapshots.snapshot import DELETED_MAX, LiveFile, SourceSnapshot, TableVersion

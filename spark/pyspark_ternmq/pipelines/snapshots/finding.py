@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from pyspark_ternmq.pipelines.lake.registration import partition_values
 from pyspark_ternmq.pipelines.lake.tables.marker import MARKER, format_of
-from pyspark_ternmq.pipelines.lake.tables.registration import partition_values
 
 if TYPE_CHECKING:
     from pyspark_ternmq.pipelines.files import FileEntry, FileSystem

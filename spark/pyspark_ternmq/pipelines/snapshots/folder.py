@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from pyspark_ternmq.pipelines.lake.tables.registration import partition_values
+from pyspark_ternmq.pipelines.lake.registration import partition_values
 from pyspark_ternmq.pipelines.snapshots.finding import WrongSource, check_no_table
 from pyspark_ternmq.pipelines.snapshots.snapshot import LiveFile, SourceSnapshot
 

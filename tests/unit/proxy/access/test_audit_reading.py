@@ -31,7 +31,7 @@ from ternmq_proxy.call import Call
 from ternmq_proxy.fronts.grpc.activities.admin.audit import list_audit_entries
 
 if TYPE_CHECKING:
-    from ternmq_proxy.catalog import Catalog
+    from ternmq_proxy.catalog.catalog import Catalog
     from ternmq_proxy.services import Services
 
 ALL = EntryFilter()

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ternmq_proxy.quotas.bucket import TokenBucket
+from ternmq_common.pacing.bucket import TokenBucket
 
 AMOUNTS = st.floats(1, 500)
 STEPS = st.lists(st.tuples(st.floats(0, 3), AMOUNTS), max_size=60)

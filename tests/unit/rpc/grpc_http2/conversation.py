@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 from ternmq_rpc.grpc_http2 import frames as h2
 from ternmq_rpc.grpc_http2.frames import FrameReader, SettingId
-from ternmq_rpc.grpc_http2.header_reader import HeaderReader
-from ternmq_rpc.grpc_http2.literal_headers import NO_TABLE, literal_block
+from ternmq_rpc.grpc_http2.headers.header_reader import HeaderReader
+from ternmq_rpc.grpc_http2.headers.literal_headers import NO_TABLE, literal_block
 from ternmq_rpc.grpc_http2.messages import PREFIX
 from ternmq_rpc.grpc_http2.server_machine import ServerMachine
 from ternmq_rpc.grpc_http2.wire_stream import WireStream

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ternmq_rpc.grpc_http2 import header_reader
 from ternmq_rpc.grpc_http2.frames import Http2Error
-from ternmq_rpc.grpc_http2.header_reader import TABLE_BYTES_MAX, HeaderReader, HeaderTable
-from ternmq_rpc.grpc_http2.header_rules import RULED, MalformedHeaders, checked_fields
-from ternmq_rpc.grpc_http2.literal_headers import literal_block
+from ternmq_rpc.grpc_http2.headers import header_reader
+from ternmq_rpc.grpc_http2.headers.header_reader import TABLE_BYTES_MAX, HeaderReader, HeaderTable
+from ternmq_rpc.grpc_http2.headers.header_rules import RULED, MalformedHeaders, checked_fields
+from ternmq_rpc.grpc_http2.headers.literal_headers import literal_block
 
 WANTED = (":path", ":method", "content-type", "x-mq-client-id", "grpc-timeout")
 LOOKED_AT = {*WANTED, *RULED}

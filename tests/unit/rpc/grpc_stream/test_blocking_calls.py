@@ -15,7 +15,7 @@ from grpc import aio
 
 from ternmq_rpc.grpc_http2 import frames as h2
 from ternmq_rpc.grpc_http2.frames import ErrorCode
-from ternmq_rpc.grpc_http2.literal_headers import literal_block
+from ternmq_rpc.grpc_http2.headers.literal_headers import literal_block
 from ternmq_rpc.grpc_http2.messages import PREFIX, GrpcStatus, StreamBroken
 from ternmq_rpc.grpc_stream.blocking_calls import BlockingConnection
 from ternmq_rpc.grpc_stream.served_call import ServedCall

@@ -8,7 +8,7 @@ import pytest
 
 from ternmq_rpc.grpc_http2 import frames as h2
 from ternmq_rpc.grpc_http2.frames import ErrorCode, SettingId
-from ternmq_rpc.grpc_http2.literal_headers import NO_TABLE, literal_block
+from ternmq_rpc.grpc_http2.headers.literal_headers import NO_TABLE, literal_block
 from ternmq_rpc.grpc_http2.messages import PREFIX
 from ternmq_rpc.serving.budgets import ConnectionBudgets
 from tests.unit.rpc.grpc_stream.calls import serving

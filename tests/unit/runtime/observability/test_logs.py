@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import hpack
 import pytest
 
-from ternmq_common.log_levels import OWN_PACKAGES
+from ternmq_common.process.log_levels import OWN_PACKAGES
 from ternmq_common.server_settings import LogFormat
 from ternmq_runtime.observability.logs import _TEXT, JsonFormatter, TextFormatter, configure_logging
 
@@ -117,7 +117,10 @@ def test_debug_is_of_our_own_packages_only(capsys: pytest.CaptureFixture[str]) -
 
 @pytest.mark.usefixtures("logs")
 def test_at_error_libraries_say_no_more_than_we(capsys: pytest.CaptureFixture[str]) -> None:
-    assert shown("error", capsys, "ternmq_proxy.main", "asyncio") == {"ternmq_proxy.main error", "asyncio error"}
+    assert shown("error", capsys, "ternmq_proxy.server.main", "asyncio") == {
+        "ternmq_proxy.server.main error",
+        "asyncio error",
+    }
 
 
 @pytest.mark.usefixtures("logs")

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ternmq_common.model import FigureHistory
+from ternmq_common.shard.model import FigureHistory
 from ternmq_runtime.observability.durations import DURATION_BOUNDS_S, DurationHistogram, quantile_s
 from ternmq_runtime.observability.history_rings import LARGEST, SILENT_MIN, UNKNOWN, HistoryRings, combine_histories
 

@@ -23,7 +23,7 @@ from ternmq.integrations.faststream.message import HandledDelivery
 from ternmq.integrations.faststream.publishing import NO_REPLIES, TernmqProducer, TernmqPublishCommand
 from ternmq.integrations.faststream.registrator import TernmqRegistrator
 from ternmq.options import ClientOptions
-from ternmq.producer import Producer
+from ternmq.producing.producer import Producer
 
 PROTOCOL = "rocketmq"
 MESSAGE_ID_WIDTH = 10

@@ -6,12 +6,12 @@ from typing import Any
 from faststream._internal.configs import BrokerConfig
 from faststream.exceptions import IncorrectState
 
-from ternmq.filters import Subscriptions
+from ternmq.consuming.listener_calls import Listener
+from ternmq.consuming.push_consumer import PushConsumer
 from ternmq.integrations.declarations import declare_objects
-from ternmq.listener_calls import Listener
+from ternmq.messages.filters import Subscriptions
 from ternmq.options import ClientOptions
-from ternmq.producer import Producer
-from ternmq.push_consumer import PushConsumer
+from ternmq.producing.producer import Producer
 
 
 class ClientFactory:

@@ -5,7 +5,7 @@ from typing import Any
 from faststream.message import StreamMessage, decode_message
 
 from ternmq.hooks import ConsumeResult
-from ternmq.message_view import MessageView
+from ternmq.messages.message_view import MessageView
 
 CONTENT_TYPE = "content-type"
 CORRELATION_ID = "correlation_id"

@@ -18,10 +18,10 @@ from faststream.specification.schema import Message as MessageSpec
 from faststream.specification.schema import Operation, PublisherSpec
 
 from ternmq.integrations.faststream.message import CONTENT_TYPE, CORRELATION_ID, TernmqParser
-from ternmq.message import Message, SendReceipt
+from ternmq.messages.message import Message, SendReceipt
 
 if TYPE_CHECKING:
-    from ternmq.producer import Producer
+    from ternmq.producing.producer import Producer
 
 NO_REPLIES = "TernMQ has no replies: publish the answer to a topic"
 # An empty body can't be sent, and a handler without an answer returns None.

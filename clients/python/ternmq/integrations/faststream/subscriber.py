@@ -15,14 +15,14 @@ from faststream.specification.asyncapi.utils import resolve_payloads
 from faststream.specification.schema import Message as MessageSpec
 from faststream.specification.schema import Operation, SubscriberSpec
 
-from ternmq.filters import SqlFilter, TagFilter
 from ternmq.hooks import ConsumeResult
 from ternmq.integrations.faststream.message import HandledDelivery, TernmqParser
-from ternmq.message_view import MessageView
+from ternmq.messages.filters import SqlFilter, TagFilter
+from ternmq.messages.message_view import MessageView
 
 if TYPE_CHECKING:
+    from ternmq.consuming.push_consumer import PushConsumer
     from ternmq.integrations.faststream.config import TernmqBrokerConfig
-    from ternmq.push_consumer import PushConsumer
 
 BY_HANDLERS_ONLY = (
     "a subscriber of TernMQ only calls handlers; to receive messages one by one use ternmq.SimpleConsumer"

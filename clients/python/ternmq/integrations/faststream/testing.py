@@ -8,7 +8,7 @@ from unittest.mock import MagicMock
 from faststream._internal.testing.broker import TestBroker, change_producer
 from faststream.response.response import PublishCommand
 
-from ternmq.endpoints import Endpoints
+from ternmq.connections.endpoints import Endpoints
 from ternmq.integrations.faststream.broker import TernmqBroker
 from ternmq.integrations.faststream.message import HandledDelivery
 from ternmq.integrations.faststream.publishing import (
@@ -18,9 +18,9 @@ from ternmq.integrations.faststream.publishing import (
     create_message,
 )
 from ternmq.integrations.faststream.subscriber import TernmqSubscriber
-from ternmq.message import Message, SendReceipt
-from ternmq.message_id import MESSAGE_IDS
-from ternmq.message_view import MessageView
+from ternmq.messages.message import Message, SendReceipt
+from ternmq.messages.message_id import MESSAGE_IDS
+from ternmq.messages.message_view import MessageView
 from ternmq_protos.v2 import definition_pb2 as pb
 
 FAKE_GROUP = "faststream-test"

@@ -19,15 +19,15 @@ from typing import TYPE_CHECKING, Unpack
 
 from taskiq import AckableMessage, AsyncBroker, BrokerMessage
 
+from ternmq.consuming.push_consumer import PushConsumer
 from ternmq.integrations.declarations import declare_objects
 from ternmq.integrations.taskiq.task_deliveries import ExecutionWatch, TaskDeliveries
-from ternmq.message import Message
+from ternmq.messages.message import Message
 from ternmq.options import ClientOptions
-from ternmq.producer import Producer
-from ternmq.push_consumer import PushConsumer
+from ternmq.producing.producer import Producer
 
 if TYPE_CHECKING:
-    from ternmq.admin.words import TopicType
+    from ternmq.admin.requests.words import TopicType
 
 DELAYED_SUFFIX = "-delayed"
 # As many as a worker runs at a time by default (`--max-async-tasks`).

@@ -12,7 +12,7 @@ from collections import defaultdict, deque
 from taskiq import AckableMessage, TaskiqMessage, TaskiqMiddleware
 
 from ternmq.hooks import ConsumeResult
-from ternmq.message_view import MessageView
+from ternmq.messages.message_view import MessageView
 
 
 class TaskDelivery:

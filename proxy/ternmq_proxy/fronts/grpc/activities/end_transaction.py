@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from ternmq_common.model import TransactionResolution
+from ternmq_common.shard.model import TransactionResolution
 from ternmq_protos.v2 import definition_pb2
 from ternmq_protos.v2.service_pb2 import EndTransactionRequest, EndTransactionResponse
 from ternmq_proxy.fronts.grpc.activities.status import OK

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from ternmq_common.message_filter import ALL_TEXT, FilterText
+from ternmq_common.filters.message_filter import ALL_TEXT, FilterText
 from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:

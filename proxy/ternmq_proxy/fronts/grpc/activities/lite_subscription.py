@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from ternmq_common.model import LiteAction, LiteOffset
+from ternmq_common.shard.model import LiteAction, LiteOffset
 from ternmq_protos.v2 import definition_pb2
 from ternmq_protos.v2.definition_pb2 import OffsetOption
 from ternmq_protos.v2.service_pb2 import SyncLiteSubscriptionRequest, SyncLiteSubscriptionResponse

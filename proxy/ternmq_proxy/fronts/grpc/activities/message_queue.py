@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from ternmq_common.model import QueueRef
+from ternmq_common.shard.model import QueueRef
 
 if TYPE_CHECKING:
     from ternmq_protos.v2.definition_pb2 import MessageQueue

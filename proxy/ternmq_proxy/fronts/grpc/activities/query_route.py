@@ -5,7 +5,7 @@ Each queue carries the endpoints by which the client reaches it (`endpoints.py`)
 
 from typing import TYPE_CHECKING
 
-from ternmq_common.cluster import QueuePermission
+from ternmq_common.catalog.cluster import QueuePermission
 from ternmq_protos.v2 import definition_pb2
 from ternmq_protos.v2.definition_pb2 import Assignment, Broker, MessageQueue
 from ternmq_protos.v2.service_pb2 import (

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ternmq_common.errors import ErrorCode
 from ternmq_common.limits import CLIENT_MESSAGE_BYTES, POLL_MARGIN_MS
-from ternmq_common.model import DeliveredMessage
+from ternmq_common.shard.model import DeliveredMessage
 from ternmq_common.wire import DeliveredFrames, encode_field, encode_timestamp
 from ternmq_protos.v2.service_pb2 import ReceiveMessageRequest, ReceiveMessageResponse
 from ternmq_proxy.access.control import RightsRevoked

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from google.protobuf.message import DecodeError
 
-from ternmq_common.fairness import WorkTurns
+from ternmq_common.event_loop.fairness import WorkTurns
 from ternmq_protos.v2.service_pb2 import SendMessageResponse, SendResultEntry
 from ternmq_proxy.fronts.grpc.activities.request_bytes import NotOrdinary, content_span, resource_name
 from ternmq_proxy.fronts.grpc.activities.sent_form import serialize_sent_apart
@@ -20,7 +20,7 @@ from ternmq_proxy.operations.send_ordinary import OrderKey, ordinary_type, send_
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ternmq_common.model import NewMessage
+    from ternmq_common.shard.model import NewMessage
     from ternmq_protos.v2 import definition_pb2
     from ternmq_proxy.call import Call
     from ternmq_proxy.operations.send_ordinary import OrdinaryResults

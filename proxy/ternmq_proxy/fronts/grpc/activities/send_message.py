@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ternmq_common.errors import ErrorCode, MessagingError
-from ternmq_common.fairness import WorkTurns
+from ternmq_common.event_loop.fairness import WorkTurns
 from ternmq_protos.v2.service_pb2 import SendMessageRequest, SendMessageResponse, SendResultEntry
 from ternmq_proxy.fronts.grpc.activities.request_bytes import NotOrdinary
 from ternmq_proxy.fronts.grpc.activities.sent_form import serialize_sent
@@ -17,7 +17,7 @@ from ternmq_proxy.fronts.grpc.activities.sent_messages import SendContext, read_
 from ternmq_proxy.fronts.grpc.activities.status import OK, make_status, overall_status, status_of
 from ternmq_proxy.operations.send import send_messages
 from ternmq_proxy.operations.send_ordinary import begin_ordinary_send
-from ternmq_proxy.processors.stored_form import read_message
+from ternmq_proxy.processors.sending.stored_form import read_message
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ternmq_protos.v2.definition_pb2 import Message
     from ternmq_proxy.call import Call
     from ternmq_proxy.operations.sent_message import SentMessage
-    from ternmq_proxy.processors.producer_message import ProducerMessage
+    from ternmq_proxy.processors.sending.producer_message import ProducerMessage
     from ternmq_proxy.services import Services
 
 AnswerCallback = Callable[[bytes, int], None]

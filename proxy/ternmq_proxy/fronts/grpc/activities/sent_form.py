@@ -8,7 +8,7 @@ from ternmq_proxy.fronts.grpc.activities.status import OK
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ternmq_common.model import NewMessage
+    from ternmq_common.shard.model import NewMessage
 
 _STATUS = encode_field(b"\x0a", OK.SerializeToString())  # SendMessageResponse.status = 1, SendResultEntry.status = 1
 _ENTRY_TAG = b"\x12"  # SendMessageResponse.entries = 2

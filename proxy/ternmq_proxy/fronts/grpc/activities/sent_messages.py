@@ -15,18 +15,18 @@ from typing import NamedTuple
 
 from google.protobuf.message import DecodeError
 
+from ternmq_common.catalog.message_type import MessageType
+from ternmq_common.filters.tag_filter import tag_hash
 from ternmq_common.limits import MessageLimits
-from ternmq_common.message_type import MessageType
-from ternmq_common.model import NewMessage
 from ternmq_common.names import is_legal_lite
 from ternmq_common.printable import NAME_BYTES_MAX
-from ternmq_common.tag_filter import tag_hash
+from ternmq_common.shard.model import NewMessage
 from ternmq_common.wire import SYSTEM_PROPERTIES_TAG, TOPIC_TAG, encode_field, encode_timestamp
 from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.fronts.grpc.activities.request_bytes import NotOrdinary, content_span, read_number, resource_name
 from ternmq_proxy.operations.message_checks import RESERVED_PROPERTY_KEYS
 from ternmq_proxy.operations.send_ordinary import OrderKey
-from ternmq_proxy.processors.stored_form import LAST_SECOND
+from ternmq_proxy.processors.sending.stored_form import LAST_SECOND
 
 MESSAGES_TAG = 0x0A
 """SendMessageRequest.messages = 1."""

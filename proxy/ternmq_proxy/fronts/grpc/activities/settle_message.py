@@ -8,7 +8,7 @@ in a coroutine, which gives other calls their turns.
 from typing import TYPE_CHECKING
 
 from ternmq_common.errors import ErrorCode, MessagingError
-from ternmq_common.model import SettleOutcome
+from ternmq_common.shard.model import SettleOutcome
 from ternmq_protos.v2.definition_pb2 import Status
 from ternmq_protos.v2.service_pb2 import (
     AckMessageEntry,

@@ -4,8 +4,8 @@ import logging
 import secrets
 from typing import TYPE_CHECKING, cast
 
+from ternmq_common.catalog.message_type import MessageType
 from ternmq_common.errors import ErrorCode, MessagingError, code_name
-from ternmq_common.message_type import MessageType
 from ternmq_protos.v2.definition_pb2 import Status
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ to clients."""
 from sys import intern
 from typing import TYPE_CHECKING, NamedTuple
 
+from ternmq_common.catalog.retry_backoff import CustomizedSteps
 from ternmq_common.errors import ErrorCode, MessagingError
-from ternmq_common.retry_backoff import CustomizedSteps
 from ternmq_protos.pool import Duration
 from ternmq_protos.v2 import definition_pb2
 from ternmq_protos.v2.definition_pb2 import CustomizedBackoff, ExponentialBackoff, Metric, RetryPolicy, Settings
@@ -23,7 +23,7 @@ from ternmq_proxy.processors.client_commands import CheckTransaction
 from ternmq_proxy.processors.client_settings import ClientSettings, NamedTopic, TopicSubscription, UserAgent
 
 if TYPE_CHECKING:
-    from ternmq_common.retry_backoff import RetryBackoff
+    from ternmq_common.catalog.retry_backoff import RetryBackoff
     from ternmq_proxy.access.needs import NamedNeed
     from ternmq_proxy.call import Call
     from ternmq_proxy.processors.client_commands import ClientCommand

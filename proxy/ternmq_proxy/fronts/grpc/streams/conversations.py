@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from google.protobuf.message import DecodeError
 
-from ternmq_common.eager import ensure_task
 from ternmq_common.errors import ErrorCode, MessagingError
+from ternmq_common.event_loop.eager import ensure_task
 from ternmq_protos.v2.service_pb2 import TelemetryCommand
 from ternmq_proxy.access.authentication import NotAuthenticated
 from ternmq_proxy.access.control import RightsRevoked, RightsWatch

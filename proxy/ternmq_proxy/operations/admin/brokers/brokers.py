@@ -2,9 +2,9 @@
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ternmq_common.cluster import BrokerEntry, BrokerLoad, QueuePermission, UnfinishedWork
+from ternmq_common.catalog.cluster import BrokerEntry, BrokerLoad, QueuePermission, UnfinishedWork
+from ternmq_common.catalog.removal_warning import has_nothing_to_lose, removal_warning
 from ternmq_common.errors import ErrorCode, MessagingError
-from ternmq_common.removal_warning import has_nothing_to_lose, removal_warning
 from ternmq_proxy.access.needs import CLUSTER_GET, CLUSTER_LIST, CLUSTER_UPDATE
 from ternmq_proxy.operations.admin.brokers.unfinished_work import find_unfinished_work
 

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ternmq_common.cluster import BrokerEntry, UncleanElection
+from ternmq_common.catalog.cluster import BrokerEntry, UncleanElection
 from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_proxy.access.needs import CLUSTER_UPDATE
 

@@ -6,7 +6,7 @@ this broker yet, wants what is here as well, from where it would begin.
 
 from typing import TYPE_CHECKING
 
-from ternmq_common.cluster import GroupBacklog, UnfinishedWork
+from ternmq_common.catalog.cluster import GroupBacklog, UnfinishedWork
 
 if TYPE_CHECKING:
     from ternmq_proxy.services import Services

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from ternmq_common.errors import ErrorCode, MessagingError
-from ternmq_common.fairness import WorkTurns
+from ternmq_common.event_loop.fairness import WorkTurns
 from ternmq_common.printable import NAME_BYTES_MAX, cut_text
 from ternmq_proxy.access.needs import CLUSTER_LIST
 from ternmq_proxy.peers.asking import ask_others

@@ -28,7 +28,7 @@ from ternmq_proxy.peers.forms import (
 from ternmq_proxy.peers.values import ClientQuery, Consumer, FirstEntries, RunningInfo, SubscriptionQuery
 
 if TYPE_CHECKING:
-    from ternmq_common.model import QueueProgress
+    from ternmq_common.shard.model import QueueProgress
     from ternmq_proxy.call import Call
     from ternmq_proxy.processors.clients import ConnectedClient
     from ternmq_proxy.services import Services

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ternmq_common.errors import ErrorCode, MessagingError
-from ternmq_common.fairness import WorkTurns
+from ternmq_common.event_loop.fairness import WorkTurns
 from ternmq_proxy.access.needs import CLUSTER_LIST, GROUP_GET, TOPIC_GET
 from ternmq_proxy.operations.admin.clients.client_list import describe_client
 from ternmq_proxy.operations.admin.named import find_group, find_topic

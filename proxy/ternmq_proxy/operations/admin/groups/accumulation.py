@@ -4,14 +4,14 @@ import heapq
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ternmq_common.fairness import WorkTurns
+from ternmq_common.event_loop.fairness import WorkTurns
 from ternmq_proxy.access.needs import GROUP_GET, TOPIC_GET
 from ternmq_proxy.operations.admin.named import find_group, find_lite_queue_of_group, find_topics_of_group
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ternmq_common.model import ConsumerGroup, QueueProgress
+    from ternmq_common.shard.model import ConsumerGroup, QueueProgress
     from ternmq_proxy.call import Call
     from ternmq_proxy.services import Services
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from ternmq_common.model import ConsumerGroup, QueueProgress, TopicSubscription
+from ternmq_common.shard.model import ConsumerGroup, QueueProgress, TopicSubscription
 from ternmq_proxy.access.needs import GROUP_GET
 from ternmq_proxy.peers.asking import ask_others
 from ternmq_proxy.processors.subscription_news import order_problem

@@ -5,9 +5,9 @@ import enum
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from ternmq_common.catalog.message_type import MessageType
 from ternmq_common.errors import ErrorCode, MessagingError
-from ternmq_common.message_type import MessageType
-from ternmq_common.model import QueueRef, Topic
+from ternmq_common.shard.model import QueueRef, Topic
 from ternmq_proxy.access.needs import GROUP_UPDATE
 from ternmq_proxy.operations.admin.named import find_group, find_topic
 

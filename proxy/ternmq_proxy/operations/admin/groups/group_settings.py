@@ -3,19 +3,19 @@
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ternmq_common.catalog.lite_group import find_rebinding_problem
+from ternmq_common.catalog.message_type import MessageType
 from ternmq_common.clock import now_ms
 from ternmq_common.errors import ErrorCode, MessagingError
-from ternmq_common.lite_group import find_rebinding_problem
-from ternmq_common.message_type import MessageType
-from ternmq_common.model import ConsumerGroup, QueueRef
 from ternmq_common.names import dead_letter_topic, retry_topic
+from ternmq_common.shard.model import ConsumerGroup, QueueRef
 from ternmq_proxy.access.needs import GROUP_CREATE, GROUP_DELETE, GROUP_LIST, GROUP_UPDATE, TOPIC_QUERY
 from ternmq_proxy.operations.admin.pages import PageQuery, cut_page, select_visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ternmq_common.model import QueueProgress
+    from ternmq_common.shard.model import QueueProgress
     from ternmq_proxy.access.needs import NamedNeed
     from ternmq_proxy.call import Call
     from ternmq_proxy.services import Services

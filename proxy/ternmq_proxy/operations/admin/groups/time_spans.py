@@ -4,16 +4,16 @@ import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
 from ternmq_common.errors import ErrorCode, MessagingError
-from ternmq_common.model import QueueRef
+from ternmq_common.filters.tag_filter import ALL
 from ternmq_common.names import retry_topic
-from ternmq_common.tag_filter import ALL
+from ternmq_common.shard.model import QueueRef
 from ternmq_proxy.access.needs import GROUP_GET, TOPIC_GET
 from ternmq_proxy.operations.admin.named import find_group, find_topics_of_group
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ternmq_common.model import QueueProgress
+    from ternmq_common.shard.model import QueueProgress
     from ternmq_proxy.call import Call
     from ternmq_proxy.services import Services
 

@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from ternmq_proxy.access.needs import TOPIC_SUB
-from ternmq_proxy.processors.stored_form import drop_body
+from ternmq_proxy.processors.sending.stored_form import drop_body
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ternmq_common.model import StoredMessage
+    from ternmq_common.shard.model import StoredMessage
     from ternmq_proxy.call import Call
     from ternmq_proxy.services import Services
 

@@ -11,7 +11,7 @@ from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.limits import MIB
 
 if TYPE_CHECKING:
-    from ternmq_common.model import StoredMessage
+    from ternmq_common.shard.model import StoredMessage
 
 PAGE_MAX = 64
 # A client of gRPC takes 4 MiB, unless it was told to take more.

@@ -5,19 +5,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from ternmq_common.errors import ErrorCode, MessagingError
-from ternmq_common.model import QueueRef, StoredMessage
+from ternmq_common.filters.tag_filter import ALL, TagFilter
 from ternmq_common.printable import cut_text
-from ternmq_common.tag_filter import ALL, TagFilter
+from ternmq_common.shard.model import QueueRef, StoredMessage
 from ternmq_proxy.access.needs import TOPIC_QUERY
 from ternmq_proxy.operations.admin.messages.bodies import hide_bodies
 from ternmq_proxy.operations.admin.messages.message_pages import FIRST_PAGE, MessagePage, MessagePageQuery, begin_page
 from ternmq_proxy.operations.admin.messages.message_search import FOUND_MAX
 from ternmq_proxy.operations.admin.messages.message_walk import ALL_TIMES, MessageWalk, TimeSpan
 from ternmq_proxy.operations.admin.named import find_lite_queue, find_topic
-from ternmq_proxy.processors.stored_form import read_names
+from ternmq_proxy.processors.sending.stored_form import read_names
 
 if TYPE_CHECKING:
-    from ternmq_common.model import Topic
+    from ternmq_common.shard.model import Topic
     from ternmq_proxy.call import Call
     from ternmq_proxy.services import Services
 

@@ -4,16 +4,16 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
 from ternmq_common.errors import ErrorCode, MessagingError
+from ternmq_common.filters.tag_filter import ALL
 from ternmq_common.limits import CLIENT_MESSAGE_BYTES, DELIVERY_BYTES
-from ternmq_common.model import MessageStatus, QueueRef, StoredMessage
-from ternmq_common.tag_filter import ALL
+from ternmq_common.shard.model import MessageStatus, QueueRef, StoredMessage
 from ternmq_proxy.access.needs import GROUP_GET, TOPIC_QUERY
 from ternmq_proxy.operations.admin.messages.bodies import hide_bodies
 from ternmq_proxy.operations.admin.named import find_lite_queue, find_topic
-from ternmq_proxy.processors.stored_form import read_names
+from ternmq_proxy.processors.sending.stored_form import read_names
 
 if TYPE_CHECKING:
-    from ternmq_common.model import Topic
+    from ternmq_common.shard.model import Topic
     from ternmq_proxy.call import Call
     from ternmq_proxy.services import Services
 

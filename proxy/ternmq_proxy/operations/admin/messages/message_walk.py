@@ -13,8 +13,8 @@ from ternmq_common.limits import PULL_BATCH_MAX
 from ternmq_proxy.operations.admin.messages.message_pages import MessagePage, parse_number, unknown_scroll_error
 
 if TYPE_CHECKING:
-    from ternmq_common.message_filter import MessageFilter
-    from ternmq_common.model import QueueRef
+    from ternmq_common.filters.message_filter import MessageFilter
+    from ternmq_common.shard.model import QueueRef
     from ternmq_proxy.message_service.interface import MessageService
 
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from ternmq_proxy.call import Call
     from ternmq_proxy.operations.sent_message import SentMessage
-    from ternmq_proxy.processors.producer_message import ProducerMessage
+    from ternmq_proxy.processors.sending.producer_message import ProducerMessage
     from ternmq_proxy.services import Services
 
 

@@ -2,11 +2,11 @@
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ternmq_common.model import WaitingTimer
-from ternmq_common.recall_handle import RecallHandle
+from ternmq_common.shard.model import WaitingTimer
+from ternmq_common.shard.recall_handle import RecallHandle
 from ternmq_proxy.access.needs import TOPIC_GET
 from ternmq_proxy.operations.admin.named import find_topic
-from ternmq_proxy.processors.stored_form import MessageNames, read_names
+from ternmq_proxy.processors.sending.stored_form import MessageNames, read_names
 
 if TYPE_CHECKING:
     from ternmq_proxy.call import Call

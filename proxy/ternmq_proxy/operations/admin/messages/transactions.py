@@ -3,15 +3,15 @@
 from typing import TYPE_CHECKING, NamedTuple
 
 from ternmq_common.errors import ErrorCode, MessagingError
-from ternmq_common.model import OpenTransaction, StoredMessage, TransactionState
-from ternmq_common.transaction_id import transaction_handle, transaction_of_handle
+from ternmq_common.shard.model import OpenTransaction, StoredMessage, TransactionState
+from ternmq_common.shard.transaction_id import transaction_handle, transaction_of_handle
 from ternmq_proxy.access.needs import TOPIC_GET, TOPIC_UPDATE
 from ternmq_proxy.handles import found_transaction
 from ternmq_proxy.operations.admin.messages.bodies import hide_bodies
 from ternmq_proxy.operations.admin.named import find_topic
 
 if TYPE_CHECKING:
-    from ternmq_common.model import TransactionResolution
+    from ternmq_common.shard.model import TransactionResolution
     from ternmq_proxy.call import Call
     from ternmq_proxy.services import Services
 

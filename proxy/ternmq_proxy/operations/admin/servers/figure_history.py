@@ -2,13 +2,13 @@
 
 from typing import TYPE_CHECKING
 
-from ternmq_common.fairness import wait_for_turn
-from ternmq_common.model import HistoryOf
+from ternmq_common.event_loop.fairness import wait_for_turn
+from ternmq_common.shard.model import HistoryOf
 from ternmq_proxy.access.needs import CLUSTER_GET, GROUP_GET, TOPIC_GET
 from ternmq_proxy.operations.admin.named import find_topic
 
 if TYPE_CHECKING:
-    from ternmq_common.model import FigureHistory
+    from ternmq_common.shard.model import FigureHistory
     from ternmq_proxy.call import Call
     from ternmq_proxy.services import Services
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ternmq_common.cluster import ProxyEntry, ProxyLoad
+from ternmq_common.catalog.cluster import ProxyEntry, ProxyLoad
 from ternmq_proxy.access.needs import CLUSTER_LIST
-from ternmq_proxy.proxy_heartbeat import make_proxy_entry
+from ternmq_proxy.catalog.proxy_heartbeat import make_proxy_entry
 from ternmq_registry.errors import RegistryUnavailable
 
 if TYPE_CHECKING:

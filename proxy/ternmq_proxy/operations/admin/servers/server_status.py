@@ -6,14 +6,14 @@ cluster, and its brokers, are servers of their own.
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ternmq_common.client_type import ClientType
 from ternmq_common.clock import MovableClock
-from ternmq_common.fairness import WorkTurns
-from ternmq_common.own_version import own_version
+from ternmq_common.event_loop.fairness import WorkTurns
+from ternmq_common.process.own_version import own_version
 from ternmq_proxy.access.needs import CLUSTER_GET
 from ternmq_proxy.peers.asking import ask_siblings
 from ternmq_proxy.peers.forms import decode_stats, encode_stats
 from ternmq_proxy.peers.values import ServerStats
+from ternmq_proxy.processors.client_type import ClientType
 from ternmq_runtime.observability.self_report import SelfReport, create_report, read_resident_bytes
 from ternmq_runtime.workers.siblings import REPORT, decode_report
 from ternmq_runtime.workers.worker_place import BROKER
@@ -21,7 +21,7 @@ from ternmq_runtime.workers.worker_place import BROKER
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from ternmq_common.cluster import BrokerEntry
+    from ternmq_common.catalog.cluster import BrokerEntry
     from ternmq_proxy.call import Call
     from ternmq_proxy.services import Services
 

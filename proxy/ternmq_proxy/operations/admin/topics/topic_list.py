@@ -4,10 +4,10 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from ternmq_common.catalog.message_type import MessageType
 from ternmq_common.errors import ErrorCode, MessagingError
-from ternmq_common.message_type import MessageType
-from ternmq_common.model import QueueRef, Topic
 from ternmq_common.names import check_topic_name
+from ternmq_common.shard.model import QueueRef, Topic
 from ternmq_proxy.access.needs import GROUP_LIST, TOPIC_GET, TOPIC_LIST, TOPIC_ROUTE
 from ternmq_proxy.operations.admin.named import find_topic
 from ternmq_proxy.operations.admin.pages import PageQuery, cut_page, select_visible
@@ -15,7 +15,7 @@ from ternmq_proxy.operations.admin.pages import PageQuery, cut_page, select_visi
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ternmq_common.model import QueueBounds, TopicContent
+    from ternmq_common.shard.model import QueueBounds, TopicContent
     from ternmq_proxy.call import Call
     from ternmq_proxy.services import Services
 

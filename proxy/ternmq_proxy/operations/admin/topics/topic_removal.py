@@ -4,10 +4,10 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, NamedTuple
 
+from ternmq_common.catalog.message_type import MessageType
 from ternmq_common.errors import ErrorCode, MessagingError
-from ternmq_common.message_type import MessageType
-from ternmq_common.model import QueueRef
 from ternmq_common.names import RETRY_PREFIX, check_topic_name
+from ternmq_common.shard.model import QueueRef
 from ternmq_proxy.access.needs import TOPIC_DELETE
 from ternmq_proxy.operations.admin.named import find_topic
 

@@ -18,9 +18,9 @@ from deltalake.transaction import AddAction
 from pyarrow import fs
 
 from pyspark_ternmq.pipelines.lake.commits import KINDS, BatchManifest, LakeBroken
+from pyspark_ternmq.pipelines.lake.registration import TABLE_PARTITION, partition_values, table_uri
 from pyspark_ternmq.pipelines.lake.tables.evolution import DELTA, plan_evolution
 from pyspark_ternmq.pipelines.lake.tables.footers import delta_statistics
-from pyspark_ternmq.pipelines.lake.tables.registration import TABLE_PARTITION, partition_values, table_uri
 
 # Commits of others to the same table, a compaction's for example, are stepped over by delta-rs itself.
 _COMMIT_RETRIES = 15

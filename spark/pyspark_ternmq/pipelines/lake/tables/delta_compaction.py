@@ -21,7 +21,7 @@ from deltalake.exceptions import DeltaError
 from pyspark_ternmq.pipelines.lake.commits import KINDS, LakeBroken
 from pyspark_ternmq.pipelines.lake.compaction_plan import hour_has_ended, is_small
 from pyspark_ternmq.pipelines.lake.options import CompactionReport
-from pyspark_ternmq.pipelines.lake.tables.registration import table_uri
+from pyspark_ternmq.pipelines.lake.registration import table_uri
 
 if TYPE_CHECKING:
     from pyspark_ternmq.pipelines.lake.options import CompactionOptions

@@ -24,8 +24,8 @@ from pyiceberg.exceptions import (
 from pyiceberg.table import Table, TableProperties
 
 from pyspark_ternmq.pipelines.lake.commits import KINDS, BatchManifest, LakeBroken
+from pyspark_ternmq.pipelines.lake.registration import TABLE_PARTITION, table_uri
 from pyspark_ternmq.pipelines.lake.tables.evolution import ICEBERG, plan_evolution
-from pyspark_ternmq.pipelines.lake.tables.registration import TABLE_PARTITION, table_uri
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -3,8 +3,8 @@
 import importlib.util
 from typing import TYPE_CHECKING
 
+from pyspark_ternmq.pipelines.lake.registration import LakeTables, PlainFiles
 from pyspark_ternmq.pipelines.lake.tables.marker import settle_format
-from pyspark_ternmq.pipelines.lake.tables.registration import LakeTables, PlainFiles
 from pyspark_ternmq.pipelines.lake.tables.schema import table_schema
 from ternmq_common.installing import install_hint
 

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from ternmq_common.cluster import QueuePermission, ReplicationMode
+from ternmq_common.catalog.cluster import QueuePermission, ReplicationMode
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.fronts.grpc.activities.status import OK
@@ -10,7 +10,7 @@ from ternmq_proxy.operations.admin.brokers import brokers
 from ternmq_proxy.operations.admin.brokers.brokers import check_permission
 
 if TYPE_CHECKING:
-    from ternmq_common.cluster import BrokerEntry, BrokerLoad, ReplicaEntry
+    from ternmq_common.catalog.cluster import BrokerEntry, BrokerLoad, ReplicaEntry
     from ternmq_proxy.call import Call
     from ternmq_proxy.services import Services
 

@@ -2,20 +2,20 @@
 
 from typing import TYPE_CHECKING
 
+from ternmq_common.catalog.lite_group import DEFAULT_LITE_QUOTA, LITE_QUOTA_MAX, LiteGroup
 from ternmq_common.errors import ErrorCode, MessagingError
-from ternmq_common.fairness import WorkTurns
+from ternmq_common.event_loop.fairness import WorkTurns
 from ternmq_common.group_settings import GROUP_SETTINGS
-from ternmq_common.lite_group import DEFAULT_LITE_QUOTA, LITE_QUOTA_MAX, LiteGroup
-from ternmq_common.model import ConsumerGroup
 from ternmq_common.names import check_group_name, check_topic_name
 from ternmq_common.resource_settings import read_stored, write_stored
+from ternmq_common.shard.model import ConsumerGroup
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_proxy.fronts.grpc.activities.admin.pages import read_page
 from ternmq_proxy.fronts.grpc.activities.status import OK
 from ternmq_proxy.operations.admin.groups import group_description, group_settings
 
 if TYPE_CHECKING:
-    from ternmq_common.model import QueueProgress
+    from ternmq_common.shard.model import QueueProgress
     from ternmq_proxy.call import Call
     from ternmq_proxy.services import Services
 

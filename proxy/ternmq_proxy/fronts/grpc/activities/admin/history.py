@@ -2,15 +2,15 @@
 
 from typing import TYPE_CHECKING
 
-from ternmq_common.fairness import WorkTurns
-from ternmq_common.model import HistoryOf
+from ternmq_common.event_loop.fairness import WorkTurns
+from ternmq_common.shard.model import HistoryOf
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_proxy.fronts.grpc.activities.status import OK
 from ternmq_proxy.operations.admin.servers.figure_history import find_history
 from ternmq_runtime.observability.history_rings import UNITS
 
 if TYPE_CHECKING:
-    from ternmq_common.model import FigureHistory
+    from ternmq_common.shard.model import FigureHistory
     from ternmq_proxy.call import Call
     from ternmq_proxy.services import Services
 

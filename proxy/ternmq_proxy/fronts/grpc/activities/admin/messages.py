@@ -4,7 +4,7 @@
 
 from typing import TYPE_CHECKING
 
-from ternmq_common.model import MessageState
+from ternmq_common.shard.model import MessageState
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_proxy.fronts.grpc.activities.status import OK, make_status
 from ternmq_proxy.fronts.grpc.activities.times import time_ms
@@ -16,7 +16,7 @@ from ternmq_proxy.operations.admin.messages.message_search import MessagePlace
 from ternmq_proxy.operations.dead_letters import resend_letters
 
 if TYPE_CHECKING:
-    from ternmq_common.model import MessageStatus
+    from ternmq_common.shard.model import MessageStatus
     from ternmq_proxy.call import Call
     from ternmq_proxy.operations.dead_letters import ResentLetter
     from ternmq_proxy.services import Services

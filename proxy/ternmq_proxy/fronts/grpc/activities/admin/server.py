@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from ternmq_common.own_version import own_version
+from ternmq_common.process.own_version import own_version
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_proxy.fronts.grpc.activities.status import OK
 from ternmq_proxy.operations.admin.servers import log_levels, server_status

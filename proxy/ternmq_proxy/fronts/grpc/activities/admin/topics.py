@@ -3,12 +3,12 @@
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from ternmq_common.catalog.message_type import MessageType
 from ternmq_common.errors import ErrorCode, MessagingError
-from ternmq_common.fairness import WorkTurns
-from ternmq_common.message_type import MessageType
-from ternmq_common.model import Topic
+from ternmq_common.event_loop.fairness import WorkTurns
 from ternmq_common.names import check_topic_name
 from ternmq_common.resource_settings import read_stored, write_stored
+from ternmq_common.shard.model import Topic
 from ternmq_common.topic_settings import TOPIC_SETTINGS
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_proxy.fronts.grpc.activities.admin.pages import read_page
@@ -18,7 +18,7 @@ from ternmq_proxy.operations.admin.topics import topic_list, topic_removal, topi
 from ternmq_proxy.operations.admin.topics.topic_settings import WantedTopic
 
 if TYPE_CHECKING:
-    from ternmq_common.model import QueueBounds, QueueContent, QueueRef
+    from ternmq_common.shard.model import QueueBounds, QueueContent, QueueRef
     from ternmq_proxy.call import Call
     from ternmq_proxy.services import Services
 

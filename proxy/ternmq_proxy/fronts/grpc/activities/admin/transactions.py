@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from ternmq_common.model import TransactionState
+from ternmq_common.shard.model import TransactionState
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_proxy.fronts.grpc.activities.end_transaction import RESOLUTIONS
 from ternmq_proxy.fronts.grpc.activities.status import OK

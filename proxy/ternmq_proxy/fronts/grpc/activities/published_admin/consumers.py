@@ -14,7 +14,7 @@ from ternmq_proxy.operations.admin.clients.consumers import describe_running_con
 from ternmq_proxy.peers.forms import to_consumer_message, to_running_info_message
 
 if TYPE_CHECKING:
-    from ternmq_common.model import QueueProgress
+    from ternmq_common.shard.model import QueueProgress
     from ternmq_proxy.call import Call
     from ternmq_proxy.services import Services
 

@@ -9,11 +9,11 @@ from ternmq_protos.v2.definition_pb2 import Message
 from ternmq_protos.v2.service_pb2 import SendMessageRequest
 from ternmq_proxy.fronts.grpc.activities.status import OK, make_status
 from ternmq_proxy.operations.admin.messages.operator_send import send_operator_message
-from ternmq_proxy.processors.stored_form import read_message
+from ternmq_proxy.processors.sending.stored_form import read_message
 
 if TYPE_CHECKING:
     from ternmq_proxy.call import Call
-    from ternmq_proxy.processors.producer_message import ProducerMessage
+    from ternmq_proxy.processors.sending.producer_message import ProducerMessage
     from ternmq_proxy.services import Services
 
 

@@ -3,8 +3,8 @@
 import json
 from typing import TYPE_CHECKING
 
-from ternmq_common.cluster import QueuePermission
-from ternmq_common.message_type import MessageType
+from ternmq_common.catalog.cluster import QueuePermission
+from ternmq_common.catalog.message_type import MessageType
 from ternmq_protos.v2.admin_pb2 import (
     DescribeTopicStatusRequest,
     DescribeTopicStatusResponse,

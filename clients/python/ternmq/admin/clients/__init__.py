@@ -1,0 +1,1 @@
+"""The clients of the admin service: with asyncio, blocking, and without gRPC."""

@@ -1,0 +1,1 @@
+"""Consuming: the push and the simple consumer, their receives, and how deliveries are settled."""

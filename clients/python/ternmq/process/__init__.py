@@ -1,0 +1,1 @@
+"""The process that a client runs in: its event loop, threads, forks and signals."""

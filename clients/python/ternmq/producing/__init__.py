@@ -1,0 +1,1 @@
+"""Producing: the producer, its requests, and their repetition."""

@@ -1,0 +1,1 @@
+"""Completion in a shell: its script, and the names that the server has."""

@@ -1,0 +1,1 @@
+"""The demo's second part: Spark writes the flights into a lake, and the demo compares."""

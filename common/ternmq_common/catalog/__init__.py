@@ -1,0 +1,1 @@
+"""What the registry has of topics, groups, brokers and quotas, as values that processes share."""

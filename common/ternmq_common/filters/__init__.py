@@ -1,0 +1,1 @@
+"""Filters of messages: tag expressions and SQL92 conditions."""

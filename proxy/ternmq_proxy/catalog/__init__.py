@@ -1,0 +1,1 @@
+"""The topics, groups, users and brokers that a proxy knows, and their changes."""

@@ -1,0 +1,1 @@
+"""The streams to brokers, and the calls on them."""

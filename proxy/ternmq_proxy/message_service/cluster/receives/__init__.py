@@ -1,0 +1,1 @@
+"""Receives and pulls of messages that several brokers have."""

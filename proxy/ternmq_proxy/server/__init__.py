@@ -1,0 +1,1 @@
+"""The proxy as a process: it starts, joins the registry, serves, and ends."""

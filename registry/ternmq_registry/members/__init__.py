@@ -1,0 +1,1 @@
+"""The processes of a cluster in the registry: brokers, their replicas, and proxies."""

@@ -1,0 +1,1 @@
+"""Users, their secrets, and the keys of handles in the registry."""

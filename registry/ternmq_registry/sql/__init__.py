@@ -1,0 +1,1 @@
+"""The registry's database: transactions, rows, checksums, and its schema."""

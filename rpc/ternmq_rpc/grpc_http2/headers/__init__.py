@@ -1,0 +1,1 @@
+"""Header blocks of HTTP/2: read, encoded, and checked."""

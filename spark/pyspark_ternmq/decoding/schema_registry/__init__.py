@@ -1,0 +1,1 @@
+"""Bodies that name their schema by its id in a schema registry."""

@@ -1,0 +1,1 @@
+"""Spark sessions of pipelines: their settings, their errors, and how they start again."""
