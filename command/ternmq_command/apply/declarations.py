@@ -18,7 +18,7 @@ from ternmq_command.apply.declared_values import (
 from ternmq_command.group.settings import LITE_COLUMNS, lite_option
 from ternmq_command.terminal.failures import WrongUsage
 from ternmq_command.terminal.time_parsing import is_relative_time
-from ternmq_command.topic.commands import TYPE_NAMES
+from ternmq_command.topic.settings import TYPE_NAMES
 from ternmq_common.errors import MessagingError
 from ternmq_common.group_settings import GROUP_SETTINGS, LITE_GROUP_SETTINGS
 from ternmq_common.names import check_group_name, check_topic_name, group_of_derived

@@ -82,7 +82,7 @@ def file_content(
     from ternmq_command.apply.declarations import GROUP_KEYS, TOPIC_KEYS
     from ternmq_command.group.settings import LITE_COLUMNS, group_record
     from ternmq_command.quota.limits import quota_record
-    from ternmq_command.topic.commands import full_topic_record
+    from ternmq_command.topic.settings import full_topic_record
     from ternmq_common.catalog.retry_backoff import DEFAULT_BACKOFF
     from ternmq_common.topic_settings import TOPIC_SETTINGS
 

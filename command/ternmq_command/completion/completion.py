@@ -18,10 +18,8 @@ def command(shell: str) -> None:
     """
     from click.shell_completion import get_completion_class
 
-    from ternmq_command.main import cli
-
     made_for = get_completion_class(shell)
     assert made_for is not None
-    completion = made_for(cli, {}, "ternmq", "_TERNMQ_COMPLETE")
+    completion = made_for(click.get_current_context().find_root().command, {}, "ternmq", "_TERNMQ_COMPLETE")
     # Not `source()`: for bash it starts a bash, only to look at its version.
     echo_lines(completion.source_template % completion.source_vars())

@@ -19,28 +19,29 @@ from ternmq_command.terminal.output import (
     print_records,
 )
 from ternmq_command.terminal.printing import echo, echo_lines
-from ternmq_command.terminal.setting_options import settings_options, settings_record
+from ternmq_command.terminal.setting_options import settings_options
 from ternmq_command.terminal.template import Template, check_one_form, format_option
 from ternmq_command.topic import export as topic_export
 from ternmq_command.topic import importing as topic_importing
 from ternmq_command.topic import purge as topic_purge
+from ternmq_command.topic.settings import (
+    LITE_COLUMNS,
+    QUEUES,
+    SETTINGS,
+    TYPE_NAMES,
+    full_topic_record,
+    topic_record,
+)
 from ternmq_common.topic_settings import TOPIC_SETTINGS
 
 if TYPE_CHECKING:
     from ternmq.admin.requests.words import TopicType
-    from ternmq.admin.topics import QueueState, Topic, TopicDescription
+    from ternmq.admin.topics import QueueState, TopicDescription
     from ternmq_command.apply.declarations import DeclaredTopic
     from ternmq_command.apply.plan import PlannedChange
     from ternmq_command.calls.admin import AdminClient
 
-# The keys of `ternmq.admin.requests.words.TYPES`, which needs the protocol's code to be imported.
-TYPE_NAMES = ("normal", "fifo", "delay", "transaction", "priority", "lite", "mixed")
-LITE = "lite"
 GROUPS_SHOWN = 10
-QUEUES, *SETTINGS = TOPIC_SETTINGS
-LITE_SETTINGS = tuple(each for each in SETTINGS if each.is_lite)
-LITE_COLUMNS = tuple(each.name for each in LITE_SETTINGS)
-"""Of `topic_record`, for topics of type lite only."""
 
 
 @click.group(cls=NearestGroup)
@@ -284,23 +285,3 @@ def delete(name: str, yes: bool, endpoint: str, as_json: bool) -> None:
     with AdminClient(endpoint) as admin, suggesting_names(admin, "topic", name):
         admin.send_call(topic_calls.delete_topic(name))
     print_deleted("topic", name, as_json=as_json)
-
-
-def topic_record(topic: "Topic") -> dict[str, object]:
-    lite = settings_record(LITE_SETTINGS, topic)
-    return {
-        "name": topic.name,
-        "type": topic.type,
-        "queues": topic.queues,
-        "created": iso_or_none(topic.created),
-        **(lite if topic.type == LITE else dict.fromkeys(lite)),
-    }
-
-
-def full_topic_record(topic: "Topic") -> dict[str, object]:
-    """Return a topic's record with the settings that matter in a cluster."""
-    return {
-        **topic_record(topic),
-        **settings_record([each for each in SETTINGS if not each.is_lite], topic),
-        "brokers": list(topic.brokers),
-    }

@@ -20,7 +20,7 @@ from ternmq_command.shard.records import shard_record
 from ternmq_command.terminal.failures import CommandFailure
 from ternmq_command.terminal.name_suggestions import list_names
 from ternmq_command.terminal.output import iso_or_none
-from ternmq_command.topic.commands import topic_record
+from ternmq_command.topic.settings import topic_record
 
 if TYPE_CHECKING:
     from ternmq_command.server.diagnosis.bundle import DiagnosticBundle
