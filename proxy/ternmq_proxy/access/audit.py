@@ -43,7 +43,6 @@ _lines = logging.getLogger("ternmq_proxy.audit")
 PER_MINUTE = 10
 NOBODY_PER_MINUTE = 60
 WAITING_MAX = 10_000
-_SAY_AGAIN_S = 60.0
 _LOOK_EVERY_S = 1.0
 
 
@@ -227,7 +226,7 @@ class LineWriter:
         self._waiting_max = waiting_max
         self._waiting: queue.Queue[bytes | threading.Event | None] = queue.Queue()
         self._lost = self._told = 0
-        self._said_s = -_SAY_AGAIN_S
+        self._throttle = LogThrottle(time.monotonic)
         self._thread = threading.Thread(target=self._write_lines, name="audit log", daemon=True)
         self._thread.start()
 
@@ -274,8 +273,7 @@ class LineWriter:
 
     def _log_failure(self, reason: str) -> None:
         """Log how many lines were lost, once a minute, since a full disk stays full for a while."""
-        if time.monotonic() - self._said_s >= _SAY_AGAIN_S:
-            self._said_s = time.monotonic()
+        if self._throttle.is_due():
             self._told = self._lost
             _log.error("cannot write the audit log: %s; lines lost so far: %d", reason, self._told)
 

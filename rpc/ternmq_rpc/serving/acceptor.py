@@ -8,12 +8,14 @@ import asyncio
 import errno
 import logging
 import socket
+import time
 from collections.abc import Callable
+
+from ternmq_common.pacing.log_throttle import LogThrottle
 
 _log = logging.getLogger(__name__)
 _AT_ONCE = 64
 _AGAIN_S = 1.0
-_SAID_EVERY_S = 60.0
 _NO_MORE = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
@@ -39,7 +41,7 @@ class Acceptor:
         self._uncounted: set[object] = set()
         self._again: asyncio.TimerHandle | None = None
         self._open = False
-        self._logged_s: float | None = None
+        self._log_throttle = LogThrottle(time.monotonic)
         self.full = False
         self.stop_count = 0
 
@@ -117,8 +119,7 @@ class Acceptor:
         loop = asyncio.get_running_loop()
         for sock in self._listening:
             loop.remove_reader(sock)
-        if self._logged_s is None or loop.time() - self._logged_s >= _SAID_EVERY_S:
-            self._logged_s = loop.time()
+        if self._log_throttle.is_due():
             _log.warning("%s; new connections wait until one is closed", why)
 
     def _resume_accepting(self) -> None:

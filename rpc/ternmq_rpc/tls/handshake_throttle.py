@@ -10,6 +10,8 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
+from ternmq_common.pacing.bucket import TokenBucket
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -30,11 +32,9 @@ class HandshakeThrottle:
     """The throttle of one port, on one event loop. A burst may be a quarter of a second's handshakes."""
 
     def __init__(self, per_second: float = PER_SECOND, waiting_max: int = WAITING_MAX) -> None:
-        self._per_second = per_second
+        self._rate = TokenBucket(per_second, _BURST_S, 0.0)
         self._waiting_max = waiting_max
-        self._left = self._left_max = max(1.0, per_second * _BURST_S)
-        self._work_s = 0.0
-        self._counted_s: float | None = None
+        self._work_s = self._now_s = 0.0
         self._waiting: dict[str, deque[_WaitingHandshake]] = {}
         self._count = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -42,7 +42,7 @@ class HandshakeThrottle:
     def start_handshake(self, source: str, begin: "Callable[[], bool]", give_up: "Callable[[], None]") -> None:
         """Call one of the two functions, now or later: `begin` when it is its turn, which returns whether the peer is
         still there, or `give_up` if too many wait."""
-        self._refill_tokens()
+        self._note_time()
         if self._may_begin and not self._count:
             self._begin_handshake(begin)
             return
@@ -71,27 +71,24 @@ class HandshakeThrottle:
         self.start_handshake(source, begin, give_up)
         await turn
 
-    def _refill_tokens(self) -> None:
+    def _note_time(self) -> None:
         now_s = asyncio.get_running_loop().time()
-        if self._counted_s is not None:
-            passed_s = now_s - self._counted_s
-            self._left = min(self._left_max, self._left + passed_s * self._per_second)
-            self._work_s = max(0.0, self._work_s - passed_s * _SHARE)
-        self._counted_s = now_s
+        self._work_s = max(0.0, self._work_s - (now_s - self._now_s) * _SHARE)
+        self._now_s = now_s
 
     @property
     def _may_begin(self) -> bool:
-        return self._left >= 1 and self._work_s < _WORK_MAX_S
+        return self._rate.level(self._now_s) >= 1 and self._work_s < _WORK_MAX_S
 
     def _begin_handshake(self, begin: "Callable[[], bool]") -> None:
         began_s = time.perf_counter()
         if begin():
-            self._left -= 1
+            self._rate.take(1, self._now_s)
             self._work_s += time.perf_counter() - began_s
 
     def _begin_waiting(self) -> None:
         self._timer = None
-        self._refill_tokens()
+        self._note_time()
         while self._count and self._may_begin:
             source = next(iter(self._waiting))
             queue = self._waiting.pop(source)

@@ -20,6 +20,7 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
+from ternmq_common.pacing.log_throttle import LogThrottle
 from ternmq_rpc.tls.handshake_throttle import HandshakeThrottle
 from ternmq_runtime.http.connection import ANSWER_S, HttpConnection, HttpService
 from ternmq_runtime.http.request_slots import RequestSlots
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 CONNECTIONS_MAX = 64
 _ACCEPT_AGAIN_S = 0.2
-_SAY_AGAIN_S = 60.0
 _BACKLOG = 128
 
 
@@ -69,7 +69,7 @@ class HttpServer:
         self._connections: dict[HttpConnection, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._clients: set[socket.socket] = set()
-        self._logged_s = -_SAY_AGAIN_S
+        self._log_throttle = LogThrottle(time.monotonic)
         self._loop = asyncio.new_event_loop()
         self._over = asyncio.Event()
         # A daemon, so that a process that fails does not wait for it.
@@ -124,8 +124,7 @@ class HttpServer:
 
     def _log_failure(self, error: OSError) -> None:
         """Log the failure once a minute: while descriptors are short, each attempt fails."""
-        if time.monotonic() - self._logged_s >= _SAY_AGAIN_S:
-            self._logged_s = time.monotonic()
+        if self._log_throttle.is_due():
             _log.error("HTTP can't accept connections now: %s", error.strerror)
 
     def _start_connection(self, client: socket.socket) -> None:
