@@ -16,7 +16,7 @@ import click
 
 from ternmq_command.main import cli
 from ternmq_command.server.server_options import PROCESSES
-from ternmq_common.setting import FIRST_VERSION, Setting, settings_of
+from ternmq_common.resources.setting import FIRST_VERSION, Setting, settings_of
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "reference"
 WIDTH = 100

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ternmq_common.errors import StartupError
+from ternmq_common.resources.setting import EXPERT, VARIABLE_PREFIX, InvalidSetting, Setting, settings_of
 from ternmq_common.service_links import is_service_link
-from ternmq_common.setting import EXPERT, VARIABLE_PREFIX, InvalidSetting, Setting, settings_of
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

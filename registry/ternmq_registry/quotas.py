@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, TypedDict, cast
 
 from sqlalchemy import delete, func, insert, or_, select, update
 
-from ternmq_common.catalog.quotas import QUOTAS_MAX, Quota, QuotaKind, QuotaSnapshot
 from ternmq_common.errors import ErrorCode, MessagingError
+from ternmq_common.resources.quotas import QUOTAS_MAX, Quota, QuotaKind, QuotaSnapshot
 from ternmq_registry.members.proxies import write_proxy
 from ternmq_registry.sql.checksums import check_rows
 from ternmq_registry.sql.database import raise_version

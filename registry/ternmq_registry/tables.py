@@ -32,8 +32,8 @@ from sqlalchemy.sql.functions import FunctionElement
 from ternmq_common.access.users import USER_CHARACTERS_MAX
 from ternmq_common.limits import GROUP_CHARACTERS_MAX, TOPIC_CHARACTERS_MAX
 from ternmq_common.printable import NAME_BYTES_MAX
-from ternmq_common.resource_settings import Choice, Span
-from ternmq_common.topic_settings import TOPIC_SETTINGS
+from ternmq_common.resources.resource_settings import Choice, Span
+from ternmq_common.resources.topic_settings import TOPIC_SETTINGS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,8 +14,8 @@ from ternmq_common.errors import StartupError
 from ternmq_common.installing import COMPILED_HINT
 from ternmq_common.process.own_version import own_version
 from ternmq_common.process.private_files import UMASK, create_folder, narrow_modes
+from ternmq_common.resources.setting import differing_settings
 from ternmq_common.server_settings import find_exposure
-from ternmq_common.setting import differing_settings
 from ternmq_rpc.build_form import is_compiled
 from ternmq_runtime.event_loop import loop_factory
 from ternmq_runtime.observability.logs import configure_logging

@@ -12,9 +12,9 @@ import click
 import pytest
 
 from ternmq_command.main import cli
+from ternmq_common.resources.setting import settings_of
 from ternmq_common.server_settings import BrokerServerSettings, MemberSettings, ProxySettings, TlsMode
 from ternmq_common.server_settings.exposure import find_exposure
-from ternmq_common.setting import settings_of
 from ternmq_common.settings import load_settings
 from tests.k8s.rendering import (
     K8S,

@@ -12,8 +12,8 @@ import grpc
 import pytest
 from grpc import aio
 
+from ternmq_common.resources.setting import InvalidSetting
 from ternmq_common.server_settings import ClientAuth, ServerSettings, TlsMode
-from ternmq_common.setting import InvalidSetting
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from ternmq_rpc.tls.reloading import poll_files

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from ternmq_command.server.server_options import PROCESSES
-from ternmq_common.setting import settings_of
+from ternmq_common.resources.setting import settings_of
 from tools.generate_reference import reference, settings_reference
 
 ROOT = Path(__file__).parents[2]

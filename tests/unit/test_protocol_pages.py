@@ -11,8 +11,8 @@ from google.protobuf.descriptor import Descriptor
 from ternmq import Message
 from ternmq_common.limits import HOUR_MS, KIB, MIB, MessageLimits, RequestLimits
 from ternmq_common.names import RESERVED_GROUP_PREFIX, SYSTEM_TOPIC_PREFIX, SYSTEM_TOPICS
+from ternmq_common.resources.setting import settings_of
 from ternmq_common.server_settings import BrokerServerSettings, ProxySettings, ServerSettings
-from ternmq_common.setting import settings_of
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import admin_pb2 as published_pb2
 from ternmq_protos.v2 import definition_pb2, service_pb2

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from ternmq_common.catalog.quotas import Quota
+    from ternmq_common.resources.quotas import Quota
     from ternmq_common.server_settings import BrokerServerSettings, StorageSettings
     from ternmq_registry.security.user_rows import StoredUser
 

@@ -20,11 +20,11 @@ from ternmq_command.terminal.failures import WrongUsage
 from ternmq_command.terminal.time_parsing import is_relative_time
 from ternmq_command.topic.settings import TYPE_NAMES
 from ternmq_common.errors import MessagingError
-from ternmq_common.group_settings import GROUP_SETTINGS, LITE_GROUP_SETTINGS
 from ternmq_common.names import check_group_name, check_topic_name, group_of_derived
 from ternmq_common.printable import cut_text
+from ternmq_common.resources.group_settings import GROUP_SETTINGS, LITE_GROUP_SETTINGS
+from ternmq_common.resources.topic_settings import TOPIC_SETTINGS
 from ternmq_common.settings import did_you_mean
-from ternmq_common.topic_settings import TOPIC_SETTINGS
 
 TOPIC_KEYS = ("name", "type", *(each.name for each in TOPIC_SETTINGS))
 GROUP_KEYS = ("name", *(each.name for each in GROUP_SETTINGS), *LITE_COLUMNS)

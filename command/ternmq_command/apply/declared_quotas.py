@@ -11,9 +11,9 @@ from datetime import timedelta
 from ternmq_command.apply.declared_values import Item, quote_value, read_burst
 from ternmq_command.quota.limits import NO_LIMIT
 from ternmq_command.terminal.failures import WrongUsage
-from ternmq_common.catalog.quotas import KINDS_OF_LIMITS, LIMITS, Quota, QuotaKind, check_quota, parse_title
 from ternmq_common.errors import MessagingError
-from ternmq_common.resource_settings import Setting
+from ternmq_common.resources.quotas import KINDS_OF_LIMITS, LIMITS, Quota, QuotaKind, check_quota, parse_title
+from ternmq_common.resources.resource_settings import Setting
 
 QUOTA_KEYS = ("quota", *KINDS_OF_LIMITS, "burst")
 

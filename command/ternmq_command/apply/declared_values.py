@@ -6,10 +6,10 @@ from typing import Any, TypeVar
 
 from ternmq_command.terminal.failures import WrongUsage
 from ternmq_command.terminal.time_parsing import parse_consume_from
-from ternmq_common.catalog.quotas import BURST_MS_MAX, BURST_MS_MIN
 from ternmq_common.errors import MessagingError
 from ternmq_common.printable import cut_text
-from ternmq_common.resource_settings import Beginning, Choice, Flag, Setting, Span, Whole
+from ternmq_common.resources.quotas import BURST_MS_MAX, BURST_MS_MIN
+from ternmq_common.resources.resource_settings import Beginning, Choice, Flag, Setting, Span, Whole
 from ternmq_common.settings import did_you_mean
 from ternmq_common.units import parse_duration, render_duration
 

@@ -84,7 +84,7 @@ def file_content(
     from ternmq_command.quota.limits import quota_record
     from ternmq_command.topic.settings import full_topic_record
     from ternmq_common.catalog.retry_backoff import DEFAULT_BACKOFF
-    from ternmq_common.topic_settings import TOPIC_SETTINGS
+    from ternmq_common.resources.topic_settings import TOPIC_SETTINGS
 
     def of_topic(topic: "Topic") -> dict[str, object]:
         record = full_topic_record(topic)

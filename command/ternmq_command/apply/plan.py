@@ -20,8 +20,8 @@ from ternmq_command.group.settings import group_record
 from ternmq_command.terminal.output import format_cell
 from ternmq_command.terminal.setting_options import given_texts
 from ternmq_command.topic.settings import LITE, LITE_SETTINGS, full_topic_record
-from ternmq_common.group_settings import GROUP_SETTINGS, LITE_GROUP_SETTINGS
-from ternmq_common.topic_settings import TOPIC_SETTINGS
+from ternmq_common.resources.group_settings import GROUP_SETTINGS, LITE_GROUP_SETTINGS
+from ternmq_common.resources.topic_settings import TOPIC_SETTINGS
 
 if TYPE_CHECKING:
     from ternmq.admin.requests.words import TopicType

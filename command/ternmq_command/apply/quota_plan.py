@@ -7,7 +7,7 @@ from ternmq.admin.quotas import Quota
 from ternmq_command.apply.plan import ChangeAction, PlannedChange
 from ternmq_command.quota.limits import merge_limits
 from ternmq_command.terminal.setting_options import given_texts, settings_record
-from ternmq_common.catalog.quotas import LIMITS
+from ternmq_common.resources.quotas import LIMITS
 from ternmq_common.units import render_duration
 
 if TYPE_CHECKING:

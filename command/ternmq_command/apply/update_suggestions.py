@@ -14,7 +14,7 @@ from click.core import ParameterSource
 
 from ternmq_command.terminal.failures import CallRefused
 from ternmq_command.terminal.setting_options import is_no_span
-from ternmq_common.topic_settings import TOPIC_SETTINGS
+from ternmq_common.resources.topic_settings import TOPIC_SETTINGS
 
 if TYPE_CHECKING:
     from ternmq_command.apply.plan import PlannedChange

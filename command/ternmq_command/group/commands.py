@@ -24,7 +24,7 @@ from ternmq_command.terminal.output import (
 from ternmq_command.terminal.printing import echo, echo_lines, echo_warning
 from ternmq_command.terminal.setting_options import settings_options
 from ternmq_command.terminal.template import Template, check_one_form, format_option
-from ternmq_common.group_settings import GROUP_SETTINGS, LITE_GROUP_SETTINGS
+from ternmq_common.resources.group_settings import GROUP_SETTINGS, LITE_GROUP_SETTINGS
 
 if TYPE_CHECKING:
     from ternmq.admin.groups import GroupDescription, GroupMember, GroupSettings

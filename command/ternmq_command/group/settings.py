@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from ternmq_command.terminal.output import iso_or_none
 from ternmq_command.terminal.setting_options import settings_record
 from ternmq_common.catalog.retry_backoff import DEFAULT_BACKOFF
-from ternmq_common.group_settings import GROUP_SETTINGS, LITE_GROUP_SETTINGS
+from ternmq_common.resources.group_settings import GROUP_SETTINGS, LITE_GROUP_SETTINGS
 
 if TYPE_CHECKING:
     from ternmq.admin.groups import Group

@@ -12,8 +12,8 @@ from ternmq_command.terminal.options import DurationParam, endpoint_option, json
 from ternmq_command.terminal.output import format_count, format_record, format_table, print_json, print_records
 from ternmq_command.terminal.printing import echo, echo_lines
 from ternmq_command.terminal.setting_options import settings_options
-from ternmq_common.catalog.quotas import LIMITS, parse_title
 from ternmq_common.errors import MessagingError
+from ternmq_common.resources.quotas import LIMITS, parse_title
 
 if TYPE_CHECKING:
     from ternmq.admin.quotas import Quota, QuotaKindName, QuotaList, QuotaUse

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, cast
 
 from ternmq_command.terminal.setting_options import settings_record
-from ternmq_common.catalog.quotas import KINDS_OF_LIMITS, LIMITS
+from ternmq_common.resources.quotas import KINDS_OF_LIMITS, LIMITS
 from ternmq_common.units import render_duration
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from ternmq_command.terminal.options import DurationParam, json_option
 from ternmq_command.terminal.output import print_json
 from ternmq_command.terminal.poll_intervals import poll_intervals
 from ternmq_command.terminal.printing import echo
-from ternmq_common.setting import without_password
+from ternmq_common.resources.setting import without_password
 
 T = TypeVar("T")
 

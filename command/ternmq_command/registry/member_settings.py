@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from ternmq_command.server.server_options import setting_option
+from ternmq_common.resources.setting import settings_of
 from ternmq_common.server_settings import BrokerServerSettings, ProxySettings
-from ternmq_common.setting import settings_of
 
 _OF_BROKER = settings_of(BrokerServerSettings)
 REGISTRY_OPTION = setting_option(_OF_BROKER["registry"])

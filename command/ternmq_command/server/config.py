@@ -9,7 +9,7 @@ from ternmq_command.terminal.failures import WrongUsage
 from ternmq_command.terminal.options import json_option
 from ternmq_command.terminal.output import format_table, print_json
 from ternmq_command.terminal.printing import echo_lines
-from ternmq_common.setting import Setting, settings_of
+from ternmq_common.resources.setting import Setting, settings_of
 
 
 @click.command()

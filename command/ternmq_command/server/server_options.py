@@ -10,8 +10,8 @@ import click
 
 from ternmq_command.terminal.failures import WrongUsage
 from ternmq_command.terminal.printing import echo
+from ternmq_common.resources.setting import Setting, settings_of
 from ternmq_common.server_settings import BrokerServerSettings, ProcessSettings, ProxySettings, ServerSettings
-from ternmq_common.setting import Setting, settings_of
 from ternmq_common.settings import LoadedSettings, SettingsError, load_settings
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -7,7 +7,7 @@ import click
 
 from ternmq_command.terminal.options import ConsumeFromParam, DurationParam
 from ternmq_common.errors import MessagingError
-from ternmq_common.resource_settings import Beginning, Choice, Flag, Limit, Setting, Span, Text, Whole, Words
+from ternmq_common.resources.resource_settings import Beginning, Choice, Flag, Limit, Setting, Span, Text, Whole, Words
 
 if TYPE_CHECKING:
     from ternmq_command.terminal.output import Record

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
-from ternmq_common.resource_settings import BEGINNINGS
+from ternmq_common.resources.resource_settings import BEGINNINGS
 from ternmq_common.units import parse_duration
 
 _NEEDED = "a time like 2026-08-01T12:00, 2026-08-01T12:00:00Z or 2h (ago) is needed"

@@ -32,7 +32,7 @@ from ternmq_command.topic.settings import (
     full_topic_record,
     topic_record,
 )
-from ternmq_common.topic_settings import TOPIC_SETTINGS
+from ternmq_common.resources.topic_settings import TOPIC_SETTINGS
 
 if TYPE_CHECKING:
     from ternmq.admin.requests.words import TopicType

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from ternmq_command.terminal.output import iso_or_none
 from ternmq_command.terminal.setting_options import settings_record
-from ternmq_common.topic_settings import TOPIC_SETTINGS
+from ternmq_common.resources.topic_settings import TOPIC_SETTINGS
 
 if TYPE_CHECKING:
     from ternmq.admin.topics import Topic

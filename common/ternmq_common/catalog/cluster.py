@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from ternmq_common.access.users import AccessSnapshot
 from ternmq_common.catalog.handle_keys import HandleKey
-from ternmq_common.catalog.quotas import QuotaSnapshot
-from ternmq_common.modes import FlushMode as FlushMode  # noqa: PLC0414 - who has cluster's values has these
-from ternmq_common.modes import QueuePermission as QueuePermission  # noqa: PLC0414 - who has cluster's values has these
-from ternmq_common.modes import ReplicationMode as ReplicationMode  # noqa: PLC0414 - who has cluster's values has these
+from ternmq_common.resources.modes import FlushMode as FlushMode  # noqa: PLC0414 - who has cluster's values has these
+from ternmq_common.resources.modes import QueuePermission as QueuePermission  # noqa: PLC0414 - who has cluster's values has these
+from ternmq_common.resources.modes import ReplicationMode as ReplicationMode  # noqa: PLC0414 - who has cluster's values has these
+from ternmq_common.resources.quotas import QuotaSnapshot
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from ternmq_common.limits import DAY_MS, GIB, KIB, MIB, MINUTE_MS
+from ternmq_common.resources.setting import setting
 from ternmq_common.server_settings.process import ProcessSettings
-from ternmq_common.setting import setting
 
 
 @dataclass(frozen=True, kw_only=True)

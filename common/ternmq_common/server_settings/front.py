@@ -17,13 +17,13 @@ from ternmq_common.limits import (
     QUEUES_MAX,
     SECOND_MS,
 )
+from ternmq_common.resources.setting import InvalidSetting, setting
 from ternmq_common.server_settings.access import AccessSettings
 from ternmq_common.server_settings.listeners import ClientListener, normalize_address, parse_listeners
 from ternmq_common.server_settings.quotas import QuotaSettings
 from ternmq_common.server_settings.tls import TlsSettings
 from ternmq_common.server_settings.traffic import TrafficSettings
 from ternmq_common.server_settings.users import UsersSettings
-from ternmq_common.setting import InvalidSetting, setting
 
 # No part is `.` or `..`, and nothing needs escaping anywhere.
 _PREFIX = re.compile(r"(/(?!\.{1,2}(/|$))[A-Za-z0-9._~-]{1,64}){1,8}", re.ASCII)

@@ -7,11 +7,11 @@ from pathlib import Path
 from ternmq_common.addresses import is_wildcard, parse_address
 from ternmq_common.catalog.cluster import REPLICAS_MAX, ReplicationMode
 from ternmq_common.limits import DAY_MS, GIB, HOUR_MS, KIB, MIB, MINUTE_MS, SECOND_MS
+from ternmq_common.resources.setting import InvalidSetting, setting, without_password
 from ternmq_common.server_settings.front import FrontSettings
 from ternmq_common.server_settings.process import ProcessSettings
 from ternmq_common.server_settings.storage import MEMBER_NAME, MEMBER_NAME_ALLOWED, StorageSettings
 from ternmq_common.server_settings.tls import CertificateSettings, ClusterTlsSettings
-from ternmq_common.setting import InvalidSetting, setting, without_password
 
 DEFAULT_STORAGE = "127.0.0.1:10911"
 STORE_ID = re.compile(r"[0-9a-f]{32}")

@@ -6,7 +6,7 @@ from enum import StrEnum
 from ternmq_common.addresses import DEFAULT_HTTP, parse_address
 from ternmq_common.limits import MINUTE_MS
 from ternmq_common.process.log_levels import LogLevel, parse_log_levels
-from ternmq_common.setting import InvalidSetting, setting, settings_of
+from ternmq_common.resources.setting import InvalidSetting, setting, settings_of
 
 
 class LogFormat(StrEnum):

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
+from ternmq_common.resources.setting import InvalidSetting, setting
 from ternmq_common.server_settings.front import FrontSettings
 from ternmq_common.server_settings.storage import StorageSettings
-from ternmq_common.setting import InvalidSetting, setting
 
 
 @dataclass(frozen=True, kw_only=True)

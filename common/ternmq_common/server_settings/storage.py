@@ -6,8 +6,8 @@ from pathlib import Path
 
 from ternmq_common.catalog.cluster import FlushMode
 from ternmq_common.limits import DAY_MS, GIB, HOUR_MS, MIB, MINUTE_MS, SECOND_MS
+from ternmq_common.resources.setting import InvalidSetting, setting
 from ternmq_common.server_settings.process import ProcessSettings
-from ternmq_common.setting import InvalidSetting, setting
 
 MEMBER_NAME = re.compile(r"[A-Za-z0-9_.-]{1,127}", re.ASCII)
 """Of a broker, and of a replica."""

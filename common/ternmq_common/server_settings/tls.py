@@ -6,8 +6,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ternmq_common.resources.setting import InvalidSetting, setting
 from ternmq_common.server_settings.process import ProcessSettings
-from ternmq_common.setting import InvalidSetting, setting
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

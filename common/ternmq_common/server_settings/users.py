@@ -5,8 +5,8 @@ from pathlib import Path
 
 from ternmq_common.access.secret_keys import parse_keys
 from ternmq_common.access.users import find_secret_problem, find_user_name_problem
+from ternmq_common.resources.setting import InvalidSetting, setting
 from ternmq_common.server_settings.process import ProcessSettings
-from ternmq_common.setting import InvalidSetting, setting
 
 
 @dataclass(frozen=True, kw_only=True)

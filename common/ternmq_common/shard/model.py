@@ -15,12 +15,12 @@ from msgspec import Struct
 from ternmq_common.catalog.lite_group import LiteGroup
 from ternmq_common.catalog.message_type import MessageType
 from ternmq_common.filters.message_filter import MessageFilter
-from ternmq_common.group_settings import GroupSettings
 from ternmq_common.limits import RECEIVE_BATCH_MAX
 from ternmq_common.names import is_lite_queue, lite_wait_key
+from ternmq_common.resources.group_settings import GroupSettings
+from ternmq_common.resources.topic_settings import TopicSettings
 from ternmq_common.shard.ranges import Int64, UInt32
 from ternmq_common.shard.receipt_handle import ReceiptHandle
-from ternmq_common.topic_settings import TopicSettings
 
 MIXED = (MessageType.NORMAL, MessageType.FIFO, MessageType.DELAY, MessageType.TRANSACTION)
 

@@ -5,8 +5,8 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, urlencode
 
-from ternmq_common.group_settings import GROUP_SETTINGS
 from ternmq_common.names import dead_letter_topic, retry_topic
+from ternmq_common.resources.group_settings import GROUP_SETTINGS
 from ternmq_console.pages.base.feature import PageFeature
 from ternmq_console.pages.base.forms import BadForm
 from ternmq_console.pages.base.page_context import CallRefused

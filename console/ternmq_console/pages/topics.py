@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
 from ternmq_common.catalog.message_type import MessageType
-from ternmq_common.topic_settings import TOPIC_SETTINGS
+from ternmq_common.resources.topic_settings import TOPIC_SETTINGS
 from ternmq_console.calls import SUBSCRIPTIONS
 from ternmq_console.pages.base.feature import PageFeature
 from ternmq_console.pages.base.page_response import redirect_to, render_page

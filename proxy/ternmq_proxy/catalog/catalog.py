@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ternmq_common.access.users import AccessSnapshot
     from ternmq_common.catalog.cluster import RegistrySnapshot
     from ternmq_common.catalog.handle_keys import HandleKey
-    from ternmq_common.catalog.quotas import Quota, QuotaKind, QuotaSnapshot
+    from ternmq_common.resources.quotas import Quota, QuotaKind, QuotaSnapshot
     from ternmq_registry.directory import RegistryDirectory
 
 _log = logging.getLogger(__name__)

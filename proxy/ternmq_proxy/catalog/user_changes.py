@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class UserChanges:
-    """Changes users. Names, secrets and policies are checked ones; errors are those of `ternmq_registry.security.users`."""
+    """Changes users. Names, secrets and policies were checked; errors are those of `ternmq_registry.security.users`."""
 
     def __init__(self, catalog: "Catalog", registry: "Registry", change_log: "ChangeLog") -> None:
         self._catalog = catalog

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from ternmq_common.catalog.message_type import MessageType
-from ternmq_common.catalog.quotas import QuotaKind
 from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.filters.message_filter import ALL_TEXT, FilterText
 from ternmq_common.limits import AUTO_RENEW_INVISIBLE_MS, INVISIBLE_MIN_MS, POLL_MARGIN_MS, RECEIVE_BATCH_MAX
 from ternmq_common.names import check_group_name, check_topic_name
 from ternmq_common.printable import find_name_problem
+from ternmq_common.resources.quotas import QuotaKind
 from ternmq_common.shard.model import DeliveredMessage, PopOrder, group_by_settled_topic
 from ternmq_proxy.call import Call
 from ternmq_proxy.operations.group_creation import may_create_group

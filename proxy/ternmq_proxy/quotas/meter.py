@@ -8,7 +8,7 @@ from ternmq_common.pacing.bucket import TokenBucket
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ternmq_common.catalog.quotas import Quota
+    from ternmq_common.resources.quotas import Quota
 
 _HOUR_S = HOUR_MS / SECOND_MS
 

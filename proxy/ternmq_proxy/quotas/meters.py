@@ -6,7 +6,7 @@ Forgotten   are only names that have taken nothing for so long that their meter 
 
 from typing import TYPE_CHECKING
 
-from ternmq_common.catalog.quotas import DEFAULT_NAME, Quota
+from ternmq_common.resources.quotas import DEFAULT_NAME, Quota
 from ternmq_proxy.quotas.meter import QuotaMeter
 
 if TYPE_CHECKING:

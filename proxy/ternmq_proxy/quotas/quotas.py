@@ -11,8 +11,8 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from ternmq_common.catalog.quotas import KINDS_OF_LIMITS, Quota, QuotaKind, QuotaSnapshot
 from ternmq_common.errors import ErrorCode, MessagingError
+from ternmq_common.resources.quotas import KINDS_OF_LIMITS, Quota, QuotaKind, QuotaSnapshot
 from ternmq_common.retry_hint import retry_hint
 from ternmq_proxy.quotas.meter import QuotaMeter
 from ternmq_proxy.quotas.meters import METERS_MAX, QuotaMeters

@@ -16,9 +16,9 @@ import msgspec
 from ternmq_common.access.users import AccessSnapshot
 from ternmq_common.catalog.cluster import BrokerEntry, BrokerLoad, RegistrySnapshot
 from ternmq_common.catalog.handle_keys import HandleKey
-from ternmq_common.catalog.quotas import QuotaSnapshot
 from ternmq_common.errors import MessagingError
 from ternmq_common.process.checked_form import DamagedFile, NewerFormat, decode_file_body, encode_file_body
+from ternmq_common.resources.quotas import QuotaSnapshot
 from ternmq_registry import migrations
 from ternmq_registry.security.user_rows import decrypt_user, stored_user
 from ternmq_registry.sql.rows import group_of, group_row, quota_of, quota_row, topic_of, topic_row

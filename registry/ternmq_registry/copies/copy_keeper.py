@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ternmq_common.access.users import AccessSnapshot
-from ternmq_common.catalog.quotas import QuotaSnapshot
+from ternmq_common.resources.quotas import QuotaSnapshot
 from ternmq_registry.copies.copy_form import RegistryCopy, UnusableCopy
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from ternmq_common.catalog.quotas import Quota
+from ternmq_common.resources.quotas import Quota
 from ternmq_common.shard.model import ConsumerGroup, Topic
 from ternmq_registry.errors import RegistryFileDamaged
 from ternmq_registry.registry import Registry

@@ -23,7 +23,7 @@ from sqlalchemy import case, event, select, update
 from sqlalchemy.exc import ArgumentError
 
 from ternmq_common.errors import StartupError
-from ternmq_common.setting import without_password
+from ternmq_common.resources.setting import without_password
 from ternmq_registry.errors import unavailable_if_unreachable
 from ternmq_registry.sql.checksums import check_whole, is_checked, seal_changes
 from ternmq_registry.sql.password_file import read_password

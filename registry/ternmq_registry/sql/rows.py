@@ -15,10 +15,10 @@ from ternmq_common.catalog.cluster import (
 )
 from ternmq_common.catalog.lite_group import parse_lite_group
 from ternmq_common.catalog.message_type import MessageType
-from ternmq_common.catalog.quotas import Quota, QuotaKind
 from ternmq_common.catalog.retry_backoff import DEFAULT_BACKOFF, parse_backoff
+from ternmq_common.resources.quotas import Quota, QuotaKind
+from ternmq_common.resources.topic_settings import TOPIC_SETTINGS
 from ternmq_common.shard.model import ConsumerGroup, Topic
-from ternmq_common.topic_settings import TOPIC_SETTINGS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -78,12 +78,12 @@ class HandshakeThrottle:
 
     @property
     def _may_begin(self) -> bool:
-        return self._rate.level(self._now_s) >= 1 and self._work_s < _WORK_MAX_S
+        return self._rate.token_level(self._now_s) >= 1 and self._work_s < _WORK_MAX_S
 
     def _begin_handshake(self, begin: "Callable[[], bool]") -> None:
         began_s = time.perf_counter()
         if begin():
-            self._rate.take(1, self._now_s)
+            self._rate.take_tokens(1, self._now_s)
             self._work_s += time.perf_counter() - began_s
 
     def _begin_waiting(self) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ternmq_common.process.masking import mask_secrets
-from ternmq_common.setting import settings_of
+from ternmq_common.resources.setting import settings_of
 
 if TYPE_CHECKING:
     from ternmq_common.server_settings import ProcessSettings

@@ -14,7 +14,7 @@ import grpc
 from ternmq_common.catalog.assignment_strategy import AssignmentStrategy
 from ternmq_common.catalog.lite_group import DEFAULT_LITE_QUOTA
 from ternmq_common.limits import DEFAULT_PRIORITY_FACTOR
-from ternmq_common.topic_settings import TOPIC_SETTINGS
+from ternmq_common.resources.topic_settings import TOPIC_SETTINGS
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
 from tests.unit.command.memory_brokers import MemoryBrokers

@@ -8,7 +8,7 @@ import pytest
 
 from ternmq_command.terminal.output import STREAM_PAGE, format_age, print_stream
 from ternmq_command.terminal.time_parsing import parse_exact_time, parse_time
-from ternmq_common.resource_settings import Beginning
+from ternmq_common.resources.resource_settings import Beginning
 
 NOW = datetime(2026, 8, 1, 12, tzinfo=UTC)
 BERLIN = "CET-1CEST,M3.5.0,M10.5.0/3"

@@ -15,8 +15,8 @@ from ternmq_broker.store.log.record import RecordKind
 from ternmq_broker.store.message_store import MessageStore
 from ternmq_broker.store.record_drafts import RecordDraft
 from ternmq_common.catalog.message_type import MessageType
-from ternmq_common.catalog.quotas import Quota, QuotaKind
 from ternmq_common.names import lite_queue_topic
+from ternmq_common.resources.quotas import Quota, QuotaKind
 from ternmq_common.shard.model import RETRY_QUEUE_ID, ConsumerGroup, NewMessage, Topic
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_registry.registry import Registry

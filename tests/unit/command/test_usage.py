@@ -18,8 +18,8 @@ import pytest
 from ternmq_command.exit_codes import INTERRUPTED
 from ternmq_command.main import COMMANDS, cli
 from ternmq_common.errors import StartupError
+from ternmq_common.resources.setting import settings_of
 from ternmq_common.server_settings import BrokerServerSettings, ProxySettings, ServerSettings
-from ternmq_common.setting import settings_of
 from tests.unit.command.conftest import Call
 
 

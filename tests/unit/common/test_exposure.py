@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from ternmq_common.errors import StartupError
+from ternmq_common.resources.setting import InvalidSetting
 from ternmq_common.server_settings import ServerSettings, TlsMode, find_exposure
-from ternmq_common.setting import InvalidSetting
 
 LOCAL = "127.0.0.1:0"
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from ternmq_common.addresses import is_wildcard, parse_address
+from ternmq_common.resources.setting import InvalidSetting, settings_of
 from ternmq_common.server_settings import (
     BrokerServerSettings,
     ClientListener,
@@ -16,7 +17,6 @@ from ternmq_common.server_settings import (
     parse_listeners,
 )
 from ternmq_common.server_settings.listeners import LISTENERS_MAX
-from ternmq_common.setting import InvalidSetting, settings_of
 from ternmq_common.settings import SettingsError, load_settings
 
 CLASSES: tuple[type[ProcessSettings], ...] = (ServerSettings, BrokerServerSettings, ProxySettings)

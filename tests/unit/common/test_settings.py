@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ternmq_common.errors import StartupError
-from ternmq_common.setting import InvalidSetting, differing_settings, setting, settings_of
+from ternmq_common.resources.setting import InvalidSetting, differing_settings, setting, settings_of
 from ternmq_common.settings import OTHER_VARIABLES, SettingsError, load_settings
 from ternmq_common.units import parse_duration, parse_size, spell_duration
 

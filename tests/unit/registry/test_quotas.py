@@ -5,7 +5,7 @@ from dataclasses import replace
 from sqlalchemy import insert
 
 from ternmq_common.catalog.message_type import MessageType
-from ternmq_common.catalog.quotas import Quota, QuotaKind
+from ternmq_common.resources.quotas import Quota, QuotaKind
 from ternmq_common.shard.model import Topic
 from ternmq_registry.quotas import QuotaUse
 from ternmq_registry.registry import Registry

@@ -23,10 +23,10 @@ from ternmq_common.catalog.cluster import (
 )
 from ternmq_common.catalog.lite_group import LiteGroup
 from ternmq_common.catalog.message_type import MessageType
-from ternmq_common.catalog.quotas import Quota, QuotaKind
 from ternmq_common.catalog.retry_backoff import parse_backoff
 from ternmq_common.errors import StartupError
 from ternmq_common.process.checked_form import decode_file_body, encode_file_body
+from ternmq_common.resources.quotas import Quota, QuotaKind
 from ternmq_common.shard.model import ConsumerGroup, Topic
 from ternmq_registry import migrations
 from ternmq_registry.copies import copy_form

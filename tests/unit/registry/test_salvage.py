@@ -10,9 +10,9 @@ import pytest
 from ternmq_common.catalog.cluster import QueuePermission, RegistrySnapshot
 from ternmq_common.catalog.lite_group import LiteGroup
 from ternmq_common.catalog.message_type import MessageType
-from ternmq_common.catalog.quotas import Quota, QuotaKind
 from ternmq_common.catalog.retry_backoff import parse_backoff
 from ternmq_common.errors import StartupError
+from ternmq_common.resources.quotas import Quota, QuotaKind
 from ternmq_common.shard.model import ConsumerGroup, Topic
 from ternmq_registry.copies.salvage import SalvagedRegistry, find_sidecars, replace_damaged, salvage_registry
 from ternmq_registry.registry import Registry

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from ternmq_common.access.secret_keys import KEYS_MAX, generate_key, parse_keys
 from ternmq_common.errors import MessagingError, StartupError
+from ternmq_common.resources.setting import InvalidSetting, differing_settings, settings_of
 from ternmq_common.server_settings import ServerSettings
-from ternmq_common.setting import InvalidSetting, differing_settings, settings_of
 from ternmq_common.settings import SettingsError, load_settings
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_registry.security.secret_encryption import OWN_KEY_FILE, SecretEncryption, secret_encryption_of

@@ -14,7 +14,7 @@ from ternmq.admin.requests.checks import (
     check_whole,
 )
 from ternmq.times.durations import check_span
-from ternmq_common.resource_settings import Beginning, Choice, Flag, Limit, Setting, Span, Whole
+from ternmq_common.resources.resource_settings import Beginning, Choice, Flag, Limit, Setting, Span, Whole
 
 if TYPE_CHECKING:
     from datetime import timedelta

@@ -19,7 +19,7 @@ from ternmq.admin.requests.checks import (
 )
 from ternmq.admin.requests.words import CLIENT_TYPES, LiteModel, LiteReset, read_moment, word_of
 from ternmq.times.wire_time import to_nanos, to_timestamp
-from ternmq_common.group_settings import DEFAULT_ASSIGNMENT, GROUP_SETTINGS, LITE_GROUP_SETTINGS
+from ternmq_common.resources.group_settings import DEFAULT_ASSIGNMENT, GROUP_SETTINGS, LITE_GROUP_SETTINGS
 from ternmq_protos.admin_v1 import admin_pb2
 
 LITE_NAMES = ("lite_bind", *(each.name for each in LITE_GROUP_SETTINGS))

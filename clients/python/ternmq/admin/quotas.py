@@ -9,7 +9,7 @@ from ternmq.admin.given_settings import read_given, write_given
 from ternmq.admin.requests.call import AdminCall, read_nothing
 from ternmq.admin.requests.checks import check_choice, check_text
 from ternmq.times.durations import check_span
-from ternmq_common.catalog.quotas import LIMITS
+from ternmq_common.resources.quotas import LIMITS
 from ternmq_protos.admin_v1 import admin_pb2
 
 QuotaKindName = Literal["user", "topic", "group", "client"]

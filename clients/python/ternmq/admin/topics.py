@@ -10,7 +10,7 @@ from ternmq.admin.requests.call import AdminCall, read_nothing
 from ternmq.admin.requests.checks import check_choice, check_moment, check_text, check_texts
 from ternmq.admin.requests.words import MIXED, TYPES, Flush, Permission, Replication, TopicType, read_moment, word_of
 from ternmq.times.wire_time import to_nanos, to_timestamp
-from ternmq_common.topic_settings import TOPIC_SETTINGS
+from ternmq_common.resources.topic_settings import TOPIC_SETTINGS
 from ternmq_protos.admin_v1 import admin_pb2
 
 # It removes from the files of all queues of a topic, one after the other.

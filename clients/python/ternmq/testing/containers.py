@@ -14,8 +14,8 @@ from typing import Self
 from ternmq.testing.controls import Controls
 from ternmq.testing.known_settings import check_names
 from ternmq_common.installing import install_hint
+from ternmq_common.resources.setting import settings_of
 from ternmq_common.server_settings import ServerSettings
-from ternmq_common.setting import settings_of
 
 try:
     from testcontainers.core.container import DockerContainer

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
+from ternmq_common.resources.setting import settings_of
 from ternmq_common.server_settings import ServerSettings
-from ternmq_common.setting import settings_of
 from ternmq_common.settings import SettingsError, did_you_mean
 
 

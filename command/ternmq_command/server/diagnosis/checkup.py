@@ -104,7 +104,7 @@ def check_disk(data_dir: Path) -> Iterator[Finding]:
 
 def check_registry(url: str, password_file: Path | None = None) -> Iterator[Finding]:
     """Check whether a cluster's database answers, and has the schema that this version needs."""
-    from ternmq_common.setting import without_password
+    from ternmq_common.resources.setting import without_password
 
     shown = without_password(url)
     try:

@@ -6,9 +6,9 @@ Quotas hold without access control too, where all clients are one user.
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlencode
 
-from ternmq_common.catalog import quotas
-from ternmq_common.catalog.quotas import DEFAULT_NAME, QuotaKind
-from ternmq_common.resource_settings import Limit
+from ternmq_common.resources import quotas
+from ternmq_common.resources.quotas import DEFAULT_NAME, QuotaKind
+from ternmq_common.resources.resource_settings import Limit
 from ternmq_common.units import parse_size, render_duration
 from ternmq_console.pages.base.feature import PageFeature
 from ternmq_console.pages.base.forms import BadForm

@@ -2,13 +2,13 @@
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ternmq_common.resource_settings import Choice, Span, Whole
+from ternmq_common.resources.resource_settings import Choice, Span, Whole
 from ternmq_console.pages.base.rendering import format_span, format_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from ternmq_common.resource_settings import FormField, Setting
+    from ternmq_common.resources.resource_settings import FormField, Setting
     from ternmq_console.operator_calls import Message
     from ternmq_console.pages.base.forms import PageForm
 

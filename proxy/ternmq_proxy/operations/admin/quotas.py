@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ternmq_common.catalog.quotas import Quota, QuotaKind, check_quota, parse_title
+from ternmq_common.resources.quotas import Quota, QuotaKind, check_quota, parse_title
 from ternmq_proxy.access.needs import CLUSTER_GET, SUPER_USER
 from ternmq_proxy.quotas.shares import name_of
 from ternmq_proxy.quotas.uses import most_used, read_uses, sum_uses

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ternmq_common.catalog.quotas import Quota, QuotaKind
+from ternmq_common.resources.quotas import Quota, QuotaKind
 from ternmq_proxy.quotas.meters import QuotaMeters
 
 

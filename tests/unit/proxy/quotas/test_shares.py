@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ternmq_common.catalog.quotas import Quota, QuotaKind, QuotaSnapshot
+from ternmq_common.resources.quotas import Quota, QuotaKind, QuotaSnapshot
 from ternmq_proxy.quotas.quotas import ClientQuotas
 from ternmq_proxy.quotas.shares import QuotaShares, apply_shares, read_demands
 from ternmq_proxy.quotas.sharing import max_min

@@ -1,6 +1,6 @@
 """What is taken of quotas: here, and of all proxies together."""
 
-from ternmq_common.catalog.quotas import Quota, QuotaKind, QuotaSnapshot
+from ternmq_common.resources.quotas import Quota, QuotaKind, QuotaSnapshot
 from ternmq_proxy.quotas.quotas import ClientQuotas
 from ternmq_proxy.quotas.uses import USES_MAX, most_used, read_uses, sum_uses
 from ternmq_registry.quotas import QuotaUse

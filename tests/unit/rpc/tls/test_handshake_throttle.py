@@ -68,7 +68,7 @@ def test_each_is_begun_or_given_up_once(sources: list[str]) -> None:
     async def run() -> None:
         log = Log(HandshakeThrottle(per_second=5_000, waiting_max=6))
         burst = log._turns._rate
-        burst.take(burst.capacity - 3, asyncio.get_running_loop().time())
+        burst.take_tokens(burst.capacity - 3, asyncio.get_running_loop().time())
         for source in sources:
             log.ask(source)
         await log.all_of(len(sources))

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from ternmq_common.clock import now_ms
 from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.names import check_topic_name, group_of_derived
+from ternmq_common.resources.topic_settings import TOPIC_SETTINGS
 from ternmq_common.shard.model import Topic
-from ternmq_common.topic_settings import TOPIC_SETTINGS
 from ternmq_proxy.access.needs import TOPIC_CREATE, TOPIC_UPDATE
 from ternmq_proxy.operations.admin.brokers.brokers import refuse_if_embedded
 

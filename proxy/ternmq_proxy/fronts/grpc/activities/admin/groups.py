@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 from ternmq_common.catalog.lite_group import DEFAULT_LITE_QUOTA, LITE_QUOTA_MAX, LiteGroup
 from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.event_loop.fairness import WorkTurns
-from ternmq_common.group_settings import GROUP_SETTINGS
 from ternmq_common.names import check_group_name, check_topic_name
-from ternmq_common.resource_settings import read_stored, write_stored
+from ternmq_common.resources.group_settings import GROUP_SETTINGS
+from ternmq_common.resources.resource_settings import read_stored, write_stored
 from ternmq_common.shard.model import ConsumerGroup
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_proxy.fronts.grpc.activities.admin.pages import read_page

@@ -2,7 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from ternmq_common.catalog.quotas import (
+from ternmq_common.limits import SECOND_MS
+from ternmq_common.resources.quotas import (
     DEFAULT_BURST_MS,
     DEFAULT_NAME,
     LIMITS,
@@ -10,8 +11,7 @@ from ternmq_common.catalog.quotas import (
     QuotaKind,
     parse_title,
 )
-from ternmq_common.limits import SECOND_MS
-from ternmq_common.resource_settings import read_stored
+from ternmq_common.resources.resource_settings import read_stored
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.pool import Duration
 from ternmq_proxy.fronts.grpc.activities.status import OK

@@ -7,9 +7,9 @@ from ternmq_common.catalog.message_type import MessageType
 from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.event_loop.fairness import WorkTurns
 from ternmq_common.names import check_topic_name
-from ternmq_common.resource_settings import read_stored, write_stored
+from ternmq_common.resources.resource_settings import read_stored, write_stored
+from ternmq_common.resources.topic_settings import TOPIC_SETTINGS
 from ternmq_common.shard.model import Topic
-from ternmq_common.topic_settings import TOPIC_SETTINGS
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_proxy.fronts.grpc.activities.admin.pages import read_page
 from ternmq_proxy.fronts.grpc.activities.status import OK, protocol_type

@@ -14,8 +14,8 @@ from ternmq_common.limits import (
     MINUTE_MS,
     QUEUES_MAX,
 )
-from ternmq_common.modes import FlushMode, QueuePermission, ReplicationMode
-from ternmq_common.resource_settings import Choice, FormField, Span, Whole, described, settings_of
+from ternmq_common.resources.modes import FlushMode, QueuePermission, ReplicationMode
+from ternmq_common.resources.resource_settings import Choice, FormField, Span, Whole, described, settings_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.limits import HOUR_MS, SECOND_MS
 from ternmq_common.printable import NAME_BYTES_MAX, find_name_problem
-from ternmq_common.resource_settings import FormField, Limit, described, settings_of
+from ternmq_common.resources.resource_settings import FormField, Limit, described, settings_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

@@ -12,7 +12,7 @@ from ternmq_common.limits import (
     INVISIBLE_MAX_MS,
     SECOND_MS,
 )
-from ternmq_common.resource_settings import (
+from ternmq_common.resources.resource_settings import (
     DEFAULT_BEGINNING,
     Beginning,
     Choice,
