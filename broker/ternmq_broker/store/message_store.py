@@ -84,7 +84,9 @@ class MessageStore:
         self._is_durable_missing = known is not None and durable_watermarks.NAME not in self._root.names()
         self._durable_watermarks = DurableWatermarks(self._root)
         layouts = RecordLayouts(found.key, _EVERYTHING if is_layout_1 else found.layout_1_below)
-        log = self.log = CommitLog(folders.commit_log, layouts, segment_bytes=segment_bytes)
+        # Each part has its type, since mypyc can't infer it where modules import each other.
+        log = CommitLog(folders.commit_log, layouts, segment_bytes=segment_bytes)
+        self.log: CommitLog = log
         overwriting = RecordOverwriting(self._root, log)
         overwriting.finish_interrupted(files)
 
@@ -95,8 +97,10 @@ class MessageStore:
             indexes.spill_limit = min(indexes.spill_limit, log.log_end)
         indexes.queues.load_low_watermarks(files)
         indexes.queues.drop_lite_topics_of(operations.forgotten)
-        self.writer = RecordWriter(log, indexes, operations, self._recovered_ms)
-        self.checkpoints = Checkpoints(self._root, self.writer, log, indexes, operations, self._durable_watermarks)
+        self.writer: RecordWriter = RecordWriter(log, indexes, operations, self._recovered_ms)
+        self.checkpoints: Checkpoints = Checkpoints(
+            self._root, self.writer, log, indexes, operations, self._durable_watermarks
+        )
         if self._has_newly_accepted:
             self.checkpoints.save_checkpoint()
             self._durable_watermarks.clear()
@@ -105,9 +109,9 @@ class MessageStore:
         operations.drop_missing_marks(log)
 
         accepted = AcceptedRanges(self.recovery.accepted.items())
-        self.damage = LogDamage(_ranges(files.read_derived(self._root, DAMAGE)), now_s=seconds())
+        self.damage: LogDamage = LogDamage(_ranges(files.read_derived(self._root, DAMAGE)), now_s=seconds())
         """The known damage of the log."""
-        self.replica_log = ReplicaLog(
+        self.replica_log: ReplicaLog = ReplicaLog(
             self.writer,
             log,
             indexes,
@@ -118,14 +122,16 @@ class MessageStore:
             self.recovery.skipped_bytes,
             _as_dict(files.read_needed(self._root, JOINED)),
         )
-        self.deletions = Deletions(self.writer, log, indexes, operations)
-        self.reader = RecordReader(log, indexes.queues, self.damage)
+        self.deletions: Deletions = Deletions(self.writer, log, indexes, operations)
+        self.reader: RecordReader = RecordReader(log, indexes.queues, self.damage)
         if is_layout_1:
             self._bring_up_to_date(found.key)
         self.files_set_aside = len(self._set_aside.file_names())
         """How many files of cut-off or stepped-over bytes there were at the start, from this or earlier recoveries."""
         self.damage.drop_outside(log.log_start, log.log_end)  # what was cut off may come again, whole
-        self.repair = LogRepair(self._root, log, overwriting, self.damage, accepted, self._unchanging_end, seconds)
+        self.repair: LogRepair = LogRepair(
+            self._root, log, overwriting, self.damage, accepted, self._unchanging_end, seconds
+        )
         """Finds and repairs damage of the log."""
         self.scrub_position = files.read_derived(self._root, SCRUB)
         """How far the log was checked before, as `LogRepair.save_scrub` wrote it."""
@@ -154,7 +160,8 @@ class MessageStore:
         log = self.log
         checkpoint = _as_dict(files.read_derived(self._root, CHECKPOINT))
         self._recovered_ms = max(self._recovered_ms, checkpoint.get("stored_ms", 0))
-        indexes = self.indexes = DerivedIndexes(folders.index, folders.timers)
+        indexes = DerivedIndexes(folders.index, folders.timers)
+        self.indexes: DerivedIndexes = indexes
         indexes.queues.get_log_end = self._log_end
         indexes.queues.list_records_between = self._list_records_between
         indexes.load_files(checkpoint, log.segment_bases, log.log_end)
