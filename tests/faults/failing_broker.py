@@ -16,7 +16,6 @@ import random
 import stat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ternmq_broker.upkeep import disk_room
 from ternmq_broker.upkeep.disk_room import DiskShort
 from ternmq_common.clock import MovableClock
 from ternmq_common.errors import MessagingError, StartupError
@@ -99,7 +98,6 @@ class FailingBroker:
 
     def run(self) -> None:
         logging.disable(logging.CRITICAL)
-        disk_room.LOOK_EVERY_S = _PROBES_EVERY_S
         asyncio.run(self._run())
 
     async def _run(self) -> None:
@@ -121,6 +119,7 @@ class FailingBroker:
         except (StartupError, OSError) as error:
             self._say("no start", str(error), calls.failed)
             return
+        self._service._broker._room.set_pace(_PROBES_EVERY_S)
         calls.share = 0.0
         for queue, first in zip(QUEUES, task.checked, strict=True):
             self._say("found", queue.queue_id, await self._found(queue, first))

@@ -18,12 +18,11 @@ SOURCES = {f"ternmq_{name}": name for name in NAMED_ALIKE} | {"ternmq": "clients
 MODULES_MAX = 15
 # Folders with more modules than that; a number is the most that it may have.
 LARGER = {
-    "ternmq_broker": 23,
-    "ternmq_broker.store": 31,
-    "ternmq_broker.store_tools": 21,
+    "ternmq_command.terminal": 16,
+    "ternmq_common": 16,
     "ternmq_proxy.fronts.grpc.activities": 23,
     "ternmq_proxy.fronts.grpc.activities.admin": 20,
-    "ternmq_proxy.fronts.grpc.activities.published_admin": 19,
+    "ternmq_proxy.message_service.cluster": 18,
     "ternmq_proxy.operations": 23,
 }
 # Not imported by name: one for each version of the schema.
@@ -32,13 +31,12 @@ MIGRATIONS = "ternmq_registry.migrations.versions"
 BACKWARD = {
     ("pyspark_ternmq.refusals", "pyspark_ternmq.sink"),
     ("pyspark_ternmq.refusals", "pyspark_ternmq.source"),
+    ("ternmq_broker.store_tools.store_view", "ternmq_broker.store_tools.checking"),
     ("ternmq_command.group", "ternmq_command.apply"),
     ("ternmq_command.topic", "ternmq_command.apply"),
-    ("ternmq_command.topic", "ternmq_command.server"),
+    ("ternmq_common.resources", "ternmq_common.catalog"),
     ("ternmq_console.pages.messages", "ternmq_console.pages.waiting"),
-    ("ternmq_proxy.access", "ternmq_proxy.operations"),
     ("ternmq_proxy.fronts.grpc", "ternmq_proxy.fronts.operator_calls"),
-    ("ternmq_proxy.fronts.grpc.activities.admin", "ternmq_proxy.fronts.grpc.activities.published_admin"),
 }
 
 Graph = dict[str, set[str]]

@@ -113,7 +113,7 @@ class DiskSpaceWatch:
         self._use_is_logged = False
         self._follows = follows
         self._is_full = False
-        self._writes = FailedWrites(LOOK_EVERY_S)
+        self.set_pace(LOOK_EVERY_S)
         self._disk = DiskBytes(0, 0)
         self.refuses = False
         """New messages are refused; of a follower: they would be if it led."""
@@ -121,6 +121,11 @@ class DiskSpaceWatch:
         """Which file is not where it was opened; None if none is missing."""
         self.free_min_bytes = 0
         self.check_disk()
+
+    def set_pace(self, look_every_s: float) -> None:
+        """Check every so many seconds, and try a write after a failed one no more often."""
+        self._look_every_s = look_every_s
+        self._writes = FailedWrites(look_every_s)
 
     def start(self, *, follows: bool = False) -> None:
         """Check from now on, for a leader, or for a replica that follows."""
@@ -137,7 +142,7 @@ class DiskSpaceWatch:
 
     async def _check_loop(self) -> None:
         while True:
-            await asyncio.sleep(LOOK_EVERY_S)
+            await asyncio.sleep(self._look_every_s)
             try:
                 await self.check_and_renew()
             except OSError as error:  # the checks raise none: it comes from the reserve

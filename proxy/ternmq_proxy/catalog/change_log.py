@@ -70,7 +70,8 @@ def _kind_name(what: "Topic | ConsumerGroup") -> str:
 def _settings_text(what: "Topic | ConsumerGroup", *, unusual_only: bool = False) -> dict[str, str]:
     """Return the settings as text, without the defaults if `unusual_only`."""
     told: dict[str, str] = {}
-    for field in dataclasses.fields(what):
+    # The type first: without it the other settings say little.
+    for field in sorted(dataclasses.fields(what), key=lambda each: each.name != "type"):
         value = getattr(what, field.name)
         if field.name in _UNTOLD or (unusual_only and field.name not in _ALWAYS and value == field.default):
             continue

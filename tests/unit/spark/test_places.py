@@ -20,6 +20,7 @@ from pyspark_ternmq.source.stream import TopicStreamReader
 from ternmq import Message, blocking
 from ternmq.pull.offset_reader import OffsetReader, Part
 from ternmq.testing import Stack
+from ternmq_protos.v2.service_pb2 import PullMessageResponse
 
 HOUR = timedelta(hours=1)
 TOPIC = "orders"
@@ -79,7 +80,8 @@ def test_bodies_come_for_columns_that_are_made_of_them_alone(
 
     def noted(self: OffsetReader, *wanted: Any, **how: Any) -> Iterator[Part]:  # noqa: ANN401 - whatever they are
         for part in read_parts(self, *wanted, **how):
-            sizes.extend(len(one.body) for one in part.messages)
+            responses = part.responses if part.rows is None else part.rows.as_responses(b"", 0)
+            sizes.extend(len(PullMessageResponse.FromString(each).message.body) for each in responses)
             yield part
 
     monkeypatch.setattr(OffsetReader, "read", noted)
