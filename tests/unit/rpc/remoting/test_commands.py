@@ -163,9 +163,12 @@ def test_a_missing_field_has_its_default_or_is_an_error() -> None:
     assert command.get_text("topic", "T") == "T"
     assert command.get_int32("queueId", -1) == -1
     assert command.get_bool("batch", default=False) is False
-    for name, read in [("topic", command.get_text), ("queueId", command.get_int64), ("order", command.get_bool)]:
-        with pytest.raises(InvalidField, match=name):
-            read(name)
+    with pytest.raises(InvalidField, match="topic"):
+        command.get_text("topic")
+    with pytest.raises(InvalidField, match="queueId"):
+        command.get_int64("queueId")
+    with pytest.raises(InvalidField, match="order"):
+        command.get_bool("order")
 
 
 @pytest.mark.parametrize(
