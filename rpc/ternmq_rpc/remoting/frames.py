@@ -1,0 +1,87 @@
+"""The frames of the remoting protocol: finds them in a stream of bytes, and joins the parts of one that is sent.
+
+Frame     length u32 | serialization u8 | header length u24 | header | body; big-endian.
+          `length` counts all that follows it. A frame without a body and one with an empty body are the same bytes.
+"""
+
+import struct
+
+FRAME_BYTES_MAX = 16 * 1024 * 1024
+# 32,767 bytes of properties take six times as many as JSON escapes, and the other fields are short.
+HEADER_BYTES_MAX = 512 * 1024
+JSON, BINARY = 0, 1
+
+_PREFIX = struct.Struct(">II")
+_LENGTH_BYTES = 4
+_HEADER_LENGTH_MASK = 0xFF_FFFF
+
+
+class RemotingError(Exception):
+    """The peer broke a rule of the protocol, and the connection can't go on."""
+
+
+class FrameReader:
+    """Finds the frames in a stream of bytes that arrives in pieces of any size.
+
+    It keeps less than one frame: the one that has begun and is not whole yet.
+    """
+
+    __slots__ = ("_frame_bytes", "_frame_max", "_rest")
+
+    def __init__(self, frame_max: int = FRAME_BYTES_MAX) -> None:
+        self._frame_max = frame_max
+        self._rest = bytearray()
+        self._frame_bytes = 0  # of the frame that has begun, with its length field; 0: not known yet
+
+    @property
+    def kept_bytes(self) -> int:
+        """How many bytes of a frame that is not whole yet are kept."""
+        return len(self._rest)
+
+    @property
+    def missing_bytes(self) -> int:
+        """How many bytes the frame that has begun lacks; 0 if none has, or its length is not known yet."""
+        return max(0, self._frame_bytes - len(self._rest))
+
+    def read_frames(self, data: bytes) -> list[tuple[int, bytes, bytes]]:
+        """Return serialization, header and body of each frame that `data` completes.
+
+        RemotingError: a frame is larger than allowed, or its header does not fit into it.
+        """
+        if self._rest:
+            self._rest += data
+            if len(self._rest) < max(self._frame_bytes, _PREFIX.size):
+                return []
+            data = bytes(self._rest)
+            self._rest.clear()
+        frames: list[tuple[int, bytes, bytes]] = []
+        at, end = 0, len(data)
+        self._frame_bytes = 0
+        while end - at >= _PREFIX.size:
+            length, form = _PREFIX.unpack_from(data, at)
+            body_start = at + _PREFIX.size + self._check_lengths(length, form & _HEADER_LENGTH_MASK)
+            stop = at + _LENGTH_BYTES + length
+            if stop > end:
+                self._frame_bytes = stop - at
+                break
+            frames.append((form >> 24, data[at + _PREFIX.size : body_start], data[body_start:stop]))
+            at = stop
+        if at < end:
+            self._rest += memoryview(data)[at:]
+        return frames
+
+    def _check_lengths(self, length: int, header_length: int) -> int:
+        if length > self._frame_max:
+            raise RemotingError(f"a frame of {length} bytes; {self._frame_max} are allowed")
+        if header_length > HEADER_BYTES_MAX:
+            raise RemotingError(f"a header of {header_length} bytes; {HEADER_BYTES_MAX} are allowed")
+        if header_length + _LENGTH_BYTES > length:
+            raise RemotingError(f"a header of {header_length} bytes in a frame of {length}")
+        return header_length
+
+
+def join_frame(serialization: int, header: bytes, body: bytes = b"") -> bytes:
+    """Return the bytes of a frame."""
+    header_length = len(header)
+    prefix = _PREFIX.pack(_LENGTH_BYTES + header_length + len(body), serialization << 24 | header_length)
+    return b"".join((prefix, header, body)) if body else prefix + header

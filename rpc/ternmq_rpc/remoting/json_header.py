@@ -1,0 +1,80 @@
+"""The JSON form of a command's header.
+
+Fields of a request's code stand in `extFields`. Java and Go write each as a text; the C++ client and what stands on it
+write numbers and booleans too. A null is a field that is not there.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated
+
+from msgspec import Meta, MsgspecError, Struct
+from msgspec.json import Decoder, Encoder
+
+from ternmq_rpc.remoting.frames import RemotingError
+
+_Int32 = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
+
+
+class JsonHeader(Struct, gc=False):
+    """What a header may have; unknown fields are passed over."""
+
+    code: _Int32
+    opaque: _Int32 = 0
+    flag: _Int32 = 0
+    language: str | int = "OTHER"
+    version: _Int32 = 0
+    remark: str | None = None
+    extFields: dict[str, str | int | float | bool | None] | None = None  # noqa: N815 - as the protocol names it
+
+
+class _Written(Struct, gc=False, omit_defaults=True):
+    """Like `JsonHeader`, in the order in which Java writes the fields."""
+
+    code: int
+    extFields: Mapping[str, str]  # noqa: N815 - as the protocol names it
+    flag: int
+    language: str
+    opaque: int
+    remark: str | None = None
+    serializeTypeCurrentRPC: str = ""  # noqa: N815 - as the protocol names it
+    version: int = -1
+
+
+_DECODER = Decoder(JsonHeader)
+_ENCODER = Encoder()
+_TEXTS_OF_BOOLS = {True: "true", False: "false"}
+
+
+def decode_header(header: bytes) -> JsonHeader:
+    """Return the header. RemotingError if it is no JSON, or has a field of the wrong type."""
+    try:
+        return _DECODER.decode(header)
+    except (MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise RemotingError(f"a header that is not as it must be: {error}") from error
+
+
+def read_fields(header: JsonHeader) -> dict[str, str]:
+    """Return the fields of the header's code as texts."""
+    fields = header.extFields
+    if fields is None:
+        return {}
+    for value in fields.values():
+        if not isinstance(value, str):
+            break
+    else:
+        return fields  # type: ignore[return-value]
+    return {name: _as_text(value) for name, value in fields.items() if value is not None}
+
+
+def _as_text(value: str | float | bool) -> str:
+    if isinstance(value, str):
+        return value
+    return _TEXTS_OF_BOOLS[value] if isinstance(value, bool) else str(value)
+
+
+def encode_header(
+    code: int, language: str, version: int, opaque: int, flag: int, remark: str, fields: Mapping[str, str]
+) -> bytes:
+    """Return the JSON of a header; an empty remark is left out, fields never are: clients read those of a success
+    without a look whether there are any."""
+    return _ENCODER.encode(_Written(code, fields, flag, language, opaque, remark or None, "JSON", version))
