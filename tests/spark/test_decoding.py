@@ -150,7 +150,7 @@ def test_keys_of_a_registry_are_in_no_text_of_a_plan(spark: SparkSession) -> Non
     frame = spark.createDataFrame([(b"",)], "body binary")
     plan = frame.select(decode_column(frame["body"], RegisteredAvro(AvroSchema(json.dumps(ORDER)), registry)))
     execution = plan._jdf.queryExecution()
-    assert "decode(" in execution.toString()
+    assert "decode_bodies(" in execution.toString()
     assert "hush" not in execution.toString() + execution.logical().toJSON() + execution.executedPlan().toJSON()
 
 
