@@ -145,6 +145,7 @@ async def test_a_proxy_that_asks_faster_than_it_reads_is_heard_later(cluster: In
     writer.cancel()
 
 
+@pytest.mark.plain
 async def test_a_proxy_that_leaves_is_told_of_its_sends_that_wait_for_the_disk(
     cluster: InProcessCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

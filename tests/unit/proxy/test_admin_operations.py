@@ -136,6 +136,7 @@ def unknown_settings() -> WantedTopic:
     raise MessagingError(ErrorCode.BAD_REQUEST, "these settings are none")
 
 
+@pytest.mark.plain
 async def test_a_refusal_comes_before_what_else_is_wrong_and_is_in_the_audit_log(users: Users) -> None:
     users.allow("Topic:other Create")
     with pytest.raises(MessagingError) as refused:
@@ -148,6 +149,7 @@ async def test_a_refusal_comes_before_what_else_is_wrong_and_is_in_the_audit_log
     assert users.audit_log() == [("CreateTopic", resource, False), ("CreateTopic", resource, True)]
 
 
+@pytest.mark.plain
 async def test_bodies_are_for_those_who_may_receive_them(stack: Stack, users: Users) -> None:
     await stack.create_topic(TOPIC)
     await stack.store(TOPIC, b"secret")
@@ -160,6 +162,7 @@ async def test_bodies_are_for_those_who_may_receive_them(stack: Stack, users: Us
     assert body_of(received.message) == b"secret"
 
 
+@pytest.mark.plain
 async def test_a_receive_that_waits_ends_when_its_user_loses_the_right(stack: Stack, users: Users) -> None:
     await stack.create_topic(TOPIC)
     await stack.create_group(ConsumerGroup(name=GROUP))
