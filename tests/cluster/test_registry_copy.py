@@ -39,7 +39,7 @@ BOTH = {"broker-0", "broker-1"}
 WITHIN_S = 20.0
 WAIT_MS = 500
 IMPATIENT = {"TERNMQ_EXPERT_REGISTRY_WAIT_MS": str(WAIT_MS)}
-FROM_COPY, BACK, REGISTERED = "goes on with its copy of it, ", "the registry is back", "registered as"
+FROM_COPY, BACK, REGISTERED = "serving from a copy of it, ", "the registry is back", "registered as"
 
 
 @pytest.fixture(scope="module")

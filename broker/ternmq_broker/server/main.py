@@ -204,7 +204,7 @@ class BrokerServer:
             broker.start()
             await deletion_log.begin_from_copy(copy.synced_up_to)
             _log.warning(
-                "the registry can't be reached: %s; this broker goes on with its copy of it, %s, and is not registered "
+                "the registry can't be reached: %s; serving from a copy of it, %s; this broker is not registered "
                 "until it is back", directory.problem, age_text(copy),
             )  # fmt: skip
         observability.watch_broker(broker.figures)
