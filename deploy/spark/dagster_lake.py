@@ -25,7 +25,7 @@ COMMAND = [
 @dagster.asset(pool="lake", retry_policy=dagster.RetryPolicy(max_retries=2, delay=360))
 def lake(context: dagster.AssetExecutionContext) -> dagster.MaterializeResult:
     """Topics as Parquet files, each message once."""
-    done = subprocess.run(COMMAND, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    done = subprocess.run(COMMAND, capture_output=True, text=True, check=False)
     context.log.info(done.stderr)
     if done.returncode:
         raise dagster.Failure(done.stderr[-2000:])

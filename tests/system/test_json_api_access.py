@@ -67,7 +67,7 @@ async def test_the_log_of_changes_names_the_user(guarded: Guarded, caplog: pytes
     assert (await api.delete("/topics/logged")).status < 300
     said = [text for text in caplog.messages if text.startswith("topic logged was ")]
     who = "by client http of user maker at 127.0.0.1:"
-    assert [text.partition(who)[0] for text in said] == ["topic logged was made ", "topic logged was deleted "], said
+    assert [text.partition(who)[0] for text in said] == ["topic logged was created ", "topic logged was deleted "], said
 
 
 async def test_nothing_is_read_of_a_body_of_nobody(guarded: Guarded) -> None:

@@ -55,7 +55,7 @@ async def test_a_topic_that_is_made_changed_and_deleted_is_told_with_who_did_it(
     await client.admin("DeleteTopic", admin_pb2.DeleteTopicRequest(name=new_topic))
     made, changed, deleted = said(caplog, new_topic)
     who = f"by client {client.client_id} at 127.0.0.1:"
-    assert made.startswith(f"topic {new_topic} was made {who}")
+    assert made.startswith(f"topic {new_topic} was created {who}")
     assert made.endswith(": type DELAY, queues 2")
     assert changed.startswith(f"topic {new_topic} was changed {who}")
     assert "queues 2 to 4" in changed
@@ -74,7 +74,7 @@ async def test_a_group_that_is_made_changed_and_deleted_is_told_with_who_did_it(
     await client.admin("DeleteGroup", admin_pb2.DeleteGroupRequest(name=group))
     made, changed, deleted = said(caplog, group)
     who = f"by client {client.client_id} at 127.0.0.1:"
-    assert made.startswith(f"group {group} was made {who}")
+    assert made.startswith(f"group {group} was created {who}")
     assert made.endswith(": max_attempts 7")
     assert changed.startswith(f"group {group} was changed {who}")
     assert changed.endswith(": max_attempts 7 to 9")
@@ -90,8 +90,10 @@ async def test_what_is_made_by_its_use_is_told_with_who_used_it(
     await other.receive(new_topic, group)
     (topic_made,) = said(caplog, f"topic {new_topic}")
     (group_made,) = said(caplog, f"group {group}")
-    assert topic_made.startswith(f"topic {new_topic} was made on first use by client {client.client_id} at 127.0.0.1:")
-    assert group_made.startswith(f"group {group} was made on first use by client {other.client_id} at 127.0.0.1:")
+    assert topic_made.startswith(
+        f"topic {new_topic} was created on first use by client {client.client_id} at 127.0.0.1:"
+    )
+    assert group_made.startswith(f"group {group} was created on first use by client {other.client_id} at 127.0.0.1:")
 
 
 async def test_a_long_client_id_is_cut(server: Embedded, new_topic: str, caplog: pytest.LogCaptureFixture) -> None:

@@ -113,7 +113,7 @@ async def test_no_secret_is_in_what_a_server_writes_and_all_are_there_after_a_re
     for secret in secrets:
         assert secret not in caplog.text
         assert secret.encode() not in on_disk
-    assert "super user root was made by" in caplog.text
+    assert "super user root was created by" in caplog.text
 
 
 def test_the_commands_say_what_they_did(call: Call) -> None:

@@ -34,7 +34,7 @@ class ChangeLog:
     def log_created(self, what: "Topic | ConsumerGroup", *, by_use: bool) -> None:
         """Log that it was created; with `by_use` by the first use of its name."""
         details = ", ".join(f"{name} {value}" for name, value in _settings_text(what, unusual_only=True).items())
-        self._log_change(f"{_kind_name(what)} {what.name} was made{' on first use' if by_use else ''}", details)
+        self._log_change(f"{_kind_name(what)} {what.name} was created{' on first use' if by_use else ''}", details)
 
     def log_changed(self, before: "Topic | ConsumerGroup | None", after: "Topic | ConsumerGroup") -> None:
         """Log its new settings; `before` is None if the old ones are unknown."""

@@ -23,7 +23,7 @@ class UserChanges:
         user = await self._catalog.apply_change(
             self._registry.create_user, name, secret, is_super=is_super, now_ms=now_ms
         )
-        self._change_log.done(f"{'super user' if is_super else 'user'} {name} was made")
+        self._change_log.done(f"{'super user' if is_super else 'user'} {name} was created")
         return user
 
     async def update(self, name: str, *, is_super: bool | None, is_enabled: bool | None) -> "AccessUser":

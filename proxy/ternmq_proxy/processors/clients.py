@@ -67,7 +67,7 @@ class ConnectedClient:
 
     @property
     def is_consumer(self) -> bool:
-        """Whether it consumes, as far as it ever told."""
+        """Whether it consumes, as far as its settings or heartbeats say."""
         return self.client_type not in (ClientType.CLIENT_TYPE_UNSPECIFIED, ClientType.PRODUCER)
 
     def reads_topic(self, topic: str) -> bool:

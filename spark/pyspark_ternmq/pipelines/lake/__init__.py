@@ -12,7 +12,7 @@ Ids         are remembered in Spark's state store, by default in the memory of J
             org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider
 Formats     plain Parquet; or Delta or Iceberg tables `data`, `late` and `malformed` of the same files (`tables/`).
 Restart     with the same `checkpoint` and `out`, after whatever end: no row is lost, none comes twice. A new checkpoint
-            begins anew, and brings what is there a second time. A checkpoint is for one process at a time (`Locked`).
+            begins again, and brings what is there a second time. A checkpoint is for one process at a time (`Locked`).
 """
 
 from pyspark_ternmq.pipelines.lake.commits import LakeBroken

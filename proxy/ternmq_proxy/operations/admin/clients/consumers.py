@@ -133,7 +133,7 @@ def _describe_own(group: str, client_id: str, services: "Services") -> RunningIn
 
 
 def _properties(client: "ConnectedClient") -> dict[str, str]:
-    """Return those alone of which the client told."""
+    """Return only those that the client reported."""
     properties = {}
     if client.is_consumer:
         properties["PROP_CONSUME_TYPE"] = "CONSUME_PASSIVELY" if client.is_push else "CONSUME_ACTIVELY"

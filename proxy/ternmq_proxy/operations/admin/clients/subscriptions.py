@@ -99,7 +99,7 @@ async def _find_subscriptions(query: SubscriptionQuery, services: "Services") ->
 
 
 async def find_client_subscriptions(query: SubscriptionQuery, services: "Services") -> FirstEntries[ClientSubscription]:
-    """Return the same of each client, by its id, whoever asks. One that several processes know is told once."""
+    """Return the same of each client, by its id. A client that several processes know comes once."""
     by_client = {each.place: each for each in await _find_own_client_subscriptions(query, services)}
     question = write_subscription_query(query)
     answers, silent = await ask_others(decode_client_subscriptions, SUBSCRIBERS, question, services)

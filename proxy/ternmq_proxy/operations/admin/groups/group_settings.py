@@ -27,7 +27,7 @@ async def create_group(
     """Create the group that `read` returns, which is to be bound to the LITE topic if there is one; return whether it
     is new. One that exists with the same settings is fine."""
     asked: list[NamedNeed] = [(GROUP_CREATE, name)]
-    # Who makes a lite group is told whether its topic is there, of which type, and how much it holds for the group.
+    # The errors tell a user whether the topic is there, its type, and how much it holds for the group.
     if lite_topic is not None:
         asked.append((TOPIC_QUERY, lite_topic))
     services.access.require_change("CreateGroup", call, *asked)

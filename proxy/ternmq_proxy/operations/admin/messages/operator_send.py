@@ -1,4 +1,4 @@
-"""One message is sent, in the name of whoever administers."""
+"""Sends one message for an operator."""
 
 from typing import TYPE_CHECKING
 

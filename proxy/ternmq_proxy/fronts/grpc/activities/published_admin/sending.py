@@ -1,4 +1,4 @@
-"""AdminSendMessage: one message, in the name of whoever administers (`operations/admin/messages/operator_send.py`)."""
+"""AdminSendMessage: one message that an operator sends (`operations/admin/messages/operator_send.py`)."""
 
 import uuid
 from typing import TYPE_CHECKING
