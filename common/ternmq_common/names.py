@@ -7,6 +7,8 @@ from ternmq_common.limits import GROUP_CHARACTERS_MAX, LITE_TOPIC_BYTES_MAX, TOP
 from ternmq_common.printable import cut_text
 
 DISCARD_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
+TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
+"""Where RocketMQ's clients send their message traces, if they are told to."""
 SYSTEM_TOPICS = frozenset(
     {
         "TBW102",
@@ -20,7 +22,7 @@ SYSTEM_TOPICS = frozenset(
         "RMQ_SYS_TRANS_OP_HALF_TOPIC",
         "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC",
         "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC",
-        "RMQ_SYS_TRACE_TOPIC",
+        TRACE_TOPIC,
     }
 )
 SYSTEM_TOPIC_PREFIX = "rmq_sys_"

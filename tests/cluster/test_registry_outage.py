@@ -174,7 +174,7 @@ def check_plain(logs: Iterable[str]) -> None:
     """No statement of SQL and no stack, and of tables that are away one line by each part of a process."""
     for log in logs:
         said = [line.split(": ")[0].split()[-1] for line in log.splitlines() if PROBLEMS[EMPTIED] in line]
-        of_parts = [part for part in said if part != "ternmq_proxy.fronts.grpc.refusals"]
+        of_parts = [part for part in said if part != "ternmq_proxy.fronts.refusals"]
         assert len(set(of_parts)) == len(of_parts), log
         assert "[SQL" not in log
         assert "Traceback" not in log

@@ -14,7 +14,7 @@ from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from ternmq_proxy.catalog.change_log import PER_MINUTE, ChangeLog
-from ternmq_proxy.fronts.grpc.refusals import RefusalLog
+from ternmq_proxy.fronts.refusals import RefusalLog
 from tests.support.embedded import Embedded, Proto, RawClient, code, message
 from tests.system.conftest import ANY_PORT, SERVER_LOOP
 

@@ -228,7 +228,7 @@ def _are_ascending(locations: "list[MessageLocation]", log_end: int) -> bool:
 
 
 def stored_message(queue: QueueRef, record: "Record") -> StoredMessage:
-    return StoredMessage(queue, record.queue_offset, record.stored_ms, record.system, record.rest)
+    return StoredMessage(queue, record.queue_offset, record.stored_ms, record.system, record.rest, record.log_offset)
 
 
 def delivered_bytes(record: "Record") -> int:

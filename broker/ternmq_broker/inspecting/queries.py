@@ -2,10 +2,13 @@
 
 import asyncio
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
+from ternmq_broker.cold_reads import run_when_read
 from ternmq_broker.consumption.group_progress import untouched_progress
 from ternmq_broker.consumption.queue_reader import stored_message
+from ternmq_broker.store.log.record import RecordKind
 from ternmq_common.catalog.cluster import GroupBacklog, UnfinishedWork
 from ternmq_common.filters.tag_filter import ALL
 from ternmq_common.names import RETRY_PREFIX, dead_letter_topic, is_lite_queue
@@ -91,6 +94,25 @@ class BrokerQueries:
             pulled = await self._pulls.read_available(queue, offset, ALL, 1)
             found.update((message.queue_offset, message) for message in pulled.messages)
         return found
+
+    async def read_log_offset(self, broker: str, log_offset: int) -> "StoredMessage | None":
+        """The message in a queue whose record begins there, if it is readable and not removed; `broker` is this one."""
+        del broker
+        if not 0 <= log_offset < self._store.log.log_end:
+            return None
+        record = await asyncio.to_thread(self._store.reader.read_record_at, log_offset)
+        if record is None or record.kind is not RecordKind.MESSAGE:
+            return None
+        queue = QueueRef(record.topic, self._name, record.queue_id)
+        if await run_when_read(
+            partial(self._consumption.reader.readable_from, record.topic, record.queue_id, record.queue_offset)
+        ):
+            return None
+        located = await run_when_read(
+            partial(self._consumption.reader.locate_offsets, record.topic, record.queue_id, [record.queue_offset])
+        )
+        is_held = [each.log_offset for each in located.values()] == [log_offset]
+        return stored_message(queue, record) if is_held else None
 
     async def unfinished_work(self, broker: str) -> UnfinishedWork:
         """What would be lost with this broker."""

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ternmq_broker.store.disk.files import WriteNotUndone
+from ternmq_broker.store.disk.files import WouldBlock, WriteNotUndone
 from ternmq_broker.store.record_writer import AppendBatch
 from ternmq_common.catalog.cluster import FlushMode
 from ternmq_common.errors import MessagingError
@@ -52,6 +52,7 @@ class MessageAppender:
     ) -> None:
         self._log = store.log
         self._writer = store.writer
+        self._queues = store.indexes.queues
         self._flusher = flusher
         self._pollers = pollers
         self._clock = clock
@@ -89,6 +90,14 @@ class MessageAppender:
     async def append(self, queue: "QueueRef", messages: "Sequence[NewMessage]") -> int:
         """Store the messages, in order; returns the queue offset of the first when they may be acknowledged."""
         return await wait_until_stored(partial(self.append_nowait, queue, messages))
+
+    def find_log_offsets(self, queue: "QueueRef", first: int, count: int) -> list[int]:
+        """Return the log offsets of messages that were stored a moment ago, -1 for those that would need a read."""
+        try:
+            located = self._queues.locate_messages(queue.topic, queue.queue_id, first, count, may_block=False)
+        except WouldBlock:
+            located = []
+        return [each.log_offset for each in located] + [-1] * (count - len(located))
 
     def _store_all(self) -> None:
         came, self._pending_requests, self._bytes = self._pending_requests, [], 0

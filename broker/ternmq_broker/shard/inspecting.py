@@ -92,6 +92,10 @@ class BrokerInspecting:
         """The group's dead letters, by offset."""
         return await self._queries.read_dead_letters(group, broker, offsets)
 
+    async def find_by_log_offset(self, broker: str, log_offset: int) -> "StoredMessage | None":
+        """The message whose record begins there."""
+        return await self._queries.read_log_offset(broker, log_offset)
+
     async def remaining(self, broker: str) -> "UnfinishedWork":
         """What would be lost with this broker."""
         return await self._queries.unfinished_work(broker)

@@ -56,7 +56,11 @@ class BrokerSending:
         """Store the messages, in order, and return when they may be acknowledged."""
         with child_span("append", lite_parent(queue.topic)):
             first = await self._appending.append(queue, messages)
-        return [AppendedMessage(message.message_id, first + number) for number, message in enumerate(messages)]
+        places = self._appending.find_log_offsets(queue, first, len(messages))
+        return [
+            AppendedMessage(message.message_id, first + number, broker=self._name, log_offset=places[number])
+            for number, message in enumerate(messages)
+        ]
 
     async def schedule(self, queue: QueueRef, messages: "Sequence[TimedMessage]") -> list[AppendedMessage]:
         """Store messages that become visible in the queue at their times; return when they may be acknowledged.

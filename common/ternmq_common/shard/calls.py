@@ -86,6 +86,7 @@ RULES = {
     "timers": _SEARCH,
     "history": CallRules(_NEVER, reads=True),
     "dead_letters": _SEARCH,
+    "find_by_log_offset": _SEARCH,
     "retry": CallRules(_NEVER, topic="topic", group="group"),
     "remaining": _SEARCH,
     "pulling_members": CallRules(_NEVER),

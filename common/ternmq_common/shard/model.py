@@ -111,13 +111,15 @@ class NewMessage(Struct, frozen=True, array_like=True, gc=False):
 class AppendedMessage(Struct, frozen=True, array_like=True, gc=False):
     """Where a message was stored: a timed or half message by its log offset, others by their queue offset.
 
-    `broker` is set where it may be another one than that of the requested queue.
+    `broker` is set where it may be another one than that of the requested queue. `log_offset` is -1 if the broker does
+    not report it.
     """
 
     message_id: str
     queue_offset: Int64
     transaction_id: str = ""
     broker: str = ""
+    log_offset: Int64 = -1
 
 
 AppendRequests = Sequence[tuple[QueueRef, Sequence[NewMessage]]]
@@ -190,13 +192,17 @@ class OpenTransaction:
 
 
 class StoredMessage(Struct, frozen=True, array_like=True, gc=False):
-    """A message as it was read back; `system` and `rest` as in `NewMessage`, `stored_ms` since the epoch."""
+    """A message as it was read back; `system` and `rest` as in `NewMessage`, `stored_ms` since the epoch.
+
+    `log_offset` is where its record begins in the broker's commit log, -1 if the broker does not report it.
+    """
 
     queue: QueueRef
     queue_offset: Int64
     stored_ms: Int64
     system: bytes
     rest: bytes
+    log_offset: Int64 = -1
 
 
 class DeliveredMessage(Struct, frozen=True, array_like=True, gc=False):

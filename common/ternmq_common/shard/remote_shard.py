@@ -169,6 +169,9 @@ class InspectingCalls:
     def dead_letters(self, group: str, broker: str, offsets: Sequence[Int64]) -> Awaitable[dict[int, StoredMessage]]:
         return self._ask(CALLS["dead_letters"], (group, broker, offsets))
 
+    def find_by_log_offset(self, broker: str, log_offset: Int64) -> Awaitable[StoredMessage | None]:
+        return self._ask(CALLS["find_by_log_offset"], (broker, log_offset))
+
     def remaining(self, broker: str) -> Awaitable[UnfinishedWork]:
         return self._ask(CALLS["remaining"], (broker,))
 

@@ -224,6 +224,9 @@ class StorageInspecting(Protocol):
     def dead_letters(self, group: str, broker: str, offsets: Sequence[Int64]) -> Awaitable[dict[int, StoredMessage]]:
         """The group's dead letters on that broker, by offset; an empty name is fine where there is one broker."""
 
+    def find_by_log_offset(self, broker: str, log_offset: Int64) -> Awaitable[StoredMessage | None]:
+        """The message whose record begins at that offset of the broker's log; None if there is none, or it is hidden."""
+
     def remaining(self, broker: str) -> Awaitable[UnfinishedWork]:
         """What would be lost with that broker."""
 

@@ -89,6 +89,15 @@ class RequestAuthentication:
             raise self._refusal_error(header.access_key, "a date outside of the window")
         return UserIdentity(header.access_key, secret, snapshot, authorization, date_text, *span)
 
+    def authenticate_content(self, access_key: str, signature: bytes, content: bytes) -> UserIdentity:
+        """Return the user who signed the content; `signature` is the HMAC-SHA1's bytes. Raises NotAuthenticated."""
+        snapshot = self._snapshot()
+        secret = self._secret_of(access_key, _ClaimedContent(signature, content), snapshot)
+        if secret is None:
+            reason = "an unknown user or a wrong signature" if access_key else "no credentials"
+            raise self._refusal_error(access_key, reason)
+        return UserIdentity(access_key, secret, snapshot, "", "", *_ALWAYS)
+
     @property
     def has_users(self) -> bool:
         """Whether there are any users."""
@@ -135,7 +144,7 @@ class RequestAuthentication:
         return self._secret_of(header.access_key, _ClaimedSignature(header.signature, date_text), snapshot)
 
     def _secret_of(
-        self, name: str, proof: "_ClaimedSignature | _ClaimedPassword", snapshot: AccessSnapshot
+        self, name: str, proof: "_ClaimedSignature | _ClaimedContent | _ClaimedPassword", snapshot: AccessSnapshot
     ) -> UserSecret | None:
         """Return the user's secret that gives the proof, if it is valid. All secrets are tried for every user, which
         always takes the same time."""
@@ -201,6 +210,17 @@ class _ClaimedSignature:
 
     def is_by(self, key: SigningKey) -> bool:
         return compare_digest(self._signature, key.compute_mac(self._date).encode())
+
+
+class _ClaimedContent:
+    """A claimed HMAC of a content."""
+
+    def __init__(self, signature: bytes, content: bytes) -> None:
+        self._signature = signature.hex().encode()
+        self._content = content
+
+    def is_by(self, key: SigningKey) -> bool:
+        return compare_digest(self._signature, key.compute_mac(self._content).encode())
 
 
 class _ClaimedPassword:

@@ -132,6 +132,15 @@ class AccessControl:
         with self._audit_refusals(rpc, client_id, peer, "" if said is None else said.access_key):
             return self._authentication.authenticate_signature(header, headers.get(DATE, ""))
 
+    def authenticate_content(
+        self, access_key: str, signature: bytes, content: bytes, *, rpc: str, client_id: str, peer: str
+    ) -> "UserIdentity | None":
+        """Return the user who signed a call's content, None if access control is off. Raises NotAuthenticated."""
+        if self._authentication is None:
+            return None
+        with self._audit_refusals(rpc, client_id, peer, access_key):
+            return self._authentication.authenticate_content(access_key, signature, content)
+
     def authenticate_http(self, asker: "HttpCaller", rpc: str) -> "UserIdentity | None":
         """Return the user of an HTTP request, None if access control is off. Raises NotAuthenticated (UNAUTHORIZED)."""
         if self._authentication is None:

@@ -8,6 +8,7 @@ created or refused.
 import asyncio
 import logging
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from ternmq_common.catalog.cluster import BrokerEntry, QueuePermission
@@ -208,9 +209,12 @@ class Catalog:
         *,
         may_create: bool = True,
         admit: "Callable[[], None] | None" = None,
+        mixed: bool = False,
+        queues_max: int | None = None,
     ) -> Topic:
         """Return the topic for a message of that kind; create it if that is allowed. `name` is a checked name. `admit`
-        is called before the creation, and may refuse it by raising."""
+        is called before the creation, and may refuse it by raising. A new topic is `mixed` or not, and has at most
+        `queues_max` queues."""
         known = self._known_snapshot.topics.get(name)
         if known is not None:
             return known
@@ -218,7 +222,7 @@ class Catalog:
             return await self.existing_topic(name, kind)
         await self._refresh_for_lookup()
         if name not in self._known_snapshot.topics:
-            await self._auto_creation.create_once("topic", name, lambda: self._create_used_topic(name, kind), admit)
+            await self._auto_creation.create_once("topic", name, lambda: self._create_used_topic(name, kind, mixed, queues_max), admit)
         return self.find_topic(name, kind)
 
     def _is_created_by_use(self, name: str) -> bool:
@@ -231,8 +235,11 @@ class Catalog:
             name=name, type=kind, queues=self._default_queues, created_ms=now_ms(), brokers=self.placement_brokers()
         )
 
-    async def _create_used_topic(self, name: str, kind: "MessageType") -> None:
+    async def _create_used_topic(
+        self, name: str, kind: "MessageType", mixed: bool = False, queues_max: int | None = None
+    ) -> None:
         topic = self._default_topic(name, kind)
+        topic = replace(topic, mixed=mixed, queues=min(topic.queues, queues_max or topic.queues))
         try:
             await self.create_topic(topic, by_use=True)
         except MessagingError as error:

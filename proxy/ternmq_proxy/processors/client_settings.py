@@ -34,7 +34,8 @@ class ClientSettings:
     """The settings that a client sent. A consumer has a `group` and `subscriptions`, a producer has topics.
 
     `client_type` is a number of `ClientType`, or one of a later version. `size` is how many bytes the front read them
-    from, which limits what is remembered.
+    from, which limits what is remembered. `member_id` is the client's id for other members of its group, empty if that
+    is the id by which the proxy knows it.
     """
 
     client_type: int = ClientType.CLIENT_TYPE_UNSPECIFIED
@@ -45,6 +46,7 @@ class ClientSettings:
     request_timeout_ms: int = 0
     user_agent: UserAgent | None = None
     size: int = field(default=0, compare=False)
+    member_id: str = ""
 
     @property
     def entry_count(self) -> int:

@@ -98,7 +98,8 @@ class ConnectedClient:
         """The member for sharing queues, None if it does not pull."""
         if not (self.is_pulling and self.group):
             return None
-        return PullingMember(self.group, self.client_id, self.subscribed_topics)
+        member_id = self.settings.member_id if self.settings else ""
+        return PullingMember(self.group, member_id or self.client_id, self.subscribed_topics)
 
 
 class ClientRegistry:
@@ -240,11 +241,11 @@ class ClientRegistry:
         )
 
     def pulling_members(self, group: str, topic: str) -> list[str]:
-        """Return the sorted ids of the group's members here that pull the topic."""
+        """Return the sorted ids of the group's members here that pull the topic, or any if it is empty."""
         return sorted(
             member.client_id
             for member in self._pulling.values()
-            if member.group == group and (not member.topics or topic in member.topics)
+            if member.group == group and (not topic or not member.topics or topic in member.topics)
         )
 
     def _share_out(self, client_id: str, member: PullingMember | None) -> None:

@@ -34,7 +34,7 @@ Layout 1, with which older stores may begin, is in `record_layout_1`.
 
 import enum
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 from zlib import crc32
 
@@ -109,7 +109,7 @@ class Record:
     """One record in memory; the module docstring has the meaning and unit of each field.
 
     With a `reference` its own `rest` is empty until that was read; `rest_stored_ms` is when the record that has the
-    rest was stored.
+    rest was stored. `log_offset` is where it was read, -1 for one that is not in the log yet.
     """
 
     kind: RecordKind
@@ -124,6 +124,7 @@ class Record:
     sender: str = ""
     reference: RestReference | None = None
     rest_stored_ms: int = 0
+    log_offset: int = field(default=-1, compare=False)
 
     @property
     def due_ms(self) -> int:
@@ -284,21 +285,24 @@ def decode_record(data: bytes, log_offset: int, key: int) -> Record:
     if size != len(data):
         raise BadContent(f"is {size} bytes by its header, {len(data)} are there", size)
     if flags:
-        return _decode_flagged(data, decode_head(data, log_offset, key))
+        return _decode_flagged(data, decode_head(data, log_offset, key), place)
     topic_end = HEADER_BYTES + topic_bytes
     rest_start = topic_end + system_bytes
     topic, system, rest = data[HEADER_BYTES:topic_end], data[topic_end:rest_start], data[rest_start:]
     if content_check != crc32(rest, crc32(system, crc32(topic))):
         raise BadContent(_MISFIT, size)
-    return Record(KINDS[kind], topic.decode(), queue_id, queue_offset, stored_ms, tag_hash, system, rest)
+    record = Record(KINDS[kind], topic.decode(), queue_id, queue_offset, stored_ms, tag_hash, system, rest)
+    record.log_offset = place
+    return record
 
 
-def _decode_flagged(data: bytes, head: RecordHead) -> Record:
+def _decode_flagged(data: bytes, head: RecordHead, log_offset: int) -> Record:
     if head.content_check != crc32(memoryview(data)[HEADER_BYTES:]):
         raise BadContent(_MISFIT, head.size)
     topic_end = HEADER_BYTES + head.topic_bytes
     topic = data[HEADER_BYTES:topic_end].decode()
     record = Record(KINDS[head.kind], topic, head.queue_id, head.queue_offset, head.stored_ms, head.tag_hash, b"", b"")
+    record.log_offset = log_offset
     system_start = _decode_extras(record, data, topic_end, head.flags)
     rest_start = system_start + head.system_bytes
     record.system = data[system_start:rest_start]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ternmq_common.server_settings import ClientListener
     from ternmq_protos.v2 import definition_pb2
     from ternmq_proxy.access.authentication import UserIdentity
-    from ternmq_proxy.fronts.grpc.refusals import RefusalLog
+    from ternmq_proxy.fronts.refusals import RefusalLog
     from ternmq_proxy.services import Services
     from ternmq_rpc.grpc_stream.served_call import ServedCall
 

@@ -45,7 +45,7 @@ from ternmq_proxy.fronts.grpc.measured import CUT, UNPARSED, CallMeasurement, co
 from ternmq_proxy.fronts.grpc.outcomes import CallOutcome, answered_outcome, refused_outcome
 from ternmq_proxy.fronts.grpc.overload import OverloadGuard
 from ternmq_proxy.fronts.grpc.parsing import PIECE_BYTES, invalid_message, parse_in_pieces
-from ternmq_proxy.fronts.grpc.refusals import RefusalLog
+from ternmq_proxy.fronts.refusals import RefusalLog
 from ternmq_proxy.fronts.grpc.request_size import RequestSize
 from ternmq_proxy.fronts.grpc.streams.conversations import ClientConversations
 from ternmq_proxy.fronts.grpc.streams.health import HealthService

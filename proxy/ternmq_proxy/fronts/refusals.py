@@ -3,10 +3,10 @@
 import logging
 from typing import TYPE_CHECKING
 
-from ternmq_common.errors import ErrorCode
+from ternmq_common.errors import ErrorCode, code_name
 from ternmq_common.pacing.log_throttle import LogThrottle, left_out_text
 from ternmq_common.printable import cut_text
-from ternmq_proxy.fronts.grpc.measured import code_name
+
 
 if TYPE_CHECKING:
     from collections.abc import Callable

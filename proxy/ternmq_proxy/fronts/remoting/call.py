@@ -1,0 +1,71 @@
+"""A remoting call as its handler sees it."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ternmq_common.names import check_group_name
+from ternmq_common.printable import find_name_problem
+from ternmq_proxy.fronts.remoting.client_requests import notify_members_changed
+from ternmq_proxy.fronts.remoting.delivered_messages import RecordMaker
+from ternmq_proxy.fronts.remoting.message_ids import UNKNOWN_HOST, Host, parse_host
+
+if TYPE_CHECKING:
+    from ternmq_proxy.call import Call
+    from ternmq_proxy.fronts.remoting.memberships import Memberships
+    from ternmq_proxy.services import Services
+    from ternmq_rpc.remoting.commands import Command
+    from ternmq_rpc.remoting.connection import RemotingConnection
+    from ternmq_rpc.remoting.served_request import ServedRequest
+
+
+class ClientConnection:
+    """What the front knows of one connection: its client's id once it is known, and the address by which clients reach
+    this proxy, as they see it. It is the channel of the client's memberships."""
+
+    __slots__ = ("address", "client_id", "connection", "is_counted", "record_maker", "store_host", "user")
+
+    def __init__(self, connection: "RemotingConnection", address: str, cluster: str) -> None:
+        self.connection = connection
+        self.address = address
+        host = parse_host(address)
+        self.store_host: Host = parse_host(connection.local) if host == UNKNOWN_HOST else host
+        self.client_id = ""
+        self.user = ""
+        self.is_counted = False
+        self.record_maker = RecordMaker(self.store_host, cluster)
+
+    def push_members_changed(self, group: str) -> None:
+        """Tell the client that the members of its group changed."""
+        notify_members_changed(self.connection, group)
+
+
+@dataclass(frozen=True, slots=True)
+class RemotingCall:
+    """A request, and what its handler needs."""
+
+    request: "ServedRequest"
+    call: "Call"
+    client: ClientConnection
+    services: "Services"
+    memberships: "Memberships"
+    cluster: str
+
+    @property
+    def command(self) -> "Command":
+        """The request's command."""
+        return self.request.command
+
+    @property
+    def broker(self) -> str:
+        """The broker that the client names, empty if it names none."""
+        fields = self.command.fields
+        return fields.get("bname") or fields.get("n") or ""
+
+    def get_group(self, name: str = "consumerGroup") -> str:
+        """Return the field with a consumer group's name. Raises ILLEGAL_CONSUMER_GROUP for one that can't be."""
+        return check_group_name(self.command.get_text(name))
+
+
+def check_client_id(client_id: str) -> bool:
+    """Return whether a client may have that id."""
+    return bool(client_id.strip()) and not find_name_problem(client_id)

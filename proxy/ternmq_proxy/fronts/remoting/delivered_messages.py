@@ -1,0 +1,121 @@
+"""Turns stored messages into the records that 4.x consumers read.
+
+Numbers of places   a record's log offset names the broker too: 15 bits of a hash of its name, then 48 bits of offset.
+                    So any proxy finds the message, and a client gives it back as it is.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from google.protobuf.unknown_fields import UnknownFieldSet
+from zlib import crc32
+
+from ternmq_protos.v2.definition_pb2 import Message, SystemProperties
+from ternmq_proxy.fronts.remoting import property_names as names
+from ternmq_proxy.fronts.remoting.hidden_fields import HiddenFields, read_hidden
+from ternmq_proxy.fronts.remoting.message_ids import Host, parse_host
+from ternmq_proxy.fronts.remoting.message_records import PROPERTIES_BYTES_MAX, MessageRecord, encode_record
+from ternmq_proxy.fronts.remoting.properties import write_properties
+
+if TYPE_CHECKING:
+    from ternmq_common.shard.model import StoredMessage
+
+_OFFSET_BITS = 48
+_OFFSET_MASK = (1 << _OFFSET_BITS) - 1
+_NAME_MASK = 0x7FFF
+_SECOND_MS, _MILLISECOND_NS = 1000, 1_000_000
+
+
+def number_of_place(broker: str, log_offset: int) -> int:
+    """Return the number that stands for a place in a broker's log."""
+    return (crc32(broker.encode()) & _NAME_MASK) << _OFFSET_BITS | log_offset & _OFFSET_MASK
+
+
+def find_place(number: int, brokers: Sequence[str]) -> list[tuple[str, int]]:
+    """Return the brokers, of these, that the number may name, with the offset in their logs: one, but for a collision
+    of hashes."""
+    return [
+        (broker, number & _OFFSET_MASK)
+        for broker in brokers
+        if crc32(broker.encode()) & _NAME_MASK == number >> _OFFSET_BITS
+    ]
+
+
+class RecordMaker:
+    """Makes records for the connections of one address: `store_host`, which message ids name, and of one `cluster`."""
+
+    def __init__(self, store_host: Host, cluster: str) -> None:
+        self._store_host = store_host
+        self._cluster = cluster
+        self._hosts: dict[str, Host] = {}
+
+    def encode_message(self, stored: "StoredMessage", *, topic: str | None = None, system_flag: int = 0) -> bytes:
+        """Return the record of a stored message, under another topic if one is given; `system_flag` adds bits."""
+        return encode_record(self.make_record(stored, topic=topic, system_flag=system_flag))
+
+    def make_record(
+        self, stored: "StoredMessage", *, topic: str | None = None, system_flag: int = 0
+    ) -> MessageRecord:
+        """Return the values of the record. Properties that don't fit together lose those of the server."""
+        system = SystemProperties.FromString(stored.system)
+        rest = Message.FromString(stored.rest)
+        hidden = read_hidden(UnknownFieldSet(system))
+        pairs = self._write_pairs(system, rest, hidden)
+        text = write_properties(pairs)
+        if len(text) * 4 > PROPERTIES_BYTES_MAX and len(text.encode()) > PROPERTIES_BYTES_MAX:
+            text = _fit_properties(pairs)
+        born = system.born_timestamp
+        return MessageRecord(
+            stored.queue.topic if topic is None else topic,
+            rest.body,
+            text,
+            stored.queue.queue_id,
+            stored.queue_offset,
+            number_of_place(stored.queue.broker, stored.log_offset),
+            hidden.flag,
+            hidden.system_flag | system_flag,
+            born.seconds * _SECOND_MS + born.nanos // _MILLISECOND_NS,
+            self._find_host(system.born_host),
+            stored.stored_ms,
+            self._store_host,
+            hidden.reconsume_times,
+            0,
+        )
+
+    def _write_pairs(self, system: "SystemProperties", rest: "Message", hidden: HiddenFields) -> dict[str, str]:
+        pairs = dict(hidden.properties)
+        pairs.update(rest.user_properties.items())
+        pairs[names.UNIQUE_KEY] = system.message_id
+        if system.keys:
+            pairs[names.KEYS] = " ".join(system.keys)
+        if system.tag:
+            pairs[names.TAGS] = system.tag
+        if system.message_group:
+            pairs[names.SHARDING_KEY] = system.message_group
+        if system.HasField("trace_context"):
+            pairs[names.TRACE_CONTEXT] = system.trace_context
+        pairs[names.MESSAGE_REGION] = names.REGION
+        pairs[names.TRACE_ON] = "true"
+        pairs[names.CLUSTER] = self._cluster
+        return pairs
+
+    def _find_host(self, text: str) -> Host:
+        host = self._hosts.get(text)
+        if host is None:
+            if len(self._hosts) >= 1000:
+                self._hosts.clear()
+            host = self._hosts[text] = parse_host(text)
+        return host
+
+
+def _fit_properties(pairs: dict[str, str]) -> str:
+    """Return the text of as many properties as fit, those of the message itself first."""
+    kept: dict[str, str] = {}
+    left = PROPERTIES_BYTES_MAX
+    first = (names.UNIQUE_KEY, names.TAGS, names.KEYS)
+    for name in sorted(pairs, key=lambda name: name not in first):
+        left -= len(name.encode()) + len(pairs[name].encode()) + 2
+        if left < 0:
+            break
+        kept[name] = pairs[name]
+    return write_properties(kept)

@@ -1,0 +1,93 @@
+"""Requests by which clients report themselves: heartbeats (34), leaving (35), members (38), subscriptions (46)."""
+
+from typing import TYPE_CHECKING
+
+from ternmq_common.errors import MessagingError
+from ternmq_common.names import RETRY_PREFIX, check_group_name
+from ternmq_proxy.access.needs import GROUP_SUB, TOPIC_SUB
+from ternmq_proxy.fronts.remoting.call import check_client_id
+from ternmq_proxy.fronts.remoting.callers import _LANGUAGES
+from ternmq_proxy.fronts.remoting.codes import ResponseCode
+from ternmq_proxy.fronts.remoting.heartbeats import read_heartbeat, read_subscription_check
+from ternmq_proxy.fronts.remoting.refusals import RequestRefused
+from ternmq_proxy.fronts.remoting.versions import version_name
+from ternmq_proxy.operations.group_creation import may_create_group
+from ternmq_proxy.processors.client_settings import UserAgent
+from ternmq_proxy.processors.group_members import GroupMember
+from ternmq_rpc.remoting.commands import Command
+from ternmq_rpc.remoting.json_dialect import encode_dialect
+
+if TYPE_CHECKING:
+    from ternmq_proxy.fronts.remoting.call import RemotingCall
+    from ternmq_proxy.processors.group_members import ConsumerReport
+
+
+async def take_heartbeat(made: "RemotingCall") -> Command:
+    """Answer 34."""
+    heartbeat = read_heartbeat(made.command.body)
+    if not check_client_id(heartbeat.client_id):
+        raise RequestRefused(ResponseCode.SYSTEM_ERROR, "the client id is empty, or can't be printed")
+    services, client = made.services, made.client
+    for report in heartbeat.consumers.values():
+        await _admit_consumer(report, made)
+    if not client.is_counted:
+        services.quotas.add_connection(made.call.user, heartbeat.client_id)
+        client.client_id, client.user, client.is_counted = heartbeat.client_id, made.call.user, True
+    elif heartbeat.client_id != client.client_id:
+        raise RequestRefused(ResponseCode.SYSTEM_ERROR, "this connection is another client's")
+    member = GroupMember(
+        heartbeat.client_id,
+        client,
+        made.call.peer,
+        UserAgent(_LANGUAGES.get(made.command.language, "OTHER"), version_name(made.command.version)),
+        made.call.user,
+    )
+    changed = made.memberships.take_heartbeat(client, member, heartbeat.consumers, heartbeat.producers)
+    return Command(
+        ResponseCode.SUCCESS,
+        fields={"IS_SUPPORT_HEART_BEAT_V2": "true", "IS_SUB_CHANGE": "true" if changed else "false"},
+    )
+
+
+async def _admit_consumer(report: "ConsumerReport", made: "RemotingCall") -> None:
+    """Check the rights of a member, and create its group if need be."""
+    services, call = made.services, made.call
+    name = check_group_name(report.group)
+    services.access.require_right("Heartbeat", call, GROUP_SUB, name)
+    for subscription in report.subscriptions or ():
+        if not subscription.topic.startswith(RETRY_PREFIX):
+            services.access.require_right("Heartbeat", call, TOPIC_SUB, subscription.topic)
+    if not services.catalog.has_group(name):
+        await services.catalog.ensure_group(name, may_create=may_create_group(call, name, services))
+
+
+async def unregister_client(made: "RemotingCall") -> Command:
+    """Answer 35: the client leaves one group, or two; a group that it was not in is no error."""
+    fields = made.command.fields
+    consumer_group, producer_group = fields.get("consumerGroup", ""), fields.get("producerGroup", "")
+    if consumer_group:
+        made.services.access.require_right(
+            "NotifyClientTermination", made.call, GROUP_SUB, check_group_name(consumer_group)
+        )
+    made.memberships.leave_groups(made.client, consumer_group, producer_group)
+    return Command(ResponseCode.SUCCESS, fields={})
+
+
+async def list_members(made: "RemotingCall") -> Command:
+    """Answer 38: the ids of a group's members at all proxies."""
+    group = made.get_group()
+    made.services.access.require_right("QueryAssignment", made.call, GROUP_SUB, group)
+    members = await made.memberships.find_members(group)
+    if not members:
+        raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"no consumer for this group, {group}")
+    return Command(ResponseCode.SUCCESS, body=encode_dialect({"consumerIdList": members}))
+
+
+async def check_subscription(made: "RemotingCall") -> Command:
+    """Answer 46: whether an expression compiles."""
+    written = read_subscription_check(made.command.body)
+    try:
+        await made.services.filters.find_filter(written)
+    except MessagingError as error:
+        raise RequestRefused(ResponseCode.SUBSCRIPTION_PARSE_FAILED, error.message) from error
+    return Command(ResponseCode.SUCCESS)

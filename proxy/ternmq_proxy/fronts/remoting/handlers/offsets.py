@@ -1,0 +1,77 @@
+"""Requests about offsets: committed ones (14, 15), by time (29), of queues (30, 31), the oldest message's time (32)."""
+
+from typing import TYPE_CHECKING
+
+from ternmq_common.filters.message_filter import ALL_TEXT
+from ternmq_common.shard.model import QueueRef
+from ternmq_proxy.fronts.remoting.codes import ResponseCode
+from ternmq_proxy.operations.by_queue.offsets import (
+    commit_queue_offset,
+    find_bounds,
+    find_committed,
+    find_offset_at,
+)
+from ternmq_rpc.remoting.commands import Command
+
+if TYPE_CHECKING:
+    from ternmq_proxy.fronts.remoting.call import RemotingCall
+
+_UPPER = "UPPER"
+
+
+def read_queue(made: "RemotingCall") -> QueueRef:
+    """Return the queue that a request names."""
+    command = made.command
+    return QueueRef(command.get_text("topic"), made.broker, max(0, command.get_int32("queueId")))
+
+
+async def query_committed(made: "RemotingCall") -> Command:
+    """Answer 14."""
+    zero = made.command.get_bool("setZeroIfNotFound", default=True)
+    offset = await find_committed(
+        made.get_group(), read_queue(made), made.call, made.services, zero_if_missing=zero
+    )
+    return _answer_offset(offset)
+
+
+async def update_committed(made: "RemotingCall") -> Command:
+    """Answer 15."""
+    offset = made.command.get_int64("commitOffset")
+    await commit_queue_offset(made.get_group(), read_queue(made), offset, made.call, made.services)
+    return Command(ResponseCode.SUCCESS)
+
+
+async def search_offset(made: "RemotingCall") -> Command:
+    """Answer 29."""
+    after = made.command.get_text("boundaryType", "LOWER") != _UPPER
+    time_ms = made.command.get_int64("timestamp")
+    return _answer_offset(await find_offset_at(read_queue(made), time_ms, made.call, made.services, after=after))
+
+
+async def get_maximum(made: "RemotingCall") -> Command:
+    """Answer 30."""
+    bounds = await find_bounds(read_queue(made), made.call, made.services)
+    return _answer_offset(0 if bounds is None else bounds.maximum)
+
+
+async def get_minimum(made: "RemotingCall") -> Command:
+    """Answer 31."""
+    bounds = await find_bounds(read_queue(made), made.call, made.services)
+    return _answer_offset(0 if bounds is None else bounds.minimum)
+
+
+async def get_earliest_time(made: "RemotingCall") -> Command:
+    """Answer 32: when the oldest message was stored; -1 for an empty queue."""
+    queue = read_queue(made)
+    bounds = await find_bounds(queue, made.call, made.services)
+    stored_ms = -1
+    if bounds is not None and bounds.minimum < bounds.maximum:
+        passing = await made.services.filters.find_filter(ALL_TEXT)
+        pulled = await made.services.messages.reading.pull(queue, bounds.minimum, passing, batch=1, poll_s=0.0)
+        if pulled.messages:
+            stored_ms = pulled.messages[0].stored_ms
+    return Command(ResponseCode.SUCCESS, fields={"timestamp": str(stored_ms)})
+
+
+def _answer_offset(offset: int) -> Command:
+    return Command(ResponseCode.SUCCESS, fields={"offset": str(offset)})

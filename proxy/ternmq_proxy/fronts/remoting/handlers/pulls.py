@@ -1,0 +1,83 @@
+"""Requests that pull messages (11, and 361, which is the same)."""
+
+from typing import TYPE_CHECKING
+
+from ternmq_common.shard.model import QueueRef
+from ternmq_proxy.fronts.remoting.codes import ResponseCode
+from ternmq_proxy.fronts.remoting.heartbeats import filter_of
+from ternmq_proxy.fronts.remoting.refusals import RequestRefused
+from ternmq_proxy.operations.by_queue.pull import AnswerKind, QueuePull, pull_from_queue
+from ternmq_rpc.remoting.commands import Command
+
+if TYPE_CHECKING:
+    from ternmq_common.filters.message_filter import FilterText
+    from ternmq_proxy.fronts.remoting.call import RemotingCall
+    from ternmq_proxy.operations.by_queue.pull import QueuePullResult
+
+COMMIT_OFFSET, MAY_WAIT, HAS_SUBSCRIPTION = 1, 2, 4
+_DEFAULT_BATCH = 32
+_CODES = {
+    AnswerKind.FOUND: (ResponseCode.SUCCESS, "FOUND"),
+    AnswerKind.NOTHING_NEW: (ResponseCode.PULL_NOT_FOUND, "OFFSET_OVERFLOW_ONE"),
+    AnswerKind.FILTERED: (ResponseCode.PULL_RETRY_IMMEDIATELY, "NO_MATCHED_MESSAGE"),
+    AnswerKind.OFFSET_MOVED: (ResponseCode.PULL_OFFSET_MOVED, "OFFSET_OVERFLOW_BADLY"),
+    AnswerKind.THROTTLED: (ResponseCode.FLOW_CONTROL, "a quota lets no message pass now"),
+}
+
+
+async def pull_messages(made: "RemotingCall") -> Command:
+    """Answer a pull."""
+    command = made.command
+    group, topic = made.get_group(), command.get_text("topic")
+    flags = command.get_int32("sysFlag", 0)
+    offset = command.get_int64("queueOffset")
+    commit = command.get_int64("commitOffset", 0) if flags & COMMIT_OFFSET else None
+    poll_s = command.get_int64("suspendTimeoutMillis", 0) / 1000 if flags & MAY_WAIT else 0.0
+    request = QueuePull(
+        queue=QueueRef(topic, made.broker, max(0, command.get_int32("queueId"))),
+        group=group,
+        offset=offset,
+        filter=_find_filter(group, topic, flags, made),
+        batch=command.get_int32("maxMsgNums", _DEFAULT_BATCH),
+        poll_s=poll_s,
+        commit=commit if commit is None or commit > 0 else None,
+    )
+    result = await pull_from_queue(request, made.call, made.services)
+    return _answer_pulled(result, made)
+
+
+def _find_filter(group: str, topic: str, flags: int, made: "RemotingCall") -> "FilterText":
+    """Return the filter of the request, or else that of the group's heartbeats."""
+    command = made.command
+    if flags & HAS_SUBSCRIPTION:
+        return filter_of(command.get_text("subscription", ""), command.get_text("expressionType", ""))
+    subscriptions = made.memberships.members.subscriptions_of(group)
+    known = None if subscriptions is None else subscriptions.get(topic)
+    if known is None:
+        missing = "group" if subscriptions is None else "topic"
+        raise RequestRefused(
+            ResponseCode.SUBSCRIPTION_NOT_EXIST, f"the consumer's {missing} is in no heartbeat: {group}, {topic}"
+        )
+    if known.version < command.get_int64("subVersion", 0):
+        raise RequestRefused(ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription is not the latest")
+    return known.filter
+
+
+def _answer_pulled(result: "QueuePullResult", made: "RemotingCall") -> Command:
+    code, remark = _CODES[result.kind]
+    encode = made.client.record_maker.encode_message
+    body = b"".join([encode(message) for message in result.messages])
+    made.services.quotas.count_sent_bytes(result.meters, len(body))
+    return Command(
+        code,
+        remark=remark,
+        fields={
+            "nextBeginOffset": str(result.next_offset),
+            "minOffset": str(result.min_offset),
+            "maxOffset": str(result.max_offset),
+            "suggestWhichBrokerId": "0",
+            "topicSysFlag": "0",
+            "groupSysFlag": "0",
+        },
+        body=body,
+    )

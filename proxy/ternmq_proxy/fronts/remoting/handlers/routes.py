@@ -1,0 +1,87 @@
+"""Requests of a name server: where a topic's queues are."""
+
+from typing import TYPE_CHECKING
+
+from ternmq_common.catalog.cluster import QueuePermission
+from ternmq_common.names import RETRY_PREFIX, TRACE_TOPIC, check_group_name, check_topic_name
+from ternmq_proxy.access.needs import GROUP_SUB, TOPIC_CREATE, TOPIC_ROUTE
+from ternmq_proxy.fronts.remoting.codes import ResponseCode
+from ternmq_proxy.fronts.remoting.refusals import RequestRefused
+from ternmq_proxy.operations.routes import permitted_brokers
+from ternmq_rpc.remoting.commands import Command
+from ternmq_rpc.remoting.json_dialect import encode_dialect
+
+if TYPE_CHECKING:
+    from ternmq_proxy.fronts.remoting.call import RemotingCall
+
+DEFAULT_TOPIC = "TBW102"
+"""The topic whose route says what a topic will have that its first message creates."""
+READ, WRITE, INHERIT = 4, 2, 1
+# Clients before 4.9.4 need the ids of brokers without quotes.
+_QUOTED_FROM = 401
+
+
+async def get_route(made: "RemotingCall") -> Command:
+    """Answer 105: the brokers of a topic and their queues; TOPIC_NOT_EXIST."""
+    command = made.command
+    name = command.get_text("topic")
+    quoted = command.version >= _QUOTED_FROM or command.get_bool("acceptStandardJsonOnly", default=False)
+    brokers, queues = await _find_queues(name, made)
+    ids: dict[object, str] = {"0" if quoted else 0: made.client.address}
+    body = {
+        "brokerDatas": [
+            {
+                "brokerAddrs": ids,
+                "brokerName": broker,
+                "cluster": made.cluster,
+                "enableActingMaster": False,
+            }
+            for broker in brokers
+        ],
+        "filterServerTable": {},
+        "queueDatas": [
+            {
+                "brokerName": broker,
+                "perm": permission,
+                "readQueueNums": queues,
+                "topicSysFlag": 0,
+                "writeQueueNums": queues,
+            }
+            for broker, permission in brokers.items()
+        ],
+    }
+    return Command(ResponseCode.SUCCESS, body=encode_dialect(body))
+
+
+async def _find_queues(name: str, made: "RemotingCall") -> tuple[dict[str, int], int]:
+    """Return the topic's brokers with their permissions, and how many queues it has on each."""
+    services = made.services
+    if name == DEFAULT_TOPIC:
+        return _find_future(name, made), services.catalog.default_queues
+    if name.startswith(RETRY_PREFIX):
+        group = check_group_name(name.removeprefix(RETRY_PREFIX))
+        services.access.require_right("QueryRoute", made.call, GROUP_SUB, group)
+        # A group has it from the beginning: its first retry would wait for the client's next look otherwise.
+        return {broker.name: READ | WRITE for broker in services.catalog.list_brokers()}, 1
+    services.access.require_right("QueryRoute", made.call, TOPIC_ROUTE, name)
+    if name == TRACE_TOPIC:
+        topic = await services.catalog.ensure_topic(name, mixed=True)
+    else:
+        topic = await services.catalog.existing_topic(check_topic_name(name))
+    brokers = permitted_brokers(topic, services)
+    return {broker.name: permission_bits(broker.permission) for broker in brokers}, topic.queues
+
+
+def _find_future(name: str, made: "RemotingCall") -> dict[str, int]:
+    services = made.services
+    if not services.catalog.creates_topics or not services.access.has_right(made.call, TOPIC_CREATE, "*"):
+        raise RequestRefused(
+            ResponseCode.TOPIC_NOT_EXIST,
+            f"No topic route info in name server for the topic: {name}; this server creates no topics by their use",
+        )
+    return {broker.name: READ | WRITE | INHERIT for broker in services.catalog.list_brokers()}
+
+
+def permission_bits(permission: "QueuePermission") -> int:
+    """Return the permission as the protocol's bits."""
+    return (READ if permission.can_read else 0) | (WRITE if permission.can_write else 0)

@@ -1,0 +1,140 @@
+"""Requests that send messages: one (10 and 310), or a batch of one topic (320)."""
+
+from typing import TYPE_CHECKING
+
+from ternmq_proxy.fronts.remoting import property_names as names
+from ternmq_proxy.fronts.remoting.codes import RequestCode, ResponseCode
+from ternmq_proxy.fronts.remoting.delivered_messages import number_of_place
+from ternmq_proxy.fronts.remoting.message_ids import encode_offset_id
+from ternmq_proxy.fronts.remoting.message_records import decode_batch
+from ternmq_proxy.fronts.remoting.refusals import RequestRefused
+from ternmq_proxy.fronts.remoting.sent_messages import SentHeader, read_sent_message
+from ternmq_proxy.operations.by_queue.send import ChosenQueue, PlacedMessage, send_to_queue
+from ternmq_rpc.remoting.commands import Command
+
+if TYPE_CHECKING:
+    from ternmq_proxy.fronts.remoting.call import ClientConnection, RemotingCall
+
+_LONG_NAMES = {
+    "a": "producerGroup",
+    "b": "topic",
+    "c": "defaultTopic",
+    "d": "defaultTopicQueueNums",
+    "e": "queueId",
+    "f": "sysFlag",
+    "g": "bornTimestamp",
+    "h": "flag",
+    "i": "properties",
+    "j": "reconsumeTimes",
+    "k": "unitMode",
+    "l": "maxReconsumeTimes",
+    "m": "batch",
+    "n": "bname",
+}
+_SHORT_NAMES = {long: short for short, long in _LONG_NAMES.items()}
+_DEFAULT_QUEUES = 4
+
+
+class SendFields:
+    """The fields of a send's header, by their long names; in 310 and 320 each has one letter."""
+
+    def __init__(self, command: Command) -> None:
+        self._command = command
+        self._is_short = command.code != RequestCode.SEND_MESSAGE
+
+    def _name(self, name: str) -> str:
+        return _SHORT_NAMES[name] if self._is_short else name
+
+    def get_text(self, name: str, default: str | None = None) -> str:
+        """Return a text."""
+        return self._command.get_text(self._name(name), default)
+
+    def get_int(self, name: str, default: int | None = None) -> int:
+        """Return a number of 32 bits."""
+        return self._command.get_int32(self._name(name), default)
+
+    def get_long(self, name: str, default: int | None = None) -> int:
+        """Return a number of 64 bits."""
+        return self._command.get_int64(self._name(name), default)
+
+
+async def send_message(made: "RemotingCall") -> Command:
+    """Answer 10 and 310."""
+    command, services = made.command, made.services
+    if not command.body:
+        raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, "the body is empty; a message needs at least one byte")
+    fields = SendFields(command)
+    header = _read_header(fields, made)
+    message = read_sent_message(header, command.body, services.delay_levels_ms, services.clock.now_ms())
+    chosen = _read_chosen_queue(fields, made)
+    [placed] = await send_to_queue([message], chosen, made.call, services, size=made.request.size)
+    answer = answer_sent([placed], made.client)
+    answer.fields["transactionId"] = placed.message_id  # type: ignore[index]
+    return answer
+
+
+async def send_batch(made: "RemotingCall") -> Command:
+    """Answer 320: messages of one topic and queue, stored together or not at all."""
+    command, services = made.command, made.services
+    if not command.body:
+        raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, "the batch is empty")
+    fields = SendFields(command)
+    header = _read_header(fields, made)
+    now_ms = services.clock.now_ms()
+    parts = decode_batch(command.body, parts_max=services.request_limits.entries_max)
+    messages = [
+        read_sent_message(
+            header._replace(flag=part.flag, properties=part.properties), part.body, services.delay_levels_ms, now_ms
+        )
+        for part in parts
+    ]
+    placed = await send_to_queue(
+        messages, _read_chosen_queue(fields, made), made.call, services, size=made.request.size
+    )
+    return answer_sent(placed, made.client)
+
+
+def _read_header(fields: SendFields, made: "RemotingCall") -> SentHeader:
+    return SentHeader(
+        topic=fields.get_text("topic"),
+        flag=fields.get_int("flag", 0),
+        system_flag=fields.get_int("sysFlag", 0),
+        born_ms=fields.get_long("bornTimestamp", 0),
+        born_host=made.call.peer,
+        properties=fields.get_text("properties", ""),
+        reconsume_times=fields.get_int("reconsumeTimes", 0),
+    )
+
+
+def _read_chosen_queue(fields: SendFields, made: "RemotingCall") -> ChosenQueue:
+    return ChosenQueue(
+        fields.get_text("topic"),
+        made.broker,
+        fields.get_int("queueId", -1),
+        fields.get_int("defaultTopicQueueNums", _DEFAULT_QUEUES),
+    )
+
+
+def answer_sent(placed: "list[PlacedMessage]", client: "ClientConnection") -> Command:
+    """Return the answer that names where messages were stored."""
+    first = placed[0]
+    answer_fields = {
+        "msgId": ",".join(offset_id(each, client) for each in placed),
+        "queueId": str(first.queue.queue_id),
+        "queueOffset": str(first.queue_offset),
+    }
+    if first.recall_handle:
+        answer_fields["recallHandle"] = first.recall_handle
+    answer = Command(ResponseCode.SUCCESS, fields=answer_fields)
+    complete_answer(answer)
+    return answer
+
+
+def offset_id(placed: PlacedMessage, client: "ClientConnection") -> str:
+    """Return the offset id of a stored message."""
+    return encode_offset_id(client.store_host, number_of_place(placed.queue.broker, placed.log_offset))
+
+
+def complete_answer(answer: Command) -> None:
+    """Add the fields that each answer to a send has, whether it was stored or refused."""
+    answer.fields = {**answer.fields, names.MESSAGE_REGION: names.REGION, names.TRACE_ON: "true"}

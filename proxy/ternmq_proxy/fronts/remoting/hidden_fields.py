@@ -1,0 +1,63 @@
+"""What a 4.x message has and the stored form has no field for, hidden in a field that no client knows.
+
+It is the field `_NUMBER` of `SystemProperties`, behind all others:
+
+Content   version u8 | flag i32 | system flag i32 | times reconsumed i32 | properties in their text form; big-endian.
+
+The properties are those with reserved names; those of users are stored where gRPC clients find them. Clients skip
+fields that they don't know, and a producer that sends this field itself changes its own message only.
+"""
+
+import struct
+from typing import NamedTuple
+
+from google.protobuf.unknown_fields import UnknownFieldSet
+
+from ternmq_common.wire import encode_field, encode_varint
+from ternmq_proxy.fronts.remoting.properties import read_properties, write_properties
+
+_NUMBER, _LENGTH_DELIMITED = 2104, 2
+_TAG = encode_varint(_NUMBER << 3 | _LENGTH_DELIMITED)
+_VERSION = 1
+_HEAD = struct.Struct(">Biii")
+
+
+class HiddenFields(NamedTuple):
+    """The hidden fields of a message. `reconsume_times` is how often the group failed on it whose retry it is."""
+
+    flag: int = 0
+    system_flag: int = 0
+    reconsume_times: int = 0
+    properties: dict[str, str] = {}  # noqa: RUF012 - never changed
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing needs to be hidden."""
+        return not (self.flag or self.system_flag or self.reconsume_times or self.properties)
+
+
+NOTHING_HIDDEN = HiddenFields()
+
+
+def encode_hidden(hidden: HiddenFields) -> bytes:
+    """Return the field, to be appended to serialized system properties; nothing if there is nothing to hide."""
+    if hidden.is_empty:
+        return b""
+    head = _HEAD.pack(_VERSION, hidden.flag, hidden.system_flag, hidden.reconsume_times)
+    return encode_field(_TAG, head + write_properties(hidden.properties).encode())
+
+
+def read_hidden(unknown: UnknownFieldSet) -> HiddenFields:
+    """Return the hidden fields among those that system properties have and protobuf does not know."""
+    for field in unknown:
+        if field.field_number == _NUMBER and field.wire_type == _LENGTH_DELIMITED:
+            return _decode_content(field.data)
+    return NOTHING_HIDDEN
+
+
+def _decode_content(content: bytes) -> HiddenFields:
+    if len(content) < _HEAD.size or content[0] != _VERSION:
+        return NOTHING_HIDDEN
+    _, flag, system_flag, reconsume_times = _HEAD.unpack_from(content)
+    text = content[_HEAD.size :].decode(errors="replace")
+    return HiddenFields(flag, system_flag, reconsume_times, read_properties(text))

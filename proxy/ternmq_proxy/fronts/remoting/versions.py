@@ -1,0 +1,19 @@
+"""The versions of clients: each release of RocketMQ has a number."""
+
+_RELEASES = {
+    79: "3.2.6", 121: "3.4.9", 137: "3.5.8", 213: "4.0.0", 233: "4.1.0", 253: "4.2.0", 273: "4.3.0", 293: "4.4.0",
+    313: "4.5.0", 317: "4.5.2", 333: "4.6.0", 335: "4.6.1", 353: "4.7.0", 355: "4.7.1", 373: "4.8.0", 393: "4.9.0",
+    395: "4.9.1", 397: "4.9.2", 399: "4.9.3", 401: "4.9.4", 403: "4.9.5", 405: "4.9.6", 407: "4.9.7", 409: "4.9.8",
+    413: "5.0.0", 433: "5.1.0", 441: "5.1.4", 453: "5.2.0", 473: "5.3.0", 475: "5.3.1", 477: "5.3.2", 479: "5.3.3",
+    493: "5.4.0", 513: "5.5.0",
+}  # fmt: skip
+
+
+def version_name(number: int) -> str:
+    """Return the release of a version number, such as 4.9.8; one between two releases as the earlier one with a plus
+    sign."""
+    known = _RELEASES.get(number)
+    if known is not None:
+        return known
+    earlier = max((each for each in _RELEASES if each < number), default=None)
+    return str(number) if earlier is None else f"{_RELEASES[earlier]}+"

@@ -1,0 +1,132 @@
+"""Pulls of clients that share queues among themselves, and keep the next offset of each.
+
+The filter is the request's, or what the group's members reported in their heartbeats. A pull with `commit` sets the
+group's committed offset first. `AnswerKind` says why there are no messages.
+"""
+
+import enum
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ternmq_common.filters.message_filter import FilterText
+from ternmq_common.limits import PULL_BATCH_MAX
+from ternmq_common.shard.model import QueueReaderId, QueueRef, StoredMessage
+from ternmq_proxy.operations.group_creation import may_create_group
+from ternmq_proxy.operations.message_queues import find_queue
+from ternmq_proxy.operations.rights import needs_of_consumer
+from ternmq_proxy.processors.sending.placement import check_readable
+from ternmq_proxy.quotas.receiving import take_within
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ternmq_common.filters.message_filter import MessageFilter
+    from ternmq_common.shard.model import ConsumerGroup, PulledMessages, QueueBounds
+    from ternmq_proxy.call import Call
+    from ternmq_proxy.quotas.meter import QuotaMeter
+    from ternmq_proxy.services import Services
+
+_RPC = "PullMessage"
+
+
+class AnswerKind(enum.Enum):
+    """What a pull found."""
+
+    FOUND = "messages"
+    NOTHING_NEW = "nothing at the end of the queue"
+    FILTERED = "messages that do not pass the filter"
+    OFFSET_MOVED = "an offset outside of the queue"
+    THROTTLED = "a quota that lets no message pass now"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueuePull:
+    """What a client pulls from a queue: at most `batch` messages from `offset` on; it waits up to `poll_s` seconds for
+    one. `commit` is the offset to commit, None for none."""
+
+    queue: QueueRef
+    group: str
+    offset: int
+    filter: FilterText
+    batch: int
+    poll_s: float = 0.0
+    commit: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class QueuePullResult:
+    """The messages of a pull, where to go on, and the first and the next offset of the queue."""
+
+    kind: AnswerKind
+    messages: list[StoredMessage]
+    next_offset: int
+    min_offset: int
+    max_offset: int
+    meters: "Sequence[QuotaMeter]" = ()
+
+
+async def pull_from_queue(request: QueuePull, call: "Call", services: "Services") -> QueuePullResult:
+    """Read messages of a queue by offset. RightsRevoked if the user loses his rights while it waits."""
+    with services.access.watching(_RPC, call, needs_of_consumer(request.group, request.queue.topic)):
+        return await _pull_from_queue(request, call, services)
+
+
+async def ensure_pulling_group(name: str, call: "Call", services: "Services") -> "ConsumerGroup":
+    """Return the group of a client that pulls; create it if that is allowed."""
+    return await services.catalog.ensure_group(name, may_create=may_create_group(call, name, services))
+
+
+async def _pull_from_queue(request: QueuePull, call: "Call", services: "Services") -> QueuePullResult:
+    group = await ensure_pulling_group(request.group, call, services)
+    queue = await find_queue(request.queue, services)
+    check_readable(services.catalog.find_topic(queue.topic))
+    reader = QueueReaderId(group.name, call.require_client(), group.queue_lock_hold_ms)
+    reading = services.messages.reading
+    bounds = await reading.bounds(queue)
+    if request.commit is not None and 0 <= request.commit <= bounds.maximum:
+        await reading.set_committed(group.name, queue, request.commit, reader=reader)
+    offset = request.offset
+    if not bounds.minimum <= offset <= bounds.maximum:
+        moved = bounds.maximum if offset > bounds.maximum else bounds.minimum
+        return _without_messages(AnswerKind.OFFSET_MOVED, moved, bounds)
+    passing = await services.filters.find_filter(request.filter)
+    take = partial(_pull_batch, queue, offset, passing, reader, call, services)
+    batch = min(max(1, request.batch), PULL_BATCH_MAX)
+    poll_s = max(0.0, min(request.poll_s, services.long_poll_max_ms / 1000))
+    quotas = services.quotas
+    meters = quotas.receiver_meters(call.user, queue.topic, group.name, call.client_id) if quotas.limits_out else []
+    if meters:
+        pulled = await take_within(meters, batch, poll_s, take, _count_messages, quotas.now)
+    else:
+        pulled = await take(batch, poll_s)
+    if pulled is None:
+        return _without_messages(AnswerKind.THROTTLED, offset, bounds)
+    if not pulled.messages:
+        kind = AnswerKind.FILTERED if pulled.next_offset > offset else AnswerKind.NOTHING_NEW
+        return _without_messages(kind, pulled.next_offset, bounds)
+    end = max(bounds.maximum, pulled.next_offset)
+    return QueuePullResult(AnswerKind.FOUND, pulled.messages, pulled.next_offset, bounds.minimum, end, meters)
+
+
+def _without_messages(kind: AnswerKind, next_offset: int, bounds: "QueueBounds") -> QueuePullResult:
+    return QueuePullResult(kind, [], next_offset, bounds.minimum, max(bounds.maximum, next_offset))
+
+
+async def _pull_batch(
+    queue: QueueRef,
+    offset: int,
+    passing: "MessageFilter",
+    reader: QueueReaderId,
+    call: "Call",
+    services: "Services",
+    batch: int,
+    poll_s: float,
+) -> "PulledMessages":
+    return await services.messages.reading.pull(
+        queue, offset, passing, batch=batch, poll_s=poll_s, reader=reader, room=call.room
+    )
+
+
+def _count_messages(pulled: "PulledMessages") -> int:
+    return len(pulled.messages)

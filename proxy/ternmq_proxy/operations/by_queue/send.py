@@ -1,0 +1,174 @@
+"""Sends to the message queue that the producer chose.
+
+The topic is created by its first message, for all types of messages, as RocketMQ 4.x knows no types. In a topic that
+accepts FIFO messages, a message without a message group belongs to the group of its queue, so that consumers that
+receive by message group keep the order that the producer chose.
+"""
+
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from ternmq_common.catalog.message_type import MessageType
+from ternmq_common.errors import ErrorCode, MessagingError
+from ternmq_common.event_loop.fairness import WorkTurns
+from ternmq_common.names import TRACE_TOPIC, check_topic_name, group_of_derived
+from ternmq_common.shard.model import HalfMessage, QueueRef, TimedMessage
+from ternmq_common.shard.recall_handle import RecallHandle
+from ternmq_proxy.access.needs import TOPIC_CREATE, TOPIC_PUB
+from ternmq_proxy.operations.message_checks import check_message, type_conflict
+from ternmq_proxy.operations.send_special import SendInParts, due_time_ms
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ternmq_common.shard.model import NewMessage, Topic
+    from ternmq_proxy.call import Call
+    from ternmq_proxy.processors.sending.producer_message import ProducerMessage
+    from ternmq_proxy.services import Services
+
+_RPC = "SendMessage"
+QUEUE_GROUP = "queue-"
+"""What the message group of a queue begins with."""
+
+
+class ChosenQueue(NamedTuple):
+    """The queue that a producer chose; a negative id is any queue, an empty broker the only one, or any. A topic that
+    the message creates has at most `queues_wanted` queues."""
+
+    topic: str
+    broker: str
+    queue_id: int
+    queues_wanted: int
+
+
+class PlacedMessage(NamedTuple):
+    """Where a message was stored. `log_offset` is in the commit log of the queue's broker, -1 if it is not known; a
+    hidden message has its `recall_handle` or `transaction_id`."""
+
+    queue: QueueRef
+    message_id: str
+    queue_offset: int
+    log_offset: int
+    recall_handle: str = ""
+    transaction_id: str = ""
+
+
+async def send_to_queue(
+    messages: "Sequence[ProducerMessage]", chosen: ChosenQueue, call: "Call", services: "Services", *, size: int
+) -> list[PlacedMessage]:
+    """Store messages of one topic in the queue, in order, or none of them. `size` is that of the request in bytes.
+
+    Several messages must be ordinary ones. Raises UNAUTHORIZED unless the user may send to the topic,
+    TOO_MANY_REQUESTS above a quota, BAD_REQUEST for a queue that the topic does not have.
+    """
+    services.access.require_right(_RPC, call, TOPIC_PUB, chosen.topic)
+    call.require_client()
+    topic = await _find_topic(chosen, call, services)
+    queue = _find_queue(topic, chosen, services)
+    now_ms = services.clock.now_ms()
+    turns = WorkTurns() if len(messages) > 1 else None
+    kind = MessageType.NORMAL
+    for message in messages:
+        if turns is not None:
+            await turns.next_turn()
+        kind = _check_message(message, topic, queue, services, now_ms)
+        if len(messages) > 1 and kind not in (MessageType.NORMAL, MessageType.FIFO):
+            raise MessagingError(ErrorCode.MESSAGE_CORRUPTED, f"a batch has ordinary messages only, not {kind.name}")
+    if services.quotas.limits_in:
+        services.quotas.admit_messages(call.user, topic.name, call.client_id, len(messages), size)
+    sending = SendInParts(messages, kind, services.messages.find_route(topic), now_ms, call, services, turns)
+    try:
+        if kind == MessageType.DELAY:
+            return [await _schedule_message(messages[0], queue, sending)]
+        if kind == MessageType.TRANSACTION:
+            return [await _begin_transaction(messages[0], queue, sending)]
+        stored = [await sending.take_stored_form(message) for message in messages]
+        return await append_to_queue(queue, stored, services)
+    finally:
+        sending.release_inflation()
+
+
+async def append_to_queue(
+    queue: QueueRef, stored: "Sequence[NewMessage]", services: "Services"
+) -> list[PlacedMessage]:
+    """Append messages in stored form."""
+    return [
+        PlacedMessage(
+            QueueRef(queue.topic, each.broker, queue.queue_id) if each.broker else queue,
+            each.message_id,
+            each.queue_offset,
+            each.log_offset,
+        )
+        for each in await services.messages.sending.append(queue, stored)
+    ]
+
+
+async def _find_topic(chosen: ChosenQueue, call: "Call", services: "Services") -> "Topic":
+    name = chosen.topic if chosen.topic == TRACE_TOPIC else check_topic_name(chosen.topic)
+    if group_of_derived(name) is not None:
+        raise MessagingError(ErrorCode.ILLEGAL_TOPIC, f"topic {name!r} is written by the broker alone")
+    may_create = services.access.has_right(call, TOPIC_CREATE, name)
+    admit = partial(services.quotas.admit_topic, call.user)
+    return await services.catalog.ensure_topic(
+        name, may_create=may_create, admit=admit, mixed=True, queues_max=max(1, chosen.queues_wanted)
+    )
+
+
+def _find_queue(topic: "Topic", chosen: ChosenQueue, services: "Services") -> QueueRef:
+    """Return the queue that was chosen. Whether its topic can be written is decided by the route that clients got, and
+    by the broker."""
+    route = services.messages.find_route(topic)
+    if chosen.queue_id >= topic.queues:
+        raise MessagingError(
+            ErrorCode.BAD_REQUEST,
+            f"topic {topic.name!r} has the queues 0 to {topic.queues - 1}, not {chosen.queue_id}",
+        )
+    if chosen.queue_id < 0:
+        return services.placement.next_queue(route)
+    where = f"{chosen.broker}/" if len(route.brokers) > 1 and chosen.broker else ""
+    return services.placement.queue_for(route, f"{where}{chosen.queue_id}")
+
+
+def _check_message(
+    message: "ProducerMessage", topic: "Topic", queue: QueueRef, services: "Services", now_ms: int
+) -> MessageType:
+    """Return the message's type. Raises the error of the first rule that it breaks."""
+    accepted = topic.accepted_types
+    if MessageType.FIFO not in accepted:
+        message.message_group = ""
+    elif topic.type == MessageType.FIFO and not message.message_group:
+        message.message_group = f"{QUEUE_GROUP}{queue.queue_id}"
+    if message.is_transaction or message.delivery_ns is not None:
+        message.message_group = ""
+    kind = check_message(message, services.limits, now_ms)
+    if kind not in accepted:
+        raise type_conflict(topic, kind)
+    return kind
+
+
+async def _schedule_message(message: "ProducerMessage", queue: QueueRef, sending: SendInParts) -> PlacedMessage:
+    services = sending.services
+    if problem := services.clock.find_problem():
+        raise MessagingError(ErrorCode.HA_NOT_AVAILABLE, f"this proxy: {problem}")
+    assert message.delivery_ns is not None
+    due_ms = due_time_ms(message.delivery_ns)
+    stored = await sending.take_stored_form(message)
+    [appended] = await services.messages.sending.schedule(queue, [TimedMessage(stored, due_ms)])
+    broker = appended.broker or queue.broker
+    handle = RecallHandle(queue.topic, broker, due_ms, appended.message_id).encode_handle(services.handles.keys)
+    placed = QueueRef(queue.topic, broker, queue.queue_id)
+    return PlacedMessage(placed, appended.message_id, appended.queue_offset, appended.queue_offset, handle)
+
+
+async def _begin_transaction(message: "ProducerMessage", queue: QueueRef, sending: SendInParts) -> PlacedMessage:
+    services = sending.services
+    recovery_ms = message.recovery_ms if message.recovery_ms > 0 else None
+    half = HalfMessage(await sending.take_stored_form(message), sending.call.client_id, recovery_ms)
+    appended = await services.messages.sending.begin_transaction(queue, half)
+    return PlacedMessage(
+        queue,
+        appended.message_id,
+        appended.queue_offset,
+        appended.queue_offset,
+        transaction_id=appended.transaction_id,
+    )

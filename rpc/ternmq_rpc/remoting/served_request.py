@@ -1,0 +1,50 @@
+"""A request of the remoting protocol that a server has not answered yet."""
+
+from typing import TYPE_CHECKING
+
+from ternmq_rpc.remoting.commands import Command
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from ternmq_common.receiving.output_room import AnswerRoom
+    from ternmq_rpc.remoting.connection import RemotingConnection
+
+# What a request takes beside its bytes: the command, its fields, perhaps a task.
+_OBJECTS_BYTES = 1024
+
+
+class ServedRequest:
+    """A request in progress. `size` is how much it counts against the connection's limits; `task` serves it, None if it
+    needs none. Exactly one of `answer_request` and `drop_request` takes effect; later calls do nothing."""
+
+    __slots__ = ("command", "connection", "is_answered", "received_at", "size", "task")
+
+    def __init__(self, connection: "RemotingConnection", command: Command, size: int, now: float) -> None:
+        self.connection = connection
+        self.command = command
+        self.size = size + _OBJECTS_BYTES
+        self.received_at = now
+        self.task: asyncio.Task[None] | None = None
+        self.is_answered = False
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether a server that stops waits for its end."""
+        return True
+
+    def answer_request(self, response: Command) -> None:
+        """Answer it, unless its sender wants no answer."""
+        if not self.is_answered:
+            self.is_answered = True
+            self.connection.finish_request(self, response)
+
+    def drop_request(self) -> None:
+        """End it without an answer."""
+        if not self.is_answered:
+            self.is_answered = True
+            self.connection.finish_request(self, None)
+
+    def open_answer_room(self) -> "AnswerRoom":
+        """Return the room for its answer, to be reserved before anything is taken for it."""
+        return self.connection.open_answer_room()

@@ -1,0 +1,58 @@
+"""A server of the remoting protocol: hands each request to one function, and answers with what that returns."""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from ternmq_rpc.remoting.connection import RemotingConnection
+from ternmq_rpc.remoting.served_request import ServedRequest
+from ternmq_rpc.serving.connection_server import CONNECTIONS_MAX, ConnectionServer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+    from typing import Any
+
+    from ternmq_rpc.remoting.commands import Command
+    from ternmq_rpc.serving.budgets import ConnectionBudgets
+    from ternmq_rpc.tls.opening import PortTls
+
+    Serve = Callable[[ServedRequest], "Coroutine[Any, Any, None] | None"]
+    """Answers a request, now or later; or returns what does so in a task. It raises nothing."""
+    Refuse = Callable[[Command, bool], Command]
+    """Returns the answer to a request that is refused: because the server stops, or else by a limit."""
+
+
+class RemotingServer(ConnectionServer[RemotingConnection, ServedRequest]):
+    """Serves connections of the remoting protocol."""
+
+    def __init__(
+        self,
+        serve: "Serve",
+        refuse: "Refuse",
+        *,
+        budgets: "ConnectionBudgets | None" = None,
+        connections_max: int = CONNECTIONS_MAX,
+        tls: "PortTls | None" = None,
+        on_closed: "Callable[[object], None] | None" = None,
+    ) -> None:
+        super().__init__(budgets=budgets, connections_max=connections_max, tls=tls, on_closed=on_closed)
+        self.serve = serve
+        self._refuse = refuse
+
+    def create_connection(self, listener: str) -> RemotingConnection:
+        return RemotingConnection(self, listener)
+
+    def refuse_request(self, command: "Command", *, is_stopping: bool) -> "Command":
+        """Return the answer to a request that is not served."""
+        return self._refuse(command, is_stopping)
+
+    def start_request(self, request: ServedRequest, serving: "Coroutine[Any, Any, None]") -> None:
+        """Serve the request in a task."""
+        task = request.task = asyncio.get_running_loop().create_task(serving)
+        self.tasks[task] = request
+        task.add_done_callback(self._end_task)
+
+    def _end_task(self, task: asyncio.Task[None]) -> None:
+        request = self.tasks.pop(task)
+        request.drop_request()
+        if not task.cancelled() and (error := task.exception()) is not None:
+            raise error  # the loop's exception handler logs it: `serve` raises nothing
