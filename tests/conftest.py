@@ -4,6 +4,7 @@ the fixture `postgres`, or is parametrised with that word, is marked so. What gR
 """
 
 import logging
+import os
 import signal
 
 import pytest
@@ -11,6 +12,8 @@ from hypothesis import settings
 
 from ternmq_common.event_loop import turn_end
 
+# Servers that tests start serve the remoting protocol where a test asks for it.
+os.environ.setdefault("TERNMQ_REMOTING", "off")
 settings.register_profile("ternmq", deadline=None, print_blob=True)
 settings.register_profile("quick", settings.get_profile("ternmq"), max_examples=25)
 settings.register_profile("thousand", settings.get_profile("ternmq"), max_examples=1000)

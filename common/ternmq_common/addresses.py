@@ -7,6 +7,7 @@ import re
 
 DEFAULT_GRPC = "127.0.0.1:8081"
 DEFAULT_HTTP = "127.0.0.1:8082"
+DEFAULT_REMOTING = "127.0.0.1:9876"
 _ADDRESS = re.compile(r"(?P<host>\[[0-9A-Fa-f:.%]+\]|[^\s:\[\]/=,]+):(?P<port>\d{1,5})", re.ASCII)
 
 

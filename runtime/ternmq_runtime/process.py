@@ -64,12 +64,15 @@ def run_server(
         return runner.run(_run_until_stopped(start, over or asyncio.Event(), None if is_part else settings))
 
 
-def ready_line(grpc_addresses: "Sequence[str]", http_address: str, admin_address: str = "") -> str:
-    """Return the line that a process prints when it serves clients: `ready grpc=HOST:PORT http=HOST:PORT`, then admin=
-    if operators have a listener of their own, then grpc2= and so on."""
+def ready_line(
+    grpc_addresses: "Sequence[str]", http_address: str, admin_address: str = "", remoting_address: str = ""
+) -> str:
+    """Return the line that a process prints when it serves clients: `ready grpc=HOST:PORT http=HOST:PORT`, then
+    remoting= if it serves that, admin= if operators have a listener of their own, then grpc2= and so on."""
+    remoting = f" remoting={remoting_address}" if remoting_address else ""
     admin = f" admin={admin_address}" if admin_address else ""
     others = (f" grpc{number}={address}" for number, address in enumerate(grpc_addresses[1:], start=2))
-    return f"ready grpc={grpc_addresses[0]} http={http_address}{admin}{''.join(others)}"
+    return f"ready grpc={grpc_addresses[0]} http={http_address}{remoting}{admin}{''.join(others)}"
 
 
 def describe_server(settings: "ProcessSettings", ready: str) -> str:

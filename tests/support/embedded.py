@@ -39,18 +39,18 @@ _ids = itertools.count()
 
 class Embedded:
     """A running stack; `grpc` and `http` are its addresses, `host:port`, `more_grpc` those of further listeners, and
-    `admin` that of operators."""
+    `admin` that of operators, `remoting` that of 4.x clients."""
 
     def __init__(self, settings: "ServerSettings", answer_limits: AnswerLimits = ANSWER_LIMITS) -> None:
         self.settings = settings
         self._answer_limits = answer_limits
-        self.grpc = self.http = self.admin = ""
+        self.grpc = self.http = self.admin = self.remoting = ""
         self.more_grpc: list[str] = []
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
         try:
-            addresses, self.http, self.admin = await start(
+            addresses, self.http, self.admin, self.remoting = await start(
                 self.settings, make_clock(self.settings), self._stack, self._answer_limits
             )
             self.grpc, *self.more_grpc = addresses

@@ -34,7 +34,9 @@ MANY = 1_000_000
 async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Embedded]:
     """Creates topics and groups on first use, and holds no errors back."""
     folder = tmp_path_factory.mktemp("server")
-    settings = ServerSettings(data_dir=folder, grpc=ANY_PORT, http=ANY_PORT, auto_create_per_minute=MANY)
+    settings = ServerSettings(
+        data_dir=folder, grpc=ANY_PORT, http=ANY_PORT, remoting=ANY_PORT, auto_create_per_minute=MANY
+    )
     async with Embedded(settings, AnswerLimits(error_hold_s=0.0)) as running:
         yield running
 

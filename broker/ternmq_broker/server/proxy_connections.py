@@ -106,7 +106,9 @@ class ProxyConnections:
     def pulling_members(self, group: str, topic: str) -> DoneResult[list[str]]:
         """The client ids of the group's members that pull the topic, or any if it is empty, through all proxies."""
         members = (member for connection in self._connections for member in connection.members)
-        pulling = (each for each in members if each.group == group and (not topic or not each.topics or topic in each.topics))
+        pulling = (
+            each for each in members if each.group == group and (not topic or not each.topics or topic in each.topics)
+        )
         return DoneResult(sorted({each.client_id for each in pulling}))
 
     async def ask_others(self, asker: "ProxyConnection", question: "ProxyQuestion") -> list[ProxyAnswer]:

@@ -32,7 +32,8 @@ def find_exposure(settings: "FrontSettings") -> str | None:
     gaps = _find_gaps(settings)
     # HTTP serves health to all, and has TLS or not by itself (`http_tls`).
     http = [settings.http] if _NO_USERS in gaps else []
-    listeners = settings.grpc_addresses if gaps else []
+    remoting = settings.remoting_listener
+    listeners = [*settings.grpc_addresses, *([] if remoting is None else [remoting.address])] if gaps else []
     open_ones = [each for each in (*listeners, *http) if not is_loopback(each)]
     if not open_ones:
         return None

@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 
-from ternmq_common.addresses import DEFAULT_GRPC
+from ternmq_common.addresses import DEFAULT_GRPC, is_wildcard, parse_address
 from ternmq_common.catalog.delay_levels import DEFAULT_DELAY_LEVELS, parse_delay_levels
 from ternmq_common.limits import (
     DAY_MS,
@@ -25,6 +25,8 @@ from ternmq_common.server_settings.tls import TlsSettings
 from ternmq_common.server_settings.traffic import TrafficSettings
 from ternmq_common.server_settings.users import UsersSettings
 
+OFF = "off"
+"""The value of `remoting` that serves none."""
 # No part is `.` or `..`, and nothing needs escaping anywhere.
 _PREFIX = re.compile(r"(/(?!\.{1,2}(/|$))[A-Za-z0-9._~-]{1,64}){1,8}", re.ASCII)
 # Below these a request with the prefix would be taken for one without it.
@@ -40,6 +42,18 @@ class FrontSettings(AccessSettings, QuotaSettings, TlsSettings, TrafficSettings,
         "Address of the gRPC front, or several; port 0 picks a free one. HOST:PORT=HOST:PORT tells clients to "
         "connect to the second, which a load balancer or NodePort forwards here.",
         flag=True, form="HOST:PORT[,HOST:PORT]...",
+    )  # fmt: skip
+    remoting: str | None = setting(
+        None,
+        "Address for clients of RocketMQ 4.x, and remoting clients of 5.x: name server and broker at once. `auto` is "
+        "127.0.0.1:9876 if nobody else listens there; `off` serves none.",
+        flag=True, form="HOST:PORT|off", auto=True, see="remoting.md", since="0.2.0",
+    )  # fmt: skip
+    advertised_remoting: str | None = setting(
+        None,
+        "The address that routes name for `remoting`, where clients reach this process by another one than it listens "
+        "at; by default the one that each client used.",
+        flag=True, form="HOST:PORT", see="remoting.md", since="0.2.0",
     )  # fmt: skip
     workers: int = setting(
         1,
@@ -90,6 +104,7 @@ class FrontSettings(AccessSettings, QuotaSettings, TlsSettings, TrafficSettings,
                 and normalize_address(self.admin)[1] != 0
             ):
                 raise InvalidSetting("admin", "the gRPC front or HTTP has this address already")
+        self._check_remoting()
         if self.console_grafana and not self.console_grafana.startswith(("https://", "http://")):
             raise InvalidSetting("console_grafana", "it is no address, such as https://...")
         if self.console_prefix and not _PREFIX.fullmatch(self.console_prefix):
@@ -100,6 +115,29 @@ class FrontSettings(AccessSettings, QuotaSettings, TlsSettings, TrafficSettings,
             parse_delay_levels(self.delay_levels)
         except ValueError as error:
             raise InvalidSetting("delay_levels", str(error)) from None
+
+    def _check_remoting(self) -> None:
+        if self.advertised_remoting is not None:
+            self._check_address("advertised_remoting")
+            host, port = parse_address(self.advertised_remoting)
+            if port == 0 or is_wildcard(host):
+                raise InvalidSetting(
+                    "advertised_remoting", "no client can connect to it; name the host and port that clients shall use"
+                )
+        if self.remoting in (None, OFF):
+            return
+        self._check_address("remoting")
+        taken = [normalize_address(address) for address in (*self.grpc_addresses, self.http)]
+        own = normalize_address(self.remoting or "")
+        if own in taken and own[1] != 0:
+            raise InvalidSetting("remoting", "the gRPC front or HTTP has this address already")
+
+    @property
+    def remoting_listener(self) -> ClientListener | None:
+        """The listener for the remoting protocol; None if there is none, or it is not decided yet (`auto`)."""
+        if self.remoting is None or self.remoting == OFF:
+            return None
+        return ClientListener(self.remoting, self.advertised_remoting)
 
     @property
     def grpc_addresses(self) -> list[str]:

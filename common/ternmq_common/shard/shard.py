@@ -225,7 +225,7 @@ class StorageInspecting(Protocol):
         """The group's dead letters on that broker, by offset; an empty name is fine where there is one broker."""
 
     def find_by_log_offset(self, broker: str, log_offset: Int64) -> Awaitable[StoredMessage | None]:
-        """The message whose record begins at that offset of the broker's log; None if there is none, or it is hidden."""
+        """The message whose record begins at that offset of the broker's log; None if there is none in a queue."""
 
     def remaining(self, broker: str) -> Awaitable[UnfinishedWork]:
         """What would be lost with that broker."""

@@ -97,6 +97,11 @@ class Catalog:
         return sorted(self._known_snapshot.groups.values(), key=lambda group: group.name)
 
     @property
+    def creates_topics(self) -> bool:
+        """Whether the first message to a topic creates it."""
+        return self._auto_create
+
+    @property
     def default_queues(self) -> int:
         """How many message queues a topic has that is created without a number."""
         return self._default_queues
@@ -222,7 +227,9 @@ class Catalog:
             return await self.existing_topic(name, kind)
         await self._refresh_for_lookup()
         if name not in self._known_snapshot.topics:
-            await self._auto_creation.create_once("topic", name, lambda: self._create_used_topic(name, kind, mixed, queues_max), admit)
+            await self._auto_creation.create_once(
+                "topic", name, lambda: self._create_used_topic(name, kind, mixed, queues_max), admit
+            )
         return self.find_topic(name, kind)
 
     def _is_created_by_use(self, name: str) -> bool:

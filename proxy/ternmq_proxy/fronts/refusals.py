@@ -7,7 +7,6 @@ from ternmq_common.errors import ErrorCode, code_name
 from ternmq_common.pacing.log_throttle import LogThrottle, left_out_text
 from ternmq_common.printable import cut_text
 
-
 if TYPE_CHECKING:
     from collections.abc import Callable
 

@@ -24,6 +24,7 @@ from ternmq_runtime.http.front import HttpFront, describe_copy
 from ternmq_runtime.observability.figures import MemberFigures
 from ternmq_runtime.observability.process_observability import ProcessObservability
 from ternmq_runtime.process_tls import ProcessTls
+from ternmq_runtime.remoting_address import choose_remoting
 from ternmq_runtime.workers.siblings import MAY_READ, YES, SiblingProcesses, create_answers
 
 if TYPE_CHECKING:
@@ -39,17 +40,17 @@ def run(settings: "ProxySettings") -> int:
     """Serve until SIGTERM or SIGINT, or until the registry turns out to be unusable when it returns after a start
     without it; return the process's exit code. Raises StartupError."""
     clock, over = SystemClock(), asyncio.Event()
-    proxy = ProxyServer(
-        settings,
-        clock,
-        name=settings.proxy_name or f"{socket.gethostname()}-{os.getpid()}",
-        http=settings.http,
-        registry=lambda stack: join_cluster_registry(settings, stack, clock, over),
-    )
 
     async def start(stack: AsyncExitStack) -> str:
+        proxy = ProxyServer(
+            choose_remoting(settings),
+            clock,
+            name=settings.proxy_name or f"{socket.gethostname()}-{os.getpid()}",
+            http=settings.http,
+            registry=lambda stack: join_cluster_registry(settings, stack, clock, over),
+        )
         await proxy.start(stack)
-        return process.ready_line(proxy.grpc_addresses, proxy.http_address, proxy.admin_address)
+        return proxy.ready_line
 
     return process.run_server(settings, start, over=over)
 
@@ -87,7 +88,7 @@ class ProxyServer:
         self._access: AccessControl | None = None
         self._answers[MAY_READ] = self._answer_may_read
         self.grpc_addresses: list[str] = []
-        self.http_address = self.admin_address = ""
+        self.http_address = self.admin_address = self.remoting_address = ""
 
     async def start(self, stack: AsyncExitStack) -> None:
         """Start everything; `stack` stops it. Raises StartupError."""
@@ -149,13 +150,19 @@ class ProxyServer:
         )
         worker = "" if self._place is None else self._place.name
         access = self._access = open_access(settings, catalog, self._clock, stack, worker=worker)
-        front = await serve_clients(
+        fronts = await serve_clients(
             settings, self._clock, catalog, messages, observability, stack, self._server_process(), access, tls.grpc
         )
-        operator_calls.open_calls(front.operator_calls)
-        self.grpc_addresses, self.admin_address = front.listener_addresses, front.admin_address
+        operator_calls.open_calls(fronts.grpc.operator_calls)
+        self.grpc_addresses, self.admin_address = fronts.grpc.listener_addresses, fronts.grpc.admin_address
+        self.remoting_address = fronts.remoting_address
         self._not_started = None
         http.announce_address()
+
+    @property
+    def ready_line(self) -> str:
+        """What the process prints when it serves."""
+        return process.ready_line(self.grpc_addresses, self.http_address, self.admin_address, self.remoting_address)
 
     def _server_process(self) -> ServerProcess:
         place = self._place

@@ -25,6 +25,7 @@ from ternmq_runtime import process
 from ternmq_runtime.http.front import HttpFront
 from ternmq_runtime.observability.process_observability import ProcessObservability
 from ternmq_runtime.process_tls import ProcessTls
+from ternmq_runtime.remoting_address import choose_remoting
 
 if TYPE_CHECKING:
     from ternmq_common.server_settings import ServerSettings
@@ -41,16 +42,17 @@ def run(settings: "ServerSettings") -> int:
                 "TEST CLOCK: every client can move this server's time ahead (test_clock); "
                 "never start with it where messages matter"
             )
-        return process.ready_line(*await start(settings, make_clock(settings), stack))
+        chosen = choose_remoting(settings)
+        return process.ready_line(*await start(chosen, make_clock(settings), stack))
 
     return process.run_server(settings, start_stack)
 
 
 async def start(
     settings: "ServerSettings", clock: SystemClock, stack: AsyncExitStack, answer_limits: AnswerLimits = ANSWER_LIMITS
-) -> tuple[list[str], str, str]:
-    """Start everything; `stack` stops it. Returns the addresses of gRPC, of HTTP, and of the admin listener as
-    `host:port`; the last is empty if there is none.
+) -> tuple[list[str], str, str, str]:
+    """Start everything; `stack` stops it. Returns the addresses of gRPC, of HTTP, of the admin listener and of the
+    remoting front as `host:port`; the last two are empty if there are none.
 
     `clock` belongs to this stack; `settings.test_clock` requires one that can be moved.
     """
@@ -83,12 +85,12 @@ async def start(
     own = ServerProcess(
         kind="server", server=name, name=name, settings=settings, degraded=lambda: messages.degraded_reason
     )
-    front = await serve_clients(
+    fronts = await serve_clients(
         settings, clock, catalog, messages, observability, stack, own, access, tls.grpc, answer_limits
     )
-    operator_calls.open_calls(front.operator_calls)
+    operator_calls.open_calls(fronts.grpc.operator_calls)
     http.announce_address()
-    return front.listener_addresses, http_address, front.admin_address
+    return fronts.grpc.listener_addresses, http_address, fronts.grpc.admin_address, fronts.remoting_address
 
 
 def make_clock(settings: "ServerSettings") -> SystemClock:

@@ -4,7 +4,7 @@ import asyncio
 import functools
 import logging
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ternmq_common.catalog.delay_levels import parse_delay_levels
 from ternmq_common.event_loop.fairness import WorkTurns
@@ -16,6 +16,7 @@ from ternmq_proxy.access.control import AccessControl
 from ternmq_proxy.catalog.proxy_heartbeat import ProxyHeartbeat, make_proxy_entry
 from ternmq_proxy.fronts.budgets import budgets_of, connections_max
 from ternmq_proxy.fronts.grpc.front import GrpcFront
+from ternmq_proxy.fronts.remoting.front import RemotingFront
 from ternmq_proxy.handles import HandleForms
 from ternmq_proxy.operations.admin.peer_questions import ABOUT_ITSELF, answer_proxies
 from ternmq_proxy.operations.client_life import release_client
@@ -51,6 +52,18 @@ _CLIENT_CARE_S = 5.0
 _GONE_AT_ONCE = 500
 
 
+class ServedFronts(NamedTuple):
+    """The fronts of a process; `remoting` is None if it serves none."""
+
+    grpc: GrpcFront
+    remoting: RemotingFront | None
+
+    @property
+    def remoting_address(self) -> str:
+        """`host:port` of the remoting front, empty if there is none."""
+        return "" if self.remoting is None else self.remoting.address
+
+
 def _no_front() -> int:
     return 0
 
@@ -66,8 +79,8 @@ async def serve_clients(
     access: AccessControl | None = None,
     tls: "PortTls | None" = None,
     answer_limits: AnswerLimits = ANSWER_LIMITS,
-) -> GrpcFront:
-    """Listen and serve; `stack` stops it. The front knows its addresses."""
+) -> ServedFronts:
+    """Listen and serve; `stack` stops it. The fronts know their addresses."""
     front = GrpcFront(
         settings.grpc_listeners,
         observability,
@@ -79,6 +92,7 @@ async def serve_clients(
         overload_delay_ms=settings.overload_delay_ms,
         signed=settings.access_control,
     )
+    remoting = _create_remoting(settings, observability, tls)
     services = make_services(
         settings,
         clock,
@@ -87,7 +101,7 @@ async def serve_clients(
         front.listener_addresses[0],
         process,
         access,
-        lambda: front.connection_count,
+        lambda: front.connection_count + (0 if remoting is None else remoting.connection_count),
         answer_limits,
     )
     process.answers.update(
@@ -95,6 +109,8 @@ async def serve_clients(
     )
     stack.push_async_callback(services.orphans.close)
     stack.push_async_callback(front.stop, settings.shutdown_grace_ms / 1000)
+    if remoting is not None:
+        stack.push_async_callback(remoting.stop, settings.shutdown_grace_ms / 1000)
     stack.callback(messages.end_polls)
     care = asyncio.create_task(_maintain_clients(services), name="client care")
     stack.callback(care.cancel)
@@ -104,6 +120,8 @@ async def serve_clients(
     if not catalog.is_alone:
         await _share_quotas(services, stack)
     await front.start(services)
+    if remoting is not None:
+        await remoting.start(services)
     services.history.start_sampling(front.figures)
     stack.push_async_callback(services.history.stop_sampling)
     if not catalog.is_embedded:
@@ -115,7 +133,23 @@ async def serve_clients(
     notices = LiteNotices(services.clients)
     messages.watch_lite(notices.notify_dropped)
     stack.push_async_callback(notices.close)
-    return front
+    return ServedFronts(front, remoting)
+
+
+def _create_remoting(
+    settings: "FrontSettings", observability: "ProcessObservability", tls: "PortTls | None"
+) -> RemotingFront | None:
+    listener = settings.remoting_listener
+    if listener is None:
+        return None
+    return RemotingFront(
+        listener,
+        observability,
+        budgets=budgets_of(settings),
+        connections_max=connections_max(settings),
+        shared=settings.workers > 1,
+        tls=tls,
+    )
 
 
 def make_services(

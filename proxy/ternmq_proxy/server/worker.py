@@ -16,7 +16,6 @@ from ternmq_proxy.server.registry_joining import join_cluster_registry
 from ternmq_registry.directory import RegistryDirectory
 from ternmq_registry.security.secret_encryption import secret_encryption_of
 from ternmq_registry.shared_registry import SharedRegistry
-from ternmq_runtime import process
 from ternmq_runtime.workers import worker_process
 
 if TYPE_CHECKING:
@@ -55,7 +54,7 @@ async def start_of_stack(place: "WorkerPlace", settings: ServerSettings, stack: 
     )
     await proxy.start(stack)
     await proxy.wait_connected()
-    return process.ready_line(proxy.grpc_addresses, proxy.http_address, proxy.admin_address)
+    return proxy.ready_line
 
 
 async def start_of_cluster(
@@ -72,7 +71,7 @@ async def start_of_cluster(
         place=place,
     )
     await proxy.start(stack)
-    return process.ready_line(proxy.grpc_addresses, proxy.http_address, proxy.admin_address)
+    return proxy.ready_line
 
 
 def main(kind: str) -> int:

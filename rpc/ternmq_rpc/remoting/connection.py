@@ -10,7 +10,7 @@ Writes    the answers of one turn of the event loop are one write.
 import asyncio
 import logging
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from ternmq_common.event_loop.turn_end import TurnEnd, turn_end
 from ternmq_common.receiving.output_room import AnswerRoom, OutputRoom
@@ -71,8 +71,7 @@ class RemotingConnection(asyncio.BufferedProtocol):
     # --- the transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast("asyncio.Transport", transport)
         self.peer = format_peer(transport.get_extra_info("peername"))
         self.local = format_peer(transport.get_extra_info("sockname"))
         transport.set_write_buffer_limits(high=64 << 10)

@@ -19,9 +19,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ternmq_common.errors import StartupError
+from ternmq_common.server_settings.front import OFF
 from ternmq_rpc.serving.sockets import actual_address, explain_bind_error, reserve_address, share_address
 from ternmq_runtime import process
 from ternmq_runtime.process_tls import ProcessTls
+from ternmq_runtime.remoting_address import choose_remoting
 from ternmq_runtime.workers.gathering_front import GatheringFront
 from ternmq_runtime.workers.process_keeper import ProcessKeeper
 from ternmq_runtime.workers.worker_place import BROKER, WorkerPlace
@@ -96,7 +98,10 @@ class WorkerSupervisor:
         await self._start_all(settings, folder, stack)
         self._start_problem = None
         front.announce_address()
-        return process.ready_line(addresses, http_address, settings.admin or "")
+        remoting = settings.remoting_listener
+        return process.ready_line(
+            addresses, http_address, settings.admin or "", "" if remoting is None else remoting.address
+        )
 
     def _reserve_addresses(
         self, settings: "FrontSettings", stack: "AsyncExitStack"
@@ -108,7 +113,9 @@ class WorkerSupervisor:
             addresses.append(address)
             texts.append(address if listener.advertised is None else f"{address}={listener.advertised}")
         admin = None if settings.admin is None else _reserve_address(settings.admin, stack, option="--admin")
-        return addresses, replace(settings, grpc=",".join(texts), admin=admin)
+        return addresses, replace(
+            settings, grpc=",".join(texts), admin=admin, remoting=_reserve_remoting(settings, stack)
+        )
 
     async def _start_all(self, settings: "FrontSettings", folder: Path, stack: "AsyncExitStack") -> None:
         grace_s = settings.shutdown_grace_ms / 1000
@@ -138,6 +145,12 @@ class WorkerSupervisor:
     def _end_all_for(self, why: str) -> None:
         _log.critical("%s; all processes end", why)
         self._over.set()
+
+
+def _reserve_remoting(settings: "FrontSettings", stack: "AsyncExitStack") -> str:
+    """Reserve the address of the remoting front; return it with its port, or `off`."""
+    chosen = choose_remoting(settings).remoting_listener
+    return OFF if chosen is None else _reserve_address(chosen.address, stack, option="--remoting")
 
 
 def _reserve_address(address: str, stack: "AsyncExitStack", *, option: str = "--grpc") -> str:

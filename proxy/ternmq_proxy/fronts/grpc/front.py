@@ -45,7 +45,6 @@ from ternmq_proxy.fronts.grpc.measured import CUT, UNPARSED, CallMeasurement, co
 from ternmq_proxy.fronts.grpc.outcomes import CallOutcome, answered_outcome, refused_outcome
 from ternmq_proxy.fronts.grpc.overload import OverloadGuard
 from ternmq_proxy.fronts.grpc.parsing import PIECE_BYTES, invalid_message, parse_in_pieces
-from ternmq_proxy.fronts.refusals import RefusalLog
 from ternmq_proxy.fronts.grpc.request_size import RequestSize
 from ternmq_proxy.fronts.grpc.streams.conversations import ClientConversations
 from ternmq_proxy.fronts.grpc.streams.health import HealthService
@@ -53,6 +52,7 @@ from ternmq_proxy.fronts.grpc.streams.reflection import ReflectionService
 from ternmq_proxy.fronts.grpc.streams.revocation import cancel_call
 from ternmq_proxy.fronts.grpc.streams.waiting_polls import EndedPoll, WaitingPolls
 from ternmq_proxy.fronts.operator_calls import FrontOperatorCalls
+from ternmq_proxy.fronts.refusals import RefusalLog
 from ternmq_rpc.grpc_http2.messages import GrpcStatus
 from ternmq_rpc.grpc_stream.call_server import CallServer
 from ternmq_rpc.grpc_stream.served_call import CallRefused, ServedCall, ServedMethod

@@ -6,9 +6,9 @@ Numbers of places   a record's log offset names the broker too: 15 bits of a has
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
+from zlib import crc32
 
 from google.protobuf.unknown_fields import UnknownFieldSet
-from zlib import crc32
 
 from ternmq_protos.v2.definition_pb2 import Message, SystemProperties
 from ternmq_proxy.fronts.remoting import property_names as names
@@ -53,9 +53,7 @@ class RecordMaker:
         """Return the record of a stored message, under another topic if one is given; `system_flag` adds bits."""
         return encode_record(self.make_record(stored, topic=topic, system_flag=system_flag))
 
-    def make_record(
-        self, stored: "StoredMessage", *, topic: str | None = None, system_flag: int = 0
-    ) -> MessageRecord:
+    def make_record(self, stored: "StoredMessage", *, topic: str | None = None, system_flag: int = 0) -> MessageRecord:
         """Return the values of the record. Properties that don't fit together lose those of the server."""
         system = SystemProperties.FromString(stored.system)
         rest = Message.FromString(stored.rest)

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from ternmq_common.errors import ErrorCode, MessagingError, StartupError
 from ternmq_common.server_settings import ClientListener
 from ternmq_proxy.call import current_call
+from ternmq_proxy.fronts.refusals import RefusalLog
 from ternmq_proxy.fronts.remoting.call import ClientConnection, RemotingCall
 from ternmq_proxy.fronts.remoting.callers import RemotingCallers
 from ternmq_proxy.fronts.remoting.handlers.table import HANDLERS
 from ternmq_proxy.fronts.remoting.memberships import Memberships
 from ternmq_proxy.fronts.remoting.refusals import answer_error, answer_unknown, refuse_request
-from ternmq_proxy.fronts.refusals import RefusalLog
 from ternmq_rpc.remoting.server import RemotingServer
 from ternmq_rpc.serving.connection_server import CONNECTIONS_MAX
 from ternmq_rpc.serving.sockets import actual_address, bind_socket, explain_bind_error
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
     from typing import Any
 
-    from ternmq_proxy.fronts.remoting.handlers.table import Handler
+    from ternmq_proxy.fronts.remoting.handlers.handler import Handler
     from ternmq_proxy.services import Services
     from ternmq_rpc.remoting.commands import Command
     from ternmq_rpc.remoting.served_request import ServedRequest
@@ -81,6 +81,11 @@ class RemotingFront:
     def address(self) -> str:
         """`host:port` of the listener."""
         return self._listener.address
+
+    @property
+    def connection_count(self) -> int:
+        """How many connections it has."""
+        return self._read_traffic().connections
 
     @property
     def memberships(self) -> Memberships:

@@ -49,7 +49,8 @@ def encode_hidden(hidden: HiddenFields) -> bytes:
 
 def read_hidden(unknown: UnknownFieldSet) -> HiddenFields:
     """Return the hidden fields among those that system properties have and protobuf does not know."""
-    for field in unknown:
+    for number in range(len(unknown)):
+        field = unknown[number]
         if field.field_number == _NUMBER and field.wire_type == _LENGTH_DELIMITED:
             return _decode_content(field.data)
     return NOTHING_HIDDEN

@@ -77,7 +77,7 @@ def answer_error(error: BaseException, name: str) -> Command:
     return Command(ResponseCode.SYSTEM_ERROR, remark="an internal error; the server's log has it")
 
 
-def refuse_request(command: Command, is_stopping: bool) -> Command:  # noqa: FBT001 - the server's own signature
+def refuse_request(command: Command, is_stopping: bool) -> Command:
     """Return the answer to a request that is not served: because the server stops, or else by a limit."""
     if not is_stopping:
         return Command(ResponseCode.SYSTEM_BUSY, remark="[OVERLOAD]too many requests of this connection wait")

@@ -22,9 +22,7 @@ async def commit_queue_offset(group: str, named: "QueueRef", offset: int, call: 
     queue = await find_queue(named, services)
     bounds = await services.messages.reading.bounds(queue)
     reader = QueueReaderId(known.name, call.require_client(), known.queue_lock_hold_ms)
-    await services.messages.reading.set_committed(
-        known.name, queue, min(max(0, offset), bounds.maximum), reader=reader
-    )
+    await services.messages.reading.set_committed(known.name, queue, min(max(0, offset), bounds.maximum), reader=reader)
 
 
 async def find_committed(

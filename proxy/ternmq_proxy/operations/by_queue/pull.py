@@ -4,6 +4,7 @@ The filter is the request's, or what the group's members reported in their heart
 group's committed offset first. `AnswerKind` says why there are no messages.
 """
 
+import asyncio
 import enum
 from dataclasses import dataclass
 from functools import partial
@@ -123,9 +124,14 @@ async def _pull_batch(
     batch: int,
     poll_s: float,
 ) -> "PulledMessages":
-    return await services.messages.reading.pull(
-        queue, offset, passing, batch=batch, poll_s=poll_s, reader=reader, room=call.room
-    )
+    """Read messages from the offset on; messages that the filter leaves out do not end the wait."""
+    reading, loop = services.messages.reading, asyncio.get_running_loop()
+    end_s = loop.time() + poll_s
+    pulled = await reading.pull(queue, offset, passing, batch=batch, poll_s=poll_s, reader=reader, room=call.room)
+    while not pulled.messages and pulled.next_offset > offset and (left_s := end_s - loop.time()) > 0:
+        offset = pulled.next_offset
+        pulled = await reading.pull(queue, offset, passing, batch=batch, poll_s=left_s, reader=reader, room=call.room)
+    return pulled
 
 
 def _count_messages(pulled: "PulledMessages") -> int:

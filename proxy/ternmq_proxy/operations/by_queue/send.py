@@ -88,9 +88,7 @@ async def send_to_queue(
         sending.release_inflation()
 
 
-async def append_to_queue(
-    queue: QueueRef, stored: "Sequence[NewMessage]", services: "Services"
-) -> list[PlacedMessage]:
+async def append_to_queue(queue: QueueRef, stored: "Sequence[NewMessage]", services: "Services") -> list[PlacedMessage]:
     """Append messages in stored form."""
     return [
         PlacedMessage(

@@ -28,9 +28,7 @@ def read_queue(made: "RemotingCall") -> QueueRef:
 async def query_committed(made: "RemotingCall") -> Command:
     """Answer 14."""
     zero = made.command.get_bool("setZeroIfNotFound", default=True)
-    offset = await find_committed(
-        made.get_group(), read_queue(made), made.call, made.services, zero_if_missing=zero
-    )
+    offset = await find_committed(made.get_group(), read_queue(made), made.call, made.services, zero_if_missing=zero)
     return _answer_offset(offset)
 
 

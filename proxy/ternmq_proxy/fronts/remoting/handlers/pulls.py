@@ -7,6 +7,7 @@ from ternmq_proxy.fronts.remoting.codes import ResponseCode
 from ternmq_proxy.fronts.remoting.heartbeats import filter_of
 from ternmq_proxy.fronts.remoting.refusals import RequestRefused
 from ternmq_proxy.operations.by_queue.pull import AnswerKind, QueuePull, pull_from_queue
+from ternmq_proxy.quotas.receiving import count_sent_bytes
 from ternmq_rpc.remoting.commands import Command
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def _answer_pulled(result: "QueuePullResult", made: "RemotingCall") -> Command:
     code, remark = _CODES[result.kind]
     encode = made.client.record_maker.encode_message
     body = b"".join([encode(message) for message in result.messages])
-    made.services.quotas.count_sent_bytes(result.meters, len(body))
+    count_sent_bytes(result.meters, len(body), made.services.quotas.now())
     return Command(
         code,
         remark=remark,

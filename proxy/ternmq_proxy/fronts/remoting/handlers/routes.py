@@ -2,7 +2,6 @@
 
 from typing import TYPE_CHECKING
 
-from ternmq_common.catalog.cluster import QueuePermission
 from ternmq_common.names import RETRY_PREFIX, TRACE_TOPIC, check_group_name, check_topic_name
 from ternmq_proxy.access.needs import GROUP_SUB, TOPIC_CREATE, TOPIC_ROUTE
 from ternmq_proxy.fronts.remoting.codes import ResponseCode
@@ -12,6 +11,7 @@ from ternmq_rpc.remoting.commands import Command
 from ternmq_rpc.remoting.json_dialect import encode_dialect
 
 if TYPE_CHECKING:
+    from ternmq_common.catalog.cluster import QueuePermission
     from ternmq_proxy.fronts.remoting.call import RemotingCall
 
 DEFAULT_TOPIC = "TBW102"
