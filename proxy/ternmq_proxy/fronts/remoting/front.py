@@ -5,6 +5,7 @@ That address is name server and broker at once: a route names each broker by it.
 
 import time
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ternmq_common.errors import ErrorCode, MessagingError, StartupError
@@ -15,6 +16,7 @@ from ternmq_proxy.fronts.remoting.call import ClientConnection, RemotingCall
 from ternmq_proxy.fronts.remoting.callers import RemotingCallers
 from ternmq_proxy.fronts.remoting.handlers.table import HANDLERS
 from ternmq_proxy.fronts.remoting.memberships import Memberships
+from ternmq_proxy.fronts.remoting.producers import find_producers
 from ternmq_proxy.fronts.remoting.refusals import answer_error, answer_unknown, refuse_request
 from ternmq_rpc.remoting.server import RemotingServer
 from ternmq_rpc.serving.connection_server import CONNECTIONS_MAX
@@ -107,6 +109,7 @@ class RemotingFront:
         self._callers = RemotingCallers(services, self._listener)
         self._memberships = Memberships(services)
         self._memberships.start()
+        services.orphans.find_members = partial(find_producers, self._memberships.members)
         self._is_started = True
         await self._server.add_listener(self._socket, self._listener.address)
 
@@ -123,6 +126,7 @@ class RemotingFront:
             if note.is_counted:
                 self._services.quotas.remove_connection(note.user, note.client_id)
             self._memberships.forget_channel(note)
+            self._services.orphans.forget_client(note.client_id)
 
     # --- requests
 

@@ -46,10 +46,8 @@ def read_sent_message(
         for name, value in pairs.items()
         if name in names.RESERVED and name not in names.STORED_OTHERWISE and name not in names.WRITTEN_BY_SERVER
     }
-    is_transaction = pairs.get(names.TRANSACTION_PREPARED) == "true"
+    is_transaction = _is_half(pairs, header.reconsume_times)
     delivery_ns = None if is_transaction else _read_delivery_ns(pairs, delay_levels_ms, now_ms)
-    if delivery_ns is not None:
-        hidden[names.REAL_TOPIC] = header.topic
     kept = HiddenFields(header.flag, header.system_flag & ~_NOT_KEPT, header.reconsume_times, hidden)
     return ProducerMessage(
         topic=header.topic,
@@ -68,6 +66,12 @@ def read_sent_message(
         is_compressed=bool(header.system_flag & COMPRESSED),
         unknown_system=encode_hidden(kept),
     )
+
+
+def _is_half(pairs: dict[str, str], reconsume_times: int) -> bool:
+    """Return whether it is a half message: a delayed retry is none, whatever the message was before."""
+    is_marked = pairs.get(names.TRANSACTION_PREPARED, "").lower() == "true"
+    return is_marked and not (reconsume_times > 0 and _read_number(pairs, names.DELAY_LEVEL) > 0)
 
 
 def _read_delivery_ns(pairs: dict[str, str], delay_levels_ms: tuple[int, ...], now_ms: int) -> int | None:

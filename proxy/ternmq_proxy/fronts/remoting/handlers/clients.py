@@ -70,6 +70,8 @@ async def unregister_client(made: "RemotingCall") -> Command:
             "NotifyClientTermination", made.call, GROUP_SUB, check_group_name(consumer_group)
         )
     made.memberships.leave_groups(made.client, consumer_group, producer_group)
+    if producer_group:
+        made.services.orphans.forget_client(made.client.client_id)
     return Command(ResponseCode.SUCCESS, fields={})
 
 
