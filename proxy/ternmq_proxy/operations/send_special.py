@@ -176,7 +176,7 @@ async def _plan_delay(sending: SendInParts) -> list[_SendPart]:
     timed: dict[int, TimedMessage] = {}
     due: dict[int, NewMessage] = {}
     for number, message in enumerate(sending.messages):
-        due_ms = _set_due_time(message, sending.now_ms)
+        due_ms = set_due_time(message, sending.now_ms)
         message.priority = None
         if due_ms > sending.now_ms:
             timed[number] = TimedMessage(await sending.take_stored_form(message), due_ms)
@@ -197,7 +197,7 @@ def due_time_ms(delivery_ns: int) -> int:
     return whole_ms(delivery_ns) + (1 if delivery_ns % MILLISECOND_NS else 0)
 
 
-def _set_due_time(message: "ProducerMessage", now_ms: int) -> int:
+def set_due_time(message: "ProducerMessage", now_ms: int) -> int:
     """Set and return when the message is due. A time that no calendar has is replaced, since consumers fail on it."""
     assert message.delivery_ns is not None
     due_ms = due_time_ms(message.delivery_ns)

@@ -7,6 +7,7 @@ from ternmq_proxy.fronts.remoting.codes import RequestCode, ResponseCode
 from ternmq_proxy.fronts.remoting.delivered_messages import number_of_place
 from ternmq_proxy.fronts.remoting.message_ids import encode_offset_id
 from ternmq_proxy.fronts.remoting.message_records import decode_batch
+from ternmq_proxy.fronts.remoting.recall_handles import show_handle
 from ternmq_proxy.fronts.remoting.refusals import RequestRefused
 from ternmq_proxy.fronts.remoting.sent_messages import SentHeader, read_sent_message
 from ternmq_proxy.operations.by_queue.send import ChosenQueue, PlacedMessage, send_to_queue
@@ -124,7 +125,7 @@ def answer_sent(placed: "list[PlacedMessage]", client: "ClientConnection") -> Co
         "queueOffset": str(first.queue_offset),
     }
     if first.recall_handle:
-        answer_fields["recallHandle"] = first.recall_handle
+        answer_fields["recallHandle"] = show_handle(first.recall_handle)
     answer = Command(ResponseCode.SUCCESS, fields=answer_fields)
     complete_answer(answer)
     return answer
