@@ -84,10 +84,17 @@ class SendInParts:
         services = self.services
         if self._inflation is None:
             self._inflation = RequestInflation(services.inflation, services.request_limits)
-        body = await self._inflation.inflate_body(message.body, services.limits.body_bytes_max)
+        body_bytes_max = services.limits.body_bytes_max
+        body = await self._inflation.inflate_body(message.body, body_bytes_max, message.compression)
         if body is not None:
             message.body = body
             message.is_compressed = False
+        elif message.must_inflate:
+            raise MessagingError(
+                ErrorCode.MESSAGE_BODY_TOO_LARGE,
+                f"the body has more than {body_bytes_max} bytes once it is inflated (body_bytes_max), or data after "
+                "its end",
+            )
 
     def release_inflation(self) -> None:
         """Release the room of inflated bodies after their messages were stored or refused."""

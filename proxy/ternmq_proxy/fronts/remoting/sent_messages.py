@@ -9,10 +9,13 @@ from ternmq_proxy.fronts.remoting.codes import ResponseCode
 from ternmq_proxy.fronts.remoting.hidden_fields import HiddenFields, encode_hidden
 from ternmq_proxy.fronts.remoting.properties import read_properties
 from ternmq_proxy.fronts.remoting.refusals import RequestRefused
+from ternmq_proxy.processors.sending.compression import Compression
 from ternmq_proxy.processors.sending.producer_message import ProducerMessage
 
 COMPRESSED = 1
 _COMPRESSION_MASK, _TRANSACTION_MASK, _HOSTS_MASK = 0x700, 0xC, 0x30
+# Older clients have no bits for zlib.
+_COMPRESSIONS = {0: Compression.GZIP, 0x100: Compression.LZ4, 0x200: Compression.ZSTD, 0x300: Compression.GZIP}
 _NOT_KEPT = COMPRESSED | _COMPRESSION_MASK | _TRANSACTION_MASK | _HOSTS_MASK
 PROPERTIES_BYTES_MAX = 2**15 - 1
 _DIGITS_MAX = 18
@@ -64,8 +67,21 @@ def read_sent_message(
         born_ns=header.born_ms * MILLISECOND_NS,
         born_host=header.born_host,
         is_compressed=bool(header.system_flag & COMPRESSED),
+        compression=_read_compression(header.system_flag),
+        must_inflate=True,
         unknown_system=encode_hidden(kept),
     )
+
+
+def _read_compression(system_flag: int) -> Compression:
+    if not system_flag & COMPRESSED:
+        return Compression.GZIP
+    compression = _COMPRESSIONS.get(system_flag & _COMPRESSION_MASK)
+    if compression is None:
+        raise RequestRefused(
+            ResponseCode.MESSAGE_ILLEGAL, f"bits {system_flag & _COMPRESSION_MASK:#x} name no known compression"
+        )
+    return compression
 
 
 def _is_half(pairs: dict[str, str], reconsume_times: int) -> bool:
