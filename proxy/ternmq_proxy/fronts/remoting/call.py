@@ -14,6 +14,7 @@ from ternmq_proxy.processors.client_commands import CheckTransaction
 if TYPE_CHECKING:
     from ternmq_proxy.call import Call
     from ternmq_proxy.fronts.remoting.memberships import Memberships
+    from ternmq_proxy.fronts.remoting.replies import ReplyPushes
     from ternmq_proxy.processors.client_commands import ClientCommand
     from ternmq_proxy.services import Services
     from ternmq_rpc.remoting.commands import Command
@@ -69,6 +70,7 @@ class RemotingCall:
     client: ClientConnection
     services: "Services"
     memberships: "Memberships"
+    replies: "ReplyPushes"
     cluster: str
 
     @property

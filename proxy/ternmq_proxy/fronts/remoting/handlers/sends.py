@@ -37,11 +37,11 @@ _DEFAULT_QUEUES = 4
 
 
 class SendFields:
-    """The fields of a send's header, by their long names; in 310 and 320 each has one letter."""
+    """The fields of a send's header, by their long names; in 310 and 320 each has one letter, and in 325."""
 
     def __init__(self, command: Command) -> None:
         self._command = command
-        self._is_short = command.code != RequestCode.SEND_MESSAGE
+        self._is_short = command.code not in (RequestCode.SEND_MESSAGE, RequestCode.SEND_REPLY_MESSAGE)
 
     def _name(self, name: str) -> str:
         return _SHORT_NAMES[name] if self._is_short else name
@@ -61,17 +61,22 @@ class SendFields:
 
 async def send_message(made: "RemotingCall") -> Command:
     """Answer 10 and 310."""
-    command, services = made.command, made.services
-    if not command.body:
+    if not made.command.body:
         raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, "the body is empty; a message needs at least one byte")
-    fields = SendFields(command)
-    header = _read_header(fields, made)
-    message = read_sent_message(header, command.body, services.delay_levels_ms, services.clock.now_ms())
-    chosen = _read_chosen_queue(fields, made)
-    [placed] = await send_to_queue([message], chosen, made.call, services, size=made.request.size)
+    placed = await store_sent(made)
     answer = answer_sent([placed], made.client)
     answer.fields["transactionId"] = placed.message_id  # type: ignore[index]
     return answer
+
+
+async def store_sent(made: "RemotingCall") -> PlacedMessage:
+    """Store the message of a request that sends one."""
+    fields, services = SendFields(made.command), made.services
+    header = _read_header(fields, made)
+    message = read_sent_message(header, made.command.body, services.delay_levels_ms, services.clock.now_ms())
+    chosen = _read_chosen_queue(fields, made)
+    [placed] = await send_to_queue([message], chosen, made.call, services, size=made.request.size)
+    return placed
 
 
 async def send_batch(made: "RemotingCall") -> Command:

@@ -1,7 +1,7 @@
 """The requests that are served, by their codes."""
 
 from ternmq_proxy.fronts.remoting.codes import RequestCode
-from ternmq_proxy.fronts.remoting.handlers import clients, offsets, pulls, recalls, routes, sends, transactions
+from ternmq_proxy.fronts.remoting.handlers import clients, offsets, pulls, recalls, replies, routes, sends, transactions
 from ternmq_proxy.fronts.remoting.handlers.handler import Handler
 
 HANDLERS: dict[int, Handler] = {
@@ -22,5 +22,9 @@ HANDLERS: dict[int, Handler] = {
     RequestCode.GET_CONSUMER_LIST_BY_GROUP: Handler("QueryAssignment", clients.list_members),
     RequestCode.CHECK_CLIENT_CONFIG: Handler("Telemetry", clients.check_subscription),
     RequestCode.GET_ROUTEINFO_BY_TOPIC: Handler("QueryRoute", routes.get_route),
+    RequestCode.SEND_REPLY_MESSAGE: Handler("SendMessage", replies.send_reply, complete_refusal=sends.complete_answer),
+    RequestCode.SEND_REPLY_MESSAGE_V2: Handler(
+        "SendMessage", replies.send_reply, complete_refusal=sends.complete_answer
+    ),
     RequestCode.RECALL_MESSAGE: Handler("RecallMessage", recalls.recall_message),
 }
