@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from ternmq_common.catalog.message_type import MessageType
 from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.event_loop.fairness import WorkTurns
-from ternmq_common.names import TRACE_TOPIC, check_topic_name, group_of_derived
+from ternmq_common.names import group_of_derived
 from ternmq_common.shard.model import HalfMessage, QueueRef, TimedMessage
 from ternmq_common.shard.recall_handle import RecallHandle
 from ternmq_proxy.access.needs import TOPIC_CREATE, TOPIC_PUB
+from ternmq_proxy.operations.by_queue.queues import check_used_name
 from ternmq_proxy.operations.message_checks import check_message, type_conflict
 from ternmq_proxy.operations.send_special import SendInParts, set_due_time
 
@@ -102,7 +103,7 @@ async def append_to_queue(queue: QueueRef, stored: "Sequence[NewMessage]", servi
 
 
 async def _find_topic(chosen: ChosenQueue, call: "Call", services: "Services") -> "Topic":
-    name = chosen.topic if chosen.topic == TRACE_TOPIC else check_topic_name(chosen.topic)
+    name = check_used_name(chosen.topic)
     if group_of_derived(name) is not None:
         raise MessagingError(ErrorCode.ILLEGAL_TOPIC, f"topic {name!r} is written by the broker alone")
     may_create = services.access.has_right(call, TOPIC_CREATE, name)
