@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from ternmq_common.catalog.message_type import MessageType
 from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.event_loop.fairness import WorkTurns
-from ternmq_common.names import TRACE_TOPIC, check_topic_name, group_of_derived
+from ternmq_common.names import group_of_derived
 from ternmq_common.shard.model import HalfMessage, QueueRef, TimedMessage
 from ternmq_common.shard.recall_handle import RecallHandle
 from ternmq_proxy.access.needs import TOPIC_CREATE, TOPIC_PUB
+from ternmq_proxy.operations.by_queue.queues import check_used_name
 from ternmq_proxy.operations.message_checks import check_message, type_conflict
-from ternmq_proxy.operations.send_special import QUICK_BYTES_MAX, SendInParts, due_time_ms
+from ternmq_proxy.operations.send_special import QUICK_BYTES_MAX, SendInParts, set_due_time
 from ternmq_proxy.processors.sending.stored_form import body_md5, to_stored_form
 
 if TYPE_CHECKING:
@@ -127,7 +128,7 @@ async def append_to_queue(queue: QueueRef, stored: "Sequence[NewMessage]", servi
 
 
 async def _find_topic(chosen: ChosenQueue, call: "Call", services: "Services") -> "Topic":
-    name = chosen.topic if chosen.topic == TRACE_TOPIC else check_topic_name(chosen.topic)
+    name = check_used_name(chosen.topic)
     if group_of_derived(name) is not None:
         raise MessagingError(ErrorCode.ILLEGAL_TOPIC, f"topic {name!r} is written by the broker alone")
     may_create = services.access.has_right(call, TOPIC_CREATE, name)
@@ -173,14 +174,16 @@ async def _schedule_message(message: "ProducerMessage", queue: QueueRef, sending
     services = sending.services
     if problem := services.clock.find_problem():
         raise MessagingError(ErrorCode.HA_NOT_AVAILABLE, f"this proxy: {problem}")
-    assert message.delivery_ns is not None
-    due_ms = due_time_ms(message.delivery_ns)
+    due_ms = set_due_time(message, sending.now_ms)
     stored = await sending.take_stored_form(message)
+    if due_ms <= sending.now_ms:
+        [placed] = await append_to_queue(queue, [stored], services)
+        return placed
     [appended] = await services.messages.sending.schedule(queue, [TimedMessage(stored, due_ms)])
     broker = appended.broker or queue.broker
     handle = RecallHandle(queue.topic, broker, due_ms, appended.message_id).encode_handle(services.handles.keys)
-    placed = QueueRef(queue.topic, broker, queue.queue_id)
-    return PlacedMessage(placed, appended.message_id, appended.queue_offset, appended.queue_offset, handle)
+    own_queue = QueueRef(queue.topic, broker, queue.queue_id)
+    return PlacedMessage(own_queue, appended.message_id, appended.queue_offset, appended.queue_offset, handle)
 
 
 async def _begin_transaction(message: "ProducerMessage", queue: QueueRef, sending: SendInParts) -> PlacedMessage:

@@ -1,7 +1,18 @@
 """The requests that are served, by their codes."""
 
 from ternmq_proxy.fronts.remoting.codes import RequestCode
-from ternmq_proxy.fronts.remoting.handlers import clients, direct_sends, offsets, pulls, routes, sends
+from ternmq_proxy.fronts.remoting.handlers import (
+    clients,
+    direct_sends,
+    offsets,
+    pulls,
+    queries,
+    recalls,
+    replies,
+    routes,
+    sends,
+    transactions,
+)
 from ternmq_proxy.fronts.remoting.handlers.handler import Handler
 
 _SEND = Handler(
@@ -13,15 +24,23 @@ HANDLERS: dict[int, Handler] = {
     RequestCode.SEND_BATCH_MESSAGE: Handler("SendMessage", sends.send_batch, complete_refusal=sends.complete_answer),
     RequestCode.PULL_MESSAGE: Handler("PullMessage", pulls.pull_messages, may_wait=True),
     RequestCode.LITE_PULL_MESSAGE: Handler("PullMessage", pulls.pull_messages, may_wait=True),
+    RequestCode.QUERY_MESSAGE: Handler("QueryMessages", queries.query_messages),
     RequestCode.QUERY_CONSUMER_OFFSET: Handler("GetOffset", offsets.query_committed),
     RequestCode.UPDATE_CONSUMER_OFFSET: Handler("UpdateOffset", offsets.update_committed),
     RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: Handler("QueryOffset", offsets.search_offset),
     RequestCode.GET_MAX_OFFSET: Handler("QueryOffset", offsets.get_maximum),
     RequestCode.GET_MIN_OFFSET: Handler("QueryOffset", offsets.get_minimum),
     RequestCode.GET_EARLIEST_MSG_STORETIME: Handler("QueryOffset", offsets.get_earliest_time),
+    RequestCode.VIEW_MESSAGE_BY_ID: Handler("DescribeMessage", queries.view_message),
     RequestCode.HEART_BEAT: Handler("Heartbeat", clients.take_heartbeat),
     RequestCode.UNREGISTER_CLIENT: Handler("NotifyClientTermination", clients.unregister_client),
+    RequestCode.END_TRANSACTION: Handler("EndTransaction", transactions.end_transaction),
     RequestCode.GET_CONSUMER_LIST_BY_GROUP: Handler("QueryAssignment", clients.list_members),
     RequestCode.CHECK_CLIENT_CONFIG: Handler("Telemetry", clients.check_subscription),
     RequestCode.GET_ROUTEINFO_BY_TOPIC: Handler("QueryRoute", routes.get_route),
+    RequestCode.SEND_REPLY_MESSAGE: Handler("SendMessage", replies.send_reply, complete_refusal=sends.complete_answer),
+    RequestCode.SEND_REPLY_MESSAGE_V2: Handler(
+        "SendMessage", replies.send_reply, complete_refusal=sends.complete_answer
+    ),
+    RequestCode.RECALL_MESSAGE: Handler("RecallMessage", recalls.recall_message),
 }
