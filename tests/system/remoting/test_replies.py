@@ -78,7 +78,7 @@ async def test_a_reply_to_nobody_is_refused(server: Embedded, requester: Remotin
     async with await RemotingClient.connect(server.remoting) as replier:
         assert (await reply(replier, "requester-3")).code == 1
         answer = await reply(replier, "nobody")
-        remark = "push reply message fail, channel of <nobody> not found."
+        remark = "push reply message fail, client <nobody> is not connected"
         assert (answer.code, answer.remark, answer.fields["TRACE_ON"]) == (1, remark, "true")
         answer = await reply(replier, "")
         assert (answer.code, answer.remark) == (1, "REPLY_TO_CLIENT is null, can not reply message")
