@@ -94,7 +94,7 @@ async def test_the_client_may_be_at_another_proxy(
     async with await RemotingClient.connect(server.remoting) as replier:
         answer = await reply(replier, "elsewhere")
         assert answer.code == code
-        is_absent = "not found" in answer.remark
+        is_absent = "not connected" in answer.remark
         assert is_absent == (answered == b"absent")
 
 
