@@ -117,8 +117,7 @@ def _write_ordinary(message: "ProducerMessage", checksum: str, born_host: str, b
         born += b"\x10" + encode_varint(nanos)
     tag, keys, trace = message.tag, message.keys, message.trace_context
     pieces = [encode_field(b"\x0a", tag.encode())] if tag else []
-    for key in keys:
-        pieces.append(encode_field(b"\x12", key.encode()))
+    pieces += [encode_field(b"\x12", key.encode()) for key in keys]
     pieces += (
         encode_field(b"\x1a", message.message_id.encode()),
         _DIGEST_HEAD,
