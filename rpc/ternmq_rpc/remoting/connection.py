@@ -188,6 +188,8 @@ class RemotingConnection(asyncio.BufferedProtocol):
         self._server.count_answered()
         if response is not None:
             self._write_answer(request.command, response)
+        if request.room is not None:
+            request.room.leave_room()
         if self._is_paused:
             self._resume_reading()
 

@@ -84,6 +84,7 @@ ARGUMENTS: dict[str, tuple[object, ...]] = {
     "timers": ("", "", 5),
     "history": (HistoryOf.TOPIC, "orders"),
     "dead_letters": ("g", "broker-0", [0, 1]),
+    "find_by_log_offset": ("broker-0", 4096),
     "retry": ("g", "orders", NEW),
     "remaining": ("broker-0",),
     "pulling_members": ("g", "orders"),

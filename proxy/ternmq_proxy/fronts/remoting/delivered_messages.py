@@ -13,7 +13,7 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 from ternmq_protos.v2 import definition_pb2
 from ternmq_protos.v2.definition_pb2 import Message, SystemProperties
 from ternmq_proxy.fronts.remoting import property_names as names
-from ternmq_proxy.fronts.remoting.hidden_fields import HiddenFields, read_hidden
+from ternmq_proxy.fronts.remoting.hidden_fields import HIDDEN_TAG, NOTHING_HIDDEN, HiddenFields, read_hidden
 from ternmq_proxy.fronts.remoting.message_ids import Host, parse_host
 from ternmq_proxy.fronts.remoting.message_records import PROPERTIES_BYTES_MAX, MessageRecord, encode_record
 from ternmq_proxy.fronts.remoting.properties import write_properties
@@ -101,7 +101,7 @@ class RecordMaker:
         """Return the values of the record. Properties that don't fit together lose those of the server."""
         system = SystemProperties.FromString(stored.system)
         rest = Message.FromString(stored.rest)
-        hidden = read_hidden(UnknownFieldSet(system))
+        hidden = read_hidden(UnknownFieldSet(system)) if HIDDEN_TAG in stored.system else NOTHING_HIDDEN
         pairs = self._write_pairs(stored, system, rest, hidden)
         if int(system.message_type) == definition_pb2.TRANSACTION:
             system_flag |= COMMITTED

@@ -25,5 +25,6 @@ STORED_OTHERWISE = frozenset({KEYS, TAGS, UNIQUE_KEY, WAIT, TRACE_CONTEXT})
 """What the stored form has fields for, or needs none: `WAIT` is true for every message that waits for its answer. The
 sharding key is not among them: delayed and half messages have no message group."""
 WRITTEN_BY_SERVER = frozenset({MESSAGE_REGION, TRACE_ON, CLUSTER, POP_CHECKPOINT})
+NOT_HIDDEN = STORED_OTHERWISE | WRITTEN_BY_SERVER
 RESERVED = RESERVED_PROPERTY_KEYS | {CHECK_IMMUNITY_TIME, TRANSACTION_ID, TRACE_CONTEXT, SHARDING_KEY}
 """Names that are not the users'."""

@@ -17,11 +17,6 @@ from ternmq_rpc.remoting.commands import Command
 if TYPE_CHECKING:
     from ternmq_proxy.fronts.remoting.call import RemotingCall
 
-# In RocketMQ's own words.
-_REMARKS = {
-    PushOutcome.ABSENT: "push reply message fail, channel of <{}> not found.",
-    PushOutcome.FAILED: "push reply message to {} fail.",
-}
 _HANDED_ON = (
     "producerGroup",
     "topic",
@@ -52,9 +47,12 @@ async def send_reply(made: "RemotingCall") -> Command:
     if not client_id:
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, "REPLY_TO_CLIENT is null, can not reply message")
     outcome = await made.replies.push_reply(client_id, _pushed_fields(fields, pairs, made), made.command.body)
-    remark = _REMARKS.get(outcome)
-    if remark is not None:
-        raise RequestRefused(ResponseCode.SYSTEM_ERROR, remark.format(client_id))
+    if outcome is PushOutcome.ABSENT:
+        raise RequestRefused(
+            ResponseCode.SYSTEM_ERROR, f"push reply message fail, client <{client_id}> is not connected"
+        )
+    if outcome is PushOutcome.FAILED:
+        raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"push reply message to {client_id} fail.")
     return await _store_reply(made)
 
 

@@ -3,6 +3,7 @@
 from ternmq_proxy.fronts.remoting.codes import RequestCode
 from ternmq_proxy.fronts.remoting.handlers import (
     clients,
+    direct_sends,
     offsets,
     pulls,
     queries,
@@ -14,9 +15,12 @@ from ternmq_proxy.fronts.remoting.handlers import (
 )
 from ternmq_proxy.fronts.remoting.handlers.handler import Handler
 
+_SEND = Handler(
+    "SendMessage", sends.send_message, complete_refusal=sends.complete_answer, begin=direct_sends.begin_send
+)
 HANDLERS: dict[int, Handler] = {
-    RequestCode.SEND_MESSAGE: Handler("SendMessage", sends.send_message, complete_refusal=sends.complete_answer),
-    RequestCode.SEND_MESSAGE_V2: Handler("SendMessage", sends.send_message, complete_refusal=sends.complete_answer),
+    RequestCode.SEND_MESSAGE: _SEND,
+    RequestCode.SEND_MESSAGE_V2: _SEND,
     RequestCode.SEND_BATCH_MESSAGE: Handler("SendMessage", sends.send_batch, complete_refusal=sends.complete_answer),
     RequestCode.PULL_MESSAGE: Handler("PullMessage", pulls.pull_messages, may_wait=True),
     RequestCode.LITE_PULL_MESSAGE: Handler("PullMessage", pulls.pull_messages, may_wait=True),
