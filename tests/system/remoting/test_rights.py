@@ -43,7 +43,7 @@ async def guarded(users: Users, tmp_path_factory: pytest.TempPathFactory) -> Asy
         yield server
 
 
-async def call(client: RemotingClient, user: str, code: int, body: bytes = b"", **fields: object) -> Command:
+async def call(client: RemotingClient, user: str, code: int, body: bytes = b"", /, **fields: object) -> Command:
     """Send a request that the user signed."""
     texts = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in fields.items()}
     texts["AccessKey"] = user
