@@ -2,6 +2,7 @@
 
 from ternmq_proxy.fronts.remoting.codes import RequestCode
 from ternmq_proxy.fronts.remoting.handlers import clients, direct_sends, offsets, pulls, routes, sends
+from ternmq_proxy.fronts.remoting.handlers.admin.table import ADMIN_HANDLERS
 from ternmq_proxy.fronts.remoting.handlers.handler import Handler
 
 _SEND = Handler(
@@ -24,4 +25,5 @@ HANDLERS: dict[int, Handler] = {
     RequestCode.GET_CONSUMER_LIST_BY_GROUP: Handler("QueryAssignment", clients.list_members),
     RequestCode.CHECK_CLIENT_CONFIG: Handler("Telemetry", clients.check_subscription),
     RequestCode.GET_ROUTEINFO_BY_TOPIC: Handler("QueryRoute", routes.get_route),
+    **ADMIN_HANDLERS,
 }
