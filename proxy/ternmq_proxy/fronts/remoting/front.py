@@ -15,6 +15,7 @@ from ternmq_proxy.fronts.remoting.call import ClientConnection, RemotingCall
 from ternmq_proxy.fronts.remoting.callers import RemotingCallers
 from ternmq_proxy.fronts.remoting.handlers.table import HANDLERS
 from ternmq_proxy.fronts.remoting.memberships import Memberships
+from ternmq_proxy.fronts.remoting.peers import answer_peers
 from ternmq_proxy.fronts.remoting.refusals import answer_error, answer_unknown, refuse_request
 from ternmq_rpc.remoting.server import RemotingServer
 from ternmq_rpc.serving.connection_server import CONNECTIONS_MAX
@@ -109,6 +110,7 @@ class RemotingFront:
         self._callers = RemotingCallers(services, self._listener)
         self._memberships = Memberships(services)
         self._memberships.start()
+        answer_peers(self._memberships.members, services)
         self._is_started = True
         await self._server.add_listener(self._socket, self._listener.address)
 

@@ -17,3 +17,14 @@ def version_name(number: int) -> str:
         return known
     earlier = max((each for each in _RELEASES if each < number), default=None)
     return str(number) if earlier is None else f"{_RELEASES[earlier]}+"
+
+
+def version_number(name: str) -> int:
+    """Return the number of a release such as 4.9.8, or of the newest one that is not above it; 0 if it is none."""
+    wanted = _parts_of(name.removesuffix("+"))
+    return max((number for number, release in _RELEASES.items() if _parts_of(release) <= wanted), default=0)
+
+
+def _parts_of(name: str) -> tuple[int, ...]:
+    parts = name.split(".")
+    return tuple(map(int, parts)) if all(part.isascii() and part.isdigit() and len(part) < 6 for part in parts) else ()

@@ -33,10 +33,15 @@ ABOUT_CLIENTS: "Mapping[str, QuestionHandler]" = {
     SUBSCRIBERS: answer_subscribers,
     SUBSCRIPTIONS: answer_subscriptions,
 }
+FRONT_PREFIX = "remoting-"
+"""How questions begin that a front answers itself (`ServerProcess.answers`)."""
 ABOUT_ITSELF: "Mapping[str, QuestionHandler]" = {PROXY: answer_proxy, STATS: answer_stats}
 
 
 async def answer_proxies(question: str, argument: str, services: "Services") -> bytes | None:
     """Return the answer to another proxy's question, None if the question is unknown here."""
     answer = ABOUT_CLIENTS.get(question)
-    return None if answer is None else await answer(argument, services=services)
+    if answer is not None:
+        return await answer(argument, services=services)
+    front_answer = services.process.answers.get(question) if question.startswith(FRONT_PREFIX) else None
+    return None if front_answer is None else await front_answer(argument)

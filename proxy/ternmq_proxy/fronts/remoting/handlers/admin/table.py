@@ -1,7 +1,7 @@
 """The requests of operators' tools that are served, by their codes."""
 
 from ternmq_proxy.fronts.remoting.codes import RequestCode
-from ternmq_proxy.fronts.remoting.handlers.admin import name_server
+from ternmq_proxy.fronts.remoting.handlers.admin import connections, groups, name_server, topics
 from ternmq_proxy.fronts.remoting.handlers.handler import Handler
 
 ADMIN_HANDLERS: dict[int, Handler] = {
@@ -27,4 +27,21 @@ ADMIN_HANDLERS: dict[int, Handler] = {
     RequestCode.ADD_WRITE_PERM_OF_BROKER: Handler("UpdateBroker", name_server.add_write_permission),
     RequestCode.GET_BROKER_MEMBER_GROUP: Handler("ListBrokers", name_server.describe_member_group),
     RequestCode.BROKER_HEARTBEAT: Handler("RegisterBroker", name_server.refuse_registration),
+    RequestCode.UPDATE_AND_CREATE_TOPIC: Handler("CreateTopic", topics.put_topic),
+    RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: Handler("CreateTopic", topics.put_topics),
+    RequestCode.GET_ALL_TOPIC_CONFIG: Handler("ListTopics", topics.list_topics),
+    RequestCode.DELETE_TOPIC_IN_BROKER: Handler("DeleteTopic", topics.remove_topic),
+    RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: Handler("DescribeTopic", topics.list_groups),
+    RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: Handler("ListTopics", topics.list_system_topics),
+    RequestCode.GET_TOPIC_CONFIG: Handler("DescribeTopicStatus", topics.get_topic),
+    RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: Handler("CreateGroup", groups.put_group),
+    RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: Handler("CreateGroup", groups.put_groups),
+    RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: Handler("ListGroups", groups.list_all),
+    RequestCode.DELETE_SUBSCRIPTIONGROUP: Handler("DeleteGroup", groups.remove_group),
+    RequestCode.QUERY_TOPICS_BY_CONSUMER: Handler("DescribeGroup", groups.list_topics),
+    RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: Handler("DescribeGroup", groups.get_group),
+    RequestCode.GET_CONSUMER_CONNECTION_LIST: Handler("ListConsumerConnection", connections.list_consumers),
+    RequestCode.GET_PRODUCER_CONNECTION_LIST: Handler("ListClients", connections.list_producers),
+    RequestCode.GET_ALL_PRODUCER_INFO: Handler("ListClients", connections.list_all_producers),
+    RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER: Handler("ListSubscription", connections.get_subscription),
 }
