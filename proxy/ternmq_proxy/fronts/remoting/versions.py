@@ -8,6 +8,8 @@ _RELEASES = {
     493: "5.4.0", 513: "5.5.0",
 }  # fmt: skip
 
+NEWEST = max(_RELEASES)
+
 
 def version_name(number: int) -> str:
     """Return the release of a version number, such as 4.9.8; one between two releases as the earlier one with a plus

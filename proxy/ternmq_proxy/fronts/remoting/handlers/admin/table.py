@@ -1,7 +1,17 @@
 """The requests of operators' tools that are served, by their codes."""
 
 from ternmq_proxy.fronts.remoting.codes import RequestCode
-from ternmq_proxy.fronts.remoting.handlers.admin import connections, groups, name_server, topics
+from ternmq_proxy.fronts.remoting.handlers.admin import (
+    brokers,
+    connections,
+    groups,
+    name_server,
+    offsets,
+    queue_entries,
+    relays,
+    statistics,
+    topics,
+)
 from ternmq_proxy.fronts.remoting.handlers.handler import Handler
 
 ADMIN_HANDLERS: dict[int, Handler] = {
@@ -44,4 +54,24 @@ ADMIN_HANDLERS: dict[int, Handler] = {
     RequestCode.GET_PRODUCER_CONNECTION_LIST: Handler("ListClients", connections.list_producers),
     RequestCode.GET_ALL_PRODUCER_INFO: Handler("ListClients", connections.list_all_producers),
     RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER: Handler("ListSubscription", connections.get_subscription),
+    RequestCode.UPDATE_BROKER_CONFIG: Handler("UpdateServer", brokers.refuse_settings),
+    RequestCode.GET_BROKER_CONFIG: Handler("GetServerInfo", brokers.describe_settings),
+    RequestCode.GET_BROKER_RUNTIME_INFO: Handler("ListBrokers", brokers.describe_runtime),
+    RequestCode.GET_ALL_DELAY_OFFSET: Handler("ListBrokers", brokers.list_delay_offsets),
+    RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE: Handler("ListBrokers", brokers.note_cleaned),
+    RequestCode.CLEAN_UNUSED_TOPIC: Handler("ListBrokers", brokers.note_cleaned),
+    RequestCode.DELETE_EXPIRED_COMMITLOG: Handler("ListBrokers", brokers.note_cleaned),
+    RequestCode.GET_BROKER_HA_STATUS: Handler("ListBrokers", brokers.describe_replicas),
+    RequestCode.GET_TOPIC_STATS_INFO: Handler("DescribeTopic", statistics.describe_topic_stats),
+    RequestCode.GET_CONSUME_STATS: Handler("DescribeGroup", statistics.describe_group_stats),
+    RequestCode.GET_BROKER_CONSUME_STATS: Handler("DescribeGroup", statistics.describe_all_stats),
+    RequestCode.GET_ALL_CONSUMER_OFFSET: Handler("DescribeGroup", statistics.list_offsets),
+    RequestCode.QUERY_CONSUME_TIME_SPAN: Handler("QueryTimeSpan", statistics.describe_time_spans),
+    RequestCode.VIEW_BROKER_STATS_DATA: Handler("GetHistory", statistics.describe_figures),
+    RequestCode.QUERY_CONSUME_QUEUE: Handler("QueryMessage", queue_entries.list_entries),
+    RequestCode.RESET_CONSUMER_OFFSET: Handler("ResetOffsets", offsets.reset_group),
+    RequestCode.CLONE_GROUP_OFFSET: Handler("ResetOffsets", offsets.clone_group),
+    RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: Handler("GetConsumerRunningInfo", offsets.describe_members),
+    RequestCode.GET_CONSUMER_RUNNING_INFO: Handler("GetConsumerRunningInfo", relays.get_running_info),
+    RequestCode.CONSUME_MESSAGE_DIRECTLY: Handler("VerifyMessage", relays.consume_directly),
 }
