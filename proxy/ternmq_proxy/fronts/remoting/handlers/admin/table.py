@@ -11,6 +11,7 @@ from ternmq_proxy.fronts.remoting.handlers.admin import (
     relays,
     statistics,
     topics,
+    users,
 )
 from ternmq_proxy.fronts.remoting.handlers.handler import Handler
 
@@ -74,4 +75,18 @@ ADMIN_HANDLERS: dict[int, Handler] = {
     RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: Handler("GetConsumerRunningInfo", offsets.describe_members),
     RequestCode.GET_CONSUMER_RUNNING_INFO: Handler("GetConsumerRunningInfo", relays.get_running_info),
     RequestCode.CONSUME_MESSAGE_DIRECTLY: Handler("VerifyMessage", relays.consume_directly),
+    RequestCode.UPDATE_AND_CREATE_ACL_CONFIG: Handler("PutPolicy", users.refuse_accounts),
+    RequestCode.DELETE_ACL_CONFIG: Handler("PutPolicy", users.refuse_accounts),
+    RequestCode.GET_BROKER_CLUSTER_ACL_INFO: Handler("ListUsers", users.refuse_accounts),
+    RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG: Handler("PutPolicy", users.refuse_accounts),
+    RequestCode.AUTH_CREATE_USER: Handler("CreateUser", users.add_user),
+    RequestCode.AUTH_UPDATE_USER: Handler("UpdateUser", users.change_user),
+    RequestCode.AUTH_DELETE_USER: Handler("DeleteUser", users.remove_user),
+    RequestCode.AUTH_GET_USER: Handler("DescribeUser", users.get_user),
+    RequestCode.AUTH_LIST_USER: Handler("ListUsers", users.list_some_users),
+    RequestCode.AUTH_CREATE_ACL: Handler("PutPolicy", users.put_policies),
+    RequestCode.AUTH_UPDATE_ACL: Handler("PutPolicy", users.put_policies),
+    RequestCode.AUTH_DELETE_ACL: Handler("DeletePolicy", users.remove_policies),
+    RequestCode.AUTH_GET_ACL: Handler("DescribeUser", users.get_policies),
+    RequestCode.AUTH_LIST_ACL: Handler("ListUsers", users.list_policies),
 }
