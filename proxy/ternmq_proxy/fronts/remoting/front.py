@@ -16,6 +16,7 @@ from ternmq_proxy.fronts.remoting.call import ClientConnection, RemotingCall
 from ternmq_proxy.fronts.remoting.callers import RemotingCallers
 from ternmq_proxy.fronts.remoting.handlers.table import HANDLERS
 from ternmq_proxy.fronts.remoting.memberships import Memberships
+from ternmq_proxy.fronts.remoting.peers import answer_peers
 from ternmq_proxy.fronts.remoting.producers import find_producers
 from ternmq_proxy.fronts.remoting.refusals import answer_error, answer_unknown, refuse_request
 from ternmq_proxy.fronts.remoting.replies import ReplyPushes
@@ -115,6 +116,7 @@ class RemotingFront:
         self._memberships.start()
         self._replies = ReplyPushes(services)
         services.orphans.find_members = partial(find_producers, self._memberships.members)
+        answer_peers(self._memberships.members, services)
         self._is_started = True
         await self._server.add_listener(self._socket, self._listener.address)
 

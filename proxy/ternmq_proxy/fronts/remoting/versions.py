@@ -8,6 +8,8 @@ _RELEASES = {
     493: "5.4.0", 513: "5.5.0",
 }  # fmt: skip
 
+NEWEST = max(_RELEASES)
+
 
 def version_name(number: int) -> str:
     """Return the release of a version number, such as 4.9.8; one between two releases as the earlier one with a plus
@@ -17,3 +19,14 @@ def version_name(number: int) -> str:
         return known
     earlier = max((each for each in _RELEASES if each < number), default=None)
     return str(number) if earlier is None else f"{_RELEASES[earlier]}+"
+
+
+def version_number(name: str) -> int:
+    """Return the number of a release such as 4.9.8, or of the newest one that is not above it; 0 if it is none."""
+    wanted = _parts_of(name.removesuffix("+"))
+    return max((number for number, release in _RELEASES.items() if _parts_of(release) <= wanted), default=0)
+
+
+def _parts_of(name: str) -> tuple[int, ...]:
+    parts = name.split(".")
+    return tuple(map(int, parts)) if all(part.isascii() and part.isdigit() and len(part) < 6 for part in parts) else ()

@@ -2,7 +2,14 @@
 
 from typing import TYPE_CHECKING
 
-from ternmq_common.names import RETRY_PREFIX, TRACE_TOPIC, check_group_name, check_topic_name
+from ternmq_common.names import (
+    DISCARD_TOPIC,
+    RETRY_PREFIX,
+    SYSTEM_TOPICS,
+    TRACE_TOPIC,
+    check_group_name,
+    check_topic_name,
+)
 from ternmq_proxy.access.needs import GROUP_SUB, TOPIC_CREATE, TOPIC_ROUTE
 from ternmq_proxy.fronts.remoting.codes import ResponseCode
 from ternmq_proxy.fronts.remoting.handlers.replies import reply_topic
@@ -67,10 +74,19 @@ async def _find_queues(name: str, made: "RemotingCall") -> tuple[dict[str, int],
     services.access.require_right("QueryRoute", made.call, TOPIC_ROUTE, name)
     if name in (TRACE_TOPIC, reply_topic(made.cluster)):
         topic = await services.catalog.ensure_topic(name, mixed=True)
+    elif name in system_topics(made):
+        return {broker.name: READ for broker in services.catalog.list_brokers()}, 1
     else:
         topic = await services.catalog.existing_topic(check_topic_name(name))
     brokers = permitted_brokers(topic, services)
     return {broker.name: permission_bits(broker.permission) for broker in brokers}, topic.queues
+
+
+def system_topics(made: "RemotingCall") -> set[str]:
+    """Return the names that lists of topics have because tools expect them; nothing is sent to them."""
+    brokers = {broker.name for broker in made.services.catalog.list_brokers()}
+    names = {made.cluster, f"{made.cluster}_REPLY_TOPIC", *brokers, *SYSTEM_TOPICS - {TRACE_TOPIC, DISCARD_TOPIC}}
+    return {name for name in names if not made.services.catalog.has_topic(name)}
 
 
 def _find_future(name: str, made: "RemotingCall") -> dict[str, int]:

@@ -13,6 +13,7 @@ from ternmq_proxy.fronts.remoting.handlers import (
     sends,
     transactions,
 )
+from ternmq_proxy.fronts.remoting.handlers.admin.table import ADMIN_HANDLERS
 from ternmq_proxy.fronts.remoting.handlers.handler import Handler
 
 _SEND = Handler(
@@ -43,4 +44,5 @@ HANDLERS: dict[int, Handler] = {
         "SendMessage", replies.send_reply, complete_refusal=sends.complete_answer
     ),
     RequestCode.RECALL_MESSAGE: Handler("RecallMessage", recalls.recall_message),
+    **ADMIN_HANDLERS,
 }

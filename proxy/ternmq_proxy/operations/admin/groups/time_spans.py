@@ -66,15 +66,15 @@ async def _find_span(group: str, row: "QueueProgress", now_ms: int, services: "S
     committed = await services.messages.reading.committed(group, queue)
     first_ms = last_ms = finished_ms = 0
     if bounds.minimum < bounds.maximum:
-        first_ms = await _find_stored_ms(queue, bounds.minimum, services)
-        last_ms = await _find_stored_ms(queue, bounds.maximum - 1, services)
+        first_ms = await find_stored_ms(queue, bounds.minimum, services)
+        last_ms = await find_stored_ms(queue, bounds.maximum - 1, services)
     if committed is not None and bounds.minimum < committed <= bounds.maximum:
-        finished_ms = await _find_stored_ms(queue, committed - 1, services)
+        finished_ms = await find_stored_ms(queue, committed - 1, services)
     delay_ms = 0 if row.oldest_ms is None else max(0, now_ms - row.oldest_ms)
     return QueueTimeSpan(queue, first_ms, last_ms, finished_ms, delay_ms)
 
 
-async def _find_stored_ms(queue: QueueRef, queue_offset: int, services: "Services") -> int:
+async def find_stored_ms(queue: QueueRef, queue_offset: int, services: "Services") -> int:
     """Return when that message was stored; 0 if it can't be read any more."""
     pulled = await services.messages.reading.pull(queue, queue_offset, ALL, batch=1, poll_s=0.0)
     return pulled.messages[0].stored_ms if pulled.messages else 0

@@ -1,0 +1,231 @@
+"""Requests about brokers: running figures (28), settings (25, 26), replicas (907), offsets of delay levels (45), and
+clean-ups, which need no request here (306, 316, 329).
+
+All brokers of a cluster have the address of this proxy, so that what is asked of one is answered of all together,
+unless the request names one.
+"""
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from ternmq_common.catalog.cluster import ReplicationMode
+from ternmq_common.limits import HOUR_MS
+from ternmq_common.names import TRACE_TOPIC
+from ternmq_common.process.own_version import own_version
+from ternmq_common.resources.modes import FlushMode
+from ternmq_common.server_settings import StorageSettings
+from ternmq_common.units import render_duration
+from ternmq_proxy.access.needs import CLUSTER_GET
+from ternmq_proxy.fronts.remoting.codes import ResponseCode
+from ternmq_proxy.fronts.remoting.handlers.admin.answers import answer_done, answer_json, refuse_always
+from ternmq_proxy.fronts.remoting.handlers.admin.statistics import find_broker_figures, sum_last
+from ternmq_proxy.fronts.remoting.handlers.routes import READ, WRITE
+from ternmq_proxy.fronts.remoting.versions import NEWEST
+from ternmq_rpc.remoting.commands import Command
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ternmq_common.catalog.cluster import BrokerEntry
+    from ternmq_proxy.fronts.remoting.call import RemotingCall
+
+_SPANS_S = (10, 60, 600)
+_NOTHING = "0.0 0.0 0.0"
+_IDLE_POOLS = ("send", "pull", "query", "litePull", "ack")
+
+refuse_settings = refuse_always("settings of brokers are those of TernMQ; change their settings files or options")
+
+
+def _require_brokers(made: "RemotingCall") -> None:
+    made.services.access.require_right("ListBrokers", made.call, CLUSTER_GET, "brokers")
+
+
+async def describe_runtime(made: "RemotingCall") -> Command:
+    """Answer 28: a text for each name that tools read."""
+    _require_brokers(made)
+    sent, step_s = await find_broker_figures("in", made)
+    delivered, _ = await find_broker_figures("out", made)
+    table = {
+        **_describe_process(made),
+        **_describe_rates(sent, delivered, step_s),
+        **_describe_day(sent, delivered, step_s, made),
+        **_describe_disk(made),
+        **{f"{pool}ThreadPoolQueue{what}": "0" for pool in _IDLE_POOLS for what in ("Size", "HeadWaitTimeMills")},
+        **{f"{pool}ThreadPoolQueueCapacity": "10000" for pool in _IDLE_POOLS},
+        "EndTransactionQueueSize": "0",
+        "pageCacheLockTimeMills": "0",
+        "startAcceptSendRequestTimeStamp": "0",
+    }
+    return answer_json({"table": dict(sorted(table.items()))})
+
+
+def _describe_process(made: "RemotingCall") -> dict[str, str]:
+    services = made.services
+    started_ms, now_ms = services.started_ms, services.clock.now_ms()
+    # Nothing is older than its topic.
+    oldest_ms = min((topic.created_ms for topic in services.catalog.list_topics()), default=started_ms)
+    passed_s = max(0, now_ms - started_ms) // 1000
+    days, seconds = divmod(passed_s, 86400)
+    hours, minutes = seconds // 3600, seconds % 3600 // 60
+    return {
+        "bootTimestamp": str(started_ms),
+        "brokerActive": "true",
+        "brokerVersion": str(NEWEST),
+        "brokerVersionDesc": f"TernMQ_{own_version()}",
+        "earliestMessageTimeStamp": str(oldest_ms),
+        "runtime": f"[ {days} days, {hours} hours, {minutes} minutes, {seconds % 60} seconds ]",
+    }
+
+
+def _describe_rates(sent: "Sequence[float]", delivered: "Sequence[float]", step_s: float) -> dict[str, str]:
+    put, got = _rates_of(sent, step_s), _rates_of(delivered, step_s)
+    return {
+        "getFoundTps": got,
+        "getMissTps": _NOTHING,
+        "getTotalTps": got,
+        "getTransferedTps": got,  # as tools of 4.9 spell it
+        "getTransferredTps": got,
+        "putTps": put,
+        "timerDequeueTps": "0.0",
+        "timerEnqueueTps": "0.0",
+    }
+
+
+def _rates_of(figures: "Sequence[float]", step_s: float) -> str:
+    """Return the rates of the last ten seconds, of the last minute, and of ten."""
+    return " ".join(f"{sum_last(figures, step_s, span_s) / span_s:.2f}" for span_s in _SPANS_S)
+
+
+def _describe_day(
+    sent: "Sequence[float]", delivered: "Sequence[float]", step_s: float, made: "RemotingCall"
+) -> dict[str, str]:
+    """Return how many messages there were today, as far as the history goes back: totals that begin with the day."""
+    now = datetime.fromtimestamp(made.services.clock.now_ms() / 1000, UTC)
+    today_s = (now - now.replace(hour=0, minute=0, second=0, microsecond=0)).total_seconds()
+    put, got = (sum_last(each, step_s, today_s) for each in (sent, delivered))
+    return {
+        "msgGetTotalTodayMorning": "0",
+        "msgGetTotalTodayNow": str(got),
+        "msgGetTotalYesterdayMorning": "0",
+        "msgPutTotalTodayMorning": "0",
+        "msgPutTotalTodayNow": str(put),
+        "msgPutTotalYesterdayMorning": "0",
+        "putMessageTimesTotal": str(put),
+    }
+
+
+def _describe_disk(made: "RemotingCall") -> dict[str, str]:
+    loads = [broker.load for broker in made.services.catalog.list_brokers()]
+    used = max((load.disk_used for load in loads), default=0.0)
+    timers = sum(load.timers or 0 for load in loads)
+    return {
+        "commitLogDiskRatio": f"{used:.4f}",
+        "consumeQueueDiskRatio": f"{used:.4f}",
+        "dispatchBehindBytes": "0",
+        "putMessageFailedTimes": "0",
+        "remainHowManyDataToCommit": "0",
+        "remainHowManyDataToFlush": "0",
+        "timerCongestNum": str(timers),
+        "timerOffsetBehind": "0",
+        "timerReadBehind": "0",
+    }
+
+
+# --- settings
+
+
+async def describe_settings(made: "RemotingCall") -> Command:
+    """Answer 26: settings under the names of RocketMQ, those that mean something here."""
+    made.services.access.require_right("GetServerInfo", made.call, CLUSTER_GET, "server")
+    lines = "".join(f"{name}={value}\n" for name, value in sorted(_settings_of(_find_broker(made), made).items()))
+    version = f'{{"counter":0,"stateVersion":0,"timestamp":{made.services.started_ms}}}'
+    return Command(ResponseCode.SUCCESS, fields={"version": version}, body=lines.encode())
+
+
+def _settings_of(broker: "BrokerEntry", made: "RemotingCall") -> dict[str, object]:
+    services = made.services
+    front = services.process.settings
+    # A proxy does not know the settings of its cluster's brokers: they have their defaults, as far as it knows.
+    storage = front if isinstance(front, StorageSettings) else StorageSettings()
+    host, _, port = made.client.address.rpartition(":")
+    is_sync = broker.replication is ReplicationMode.SYNC and len(broker.replicas) > 1
+    switches = {
+        "aclEnable": services.access.is_on,
+        "authenticationEnabled": services.access.is_on,
+        "authorizationEnabled": services.access.is_on,
+        "autoCreateSubscriptionGroup": front.auto_create,
+        "autoCreateTopicEnable": services.catalog.creates_topics,
+        "enablePropertyFilter": True,
+        "longPollingEnable": True,
+        "recallMessageEnable": True,
+        "slaveReadEnable": False,
+        "traceOn": True,
+        "traceTopicEnable": services.catalog.creates_topics,
+        "useTLS": False,
+    }
+    return {
+        **{name: str(value).lower() for name, value in switches.items()},
+        "brokerClusterName": made.cluster,
+        "brokerIP1": host.strip("[]"),
+        "brokerId": 0,
+        "brokerName": broker.name,
+        "brokerPermission": (READ if broker.can_read else 0) | (WRITE if broker.can_write else 0),
+        "brokerRole": "SYNC_MASTER" if is_sync else "ASYNC_MASTER",
+        "defaultTopicQueueNums": services.catalog.default_queues,
+        "fileReservedTime": storage.retention_ms // HOUR_MS,
+        "filterServerNums": 0,  # tools of 4.9 fail without it
+        "flushDiskType": "SYNC_FLUSH" if storage.flush is FlushMode.SYNC else "ASYNC_FLUSH",
+        "listenPort": port,
+        "maxMessageSize": services.limits.body_bytes_max,
+        "messageDelayLevel": " ".join(map(render_duration, services.delay_levels_ms)),
+        "msgTraceTopicName": TRACE_TOPIC,
+        "namesrvAddr": made.client.address,
+    }
+
+
+def _find_broker(made: "RemotingCall") -> "BrokerEntry":
+    """Return the broker that the request names, or the first."""
+    brokers = made.services.catalog.list_brokers()
+    return next((broker for broker in brokers if broker.name == made.broker), brokers[0])
+
+
+# --- replicas, and what is always done
+
+
+async def describe_replicas(made: "RemotingCall") -> Command:
+    """Answer 907."""
+    _require_brokers(made)
+    broker = _find_broker(made)
+    followers = [each for each in broker.replicas if each.store_id != broker.store_id]
+    end = max((each.position for each in broker.replicas), default=0)
+    return answer_json(
+        {
+            "haClientRuntimeInfo": {},
+            "haConnectionInfo": [
+                {
+                    "addr": each.address,
+                    "diff": end - each.position,
+                    "inSync": each.in_sync,
+                    "slaveAckOffset": each.position,
+                    "transferFromWhere": each.position,
+                    "transferredByteInSecond": 0,
+                }
+                for each in followers
+            ],
+            "inSyncSlaveNums": sum(each.in_sync for each in followers),
+            "master": True,
+            "masterCommitLogMaxOffset": end,
+        }
+    )
+
+
+async def list_delay_offsets(made: "RemotingCall") -> Command:
+    """Answer 45: delayed messages are in no queues of levels here, so there are no offsets."""
+    _require_brokers(made)
+    return answer_json({"dataVersion": {}, "offsetTable": {}})
+
+
+async def note_cleaned(made: "RemotingCall") -> Command:
+    """Answer 306, 316 and 329: brokers remove what is expired by themselves, and have no queues without a topic."""
+    _require_brokers(made)
+    return answer_done()

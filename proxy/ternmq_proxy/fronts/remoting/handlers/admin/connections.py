@@ -1,0 +1,139 @@
+"""Requests about connected clients: consumers of a group (203), what a group subscribes to (345), producers (204, 328).
+
+Clients of the gRPC front are among a group's consumers, as far as tools have words for them.
+"""
+
+from typing import TYPE_CHECKING
+
+from ternmq_common.filters.tag_filter import TagFilter
+from ternmq_proxy.access.needs import CLUSTER_LIST, GROUP_GET
+from ternmq_proxy.fronts.remoting.codes import ResponseCode
+from ternmq_proxy.fronts.remoting.handlers.admin.answers import answer_json
+from ternmq_proxy.fronts.remoting.java_text import java_hash
+from ternmq_proxy.fronts.remoting.peers import MemberReport, SubscriptionReport, find_consumers, find_producers
+from ternmq_proxy.fronts.remoting.refusals import RequestRefused
+from ternmq_proxy.fronts.remoting.versions import version_number
+from ternmq_proxy.operations.admin.clients.client_list import LIMIT_MAX, find_clients
+from ternmq_proxy.operations.admin.clients.subscriptions import find_client_subscriptions
+from ternmq_proxy.peers.values import ClientQuery, SubscriptionQuery
+from ternmq_rpc.remoting.commands import Language
+
+if TYPE_CHECKING:
+    from ternmq_proxy.fronts.remoting.call import RemotingCall
+    from ternmq_proxy.peers.values import ClientEntry
+    from ternmq_rpc.remoting.commands import Command
+
+_LANGUAGES = {language.name for language in Language}
+_OWN_LANGUAGES = {"DOT_NET": "DOTNET", "GOLANG": "GO"}
+_PASSIVELY, _CLUSTERING, _FROM_LAST = "CONSUME_PASSIVELY", "CLUSTERING", "CONSUME_FROM_LAST_OFFSET"
+
+
+async def list_consumers(made: "RemotingCall") -> "Command":
+    """Answer 203."""
+    group = made.get_group()
+    made.services.access.require_right("ListConsumerConnection", made.call, GROUP_GET, group)
+    report = await find_consumers(group, made.memberships.members, made.services)
+    known = {member.client_id for member in report.members}
+    others = [each for each in await _find_grpc_members(group, made) if each.client_id not in known]
+    members = [*report.members, *others]
+    if not members:
+        raise RequestRefused(ResponseCode.CONSUMER_NOT_ONLINE, f"the consumer group[{group}] not online")
+    first = members[0]
+    subscriptions = report.subscriptions or await _find_grpc_subscriptions(group, made)
+    return answer_json(
+        {
+            "connectionSet": [_describe_connection(each) for each in members],
+            "consumeFromWhere": first.consume_from or _FROM_LAST,
+            "consumeType": first.consume_type or _PASSIVELY,
+            "messageModel": first.message_model or _CLUSTERING,
+            "subscriptionTable": {each.topic: describe_subscription(each) for each in subscriptions},
+        }
+    )
+
+
+async def _find_grpc_members(group: str, made: "RemotingCall") -> list[MemberReport]:
+    """Return the group's clients as the proxies list them; those of this front have the group behind their ids."""
+    found = await find_clients(ClientQuery(group=group, limit=LIMIT_MAX), made.services)
+    return [_report_client(each, group) for each in found.clients]
+
+
+def _report_client(client: "ClientEntry", group: str) -> MemberReport:
+    return MemberReport(client.client_id.removesuffix(f"#{group}"), client.address, client.language, client.version)
+
+
+async def _find_grpc_subscriptions(group: str, made: "RemotingCall") -> list[SubscriptionReport]:
+    found = await find_client_subscriptions(SubscriptionQuery(group, ""), made.services)
+    reports: dict[str, SubscriptionReport] = {}
+    for each in found.entries:
+        topic, shown = each.subscription.topic, each.subscription.filter
+        if shown is not None:
+            reports[topic] = SubscriptionReport(topic, shown.text, shown.is_sql is True, 0)
+    return list(reports.values())
+
+
+def _describe_connection(member: MemberReport) -> dict[str, object]:
+    language = _OWN_LANGUAGES.get(member.language, member.language)
+    return {
+        "clientAddr": member.address,
+        "clientId": member.client_id,
+        "language": language if language in _LANGUAGES else Language.OTHER.name,
+        "version": version_number(member.version),
+    }
+
+
+def describe_subscription(found: SubscriptionReport) -> dict[str, object]:
+    """Return a subscription as tools read it."""
+    tags = None if found.is_sql else TagFilter.parse_expression(found.expression).tags
+    return {
+        "classFilterMode": False,
+        "codeSet": sorted(map(java_hash, tags or ())),
+        "expressionType": "SQL92" if found.is_sql else "TAG",
+        "subString": found.expression,
+        "subVersion": found.version,
+        "tagsSet": sorted(tags or ()),
+        "topic": found.topic,
+    }
+
+
+async def get_subscription(made: "RemotingCall") -> "Command":
+    """Answer 345."""
+    group, topic = made.get_group("group"), made.command.get_text("topic")
+    made.services.access.require_right("ListSubscription", made.call, GROUP_GET, group)
+    report = await find_consumers(group, made.memberships.members, made.services)
+    subscriptions = report.subscriptions or await _find_grpc_subscriptions(group, made)
+    body: dict[str, object] = {"group": group, "topic": topic}
+    found = next((each for each in subscriptions if each.topic == topic), None)
+    if found is not None:
+        body["subscriptionData"] = describe_subscription(found)
+    return answer_json(body)
+
+
+async def list_producers(made: "RemotingCall") -> "Command":
+    """Answer 204."""
+    group = made.command.get_text("producerGroup")
+    made.services.access.require_right("ListClients", made.call, CLUSTER_LIST, "clients")
+    found = await find_producers(group, made.memberships.members, made.services)
+    if not found:
+        raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"the producer group[{group}] not exist")
+    return answer_json({"connectionSet": [_describe_connection(each) for each in found[group]]})
+
+
+async def list_all_producers(made: "RemotingCall") -> "Command":
+    """Answer 328."""
+    made.services.access.require_right("ListClients", made.call, CLUSTER_LIST, "clients")
+    found = await find_producers("", made.memberships.members, made.services)
+    now_ms = made.services.clock.now_ms()
+    return answer_json(
+        {"data": {group: [_describe_producer(each, now_ms) for each in members] for group, members in found.items()}}
+    )
+
+
+def _describe_producer(member: MemberReport, now_ms: int) -> dict[str, object]:
+    connection = _describe_connection(member)
+    return {
+        "clientId": member.client_id,
+        "language": connection["language"],
+        "lastUpdateTimestamp": now_ms,
+        "remoteIP": f"/{member.address}",
+        "version": connection["version"],
+    }

@@ -1,0 +1,185 @@
+"""Requests to a name server: brokers and clusters (106, 205, 327, 901), topics (206, 216, 217, 224, 304, 311 to 313),
+its configuration (100 to 102, 219, 318, 319), and those that only brokers of RocketMQ make (103, 104, 322, 904).
+
+The brokers that it names are the cluster's, each by the address of this proxy. They register with the cluster's
+registry, never here.
+"""
+
+from typing import TYPE_CHECKING
+
+from ternmq_common.catalog.cluster import QueuePermission
+from ternmq_common.catalog.message_type import MessageType
+from ternmq_common.names import retry_topic
+from ternmq_proxy.access.needs import CLUSTER_GET, GROUP_LIST, TOPIC_DELETE, TOPIC_GET, TOPIC_LIST, TOPIC_UPDATE
+from ternmq_proxy.fronts.remoting.codes import ResponseCode
+from ternmq_proxy.fronts.remoting.handlers.admin.answers import answer_done, answer_json, answer_names, refuse_always
+from ternmq_proxy.fronts.remoting.handlers.routes import system_topics
+from ternmq_proxy.fronts.remoting.refusals import RequestRefused
+from ternmq_proxy.operations.admin.brokers.brokers import list_brokers, update_broker
+from ternmq_proxy.operations.admin.pages import select_visible
+from ternmq_rpc.remoting.commands import Command
+
+if TYPE_CHECKING:
+    from ternmq_proxy.fronts.remoting.call import RemotingCall
+
+_ORDER_NAMESPACE = "ORDER_TOPIC_CONFIG"
+
+refuse_registration = refuse_always(
+    "brokers of RocketMQ can't register here: this is TernMQ, whose brokers are those of its own registry; start one "
+    "with `ternmq broker`"
+)
+refuse_route = refuse_always("routes come from the registry, and none can be registered; create the topic with 17")
+refuse_settings = refuse_always("settings of this name server are those of TernMQ; change its settings file or options")
+
+
+async def describe_cluster(made: "RemotingCall") -> Command:
+    """Answer 106: all brokers."""
+    brokers = [broker.name for broker in await list_brokers(made.call, made.services)]
+    return answer_json(
+        {
+            "brokerAddrTable": {
+                name: {
+                    "brokerAddrs": {0: made.client.address},
+                    "brokerName": name,
+                    "cluster": made.cluster,
+                    "enableActingMaster": False,
+                }
+                for name in brokers
+            },
+            "clusterAddrTable": {made.cluster: brokers},
+        }
+    )
+
+
+async def describe_member_group(made: "RemotingCall") -> Command:
+    """Answer 901: the replicas of a broker, which for clients are one."""
+    broker = made.command.get_text("brokerName")
+    known = broker in {each.name for each in await list_brokers(made.call, made.services)}
+    addresses = {0: made.client.address} if known and made.command.get_text("clusterName") == made.cluster else {}
+    member_group = {"brokerAddrs": addresses, "brokerName": broker, "cluster": made.cluster}
+    return answer_json({"brokerMemberGroup": member_group})
+
+
+async def list_topics(made: "RemotingCall") -> Command:
+    """Answer 206: topics, retry topics of groups, and topics of the system."""
+    return answer_names(await _find_names(made))
+
+
+async def list_cluster_topics(made: "RemotingCall") -> Command:
+    """Answer 224; none for another cluster."""
+    return answer_names(await _find_names(made) if made.command.get_text("cluster") == made.cluster else [])
+
+
+async def _find_names(made: "RemotingCall") -> list[str]:
+    services, call = made.services, made.call
+    topics = await select_visible(services.catalog.list_topics(), TOPIC_LIST, call, services)
+    groups = await select_visible(services.catalog.list_groups(), GROUP_LIST, call, services)
+    names = {topic.name for topic in topics} | {retry_topic(group.name) for group in groups}
+    return sorted(names | system_topics(made))
+
+
+async def list_system_topics(made: "RemotingCall") -> Command:
+    """Answer 304: the names of the cluster and of its brokers."""
+    brokers = [broker.name for broker in await list_brokers(made.call, made.services)]
+    return answer_json({"brokerAddr": made.client.address, "topicList": [made.cluster, *brokers]})
+
+
+async def list_unit_topics(made: "RemotingCall") -> Command:
+    """Answer 311 to 313: there are no units here."""
+    del made
+    return answer_names([])
+
+
+async def delete_topic(made: "RemotingCall") -> Command:
+    """Answer 216: the name server knows what the registry has, so what 215 deleted is gone here too."""
+    made.services.access.require_right("DeleteTopic", made.call, TOPIC_DELETE, made.command.get_text("topic"))
+    return answer_done()
+
+
+# --- permissions of brokers
+
+
+async def wipe_write_permission(made: "RemotingCall") -> Command:
+    """Answer 205."""
+    return await _set_permission(made, QueuePermission.READ, "wipeTopicCount")
+
+
+async def add_write_permission(made: "RemotingCall") -> Command:
+    """Answer 327."""
+    return await _set_permission(made, QueuePermission.READ_WRITE, "addTopicCount")
+
+
+async def _set_permission(made: "RemotingCall", permission: QueuePermission, count: str) -> Command:
+    broker = made.command.get_text("brokerName")
+    await update_broker(broker, made.call, made.services, permission=permission)
+    topics = sum(broker in topic.brokers for topic in made.services.catalog.list_topics())
+    return Command(ResponseCode.SUCCESS, fields={count: str(topics)})
+
+
+# --- configuration
+
+
+async def describe_settings(made: "RemotingCall") -> Command:
+    """Answer 319: those settings of RocketMQ's name server that mean something here."""
+    made.services.access.require_right("GetServerInfo", made.call, CLUSTER_GET, "server")
+    address, _, port = made.client.address.rpartition(":")
+    lines = (f"bindAddress={address}", f"listenPort={port}", "clusterTest=false", "orderMessageEnable=true")
+    return Command(ResponseCode.SUCCESS, body="".join(f"{line}\n" for line in lines).encode())
+
+
+async def get_value(made: "RemotingCall") -> Command:
+    """Answer 101: the only values are the queues of FIFO topics; others are not found."""
+    namespace, key = made.command.get_text("namespace"), made.command.get_text("key")
+    queues = _order_values(made).get(key) if namespace == _ORDER_NAMESPACE else None
+    if queues is None:
+        raise RequestRefused(ResponseCode.QUERY_NOT_FOUND, f"No config item, Namespace: {namespace} Key: {key}")
+    return Command(ResponseCode.SUCCESS, fields={"value": queues})
+
+
+async def list_values(made: "RemotingCall") -> Command:
+    """Answer 219."""
+    namespace = made.command.get_text("namespace")
+    values = _order_values(made) if namespace == _ORDER_NAMESPACE else {}
+    if not values:
+        raise RequestRefused(ResponseCode.QUERY_NOT_FOUND, f"No config item, Namespace: {namespace}")
+    return answer_json({"table": values})
+
+
+async def put_value(made: "RemotingCall") -> Command:
+    """Answer 100: nothing is kept. What says of a topic's order what its route says is fine."""
+    command = made.command
+    namespace, key, value = command.get_text("namespace"), command.get_text("key"), command.get_text("value", "")
+    made.services.access.require_right("UpdateTopic", made.call, TOPIC_UPDATE, key)
+    topic = made.services.catalog.known_topic(key)
+    if namespace != _ORDER_NAMESPACE or topic is None or _read_order(value) != _read_order(_order_value(key, made)):
+        raise RequestRefused(
+            ResponseCode.SYSTEM_ERROR,
+            "this name server keeps no values; the queues of an ordered topic are all that it has, on every broker",
+        )
+    return answer_done()
+
+
+async def delete_value(made: "RemotingCall") -> Command:
+    """Answer 102: there is nothing to delete, which is no error."""
+    made.command.get_text("namespace")
+    return answer_done()
+
+
+def _order_values(made: "RemotingCall") -> dict[str, str]:
+    """Return the queues of FIFO topics that the caller may see, by topic."""
+    may = made.services.access.has_right
+    return {
+        topic.name: _order_value(topic.name, made)
+        for topic in made.services.catalog.list_topics()
+        if topic.type == MessageType.FIFO and may(made.call, TOPIC_GET, topic.name)
+    }
+
+
+def _order_value(name: str, made: "RemotingCall") -> str:
+    topic = made.services.catalog.find_topic(name)
+    brokers = made.services.messages.find_route(topic).brokers
+    return ";".join(f"{broker}:{topic.queues}" for broker in sorted(brokers))
+
+
+def _read_order(value: str) -> set[str]:
+    return {part.strip() for part in value.split(";") if part.strip()}

@@ -1,0 +1,79 @@
+"""Requests that are a client's to answer: what it is doing (307), and to consume a message now (309).
+
+The client may be connected to any proxy. It must be of 3.1.8 or later, as all are that connect today.
+"""
+
+from typing import TYPE_CHECKING
+
+from ternmq_proxy.access.needs import GROUP_GET, GROUP_UPDATE, TOPIC_GET
+from ternmq_proxy.fronts.remoting.codes import RequestCode, ResponseCode
+from ternmq_proxy.fronts.remoting.delivered_messages import find_place
+from ternmq_proxy.fronts.remoting.message_ids import InvalidMessageId, decode_offset_id
+from ternmq_proxy.fronts.remoting.peers import call_member
+from ternmq_proxy.fronts.remoting.refusals import RequestRefused
+from ternmq_rpc.remoting.commands import Command
+from ternmq_rpc.remoting.connection import ConnectionGone
+
+if TYPE_CHECKING:
+    from ternmq_common.shard.model import StoredMessage
+    from ternmq_proxy.fronts.remoting.call import RemotingCall
+
+
+async def get_running_info(made: "RemotingCall") -> Command:
+    """Answer 307 with what the client says."""
+    group, client_id = made.get_group(), made.command.get_text("clientId")
+    made.services.access.require_right("GetConsumerRunningInfo", made.call, GROUP_GET, group)
+    wanted = made.command.get_text("jstackEnable", "false")
+    question = Command(
+        RequestCode.GET_CONSUMER_RUNNING_INFO,
+        fields={"clientId": client_id, "consumerGroup": group, "jstackEnable": wanted},
+    )
+    return await _relay(group, client_id, question, made)
+
+
+async def consume_directly(made: "RemotingCall") -> Command:
+    """Answer 309 with what the client says of the message."""
+    command, group = made.command, made.get_group()
+    made.services.access.require_right("VerifyMessage", made.call, GROUP_UPDATE, group)
+    client_id = command.get_text("clientId")
+    message = await _find_message(command.get_text("msgId"), made)
+    made.services.access.require_right("VerifyMessage", made.call, TOPIC_GET, message.queue.topic)
+    fields = {
+        "brokerName": message.queue.broker,
+        "clientId": client_id,
+        "consumerGroup": group,
+        "msgId": command.get_text("msgId"),
+        "topic": message.queue.topic,
+    }
+    question = Command(
+        RequestCode.CONSUME_MESSAGE_DIRECTLY,
+        fields=fields,
+        body=made.client.record_maker.encode_message(message),
+    )
+    return await _relay(group, client_id, question, made)
+
+
+async def _relay(group: str, client_id: str, question: Command, made: "RemotingCall") -> Command:
+    try:
+        answer = await call_member(group, client_id, question, made.memberships.members, made.services)
+    except ConnectionGone:
+        raise RequestRefused(
+            ResponseCode.CONSUME_MSG_TIMEOUT, f"consumer <{group}> <{client_id}> does not answer"
+        ) from None
+    if answer is None:
+        raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"The Consumer <{group}> <{client_id}> not online")
+    return answer
+
+
+async def _find_message(message_id: str, made: "RemotingCall") -> "StoredMessage":
+    """Return the message of an offset id."""
+    try:
+        _, number = decode_offset_id(message_id)
+    except InvalidMessageId as error:
+        raise RequestRefused(ResponseCode.SYSTEM_ERROR, str(error)) from None
+    brokers = [broker.name for broker in made.services.catalog.list_brokers()]
+    for broker, offset in find_place(number, brokers):
+        found = await made.services.messages.inspecting.find_by_log_offset(broker, offset)
+        if found is not None:
+            return found
+    raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {number}")

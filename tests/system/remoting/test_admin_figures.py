@@ -1,0 +1,96 @@
+"""What operators' tools see of topics, groups and brokers."""
+
+import json
+from typing import Any
+
+from ternmq_rpc.remoting.json_dialect import MessageQueueKey, decode_dialect
+from tests.support.embedded import Embedded
+from tests.support.remoting_client import RemotingClient
+from tests.system.conftest import SERVER_LOOP
+
+pytestmark = SERVER_LOOP
+Content = Any
+"""What a body holds: tests compare it."""
+
+
+async def fill(client: RemotingClient, topic: str, *, messages: int = 3) -> tuple[str, MessageQueueKey]:
+    """Send messages to queue 0, and have the group `topic-group` read the first; return it, and the queue."""
+    for _ in range(messages):
+        await client.send(topic, b"x", properties={"TAGS": "tag"})
+    group = f"{topic}-group"
+    await client.heartbeat(f"{topic}-client", consumers={group: [topic]})
+    assert (await client.pull(group, topic)).code == 0
+    assert (await client.call(15, consumerGroup=group, topic=topic, queueId=0, commitOffset=1)).code == 0
+    [broker] = json.loads((await client.call(304)).body)["topicList"][1:]
+    return group, MessageQueueKey(topic, broker, 0)
+
+
+def read(body: bytes) -> Content:
+    """Return a body's content."""
+    return decode_dialect(body)
+
+
+async def test_a_topic_has_the_offsets_of_its_queues(server: Embedded) -> None:
+    async with await RemotingClient.connect(server.remoting) as client:
+        _, queue = await fill(client, "stats-4x")
+        stats = read((await client.call(202, topic="stats-4x")).body)
+        found = stats["offsetTable"]
+        assert len(found) == 4
+        assert (found[queue]["minOffset"], found[queue]["maxOffset"]) == (0, 3)
+        assert found[queue]["lastUpdateTimestamp"] > 1_700_000_000_000
+        assert found[queue._replace(queue_id=1)] == {"lastUpdateTimestamp": 0, "maxOffset": 0, "minOffset": 0}
+        assert (await client.call(202, topic="missing-stats-4x")).code == 17
+
+
+async def test_a_group_has_its_place_in_each_queue(server: Embedded) -> None:
+    async with await RemotingClient.connect(server.remoting) as client:
+        group, queue = await fill(client, "places-4x")
+        stats = read((await client.call(208, consumerGroup=group)).body)["offsetTable"]
+        assert (stats[queue]["brokerOffset"], stats[queue]["consumerOffset"]) == (3, 1)
+        assert stats[queue]["lastTimestamp"] > 1_700_000_000_000
+        named = read((await client.call(208, consumerGroup=group, topic="places-4x")).body)["offsetTable"]
+        assert {each.topic for each in named} == {"places-4x"}
+        every = read((await client.call(317, isOrder=False)).body)
+        [found] = [each[group] for each in every["consumeStatsList"] if group in each]
+        assert any(queue in each["offsetTable"] for each in found)
+        assert every["totalDiff"] >= 2
+        offsets = read((await client.call(43)).body)["offsetTable"]
+        assert offsets[f"places-4x@{group}"]["0"] == 1
+        spans = read((await client.call(303, topic="places-4x", group=group)).body)["consumeTimeSpanSet"]
+        [span] = [each for each in spans if each["messageQueue"]["queueId"] == 0]
+        assert 0 < span["minTimeStamp"] <= span["consumeTimeStamp"] <= span["maxTimeStamp"]
+        assert (await client.call(208, consumerGroup="nobody-places-4x")).code == 26
+
+
+async def test_a_queue_has_entries(server: Embedded) -> None:
+    async with await RemotingClient.connect(server.remoting) as client:
+        group, _ = await fill(client, "entries-4x")
+        found = read(
+            (await client.call(321, topic="entries-4x", queueId=0, index=1, count=10, consumerGroup=group)).body
+        )
+        assert (found["minQueueIndex"], found["maxQueueIndex"], len(found["queueData"])) == (0, 3, 2)
+        assert found["queueData"][0]["tagsCode"] == 114586  # "tag".hashCode() of Java
+        assert found["subscriptionData"]["topic"] == "entries-4x"
+
+
+async def test_a_broker_has_what_tools_read(server: Embedded) -> None:
+    async with await RemotingClient.connect(server.remoting) as client:
+        table = read((await client.call(28)).body)["table"]
+        assert {"brokerVersionDesc", "brokerActive", "getTransferedTps", "timerCongestNum"} <= set(table)
+        for name in ("putTps", "getTransferredTps", "getTotalTps"):
+            assert len([float(each) for each in table[name].split()]) == 3
+        settings = (await client.call(26)).body.decode().splitlines()
+        pairs = dict(line.split("=", 1) for line in settings)
+        assert (pairs["brokerId"], pairs["filterServerNums"], pairs["maxMessageSize"]) == ("0", "0", "4194304")
+        assert pairs["messageDelayLevel"].startswith("1s 5s 10s 30s 1m ")
+        assert (await client.call(25, b"a=b")).code == 1
+        assert read((await client.call(907)).body)["master"] is True
+        assert read((await client.call(45)).body)["offsetTable"] == {}
+        for code in (306, 316, 329):
+            assert (await client.call(code)).code == 0
+
+
+async def test_figures_that_nobody_counted_are_refused(server: Embedded) -> None:
+    async with await RemotingClient.connect(server.remoting) as client:
+        assert (await client.call(315, statsName="TOPIC_PUT_NUMS", statsKey="never-4x")).code == 1
+        assert (await client.call(315, statsName="ANYTHING", statsKey="never-4x")).code == 1
