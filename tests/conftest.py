@@ -44,6 +44,8 @@ def pytest_collection() -> Generator[None, object, object]:
         return (yield)
     finally:
         gc.freeze()
+        # What is frozen does not count as old: a quarter of little more would be looked through again and again.
+        gc.set_threshold(10_000, 20, 20)
         gc.enable()
 
 
