@@ -11,7 +11,8 @@ COPY deploy/docker/environment.sh pyproject.toml ./
 RUN sh environment.sh requirements server uvloop otel && sh environment.sh compiler
 COPY deploy/docker/minimal_root.py ./
 RUN python3 minimal_root.py /image && mkdir -m 700 /data
-COPY README.md hatch_build.py ./
+# What tools/compiled left, if it was there: it is compiled here unless that fits.
+COPY README.md hatch_build.py build/compiled/*.zip ./
 COPY protos protos
 COPY common common
 COPY rpc rpc
@@ -22,7 +23,7 @@ COPY broker broker
 COPY proxy proxy
 COPY clients/python clients/python
 COPY command command
-RUN TERNMQ_COMPILE=1 sh environment.sh project
+RUN TERNMQ_COMPILE=1 TERNMQ_COMPILED=/src sh environment.sh project
 
 FROM scratch
 COPY --from=build /image /

@@ -2,6 +2,8 @@
 
 import ast
 import importlib.util
+import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -55,6 +57,7 @@ def test_what_can_not_be_compiled_ends_the_build_that_asks_for_it(
     def fails(_: Path) -> None:
         raise subprocess.CalledProcessError(1, "mypyc", output="no compiler")
 
+    monkeypatch.delenv("TERNMQ_COMPILED", raising=False)
     monkeypatch.setattr(built, "_compile", fails)
     with pytest.raises(RuntimeError, match="no compiler"):
         built.initialize("standard", {})
@@ -65,6 +68,7 @@ def test_a_wheel_for_another_machine_is_named_after_it_and_so_is_what_is_in_it(
 ) -> None:
     python = f"cp{sys.version_info[0]}{sys.version_info[1]}"
     monkeypatch.setenv("TERNMQ_COMPILE", "1")
+    monkeypatch.delenv("TERNMQ_COMPILED", raising=False)
     for machine, tag in (("", None), ("aarch64", f"{python}-{python}-linux_aarch64")):
         monkeypatch.setenv("TERNMQ_COMPILE_FOR", machine)
         built = hook.CompiledModules.__new__(hook.CompiledModules)
@@ -76,6 +80,77 @@ def test_a_wheel_for_another_machine_is_named_after_it_and_so_is_what_is_in_it(
     suffix = f".cpython-{python.removeprefix('cp')}-aarch64-linux-gnu.so"
     assert hook._suffix_for("aarch64") == {"SETUPTOOLS_EXT_SUFFIX": suffix}
     assert hook._suffix_for("") == {}
+
+
+class Project:
+    """A project of two packages, of which one is compiled, and how often it was."""
+
+    def __init__(self, root: Path, hook: ModuleType) -> None:
+        self.root, self.compilations = root, 0
+        self.sources = root / "read/ternmq_read"
+        self.unread = root / "unread/ternmq_unread"
+        for package in (self.sources, self.unread):
+            package.mkdir(parents=True)
+            (package / "module.py").write_text("one = 1")
+        self.config = {"compiler": ["mypy"], "modules": ["ternmq_read/*.py"], "unread": ["unread/ternmq_unread"]}
+        self._hook = hook
+
+    def built(self) -> dict[str, str]:
+        """What the wheel has: names of extension modules and their content."""
+        built = self._hook.CompiledModules.__new__(self._hook.CompiledModules)
+        built._compile = self._compile
+        packages = [str(package.relative_to(self.root)) for package in (self.sources, self.unread)]
+        kept = Path(os.environ["TERNMQ_COMPILED"], self._hook.name_of_kept(self.root, packages, self.config))
+        built._kept_file = lambda: kept
+        data: dict[str, Any] = {"force_include": {}}
+        built.initialize("standard", data)
+        extensions = {name: Path(path).read_text() for path, name in data["force_include"].items()}
+        built.finalize("standard", data, "")
+        return extensions
+
+    def _compile(self, folder: Path) -> None:
+        self.compilations += 1
+        extension = folder / "compiled/ternmq_read/module.so"
+        extension.parent.mkdir(parents=True)
+        extension.write_text((self.sources / "module.py").read_text())
+
+
+def test_the_same_sources_are_compiled_once(hook: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TERNMQ_COMPILE", "1")
+    monkeypatch.delenv("TERNMQ_COMPILE_FOR", raising=False)
+    monkeypatch.setenv("TERNMQ_COMPILED", str(tmp_path / "kept"))
+    first, second = Project(tmp_path / "first", hook), Project(tmp_path / "second", hook)
+    assert first.built() == second.built() == {"ternmq_read/module.so": "one = 1"}
+    assert (first.compilations, second.compilations) == (1, 0)
+    (second.unread / "module.py").write_text("two = 2")
+    assert second.built() == {"ternmq_read/module.so": "one = 1"}
+    assert second.compilations == 0
+    (second.sources / "module.py").write_text("two = 2")
+    assert second.built() == {"ternmq_read/module.so": "two = 2"}
+    assert second.compilations == 1
+    monkeypatch.setenv("CFLAGS", "-O0")
+    second.built()
+    assert second.compilations == 2
+    for number in range(10):
+        (second.sources / "module.py").write_text(f"number = {number}")
+        second.built()
+    assert len([*(tmp_path / "kept").glob("*.zip")]) == hook._KEPT
+
+
+def test_what_a_cross_compiler_makes_is_not_kept(hook: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERNMQ_COMPILED", "/kept")
+    monkeypatch.setenv("TERNMQ_COMPILE_FOR", "aarch64")
+    assert hook.CompiledModules.__new__(hook.CompiledModules)._kept_file() is None
+
+
+def test_no_package_that_is_compiled_imports_one_that_is_not_read(wheel: dict[str, Any]) -> None:
+    """Else a change in that would not be compiled. The test kit starts the command; no compiled module imports it."""
+    unread = wheel["hooks"]["custom"]["unread"]
+    names = "|".join(Path(package).name for package in unread)
+    imports = re.compile(rf"^\s*(from|import) ({names})\b", re.MULTILINE)
+    read = [ROOT / package for package in wheel["packages"] if package not in unread]
+    found = [path for package in read for path in package.rglob("*.py") if imports.search(path.read_text())]
+    assert [path for path in found if not path.is_relative_to(ROOT / "clients/python/ternmq/testing")] == []
 
 
 def test_what_is_named_is_there(wheel: dict[str, Any]) -> None:

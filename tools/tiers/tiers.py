@@ -62,13 +62,13 @@ def pytest(*arguments: str, python: str = "python", workers: int = 2, by: str = 
 PREPARATIONS = {
     "postgres": ("bash", "tests/support/install_postgres.sh"),
     "java": ("bash", "tests/support/install_java.sh"),
+    "compiled": ("bash", "tools/compiled"),
     "browser": ("bash", "tests/support/install_browser.sh"),
     "prometheus": ("bash", "tests/support/install_prometheus.sh"),
     "nginx": ("bash", "tests/support/install_nginx.sh"),
     "toolchains": ("bash", "tests/interop/install_toolchains.sh"),
     "kubernetes": ("bash", "tests/k8s/install_tools.sh"),
     "docker": ("bash", "tests/containers/with_docker.sh", "true"),
-    "compiled": ("bash", "tools/compiled"),
     "kubernetes-server": ("bash", "tests/k8s/install_api_server.sh"),
 }
 
@@ -92,7 +92,7 @@ _ALL = (
         commands=(
             (*WITH_DOCKER, *pytest("-m", "containers and not long", "tests/containers", "tests/k8s", workers=1)),
         ),
-        needs=("docker", "kubernetes"),
+        needs=("docker", "kubernetes", "compiled"),
         cores=0.6,
         memory_mib=3000,
         alone_with="docker",

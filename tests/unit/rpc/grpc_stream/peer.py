@@ -19,6 +19,8 @@ REQUEST = (
     ("te", "trailers"),
     ("content-type", "application/grpc"),
 )
+# Ends a test whose other side is silent for good; no measure.
+PATIENCE_S = 30
 
 
 class Frame(NamedTuple):
@@ -53,7 +55,7 @@ class Peer:
         while True:
             for kind, flags, stream, start, stop in self._come:
                 return Frame(kind, flags, stream, self._frames.data[start:stop])
-            data = await self._reader.read(1 << 16)
+            data = await self._read()
             if not data:
                 return None
             self._come = self._frames.read_frames(data)
@@ -67,9 +69,14 @@ class Peer:
 
     async def ended(self) -> bool:
         with suppress(ConnectionError):
-            while await self._reader.read(1 << 16):
+            while await self._read():
                 pass
         return True
+
+    async def _read(self) -> bytes:
+        """What comes next; empty at the end."""
+        async with asyncio.timeout(PATIENCE_S):
+            return await self._reader.read(1 << 16)
 
     def close(self) -> None:
         self._writer.close()
