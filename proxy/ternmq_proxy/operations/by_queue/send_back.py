@@ -17,6 +17,7 @@ from ternmq_common.names import dead_letter_topic, retry_topic
 from ternmq_common.shard.dead_letter_form import make_dead_letter
 from ternmq_common.shard.model import NewMessage, QueueRef, TimedMessage
 from ternmq_proxy.access.needs import GROUP_SUB
+from ternmq_proxy.operations.by_queue.locks import has_locks
 from ternmq_proxy.operations.by_queue.pull import ensure_pulling_group
 from ternmq_proxy.operations.by_queue.send import PlacedMessage
 from ternmq_proxy.operations.message_checks import check_message
@@ -123,7 +124,8 @@ class SentRetry:
 async def send_retry(
     message: "ProducerMessage", request: SentRetry, call: "Call", services: "Services", *, size: int
 ) -> PlacedMessage:
-    """Store the message in the retry queue, at its time, or as a dead letter once the group failed too often.
+    """Store the message in the retry queue, at its time, or as a dead letter once the group failed too often, or if it
+    consumes in order.
 
     `size` is that of the request in bytes.
     """
@@ -144,7 +146,8 @@ async def send_retry(
         stored = await sending.take_stored_form(message)
     finally:
         sending.release_inflation()
-    if request.failures > retries_of(group, request.retries_max):
+    # A group with locks consumes in order: its members send a message here only to give it up.
+    if request.failures > retries_of(group, request.retries_max) or await has_locks(group.name, services):
         return await _store_dead_letter(
             stored,
             queue.broker,
