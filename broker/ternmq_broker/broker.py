@@ -17,6 +17,7 @@ from ternmq_broker.consumption.consumption import Consumption
 from ternmq_broker.consumption.pulls import PullCalls
 from ternmq_broker.consumption.queue_locks import QueueLocks
 from ternmq_broker.consumption.redelivery import Redelivery
+from ternmq_broker.consumption.retry_handover import RetryHandover
 from ternmq_broker.consumption.turn_clock import TurnClock
 from ternmq_broker.delivery.check_schedule import CheckRules
 from ternmq_broker.delivery.lite_subscriptions import LiteSubscriptions
@@ -103,9 +104,15 @@ class Broker:
         )
         self._queue_locks = QueueLocks(clock.now_ms)
         client_locks = ClientLocks(_monotonic_ms)
+        handover = RetryHandover(self._consumption, self._pollers, settings.name)
         self._pulls = PullCalls(self._consumption, self._pollers, self._queue_locks)
         self._timers = TimerDelivery(
-            store, self._flusher, self._pollers, clock, may_merge=lambda: not opened.room.refuses
+            store,
+            self._flusher,
+            self._pollers,
+            clock,
+            may_merge=lambda: not opened.room.refuses,
+            on_retries=handover.note_arrived,
         )
         self._transactions = Transactions(
             store,
@@ -178,6 +185,7 @@ class Broker:
             self.lite,
             self._queue_locks,
             client_locks,
+            handover,
             self.admission,
             self.figures.counts,
             clock,
@@ -189,6 +197,7 @@ class Broker:
             self._consumption,
             self._pulls,
             self._queue_locks,
+            handover,
             self._pollers,
             self.figures.counts.delivered,
         )

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ternmq_broker.consumption.consumption import Consumption
     from ternmq_broker.consumption.queue_locks import QueueLocks
     from ternmq_broker.consumption.redelivery import Redelivery
+    from ternmq_broker.consumption.retry_handover import RetryHandover
     from ternmq_broker.consumption.turn_clock import TurnClock
     from ternmq_broker.lite_topics import LiteTopics
     from ternmq_broker.shard.admission import Admission
@@ -41,6 +42,7 @@ class BrokerConsuming:
         lite: "LiteTopics",
         queue_locks: "QueueLocks",
         client_locks: "ClientLocks",
+        handover: "RetryHandover",
         admission: "Admission",
         counts: "MessageCounts",
         clock: "SystemClock",
@@ -52,6 +54,7 @@ class BrokerConsuming:
         self._lite = lite
         self._queue_locks = queue_locks
         self._client_locks = client_locks
+        self._handover = handover
         self._admission = admission
         self._counts = counts
         self._clock = clock
@@ -89,12 +92,16 @@ class BrokerConsuming:
         found = False
         self._admission.check_serves()
         try:
-            pop = await run_when_read(lambda: self._consumption.pop(order, self._clock.now_ms()))
+            pop = await run_when_read(lambda: self._pop_once(order))
             found = bool(pop.deliveries)
             return pop
         finally:
             if room is not None and not found:
                 room.leave_room()
+
+    def _pop_once(self, order: PopOrder) -> PopBatch:
+        self._handover.adopt_retries(order.group)
+        return self._consumption.pop(order, self._clock.now_ms())
 
     def urgency(self, group: str, topic: str, queues: range, *, lowest_first: bool) -> DoneResult[int]:
         """How many queues of a PRIORITY topic come before the first one that may have something for the group."""
@@ -120,7 +127,7 @@ class BrokerConsuming:
         """Do `pop_or_watch` if it needs no wait, which is nearly always; else return None."""
         self._admission.check_serves()
         try:
-            pop = self._consumption.pop(order, self._clock.now_ms())
+            pop = self._pop_once(order)
         except WouldBlock:
             return None
         if pop.deliveries:

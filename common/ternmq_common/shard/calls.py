@@ -72,6 +72,7 @@ RULES = {
     "wait_for_more": _SEARCH._replace(waits="poll_s"),
     "bounds": CallRules(),
     "offset_at": _SEARCH,
+    "begin_pulling": CallRules(group="group"),
     "committed": CallRules(group="group"),
     "set_committed": CallRules(group="group"),
     "skip": CallRules(group="group"),

@@ -136,6 +136,9 @@ class ReadingCalls:
     def offset_at(self, queue: QueueRef, time_ms: Int64) -> Awaitable[int]:
         return self._ask(CALLS["offset_at"], (queue, time_ms))
 
+    def begin_pulling(self, group: str, queue: QueueRef) -> Awaitable[int | None]:
+        return self._ask(CALLS["begin_pulling"], (group, queue))
+
     def committed(self, group: str, queue: QueueRef) -> Awaitable[int | None]:
         return self._ask(CALLS["committed"], (group, queue))
 

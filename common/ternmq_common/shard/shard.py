@@ -176,6 +176,12 @@ class QueueReading(Protocol):
     def offset_at(self, queue: QueueRef, time_ms: Int64) -> Awaitable[int]:
         """The first offset stored at or after that time; the end of the queue if there is none."""
 
+    def begin_pulling(self, group: str, queue: QueueRef) -> Awaitable[int | None]:
+        """Where a member of a group that keeps offsets goes on, None if the group was never there.
+
+        What the group has in flight there as one that receives is given up, and comes again.
+        """
+
     def committed(self, group: str, queue: QueueRef) -> Awaitable[int | None]:
         """The offset below which the group has finished all messages; None if it never was in the queue."""
 

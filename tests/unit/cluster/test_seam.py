@@ -68,6 +68,7 @@ ARGUMENTS: dict[str, tuple[object, ...]] = {
     "wait_for_more": (QUEUE, 0, 0.0),
     "bounds": (QUEUE,),
     "offset_at": (QUEUE, 5),
+    "begin_pulling": ("g", QUEUE),
     "committed": ("g", QUEUE),
     "set_committed": ("g", QUEUE, 0, None),
     "skip": ("g", QUEUE, 0),

@@ -41,7 +41,7 @@ class Memberships:
         self._changed: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._telling: asyncio.Task[None] | None = None
-        services.process.answers[MEMBERS_CHANGED] = self._answer_changed
+        services.process.front_answers[MEMBERS_CHANGED] = self._answer_changed
 
     def start(self) -> None:
         """Begin to look for clients that are silent."""
