@@ -8,13 +8,16 @@ import asyncio
 import contextlib
 import gc
 import logging
+import time
 from typing import TYPE_CHECKING
 
 from ternmq_broker.broker_settings import BrokerSettings
+from ternmq_broker.consumption.client_locks import ClientLocks
 from ternmq_broker.consumption.consumption import Consumption
 from ternmq_broker.consumption.pulls import PullCalls
 from ternmq_broker.consumption.queue_locks import QueueLocks
 from ternmq_broker.consumption.redelivery import Redelivery
+from ternmq_broker.consumption.retry_handover import RetryHandover
 from ternmq_broker.consumption.turn_clock import TurnClock
 from ternmq_broker.delivery.check_schedule import CheckRules
 from ternmq_broker.delivery.lite_subscriptions import LiteSubscriptions
@@ -100,9 +103,16 @@ class Broker:
             copy_again_after_ms=settings.retention_ms // 2,
         )
         self._queue_locks = QueueLocks(clock.now_ms)
+        client_locks = ClientLocks(_monotonic_ms)
+        handover = RetryHandover(self._consumption, self._pollers, settings.name)
         self._pulls = PullCalls(self._consumption, self._pollers, self._queue_locks)
         self._timers = TimerDelivery(
-            store, self._flusher, self._pollers, clock, may_merge=lambda: not opened.room.refuses
+            store,
+            self._flusher,
+            self._pollers,
+            clock,
+            may_merge=lambda: not opened.room.refuses,
+            on_retries=handover.note_arrived,
         )
         self._transactions = Transactions(
             store,
@@ -174,6 +184,8 @@ class Broker:
             self._pollers,
             self.lite,
             self._queue_locks,
+            client_locks,
+            handover,
             self.admission,
             self.figures.counts,
             clock,
@@ -185,6 +197,7 @@ class Broker:
             self._consumption,
             self._pulls,
             self._queue_locks,
+            handover,
             self._pollers,
             self.figures.counts.delivered,
         )
@@ -198,6 +211,7 @@ class Broker:
             self._pollers,
             self.lite,
             self._queue_locks,
+            client_locks,
             self._transactions,
             self._flusher,
             self._room,
@@ -409,6 +423,10 @@ def _without_garbage_collection() -> "Iterator[None]":
     finally:
         if was_enabled:
             gc.enable()
+
+
+def _monotonic_ms() -> int:
+    return time.monotonic_ns() // 1_000_000
 
 
 def _check_rules(settings: BrokerSettings) -> CheckRules:

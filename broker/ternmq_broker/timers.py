@@ -24,6 +24,7 @@ from ternmq_broker.store.record_drafts import NO_MESSAGE, RecordDraft
 from ternmq_broker.store.timers.timer_run import TimerEntry, id_hash
 from ternmq_broker.upkeep.background_loop import BackgroundLoop
 from ternmq_common.errors import ErrorCode, MessagingError
+from ternmq_common.names import RETRY_PREFIX
 from ternmq_common.shard.model import AppendedMessage
 
 if TYPE_CHECKING:
@@ -64,8 +65,11 @@ class TimerDelivery:
         clock: "SystemClock",
         *,
         may_merge: "Callable[[], bool]" = lambda: True,
+        on_retries: "Callable[[str], None] | None" = None,
     ) -> None:
-        """`may_merge`: a merge needs as much disk space as it frees, before it frees it."""
+        """`may_merge`: a merge needs as much disk space as it frees, before it frees it. `on_retries` is called with
+        the name of a retry topic that got messages."""
+        self._on_retries = on_retries
         self._may_merge = may_merge
         self._store = store
         self._index = store.indexes.timers
@@ -194,6 +198,8 @@ class TimerDelivery:
     def _wake_pollers(self, arrived: "Counter[str]") -> None:
         for topic, count in arrived.items():
             self._pollers.wake_topic(topic, count)
+            if self._on_retries is not None and topic.startswith(RETRY_PREFIX):
+                self._on_retries(topic)
 
     def _draft_of(self, entry: TimerEntry, record: "Record | None") -> RecordDraft:
         """The message that the timer becomes; a tombstone if its record is lost, or its topic deleted."""

@@ -30,14 +30,21 @@ def progress_of(
     """A row for each queue that the group has touched, and one for its retry queue with all topics together."""
     rows: list[QueueProgress] = []
     retries: list[State] = []
+    pulled: State | None = None
     for topic, states in states_by_topic:
         retries += [state for queue_id, state in states.items() if queue_id == RETRY_QUEUE_ID]
         for queue_id, state in sorted(states.items()):
-            if queue_id != RETRY_QUEUE_ID:
+            if topic == retry_queue.topic:
+                pulled = state
+            elif queue_id != RETRY_QUEUE_ID:
                 first, end = store.indexes.queues.queue_bounds(topic, queue_id)
                 lost = losses.lost_in_queue(group, topic, queue_id, [state], first)
                 rows.append(_sum_progress(QueueRef(topic, broker, queue_id), [state], first, end, lost))
-    if retries:
+    if pulled is not None:  # its members read the queue, or did: what came since is behind its cursor
+        retries.append(pulled)
+        first, end = store.indexes.queues.queue_bounds(retry_queue.topic, 0)
+        rows.append(_sum_progress(retry_queue, retries, first, end))
+    elif retries:
         rows.append(_sum_progress(retry_queue, retries, 0, max(state.cursor for state in retries)))
     return rows
 

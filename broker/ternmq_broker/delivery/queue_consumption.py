@@ -43,6 +43,10 @@ class QueueConsumption(QueueClaims):
         """How many messages can be handed out again now."""
         return len(self._ready_claims)
 
+    def has_claim(self, offset: int) -> bool:
+        """Whether the message at that offset is in flight."""
+        return offset in self._claims
+
     def is_held(self, offset: int, now_ms: int) -> bool:
         claim = self._claims.get(offset)
         if claim is None or offset in self._ready_claims:
@@ -90,6 +94,11 @@ class QueueConsumption(QueueClaims):
         self._ready.clear()
         self._deadlines.clear()
         self._needs_snapshot = True
+
+    def finish_below(self, offset: int) -> None:
+        """Finish everything that is in flight below the offset."""
+        for each in [claimed for claimed in self._claims if claimed < offset]:
+            self.finish_offset(each)
 
     # --- again
 

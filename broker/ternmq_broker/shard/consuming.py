@@ -15,16 +15,18 @@ from ternmq_common.shard.shard import DONE, DoneResult
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ternmq_broker.consumption.client_locks import ClientLocks
     from ternmq_broker.consumption.consumption import Consumption
     from ternmq_broker.consumption.queue_locks import QueueLocks
     from ternmq_broker.consumption.redelivery import Redelivery
+    from ternmq_broker.consumption.retry_handover import RetryHandover
     from ternmq_broker.consumption.turn_clock import TurnClock
     from ternmq_broker.lite_topics import LiteTopics
     from ternmq_broker.shard.admission import Admission
     from ternmq_common.clock import SystemClock
     from ternmq_common.receiving.output_room import AnswerRoom
     from ternmq_common.receiving.poll_queues import PollQueues, Watcher
-    from ternmq_common.shard.model import LiteSync, TopicSubscription
+    from ternmq_common.shard.model import LiteSync, QueueRef, TopicSubscription
     from ternmq_common.shard.receipt_handle import ReceiptHandle
     from ternmq_runtime.observability.figures import MessageCounts
 
@@ -39,6 +41,8 @@ class BrokerConsuming:
         pollers: "PollQueues",
         lite: "LiteTopics",
         queue_locks: "QueueLocks",
+        client_locks: "ClientLocks",
+        handover: "RetryHandover",
         admission: "Admission",
         counts: "MessageCounts",
         clock: "SystemClock",
@@ -49,6 +53,8 @@ class BrokerConsuming:
         self._pollers = pollers
         self._lite = lite
         self._queue_locks = queue_locks
+        self._client_locks = client_locks
+        self._handover = handover
         self._admission = admission
         self._counts = counts
         self._clock = clock
@@ -86,12 +92,16 @@ class BrokerConsuming:
         found = False
         self._admission.check_serves()
         try:
-            pop = await run_when_read(lambda: self._consumption.pop(order, self._clock.now_ms()))
+            pop = await run_when_read(lambda: self._pop_once(order))
             found = bool(pop.deliveries)
             return pop
         finally:
             if room is not None and not found:
                 room.leave_room()
+
+    def _pop_once(self, order: PopOrder) -> PopBatch:
+        self._handover.adopt_retries(order.group)
+        return self._consumption.pop(order, self._clock.now_ms())
 
     def urgency(self, group: str, topic: str, queues: range, *, lowest_first: bool) -> DoneResult[int]:
         """How many queues of a PRIORITY topic come before the first one that may have something for the group."""
@@ -117,7 +127,7 @@ class BrokerConsuming:
         """Do `pop_or_watch` if it needs no wait, which is nearly always; else return None."""
         self._admission.check_serves()
         try:
-            pop = self._consumption.pop(order, self._clock.now_ms())
+            pop = self._pop_once(order)
         except WouldBlock:
             return None
         if pop.deliveries:
@@ -223,3 +233,18 @@ class BrokerConsuming:
         """Release the queue locks of a member that has left the group."""
         self._queue_locks.release_member(group, client_id)
         return DONE
+
+    def lock_queues(
+        self, broker: str, group: str, client_id: str, queues: "Sequence[QueueRef]"
+    ) -> "DoneResult[list[QueueRef]]":
+        """Lock queues for a client that consumes them in order; see `ClientLocks`."""
+        return DoneResult(self._client_locks.lock_queues(group, client_id, queues))
+
+    def unlock_queues(self, broker: str, group: str, client_id: str, queues: "Sequence[QueueRef]") -> DoneResult[None]:
+        """Release those of the queues that the client has locked."""
+        self._client_locks.unlock_queues(group, client_id, queues)
+        return DONE
+
+    def has_locks(self, broker: str, group: str) -> DoneResult[bool]:
+        """Whether a client of the group has locked a queue here."""
+        return DoneResult(self._client_locks.has_locks(group))

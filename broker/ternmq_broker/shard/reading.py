@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from ternmq_broker.consumption.consumption import Consumption
     from ternmq_broker.consumption.pulls import PullCalls
     from ternmq_broker.consumption.queue_locks import QueueLocks
+    from ternmq_broker.consumption.retry_handover import RetryHandover
     from ternmq_broker.store.record_reader import RecordReader
     from ternmq_common.filters.message_filter import MessageFilter
     from ternmq_common.receiving.output_room import AnswerRoom
@@ -28,6 +29,7 @@ class BrokerReading:
         consumption: "Consumption",
         pulls: "PullCalls",
         queue_locks: "QueueLocks",
+        handover: "RetryHandover",
         pollers: "PollQueues",
         delivered: "NameCounts",
     ) -> None:
@@ -36,6 +38,7 @@ class BrokerReading:
         self._consumption = consumption
         self._pulls = pulls
         self._queue_locks = queue_locks
+        self._handover = handover
         self._pollers = pollers
         self._delivered = delivered
 
@@ -68,6 +71,10 @@ class BrokerReading:
         """The first offset stored at or after that time; the end of the queue if there is none."""
         return await asyncio.to_thread(self._reader.find_offset_at, queue.topic, queue.queue_id, time_ms)
 
+    def begin_pulling(self, group: str, queue: QueueRef) -> DoneResult[int | None]:
+        """Where a member of a group that keeps offsets goes on; see `RetryHandover.begin_pulling`."""
+        return DoneResult(self._handover.begin_pulling(group, queue.topic, queue.queue_id))
+
     def committed(self, group: str, queue: QueueRef) -> DoneResult[int | None]:
         """Where the group is in the queue; None if it never was there."""
         return DoneResult(self._consumption.committed_offset(group, queue.topic, queue.queue_id))
@@ -86,6 +93,7 @@ class BrokerReading:
             self._queue_locks.move_offset(reader, queue, offset)
         else:
             self._queue_locks.unlock_queue(group, queue)
+        self._handover.finish_pulled(group, queue.topic, offset)
         self._consumption.set_committed(group, queue.topic, queue.queue_id, offset)
         self._pollers.wake_group(group, queue.topic, 1)
         self._consumption.in_flight.wake_for_freed(group, queue.topic, self._pollers)

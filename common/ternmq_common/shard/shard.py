@@ -142,6 +142,18 @@ class MessageConsuming(Protocol):
     def leave(self, group: str, client_id: str) -> Awaitable[None]:
         """Release the queue locks of a member that has left the group."""
 
+    def lock_queues(
+        self, broker: str, group: str, client_id: str, queues: Sequence[QueueRef]
+    ) -> Awaitable[list[QueueRef]]:
+        """Lock queues of that broker for a client that consumes them in order, for a minute from now; returns those
+        that it has."""
+
+    def unlock_queues(self, broker: str, group: str, client_id: str, queues: Sequence[QueueRef]) -> Awaitable[None]:
+        """Release those of the queues that the client has locked."""
+
+    def has_locks(self, broker: str, group: str) -> Awaitable[bool]:
+        """Whether a client of the group has locked a queue of that broker."""
+
 
 class QueueReading(Protocol):
     """Reading queues by offset, and groups' offsets in them."""
@@ -163,6 +175,12 @@ class QueueReading(Protocol):
 
     def offset_at(self, queue: QueueRef, time_ms: Int64) -> Awaitable[int]:
         """The first offset stored at or after that time; the end of the queue if there is none."""
+
+    def begin_pulling(self, group: str, queue: QueueRef) -> Awaitable[int | None]:
+        """Where a member of a group that keeps offsets goes on, None if the group was never there.
+
+        What the group has in flight there as one that receives is given up, and comes again.
+        """
 
     def committed(self, group: str, queue: QueueRef) -> Awaitable[int | None]:
         """The offset below which the group has finished all messages; None if it never was in the queue."""

@@ -19,6 +19,7 @@ from ternmq_common.resources.quotas import QuotaKind
 from ternmq_common.shard.model import DeliveredMessage, PopOrder, group_by_settled_topic
 from ternmq_proxy.call import Call
 from ternmq_proxy.operations.group_creation import may_create_group
+from ternmq_proxy.operations.group_ways import require_popping
 from ternmq_proxy.operations.invisible_duration import checked_invisible_ms
 from ternmq_proxy.operations.lite_groups import check_lite_receive
 from ternmq_proxy.operations.rights import needs_of_consumer
@@ -126,7 +127,10 @@ async def _receive_messages(request: ReceiveRequest, call: Call, services: Servi
     may_create = not is_lite and may_create_group(call, group_name, services)
     is_fifo, bind = topic.type == MessageType.FIFO, topic_name if is_lite else ""
     group = await services.catalog.ensure_group(group_name, fifo=is_fifo, may_create=may_create, bind=bind)
-    services.clients.note_call(client_id, group_name, user=call.user, joined=True)
+    known = services.clients.find_client(client_id)
+    if known is None or known.popping != group_name:
+        await require_popping(group_name, services)
+    services.clients.note_call(client_id, group_name, user=call.user, joined=True).popping = group_name
     services.subscriptions.note_filter(group_name, client_id, topic_name, passing.expression)
     poll_s = _poll_s(request, call, services)
     by_priority = topic.type == MessageType.PRIORITY and not group.fifo

@@ -38,7 +38,7 @@ class ConnectedClient:
     still tells its type. `streams` are its open Telemetry streams, the newest last. `was_told_fifo`: whether the answer
     to its settings called its group FIFO. `address` is where its last settings came from, `user` its user for as long
     as it is known. `has_joined`: `group` existed when the client made a call for it; `was_refused`: the deletion of the
-    group since then is logged."""
+    group since then is logged. `popping` is the group for which it may receive."""
 
     client_id: str
     group: str = ""
@@ -54,6 +54,12 @@ class ConnectedClient:
     user: str = ""
     has_joined: bool = False
     was_refused: bool = False
+    popping: str = ""
+
+    @property
+    def keeps_offsets(self) -> bool:
+        """Whether it is a member of its group by the remoting protocol, and keeps the group's offsets itself."""
+        return self.settings is not None and bool(self.settings.member_id)
 
     @property
     def is_push(self) -> bool:
@@ -113,6 +119,7 @@ class ClientRegistry:
         self._limits = limits
         self._expiry_s = expiry_s
         self._clients: dict[str, ConnectedClient] = {}
+        self._groups: dict[str, dict[str, ConnectedClient]] = {}  # group, client id
         self._entries = 0
         self._settings = SharedSettings()
         self._publishers: dict[str, dict[str, ConnectedClient]] = {}  # topic, client id
@@ -154,7 +161,9 @@ class ClientRegistry:
             raise MessagingError(ErrorCode.UNAUTHORIZED, "another user's client came with this id a moment ago")
         client.last_seen = self._now()
         if group and group != client.group:
+            self._withdraw_member(client)
             client.group, client.has_joined = group, False
+            self._groups.setdefault(group, {})[client_id] = client
         if joined:
             client.has_joined, client.was_refused = True, False
         client.client_type = client_type or client.client_type
@@ -216,6 +225,7 @@ class ClientRegistry:
         """Forget a client that shuts down; return whether it was known."""
         client = self._clients.pop(client_id, None)
         if client is not None:
+            self._withdraw_member(client)
             self._withdraw_topics(client, client.topics)
             self._share_out(client_id, None)
             self._entries -= _entries_of(client)
@@ -236,9 +246,13 @@ class ClientRegistry:
 
     def group_members(self, group: str) -> list[ConnectedClient]:
         """Return the group's consumers, sorted by id."""
-        return sorted(
-            (client for client in self._clients.values() if client.group == group), key=lambda client: client.client_id
-        )
+        return sorted(self._groups.get(group, {}).values(), key=lambda client: client.client_id)
+
+    def _withdraw_member(self, client: ConnectedClient) -> None:
+        members = self._groups.get(client.group, {})
+        members.pop(client.client_id, None)
+        if not members:
+            self._groups.pop(client.group, None)
 
     def pulling_members(self, group: str, topic: str) -> list[str]:
         """Return the sorted ids of the group's members here that pull the topic, or any if it is empty."""

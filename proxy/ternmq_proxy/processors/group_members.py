@@ -206,6 +206,11 @@ class GroupMembers:
         """Return the client on that connection, None before its first heartbeat."""
         return self._members.get(channel)
 
+    def is_member(self, channel: MemberChannel, group: str) -> bool:
+        """Return whether the client on that connection is a member of the consumer group."""
+        member = self._members.get(channel)
+        return member is not None and group in member.consumers
+
     def list_members(self) -> list[GroupMember]:
         """Return all clients."""
         return list(self._members.values())

@@ -9,6 +9,8 @@ _RELEASES = {
 }  # fmt: skip
 
 NEWEST = max(_RELEASES)
+OBEYS_RETRIES_MAX_FROM = 121
+"""Clients from this version on say how often they want to try again."""
 
 
 def version_name(number: int) -> str:

@@ -13,6 +13,7 @@ from ternmq_proxy.operations.admin.clients.subscriptions import (
 from ternmq_proxy.operations.admin.groups.group_description import MEMBERS, answer_members
 from ternmq_proxy.operations.admin.servers.proxies import PROXY, answer_proxy
 from ternmq_proxy.operations.admin.servers.server_status import STATS, answer_stats
+from ternmq_proxy.operations.group_ways import WAY, answer_way
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Mapping
@@ -32,6 +33,7 @@ ABOUT_CLIENTS: "Mapping[str, QuestionHandler]" = {
     RUNNING_INFO: answer_running_info,
     SUBSCRIBERS: answer_subscribers,
     SUBSCRIPTIONS: answer_subscriptions,
+    WAY: answer_way,
 }
 ABOUT_ITSELF: "Mapping[str, QuestionHandler]" = {PROXY: answer_proxy, STATS: answer_stats}
 

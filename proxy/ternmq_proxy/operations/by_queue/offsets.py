@@ -26,20 +26,21 @@ async def commit_queue_offset(group: str, named: "QueueRef", offset: int, call: 
 
 
 async def find_committed(
-    group: str, named: "QueueRef", call: "Call", services: "Services", *, zero_if_missing: bool
+    group: str, named: "QueueRef", call: "Call", services: "Services", *, zero_if_missing: bool, begins: bool = False
 ) -> int:
     """Return the group's committed offset in the queue. Raises OFFSET_NOT_FOUND if it has none: then its clients decide
     where they begin.
 
     With `zero_if_missing` it begins at 0 in a queue that still has its first message, as RocketMQ does: a young topic
-    is read from its beginning, whatever clients would decide.
+    is read from its beginning, whatever clients would decide. `begins`: a member of the group asks, to go on there.
     """
     require_consumer("GetOffset", call, group, named.topic, services)
     missing = MessagingError(ErrorCode.OFFSET_NOT_FOUND, f"group {group!r} has no offset in this queue")
     if not services.catalog.has_topic(named.topic):
         raise missing
     queue = await find_queue(named, services)
-    offset = await services.messages.reading.committed(group, queue)
+    reading = services.messages.reading
+    offset = await (reading.begin_pulling if begins else reading.committed)(group, queue)
     if offset is not None:
         return offset
     if zero_if_missing:

@@ -12,6 +12,7 @@ from ternmq_proxy.fronts.remoting.heartbeats import read_heartbeat, read_subscri
 from ternmq_proxy.fronts.remoting.refusals import RequestRefused
 from ternmq_proxy.fronts.remoting.versions import version_name
 from ternmq_proxy.operations.group_creation import may_create_group
+from ternmq_proxy.operations.group_ways import require_pulling
 from ternmq_proxy.processors.client_settings import UserAgent
 from ternmq_proxy.processors.group_members import GroupMember
 from ternmq_rpc.remoting.commands import Command
@@ -28,8 +29,15 @@ async def take_heartbeat(made: "RemotingCall") -> Command:
     if not check_client_id(heartbeat.client_id):
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, "the client id is empty, or can't be printed")
     services, client = made.services, made.client
-    for report in heartbeat.consumers.values():
+    refused: MessagingError | None = None
+    for report in list(heartbeat.consumers.values()):
         await _admit_consumer(report, made)
+        try:
+            if not made.memberships.members.is_member(client, report.group):
+                await require_pulling(report.group, services)
+        except MessagingError as error:
+            refused = error
+            del heartbeat.consumers[report.group]  # it may be a member of its other groups
     if not client.is_counted:
         services.quotas.add_connection(made.call.user, heartbeat.client_id)
         client.client_id, client.user, client.is_counted = heartbeat.client_id, made.call.user, True
@@ -44,6 +52,8 @@ async def take_heartbeat(made: "RemotingCall") -> Command:
         made.call.user,
     )
     changed = made.memberships.take_heartbeat(client, member, heartbeat.consumers, heartbeat.producers)
+    if refused is not None:
+        raise refused
     return Command(
         ResponseCode.SUCCESS,
         fields={"IS_SUPPORT_HEART_BEAT_V2": "true", "IS_SUB_CHANGE": "true" if changed else "false"},

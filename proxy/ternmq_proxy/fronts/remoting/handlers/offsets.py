@@ -28,7 +28,15 @@ def read_queue(made: "RemotingCall") -> QueueRef:
 async def query_committed(made: "RemotingCall") -> Command:
     """Answer 14."""
     zero = made.command.get_bool("setZeroIfNotFound", default=True)
-    offset = await find_committed(made.get_group(), read_queue(made), made.call, made.services, zero_if_missing=zero)
+    group = made.get_group()
+    offset = await find_committed(
+        group,
+        read_queue(made),
+        made.call,
+        made.services,
+        zero_if_missing=zero,
+        begins=made.memberships.members.is_member(made.client, group),
+    )
     return _answer_offset(offset)
 
 

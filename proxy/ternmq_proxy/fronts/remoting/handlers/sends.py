@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING
 
+from ternmq_common.names import RETRY_PREFIX, check_group_name
+from ternmq_common.shard.hidden_fields import hidden_of
 from ternmq_proxy.fronts.remoting import property_names as names
 from ternmq_proxy.fronts.remoting.codes import RequestCode, ResponseCode
 from ternmq_proxy.fronts.remoting.delivered_messages import number_of_place
@@ -10,7 +12,9 @@ from ternmq_proxy.fronts.remoting.message_records import decode_batch
 from ternmq_proxy.fronts.remoting.recall_handles import show_handle
 from ternmq_proxy.fronts.remoting.refusals import RequestRefused
 from ternmq_proxy.fronts.remoting.sent_messages import SentHeader, read_sent_message
+from ternmq_proxy.fronts.remoting.versions import OBEYS_RETRIES_MAX_FROM
 from ternmq_proxy.operations.by_queue.send import ChosenQueue, PlacedMessage, send_to_queue
+from ternmq_proxy.operations.by_queue.send_back import SentRetry, send_retry
 from ternmq_rpc.remoting.commands import Command
 
 if TYPE_CHECKING:
@@ -63,6 +67,8 @@ async def send_message(made: "RemotingCall") -> Command:
     """Answer 10 and 310."""
     if not made.command.body:
         raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, "the body is empty; a message needs at least one byte")
+    if SendFields(made.command).get_text("topic").startswith(RETRY_PREFIX):
+        return await _send_retry(made)
     placed = await store_sent(made)
     answer = answer_sent([placed], made.client)
     answer.fields["transactionId"] = placed.message_id  # type: ignore[index]
@@ -77,6 +83,25 @@ async def store_sent(made: "RemotingCall") -> PlacedMessage:
     chosen = read_chosen_queue(fields, made)
     [placed] = await send_to_queue([message], chosen, made.call, services, size=made.request.size)
     return placed
+
+
+async def _send_retry(made: "RemotingCall") -> Command:
+    """Store a message that a consumer sends to its group's retry queue."""
+    fields, services = SendFields(made.command), made.services
+    header = read_sent_header(fields, made)
+    message = read_sent_message(header, made.command.body, services.delay_levels_ms, services.clock.now_ms())
+    retries_max = fields.get_int("maxReconsumeTimes", -1) if made.command.version >= OBEYS_RETRIES_MAX_FROM else -1
+    request = SentRetry(
+        group=check_group_name(message.topic.removeprefix(RETRY_PREFIX)),
+        broker=made.broker,
+        topic=hidden_of(message.unknown_system).properties.get(names.RETRY_TOPIC, ""),
+        failures=fields.get_int("reconsumeTimes", 0),
+        retries_max=retries_max if retries_max >= 0 else None,
+    )
+    placed = await send_retry(message, request, made.call, made.services, size=made.request.size)
+    answer = answer_sent([placed], made.client)
+    answer.fields["transactionId"] = placed.message_id  # type: ignore[index]
+    return answer
 
 
 async def send_batch(made: "RemotingCall") -> Command:

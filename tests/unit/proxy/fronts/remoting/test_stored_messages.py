@@ -7,6 +7,7 @@ from ternmq_common.catalog.delay_levels import DEFAULT_DELAY_LEVELS, delay_of_le
 from ternmq_common.catalog.message_type import MessageType
 from ternmq_common.limits import MessageLimits
 from ternmq_common.shard.model import QueueRef, StoredMessage
+from ternmq_common.shard.property_text import read_properties, write_properties
 from ternmq_common.shard.transaction_id import TransactionId
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_proxy.fronts.grpc.delivered_form import delivered_form
@@ -14,7 +15,6 @@ from ternmq_proxy.fronts.remoting import property_names as names
 from ternmq_proxy.fronts.remoting.delivered_messages import RecordMaker, find_place, number_of_place, read_half
 from ternmq_proxy.fronts.remoting.message_ids import Host, parse_host
 from ternmq_proxy.fronts.remoting.message_records import MessageRecord, decode_records
-from ternmq_proxy.fronts.remoting.properties import read_properties, write_properties
 from ternmq_proxy.fronts.remoting.sent_messages import SentHeader, read_sent_message
 from ternmq_proxy.operations.message_checks import check_message, effective_type
 from ternmq_proxy.processors.sending.producer_message import ProducerMessage

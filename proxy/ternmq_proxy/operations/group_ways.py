@@ -1,0 +1,70 @@
+"""The way in which a group consumes: it pulls, as remoting clients that keep offsets do, or it pops, as receives do.
+
+A group has one way at a time, since both move one progress: members of the other way are refused until the last member
+of this way is gone. All processes that serve the brokers' clients are asked when a client joins a group; later calls
+of the client are not checked again.
+"""
+
+import enum
+from typing import TYPE_CHECKING
+
+from ternmq_common.errors import ErrorCode, MessagingError
+from ternmq_proxy.peers.asking import ask_others
+
+if TYPE_CHECKING:
+    from ternmq_proxy.services import Services
+
+WAY = "group-way"
+
+
+class GroupWay(enum.Enum):
+    """How the members of a group consume."""
+
+    NONE = ""
+    POPS = "pops"
+    PULLS = "pulls"
+
+
+def _find_way_here(group: str, services: "Services") -> GroupWay:
+    way = GroupWay.NONE
+    for client in services.clients.group_members(group):
+        if client.keeps_offsets:
+            return GroupWay.PULLS  # members of the other way are refused, whichever are known
+        if client.popping == group or (client.is_consumer and not client.is_pulling):
+            way = GroupWay.POPS
+    return way
+
+
+async def answer_way(argument: str, services: "Services") -> bytes:
+    """Return the way of the group by its members here."""
+    return _find_way_here(argument, services).value.encode()
+
+
+async def _find_way(group: str, services: "Services") -> GroupWay:
+    here = _find_way_here(group, services)
+    if here is GroupWay.PULLS:
+        return here
+    ways, _ = await ask_others(bytes.decode, WAY, group, services)
+    if GroupWay.PULLS.value in ways:
+        return GroupWay.PULLS
+    return GroupWay.POPS if here is GroupWay.POPS or GroupWay.POPS.value in ways else GroupWay.NONE
+
+
+async def require_pulling(group: str, services: "Services") -> None:
+    """Raise FORBIDDEN if the group pops."""
+    if await _find_way(group, services) is GroupWay.POPS:
+        raise MessagingError(
+            ErrorCode.FORBIDDEN,
+            f"consumer group {group!r} has gRPC consumers now, and can't have remoting consumers at the same "
+            "time: stop all gRPC consumers of the group first (ternmq group describe lists them); it goes on where they were",
+        )
+
+
+async def require_popping(group: str, services: "Services") -> None:
+    """Raise FORBIDDEN if the group pulls by remoting clients."""
+    if await _find_way(group, services) is GroupWay.PULLS:
+        raise MessagingError(
+            ErrorCode.FORBIDDEN,
+            f"consumer group {group!r} has remoting consumers now, and can't have gRPC consumers at the same "
+            "time: stop all remoting consumers of the group first (ternmq group describe lists them); it goes on where they were",
+        )
