@@ -84,10 +84,17 @@ class SendInParts:
         services = self.services
         if self._inflation is None:
             self._inflation = RequestInflation(services.inflation, services.request_limits)
-        body = await self._inflation.inflate_body(message.body, services.limits.body_bytes_max)
+        body_bytes_max = services.limits.body_bytes_max
+        body = await self._inflation.inflate_body(message.body, body_bytes_max, message.compression)
         if body is not None:
             message.body = body
             message.is_compressed = False
+        elif message.must_inflate:
+            raise MessagingError(
+                ErrorCode.MESSAGE_BODY_TOO_LARGE,
+                f"the body has more than {body_bytes_max} bytes once it is inflated (body_bytes_max), or data after "
+                "its end",
+            )
 
     def release_inflation(self) -> None:
         """Release the room of inflated bodies after their messages were stored or refused."""
@@ -176,7 +183,7 @@ async def _plan_delay(sending: SendInParts) -> list[_SendPart]:
     timed: dict[int, TimedMessage] = {}
     due: dict[int, NewMessage] = {}
     for number, message in enumerate(sending.messages):
-        due_ms = _set_due_time(message, sending.now_ms)
+        due_ms = set_due_time(message, sending.now_ms)
         message.priority = None
         if due_ms > sending.now_ms:
             timed[number] = TimedMessage(await sending.take_stored_form(message), due_ms)
@@ -197,7 +204,7 @@ def due_time_ms(delivery_ns: int) -> int:
     return whole_ms(delivery_ns) + (1 if delivery_ns % MILLISECOND_NS else 0)
 
 
-def _set_due_time(message: "ProducerMessage", now_ms: int) -> int:
+def set_due_time(message: "ProducerMessage", now_ms: int) -> int:
     """Set and return when the message is due. A time that no calendar has is replaced, since consumers fail on it."""
     assert message.delivery_ns is not None
     due_ms = due_time_ms(message.delivery_ns)

@@ -2,14 +2,15 @@
 
 The rules are in `sending.md, Transaction checks`. The broker says when to check, and counts. The check goes to a
 producer that publishes to the topic and has a Telemetry stream: the sender of the half message if it is connected, else
-the others in turn. When a producer disconnects before it answered, another one is asked at once; without another, the
-broker checks again at its next interval. The memory of checks serves nothing else: a forgotten check can't be passed
-on.
+the others in turn. A half message of a producer group, as clients of RocketMQ 4.x have them, is checked at members of
+that group, and at no one else: others know nothing of its transaction. When a producer disconnects before it answered,
+another one is asked at once; without another, the broker checks again at its next interval. The memory of checks serves
+nothing else: a forgotten check can't be passed on.
 """
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ternmq_common.errors import MessagingError
 from ternmq_common.shard.model import OrphanedTransaction, TransactionState
@@ -18,27 +19,40 @@ from ternmq_proxy.processors.client_commands import CheckTransaction
 from ternmq_proxy.processors.client_settings import NamedTopic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from collections.abc import Set as AbstractSet
 
+    from ternmq_common.shard.model import StoredMessage
     from ternmq_proxy.handles import HandleForms
     from ternmq_proxy.message_service.interface import MessageService
-    from ternmq_proxy.processors.clients import ClientRegistry, ConnectedClient
+    from ternmq_proxy.processors.client_commands import ClientCommand
+    from ternmq_proxy.processors.clients import ClientRegistry
 
 _log = logging.getLogger(__name__)
 CHECKS_MAX = 10_000
 CHECK_AGE_MAX_S = 300.0
 
 
+class AskedProducer(Protocol):
+    """A producer that is connected here."""
+
+    @property
+    def client_id(self) -> str: ...
+
+    async def push_command(self, command: "ClientCommand") -> bool:
+        """Send a command; return whether it was sent."""
+
+
 class _SentCheck(NamedTuple):
     client_id: str
     topic: str
+    group: str
     asked_s: float
 
 
 class OrphanChecks:
     """Sends transaction checks to producers, and remembers which, for the latest `checks_max`. `now` is a monotonic
-    clock in seconds."""
+    clock in seconds, `find_group` returns the producer group of a half message, empty if it has none."""
 
     def __init__(
         self,
@@ -46,6 +60,7 @@ class OrphanChecks:
         clients: "ClientRegistry",
         now: "Callable[[], float]",
         handles: "HandleForms",
+        find_group: "Callable[[StoredMessage], str]",
         *,
         checks_max: int = CHECKS_MAX,
     ) -> None:
@@ -54,7 +69,10 @@ class OrphanChecks:
         self._clients = clients
         self._now = now
         self._handles = handles
-        self._turns: dict[str, int] = {}
+        self._find_group = find_group
+        self.find_members: Callable[[str], Sequence[AskedProducer]] = _find_nobody
+        """Returns the members of a producer group that are connected here; the front that has them sets it."""
+        self._turns: dict[tuple[str, str], int] = {}  # topic, or else producer group
         self._checks: dict[str, _SentCheck] = {}  # by transaction id, the oldest first
         self._asked: dict[str, dict[str, None]] = {}  # by client id, the transactions whose checks it got, in order
         self._passing_on: set[asyncio.Task[None]] = set()
@@ -62,14 +80,14 @@ class OrphanChecks:
     async def send_check(self, orphan: OrphanedTransaction) -> bool:
         """Send the check to a producer; return whether there was one."""
         tried: set[str] = set()
-        while (client := self._find_producer(orphan, tried)) is not None:
+        group = self._find_group(orphan.message)
+        while (client := self._find_producer(orphan, group, tried)) is not None:
             tried.add(client.client_id)
             # A client that terminated meanwhile will not answer.
-            if (
-                await client.push_command(self._make_command(orphan, client))
-                and self._clients.find_client(client.client_id) is client
+            if await client.push_command(self._make_command(orphan, client.client_id)) and any(
+                each is client for each in self._list_producers(orphan.topic, group)
             ):
-                self._remember_check(orphan, client)
+                self._remember_check(orphan, group, client.client_id)
                 return True
         return False
 
@@ -85,7 +103,7 @@ class OrphanChecks:
     def forget_client(self, client_id: str) -> None:
         """Pass the checks of a client on to others, after it disconnected."""
         self._forget_old()
-        open_checks = {name: self._checks[name].topic for name in self._asked.get(client_id, ())}
+        open_checks = {name: self._checks[name] for name in self._asked.get(client_id, ())}
         for transaction_id in open_checks:
             self.forget_transaction(transaction_id)
         if open_checks:
@@ -99,25 +117,33 @@ class OrphanChecks:
             task.cancel()
         await asyncio.gather(*self._passing_on, return_exceptions=True)
 
-    def _find_producer(self, orphan: OrphanedTransaction, tried: "AbstractSet[str]") -> "ConnectedClient | None":
-        candidates = [client for client in self._clients.find_publishers(orphan.topic) if client.client_id not in tried]
+    def _list_producers(self, topic: str, group: str) -> "Sequence[AskedProducer]":
+        return self.find_members(group) if group else self._clients.find_publishers(topic)
+
+    def _find_producer(
+        self, orphan: OrphanedTransaction, group: str, tried: "AbstractSet[str]"
+    ) -> "AskedProducer | None":
+        candidates = [each for each in self._list_producers(orphan.topic, group) if each.client_id not in tried]
         sender = next((client for client in candidates if client.client_id == orphan.sender), None)
         if sender is not None or orphan.sender_only or not candidates:
             return sender
-        turn = self._turns[orphan.topic] = self._turns.get(orphan.topic, -1) + 1
+        key = ("", group) if group else (orphan.topic, "")
+        turn = self._turns[key] = self._turns.get(key, -1) + 1
         return candidates[turn % len(candidates)]
 
-    def _make_command(self, orphan: OrphanedTransaction, client: "ConnectedClient") -> CheckTransaction:
+    def _make_command(self, orphan: OrphanedTransaction, client_id: str) -> CheckTransaction:
+        client = self._clients.find_client(client_id)
+        named = None if client is None else client.named_topic(orphan.topic)
         return CheckTransaction(
             transaction_handle(orphan.transaction_id, orphan.topic, self._handles.keys),
-            client.named_topic(orphan.topic) or NamedTopic(orphan.topic),
+            named or NamedTopic(orphan.topic),
             orphan.message,
         )
 
-    def _remember_check(self, orphan: OrphanedTransaction, client: "ConnectedClient") -> None:
+    def _remember_check(self, orphan: OrphanedTransaction, group: str, client_id: str) -> None:
         self.forget_transaction(orphan.transaction_id)
-        self._checks[orphan.transaction_id] = _SentCheck(client.client_id, orphan.topic, self._now())
-        self._asked.setdefault(client.client_id, {})[orphan.transaction_id] = None
+        self._checks[orphan.transaction_id] = _SentCheck(client_id, orphan.topic, group, self._now())
+        self._asked.setdefault(client_id, {})[orphan.transaction_id] = None
         self._forget_old()
 
     def _forget_old(self) -> None:
@@ -128,12 +154,12 @@ class OrphanChecks:
                 return
             self.forget_transaction(oldest)
 
-    async def _pass_on(self, topics: dict[str, str]) -> None:
-        """Ask other producers about transactions, given with their topics. The state of each is read first: it may have
-        been ended through another proxy, and its message is not kept here."""
+    async def _pass_on(self, checks: dict[str, _SentCheck]) -> None:
+        """Ask other producers about the transactions of checks. The state of each is read first: it may have been ended
+        through another proxy, and its message is not kept here."""
         try:
-            for transaction_id, topic in topics.items():
-                if self._clients.find_publishers(topic):
+            for transaction_id, check in checks.items():
+                if self._list_producers(check.topic, check.group):
                     await self._ask_again(transaction_id)
         except Exception:  # noqa: BLE001 - the outermost of this task, and it logs
             _log.exception("transaction checks could not be passed on; the broker will send them again")
@@ -149,3 +175,8 @@ class OrphanChecks:
                 transaction_id=transaction_id, topic=transaction.topic, sender=transaction.sender, message=message
             )
             await self.send_check(orphan)
+
+
+def _find_nobody(group: str) -> "Sequence[AskedProducer]":
+    del group
+    return ()

@@ -17,6 +17,7 @@ from ternmq_proxy.catalog.proxy_heartbeat import ProxyHeartbeat, make_proxy_entr
 from ternmq_proxy.fronts.budgets import budgets_of, connections_max
 from ternmq_proxy.fronts.grpc.front import GrpcFront
 from ternmq_proxy.fronts.remoting.front import RemotingFront
+from ternmq_proxy.fronts.remoting.producers import find_producer_group
 from ternmq_proxy.handles import HandleForms
 from ternmq_proxy.operations.admin.peer_questions import ABOUT_ITSELF, answer_proxies
 from ternmq_proxy.operations.client_life import release_client
@@ -182,7 +183,7 @@ def make_services(
         messages=messages,
         clients=clients,
         renewal=renewal,
-        orphans=OrphanChecks(messages, clients, time.monotonic, handles),
+        orphans=OrphanChecks(messages, clients, time.monotonic, handles, find_producer_group),
         filters=FilterCache(),
         subscriptions=GroupSubscriptions(),
         placement=QueuePlacement(),

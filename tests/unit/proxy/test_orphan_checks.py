@@ -80,12 +80,14 @@ class Room:
     def __init__(self, checks_max: int = CHECKS_MAX) -> None:
         self.seconds = Clock(0.0)
         self.ends = Ends()
+        self.groups: dict[int, str] = {}  # of half messages, by number
         self.clients = ClientRegistry(self.seconds, expiry_s=120)
         self.checks = OrphanChecks(
             cast("MessageService", self.ends),
             self.clients,
             self.seconds,
             made_up_handles(),
+            lambda message: self.groups.get(message.queue_offset, ""),
             checks_max=checks_max,
         )
 
@@ -112,6 +114,17 @@ class Room:
         other = self.enter("other")
         await self.leave("sender")
         return other.asked
+
+
+class Member:
+    """A member of producer group `g`."""
+
+    def __init__(self, client_id: str) -> None:
+        self.client_id = client_id
+        self.stream = Stream()
+
+    async def push_command(self, command: ClientCommand) -> bool:
+        return await self.stream.push_command(command)
 
 
 @pytest.fixture
@@ -284,3 +297,19 @@ async def test_closing_ends_what_is_under_way(room: Room) -> None:
     async with asyncio.timeout(POLL_S):
         await room.checks.close()
     assert not room.checks._passing_on
+
+
+async def test_a_half_message_of_a_producer_group_is_checked_at_its_members_alone(room: Room) -> None:
+    room.groups = {1: "g", 2: "g", 3: "other"}
+    publisher_stream = room.enter("publisher")
+    one, two = Member("one"), Member("two")
+    members = {"g": [one, two]}
+    room.checks.find_members = lambda group: members.get(group, [])
+    assert [await room.ask(number) for number in (1, 2, 3, 4)] == [True, True, False, True]
+    assert sorted(one.stream.asked + two.stream.asked) == [name(1), name(2)]
+    assert publisher_stream.asked == [name(4)]
+    asked = set(one.stream.asked)
+    members["g"] = [two]
+    room.checks.forget_client("one")
+    await asyncio.gather(*room.checks._passing_on)
+    assert set(two.stream.asked) >= asked

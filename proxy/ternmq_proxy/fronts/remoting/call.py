@@ -5,13 +5,17 @@ from typing import TYPE_CHECKING
 
 from ternmq_common.names import check_group_name
 from ternmq_common.printable import find_name_problem
-from ternmq_proxy.fronts.remoting.client_requests import notify_members_changed
-from ternmq_proxy.fronts.remoting.delivered_messages import RecordMaker
-from ternmq_proxy.fronts.remoting.message_ids import UNKNOWN_HOST, Host, parse_host
+from ternmq_common.shard.transaction_id import transaction_of_handle
+from ternmq_proxy.fronts.remoting.client_requests import check_transaction, notify_members_changed
+from ternmq_proxy.fronts.remoting.delivered_messages import RecordMaker, number_of_place
+from ternmq_proxy.fronts.remoting.message_ids import UNKNOWN_HOST, Host, encode_offset_id, parse_host
+from ternmq_proxy.processors.client_commands import CheckTransaction
 
 if TYPE_CHECKING:
     from ternmq_proxy.call import Call
     from ternmq_proxy.fronts.remoting.memberships import Memberships
+    from ternmq_proxy.fronts.remoting.replies import ReplyPushes
+    from ternmq_proxy.processors.client_commands import ClientCommand
     from ternmq_proxy.services import Services
     from ternmq_rpc.remoting.commands import Command
     from ternmq_rpc.remoting.connection import RemotingConnection
@@ -38,6 +42,24 @@ class ClientConnection:
         """Tell the client that the members of its group changed."""
         notify_members_changed(self.connection, group)
 
+    async def push_command(self, command: "ClientCommand") -> bool:
+        """Ask the client about a transaction; return whether it could be asked. It gets no other commands."""
+        if not isinstance(command, CheckTransaction) or self.connection.is_closed or self.connection.reads_nothing:
+            return False
+        half = transaction_of_handle(command.transaction_id)
+        number = number_of_place(half.broker, half.log_offset)
+        fields = {
+            "topic": command.topic.name,
+            "commitLogOffset": str(number),
+            "tranStateTableOffset": str(half.log_offset),
+            "msgId": half.message_id,
+            "transactionId": half.message_id,
+            "offsetMsgId": encode_offset_id(self.store_host, number),
+            "bname": half.broker,
+        }
+        check_transaction(self.connection, fields, self.record_maker.encode_half(command.message, half))
+        return True
+
 
 @dataclass(frozen=True, slots=True)
 class RemotingCall:
@@ -48,6 +70,7 @@ class RemotingCall:
     client: ClientConnection
     services: "Services"
     memberships: "Memberships"
+    replies: "ReplyPushes"
     cluster: str
 
     @property

@@ -5,11 +5,12 @@ Numbers of places   a record's log offset names the broker too: 15 bits of a has
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
 from google.protobuf.unknown_fields import UnknownFieldSet
 
+from ternmq_protos.v2 import definition_pb2
 from ternmq_protos.v2.definition_pb2 import Message, SystemProperties
 from ternmq_proxy.fronts.remoting import property_names as names
 from ternmq_proxy.fronts.remoting.hidden_fields import HiddenFields, read_hidden
@@ -19,11 +20,17 @@ from ternmq_proxy.fronts.remoting.properties import write_properties
 
 if TYPE_CHECKING:
     from ternmq_common.shard.model import StoredMessage
+    from ternmq_common.shard.transaction_id import TransactionId
+    from ternmq_protos.pool import Timestamp
 
+# They wait in topics of the server, by RocketMQ's form of storage, and come into their own from there.
+_FROM_ELSEWHERE = (definition_pb2.DELAY, definition_pb2.TRANSACTION)
 _OFFSET_BITS = 48
 _OFFSET_MASK = (1 << _OFFSET_BITS) - 1
 _NAME_MASK = 0x7FFF
 _SECOND_MS, _MILLISECOND_NS = 1000, 1_000_000
+COMMITTED = 8
+"""The bits of a system flag by which a message is that of a committed transaction."""
 
 
 def number_of_place(broker: str, log_offset: int) -> int:
@@ -41,6 +48,32 @@ def find_place(number: int, brokers: Sequence[str]) -> list[tuple[str, int]]:
     ]
 
 
+class HalfDetails(NamedTuple):
+    """What the end of a transaction is checked against. `immunity_s`: without checks for so long, if the producer said
+    so."""
+
+    producer_group: str
+    born_ms: int
+    immunity_s: int | None
+
+
+def read_half(stored: "StoredMessage") -> HalfDetails:
+    """Return the details of a half message; its group is empty if no remoting client sent it."""
+    system = SystemProperties.FromString(stored.system)
+    pairs = read_hidden(UnknownFieldSet(system)).properties
+    immunity = pairs.get(names.CHECK_IMMUNITY_TIME, "")
+    return HalfDetails(
+        pairs.get(names.PRODUCER_GROUP, ""),
+        _to_milliseconds(system.born_timestamp),
+        int(immunity) if immunity.isascii() and immunity.isdigit() else None,
+    )
+
+
+def _to_milliseconds(stamp: "Timestamp") -> int:
+    milliseconds: int = stamp.seconds * _SECOND_MS + stamp.nanos // _MILLISECOND_NS
+    return milliseconds
+
+
 class RecordMaker:
     """Makes records for the connections of one address: `store_host`, which message ids name, and of one `cluster`."""
 
@@ -53,16 +86,30 @@ class RecordMaker:
         """Return the record of a stored message, under another topic if one is given; `system_flag` adds bits."""
         return encode_record(self.make_record(stored, topic=topic, system_flag=system_flag))
 
+    def encode_half(self, stored: "StoredMessage", transaction: "TransactionId") -> bytes:
+        """Return the record of a half message, by which its producer is asked."""
+        number = number_of_place(transaction.broker, transaction.log_offset)
+        record = self.make_record(stored)
+        return encode_record(
+            record._replace(
+                queue_offset=transaction.log_offset, log_offset=number, system_flag=record.system_flag & ~COMMITTED
+            )
+        )
+
     def make_record(self, stored: "StoredMessage", *, topic: str | None = None, system_flag: int = 0) -> MessageRecord:
         """Return the values of the record. Properties that don't fit together lose those of the server."""
         system = SystemProperties.FromString(stored.system)
         rest = Message.FromString(stored.rest)
         hidden = read_hidden(UnknownFieldSet(system))
         pairs = self._write_pairs(system, rest, hidden)
+        if int(system.message_type) in _FROM_ELSEWHERE:
+            pairs[names.REAL_TOPIC], pairs[names.REAL_QUEUE_ID] = stored.queue.topic, str(stored.queue.queue_id)
+            if int(system.message_type) == definition_pb2.TRANSACTION:
+                system_flag |= COMMITTED
+                pairs[names.TRANSACTION_PREPARED] = "true"
         text = write_properties(pairs)
         if len(text) * 4 > PROPERTIES_BYTES_MAX and len(text.encode()) > PROPERTIES_BYTES_MAX:
             text = _fit_properties(pairs)
-        born = system.born_timestamp
         return MessageRecord(
             stored.queue.topic if topic is None else topic,
             rest.body,
@@ -72,7 +119,7 @@ class RecordMaker:
             number_of_place(stored.queue.broker, stored.log_offset),
             hidden.flag,
             hidden.system_flag | system_flag,
-            born.seconds * _SECOND_MS + born.nanos // _MILLISECOND_NS,
+            _to_milliseconds(system.born_timestamp),
             self._find_host(system.born_host),
             stored.stored_ms,
             self._store_host,

@@ -5,6 +5,7 @@ That address is name server and broker at once: a route names each broker by it.
 
 import time
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ternmq_common.errors import ErrorCode, MessagingError, StartupError
@@ -15,7 +16,9 @@ from ternmq_proxy.fronts.remoting.call import ClientConnection, RemotingCall
 from ternmq_proxy.fronts.remoting.callers import RemotingCallers
 from ternmq_proxy.fronts.remoting.handlers.table import HANDLERS
 from ternmq_proxy.fronts.remoting.memberships import Memberships
+from ternmq_proxy.fronts.remoting.producers import find_producers
 from ternmq_proxy.fronts.remoting.refusals import answer_error, answer_unknown, refuse_request
+from ternmq_proxy.fronts.remoting.replies import ReplyPushes
 from ternmq_rpc.remoting.server import RemotingServer
 from ternmq_rpc.serving.connection_server import CONNECTIONS_MAX
 from ternmq_rpc.serving.sockets import actual_address, bind_socket, explain_bind_error
@@ -76,6 +79,7 @@ class RemotingFront:
         self._services: Services
         self._callers: RemotingCallers
         self._memberships: Memberships
+        self._replies: ReplyPushes
 
     @property
     def address(self) -> str:
@@ -107,6 +111,8 @@ class RemotingFront:
         self._callers = RemotingCallers(services, self._listener)
         self._memberships = Memberships(services)
         self._memberships.start()
+        self._replies = ReplyPushes(services)
+        services.orphans.find_members = partial(find_producers, self._memberships.members)
         self._is_started = True
         await self._server.add_listener(self._socket, self._listener.address)
 
@@ -123,6 +129,8 @@ class RemotingFront:
             if note.is_counted:
                 self._services.quotas.remove_connection(note.user, note.client_id)
             self._memberships.forget_channel(note)
+            self._replies.remove_channel(note)
+            self._services.orphans.forget_client(note.client_id)
 
     # --- requests
 
@@ -152,7 +160,7 @@ class RemotingFront:
         try:
             call = self._callers.identify_caller(request, client, handler.name)
             current_call.set(call)
-            made = RemotingCall(request, call, client, self._services, self._memberships, CLUSTER)
+            made = RemotingCall(request, call, client, self._services, self._memberships, self._replies, CLUSTER)
             return await handler.serve(made)
         except Exception as error:  # noqa: BLE001 - the outermost of this request; `answer_error` logs
             answer = answer_error(error, handler.name)

@@ -9,10 +9,13 @@ from ternmq_proxy.fronts.remoting.codes import ResponseCode
 from ternmq_proxy.fronts.remoting.hidden_fields import HiddenFields, encode_hidden
 from ternmq_proxy.fronts.remoting.properties import read_properties
 from ternmq_proxy.fronts.remoting.refusals import RequestRefused
+from ternmq_proxy.processors.sending.compression import Compression
 from ternmq_proxy.processors.sending.producer_message import ProducerMessage
 
 COMPRESSED = 1
 _COMPRESSION_MASK, _TRANSACTION_MASK, _HOSTS_MASK = 0x700, 0xC, 0x30
+# Older clients have no bits for zlib.
+_COMPRESSIONS = {0: Compression.GZIP, 0x100: Compression.LZ4, 0x200: Compression.ZSTD, 0x300: Compression.GZIP}
 _NOT_KEPT = COMPRESSED | _COMPRESSION_MASK | _TRANSACTION_MASK | _HOSTS_MASK
 PROPERTIES_BYTES_MAX = 2**15 - 1
 _DIGITS_MAX = 18
@@ -46,10 +49,8 @@ def read_sent_message(
         for name, value in pairs.items()
         if name in names.RESERVED and name not in names.STORED_OTHERWISE and name not in names.WRITTEN_BY_SERVER
     }
-    is_transaction = pairs.get(names.TRANSACTION_PREPARED) == "true"
+    is_transaction = _is_half(pairs, header.reconsume_times)
     delivery_ns = None if is_transaction else _read_delivery_ns(pairs, delay_levels_ms, now_ms)
-    if delivery_ns is not None:
-        hidden[names.REAL_TOPIC] = header.topic
     kept = HiddenFields(header.flag, header.system_flag & ~_NOT_KEPT, header.reconsume_times, hidden)
     return ProducerMessage(
         topic=header.topic,
@@ -66,8 +67,27 @@ def read_sent_message(
         born_ns=header.born_ms * MILLISECOND_NS,
         born_host=header.born_host,
         is_compressed=bool(header.system_flag & COMPRESSED),
+        compression=_read_compression(header.system_flag),
+        must_inflate=True,
         unknown_system=encode_hidden(kept),
     )
+
+
+def _read_compression(system_flag: int) -> Compression:
+    if not system_flag & COMPRESSED:
+        return Compression.GZIP
+    compression = _COMPRESSIONS.get(system_flag & _COMPRESSION_MASK)
+    if compression is None:
+        raise RequestRefused(
+            ResponseCode.MESSAGE_ILLEGAL, f"bits {system_flag & _COMPRESSION_MASK:#x} name no known compression"
+        )
+    return compression
+
+
+def _is_half(pairs: dict[str, str], reconsume_times: int) -> bool:
+    """Return whether it is a half message: a delayed retry is none, whatever the message was before."""
+    is_marked = pairs.get(names.TRANSACTION_PREPARED, "").lower() == "true"
+    return is_marked and not (reconsume_times > 0 and _read_number(pairs, names.DELAY_LEVEL) > 0)
 
 
 def _read_delivery_ns(pairs: dict[str, str], delay_levels_ms: tuple[int, ...], now_ms: int) -> int | None:

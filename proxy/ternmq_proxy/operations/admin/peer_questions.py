@@ -39,4 +39,7 @@ ABOUT_ITSELF: "Mapping[str, QuestionHandler]" = {PROXY: answer_proxy, STATS: ans
 async def answer_proxies(question: str, argument: str, services: "Services") -> bytes | None:
     """Return the answer to another proxy's question, None if the question is unknown here."""
     answer = ABOUT_CLIENTS.get(question)
-    return None if answer is None else await answer(argument, services=services)
+    if answer is not None:
+        return await answer(argument, services=services)
+    of_front = services.process.peer_answers.get(question)
+    return None if of_front is None else await of_front(argument)

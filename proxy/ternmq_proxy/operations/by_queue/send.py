@@ -16,7 +16,7 @@ from ternmq_common.shard.model import HalfMessage, QueueRef, TimedMessage
 from ternmq_common.shard.recall_handle import RecallHandle
 from ternmq_proxy.access.needs import TOPIC_CREATE, TOPIC_PUB
 from ternmq_proxy.operations.message_checks import check_message, type_conflict
-from ternmq_proxy.operations.send_special import SendInParts, due_time_ms
+from ternmq_proxy.operations.send_special import SendInParts, set_due_time
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -148,14 +148,16 @@ async def _schedule_message(message: "ProducerMessage", queue: QueueRef, sending
     services = sending.services
     if problem := services.clock.find_problem():
         raise MessagingError(ErrorCode.HA_NOT_AVAILABLE, f"this proxy: {problem}")
-    assert message.delivery_ns is not None
-    due_ms = due_time_ms(message.delivery_ns)
+    due_ms = set_due_time(message, sending.now_ms)
     stored = await sending.take_stored_form(message)
+    if due_ms <= sending.now_ms:
+        [placed] = await append_to_queue(queue, [stored], services)
+        return placed
     [appended] = await services.messages.sending.schedule(queue, [TimedMessage(stored, due_ms)])
     broker = appended.broker or queue.broker
     handle = RecallHandle(queue.topic, broker, due_ms, appended.message_id).encode_handle(services.handles.keys)
-    placed = QueueRef(queue.topic, broker, queue.queue_id)
-    return PlacedMessage(placed, appended.message_id, appended.queue_offset, appended.queue_offset, handle)
+    own_queue = QueueRef(queue.topic, broker, queue.queue_id)
+    return PlacedMessage(own_queue, appended.message_id, appended.queue_offset, appended.queue_offset, handle)
 
 
 async def _begin_transaction(message: "ProducerMessage", queue: QueueRef, sending: SendInParts) -> PlacedMessage:

@@ -6,11 +6,11 @@ its messages are stored.
 """
 
 import asyncio
-import zlib
 from typing import TYPE_CHECKING
 
 from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.limits import KIB, MIB
+from ternmq_proxy.processors.sending.compression import Compression, InflatedBody
 
 if TYPE_CHECKING:
     from ternmq_common.limits import RequestLimits
@@ -19,7 +19,6 @@ LARGE_AT_ONCE = 1
 SMALL_BYTES_IN_ALL = 32 * MIB
 SMALL_COMPRESSED_MAX = 64 * KIB
 SMALL_INFLATED_MAX = 256 * KIB
-_GZIP_OR_ZLIB = zlib.MAX_WBITS | 32
 
 
 class InflationRoom:
@@ -64,7 +63,9 @@ class RequestInflation:
         self._room.release(self._small_bytes, large=self._is_large)
         self._small_bytes, self._is_large = 0, False
 
-    async def inflate_body(self, compressed: bytes, body_bytes_max: int) -> bytes | None:
+    async def inflate_body(
+        self, compressed: bytes, body_bytes_max: int, compression: Compression = Compression.GZIP
+    ) -> bytes | None:
         """Return the inflated body; None for one that stays compressed, since it would exceed the limit of bodies, or
         has data after its first part.
 
@@ -72,7 +73,7 @@ class RequestInflation:
         the request are too large.
         """
         if len(compressed) <= SMALL_COMPRESSED_MAX and not self._is_large:
-            small = _InflatedBody(compressed, min(SMALL_INFLATED_MAX, body_bytes_max))
+            small = InflatedBody(compressed, min(SMALL_INFLATED_MAX, body_bytes_max), compression)
             if small.fits and self._room.take_small(len(small.body)):
                 self._small_bytes += len(small.body)
                 return self._count_inflated(small)
@@ -80,9 +81,9 @@ class RequestInflation:
             await self._room.take_large()
             self._is_large = True
         most = min(body_bytes_max, self._limits.inflated_bytes_max - self._bytes)
-        return self._count_inflated(await asyncio.to_thread(_InflatedBody, compressed, most))
+        return self._count_inflated(await asyncio.to_thread(InflatedBody, compressed, most, compression))
 
-    def _count_inflated(self, inflated: "_InflatedBody") -> bytes | None:
+    def _count_inflated(self, inflated: InflatedBody) -> bytes | None:
         self._bytes += len(inflated.body)
         if self._bytes > self._limits.inflated_bytes_max:
             raise MessagingError(
@@ -91,26 +92,3 @@ class RequestInflation:
                 "inflated; send them in several requests (request_inflated_bytes_max)",
             )
         return inflated.whole_body()
-
-
-class _InflatedBody:
-    """A body, inflated to at most `bytes_max` and one byte, which tells that there is more."""
-
-    def __init__(self, compressed: bytes, bytes_max: int) -> None:
-        self._inflater = zlib.decompressobj(_GZIP_OR_ZLIB)
-        try:
-            self.body = self._inflater.decompress(compressed, bytes_max + 1)
-        except zlib.error as error:
-            raise MessagingError(
-                ErrorCode.MESSAGE_CORRUPTED, f"the body is said to be GZIP but can't be inflated: {error}"
-            ) from error
-        self.fits = len(self.body) <= bytes_max
-
-    def whole_body(self) -> bytes | None:
-        if not self.fits or self._inflater.unused_data:
-            return None
-        if not self._inflater.eof:
-            raise MessagingError(ErrorCode.MESSAGE_CORRUPTED, "the body is said to be GZIP but ends too early")
-        if not self.body:
-            raise MessagingError(ErrorCode.MESSAGE_BODY_EMPTY, "the body is empty once it is inflated")
-        return self.body

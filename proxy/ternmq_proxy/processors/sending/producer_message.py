@@ -6,6 +6,8 @@ epoch, since a producer's time is delivered unchanged.
 
 from msgspec import Struct, field
 
+from ternmq_proxy.processors.sending.compression import Compression
+
 
 class ProducerMessage(Struct, kw_only=True):
     """One message of a send. Storing uses it up: operations change what is stored differently than sent.
@@ -14,8 +16,9 @@ class ProducerMessage(Struct, kw_only=True):
     marks a half message; its other special fields don't count then. `delivery_ns`, `message_group`, `priority` and
     `lite_topic` make it a special message (`effective_type`); `None` or "" is none. `recovery_ms` is how long no
     transaction check is sent, 0 or less for the broker's default. `born_ns` None and an empty `born_host` are set by
-    the server. `is_compressed`: the body is in gzip's or zlib's form. `unknown` and `unknown_system` are fields of the
-    message and of its system properties that this server does not know, in protobuf's form; consumers get them.
+    the server. `is_compressed`: the body has the form of `compression`; with `must_inflate` it is refused where others
+    stay compressed, since its consumers could not read it. `unknown` and `unknown_system` are fields of the message and
+    of its system properties that this server does not know, in protobuf's form; consumers get them.
     """
 
     topic: str
@@ -35,5 +38,7 @@ class ProducerMessage(Struct, kw_only=True):
     born_ns: int | None = None
     born_host: str = ""
     is_compressed: bool = False
+    compression: Compression = Compression.GZIP
+    must_inflate: bool = False
     unknown: bytes = b""
     unknown_system: bytes = b""

@@ -33,6 +33,7 @@ async def take_heartbeat(made: "RemotingCall") -> Command:
     if not client.is_counted:
         services.quotas.add_connection(made.call.user, heartbeat.client_id)
         client.client_id, client.user, client.is_counted = heartbeat.client_id, made.call.user, True
+        made.replies.add_channel(client)
     elif heartbeat.client_id != client.client_id:
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, "this connection is another client's")
     member = GroupMember(
@@ -70,6 +71,8 @@ async def unregister_client(made: "RemotingCall") -> Command:
             "NotifyClientTermination", made.call, GROUP_SUB, check_group_name(consumer_group)
         )
     made.memberships.leave_groups(made.client, consumer_group, producer_group)
+    if producer_group:
+        made.services.orphans.forget_client(made.client.client_id)
     return Command(ResponseCode.SUCCESS, fields={})
 
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from ternmq_common.names import RETRY_PREFIX, TRACE_TOPIC, check_group_name, check_topic_name
 from ternmq_proxy.access.needs import GROUP_SUB, TOPIC_CREATE, TOPIC_ROUTE
 from ternmq_proxy.fronts.remoting.codes import ResponseCode
+from ternmq_proxy.fronts.remoting.handlers.replies import reply_topic
 from ternmq_proxy.fronts.remoting.refusals import RequestRefused
 from ternmq_proxy.operations.routes import permitted_brokers
 from ternmq_rpc.remoting.commands import Command
@@ -64,7 +65,7 @@ async def _find_queues(name: str, made: "RemotingCall") -> tuple[dict[str, int],
         # A group has it from the beginning: its first retry would wait for the client's next look otherwise.
         return {broker.name: READ | WRITE for broker in services.catalog.list_brokers()}, 1
     services.access.require_right("QueryRoute", made.call, TOPIC_ROUTE, name)
-    if name == TRACE_TOPIC:
+    if name in (TRACE_TOPIC, reply_topic(made.cluster)):
         topic = await services.catalog.ensure_topic(name, mixed=True)
     else:
         topic = await services.catalog.existing_topic(check_topic_name(name))

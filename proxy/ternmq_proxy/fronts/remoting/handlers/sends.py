@@ -7,6 +7,7 @@ from ternmq_proxy.fronts.remoting.codes import RequestCode, ResponseCode
 from ternmq_proxy.fronts.remoting.delivered_messages import number_of_place
 from ternmq_proxy.fronts.remoting.message_ids import encode_offset_id
 from ternmq_proxy.fronts.remoting.message_records import decode_batch
+from ternmq_proxy.fronts.remoting.recall_handles import show_handle
 from ternmq_proxy.fronts.remoting.refusals import RequestRefused
 from ternmq_proxy.fronts.remoting.sent_messages import SentHeader, read_sent_message
 from ternmq_proxy.operations.by_queue.send import ChosenQueue, PlacedMessage, send_to_queue
@@ -36,11 +37,11 @@ _DEFAULT_QUEUES = 4
 
 
 class SendFields:
-    """The fields of a send's header, by their long names; in 310 and 320 each has one letter."""
+    """The fields of a send's header, by their long names; in 310 and 320 each has one letter, and in 325."""
 
     def __init__(self, command: Command) -> None:
         self._command = command
-        self._is_short = command.code != RequestCode.SEND_MESSAGE
+        self._is_short = command.code not in (RequestCode.SEND_MESSAGE, RequestCode.SEND_REPLY_MESSAGE)
 
     def _name(self, name: str) -> str:
         return _SHORT_NAMES[name] if self._is_short else name
@@ -60,17 +61,22 @@ class SendFields:
 
 async def send_message(made: "RemotingCall") -> Command:
     """Answer 10 and 310."""
-    command, services = made.command, made.services
-    if not command.body:
+    if not made.command.body:
         raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, "the body is empty; a message needs at least one byte")
-    fields = SendFields(command)
-    header = _read_header(fields, made)
-    message = read_sent_message(header, command.body, services.delay_levels_ms, services.clock.now_ms())
-    chosen = _read_chosen_queue(fields, made)
-    [placed] = await send_to_queue([message], chosen, made.call, services, size=made.request.size)
+    placed = await store_sent(made)
     answer = answer_sent([placed], made.client)
     answer.fields["transactionId"] = placed.message_id  # type: ignore[index]
     return answer
+
+
+async def store_sent(made: "RemotingCall") -> PlacedMessage:
+    """Store the message of a request that sends one."""
+    fields, services = SendFields(made.command), made.services
+    header = _read_header(fields, made)
+    message = read_sent_message(header, made.command.body, services.delay_levels_ms, services.clock.now_ms())
+    chosen = _read_chosen_queue(fields, made)
+    [placed] = await send_to_queue([message], chosen, made.call, services, size=made.request.size)
+    return placed
 
 
 async def send_batch(made: "RemotingCall") -> Command:
@@ -124,7 +130,7 @@ def answer_sent(placed: "list[PlacedMessage]", client: "ClientConnection") -> Co
         "queueOffset": str(first.queue_offset),
     }
     if first.recall_handle:
-        answer_fields["recallHandle"] = first.recall_handle
+        answer_fields["recallHandle"] = show_handle(first.recall_handle)
     answer = Command(ResponseCode.SUCCESS, fields=answer_fields)
     complete_answer(answer)
     return answer

@@ -1,7 +1,7 @@
 """The requests that are served, by their codes."""
 
 from ternmq_proxy.fronts.remoting.codes import RequestCode
-from ternmq_proxy.fronts.remoting.handlers import clients, offsets, pulls, routes, sends
+from ternmq_proxy.fronts.remoting.handlers import clients, offsets, pulls, recalls, replies, routes, sends, transactions
 from ternmq_proxy.fronts.remoting.handlers.handler import Handler
 
 HANDLERS: dict[int, Handler] = {
@@ -18,7 +18,13 @@ HANDLERS: dict[int, Handler] = {
     RequestCode.GET_EARLIEST_MSG_STORETIME: Handler("QueryOffset", offsets.get_earliest_time),
     RequestCode.HEART_BEAT: Handler("Heartbeat", clients.take_heartbeat),
     RequestCode.UNREGISTER_CLIENT: Handler("NotifyClientTermination", clients.unregister_client),
+    RequestCode.END_TRANSACTION: Handler("EndTransaction", transactions.end_transaction),
     RequestCode.GET_CONSUMER_LIST_BY_GROUP: Handler("QueryAssignment", clients.list_members),
     RequestCode.CHECK_CLIENT_CONFIG: Handler("Telemetry", clients.check_subscription),
     RequestCode.GET_ROUTEINFO_BY_TOPIC: Handler("QueryRoute", routes.get_route),
+    RequestCode.SEND_REPLY_MESSAGE: Handler("SendMessage", replies.send_reply, complete_refusal=sends.complete_answer),
+    RequestCode.SEND_REPLY_MESSAGE_V2: Handler(
+        "SendMessage", replies.send_reply, complete_refusal=sends.complete_answer
+    ),
+    RequestCode.RECALL_MESSAGE: Handler("RecallMessage", recalls.recall_message),
 }
