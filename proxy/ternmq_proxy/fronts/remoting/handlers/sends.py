@@ -58,9 +58,15 @@ class SendFields:
         """Return a number of 64 bits."""
         return self._command.get_int64(self._name(name), default)
 
+    def get_bool(self, name: str, *, default: bool) -> bool:
+        """Return whether a field says so."""
+        return self._command.get_bool(self._name(name), default=default)
+
 
 async def send_message(made: "RemotingCall") -> Command:
-    """Answer 10 and 310."""
+    """Answer 10 and 310. The C++ client sends batches by 10 too."""
+    if SendFields(made.command).get_bool("batch", default=False):
+        return await send_batch(made)
     if not made.command.body:
         raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, "the body is empty; a message needs at least one byte")
     placed = await store_sent(made)
@@ -80,7 +86,7 @@ async def store_sent(made: "RemotingCall") -> PlacedMessage:
 
 
 async def send_batch(made: "RemotingCall") -> Command:
-    """Answer 320: messages of one topic and queue, stored together or not at all."""
+    """Answer a batch (320): messages of one topic and queue, stored together or not at all."""
     command, services = made.command, made.services
     if not command.body:
         raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, "the batch is empty")
