@@ -7,34 +7,44 @@ import threading
 import time
 from urllib.parse import parse_qs, urlencode
 
-from rocketmq.client import Message, Producer, PullConsumer, PushConsumer
+from rocketmq.client import (  # type: ignore[import-untyped]
+    Message,
+    Producer,
+    PullConsumer,
+    PushConsumer,
+    RecvMessage,
+    SendResult,
+)
 
+Command = dict[str, str]
+Every = dict[str, list[str]]
+Answer = dict[str, object]
 NAMES = ("TAGS", "KEYS", "UNIQ_KEY")
 
 
-def show(event, **pairs):
+def show(event: str, **pairs: object) -> None:
     os.write(1, urlencode({"event": event, **pairs}).encode() + b"\n")
 
 
 class Driver:
     """The producers and consumers of one process, by name."""
 
-    def __init__(self, address):
+    def __init__(self, address: str) -> None:
         self.address = address
-        self.running = {}
+        self.running: dict[str, Producer | PushConsumer] = {}
 
-    def carry_out(self, command):
+    def carry_out(self, command: Every) -> Answer:
         """Carry out one command and return what its answer says."""
-        made = getattr(self, f"do_{command['op'][0]}")
-        return made({name: values[0] for name, values in command.items()}, command) or {}
+        carry_out = getattr(self, f"do_{command['op'][0]}")
+        return carry_out({name: values[0] for name, values in command.items()}, command) or {}
 
-    def do_producer(self, command, _all):
+    def do_producer(self, command: Command, _all: Every) -> None:
         producer = Producer(command["group"], timeout=10000)
         self._start(producer, command)
 
-    def do_send(self, command, every):
+    def do_send(self, command: Command, every: Every) -> Answer:
         producer = self.running[command["name"]]
-        answer = {}
+        answer: Answer = {}
         for body in every["body"]:
             message = message_of(command, body)
             mode = command.get("mode", "sync")
@@ -50,17 +60,17 @@ class Driver:
                 raise ValueError(mode)
         return answer
 
-    def do_batch(self, command, every):
+    def do_batch(self, command: Command, every: Every) -> Answer:
         producer = self.running[command["name"]]
         return described(producer.send_batch([message_of(command, body) for body in every["body"]]))
 
-    def do_push(self, command, every):
+    def do_push(self, command: Command, every: Every) -> None:
         consumer = PushConsumer(command["group"], orderly="orderly" in command)
         consumer.set_instance_name(command["name"])
         # The library calls back from threads of its own; one of them at a time keeps its counters right.
         consumer.set_thread_count(1)
 
-        def listen(message):
+        def listen(message: RecvMessage) -> None:
             show_got(command["name"], message)
             if fails(message):
                 raise RuntimeError("as the body says")
@@ -69,7 +79,7 @@ class Driver:
             consumer.subscribe(topic, listen, command.get("tags", "*"))
         self._start(consumer, command)
 
-    def do_pull(self, command, _all):
+    def do_pull(self, command: Command, _all: Every) -> Answer:
         consumer = PullConsumer(command["group"])
         consumer.set_namesrv_addr(self.address)
         consumer.start()
@@ -80,10 +90,10 @@ class Driver:
         consumer.shutdown()
         return {"count": count}
 
-    def do_stop(self, command, _all):
+    def do_stop(self, command: Command, _all: Every) -> None:
         self.running.pop(command["name"]).shutdown()
 
-    def _start(self, client, command):
+    def _start(self, client: Producer | PushConsumer, command: Command) -> None:
         client.set_namesrv_addr(self.address)
         if "access_key" in command:
             client.set_session_credentials(command["access_key"], command["secret_key"], "")
@@ -91,7 +101,7 @@ class Driver:
         self.running[command["name"]] = client
 
 
-def message_of(command, body):
+def message_of(command: Command, body: str) -> Message:
     message = Message(command["topic"])
     message.set_body(body)
     if "tag" in command:
@@ -106,18 +116,18 @@ def message_of(command, body):
     return message
 
 
-def described(result):
+def described(result: SendResult) -> Answer:
     return {"status": f"SEND_{result.status.name}", "id": result.msg_id, "offset": result.offset}
 
 
-def send_asynchronously(producer, message):
-    done, outcome = threading.Event(), {}
+def send_asynchronously(producer: Producer, message: Message) -> Answer:
+    done, outcome = threading.Event(), Answer()
 
-    def succeed(result):
+    def succeed(result: SendResult) -> None:
         outcome.update(described(result))
         done.set()
 
-    def fail(error):
+    def fail(error: Exception) -> None:
         outcome.update(error=str(error))
         done.set()
 
@@ -127,13 +137,15 @@ def send_asynchronously(producer, message):
     return outcome
 
 
-def fails(message):
+def fails(message: RecvMessage) -> bool:
     """Messages whose body begins with "fail-N-" fail N times; those with "poison-" always."""
-    body = message.body.decode()
-    return body.startswith("poison-") or body.startswith("fail-") and message.reconsume_times < int(body.split("-")[1])
+    body: str = message.body.decode()
+    if body.startswith("fail-"):
+        return int(message.reconsume_times) < int(body.split("-")[1])
+    return body.startswith("poison-")
 
 
-def show_got(name, message):
+def show_got(name: str, message: RecvMessage) -> None:
     # The client tells no names of properties; a test says which it wants.
     wanted = (*NAMES, *filter(None, os.environ.get("DRIVER_PROPERTIES", "").split(",")))
     pairs = {f"p.{each}": value.decode() for each in wanted if (value := message[each])}
@@ -155,13 +167,13 @@ def show_got(name, message):
     )
 
 
-def main():
+def main() -> None:
     driver = Driver(sys.argv[1])
     for line in sys.stdin:
         command = parse_qs(line.strip(), keep_blank_values=True)
         try:
             answer = driver.carry_out(command)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - the test is told
             answer = {"error": repr(error)}
         show("done", number=command["number"][0], **answer)
     os._exit(0)
