@@ -8,9 +8,11 @@ import asyncio
 import contextlib
 import gc
 import logging
+import time
 from typing import TYPE_CHECKING
 
 from ternmq_broker.broker_settings import BrokerSettings
+from ternmq_broker.consumption.client_locks import ClientLocks
 from ternmq_broker.consumption.consumption import Consumption
 from ternmq_broker.consumption.pulls import PullCalls
 from ternmq_broker.consumption.queue_locks import QueueLocks
@@ -100,6 +102,7 @@ class Broker:
             copy_again_after_ms=settings.retention_ms // 2,
         )
         self._queue_locks = QueueLocks(clock.now_ms)
+        client_locks = ClientLocks(_monotonic_ms)
         self._pulls = PullCalls(self._consumption, self._pollers, self._queue_locks)
         self._timers = TimerDelivery(
             store, self._flusher, self._pollers, clock, may_merge=lambda: not opened.room.refuses
@@ -174,6 +177,7 @@ class Broker:
             self._pollers,
             self.lite,
             self._queue_locks,
+            client_locks,
             self.admission,
             self.figures.counts,
             clock,
@@ -198,6 +202,7 @@ class Broker:
             self._pollers,
             self.lite,
             self._queue_locks,
+            client_locks,
             self._transactions,
             self._flusher,
             self._room,
@@ -409,6 +414,10 @@ def _without_garbage_collection() -> "Iterator[None]":
     finally:
         if was_enabled:
             gc.enable()
+
+
+def _monotonic_ms() -> int:
+    return time.monotonic_ns() // 1_000_000
 
 
 def _check_rules(settings: BrokerSettings) -> CheckRules:

@@ -1,8 +1,7 @@
 """Copies of a stored message: for retry topics, dead letters, the queue of a timed or half message, the discard topic.
 
 A copy keeps its message's id, body, tag, keys, properties and time of birth. A dead letter also has its origin
-(`consuming.md, Dead letters`): in `SystemProperties.dead_letter_queue`, and in user properties, since some clients
-show only these.
+(`ternmq_common.shard.dead_letter_form`).
 """
 
 from dataclasses import dataclass
@@ -10,15 +9,14 @@ from typing import TYPE_CHECKING
 
 from ternmq_broker.store.derived_indexes import keys_of
 from ternmq_broker.store.log.record import RestReference
-from ternmq_common.dead_letters import ATTEMPTS, ORIGIN_MESSAGE_ID, ORIGIN_TOPIC, REASON, DeadLetterReason
+from ternmq_common.shard.dead_letter_form import add_properties, make_dead_letter
 from ternmq_common.shard.model import NewMessage
 from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from ternmq_broker.store.index.queue_index import MessageLocation
     from ternmq_broker.store.log.record import Record
+    from ternmq_common.dead_letters import DeadLetterReason
 
 # RocketMQ's names. Producers can't use them, so they don't collide with theirs.
 REAL_TOPIC = "REAL_TOPIC"
@@ -45,23 +43,9 @@ def copy_by_reference(record: "Record", location: "MessageLocation") -> tuple[Ne
     return message, RestReference(location.log_offset, location.size)
 
 
-def create_dead_letter(record: "Record", *, topic: str, attempts: int, reason: DeadLetterReason) -> NewMessage:
+def create_dead_letter(record: "Record", *, topic: str, attempts: int, reason: "DeadLetterReason") -> NewMessage:
     """A dead letter with its origin; `topic` is the one that the message was sent to."""
-    properties = definition_pb2.SystemProperties.FromString(record.system)
-    properties.dead_letter_queue.topic = topic
-    properties.dead_letter_queue.message_id = properties.message_id
-    origin = {
-        ORIGIN_TOPIC: topic,
-        ORIGIN_MESSAGE_ID: properties.message_id,
-        ATTEMPTS: str(attempts),
-        REASON: reason.value,
-    }
-    return NewMessage(
-        record.tag_hash,
-        properties.SerializeToString(),
-        _with_properties(record.rest, origin),
-        (properties.message_id, *properties.keys),
-    )
+    return make_dead_letter(record.tag_hash, record.system, record.rest, topic=topic, attempts=attempts, reason=reason)
 
 
 def create_discarded(record: "Record", *, checks: int) -> NewMessage:
@@ -73,7 +57,7 @@ def create_discarded(record: "Record", *, checks: int) -> NewMessage:
         STORED_MS: str(record.stored_ms),
     }
     keys = keys_of(record.system)
-    return NewMessage(record.tag_hash, record.system, _with_properties(record.rest, properties), keys)
+    return NewMessage(record.tag_hash, record.system, add_properties(record.rest, properties), keys)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +80,3 @@ def parse_discarded(record: "Record") -> DiscardedHalf:
     topic, queue_id, checks, stored_ms = (message.user_properties.pop(name, "") for name in names)
     half = NewMessage(record.tag_hash, record.system, message.SerializeToString(), keys_of(record.system))
     return DiscardedHalf((topic, int(queue_id)), int(checks), half, int(stored_ms) if stored_ms else None)
-
-
-def _with_properties(rest: bytes, properties: "Mapping[str, str]") -> bytes:
-    """Add user properties to a serialized message: appended entries of a map replace earlier ones of their key."""
-    return rest + definition_pb2.Message(user_properties=properties).SerializeToString()

@@ -20,6 +20,7 @@ from ternmq_common.names import dead_letter_topic, retry_topic
 from ternmq_common.shard.model import (
     ConsumerGroup,
     DeliveredMessage,
+    HalfMessage,
     HistoryOf,
     MessageState,
     MessageStatus,
@@ -608,6 +609,24 @@ class MessageServiceConformance:
         await service.administering.forget_topic(TOPIC.name, version=next(versions))
         await self.send(service, message(b"new", key="k"))
         assert [body_of(each) for each in await service.inspecting.find_by_key(TOPIC.name, "k", 9)] == [b"new"]
+
+    async def test_a_message_is_found_by_its_log_offset(self, service: MessageService) -> None:
+        queue = await self.queue(service)
+        appended = await service.sending.append(queue, [message(b"a"), message(b"b")])
+        pulled = (await service.reading.pull(queue, 0, ALL, batch=9, poll_s=0)).messages
+        assert [each.log_offset for each in pulled] == [each.log_offset for each in appended]
+        find = service.inspecting.find_by_log_offset
+        assert [await find(queue.broker, each.log_offset) for each in pulled] == pulled
+        for nowhere in (-1, pulled[0].log_offset + 1, 2**47):
+            assert await find(queue.broker, nowhere) is None
+        await self.purge(service, 1)
+        assert await find(queue.broker, pulled[0].log_offset) is None
+        assert await find(queue.broker, pulled[1].log_offset) == pulled[1]
+
+    async def test_a_half_message_is_not_found_by_its_log_offset(self, service: MessageService) -> None:
+        queue = await self.queue(service)
+        half = await service.sending.begin_transaction(queue, HalfMessage(message(b"half"), "sender"))
+        assert await service.inspecting.find_by_log_offset(queue.broker, half.queue_offset) is None
 
     # --- how a message stands with groups
 

@@ -150,6 +150,17 @@ class RemotingClient:
         }
         return await self.call(34, json.dumps(body).encode())
 
+    async def lock(
+        self, group: str, client_id: str, *queues: tuple[str, str, int], code: int = 41
+    ) -> list[tuple[str, str, int]]:
+        """Lock queues (41), each by topic, broker and id; return those that the client has. With 42 release them."""
+        named = [{"topic": topic, "brokerName": broker, "queueId": number} for topic, broker, number in queues]
+        body = {"consumerGroup": group, "clientId": client_id, "mqSet": named}
+        answer = await self.call(code, json.dumps(body).encode())
+        assert answer.code == 0, answer.remark
+        locked = json.loads(answer.body)["lockOKMQSet"] if answer.body else []
+        return [(each["topic"], each["brokerName"], each["queueId"]) for each in locked]
+
     async def pull(
         self, group: str, topic: str, *, queue_id: int = 0, offset: int = 0, suspend_ms: int = 0, **fields: object
     ) -> Command:

@@ -12,6 +12,7 @@ from ternmq_common.shard.shard import DONE, DoneResult
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ternmq_broker.consumption.client_locks import ClientLocks
     from ternmq_broker.consumption.consumption import Consumption
     from ternmq_broker.consumption.queue_locks import QueueLocks
     from ternmq_broker.consumption.redelivery import Redelivery
@@ -40,6 +41,7 @@ class BrokerAdministering:
         pollers: "PollQueues",
         lite: "LiteTopics",
         queue_locks: "QueueLocks",
+        client_locks: "ClientLocks",
         transactions: "Transactions",
         flusher: "LogFlusher",
         room: "DiskSpaceWatch",
@@ -55,6 +57,7 @@ class BrokerAdministering:
         self._pollers = pollers
         self._lite = lite
         self._queue_locks = queue_locks
+        self._client_locks = client_locks
         self._transactions = transactions
         self._flusher = flusher
         self._room = room
@@ -135,6 +138,7 @@ class BrokerAdministering:
         """Drop the group's progress and its retries; its dead letters stay."""
         self._pollers.forget_deleted(group=group)
         self._queue_locks.forget_group(group)
+        self._client_locks.forget_group(group)
         with self._writing:
             self._store.deletions.forget_group(group, version)
             await self._room.with_reserve(lambda: self._housekeeping.forget_group(group), may_use_all=True)

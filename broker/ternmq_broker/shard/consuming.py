@@ -15,6 +15,7 @@ from ternmq_common.shard.shard import DONE, DoneResult
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ternmq_broker.consumption.client_locks import ClientLocks
     from ternmq_broker.consumption.consumption import Consumption
     from ternmq_broker.consumption.queue_locks import QueueLocks
     from ternmq_broker.consumption.redelivery import Redelivery
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from ternmq_common.clock import SystemClock
     from ternmq_common.receiving.output_room import AnswerRoom
     from ternmq_common.receiving.poll_queues import PollQueues, Watcher
-    from ternmq_common.shard.model import LiteSync, TopicSubscription
+    from ternmq_common.shard.model import LiteSync, QueueRef, TopicSubscription
     from ternmq_common.shard.receipt_handle import ReceiptHandle
     from ternmq_runtime.observability.figures import MessageCounts
 
@@ -39,6 +40,7 @@ class BrokerConsuming:
         pollers: "PollQueues",
         lite: "LiteTopics",
         queue_locks: "QueueLocks",
+        client_locks: "ClientLocks",
         admission: "Admission",
         counts: "MessageCounts",
         clock: "SystemClock",
@@ -49,6 +51,7 @@ class BrokerConsuming:
         self._pollers = pollers
         self._lite = lite
         self._queue_locks = queue_locks
+        self._client_locks = client_locks
         self._admission = admission
         self._counts = counts
         self._clock = clock
@@ -223,3 +226,18 @@ class BrokerConsuming:
         """Release the queue locks of a member that has left the group."""
         self._queue_locks.release_member(group, client_id)
         return DONE
+
+    def lock_queues(
+        self, broker: str, group: str, client_id: str, queues: "Sequence[QueueRef]"
+    ) -> "DoneResult[list[QueueRef]]":
+        """Lock queues for a client that consumes them in order; see `ClientLocks`."""
+        return DoneResult(self._client_locks.lock_queues(group, client_id, queues))
+
+    def unlock_queues(self, broker: str, group: str, client_id: str, queues: "Sequence[QueueRef]") -> DoneResult[None]:
+        """Release those of the queues that the client has locked."""
+        self._client_locks.unlock_queues(group, client_id, queues)
+        return DONE
+
+    def has_locks(self, broker: str, group: str) -> DoneResult[bool]:
+        """Whether a client of the group has locked a queue here."""
+        return DoneResult(self._client_locks.has_locks(group))

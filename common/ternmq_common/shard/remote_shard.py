@@ -100,6 +100,17 @@ class ConsumingCalls:
     def leave(self, group: str, client_id: str) -> Awaitable[None]:
         return self._ask(CALLS["leave"], (group, client_id))
 
+    def lock_queues(
+        self, broker: str, group: str, client_id: str, queues: Sequence[QueueRef]
+    ) -> Awaitable[list[QueueRef]]:
+        return self._ask(CALLS["lock_queues"], (broker, group, client_id, queues))
+
+    def unlock_queues(self, broker: str, group: str, client_id: str, queues: Sequence[QueueRef]) -> Awaitable[None]:
+        return self._ask(CALLS["unlock_queues"], (broker, group, client_id, queues))
+
+    def has_locks(self, broker: str, group: str) -> Awaitable[bool]:
+        return self._ask(CALLS["has_locks"], (broker, group))
+
 
 class ReadingCalls:
     """`QueueReading` by remote calls."""

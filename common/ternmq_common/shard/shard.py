@@ -142,6 +142,18 @@ class MessageConsuming(Protocol):
     def leave(self, group: str, client_id: str) -> Awaitable[None]:
         """Release the queue locks of a member that has left the group."""
 
+    def lock_queues(
+        self, broker: str, group: str, client_id: str, queues: Sequence[QueueRef]
+    ) -> Awaitable[list[QueueRef]]:
+        """Lock queues of that broker for a client that consumes them in order, for a minute from now; returns those
+        that it has."""
+
+    def unlock_queues(self, broker: str, group: str, client_id: str, queues: Sequence[QueueRef]) -> Awaitable[None]:
+        """Release those of the queues that the client has locked."""
+
+    def has_locks(self, broker: str, group: str) -> Awaitable[bool]:
+        """Whether a client of the group has locked a queue of that broker."""
+
 
 class QueueReading(Protocol):
     """Reading queues by offset, and groups' offsets in them."""

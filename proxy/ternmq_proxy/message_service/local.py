@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         PopOrder,
         ProxyAnswer,
         PullingMember,
+        QueueRef,
         SettleOutcome,
         Topic,
         TopicSubscription,
@@ -80,6 +81,17 @@ class LocalConsuming:
 
     def leave(self, group: str, client_id: str) -> "Awaitable[None]":
         return self._consuming.leave(group, client_id)
+
+    def lock_queues(
+        self, broker: str, group: str, client_id: str, queues: "Sequence[QueueRef]"
+    ) -> "Awaitable[list[QueueRef]]":
+        return self._consuming.lock_queues(broker, group, client_id, queues)
+
+    def unlock_queues(self, broker: str, group: str, client_id: str, queues: "Sequence[QueueRef]") -> "Awaitable[None]":
+        return self._consuming.unlock_queues(broker, group, client_id, queues)
+
+    def has_locks(self, broker: str, group: str) -> "Awaitable[bool]":
+        return self._consuming.has_locks(broker, group)
 
 
 class LocalMessageService:

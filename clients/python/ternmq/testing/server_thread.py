@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ternmq_common.clock import SystemClock
     from ternmq_common.server_settings import ServerSettings
 
-    Start = Callable[[ServerSettings, SystemClock, AsyncExitStack], Awaitable[tuple[list[str], str, str]]]
+    Start = Callable[[ServerSettings, SystemClock, AsyncExitStack], Awaitable[tuple[list[str], str, str, str]]]
 
 THREAD_NAME = "ternmq-stack"
 
@@ -67,7 +67,7 @@ class ServerThread:
         self._loop, self._end = asyncio.get_running_loop(), asyncio.Event()
         self._loop.set_exception_handler(_handle_exception)
         async with AsyncExitStack() as stack:
-            (grpc, *_), http, admin = await self._start_server(self._settings, self._clock, stack)
+            (grpc, *_), http, admin, _ = await self._start_server(self._settings, self._clock, stack)
             self._addresses.set_result((grpc, http, admin))
             await self._end.wait()
 

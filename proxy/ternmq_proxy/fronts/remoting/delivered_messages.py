@@ -10,13 +10,13 @@ from zlib import crc32
 
 from google.protobuf.unknown_fields import UnknownFieldSet
 
+from ternmq_common.shard.hidden_fields import HiddenFields, read_hidden
+from ternmq_common.shard.property_text import write_properties
 from ternmq_protos.v2 import definition_pb2
 from ternmq_protos.v2.definition_pb2 import Message, SystemProperties
 from ternmq_proxy.fronts.remoting import property_names as names
-from ternmq_proxy.fronts.remoting.hidden_fields import HiddenFields, read_hidden
 from ternmq_proxy.fronts.remoting.message_ids import Host, parse_host
 from ternmq_proxy.fronts.remoting.message_records import PROPERTIES_BYTES_MAX, MessageRecord, encode_record
-from ternmq_proxy.fronts.remoting.properties import write_properties
 
 if TYPE_CHECKING:
     from ternmq_common.shard.model import StoredMessage

@@ -6,6 +6,7 @@ The C++ client writes enumerations by their numbers, and numbers as texts.
 from typing import NamedTuple
 
 from ternmq_common.filters.message_filter import FilterText
+from ternmq_common.shard.model import QueueRef
 from ternmq_proxy.fronts.remoting.codes import ResponseCode
 from ternmq_proxy.fronts.remoting.refusals import RequestRefused
 from ternmq_proxy.processors.group_members import ConsumerReport, GroupSubscription
@@ -51,6 +52,28 @@ def read_heartbeat(body: bytes) -> Heartbeat:
 def read_subscription_check(body: bytes) -> FilterText:
     """Return the filter that a client wants to have checked."""
     return _read_filter(_as_object(_as_object(decode_dialect(body)).get("subscriptionData")))
+
+
+class LockRequest(NamedTuple):
+    """The queues that a client of a group wants to lock or to release; the brokers are those that it names."""
+
+    group: str
+    client_id: str
+    queues: list[QueueRef]
+
+
+def read_lock_request(body: bytes) -> LockRequest:
+    """Return what a client wants to lock, or to release."""
+    content = _as_object(decode_dialect(body))
+    queues = [_as_object(each) for each in _as_list(content.get("mqSet"))]
+    return LockRequest(
+        _read_text(content, "consumerGroup"),
+        _read_text(content, "clientId"),
+        [
+            QueueRef(_read_text(each, "topic"), _read_text(each, "brokerName"), _read_number(each, "queueId"))
+            for each in queues
+        ],
+    )
 
 
 def _read_consumer(content: dict[str, object], *, keeps_subscriptions: bool) -> ConsumerReport:

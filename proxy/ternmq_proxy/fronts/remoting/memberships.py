@@ -167,7 +167,7 @@ class Memberships:
             try:
                 await self._services.messages.ask_proxies(MEMBERS_CHANGED, group)
             except Exception as error:  # noqa: BLE001 - members rebalance by themselves within 20 s
-                _log.warning("other proxies were not told that members of group %s changed: %s", group, error)
+                _log.warning("cannot report to other proxies that members of group %s changed: %s", group, error)
 
     async def _answer_changed(self, group: str) -> bytes:
         self.members.push_changed(group)

@@ -8,6 +8,9 @@ _RELEASES = {
     493: "5.4.0", 513: "5.5.0",
 }  # fmt: skip
 
+OBEYS_RETRIES_MAX_FROM = 121
+"""Clients from this version on say how often they want to try again."""
+
 
 def version_name(number: int) -> str:
     """Return the release of a version number, such as 4.9.8; one between two releases as the earlier one with a plus

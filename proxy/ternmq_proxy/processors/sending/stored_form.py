@@ -14,6 +14,7 @@ from ternmq_common.dead_letters import DEAD_LETTER_PROPERTIES
 from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.filters.tag_filter import tag_hash
 from ternmq_common.printable import find_name_problem
+from ternmq_common.shard.hidden_fields import hidden_of, replace_hidden
 from ternmq_common.shard.model import NewMessage
 from ternmq_protos.v2 import definition_pb2
 from ternmq_protos.v2.definition_pb2 import Message, SystemProperties
@@ -28,6 +29,7 @@ LAST_SECOND = 253_402_300_799
 """The last second of the year 9999."""
 SECOND_NS = 1_000_000_000
 MILLISECOND_NS = 1_000_000
+_OF_RETRIES = frozenset({"ORIGIN_MESSAGE_ID", "DELAY", "WAIT", "REAL_TOPIC", "REAL_QID"})
 
 
 def is_calendar_time(time_ns: int) -> bool:
@@ -197,10 +199,15 @@ def revive_letter(letter: "StoredMessage") -> RevivedLetter:
     properties.ClearField("dead_letter_queue")
     for name in DEAD_LETTER_PROPERTIES:
         message.user_properties.pop(name, None)
+    system = properties.SerializeToString()
+    if not (hidden := hidden_of(system)).is_empty:  # or the group's next failure would be its last again
+        kept = {name: value for name, value in hidden.properties.items() if name not in _OF_RETRIES}
+        system = replace_hidden(system, hidden._replace(reconsume_times=0, properties=kept))
+        properties = SystemProperties.FromString(system)
     values = read_message(message, properties)
     stored = NewMessage(
         tag_hash(values.tag),
-        properties.SerializeToString(),
+        system,
         message.SerializeToString(),
         (values.message_id, *values.keys),
     )

@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING
 
+from ternmq_common.names import RETRY_PREFIX, check_group_name
+from ternmq_common.shard.hidden_fields import hidden_of
 from ternmq_proxy.fronts.remoting import property_names as names
 from ternmq_proxy.fronts.remoting.codes import RequestCode, ResponseCode
 from ternmq_proxy.fronts.remoting.delivered_messages import number_of_place
@@ -10,11 +12,14 @@ from ternmq_proxy.fronts.remoting.message_records import decode_batch
 from ternmq_proxy.fronts.remoting.recall_handles import show_handle
 from ternmq_proxy.fronts.remoting.refusals import RequestRefused
 from ternmq_proxy.fronts.remoting.sent_messages import SentHeader, read_sent_message
+from ternmq_proxy.fronts.remoting.versions import OBEYS_RETRIES_MAX_FROM
 from ternmq_proxy.operations.by_queue.send import ChosenQueue, PlacedMessage, send_to_queue
+from ternmq_proxy.operations.by_queue.send_back import SentRetry, send_retry
 from ternmq_rpc.remoting.commands import Command
 
 if TYPE_CHECKING:
     from ternmq_proxy.fronts.remoting.call import ClientConnection, RemotingCall
+    from ternmq_proxy.processors.sending.producer_message import ProducerMessage
 
 _LONG_NAMES = {
     "a": "producerGroup",
@@ -80,9 +85,24 @@ async def store_sent(made: "RemotingCall") -> PlacedMessage:
     fields, services = SendFields(made.command), made.services
     header = _read_header(fields, made)
     message = read_sent_message(header, made.command.body, services.delay_levels_ms, services.clock.now_ms())
+    if header.topic.startswith(RETRY_PREFIX):
+        return await _send_retry(message, fields, made)
     chosen = _read_chosen_queue(fields, made)
     [placed] = await send_to_queue([message], chosen, made.call, services, size=made.request.size)
     return placed
+
+
+async def _send_retry(message: "ProducerMessage", fields: SendFields, made: "RemotingCall") -> PlacedMessage:
+    """Store a message that a consumer sends to its group's retry queue."""
+    retries_max = fields.get_int("maxReconsumeTimes", -1) if made.command.version >= OBEYS_RETRIES_MAX_FROM else -1
+    request = SentRetry(
+        group=check_group_name(message.topic.removeprefix(RETRY_PREFIX)),
+        broker=made.broker,
+        topic=hidden_of(message.unknown_system).properties.get(names.RETRY_TOPIC, ""),
+        failures=fields.get_int("reconsumeTimes", 0),
+        retries_max=retries_max if retries_max >= 0 else None,
+    )
+    return await send_retry(message, request, made.call, made.services, size=made.request.size)
 
 
 async def send_batch(made: "RemotingCall") -> Command:

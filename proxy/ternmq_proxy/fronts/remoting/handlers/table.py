@@ -1,7 +1,18 @@
 """The requests that are served, by their codes."""
 
 from ternmq_proxy.fronts.remoting.codes import RequestCode
-from ternmq_proxy.fronts.remoting.handlers import clients, offsets, pulls, recalls, replies, routes, sends, transactions
+from ternmq_proxy.fronts.remoting.handlers import (
+    clients,
+    locks,
+    offsets,
+    pulls,
+    recalls,
+    replies,
+    routes,
+    send_backs,
+    sends,
+    transactions,
+)
 from ternmq_proxy.fronts.remoting.handlers.handler import Handler
 
 HANDLERS: dict[int, Handler] = {
@@ -19,7 +30,10 @@ HANDLERS: dict[int, Handler] = {
     RequestCode.HEART_BEAT: Handler("Heartbeat", clients.take_heartbeat),
     RequestCode.UNREGISTER_CLIENT: Handler("NotifyClientTermination", clients.unregister_client),
     RequestCode.END_TRANSACTION: Handler("EndTransaction", transactions.end_transaction),
+    RequestCode.CONSUMER_SEND_MSG_BACK: Handler("SendBack", send_backs.send_message_back),
     RequestCode.GET_CONSUMER_LIST_BY_GROUP: Handler("QueryAssignment", clients.list_members),
+    RequestCode.LOCK_BATCH_MQ: Handler("LockQueues", locks.lock_queues),
+    RequestCode.UNLOCK_BATCH_MQ: Handler("LockQueues", locks.unlock_queues),
     RequestCode.CHECK_CLIENT_CONFIG: Handler("Telemetry", clients.check_subscription),
     RequestCode.GET_ROUTEINFO_BY_TOPIC: Handler("QueryRoute", routes.get_route),
     RequestCode.SEND_REPLY_MESSAGE: Handler("SendMessage", replies.send_reply, complete_refusal=sends.complete_answer),

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ternmq_common.shard.property_text import read_properties, write_properties
 from ternmq_proxy.fronts.remoting.message_ids import (
     UNKNOWN_HOST,
     Host,
@@ -25,7 +26,6 @@ from ternmq_proxy.fronts.remoting.message_records import (
     encode_batch,
     encode_record,
 )
-from ternmq_proxy.fronts.remoting.properties import read_properties, write_properties
 from ternmq_rpc.remoting.frames import FrameReader
 from tests.unit.rpc.remoting.captured import read_captured
 

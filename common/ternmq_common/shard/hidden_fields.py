@@ -13,13 +13,17 @@ from typing import NamedTuple
 
 from google.protobuf.unknown_fields import UnknownFieldSet
 
+from ternmq_common.shard.property_text import read_properties, write_properties
 from ternmq_common.wire import encode_field, encode_varint
-from ternmq_proxy.fronts.remoting.properties import read_properties, write_properties
+from ternmq_protos.v2.definition_pb2 import SystemProperties
 
 _NUMBER, _LENGTH_DELIMITED = 2104, 2
 _TAG = encode_varint(_NUMBER << 3 | _LENGTH_DELIMITED)
 _VERSION = 1
 _HEAD = struct.Struct(">Biii")
+
+RETRY_TOPIC = "RETRY_TOPIC"
+"""The property with the topic that a message in a retry queue was sent to."""
 
 
 class HiddenFields(NamedTuple):
@@ -54,6 +58,21 @@ def read_hidden(unknown: UnknownFieldSet) -> HiddenFields:
         if field.field_number == _NUMBER and field.wire_type == _LENGTH_DELIMITED:
             return _decode_content(field.data)
     return NOTHING_HIDDEN
+
+
+def hidden_of(system: bytes) -> HiddenFields:
+    """Return the hidden fields of serialized system properties."""
+    return read_hidden(UnknownFieldSet(SystemProperties.FromString(system)))
+
+
+def replace_hidden(system: bytes, hidden: HiddenFields) -> bytes:
+    """Return serialized system properties with these hidden fields in place of theirs."""
+    before = encode_hidden(hidden_of(system))
+    if not system.endswith(before):
+        properties = SystemProperties.FromString(system)
+        properties.DiscardUnknownFields()
+        return bytes(properties.SerializeToString()) + encode_hidden(hidden)
+    return system.removesuffix(before) + encode_hidden(hidden)
 
 
 def _decode_content(content: bytes) -> HiddenFields:

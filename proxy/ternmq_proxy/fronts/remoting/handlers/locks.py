@@ -1,0 +1,38 @@
+"""Requests of clients that consume in order: lock queues (41), and release them (42)."""
+
+from typing import TYPE_CHECKING
+
+from ternmq_common.names import check_group_name
+from ternmq_proxy.fronts.remoting.call import check_client_id
+from ternmq_proxy.fronts.remoting.codes import ResponseCode
+from ternmq_proxy.fronts.remoting.heartbeats import LockRequest, read_lock_request
+from ternmq_proxy.fronts.remoting.refusals import RequestRefused
+from ternmq_proxy.operations.by_queue import locks
+from ternmq_rpc.remoting.commands import Command
+from ternmq_rpc.remoting.json_dialect import encode_dialect
+
+if TYPE_CHECKING:
+    from ternmq_proxy.fronts.remoting.call import RemotingCall
+
+
+async def lock_queues(made: "RemotingCall") -> Command:
+    """Answer 41: those of the queues that the client has now."""
+    request = _read_request(made)
+    locked = await locks.lock_queues(request.group, request.client_id, request.queues, made.call, made.services)
+    queues = [{"brokerName": each.broker, "queueId": each.queue_id, "topic": each.topic} for each in locked]
+    return Command(ResponseCode.SUCCESS, body=encode_dialect({"lockOKMQSet": queues}))
+
+
+async def unlock_queues(made: "RemotingCall") -> Command:
+    """Answer 42."""
+    request = _read_request(made)
+    await locks.unlock_queues(request.group, request.client_id, request.queues, made.call, made.services)
+    return Command(ResponseCode.SUCCESS)
+
+
+def _read_request(made: "RemotingCall") -> LockRequest:
+    request = read_lock_request(made.command.body)
+    check_group_name(request.group)
+    if not check_client_id(request.client_id):
+        raise RequestRefused(ResponseCode.SYSTEM_ERROR, "the client id is empty, or can't be printed")
+    return request
