@@ -31,3 +31,10 @@ def remoting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Remoting]:
     folder = tmp_path_factory.mktemp("remoting")
     with RemotingStack(folder / "server") as stack:
         yield Remoting(stack, folder)
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Iterator[Remoting]:
+    """A server with the remoting protocol, for one test."""
+    with RemotingStack(tmp_path / "server") as stack:
+        yield Remoting(stack, tmp_path)

@@ -26,7 +26,13 @@ def command_of(client: str, home: Path) -> list[str]:
 @pytest.mark.parametrize("client", ["java4", "java5", "go4"])
 def test_an_example_sends_and_is_pushed_to(client: str, remoting: Remoting, tmp_path: Path) -> None:
     result = subprocess.run(
-        [*command_of(client, tmp_path), remoting.stack.remoting, f"example-{client}", f"group-{client}", str(COUNT)],
+        [
+            *command_of(client, tmp_path),
+            remoting.stack.addresses["remoting"],
+            f"example-{client}",
+            f"group-{client}",
+            str(COUNT),
+        ],
         env={**os.environ, "HOME": str(tmp_path)},  # the clients write their logs there
         cwd=tmp_path,
         capture_output=True,

@@ -89,17 +89,19 @@ class RemotingStack(Stack):
 
     def __init__(self, folder: Path, *options: str) -> None:
         super().__init__(folder, *options)
-        self.addresses["remoting"] = ANY_PORT
+        serve_remoting(self)
 
-    @property
-    def remoting(self) -> str:
-        return self.addresses["remoting"]
+
+def serve_remoting(stack: Stack) -> None:
+    """Have a stack that was not started yet serve the remoting protocol on a free port."""
+    stack.addresses["remoting"] = ANY_PORT
 
 
 class Remoting:
     """A server, and programs that work with it."""
 
-    def __init__(self, stack: RemotingStack, home: Path) -> None:
+    def __init__(self, stack: Stack, home: Path) -> None:
+        """`stack` serves `remoting` beside what it serves anyway."""
         self.stack = stack
         self._home = home
         self._numbers = itertools.count(1)
@@ -117,7 +119,7 @@ class Remoting:
     ) -> Driver:
         """A program of that client. `options` are for Java's virtual machine."""
         home = self._home / f"{client}-{next(self._numbers)}"
-        command = [*command_of(client, home, options=options), address or self.stack.remoting]
+        command = [*command_of(client, home, options=options), address or self.stack.addresses["remoting"]]
         return Driver(command, home, environment)
 
 
