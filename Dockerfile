@@ -33,8 +33,8 @@ COPY --from=build --chown=10001:10001 /data /var/lib/ternmq
 USER 10001
 WORKDIR /var/lib/ternmq
 VOLUME /var/lib/ternmq
-EXPOSE 8081 8082
+EXPOSE 8081 8082 9876
 HEALTHCHECK --interval=10s --timeout=5s --start-period=10s --retries=3 CMD ["python3", "-c", \
     "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8082/health/ready', timeout=4)"]
 ENTRYPOINT ["ternmq"]
-CMD ["up", "--grpc", "0.0.0.0:8081", "--http", "0.0.0.0:8082", "--insecure", "--data-dir", "/var/lib/ternmq"]
+CMD ["up", "--grpc", "0.0.0.0:8081", "--http", "0.0.0.0:8082", "--remoting", "0.0.0.0:9876", "--insecure", "--data-dir", "/var/lib/ternmq"]

@@ -192,11 +192,11 @@ class Field:
             self.load(server, "send", *names, "-batch", BATCH, "-in-flight", 8, "-count", count)
             self._filled.add((server, names))
 
-    def load(self, server: Server, work: str, *options: object) -> Run:
-        """Run a work once; errors of calls become a note."""
+    def load(self, server: Server, work: str, *options: object, endpoint: str | None = None) -> Run:
+        """Run a work once, at the server's usual endpoint or at another one; errors of calls become a note."""
         found = load.run(
             server.works + work,
-            server.endpoint,
+            endpoint or server.endpoint,
             *options,
             pids=server.pids,
             cores=self.cores_of_load(server),

@@ -86,6 +86,11 @@ class Server(ABC):
         """HOST:PORT for clients."""
 
     @property
+    def remoting(self) -> str:
+        """HOST:PORT of the remoting protocol: of Apache RocketMQ, its broker's own."""
+        raise NotImplementedError(f"{self.setup} has no remoting protocol")
+
+    @property
     def way_in(self) -> WayIn:
         """How clients connect."""
         return WayIn()
@@ -114,11 +119,16 @@ class TernmqServer(Server):
         options = ("--flush", setup.flush, "--log-level", "warning", "--workers", str(setup.workers))
         certificates = dev_certificates(self._folder / "certificates") if setup.tls else None
         stack = GuardedStack(self._folder, *options, certificates=certificates, access_control=setup.access_control)
+        stack.addresses["remoting"] = f"{HOST}:0"
         self._stack = started.enter_context(stack)
 
     @property
     def endpoint(self) -> str:
         return self._stack.grpc
+
+    @property
+    def remoting(self) -> str:
+        return self._stack.addresses["remoting"]
 
     @property
     def way_in(self) -> WayIn:
@@ -164,6 +174,10 @@ class ApacheServer(Server):
     @property
     def endpoint(self) -> str:
         return self._peer.endpoint
+
+    @property
+    def remoting(self) -> str:
+        return self._peer.broker_address
 
     @property
     def pids(self) -> Sequence[int]:

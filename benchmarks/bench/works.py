@@ -92,6 +92,28 @@ def consumes(topic: str, *options: object, kind: str = "NORMAL", share: float = 
     return measure
 
 
+def remoting_sends(*options: object) -> Measure:
+    """Return the measure of sends by the remoting protocol."""
+
+    def measure(field: Field, server: Server) -> Measured:
+        names = field.topic(server, "remoting", "NORMAL")
+        seconds = ("-seconds", field.scale.load_s)
+        found = field.load(server, "remoting-send", *names, *options, *seconds, endpoint=server.remoting)
+        return {**rates(found, found.figures["sent"]), **delays(found)}
+
+    return measure
+
+
+def remoting_pulls(field: Field, server: Server) -> Measured:
+    """Measure pulls of 32 by the remoting protocol, of messages that were sent just before."""
+    count = field.scale.consumed
+    names = field.topic(server, "remoting-pulled", "NORMAL", group=True)
+    to = server.remoting
+    field.load(server, "remoting-send", *names, *FILL, "-count", count, endpoint=to)
+    found = field.load(server, "remoting-consume", *names, *READERS, "-count", count, endpoint=to)
+    return rates(found, found.figures["received"])
+
+
 def end_to_end(rate: int) -> Measure:
     """Return the measure of the time from the begin of a send to its message at a waiting consumer."""
 
@@ -136,6 +158,12 @@ def _guarded(name: str, *setups: Setup, limit: float | None = None) -> Case:
     return Case(work="guarded", name=name, setups=setups, measure=sends("-in-flight", 32), bars=bars)
 
 
+def _remoting(name: str, limit: float, *options: object) -> Case:
+    """Return a case of sends by the remoting protocol, beside Apache's broker itself."""
+    bars = [Bar(figure=CPU, limit=limit)]
+    return Case(work="remoting", name=name, setups=APACHE_ONLY, measure=remoting_sends(*options), bars=bars)
+
+
 def _end_to_end(rate: int, *bars: Bar) -> Case:
     return Case(work="latency", name=f"end to end, {rate:,}/s", setups=ALL, measure=end_to_end(rate), bars=bars)
 
@@ -177,6 +205,16 @@ LOADS: tuple[Case, ...] = (
         name="receive and acknowledge",
         setups=APACHE_ONLY,
         measure=consumes("fifo-consumed", kind="FIFO", share=0.1),
+    ),
+    _remoting("256 B, 1 in flight", 0.5, "-in-flight", 1),
+    _remoting("256 B, 128 in flight", 0.6, "-in-flight", 128),
+    _remoting("32 messages a batch", 1.2, "-batch", 32, "-in-flight", 32),
+    Case(
+        work="remoting",
+        name="pull 32, offsets committed",
+        setups=APACHE_ONLY,
+        measure=remoting_pulls,
+        bars=[Bar(figure=CPU, limit=1.0)],
     ),
     Case(work="delayed", name="how late", setups=APACHE_ONLY, measure=late),
     Case(work="transactions", name="half message and commit", setups=APACHE_ONLY, measure=transactions),

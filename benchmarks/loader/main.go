@@ -52,15 +52,17 @@ type options struct {
 type work func(ctx context.Context, o *options, begin func()) (*figures, error)
 
 var works = map[string]work{
-	"send":         send,
-	"consume":      consume,
-	"e2e":          endToEnd,
-	"delayed":      delayed,
-	"transactions": transactions,
-	"idle":         idle,
-	"nats-send":    natsSend,
-	"nats-consume": natsConsume,
-	"nats-e2e":     natsEndToEnd,
+	"send":             send,
+	"consume":          consume,
+	"e2e":              endToEnd,
+	"delayed":          delayed,
+	"transactions":     transactions,
+	"idle":             idle,
+	"nats-send":        natsSend,
+	"nats-consume":     natsConsume,
+	"nats-e2e":         natsEndToEnd,
+	"remoting-send":    remotingSend,
+	"remoting-consume": remotingConsume,
 }
 
 func main() {

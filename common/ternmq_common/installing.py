@@ -10,6 +10,7 @@ SERVER_EXTRA_MODULES = frozenset(
         "h11",
         "jinja2",
         "lark",
+        "lz4",
         "msgspec",
         "opentelemetry",
         "prometheus_client",
@@ -17,6 +18,7 @@ SERVER_EXTRA_MODULES = frozenset(
         "sqlalchemy",
         "starlette",
         "tenacity",
+        "zstandard",
     }
 )
 

@@ -32,8 +32,8 @@ ENV PATH=/opt/ternmq/bin:/usr/local/bin:/usr/bin:/bin LANG=C.UTF-8 SSL_CERT_FILE
 # A number, so that Kubernetes can see that it isn't root.
 USER 10001
 WORKDIR /tmp
-EXPOSE 8081 8082
+EXPOSE 8081 8082 9876
 HEALTHCHECK --interval=5s --timeout=5s --start-period=60s --retries=3 CMD ["python3", "-c", \
     "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8082/health/ready', timeout=4)"]
 ENTRYPOINT ["ternmq"]
-CMD ["proxy", "--grpc", "0.0.0.0:8081", "--http", "0.0.0.0:8082", "--insecure"]
+CMD ["proxy", "--grpc", "0.0.0.0:8081", "--http", "0.0.0.0:8082", "--remoting", "0.0.0.0:9876", "--insecure"]

@@ -18,8 +18,9 @@ def _never_degraded() -> str | None:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerProcess:
     """The process. `server` is the name of the server, a stack or a proxy, of which this process, `name`, may be one of
-    several: `kind` is server, proxy or worker. `answers` are those to its siblings, `peer_answers` those of its fronts
-    to other proxies; `degraded` returns what is wrong although messages are served."""
+    several: `kind` is server, proxy or worker. `answers` are those to its siblings, `front_answers` those of fronts to
+    other proxies; `degraded` returns what is wrong
+    although messages are served."""
 
     kind: str
     server: str
@@ -27,5 +28,5 @@ class ServerProcess:
     settings: "FrontSettings"
     siblings: SiblingProcesses = field(default_factory=SiblingProcesses)
     answers: Answers = field(default_factory=dict)
-    peer_answers: Answers = field(default_factory=dict)
+    front_answers: Answers = field(default_factory=dict)
     degraded: "Callable[[], str | None]" = _never_degraded

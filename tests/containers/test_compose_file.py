@@ -117,10 +117,10 @@ def test_every_broker_and_proxy_is_known_to_those_in_front_of_it() -> None:
     ]
     jobs = {name: job["static_configs"][0]["targets"] for name, job in scraped.items()}
     assert sorted(jobs["ternmq-broker"] + jobs["ternmq-proxy"]) == [f"{name}:8082" for name in members]
-    balanced = re.findall(
-        r"^    server (\S+) \1:8081$", (ROOT / "deploy/haproxy/haproxy.cfg").read_text(), re.MULTILINE
-    )
-    assert balanced == 2 * [name for name in members if name.startswith("proxy-")]  # those ready, and those alive
+    written = (ROOT / "deploy/haproxy/haproxy.cfg").read_text()
+    for port in (8081, 9876):
+        balanced = re.findall(rf"^    server (\S+) \1:{port}$", written, re.MULTILINE)
+        assert balanced == 2 * [name for name in members if name.startswith("proxy-")]  # those ready, and those alive
 
 
 def test_the_replicas_are_those_of_one_shard_and_each_has_a_volume_of_its_own() -> None:

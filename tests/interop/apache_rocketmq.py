@@ -76,6 +76,11 @@ class ApacheRocketMQ:
         """Where gRPC clients connect."""
         return f"{HOST}:{self._grpc_port}"
 
+    @property
+    def broker_address(self) -> str:
+        """Where the broker itself serves the remoting protocol."""
+        return f"{HOST}:{self._broker_port}"
+
     def __enter__(self) -> Self:
         self._classpath = f"{jar_folder()}/*"
         with ExitStack() as started:

@@ -24,6 +24,7 @@ PORTS = [
     (6443, "TCP"),
     (8081, "TCP"),
     (8082, "TCP"),
+    (9876, "TCP"),
     (10911, "TCP"),
 ]
 REGISTRY_CLIENTS = ("broker", "proxy", "migration")
@@ -31,7 +32,11 @@ NEEDED = {
     *((who, "dns", port) for who in REGISTRY_CLIENTS for port in ((53, "UDP"), (53, "TCP"))),
     *((who, "postgres", (5432, "TCP")) for who in REGISTRY_CLIENTS),
     ("proxy", "broker", (10911, "TCP")),
-    *((who, "proxy", (8081, "TCP")) for who in ("dns", "prometheus", "client", "impostor", "outside")),
+    *(
+        (who, "proxy", (port, "TCP"))
+        for port in (8081, 9876)
+        for who in ("dns", "prometheus", "client", "impostor", "outside")
+    ),
     *(("prometheus", whom, (8082, "TCP")) for whom in ("proxy", "broker")),
 }
 # A client like any other, whose labels don't make it one of those that the registry lets in.

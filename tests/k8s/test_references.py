@@ -8,7 +8,10 @@ import pytest
 from tests.k8s.rendering import Json, Pod, arguments, environment, named, of_kind, pods, selects
 
 PROBES = {"startupProbe": "/health/started", "livenessProbe": "/health/live", "readinessProbe": "/health/ready"}
-LISTENERS = {"broker": {"storage": "storage", "http": "http"}, "proxy": {"grpc": "grpc", "http": "http"}}
+LISTENERS = {
+    "broker": {"storage": "storage", "http": "http"},
+    "proxy": {"grpc": "grpc", "http": "http", "remoting": "remoting"},
+}
 Known = Mapping[tuple[str, str], Mapping[str, str]]
 
 
@@ -42,7 +45,7 @@ def test_services_lead_to_ports_of_pods(objects: tuple[Json, ...]) -> None:
                 assert port["targetPort"] in ports(pod)
 
 
-def test_the_clients_services_lead_to_proxies_and_their_grpc_port_alone(objects: tuple[Json, ...]) -> None:
+def test_the_clients_services_lead_to_proxies_and_their_ports_for_clients_alone(objects: tuple[Json, ...]) -> None:
     services = [
         each
         for each in of_kind(objects, "Service")
@@ -51,7 +54,9 @@ def test_the_clients_services_lead_to_proxies_and_their_grpc_port_alone(objects:
     assert services
     for each in services:
         assert {pod.component for pod in served(objects, each)} == {"proxy"}
-        assert [(port["port"], port["targetPort"]) for port in each["spec"]["ports"]] == [(8081, "grpc")]
+        inside = each["metadata"]["name"] == "ternmq"
+        expected = [(8081, "grpc"), *([(9876, "remoting")] if inside else [])]
+        assert [(port["port"], port["targetPort"]) for port in each["spec"]["ports"]] == expected
 
 
 def test_each_statefulset_has_a_headless_service_of_its_own(objects: tuple[Json, ...]) -> None:

@@ -104,16 +104,19 @@ class CallMethods:
         """Do the call without waiting; `done` gets the outcomes when the last one is known."""
         outcomes: dict[int, AppendOutcome] = {}
 
+        sending = self._broker.sending
+
         def note_outcome(place: int, first: int, error: Exception | None) -> None:
             if error is None:
-                outcomes[place] = AppendOutcome(first, ErrorCode.OK)
+                log_offset = sending.find_log_offset(requests[place][0], first)
+                outcomes[place] = AppendOutcome(first, ErrorCode.OK, log_offset=log_offset)
             else:
                 outcomes[place] = AppendOutcome(0, *failure_of("append_each", error))
             if len(outcomes) == len(requests):
                 done([outcomes[place] for place in range(len(requests))])
 
         for place, (queue, messages) in enumerate(requests):
-            self._broker.sending.append_nowait(queue, messages, partial(note_outcome, place))
+            sending.append_nowait(queue, messages, partial(note_outcome, place))
         if not requests:
             done([])
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ternmq_broker.transactions.transactions import Transactions
     from ternmq_broker.upkeep.disk_room import DiskErrors
     from ternmq_common.clock import SystemClock
-    from ternmq_common.shard.model import HalfMessage, NewMessage, Stored, TimedMessage, TransactionResolution
+    from ternmq_common.shard.model import HalfMessage, NewMessage, Placed, Stored, TimedMessage, TransactionResolution
     from ternmq_common.shard.recall_handle import RecallHandle
     from ternmq_common.shard.transaction_id import TransactionId
     from ternmq_runtime.observability.figures import NameCounts
@@ -51,6 +51,23 @@ class BrokerSending:
     def append_nowait(self, queue: QueueRef, messages: "Sequence[NewMessage]", done: "Stored") -> None:
         """Store the messages, in order; `done` is called when they may be acknowledged, or at once."""
         self._appending.append_nowait(queue, messages, done)
+
+    def append_one_nowait(self, queue: QueueRef, message: "NewMessage", done: "Placed") -> None:
+        """Store a message; `done` is called when it may be acknowledged, or at once."""
+
+        def take_offset(first: int, error: Exception | None) -> None:
+            if error is not None:
+                done(None, error)
+                return
+            [log_offset] = self._appending.find_log_offsets(queue, first, 1)
+            done(AppendedMessage(message.message_id, first, broker=self._name, log_offset=log_offset), None)
+
+        self._appending.append_nowait(queue, [message], take_offset)
+
+    def find_log_offset(self, queue: QueueRef, offset: int) -> int:
+        """Return the log offset of a message that was stored a moment ago, -1 if that would need a read."""
+        [log_offset] = self._appending.find_log_offsets(queue, offset, 1)
+        return log_offset
 
     async def append(self, queue: QueueRef, messages: "Sequence[NewMessage]") -> list[AppendedMessage]:
         """Store the messages, in order, and return when they may be acknowledged."""

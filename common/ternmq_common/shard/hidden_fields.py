@@ -18,7 +18,8 @@ from ternmq_common.wire import encode_field, encode_varint
 from ternmq_protos.v2.definition_pb2 import SystemProperties
 
 _NUMBER, _LENGTH_DELIMITED = 2104, 2
-_TAG = encode_varint(_NUMBER << 3 | _LENGTH_DELIMITED)
+HIDDEN_TAG = encode_varint(_NUMBER << 3 | _LENGTH_DELIMITED)
+"""What begins the field, and may be elsewhere too."""
 _VERSION = 1
 _HEAD = struct.Struct(">Biii")
 
@@ -48,7 +49,7 @@ def encode_hidden(hidden: HiddenFields) -> bytes:
     if hidden.is_empty:
         return b""
     head = _HEAD.pack(_VERSION, hidden.flag, hidden.system_flag, hidden.reconsume_times)
-    return encode_field(_TAG, head + write_properties(hidden.properties).encode())
+    return encode_field(HIDDEN_TAG, head + write_properties(hidden.properties).encode())
 
 
 def read_hidden(unknown: UnknownFieldSet) -> HiddenFields:

@@ -127,16 +127,23 @@ AppendRequests = Sequence[tuple[QueueRef, Sequence[NewMessage]]]
 
 
 class AppendOutcome(Struct, frozen=True, array_like=True, gc=False):
-    """The outcome of one request: the queue offset of the first message; or a code that is not OK, and its text."""
+    """The outcome of one request: the queue offset of the first message, and where its record begins in the log; or a
+    code that is not OK, and its text."""
 
     first: Int64
     code: UInt32
     text: str = ""
+    log_offset: Int64 = -1
 
 
 Stored = Callable[[int, Exception | None], None]
 """Called when a request's messages may be acknowledged, with the queue offset of the first; or with the error for which
 they are not stored, or perhaps not."""
+
+
+Placed = Callable[[AppendedMessage | None, Exception | None], None]
+"""Called when a message may be acknowledged, with where it was stored; or with the error for which it is not stored, or
+perhaps not."""
 
 
 class TimedMessage(Struct, frozen=True, array_like=True, gc=False):

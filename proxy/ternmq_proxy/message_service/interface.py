@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         DroppedLite,
         NewMessage,
         OrphanedTransaction,
+        Placed,
         PopOrder,
         ProxyAnswer,
         PulledMessages,
@@ -43,6 +44,9 @@ class ServiceSending(MessageSending, Protocol):
 
     def append_nowait(self, queue: "QueueRef", messages: "Sequence[NewMessage]", done: "Stored") -> None:
         """Append like `append`, without waiting; `done` is called at the end, possibly at once."""
+
+    def append_one_nowait(self, queue: "QueueRef", message: "NewMessage", done: "Placed") -> None:
+        """Append one message like `append_nowait`; `done` gets to know where in the broker's log it is."""
 
 
 class ServiceConsuming(MessageConsuming, Protocol):

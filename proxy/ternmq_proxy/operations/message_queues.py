@@ -7,7 +7,7 @@ from ternmq_common.names import check_topic_name
 from ternmq_common.shard.model import QueueRef
 
 if TYPE_CHECKING:
-    from ternmq_common.shard.model import QueueBounds, TopicRoute
+    from ternmq_common.shard.model import QueueBounds, Topic, TopicRoute
     from ternmq_proxy.services import Services
 
 
@@ -16,7 +16,11 @@ async def find_queue(named: QueueRef, services: "Services") -> QueueRef:
 
     Where the topic is on one broker, any broker name means that one.
     """
-    topic = await services.catalog.existing_topic(check_topic_name(named.topic))
+    return find_queue_of(await services.catalog.existing_topic(check_topic_name(named.topic)), named, services)
+
+
+def find_queue_of(topic: "Topic", named: QueueRef, services: "Services") -> QueueRef:
+    """Return the queue of this topic. Raises BAD_REQUEST."""
     if not 0 <= named.queue_id < topic.queues:
         raise MessagingError(
             ErrorCode.BAD_REQUEST, f"topic {topic.name!r} has the queues 0 to {topic.queues - 1}, not {named.queue_id}"

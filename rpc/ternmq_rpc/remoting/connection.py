@@ -74,7 +74,7 @@ class RemotingConnection(asyncio.BufferedProtocol):
         self._transport = cast("asyncio.Transport", transport)
         self.peer = format_peer(transport.get_extra_info("peername"))
         self.local = format_peer(transport.get_extra_info("sockname"))
-        transport.set_write_buffer_limits(high=64 << 10)
+        self._transport.set_write_buffer_limits(high=64 << 10)
         self._server.add_connection(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -188,6 +188,8 @@ class RemotingConnection(asyncio.BufferedProtocol):
         self._server.count_answered()
         if response is not None:
             self._write_answer(request.command, response)
+        if request.room is not None:
+            request.room.leave_room()
         if self._is_paused:
             self._resume_reading()
 

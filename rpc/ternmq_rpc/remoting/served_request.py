@@ -18,7 +18,7 @@ class ServedRequest:
     """A request in progress. `size` is how much it counts against the connection's limits; `task` serves it, None if it
     needs none. Exactly one of `answer_request` and `drop_request` takes effect; later calls do nothing."""
 
-    __slots__ = ("command", "connection", "is_answered", "received_at", "size", "task")
+    __slots__ = ("command", "connection", "is_answered", "received_at", "room", "size", "task")
 
     def __init__(self, connection: "RemotingConnection", command: Command, size: int, now: float) -> None:
         self.connection = connection
@@ -27,6 +27,7 @@ class ServedRequest:
         self.received_at = now
         self.task: asyncio.Task[None] | None = None
         self.is_answered = False
+        self.room: AnswerRoom | None = None
 
     @property
     def is_awaited(self) -> bool:
@@ -46,5 +47,8 @@ class ServedRequest:
             self.connection.finish_request(self, None)
 
     def open_answer_room(self) -> "AnswerRoom":
-        """Return the room for its answer, to be reserved before anything is taken for it."""
-        return self.connection.open_answer_room()
+        """Return the room for its answer, to be reserved before anything is taken for it; the end of the request
+        leaves it."""
+        if self.room is None:
+            self.room = self.connection.open_answer_room()
+        return self.room

@@ -123,3 +123,11 @@ async def test_unknown_requests_are_refused(server: Embedded) -> None:
         assert (answer.code, answer.remark) == (3, " request type 4242 not supported")
         assert (await client.call(15, consumerGroup="nobody-4x", topic="t", queueId=0, commitOffset=0)).code == 26
         assert (await client.call(34, b"no json")).code == 1
+
+
+async def test_pulls_go_on_however_many_there_were(server: Embedded) -> None:
+    async with await RemotingClient.connect(server.remoting) as client:
+        await client.send("often-4x", bytes(100_000))
+        await client.heartbeat("c1", consumers={"often-4x-group": ["often-4x"]})
+        for _ in range(200):
+            assert (await client.pull("often-4x-group", "often-4x")).code == 0

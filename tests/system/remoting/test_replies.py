@@ -78,7 +78,7 @@ async def test_a_reply_to_nobody_is_refused(server: Embedded, requester: Remotin
     async with await RemotingClient.connect(server.remoting) as replier:
         assert (await reply(replier, "requester-3")).code == 1
         answer = await reply(replier, "nobody")
-        remark = "push reply message fail, channel of <nobody> not found."
+        remark = "push reply message fail, client <nobody> is not connected"
         assert (answer.code, answer.remark, answer.fields["TRACE_ON"]) == (1, remark, "true")
         answer = await reply(replier, "")
         assert (answer.code, answer.remark) == (1, "REPLY_TO_CLIENT is null, can not reply message")
@@ -94,7 +94,7 @@ async def test_the_client_may_be_at_another_proxy(
     async with await RemotingClient.connect(server.remoting) as replier:
         answer = await reply(replier, "elsewhere")
         assert answer.code == code
-        is_absent = "not found" in answer.remark
+        is_absent = "not connected" in answer.remark
         assert is_absent == (answered == b"absent")
 
 

@@ -24,9 +24,10 @@ if TYPE_CHECKING:
 
 class ClientConnection:
     """What the front knows of one connection: its client's id once it is known, and the address by which clients reach
-    this proxy, as they see it. It is the channel of the client's memberships."""
+    this proxy, as they see it. It is the channel of the client's memberships. `known_call` is that of its requests that
+    need no task, without access control."""
 
-    __slots__ = ("address", "client_id", "connection", "is_counted", "record_maker", "store_host", "user")
+    __slots__ = ("address", "client_id", "connection", "is_counted", "known_call", "record_maker", "store_host", "user")
 
     def __init__(self, connection: "RemotingConnection", address: str, cluster: str) -> None:
         self.connection = connection
@@ -36,6 +37,7 @@ class ClientConnection:
         self.client_id = ""
         self.user = ""
         self.is_counted = False
+        self.known_call: Call | None = None
         self.record_maker = RecordMaker(self.store_host, cluster)
 
     def push_members_changed(self, group: str) -> None:

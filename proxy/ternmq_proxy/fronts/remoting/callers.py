@@ -32,12 +32,17 @@ class RemotingCallers:
         self._listener = listener
 
     def identify_caller(self, request: "ServedRequest", client: "ClientConnection", name: str) -> Call:
-        """Return the call of the request of this name. RequestRefused if its signature is wrong."""
+        """Return the call of the request of this name; one that is served without a task shares it with others of its
+        connection. RequestRefused if its signature is wrong."""
         command, peer = request.command, request.connection.peer
+        if request.task is None and not self._services.access.is_on:
+            known = client.known_call
+            if known is not None and known.client_id == (client.client_id or peer):
+                return known
         identity = None
         if self._services.access.is_on:
             identity = self._authenticate_caller(command, client.client_id, peer, name)
-        return Call(
+        call = Call(
             # The client tells its id in its heartbeat, which may come after its first messages.
             client_id=client.client_id or peer,
             language=_LANGUAGES.get(command.language, "OTHER"),
@@ -46,9 +51,12 @@ class RemotingCallers:
             user="" if identity is None else identity.user,
             identity=identity,
             listener=self._listener,
-            room=request.open_answer_room(),
+            room=None if request.task is None else request.open_answer_room(),
             cancel=None if request.task is None else request.task.cancel,
         )
+        if request.task is None:
+            client.known_call = call
+        return call
 
     def _authenticate_caller(self, command: "Command", client_id: str, peer: str, name: str) -> "UserIdentity | None":
         access_key = command.fields.get(_ACCESS_KEY, "")

@@ -11,13 +11,14 @@ from zlib import crc32
 
 from google.protobuf.unknown_fields import UnknownFieldSet
 
-from ternmq_common.shard.hidden_fields import HiddenFields, read_hidden
+from ternmq_common.shard.hidden_fields import HIDDEN_TAG, NOTHING_HIDDEN, HiddenFields, read_hidden
 from ternmq_common.shard.property_text import write_properties
 from ternmq_protos.v2 import definition_pb2
 from ternmq_protos.v2.definition_pb2 import Message, SystemProperties
 from ternmq_proxy.fronts.remoting import property_names as names
 from ternmq_proxy.fronts.remoting.message_ids import Host, parse_host
 from ternmq_proxy.fronts.remoting.message_records import PROPERTIES_BYTES_MAX, MessageRecord, encode_record
+from ternmq_proxy.operations.by_queue.send import QUEUE_GROUP
 
 if TYPE_CHECKING:
     from ternmq_common.shard.model import StoredMessage
@@ -42,9 +43,7 @@ def number_of_place(broker: str, log_offset: int) -> int:
 def find_place(number: int, brokers: Sequence[str]) -> list[tuple[str, int]]:
     """Return the brokers, of these, that the number may name, with the offset in their logs: one, unless two names have
     the same number."""
-    return [
-        (broker, number & _OFFSET_MASK) for broker in brokers if _number_of_name(broker) == number >> _OFFSET_BITS
-    ]
+    return [(broker, number & _OFFSET_MASK) for broker in brokers if _number_of_name(broker) == number >> _OFFSET_BITS]
 
 
 @functools.lru_cache(maxsize=1024)
@@ -106,13 +105,10 @@ class RecordMaker:
         """Return the values of the record. Properties that don't fit together lose those of the server."""
         system = SystemProperties.FromString(stored.system)
         rest = Message.FromString(stored.rest)
-        hidden = read_hidden(UnknownFieldSet(system))
-        pairs = self._write_pairs(system, rest, hidden)
-        if int(system.message_type) in _FROM_ELSEWHERE:
-            pairs[names.REAL_TOPIC], pairs[names.REAL_QUEUE_ID] = stored.queue.topic, str(stored.queue.queue_id)
-            if int(system.message_type) == definition_pb2.TRANSACTION:
-                system_flag |= COMMITTED
-                pairs[names.TRANSACTION_PREPARED] = "true"
+        hidden = read_hidden(UnknownFieldSet(system)) if HIDDEN_TAG in stored.system else NOTHING_HIDDEN
+        pairs = self._write_pairs(stored, system, rest, hidden)
+        if int(system.message_type) == definition_pb2.TRANSACTION:
+            system_flag |= COMMITTED
         text = write_properties(pairs)
         if len(text) * 4 > PROPERTIES_BYTES_MAX and len(text.encode()) > PROPERTIES_BYTES_MAX:
             text = _fit_properties(pairs)
@@ -133,7 +129,9 @@ class RecordMaker:
             0,
         )
 
-    def _write_pairs(self, system: "SystemProperties", rest: "Message", hidden: HiddenFields) -> dict[str, str]:
+    def _write_pairs(
+        self, stored: "StoredMessage", system: "SystemProperties", rest: "Message", hidden: HiddenFields
+    ) -> dict[str, str]:
         pairs = dict(hidden.properties)
         pairs.update(rest.user_properties.items())
         pairs[names.UNIQUE_KEY] = system.message_id
@@ -141,10 +139,17 @@ class RecordMaker:
             pairs[names.KEYS] = " ".join(system.keys)
         if system.tag:
             pairs[names.TAGS] = system.tag
-        if system.message_group:
+        if system.message_group and system.message_group != f"{QUEUE_GROUP}{stored.queue.queue_id}":
             pairs[names.SHARDING_KEY] = system.message_group
         if system.HasField("trace_context"):
             pairs[names.TRACE_CONTEXT] = system.trace_context
+        kind = int(system.message_type)
+        if kind in _FROM_ELSEWHERE:
+            pairs[names.REAL_TOPIC], pairs[names.REAL_QUEUE_ID] = stored.queue.topic, str(stored.queue.queue_id)
+        if kind == definition_pb2.TRANSACTION:
+            pairs[names.TRANSACTION_PREPARED] = "true"
+        elif kind == definition_pb2.DELAY and not names.DELAYS.intersection(pairs):
+            pairs[names.TIMER_DELIVER_MS] = str(_to_milliseconds(system.delivery_timestamp))
         pairs[names.MESSAGE_REGION] = names.REGION
         pairs[names.TRACE_ON] = "true"
         pairs[names.CLUSTER] = self._cluster

@@ -25,16 +25,18 @@ from ternmq_rpc.serving.sockets import actual_address, bind_socket, explain_bind
 from ternmq_runtime.observability.figures import FrontFigures, TrafficFigures
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine
     from typing import Any
 
-    from ternmq_proxy.fronts.remoting.handlers.handler import Handler
+    from ternmq_proxy.fronts.remoting.handlers.handler import Answered, Handler
     from ternmq_proxy.services import Services
     from ternmq_rpc.remoting.commands import Command
     from ternmq_rpc.remoting.served_request import ServedRequest
     from ternmq_rpc.serving.budgets import ConnectionBudgets
     from ternmq_rpc.tls.opening import PortTls
     from ternmq_runtime.observability.process_observability import ProcessObservability
+
+    Begin = Callable[[RemotingCall, Answered], bool]
 
 CLUSTER = "DefaultCluster"
 """The name of the cluster as 4.x tools see it."""
@@ -141,7 +143,24 @@ class RemotingFront:
         if handler is None:
             request.answer_request(answer_unknown(code))
             return None
+        if handler.begin is not None and self._begin_directly(request, handler, handler.begin):
+            return None
         return self._serve_handled(request, handler)
+
+    def _begin_directly(self, request: "ServedRequest", handler: "Handler", begin: "Begin") -> bool:
+        """Serve a request without a task, if that is possible; return whether it is."""
+        began = time.perf_counter()
+
+        def answer(response: "Command | None", error: Exception | None) -> None:
+            answered = self._refuse(request, handler, error or AssertionError()) if response is None else response
+            request.answer_request(answered)
+            self.figures.record_call(handler.name, str(int(answered.code)), time.perf_counter() - began)
+
+        try:
+            return begin(self._make_call(request, handler), answer)
+        except Exception as error:  # noqa: BLE001 - the outermost of this request; `answer_error` logs
+            answer(None, error)
+            return True
 
     async def _serve_handled(self, request: "ServedRequest", handler: "Handler") -> None:
         began = time.perf_counter()
@@ -156,21 +175,26 @@ class RemotingFront:
             record(handler.name, code, time.perf_counter() - began)
 
     async def _find_answer(self, request: "ServedRequest", handler: "Handler") -> "Command":
-        client = self._client_of(request)
         try:
-            call = self._callers.identify_caller(request, client, handler.name)
-            current_call.set(call)
-            made = RemotingCall(request, call, client, self._services, self._memberships, self._replies, CLUSTER)
+            made = self._make_call(request, handler)
+            current_call.set(made.call)
             return await handler.serve(made)
         except Exception as error:  # noqa: BLE001 - the outermost of this request; `answer_error` logs
-            answer = answer_error(error, handler.name)
-            if handler.complete_refusal is not None:
-                handler.complete_refusal(answer)
-            code = error.code if isinstance(error, MessagingError) else ErrorCode.OK
-            self._refusals.log_refusal(
-                handler.name, code, answer.remark, client_id=client.client_id, peer=request.connection.peer
-            )
-            return answer
+            return self._refuse(request, handler, error)
+
+    def _make_call(self, request: "ServedRequest", handler: "Handler") -> RemotingCall:
+        client = self._client_of(request)
+        call = self._callers.identify_caller(request, client, handler.name)
+        return RemotingCall(request, call, client, self._services, self._memberships, self._replies, CLUSTER)
+
+    def _refuse(self, request: "ServedRequest", handler: "Handler", error: Exception) -> "Command":
+        answer = answer_error(error, handler.name)
+        if handler.complete_refusal is not None:
+            handler.complete_refusal(answer)
+        code = error.code if isinstance(error, MessagingError) else ErrorCode.OK
+        client_id = self._client_of(request).client_id
+        self._refusals.log_refusal(handler.name, code, answer.remark, client_id=client_id, peer=request.connection.peer)
+        return answer
 
     def _client_of(self, request: "ServedRequest") -> ClientConnection:
         connection = request.connection

@@ -5,6 +5,8 @@ from ternmq_proxy.operations.message_checks import RESERVED_PROPERTY_KEYS
 KEYS, TAGS, UNIQUE_KEY, WAIT = "KEYS", "TAGS", "UNIQ_KEY", "WAIT"
 DELAY_LEVEL = "DELAY"
 TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS = "TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS"
+DELAYS = frozenset({DELAY_LEVEL, TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS})
+"""By which a message is delayed."""
 REAL_TOPIC, REAL_QUEUE_ID = "REAL_TOPIC", "REAL_QID"
 RETRY_TOPIC, ORIGIN_MESSAGE_ID = "RETRY_TOPIC", "ORIGIN_MESSAGE_ID"
 RECONSUME_TIME, MAX_RECONSUME_TIMES = "RECONSUME_TIME", "MAX_RECONSUME_TIMES"
@@ -19,8 +21,10 @@ CORRELATION_ID, REPLY_TO_CLIENT, TTL = "CORRELATION_ID", "REPLY_TO_CLIENT", "TTL
 MESSAGE_TYPE, ARRIVE_TIME, PUSH_REPLY_TIME = "MSG_TYPE", "ARRIVE_TIME", "PUSH_REPLY_TIME"
 REGION = "DefaultRegion"
 
-STORED_OTHERWISE = frozenset({KEYS, TAGS, UNIQUE_KEY, WAIT, SHARDING_KEY, TRACE_CONTEXT})
-"""What the stored form has fields for, or needs none: `WAIT` is true for every message that waits for its answer."""
+STORED_OTHERWISE = frozenset({KEYS, TAGS, UNIQUE_KEY, WAIT, TRACE_CONTEXT})
+"""What the stored form has fields for, or needs none: `WAIT` is true for every message that waits for its answer. The
+sharding key is not among them: delayed and half messages have no message group."""
 WRITTEN_BY_SERVER = frozenset({MESSAGE_REGION, TRACE_ON, CLUSTER, POP_CHECKPOINT})
+NOT_HIDDEN = STORED_OTHERWISE | WRITTEN_BY_SERVER
 RESERVED = RESERVED_PROPERTY_KEYS | {CHECK_IMMUNITY_TIME, TRANSACTION_ID, TRACE_CONTEXT, SHARDING_KEY}
 """Names that are not the users'."""

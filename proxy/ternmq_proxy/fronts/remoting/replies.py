@@ -46,7 +46,7 @@ class ReplyPushes:
     def __init__(self, services: "Services") -> None:
         self._services = services
         self._channels: dict[str, list[ClientConnection]] = {}  # by client id, the newest last
-        services.process.peer_answers[PUSH_REPLY] = self._answer_push
+        services.process.front_answers[PUSH_REPLY] = self._answer_push
 
     def add_channel(self, channel: "ClientConnection") -> None:
         """Note the connection of a client that said its id."""

@@ -44,13 +44,11 @@ def read_sent_message(
             f"message properties length over {PROPERTIES_BYTES_MAX} bytes: {len(header.properties.encode())}",
         )
     pairs = read_properties(header.properties)
-    hidden = {
-        name: value
-        for name, value in pairs.items()
-        if name in names.RESERVED and name not in names.STORED_OTHERWISE and name not in names.WRITTEN_BY_SERVER
-    }
-    is_transaction = _is_half(pairs, header.reconsume_times)
-    delivery_ns = None if is_transaction else _read_delivery_ns(pairs, delay_levels_ms, now_ms)
+    hidden, own = _sort_properties(pairs)
+    is_transaction, delivery_ns = False, None
+    if hidden:
+        is_transaction = _is_half(pairs, header.reconsume_times)
+        delivery_ns = None if is_transaction else _read_delivery_ns(pairs, delay_levels_ms, now_ms)
     kept = HiddenFields(header.flag, header.system_flag & ~_NOT_KEPT, header.reconsume_times, hidden)
     return ProducerMessage(
         topic=header.topic,
@@ -58,7 +56,7 @@ def read_sent_message(
         message_id=pairs.get(names.UNIQUE_KEY) or secrets.token_hex(16).upper(),
         tag=pairs.get(names.TAGS, ""),
         keys=tuple(dict.fromkeys(pairs.get(names.KEYS, "").split())),
-        properties={name: value for name, value in pairs.items() if name not in names.RESERVED},
+        properties=own,
         is_transaction=is_transaction,
         delivery_ns=delivery_ns,
         message_group=pairs.get(names.SHARDING_KEY, ""),
@@ -71,6 +69,18 @@ def read_sent_message(
         must_inflate=True,
         unknown_system=encode_hidden(kept),
     )
+
+
+def _sort_properties(pairs: dict[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the reserved properties that are hidden, and the producer's own."""
+    hidden: dict[str, str] = {}
+    own: dict[str, str] = {}
+    for name, value in pairs.items():
+        if name not in names.RESERVED:
+            own[name] = value
+        elif name not in names.NOT_HIDDEN:
+            hidden[name] = value
+    return hidden, own
 
 
 def _read_compression(system_flag: int) -> Compression:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.event_loop.callbacks import call_back
 from ternmq_common.event_loop.turn_end import turn_end
+from ternmq_common.shard.model import AppendedMessage
 from ternmq_proxy.message_service.cluster.background_calls import BackgroundCalls
 from ternmq_proxy.message_service.cluster.broker_choice import is_broker_s_failure
 from ternmq_proxy.message_service.cluster.broker_links.calls import BrokerUnavailable
@@ -16,7 +17,7 @@ from ternmq_proxy.message_service.cluster.broker_links.calls import BrokerUnavai
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from ternmq_common.shard.model import AppendedMessage, AppendOutcome, NewMessage, QueueRef, Stored
+    from ternmq_common.shard.model import AppendOutcome, NewMessage, Placed, QueueRef, Stored
     from ternmq_protos.v2 import definition_pb2
     from ternmq_proxy.message_service.cluster.broker_links.links import BrokerLinks
     from ternmq_proxy.message_service.cluster.routes import TopicRoutes
@@ -28,9 +29,27 @@ _BYTES_MAX = 256 << 10
 
 
 class _GatheredSend(NamedTuple):
+    """A send; `placed` gets to know where its only message is, else `done` the queue offset of the first."""
+
     queue: "QueueRef"
     messages: "Sequence[NewMessage]"
-    done: "Stored"
+    done: "Stored | None"
+    placed: "Placed | None" = None
+
+    def succeed(self, first: int, log_offset: int, broker: str) -> None:
+        """Report where it was stored."""
+        if self.placed is not None:
+            message_id = self.messages[0].message_id
+            call_back(self.placed, AppendedMessage(message_id, first, broker=broker, log_offset=log_offset), None)
+        elif self.done is not None:
+            call_back(self.done, first, None)
+
+    def fail(self, error: Exception) -> None:
+        """Report the error."""
+        if self.placed is not None:
+            call_back(self.placed, None, error)
+        elif self.done is not None:
+            call_back(self.done, 0, error)
 
 
 class GatheredSends:
@@ -46,10 +65,17 @@ class GatheredSends:
 
     def append_nowait(self, queue: "QueueRef", messages: "Sequence[NewMessage]", done: "Stored") -> None:
         """See `MessageService`."""
+        self._add_send(_GatheredSend(queue, messages, done))
+
+    def append_one_nowait(self, queue: "QueueRef", message: "NewMessage", placed: "Placed") -> None:
+        """See `MessageService`."""
+        self._add_send(_GatheredSend(queue, (message,), None, placed))
+
+    def _add_send(self, send: _GatheredSend) -> None:
         if not self._came:
             turn_end().add_work(self._append_all)
-        self._came.setdefault(queue.broker, []).append(_GatheredSend(queue, messages, done))
-        for message in messages:
+        self._came.setdefault(send.queue.broker, []).append(send)
+        for message in send.messages:
             self._bytes += len(message.rest)
         if self._bytes > _BYTES_MAX:
             self._append_all()
@@ -85,22 +111,25 @@ class GatheredSends:
             if isinstance(error, BrokerUnavailable) and not error.maybe_done:
                 self._send_alone(send)
             else:
-                call_back(send.done, 0, error)
+                send.fail(error)
 
     def _end_send(self, broker: str, send: _GatheredSend, outcome: "AppendOutcome") -> None:
         if outcome.code == ErrorCode.OK:
             self._routes.send_worked(broker)
-            call_back(send.done, outcome.first, None)
+            send.succeed(outcome.first, outcome.log_offset, broker)
         elif outcome.code == ErrorCode.HA_NOT_AVAILABLE:
             self._send_alone(send)
         else:
             error = MessagingError(cast("definition_pb2.Code", outcome.code), outcome.text)
             if is_broker_s_failure(error):
                 self._routes.send_failed(broker)
-            call_back(send.done, 0, error)
+            send.fail(error)
 
     def _send_alone(self, send: _GatheredSend) -> None:
         def take_outcome(appended: "list[AppendedMessage] | None", error: Exception | None) -> None:
-            call_back(send.done, appended[0].queue_offset if appended else 0, error)
+            if appended:
+                send.succeed(appended[0].queue_offset, appended[0].log_offset, appended[0].broker)
+            else:
+                send.fail(error or ValueError(f"broker {send.queue.broker} has answered nothing"))
 
         self._background_calls.start(self._alone(send.queue, send.messages), take_outcome)

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ternmq_common.shard.calls import ShardCall, Values
-    from ternmq_common.shard.model import NewMessage, QueueRef, Stored
+    from ternmq_common.shard.model import NewMessage, Placed, QueueRef, Stored
     from ternmq_proxy.message_service.cluster.broker_choice import BrokerChoice
     from ternmq_proxy.message_service.cluster.broker_links.links import BrokerLinks
     from ternmq_proxy.message_service.cluster.called_brokers import CalledBrokers
@@ -36,3 +36,7 @@ class ClusterSending(SendingCalls):
     def append_nowait(self, queue: "QueueRef", messages: "Sequence[NewMessage]", done: "Stored") -> None:
         """See `ServiceSending.append_nowait`."""
         self._gathered.append_nowait(queue, messages, done)
+
+    def append_one_nowait(self, queue: "QueueRef", message: "NewMessage", done: "Placed") -> None:
+        """See `ServiceSending.append_one_nowait`."""
+        self._gathered.append_one_nowait(queue, message, done)

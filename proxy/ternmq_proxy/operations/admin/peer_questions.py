@@ -41,5 +41,5 @@ async def answer_proxies(question: str, argument: str, services: "Services") -> 
     answer = ABOUT_CLIENTS.get(question)
     if answer is not None:
         return await answer(argument, services=services)
-    of_front = services.process.peer_answers.get(question)
-    return None if of_front is None else await of_front(argument)
+    by_front = services.process.front_answers.get(question)
+    return None if by_front is None else await by_front(argument)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.shard.model import QueueReaderId
 from ternmq_proxy.access.needs import TOPIC_SUB
-from ternmq_proxy.operations.message_queues import find_queue
+from ternmq_proxy.operations.by_queue.queues import find_queue
 from ternmq_proxy.operations.rights import require_consumer
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from ternmq_common.filters.message_filter import FilterText
 from ternmq_common.limits import PULL_BATCH_MAX
 from ternmq_common.shard.model import QueueReaderId, QueueRef, StoredMessage
+from ternmq_proxy.operations.by_queue.queues import find_queue
 from ternmq_proxy.operations.group_creation import may_create_group
-from ternmq_proxy.operations.message_queues import find_queue
 from ternmq_proxy.operations.rights import needs_of_consumer
 from ternmq_proxy.processors.sending.placement import check_readable
 from ternmq_proxy.quotas.receiving import take_within

@@ -11,17 +11,19 @@ from typing import TYPE_CHECKING, NamedTuple
 from ternmq_common.catalog.message_type import MessageType
 from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.event_loop.fairness import WorkTurns
-from ternmq_common.names import TRACE_TOPIC, check_topic_name, group_of_derived
+from ternmq_common.names import group_of_derived
 from ternmq_common.shard.model import HalfMessage, QueueRef, TimedMessage
 from ternmq_common.shard.recall_handle import RecallHandle
 from ternmq_proxy.access.needs import TOPIC_CREATE, TOPIC_PUB
+from ternmq_proxy.operations.by_queue.queues import check_used_name
 from ternmq_proxy.operations.message_checks import check_message, type_conflict
-from ternmq_proxy.operations.send_special import SendInParts, set_due_time
+from ternmq_proxy.operations.send_special import QUICK_BYTES_MAX, SendInParts, set_due_time
+from ternmq_proxy.processors.sending.stored_form import body_md5, to_stored_form
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ternmq_common.shard.model import NewMessage, Topic
+    from ternmq_common.shard.model import NewMessage, Placed, Topic
     from ternmq_proxy.call import Call
     from ternmq_proxy.processors.sending.producer_message import ProducerMessage
     from ternmq_proxy.services import Services
@@ -88,6 +90,30 @@ async def send_to_queue(
         sending.release_inflation()
 
 
+def send_nowait(
+    message: "ProducerMessage", chosen: ChosenQueue, call: "Call", services: "Services", done: "Placed", *, size: int
+) -> bool:
+    """Store an ordinary message without waiting; `done` is called when it may be acknowledged. Return False, with
+    nothing done, for what takes longer: a topic that is not known here, a compressed or long body, a hidden message.
+
+    Raises as `send_to_queue` does.
+    """
+    topic = services.catalog.known_topic(chosen.topic)
+    if topic is None or message.is_compressed or len(message.body) > QUICK_BYTES_MAX or topic.name.startswith("%"):
+        return False
+    if message.is_transaction or message.delivery_ns is not None:
+        return False
+    services.access.require_right(_RPC, call, TOPIC_PUB, topic.name)
+    queue = _find_queue(topic, chosen, services)
+    now_ms = services.clock.now_ms()
+    kind = _check_message(message, topic, queue, services, now_ms)
+    if services.quotas.limits_in:
+        services.quotas.admit_messages(call.user, topic.name, call.client_id, 1, size)
+    stored = to_stored_form(message, kind, body_md5(message.body), call.peer, now_ms, services.limits)
+    services.messages.sending.append_one_nowait(queue, stored, done)
+    return True
+
+
 async def append_to_queue(queue: QueueRef, stored: "Sequence[NewMessage]", services: "Services") -> list[PlacedMessage]:
     """Append messages in stored form."""
     return [
@@ -102,7 +128,7 @@ async def append_to_queue(queue: QueueRef, stored: "Sequence[NewMessage]", servi
 
 
 async def _find_topic(chosen: ChosenQueue, call: "Call", services: "Services") -> "Topic":
-    name = chosen.topic if chosen.topic == TRACE_TOPIC else check_topic_name(chosen.topic)
+    name = check_used_name(chosen.topic)
     if group_of_derived(name) is not None:
         raise MessagingError(ErrorCode.ILLEGAL_TOPIC, f"topic {name!r} is written by the broker alone")
     may_create = services.access.has_right(call, TOPIC_CREATE, name)

@@ -16,6 +16,7 @@ from ternmq_common.filters.tag_filter import tag_hash
 from ternmq_common.printable import find_name_problem
 from ternmq_common.shard.hidden_fields import hidden_of, replace_hidden
 from ternmq_common.shard.model import NewMessage
+from ternmq_common.wire import encode_field, encode_varint
 from ternmq_protos.v2 import definition_pb2
 from ternmq_protos.v2.definition_pb2 import Message, SystemProperties
 from ternmq_proxy.processors.sending.producer_message import ProducerMessage
@@ -30,6 +31,9 @@ LAST_SECOND = 253_402_300_799
 SECOND_NS = 1_000_000_000
 MILLISECOND_NS = 1_000_000
 _OF_RETRIES = frozenset({"ORIGIN_MESSAGE_ID", "DELAY", "WAIT", "REAL_TOPIC", "REAL_QID"})
+# The head of a digest, without its 32 digits; body_encoding IDENTITY and message_type NORMAL.
+_DIGEST_HEAD = b"\x22\x24\x08" + bytes((definition_pb2.MD5,)) + b"\x12\x20"
+_IDENTITY_NORMAL = bytes((0x28, definition_pb2.IDENTITY, 0x30, MessageType.NORMAL))
 
 
 def is_calendar_time(time_ns: int) -> bool:
@@ -66,23 +70,27 @@ def to_stored_form(
 
 
 def _serialize_rest(message: "ProducerMessage") -> bytes:
-    """Return all fields but topic and system properties."""
-    rest = Message(body=message.body)
-    if message.properties:
-        pairs = rest.user_properties
-        for key, value in message.properties.items():  # faster than `update`
-            pairs[key] = value
-    return rest.SerializeToString() + message.unknown
+    """Return all fields but topic and system properties, as protobuf writes them."""
+    pieces: list[bytes] = []
+    for key, value in message.properties.items():
+        pair = encode_field(b"\x0a", key.encode()) + encode_field(b"\x12", value.encode())
+        pieces.append(encode_field(b"\x12", pair))
+    body = message.body
+    if body:
+        pieces += (b"\x22", encode_varint(len(body)), body)
+    return b"".join(pieces) + message.unknown
 
 
 def _serialize_system_properties(
     message: "ProducerMessage", kind: MessageType, checksum: str, peer: str, now_ms: int
 ) -> bytes:
     born_host, born_ns = message.born_host, message.born_ns
-    if not born_host or find_name_problem(born_host):
+    if born_host != peer and (not born_host or find_name_problem(born_host)):
         born_host = peer  # tools print it
     if born_ns is None or not is_calendar_time(born_ns):
         born_ns = now_ms * MILLISECOND_NS
+    if kind == MessageType.NORMAL and not message.is_compressed:
+        return _write_ordinary(message, checksum, born_host, born_ns) + message.unknown_system
     properties = SystemProperties(
         keys=message.keys,
         message_id=message.message_id,
@@ -101,6 +109,28 @@ def _serialize_system_properties(
     if kind != MessageType.NORMAL:
         _set_special(properties, message)
     return properties.SerializeToString() + message.unknown_system
+
+
+def _write_ordinary(message: "ProducerMessage", checksum: str, born_host: str, born_ns: int) -> bytes:
+    """Return the system properties of a NORMAL message as protobuf writes them, at a third of the cost."""
+    seconds, nanos = divmod(born_ns, SECOND_NS)
+    born = b"\x08" + encode_varint(seconds) if seconds else b""
+    if nanos:
+        born += b"\x10" + encode_varint(nanos)
+    tag, keys, trace = message.tag, message.keys, message.trace_context
+    pieces = [encode_field(b"\x0a", tag.encode())] if tag else []
+    pieces += [encode_field(b"\x12", key.encode()) for key in keys]
+    pieces += (
+        encode_field(b"\x1a", message.message_id.encode()),
+        _DIGEST_HEAD,
+        checksum.encode(),
+        _IDENTITY_NORMAL,
+        encode_field(b"\x3a", born),
+        encode_field(b"\x42", born_host.encode()),
+    )
+    if trace is not None:
+        pieces.append(encode_field(b"\x92\x01", trace.encode()))
+    return b"".join(pieces)
 
 
 def _set_special(properties: "SystemProperties", message: "ProducerMessage") -> None:

@@ -48,7 +48,9 @@ async def send_reply(made: "RemotingCall") -> Command:
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, "REPLY_TO_CLIENT is null, can not reply message")
     outcome = await made.replies.push_reply(client_id, _pushed_fields(fields, pairs, made), made.command.body)
     if outcome is PushOutcome.ABSENT:
-        raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"push reply message fail, channel of <{client_id}> not found.")
+        raise RequestRefused(
+            ResponseCode.SYSTEM_ERROR, f"push reply message fail, client <{client_id}> is not connected"
+        )
     if outcome is PushOutcome.FAILED:
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"push reply message to {client_id} fail.")
     return await _store_reply(made)

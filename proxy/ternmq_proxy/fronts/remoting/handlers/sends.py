@@ -83,11 +83,11 @@ async def send_message(made: "RemotingCall") -> Command:
 async def store_sent(made: "RemotingCall") -> PlacedMessage:
     """Store the message of a request that sends one."""
     fields, services = SendFields(made.command), made.services
-    header = _read_header(fields, made)
+    header = read_sent_header(fields, made)
     message = read_sent_message(header, made.command.body, services.delay_levels_ms, services.clock.now_ms())
     if header.topic.startswith(RETRY_PREFIX):
         return await _send_retry(message, fields, made)
-    chosen = _read_chosen_queue(fields, made)
+    chosen = read_chosen_queue(fields, made)
     [placed] = await send_to_queue([message], chosen, made.call, services, size=made.request.size)
     return placed
 
@@ -111,7 +111,7 @@ async def send_batch(made: "RemotingCall") -> Command:
     if not command.body:
         raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, "the batch is empty")
     fields = SendFields(command)
-    header = _read_header(fields, made)
+    header = read_sent_header(fields, made)
     now_ms = services.clock.now_ms()
     parts = decode_batch(command.body, parts_max=services.request_limits.entries_max)
     messages = [
@@ -120,13 +120,12 @@ async def send_batch(made: "RemotingCall") -> Command:
         )
         for part in parts
     ]
-    placed = await send_to_queue(
-        messages, _read_chosen_queue(fields, made), made.call, services, size=made.request.size
-    )
+    placed = await send_to_queue(messages, read_chosen_queue(fields, made), made.call, services, size=made.request.size)
     return answer_sent(placed, made.client)
 
 
-def _read_header(fields: SendFields, made: "RemotingCall") -> SentHeader:
+def read_sent_header(fields: SendFields, made: "RemotingCall") -> SentHeader:
+    """Return the fields of the header that belong to the message."""
     return SentHeader(
         topic=fields.get_text("topic"),
         flag=fields.get_int("flag", 0),
@@ -138,7 +137,8 @@ def _read_header(fields: SendFields, made: "RemotingCall") -> SentHeader:
     )
 
 
-def _read_chosen_queue(fields: SendFields, made: "RemotingCall") -> ChosenQueue:
+def read_chosen_queue(fields: SendFields, made: "RemotingCall") -> ChosenQueue:
+    """Return the queue that the producer chose."""
     return ChosenQueue(
         fields.get_text("topic"),
         made.broker,

@@ -3,9 +3,11 @@
 from ternmq_proxy.fronts.remoting.codes import RequestCode
 from ternmq_proxy.fronts.remoting.handlers import (
     clients,
+    direct_sends,
     locks,
     offsets,
     pulls,
+    queries,
     recalls,
     replies,
     routes,
@@ -15,18 +17,23 @@ from ternmq_proxy.fronts.remoting.handlers import (
 )
 from ternmq_proxy.fronts.remoting.handlers.handler import Handler
 
+_SEND = Handler(
+    "SendMessage", sends.send_message, complete_refusal=sends.complete_answer, begin=direct_sends.begin_send
+)
 HANDLERS: dict[int, Handler] = {
-    RequestCode.SEND_MESSAGE: Handler("SendMessage", sends.send_message, complete_refusal=sends.complete_answer),
-    RequestCode.SEND_MESSAGE_V2: Handler("SendMessage", sends.send_message, complete_refusal=sends.complete_answer),
+    RequestCode.SEND_MESSAGE: _SEND,
+    RequestCode.SEND_MESSAGE_V2: _SEND,
     RequestCode.SEND_BATCH_MESSAGE: Handler("SendMessage", sends.send_batch, complete_refusal=sends.complete_answer),
     RequestCode.PULL_MESSAGE: Handler("PullMessage", pulls.pull_messages, may_wait=True),
     RequestCode.LITE_PULL_MESSAGE: Handler("PullMessage", pulls.pull_messages, may_wait=True),
+    RequestCode.QUERY_MESSAGE: Handler("QueryMessages", queries.query_messages),
     RequestCode.QUERY_CONSUMER_OFFSET: Handler("GetOffset", offsets.query_committed),
     RequestCode.UPDATE_CONSUMER_OFFSET: Handler("UpdateOffset", offsets.update_committed),
     RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: Handler("QueryOffset", offsets.search_offset),
     RequestCode.GET_MAX_OFFSET: Handler("QueryOffset", offsets.get_maximum),
     RequestCode.GET_MIN_OFFSET: Handler("QueryOffset", offsets.get_minimum),
     RequestCode.GET_EARLIEST_MSG_STORETIME: Handler("QueryOffset", offsets.get_earliest_time),
+    RequestCode.VIEW_MESSAGE_BY_ID: Handler("DescribeMessage", queries.view_message),
     RequestCode.HEART_BEAT: Handler("Heartbeat", clients.take_heartbeat),
     RequestCode.UNREGISTER_CLIENT: Handler("NotifyClientTermination", clients.unregister_client),
     RequestCode.END_TRANSACTION: Handler("EndTransaction", transactions.end_transaction),

@@ -1,0 +1,96 @@
+"""What requests of producers and of tools need, where access control is on."""
+
+import base64
+import hashlib
+import hmac
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from ternmq_common.server_settings import ServerSettings
+from ternmq_proxy.fronts.remoting.message_ids import decode_offset_id
+from ternmq_rpc.remoting.commands import Command
+from tests.support.embedded import Embedded
+from tests.support.remoting_client import RemotingClient
+from tests.support.users import SECRET, Users
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+ANY_PORT = "127.0.0.1:0"
+TOPIC, REPLIES = "rights", "DefaultCluster_REPLY_TOPIC"
+ALWAYS = {"beginTimestamp": 0, "endTimestamp": 2**63 - 1, "maxNum": 64}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def users(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Users]:
+    with pytest.MonkeyPatch.context() as patch:
+        yield Users().serve(patch)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def guarded(users: Users, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Embedded]:
+    settings = ServerSettings(
+        data_dir=tmp_path_factory.mktemp("guarded-remoting"),
+        grpc=ANY_PORT,
+        http=ANY_PORT,
+        remoting=ANY_PORT,
+        access_control=True,
+        init_user="first",
+        init_secret=SECRET,
+    )
+    users.put("root", is_super=True)
+    async with Embedded(settings) as server:
+        yield server
+
+
+async def call(client: RemotingClient, user: str, code: int, body: bytes = b"", /, **fields: object) -> Command:
+    """Send a request that the user signed."""
+    texts = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in fields.items()}
+    texts["AccessKey"] = user
+    content = "".join(value for _, value in sorted(texts.items())).encode() + body
+    signature = base64.b64encode(hmac.digest(SECRET.encode(), content, hashlib.sha1)).decode()
+    return await client.call(code, body, **texts, Signature=signature)
+
+
+async def send(client: RemotingClient, user: str, properties: str) -> Command:
+    return await call(client, user, 310, b"x", a="PG", b=TOPIC, d=1, e=0, f=0, g=0, h=0, i=properties)
+
+
+@pytest.mark.parametrize(
+    "policy", ["Topic:rights Pub", "Topic:rights Sub", "Topic:rights Get", "Topic:other Pub,Sub,Get"]
+)
+async def test_a_request_needs_the_right_that_the_protocol_names(guarded: Embedded, users: Users, policy: str) -> None:
+    name = f"user-{policy.replace(' ', '-')}"
+    users.put(name, f"allow {policy}")
+    right = policy.removeprefix("Topic:rights ")
+    async with await RemotingClient.connect(guarded.remoting) as client:
+        stored = await send(client, "root", "UNIQ_KEY\x01S1\x02KEYS\x01k")
+        _, number = decode_offset_id(stored.fields["msgId"])
+        half = await send(client, "root", f"UNIQ_KEY\x01{name}\x02TRAN_MSG\x01true\x02PGROUP\x01PG")
+        timed = await send(client, "root", f"UNIQ_KEY\x01T{name}\x02TIMER_DELAY_SEC\x0160")
+        end = {
+            "producerGroup": "PG",
+            "tranStateTableOffset": half.fields["queueOffset"],
+            "commitLogOffset": decode_offset_id(half.fields["msgId"])[1],
+            "commitOrRollback": 8,
+            "msgId": name,
+        }
+        recall = {"topic": TOPIC, "recallHandle": timed.fields["recallHandle"]}
+        codes = {
+            "37": (await call(client, name, 37, **end)).code,
+            "370": (await call(client, name, 370, **recall)).code,
+            "12": (await call(client, name, 12, topic=TOPIC, key="k", **ALWAYS)).code,
+            "33": (await call(client, name, 33, offset=number)).code,
+        }
+    allowed = {"Pub": {"37", "370"}, "Sub": {"12"}, "Get": {"12", "33"}}.get(right, set())
+    assert codes == {request: 0 if request in allowed else 16 for request in codes}
+
+
+async def test_a_reply_needs_the_right_to_send_to_its_topic(guarded: Embedded, users: Users) -> None:
+    users.put("replier", f"allow Topic:{REPLIES} Pub")
+    users.put("other", "allow Topic:other Pub")
+    fields = {"b": REPLIES, "e": 0, "i": "REPLY_TO_CLIENT\x01nobody"}
+    async with await RemotingClient.connect(guarded.remoting) as client:
+        assert (await call(client, "other", 325, b"reply", **fields)).code == 16
+        answer = await call(client, "replier", 325, b"reply", **fields)
+        assert (answer.code, "not connected" in answer.remark) == (1, True)
