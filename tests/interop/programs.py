@@ -66,6 +66,9 @@ TOOLCHAINS = {
 }
 
 
+TOOLCHAINS |= {f"{language}4": TOOLCHAINS[language] for language in ("go", "java", "node", "python")}
+
+
 class Programs:
     """One program in several languages; each is built when it is first asked for, in the test that needs it.
 

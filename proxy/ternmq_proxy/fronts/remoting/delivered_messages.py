@@ -1,9 +1,10 @@
 """Turns stored messages into the records that 4.x consumers read.
 
-Numbers of places   a record's log offset names the broker too: 15 bits of a hash of its name, then 48 bits of offset.
-                    So any proxy finds the message, and a client gives it back as it is.
+Numbers of places   a record's log offset names the broker too: 5 bits of its name, then 48 bits of offset. So any proxy
+                    finds the message, and a client gives it back as it is. Clients in JavaScript keep 53 bits of it.
 """
 
+import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 _FROM_ELSEWHERE = (definition_pb2.DELAY, definition_pb2.TRANSACTION)
 _OFFSET_BITS = 48
 _OFFSET_MASK = (1 << _OFFSET_BITS) - 1
-_NAME_MASK = 0x7FFF
+_NAMES = 32
 _SECOND_MS, _MILLISECOND_NS = 1000, 1_000_000
 COMMITTED = 8
 """The bits of a system flag by which a message is that of a committed transaction."""
@@ -36,17 +37,20 @@ COMMITTED = 8
 
 def number_of_place(broker: str, log_offset: int) -> int:
     """Return the number that stands for a place in a broker's log."""
-    return (crc32(broker.encode()) & _NAME_MASK) << _OFFSET_BITS | log_offset & _OFFSET_MASK
+    return _number_of_name(broker) << _OFFSET_BITS | log_offset & _OFFSET_MASK
 
 
 def find_place(number: int, brokers: Sequence[str]) -> list[tuple[str, int]]:
-    """Return the brokers, of these, that the number may name, with the offset in their logs: one, but for a collision
-    of hashes."""
-    return [
-        (broker, number & _OFFSET_MASK)
-        for broker in brokers
-        if crc32(broker.encode()) & _NAME_MASK == number >> _OFFSET_BITS
-    ]
+    """Return the brokers, of these, that the number may name, with the offset in their logs: one, unless two names have
+    the same number."""
+    return [(broker, number & _OFFSET_MASK) for broker in brokers if _number_of_name(broker) == number >> _OFFSET_BITS]
+
+
+@functools.lru_cache(maxsize=1024)
+def _number_of_name(broker: str) -> int:
+    """Return the number that a name ends with, within its few bits, so that those of a cluster differ; else a hash."""
+    digits = broker[len(broker.rstrip("0123456789")) :]
+    return (int(digits[-9:]) if digits else crc32(broker.encode())) % _NAMES
 
 
 class HalfDetails(NamedTuple):

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from ternmq_common.names import RETRY_PREFIX
 from ternmq_common.shard.model import QueueRef
 from ternmq_proxy.fronts.remoting.handlers.sends import SendFields, answer_sent, read_chosen_queue, read_sent_header
 from ternmq_proxy.fronts.remoting.sent_messages import read_sent_message
@@ -20,7 +21,11 @@ def begin_send(made: "RemotingCall", done: "Answered") -> bool:
     if not command.body:
         return False
     fields = SendFields(command)
+    if fields.get_bool("batch", default=False):
+        return False
     header = read_sent_header(fields, made)
+    if header.topic.startswith(RETRY_PREFIX) or fields.get_bool("batch", default=False):
+        return False
     message = read_sent_message(header, command.body, services.delay_levels_ms, services.clock.now_ms())
     chosen = read_chosen_queue(fields, made)
 

@@ -19,6 +19,7 @@ from ternmq_rpc.remoting.commands import Command
 
 if TYPE_CHECKING:
     from ternmq_proxy.fronts.remoting.call import ClientConnection, RemotingCall
+    from ternmq_proxy.processors.sending.producer_message import ProducerMessage
 
 _LONG_NAMES = {
     "a": "producerGroup",
@@ -62,13 +63,17 @@ class SendFields:
         """Return a number of 64 bits."""
         return self._command.get_int64(self._name(name), default)
 
+    def get_bool(self, name: str, *, default: bool) -> bool:
+        """Return whether a field says so."""
+        return self._command.get_bool(self._name(name), default=default)
+
 
 async def send_message(made: "RemotingCall") -> Command:
-    """Answer 10 and 310."""
+    """Answer 10 and 310. The C++ client sends batches by 10 too."""
+    if SendFields(made.command).get_bool("batch", default=False):
+        return await send_batch(made)
     if not made.command.body:
         raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, "the body is empty; a message needs at least one byte")
-    if SendFields(made.command).get_text("topic").startswith(RETRY_PREFIX):
-        return await _send_retry(made)
     placed = await store_sent(made)
     answer = answer_sent([placed], made.client)
     answer.fields["transactionId"] = placed.message_id  # type: ignore[index]
@@ -80,16 +85,15 @@ async def store_sent(made: "RemotingCall") -> PlacedMessage:
     fields, services = SendFields(made.command), made.services
     header = read_sent_header(fields, made)
     message = read_sent_message(header, made.command.body, services.delay_levels_ms, services.clock.now_ms())
+    if header.topic.startswith(RETRY_PREFIX):
+        return await _send_retry(message, fields, made)
     chosen = read_chosen_queue(fields, made)
     [placed] = await send_to_queue([message], chosen, made.call, services, size=made.request.size)
     return placed
 
 
-async def _send_retry(made: "RemotingCall") -> Command:
+async def _send_retry(message: "ProducerMessage", fields: SendFields, made: "RemotingCall") -> PlacedMessage:
     """Store a message that a consumer sends to its group's retry queue."""
-    fields, services = SendFields(made.command), made.services
-    header = read_sent_header(fields, made)
-    message = read_sent_message(header, made.command.body, services.delay_levels_ms, services.clock.now_ms())
     retries_max = fields.get_int("maxReconsumeTimes", -1) if made.command.version >= OBEYS_RETRIES_MAX_FROM else -1
     request = SentRetry(
         group=check_group_name(message.topic.removeprefix(RETRY_PREFIX)),
@@ -98,14 +102,11 @@ async def _send_retry(made: "RemotingCall") -> Command:
         failures=fields.get_int("reconsumeTimes", 0),
         retries_max=retries_max if retries_max >= 0 else None,
     )
-    placed = await send_retry(message, request, made.call, made.services, size=made.request.size)
-    answer = answer_sent([placed], made.client)
-    answer.fields["transactionId"] = placed.message_id  # type: ignore[index]
-    return answer
+    return await send_retry(message, request, made.call, made.services, size=made.request.size)
 
 
 async def send_batch(made: "RemotingCall") -> Command:
-    """Answer 320: messages of one topic and queue, stored together or not at all."""
+    """Answer a batch (320): messages of one topic and queue, stored together or not at all."""
     command, services = made.command, made.services
     if not command.body:
         raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, "the batch is empty")

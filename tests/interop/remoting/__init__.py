@@ -1,0 +1,1 @@
+"""Clients of RocketMQ 4, unmodified, as programs that tests drive."""

@@ -1,0 +1,168 @@
+package driver;
+
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.TimeUnit;
+import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.client.producer.LocalTransactionState;
+import org.apache.rocketmq.client.producer.SendCallback;
+import org.apache.rocketmq.client.producer.SendResult;
+import org.apache.rocketmq.client.producer.TransactionListener;
+import org.apache.rocketmq.client.producer.TransactionMQProducer;
+import org.apache.rocketmq.client.producer.TransactionSendResult;
+import org.apache.rocketmq.common.message.Message;
+import org.apache.rocketmq.common.message.MessageExt;
+import org.apache.rocketmq.remoting.RPCHook;
+
+/** Producers: ordinary ones, and those of transactions. */
+final class Producers {
+    private static final long CALLBACK_S = 20;
+
+    private Producers() {
+    }
+
+    static Producer start(String address, Line command, RPCHook hook) throws Exception {
+        String group = command.get("group");
+        DefaultMQProducer producer;
+        if (command.get("transactions").isEmpty()) {
+            producer = new DefaultMQProducer(group, hook);
+        } else {
+            TransactionMQProducer transactions = new TransactionMQProducer(null, group, hook);
+            transactions.setTransactionListener(new Checker());
+            producer = transactions;
+        }
+        producer.setNamesrvAddr(address);
+        producer.setInstanceName(command.get("name"));
+        producer.setSendMsgTimeout(10_000);
+        if (!command.get("tls").isEmpty()) {
+            producer.setUseTLS(true);
+        }
+        producer.start();
+        return new Producer(producer);
+    }
+
+    /** The end of a transaction is what its body begins with; what begins with "check-" is decided by a check. */
+    private static final class Checker implements TransactionListener {
+        @Override
+        public LocalTransactionState executeLocalTransaction(Message message, Object argument) {
+            return decide(text(message.getBody()));
+        }
+
+        @Override
+        public LocalTransactionState checkLocalTransaction(MessageExt message) {
+            String body = text(message.getBody());
+            new Line().with("event", "checked").with("body", body)
+                    .with("transaction", message.getTransactionId()).print();
+            return decide(body.substring("check-".length()));
+        }
+
+        private static LocalTransactionState decide(String body) {
+            if (body.startsWith("commit")) {
+                return LocalTransactionState.COMMIT_MESSAGE;
+            }
+            return body.startsWith("rollback") ? LocalTransactionState.ROLLBACK_MESSAGE : LocalTransactionState.UNKNOW;
+        }
+    }
+
+    static String text(byte[] body) {
+        return new String(body, StandardCharsets.UTF_8);
+    }
+
+    static Message message(Line command, String body) {
+        Message message = new Message(command.get("topic"), body.getBytes(StandardCharsets.UTF_8));
+        if (!command.get("tag").isEmpty()) {
+            message.setTags(command.get("tag"));
+        }
+        if (!command.get("keys").isEmpty()) {
+            message.setKeys(command.get("keys"));
+        }
+        if (!command.get("delay").isEmpty()) {
+            message.setDelayTimeLevel(command.number("delay", 0));
+        }
+        message.setFlag(command.number("flag", 0));
+        command.beginningWith("p.").forEach(message::putUserProperty);
+        return message;
+    }
+
+    static final class Producer {
+        private final DefaultMQProducer producer;
+
+        Producer(DefaultMQProducer producer) {
+            this.producer = producer;
+        }
+
+        void send(Line command, Line answer) throws Exception {
+            for (String body : command.all("body")) {
+                sendOne(command, message(command, body), answer);
+            }
+        }
+
+        private void sendOne(Line command, Message message, Line answer) throws Exception {
+            switch (command.get("mode", "sync")) {
+                case "sync":
+                    describe(producer.send(message), answer);
+                    break;
+                case "oneway":
+                    producer.sendOneway(message);
+                    break;
+                case "async":
+                    describe(sendAsynchronously(message), answer);
+                    break;
+                case "ordered":
+                    describe(producer.send(message, (queues, given, key) ->
+                            queues.get(Math.floorMod(key.hashCode(), queues.size())), command.get("order")), answer);
+                    break;
+                default:
+                    throw new IllegalArgumentException(command.get("mode"));
+            }
+        }
+
+        private SendResult sendAsynchronously(Message message) throws Exception {
+            CompletableFuture<SendResult> sent = new CompletableFuture<>();
+            producer.send(message, new SendCallback() {
+                @Override
+                public void onSuccess(SendResult result) {
+                    sent.complete(result);
+                }
+
+                @Override
+                public void onException(Throwable error) {
+                    sent.completeExceptionally(error);
+                }
+            });
+            return sent.get(CALLBACK_S, TimeUnit.SECONDS);
+        }
+
+        void sendBatch(Line command, Line answer) throws Exception {
+            List<Message> messages = new ArrayList<>();
+            for (String body : command.all("body")) {
+                messages.add(message(command, body));
+            }
+            describe(producer.send(messages), answer);
+        }
+
+        void sendInTransaction(Line command, Line answer) throws Exception {
+            Message message = message(command, command.get("body"));
+            TransactionSendResult result = producer.sendMessageInTransaction(message, null);
+            describe(result, answer);
+            answer.with("state", result.getLocalTransactionState());
+        }
+
+        void request(Line command, Line answer) throws Exception {
+            Message reply = producer.request(message(command, command.get("body")), command.number("timeout_ms", 10_000));
+            answer.with("body", text(reply.getBody()));
+        }
+
+        private static void describe(SendResult result, Line answer) {
+            answer.with("status", result.getSendStatus()).with("id", result.getMsgId())
+                    .with("offset_id", result.getOffsetMsgId()).with("queue", result.getMessageQueue().getQueueId())
+                    .with("offset", result.getQueueOffset()).with("broker", result.getMessageQueue().getBrokerName());
+        }
+
+        void stop() {
+            producer.shutdown();
+        }
+    }
+}

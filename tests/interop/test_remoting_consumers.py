@@ -1,0 +1,155 @@
+"""What consumers of RocketMQ 4 get: filters, shares of a topic, progress, and where they begin."""
+
+import time
+from collections import Counter
+
+import pytest
+
+from tests.interop.remoting.running import CLIENTS, Driver, Remoting, numbered, only_once
+
+pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(3600)]
+
+SQL_CLIENTS = ("java4", "java5", "go4", "node4")
+
+
+async def create_topic(remoting: Remoting, topic: str) -> str:
+    await remoting.run_command("topic", "create", topic, "--type", "mixed", "--queues", "4")
+    return topic
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+async def test_a_tag_filter_passes_its_tags_only(client: str, remoting: Remoting) -> None:
+    topic = await create_topic(remoting, f"tags-{client}")
+    async with remoting.driver(client) as driver:
+        await driver.run("producer", name="p", group="producers")
+        await driver.run("push", name="c", group=f"tags-{client}", topic=topic, tags="red || blue")
+        for tag in ("red", "green", "blue"):
+            await driver.run("send", name="p", topic=topic, tag=tag, body=numbered(10, f"{tag}-"))
+        await driver.run("send", name="p", topic=topic, tag="red", body="last")
+        await driver.until_got("c", 21)
+        assert driver.bodies("c") == only_once(10, "red-") + only_once(10, "blue-") + Counter(["last"])
+
+
+@pytest.mark.parametrize("client", SQL_CLIENTS)
+async def test_an_sql_filter_passes_what_it_says(client: str, remoting: Remoting) -> None:
+    topic = await create_topic(remoting, f"sql-{client}")
+    async with remoting.driver(client) as driver:
+        await driver.run("producer", name="p", group="producers")
+        await driver.run("push", name="c", group=f"sql-{client}", topic=topic, sql="color = 'blue' AND TAGS = 'red'")
+        for color in ("blue", "green"):
+            await driver.run(
+                "send", name="p", topic=topic, tag="red", property_color=color, body=numbered(10, f"{color}-")
+            )
+        await driver.run("send", name="p", topic=topic, property_color="blue", body="without a tag")
+        await driver.run("send", name="p", topic=topic, tag="red", property_color="blue", body="last")
+        await driver.until_got("c", 11)
+        assert driver.bodies("c") == only_once(10, "blue-") + Counter(["last"])
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+async def test_two_members_share_all_messages(client: str, remoting: Remoting) -> None:
+    topic, group = await create_topic(remoting, f"shared-{client}"), f"shared-{client}"
+    async with remoting.driver(client) as first, remoting.driver(client) as second:
+        await first.run("producer", name="p", group="producers")
+        await first.run("push", name="c", group=group, topic=topic)
+        await first.run("send", name="p", topic=topic, body=numbered(20, "alone-"))
+        await first.until_got("c", 20)
+        await second.run("push", name="c", group=group, topic=topic)
+        sent, share = 0, 0
+        while not share:  # the second has a part of the queues some time after it has joined
+            await first.run("send", name="p", topic=topic, body=numbered(8, f"{sent}-"))
+            sent += 8
+            share = await count_share(second)
+        await first.run("send", name="p", topic=topic, body=numbered(100, "together-"))
+        whole = await gather(first, second, 120 + sent)
+        assert set(whole.values()) == {1}
+        assert len(second.got("c")) >= 25
+
+
+async def count_share(driver: Driver) -> int:
+    """How many messages the consumer has got; a command first, so that what came is read."""
+    await driver.attempt("nothing")
+    return len(driver.got("c"))
+
+
+async def gather(first: Driver, second: Driver, count: int) -> Counter[str]:
+    """What both have got, when that are so many messages."""
+    deadline = time.monotonic() + 60
+    while (whole := first.bodies("c") + second.bodies("c")).total() < count:
+        assert time.monotonic() < deadline, f"{whole.total()} of {count}\n{first.report()}\n{second.report()}"
+        await count_share(first)
+        await count_share(second)
+    return whole
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+async def test_a_group_goes_on_after_restarts_of_consumer_and_server(client: str, own: Remoting) -> None:
+    topic, group = await create_topic(own, "kept"), "kept"
+    async with own.driver(client) as driver:
+        await driver.run("producer", name="p", group="producers")
+        for part in range(3):
+            await driver.run("send", name="p", topic=topic, body=numbered(20, f"{part}-"))
+            await driver.run("push", name=f"c{part}", group=group, topic=topic)
+            await driver.until_got(f"c{part}", 20)
+            await driver.run("stop", name=f"c{part}")
+            assert driver.bodies(f"c{part}") == only_once(20, f"{part}-")
+        await driver.run("stop", name="p")
+    own.stack.restart()
+    async with own.driver(client) as driver:
+        await driver.run("producer", name="p", group="producers")
+        await driver.run("send", name="p", topic=topic, body=numbered(20, "after-"))
+        await driver.run("push", name="c", group=group, topic=topic)
+        await driver.until_got("c", 20)
+        assert driver.bodies("c") == only_once(20, "after-")
+
+
+@pytest.mark.parametrize("client", ["java4", "java5", "go4"])
+async def test_each_broadcasting_member_gets_all(client: str, remoting: Remoting) -> None:
+    topic = await create_topic(remoting, f"broadcast-{client}")
+    async with remoting.driver(client) as first, remoting.driver(client) as second:
+        for driver in (first, second):
+            await driver.run("push", name="c", group=f"broadcast-{client}", topic=topic, model="BROADCASTING")
+        await first.run("producer", name="p", group="producers")
+        await first.run("send", name="p", topic=topic, body=numbered(20))
+        for driver in (first, second):
+            await driver.until_got("c", 20)
+            assert driver.bodies("c") == only_once(20)
+
+
+@pytest.mark.parametrize("client", ["java4", "java5", "go4", "node4"])
+@pytest.mark.parametrize("where", ["FIRST_OFFSET", "LAST_OFFSET"])
+async def test_a_new_group_reads_a_young_topic_from_its_beginning(client: str, where: str, remoting: Remoting) -> None:
+    topic = await create_topic(remoting, f"young-{where}-{client}")
+    async with remoting.driver(client) as driver:
+        await driver.run("producer", name="p", group="producers")
+        await driver.run("send", name="p", topic=topic, body=numbered(20))
+        await driver.run("push", name="c", group=topic, topic=topic, **{"from": f"CONSUME_FROM_{where}"})
+        await driver.until_got("c", 20)
+        assert driver.bodies("c") == only_once(20)
+
+
+@pytest.mark.parametrize("client", ["java4", "java5"])
+async def test_a_lite_pull_consumer_subscribes_assigns_and_seeks(client: str, remoting: Remoting) -> None:
+    topic = await create_topic(remoting, f"lite-{client}")
+    async with remoting.driver(client) as driver:
+        await driver.run("producer", name="p", group="producers")
+        await driver.run("send", name="p", topic=topic, body=numbered(20))
+        await driver.run("lite", name="subscribed", group=f"lite-{client}", topic=topic)
+        await driver.run("lite", name="assigned", group=f"lite-assigned-{client}", topic=topic, assign="yes")
+        for name in ("subscribed", "assigned"):
+            await driver.until_got(name, 20)
+            assert driver.bodies(name) == only_once(20)
+        await driver.run("seek", name="assigned", offset=0)
+        await driver.until_got("assigned", 40)
+        assert set(driver.bodies("assigned").values()) == {2}
+
+
+@pytest.mark.parametrize("client", ["java4", "java5", "python4"])
+async def test_a_pull_consumer_reads_all_queues(client: str, remoting: Remoting) -> None:
+    topic = await create_topic(remoting, f"pulled-{client}")
+    async with remoting.driver(client) as driver:
+        await driver.run("producer", name="p", group="producers")
+        await driver.run("send", name="p", topic=topic, body=numbered(50))
+        pulled = await driver.run("pull", name="c", group=f"pulled-{client}", topic=topic)
+        assert pulled["count"] == "50"
+        assert driver.bodies("c") == only_once(50)
