@@ -18,7 +18,7 @@ class ServedRequest:
     """A request in progress. `size` is how much it counts against the connection's limits; `task` serves it, None if it
     needs none. Exactly one of `answer_request` and `drop_request` takes effect; later calls do nothing."""
 
-    __slots__ = ("command", "connection", "is_answered", "received_at", "size", "task")
+    __slots__ = ("_room", "command", "connection", "is_answered", "received_at", "size", "task")
 
     def __init__(self, connection: "RemotingConnection", command: Command, size: int, now: float) -> None:
         self.connection = connection
@@ -27,6 +27,7 @@ class ServedRequest:
         self.received_at = now
         self.task: asyncio.Task[None] | None = None
         self.is_answered = False
+        self._room: AnswerRoom | None = None
 
     @property
     def is_awaited(self) -> bool:
@@ -38,13 +39,21 @@ class ServedRequest:
         if not self.is_answered:
             self.is_answered = True
             self.connection.finish_request(self, response)
+            self._leave_room()
 
     def drop_request(self) -> None:
         """End it without an answer."""
         if not self.is_answered:
             self.is_answered = True
             self.connection.finish_request(self, None)
+            self._leave_room()
 
     def open_answer_room(self) -> "AnswerRoom":
         """Return the room for its answer, to be reserved before anything is taken for it."""
-        return self.connection.open_answer_room()
+        self._room = self.connection.open_answer_room()
+        return self._room
+
+    def _leave_room(self) -> None:
+        """Give the place of the answer back: what is written counts as unread from now on."""
+        if self._room is not None:
+            self._room.leave_room()
