@@ -56,7 +56,8 @@ async def require_pulling(group: str, services: "Services") -> None:
         raise MessagingError(
             ErrorCode.FORBIDDEN,
             f"consumer group {group!r} has gRPC consumers now, and can't have remoting consumers at the same "
-            "time: stop all gRPC consumers of the group first (ternmq group describe lists them); it goes on where they were",
+            "time: stop all gRPC consumers of the group first (ternmq group describe lists them); it goes on where "
+            "they were",
         )
 
 
@@ -66,5 +67,6 @@ async def require_popping(group: str, services: "Services") -> None:
         raise MessagingError(
             ErrorCode.FORBIDDEN,
             f"consumer group {group!r} has remoting consumers now, and can't have gRPC consumers at the same "
-            "time: stop all remoting consumers of the group first (ternmq group describe lists them); it goes on where they were",
+            "time: stop all remoting consumers of the group first (ternmq group describe lists them); it goes on where "
+            "they were",
         )
