@@ -80,7 +80,7 @@ async def test_members_and_locks_are_those_of_all_proxies(cluster: ClusterProces
     second.start()
 
 
-async def test_a_rebalance_of_16_members_settles_within_a_second(cluster: ClusterProcesses, topic: str) -> None:
+async def test_a_rebalance_of_16_members_settles_before_they_look_again(cluster: ClusterProcesses, topic: str) -> None:
     async with RawClient(cluster.proxies[0].grpc) as operator:
         await operator.create_topic(topic, queues=32)
     doors = [proxy.remoting for proxy in cluster.proxies]
@@ -96,7 +96,9 @@ async def test_a_rebalance_of_16_members_settles_within_a_second(cluster: Cluste
             return all(len(share) == 4 for share in shares) and len(set().union(*shares)) == 64
 
         await eventually(settled, within_s=30, what="16 members share 64 queues")
-        print(f"16 members over 64 queues settled {time.monotonic() - began:.2f} s after they began to join")
+        took_s = time.monotonic() - began
+        print(f"16 members over 64 queues settled {took_s:.2f} s after all began to join")
+        assert took_s < 3  # for a busy machine; 0.2 s otherwise
         members.append(RemotingConsumer(doors, "m16", f"{topic}-g", topic, lambda _: True))
         await eventually(lambda: _has_queues(members[-1]), within_s=30, what="one more has queues")
         await members.pop().kill()
