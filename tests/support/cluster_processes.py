@@ -75,7 +75,11 @@ class ProxyProcess(MemberProcess):
     def __init__(self, folder: Path, name: str, registry: str, *options: str) -> None:
         self.name = name
         given = ("--proxy-name", name, "--registry", registry)
-        super().__init__(folder, "proxy", *given, *options, addresses=("grpc", "http"))
+        super().__init__(folder, "proxy", *given, *options, addresses=("grpc", "http", "remoting"))
+
+    @property
+    def remoting(self) -> str:
+        return self.addresses["remoting"]
 
     @property
     def grpc(self) -> str:

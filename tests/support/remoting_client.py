@@ -18,6 +18,7 @@ class RemotingClient:
 
     def __init__(self) -> None:
         self.pushed: asyncio.Queue[Command] = asyncio.Queue()
+        self.closed = asyncio.Event()
         self.answers: dict[int, Command] = {}
         self.serialization = JSON
         self.version = VERSION
@@ -48,19 +49,32 @@ class RemotingClient:
         self._writer.close()
         await asyncio.gather(self._task, return_exceptions=True)
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether the server closed the connection."""
+        return self.closed.is_set()
+
     async def _read_forever(self) -> None:
+        try:
+            await self._read_frames()
+        finally:
+            self.closed.set()
+            for waiting in self._waiting.values():
+                if not waiting.done():
+                    waiting.set_exception(ConnectionError("the server closed the connection"))
+
+    async def _read_frames(self) -> None:
         frames = FrameReader()
         while data := await self._reader.read(1 << 16):
             for frame in frames.read_frames(data):
                 command = decode_command(*frame)
                 if command.is_response:
-                    self._waiting.pop(command.opaque).set_result(command)
+                    waiting = self._waiting.pop(command.opaque)
+                    if not waiting.done():  # its caller may have gone
+                        waiting.set_result(command)
                 else:
                     self.pushed.put_nowait(command)
                     self._answer(command)
-        for waiting in self._waiting.values():
-            if not waiting.done():
-                waiting.set_exception(ConnectionError("the server closed the connection"))
 
     def _answer(self, command: Command) -> None:
         answer = self.answers.get(int(command.code))
@@ -70,6 +84,8 @@ class RemotingClient:
 
     async def call(self, code: int, body: bytes = b"", /, **fields: object) -> Command:
         """Send a request, and return its answer; fields that are None are left out."""
+        if self.is_closed:
+            raise ConnectionError("the server closed the connection")
         self._number += 1
         number = self._number
         waiting = self._waiting[number] = asyncio.get_running_loop().create_future()

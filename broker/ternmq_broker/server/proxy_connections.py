@@ -5,23 +5,24 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ternmq_broker.server.call_methods import CallMethods
+from ternmq_broker.server.departed_members import DepartedMembers
 from ternmq_broker.server.proxy_connection import ANSWERS_BYTES_MAX
 from ternmq_broker.server.registry_sync import LEARNING_TIMING, RegistrySync, SyncTiming
 from ternmq_common.process.own_version import own_version
-from ternmq_common.shard.model import ProxyAnswer
+from ternmq_common.shard.model import MEMBERS_CHANGED, ProxyAnswer
 from ternmq_common.shard.shard import DoneResult
+from ternmq_common.shard.shard_frames import ProxyQuestion
 from ternmq_runtime.observability.tracing import NOTHING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
     from ternmq_broker.broker import Broker
     from ternmq_broker.server.deletion_log import DeletionLog
     from ternmq_broker.server.proxy_connection import ProxyConnection
     from ternmq_common.catalog.cluster import RegistrySnapshot
-    from ternmq_common.shard.model import DroppedLite, OrphanedTransaction
-    from ternmq_common.shard.shard_frames import ProxyQuestion
+    from ternmq_common.shard.model import DroppedLite, OrphanedTransaction, PullingMember
     from ternmq_registry.directory import RegistryDirectory
 
 
@@ -55,6 +56,8 @@ class ProxyConnections:
         self._directory = directory
         self._connections: list[ProxyConnection] = []
         self._leaving = False
+        self._departed = DepartedMembers(self._present_members, self._tell_changed)
+        self._telling: set[asyncio.Task[bytes | None]] = set()
         self._empty = asyncio.Event()
         broker.orphans.set_watcher(self._check_transaction)
         broker.lite.add_listener(self._send_dropped)
@@ -73,6 +76,8 @@ class ProxyConnections:
     def remove_connection(self, connection: "ProxyConnection") -> None:
         self._connections.remove(connection)
         connection.close()
+        if not self._leaving:
+            self._departed.note_departure(connection.members)
         if not self._connections:
             self._empty.set()
 
@@ -87,6 +92,7 @@ class ProxyConnections:
 
     def close(self) -> None:
         """Stop the sync with the registry."""
+        self._departed.close()
         self.registry_sync.close()
 
     def retry_refused(self) -> None:
@@ -105,11 +111,22 @@ class ProxyConnections:
 
     def pulling_members(self, group: str, topic: str) -> DoneResult[list[str]]:
         """The client ids of the group's members that pull the topic, or any if it is empty, through all proxies."""
-        members = (member for connection in self._connections for member in connection.members)
+        members = [*self._present_members(), *self._departed.list_members()]
         pulling = (
             each for each in members if each.group == group and (not topic or not each.topics or topic in each.topics)
         )
         return DoneResult(sorted({each.client_id for each in pulling}))
+
+    def _present_members(self) -> "Iterator[PullingMember]":
+        return (member for connection in self._connections for member in connection.members)
+
+    def _tell_changed(self, group: str) -> None:
+        """Tell all proxies that members of the group are gone."""
+        question = ProxyQuestion(MEMBERS_CHANGED, group)
+        for connection in self._connections:
+            task = asyncio.create_task(connection.ask_question(question), name="members that are gone")
+            self._telling.add(task)
+            task.add_done_callback(self._telling.discard)
 
     async def ask_others(self, asker: "ProxyConnection", question: "ProxyQuestion") -> list[ProxyAnswer]:
         """Ask all proxies but the asker the question; returns their answers, by name."""

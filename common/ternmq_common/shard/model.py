@@ -516,6 +516,11 @@ class QueueReaderId:
     lock_hold_ms: Int64 = 0
 
 
+MEMBERS_CHANGED = "remoting-members-changed"
+"""The question by which proxies are told that members of a group changed. Its argument is the group's name; after a
+line break may follow what the group subscribes to."""
+
+
 @dataclass(frozen=True, slots=True)
 class PullingMember:
     """A member of a group that reads by offset, so that it gets a share of queues; without `topics` it reads any."""

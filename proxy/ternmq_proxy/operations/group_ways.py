@@ -56,8 +56,8 @@ async def require_pulling(group: str, services: "Services") -> None:
         raise MessagingError(
             ErrorCode.FORBIDDEN,
             f"consumer group {group!r} has gRPC consumers now, and can't have remoting consumers at the same "
-            "time: stop all gRPC consumers of the group first (ternmq group describe lists them); it goes on where they "
-            "were",
+            "time: stop all gRPC consumers of the group first (ternmq group describe lists them); it goes on where "
+            "they were",
         )
 
 

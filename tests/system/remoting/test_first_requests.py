@@ -81,6 +81,15 @@ async def test_a_pull_waits_for_a_message_that_its_filter_takes(server: Embedded
             assert time.monotonic() - began < 20
 
 
+async def test_a_connection_pulls_on_and_on(server: Embedded) -> None:
+    async with await RemotingClient.connect(server.remoting) as client:
+        for _ in range(10):
+            await client.send("on-and-on-4x", b"x")
+        await client.heartbeat("on-and-on", consumers={"on-and-on-group": ["on-and-on-4x"]})
+        for offset in range(10):
+            assert (await client.pull("on-and-on-group", "on-and-on-4x", offset=offset, maxMsgNums=1)).code == 0
+
+
 @pytest.mark.parametrize(("offset", "code", "following"), [(0, 0, "2"), (2, 19, "2"), (5, 21, "2"), (-1, 21, "0")])
 async def test_an_offset_outside_of_the_queue_is_moved(
     server: Embedded, offset: int, code: int, following: str

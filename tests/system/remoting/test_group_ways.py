@@ -3,6 +3,7 @@
 import time
 from collections import Counter
 
+from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from ternmq_proxy.fronts.remoting.message_records import MessageRecord, decode_records
@@ -120,3 +121,27 @@ async def test_a_group_goes_from_popping_to_pulling_with_what_is_in_flight(serve
         assert not await pull_all(puller, group, retries)
         await puller.close()
         assert not (await pop(popper, group, topic)).messages
+
+
+async def lags(operator: RawClient, group: str) -> dict[str, tuple[int, int]]:
+    """Of each topic of the group, how many messages wait, and how many are in flight."""
+    answer = await operator.admin("DescribeGroup", admin_pb2.DescribeGroupRequest(name=group))
+    return {row.topic: (row.max_offset - row.cursor, row.in_flight) for row in answer.progress}
+
+
+async def test_what_waits_for_a_retry_is_described_for_both_ways(server: Embedded) -> None:
+    group, topic = "described-4x", "described-topic"
+    retries = f"%RETRY%{group}"
+    async with RawClient(server.grpc) as popper:
+        async with await RemotingClient.connect(server.remoting) as puller:
+            await puller.send(topic, b"x")
+            await join(puller, "described", group, topic)
+            await begin(puller, group, retries)
+            [record] = await pull_all(puller, group, topic)
+            assert (await puller.call(36, offset=record.log_offset, group=group, delayLevel=1)).code == 0
+            await puller.pull(group, retries, suspend_ms=15_000)
+            assert await lags(popper, group) == {topic: (0, 0), retries: (1, 0)}
+        received = await pop(popper, group, topic)
+        assert await lags(popper, group) == {topic: (0, 0), retries: (0, 1)}
+        await acknowledge(popper, group, topic, received.messages)
+        assert await lags(popper, group) == {topic: (0, 0), retries: (0, 0)}

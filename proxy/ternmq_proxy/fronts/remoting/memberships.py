@@ -11,9 +11,14 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
+from msgspec import json
+
+from ternmq_common.filters.message_filter import FilterText
+from ternmq_common.shard.model import MEMBERS_CHANGED
+from ternmq_proxy.peers.asking import ask_others
 from ternmq_proxy.processors.client_settings import ClientSettings, NamedTopic, TopicSubscription
 from ternmq_proxy.processors.client_type import ClientType
-from ternmq_proxy.processors.group_members import GroupMember, GroupMembers
+from ternmq_proxy.processors.group_members import GroupMember, GroupMembers, GroupSubscription
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -25,8 +30,11 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 EXPIRY_S = 120.0
 _LOOK_EVERY_S = 10.0
-MEMBERS_CHANGED = "remoting-members-changed"
-"""The question by which a proxy tells others that members of a group changed."""
+_SUBSCRIPTIONS = "remoting-subscriptions"
+_TOLD_GROUPS_MAX = 10_000
+_TOLD_CHARACTERS_MAX = 200_000
+# A group that no proxy knows is not asked for again within that time.
+_ASK_AGAIN_S = 1.0
 
 
 class Memberships:
@@ -41,7 +49,11 @@ class Memberships:
         self._changed: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._telling: asyncio.Task[None] | None = None
+        self._moving: tuple[ClientConnection, frozenset[str]] | None = None
+        self._told: dict[str, dict[str, GroupSubscription]] = {}  # what groups subscribe to that are elsewhere
+        self._asked_s: dict[str, float] = {}
         services.process.front_answers[MEMBERS_CHANGED] = self._answer_changed
+        services.process.front_answers[_SUBSCRIPTIONS] = self._answer_subscriptions
 
     def start(self) -> None:
         """Begin to look for clients that are silent."""
@@ -67,8 +79,10 @@ class Memberships:
         member: GroupMember,
         consumers: "Mapping[str, ConsumerReport]",
         producers: "Iterable[str]",
+        moved: frozenset[str] = frozenset(),
     ) -> bool:
-        """Take what a client reports; return whether members or topics of a group changed."""
+        """Take what a client reports; return whether members or topics of a group changed. `moved` are the groups of
+        which the client was a member before, by another proxy: their other members need not rebalance."""
         producing = tuple(producers)
         keys = self._keys.setdefault(client, {})
         for group in [group for group in keys if group and group not in consumers]:
@@ -80,7 +94,16 @@ class Memberships:
             self._register_producer(keys, member, producing)
         elif "" in keys:
             self._forget_key(keys, "")
-        return self.members.take_heartbeat(member, consumers, producing)
+        self._moving = client, moved
+        try:
+            return self.members.take_heartbeat(member, consumers, producing)
+        finally:
+            self._moving = None
+
+    async def find_moved(self, client: "ClientConnection", client_id: str, groups: "Iterable[str]") -> frozenset[str]:
+        """Return the groups, of these, that the client joins here, and is a member of already elsewhere."""
+        new = [group for group in groups if not self.members.is_member(client, group)]
+        return frozenset([group for group in new if client_id in await self.find_members(group)])
 
     def _register_consumer(self, keys: dict[str, str], member: GroupMember, report: "ConsumerReport") -> None:
         clients = self._services.clients
@@ -154,6 +177,9 @@ class Memberships:
     # --- changes
 
     def _note_change(self, group: str) -> None:
+        if self._moving is not None and group in self._moving[1]:
+            self._moving[0].push_members_changed(group)
+            return
         self.members.push_changed(group)
         self._changed.add(group)
         if self._telling is None or self._telling.done():
@@ -165,13 +191,55 @@ class Memberships:
         while self._changed:
             group = self._changed.pop()
             try:
-                await self._services.messages.ask_proxies(MEMBERS_CHANGED, group)
+                await self._services.messages.ask_proxies(MEMBERS_CHANGED, self._describe_change(group))
             except Exception as error:  # noqa: BLE001 - members rebalance by themselves within 20 s
                 _log.warning("cannot report to other proxies that members of group %s changed: %s", group, error)
 
-    async def _answer_changed(self, group: str) -> bytes:
+    def _describe_change(self, group: str) -> str:
+        text = f"{group}\n{self._encode_subscriptions(group)}"
+        return text if len(text) <= _TOLD_CHARACTERS_MAX else group
+
+    def _encode_subscriptions(self, group: str) -> str:
+        known = self.members.subscriptions_of(group) or {}
+        return json.encode([(each.topic, *each.filter, each.version) for each in known.values()]).decode()
+
+    async def _answer_changed(self, argument: str) -> bytes:
+        group, _, subscriptions = argument.partition("\n")
+        self._note_told(group, subscriptions)
         self.members.push_changed(group)
         return b"1"
+
+    async def _answer_subscriptions(self, group: str) -> bytes:
+        return self._encode_subscriptions(group).encode()
+
+    def _note_told(self, group: str, subscriptions: str) -> bool:
+        """Note what a group subscribes to whose members are elsewhere; return whether that is known."""
+        told = json.decode(subscriptions, type=list[tuple[str, str, bool, int]]) if subscriptions else []
+        if not told:
+            return False
+        self._told.pop(group, None)
+        if len(self._told) >= _TOLD_GROUPS_MAX:
+            del self._told[next(iter(self._told))]
+        self._told[group] = {
+            topic: GroupSubscription(topic, FilterText(expression, is_sql=is_sql), version)
+            for topic, expression, is_sql, version in told
+        }
+        return True
+
+    async def find_subscriptions(self, group: str) -> "Mapping[str, GroupSubscription] | None":
+        """Return what the group subscribes to, by the heartbeats that came here, or else to other proxies."""
+        known = self.members.subscriptions_of(group) or self._told.get(group)
+        now_s = time.monotonic()
+        if known is not None or now_s - self._asked_s.get(group, 0.0) < _ASK_AGAIN_S:
+            return known
+        if len(self._asked_s) >= _TOLD_GROUPS_MAX:
+            self._asked_s.clear()
+        self._asked_s[group] = now_s
+        answers, _ = await ask_others(bytes.decode, _SUBSCRIPTIONS, group, self._services)
+        for answer in answers:
+            if self._note_told(group, answer):
+                break
+        return self._told.get(group)
 
     async def find_members(self, group: str) -> list[str]:
         """Return the sorted ids of the group's members at all proxies."""

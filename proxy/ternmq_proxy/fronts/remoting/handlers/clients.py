@@ -51,7 +51,8 @@ async def take_heartbeat(made: "RemotingCall") -> Command:
         UserAgent(_LANGUAGES.get(made.command.language, "OTHER"), version_name(made.command.version)),
         made.call.user,
     )
-    changed = made.memberships.take_heartbeat(client, member, heartbeat.consumers, heartbeat.producers)
+    moved = await made.memberships.find_moved(client, heartbeat.client_id, heartbeat.consumers)
+    changed = made.memberships.take_heartbeat(client, member, heartbeat.consumers, heartbeat.producers, moved)
     if refused is not None:
         raise refused
     return Command(

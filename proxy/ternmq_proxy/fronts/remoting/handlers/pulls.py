@@ -38,7 +38,7 @@ async def pull_messages(made: "RemotingCall") -> Command:
         queue=QueueRef(topic, made.broker, max(0, command.get_int32("queueId"))),
         group=group,
         offset=offset,
-        filter=_find_filter(group, topic, flags, made),
+        filter=await _find_filter(group, topic, flags, made),
         batch=command.get_int32("maxMsgNums", _DEFAULT_BATCH),
         poll_s=poll_s,
         commit=commit if commit is None or commit > 0 else None,
@@ -47,12 +47,12 @@ async def pull_messages(made: "RemotingCall") -> Command:
     return _answer_pulled(result, made)
 
 
-def _find_filter(group: str, topic: str, flags: int, made: "RemotingCall") -> "FilterText":
+async def _find_filter(group: str, topic: str, flags: int, made: "RemotingCall") -> "FilterText":
     """Return the filter of the request, or else that of the group's heartbeats."""
     command = made.command
     if flags & HAS_SUBSCRIPTION:
         return filter_of(command.get_text("subscription", ""), command.get_text("expressionType", ""))
-    subscriptions = made.memberships.members.subscriptions_of(group)
+    subscriptions = await made.memberships.find_subscriptions(group)
     known = None if subscriptions is None else subscriptions.get(topic)
     if known is None:
         missing = "group" if subscriptions is None else "topic"

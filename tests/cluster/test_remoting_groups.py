@@ -1,0 +1,180 @@
+"""Groups of 4.x consumers in a cluster: members are the same at all proxies, and kills lose nothing."""
+
+import asyncio
+import json
+import time
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ternmq_proxy.fronts.remoting.message_records import MessageRecord
+from tests.cluster.watching import eventually
+from tests.support.cluster_processes import ClusterProcesses
+from tests.support.embedded import RawClient
+from tests.support.remoting_client import RemotingClient
+from tests.support.remoting_consumer import RemotingConsumer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+pytestmark = [pytest.mark.cluster]
+
+
+async def members_of(client: RemotingClient, group: str) -> list[str]:
+    answer = await client.call(38, consumerGroup=group)
+    return list(json.loads(answer.body)["consumerIdList"]) if answer.code == 0 else []
+
+
+async def pushed_within(client: RemotingClient, seconds: float) -> bool:
+    """Whether the client is told within that time that members changed."""
+    try:
+        async with asyncio.timeout(seconds):
+            return (await client.pushed.get()).code == 40
+    except TimeoutError:
+        return False
+
+
+def forget_pushed(client: RemotingClient) -> None:
+    while not client.pushed.empty():
+        client.pushed.get_nowait()
+
+
+async def test_members_and_locks_are_those_of_all_proxies(cluster: ClusterProcesses, topic: str) -> None:
+    first, second = cluster.proxies
+    group, consumers = f"{topic}-group", {f"{topic}-group": [topic]}
+    queues = [(topic, broker.name, 0) for broker in cluster.brokers]
+    async with await RemotingClient.connect(first.remoting) as one, RawClient(first.grpc) as popper:
+        async with await RemotingClient.connect(second.remoting) as two:
+            await one.send(topic, b"x", bname="broker-0")
+            await one.heartbeat("one", consumers=consumers)
+            forget_pushed(one)
+            await two.heartbeat("two", consumers=consumers)
+            assert await pushed_within(one, 5)
+            assert await members_of(one, group) == await members_of(two, group) == ["one", "two"]
+            assert await two.lock(group, "two", *queues) == queues
+            # A pull at a proxy that had no heartbeat of the group.
+            async with await RemotingClient.connect(second.remoting) as three:
+                assert (await three.pull(group, topic, bname="broker-0")).code in (0, 19)
+            assert (await popper.receive(topic, group)).code == "FORBIDDEN"
+            forget_pushed(one)
+            forget_pushed(two)
+            second.kill9()
+        # It comes back in time: nobody hears of it.
+        async with await RemotingClient.connect(first.remoting) as two:
+            await two.heartbeat("two", consumers=consumers)
+            assert not await pushed_within(one, 4)
+            assert await members_of(one, group) == ["one", "two"]
+            assert await one.lock(group, "one", *queues) == []
+            assert await two.lock(group, "two", *queues) == queues
+        assert await pushed_within(one, 5)
+        second.start()
+        async with await RemotingClient.connect(second.remoting) as two:
+            await two.heartbeat("two", consumers=consumers)
+            assert await pushed_within(one, 10)
+            forget_pushed(one)
+            second.kill9()
+            # It does not come back.
+            assert await pushed_within(one, 10)
+            assert await members_of(one, group) == ["one"]
+    second.start()
+
+
+async def test_a_rebalance_of_16_members_settles_before_they_look_again(cluster: ClusterProcesses, topic: str) -> None:
+    async with RawClient(cluster.proxies[0].grpc) as operator:
+        await operator.create_topic(topic, queues=32)
+    doors = [proxy.remoting for proxy in cluster.proxies]
+    members: list[RemotingConsumer] = []
+    try:
+        for number in range(16):
+            turned = doors[number % 2 :] + doors[: number % 2]
+            members.append(RemotingConsumer(turned, f"m{number:02}", f"{topic}-g", topic, lambda _: True))
+        began = time.monotonic()
+
+        async def settled() -> bool:
+            shares = [{queue for queue in member.assigned if queue[0] == topic} for member in members]
+            return all(len(share) == 4 for share in shares) and len(set().union(*shares)) == 64
+
+        await eventually(settled, within_s=30, what="16 members share 64 queues")
+        took_s = time.monotonic() - began
+        print(f"16 members over 64 queues settled {took_s:.2f} s after all began to join")
+        assert took_s < 3  # for a busy machine; 0.2 s otherwise
+        members.append(RemotingConsumer(doors, "m16", f"{topic}-g", topic, lambda _: True))
+        await eventually(lambda: _has_queues(members[-1]), within_s=30, what="one more has queues")
+        await members.pop().kill()
+        began = time.monotonic()
+        await eventually(settled, within_s=30, what="the others share them again")
+        assert time.monotonic() - began < 10
+        print(f"settled {time.monotonic() - began:.2f} s after one was killed")
+    finally:
+        await asyncio.gather(*(member.kill() for member in members))
+
+
+async def _has_queues(member: RemotingConsumer) -> bool:
+    return bool(member.assigned)
+
+
+async def test_kills_lose_no_message(cluster: ClusterProcesses, topic: str) -> None:
+    async with RawClient(cluster.proxies[0].grpc) as operator:
+        await operator.create_topic(topic, queues=4)
+    doors = [proxy.remoting for proxy in cluster.proxies]
+    seen: Counter[bytes] = Counter()
+    failed: set[bytes] = set()
+
+    def handle(record: MessageRecord) -> bool:
+        if record.body.endswith(b"7") and record.body not in failed:
+            failed.add(record.body)
+            return False
+        seen[record.body] += 1
+        return True
+
+    members = [
+        RemotingConsumer(doors[n % 2 :] + doors[: n % 2], f"k{n}", f"{topic}-g", topic, handle) for n in range(4)
+    ]
+    sent: set[bytes] = set()
+    producing = asyncio.create_task(_produce(doors, topic, sent))
+    kills: list[Callable[[], None]] = [
+        cluster.proxies[0].kill9,
+        cluster.brokers[0].kill9,
+        cluster.proxies[1].kill9,
+        cluster.brokers[1].kill9,
+    ]
+    revive = [cluster.proxies[0].start, cluster.brokers[0].start, cluster.proxies[1].start, cluster.brokers[1].start]
+    try:
+        for kill, start in zip(kills, revive, strict=True):
+            await asyncio.sleep(2)
+            kill()
+            await members[-1].kill()
+            await asyncio.to_thread(start)
+            members.append(RemotingConsumer(doors, f"k{len(members)}", f"{topic}-g", topic, handle))
+        await asyncio.sleep(2)
+        producing.cancel()
+        await asyncio.gather(producing, return_exceptions=True)
+
+        async def all_seen() -> bool:
+            return sent <= seen.keys()
+
+        await eventually(all_seen, within_s=60, what=f"all of {len(sent)} messages")
+        doubled = sum(count - 1 for count in seen.values())
+        print(f"{len(sent)} sent, {len(failed)} sent back, {doubled} seen again, 0 lost")
+        assert failed
+    finally:
+        producing.cancel()
+        await asyncio.gather(*(member.kill() for member in members))
+
+
+async def _produce(doors: list[str], topic: str, sent: set[bytes]) -> None:
+    number = 0
+    while True:
+        for door in doors:
+            try:
+                async with await RemotingClient.connect(door) as client:
+                    while True:
+                        body = b"%d" % number
+                        number += 1
+                        answer = await client.send(topic, body, queue_id=number % 4, n=f"broker-{number // 4 % 2}")
+                        if answer.code == 0:
+                            sent.add(body)
+                        await asyncio.sleep(0.005)
+            except (OSError, TimeoutError):
+                await asyncio.sleep(0.2)
