@@ -1,0 +1,1 @@
+"""mqadmin, the operators' tool of RocketMQ, as its releases are."""
