@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 from ternmq_common.filters.message_filter import FilterText
 from ternmq_common.shard.model import ProxyAnswer
 from ternmq_proxy.fronts.remoting.call import ClientConnection
-from ternmq_proxy.fronts.remoting.peers import (
+from ternmq_proxy.fronts.remoting.handlers.admin.peers import (
     answer_peers,
     call_member,
     find_consumers,
