@@ -35,6 +35,7 @@ class MqAdmin:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,
+            cwd=self._home,  # where consumerStatus writes files
         )
         return self
 

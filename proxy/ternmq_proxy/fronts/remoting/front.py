@@ -14,9 +14,9 @@ from ternmq_proxy.call import current_call
 from ternmq_proxy.fronts.refusals import RefusalLog
 from ternmq_proxy.fronts.remoting.call import ClientConnection, RemotingCall
 from ternmq_proxy.fronts.remoting.callers import RemotingCallers
+from ternmq_proxy.fronts.remoting.handlers.admin.peers import answer_peers
 from ternmq_proxy.fronts.remoting.handlers.table import HANDLERS
 from ternmq_proxy.fronts.remoting.memberships import Memberships
-from ternmq_proxy.fronts.remoting.peers import answer_peers
 from ternmq_proxy.fronts.remoting.producers import find_producers
 from ternmq_proxy.fronts.remoting.refusals import answer_error, answer_unknown, refuse_request
 from ternmq_proxy.fronts.remoting.replies import ReplyPushes

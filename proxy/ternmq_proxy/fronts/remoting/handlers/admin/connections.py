@@ -9,8 +9,13 @@ from ternmq_common.filters.tag_filter import TagFilter
 from ternmq_proxy.access.needs import CLUSTER_LIST, GROUP_GET
 from ternmq_proxy.fronts.remoting.codes import ResponseCode
 from ternmq_proxy.fronts.remoting.handlers.admin.answers import answer_json
-from ternmq_proxy.fronts.remoting.java_text import java_hash
-from ternmq_proxy.fronts.remoting.peers import MemberReport, SubscriptionReport, find_consumers, find_producers
+from ternmq_proxy.fronts.remoting.handlers.admin.java_text import java_hash
+from ternmq_proxy.fronts.remoting.handlers.admin.peers import (
+    MemberReport,
+    SubscriptionReport,
+    find_consumers,
+    find_producers,
+)
 from ternmq_proxy.fronts.remoting.refusals import RequestRefused
 from ternmq_proxy.fronts.remoting.versions import version_number
 from ternmq_proxy.operations.admin.clients.client_list import LIMIT_MAX, find_clients

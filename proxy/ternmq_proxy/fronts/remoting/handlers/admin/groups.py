@@ -22,8 +22,8 @@ from ternmq_proxy.fronts.remoting.handlers.admin.answers import (
     read_object,
     read_objects,
 )
+from ternmq_proxy.fronts.remoting.handlers.admin.peers import find_consumers
 from ternmq_proxy.fronts.remoting.handlers.admin.topics import cut_sequence, data_version
-from ternmq_proxy.fronts.remoting.peers import find_consumers
 from ternmq_proxy.fronts.remoting.refusals import RequestRefused
 from ternmq_proxy.operations.admin.groups.group_settings import create_group, delete_group, list_groups, update_group
 from ternmq_proxy.operations.admin.named import find_group

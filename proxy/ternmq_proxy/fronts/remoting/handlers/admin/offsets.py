@@ -10,7 +10,7 @@ from ternmq_common.shard.model import QueueRef
 from ternmq_proxy.access.needs import GROUP_GET, GROUP_UPDATE
 from ternmq_proxy.fronts.remoting.codes import RequestCode, ResponseCode
 from ternmq_proxy.fronts.remoting.handlers.admin.answers import answer_done, answer_json, queue_key
-from ternmq_proxy.fronts.remoting.peers import call_member, find_consumers, push_to_group
+from ternmq_proxy.fronts.remoting.handlers.admin.peers import call_member, find_consumers, push_to_group
 from ternmq_proxy.operations.admin.groups.group_offsets import OffsetReset, Target, reset_offsets
 from ternmq_proxy.operations.admin.named import find_group, find_topic
 from ternmq_rpc.remoting.commands import Command

@@ -146,8 +146,12 @@ async def put_policies(made: "RemotingCall") -> "Command":
     await _find_user(name, made)
     policies = [each for policy in _read_list(content, "policies") for each in _read_entries(policy)]
     for policy in policies:
-        await put_policy(name, lambda policy=policy: policy, made.call, made.services)  # type: ignore[misc]
+        await _put_policy(name, policy, made)
     return answer_done()
+
+
+async def _put_policy(name: str, policy: AccessPolicy, made: "RemotingCall") -> None:
+    await put_policy(name, lambda: policy, made.call, made.services)
 
 
 def _read_list(content: "Mapping[object, object]", name: str) -> "list[Mapping[object, object]]":
