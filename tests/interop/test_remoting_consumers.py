@@ -57,13 +57,21 @@ async def test_two_members_share_all_messages(client: str, remoting: Remoting) -
         await second.run("push", name="c", group=group, topic=topic)
         sent, share = 0, 0
         while not share:  # the second has a part of the queues some time after it has joined
-            await first.run("send", name="p", topic=topic, body=numbered(8, f"{sent}-"))
+            await first.run("send", name="p", topic=topic, body=[str(number) for number in range(sent, sent + 8)])
             sent += 8
             share = await count_share(second)
         await first.run("send", name="p", topic=topic, body=numbered(100, "together-"))
         whole = await gather(first, second, 120 + sent)
-        assert set(whole.values()) == {1}
+        # While queues change hands, what was not committed comes to both, as RocketMQ does it.
+        assert {body: whole[body] for body in numbered(100, "together-")} == only_once(100, "together-")
+        assert whole >= only_once(20, "alone-") + only_once(sent)
         assert len(second.got("c")) >= 25
+
+
+def assert_only_last(bodies: Counter[str], prefix: str, before: str) -> None:
+    """All of a part, once each. A listener at work at the stop may get messages of the part before again."""
+    assert Counter(body for body in bodies.elements() if body.startswith(prefix)) == only_once(20, prefix)
+    assert all(body.startswith((prefix, before)) for body in bodies)
 
 
 async def count_share(driver: Driver) -> int:
@@ -90,17 +98,17 @@ async def test_a_group_goes_on_after_restarts_of_consumer_and_server(client: str
         for part in range(3):
             await driver.run("send", name="p", topic=topic, body=numbered(20, f"{part}-"))
             await driver.run("push", name=f"c{part}", group=group, topic=topic)
-            await driver.until_got(f"c{part}", 20)
+            await driver.until(lambda _, part=part: only_once(20, f"{part}-") <= driver.bodies(f"c{part}"), "its part")  # type: ignore[misc]
             await driver.run("stop", name=f"c{part}")
-            assert driver.bodies(f"c{part}") == only_once(20, f"{part}-")
+            assert_only_last(driver.bodies(f"c{part}"), f"{part}-", f"{part - 1}-")
         await driver.run("stop", name="p")
     own.stack.restart()
     async with own.driver(client) as driver:
         await driver.run("producer", name="p", group="producers")
         await driver.run("send", name="p", topic=topic, body=numbered(20, "after-"))
         await driver.run("push", name="c", group=group, topic=topic)
-        await driver.until_got("c", 20)
-        assert driver.bodies("c") == only_once(20, "after-")
+        await driver.until(lambda _: only_once(20, "after-") <= driver.bodies("c"), "what came after")
+        assert_only_last(driver.bodies("c"), "after-", "2-")
 
 
 @pytest.mark.parametrize("client", ["java4", "java5", "go4"])

@@ -17,7 +17,7 @@ PROTOCOL = ROOT / "docs" / "protocol"
 CITATION = re.compile(r"`(\w+)\.md, ([^`]*)`")
 NUMBERED = re.compile(r"^## (\d+)\. (.+)$", re.MULTILINE)
 # Pages that are in no checkout.
-ELSEWHERE = re.compile(r"\b(?:producer|consumer|remoting|design|style)\.md\b|shared[/]contract")
+ELSEWHERE = re.compile(r"\b(?:producer|consumer|design|style)\.md\b|shared[/]contract")
 FIRST_PAGE_WORDS_MAX = 1_050
 MAP = ROOT / "ARCHITECTURE.md"
 MAP_WORDS_MAX = 1_500

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _FROM_ELSEWHERE = (definition_pb2.DELAY, definition_pb2.TRANSACTION)
 _OFFSET_BITS = 48
 _OFFSET_MASK = (1 << _OFFSET_BITS) - 1
-_NAMES = 32
+_NAMES = 31
 _SECOND_MS, _MILLISECOND_NS = 1000, 1_000_000
 COMMITTED = 8
 """The bits of a system flag by which a message is that of a committed transaction."""
@@ -48,9 +48,9 @@ def find_place(number: int, brokers: Sequence[str]) -> list[tuple[str, int]]:
 
 @functools.lru_cache(maxsize=1024)
 def _number_of_name(broker: str) -> int:
-    """Return the number that a name ends with, within its few bits, so that those of a cluster differ; else a hash."""
+    """Return the number that a name ends with, or a hash, within a few bits; never 0, which is no place."""
     digits = broker[len(broker.rstrip("0123456789")) :]
-    return (int(digits[-9:]) if digits else crc32(broker.encode())) % _NAMES
+    return (int(digits[-9:]) if digits else crc32(broker.encode())) % _NAMES + 1
 
 
 class HalfDetails(NamedTuple):

@@ -4,7 +4,7 @@ import pytest
 
 from ternmq_proxy.fronts.remoting.delivered_messages import find_place, number_of_place
 
-BROKERS = [f"broker-{number}" for number in range(32)]
+BROKERS = [f"broker-{number}" for number in range(31)]
 LAST_OFFSET = 2**48 - 1
 
 
