@@ -12,10 +12,10 @@ import time
 from typing import TYPE_CHECKING
 
 from ternmq_broker.broker_settings import BrokerSettings
-from ternmq_broker.consumption.client_locks import ClientLocks
 from ternmq_broker.consumption.consumption import Consumption
+from ternmq_broker.consumption.locks.client_locks import ClientLocks
+from ternmq_broker.consumption.locks.queue_locks import QueueLocks
 from ternmq_broker.consumption.pulls import PullCalls
-from ternmq_broker.consumption.queue_locks import QueueLocks
 from ternmq_broker.consumption.redelivery import Redelivery
 from ternmq_broker.consumption.retry_handover import RetryHandover
 from ternmq_broker.consumption.turn_clock import TurnClock

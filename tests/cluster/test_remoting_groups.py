@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ternmq_proxy.fronts.remoting.message_records import MessageRecord
+from ternmq_proxy.fronts.remoting.messages.message_records import MessageRecord
 from tests.cluster.watching import eventually
 from tests.support.cluster_processes import ClusterProcesses
 from tests.support.embedded import RawClient

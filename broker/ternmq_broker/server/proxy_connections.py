@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ternmq_broker.server.call_methods import CallMethods
-from ternmq_broker.server.departed_members import DepartedMembers
+from ternmq_broker.server.members.departed_members import DepartedMembers
 from ternmq_broker.server.proxy_connection import ANSWERS_BYTES_MAX
 from ternmq_broker.server.registry_sync import LEARNING_TIMING, RegistrySync, SyncTiming
 from ternmq_common.process.own_version import own_version

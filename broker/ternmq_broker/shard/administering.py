@@ -12,9 +12,9 @@ from ternmq_common.shard.shard import DONE, DoneResult
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ternmq_broker.consumption.client_locks import ClientLocks
     from ternmq_broker.consumption.consumption import Consumption
-    from ternmq_broker.consumption.queue_locks import QueueLocks
+    from ternmq_broker.consumption.locks.client_locks import ClientLocks
+    from ternmq_broker.consumption.locks.queue_locks import QueueLocks
     from ternmq_broker.consumption.redelivery import Redelivery
     from ternmq_broker.lite_topics import LiteTopics
     from ternmq_broker.sending.flusher import LogFlusher

@@ -18,8 +18,8 @@ from ternmq_common.printable import find_name_problem
 from ternmq_common.resources.quotas import QuotaKind
 from ternmq_common.shard.model import DeliveredMessage, PopOrder, group_by_settled_topic
 from ternmq_proxy.call import Call
+from ternmq_proxy.operations.by_queue.group_ways import require_popping
 from ternmq_proxy.operations.group_creation import may_create_group
-from ternmq_proxy.operations.group_ways import require_popping
 from ternmq_proxy.operations.invisible_duration import checked_invisible_ms
 from ternmq_proxy.operations.lite_groups import check_lite_receive
 from ternmq_proxy.operations.rights import needs_of_consumer

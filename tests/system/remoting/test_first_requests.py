@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from ternmq_proxy.fronts.remoting.message_records import BatchPart, decode_records, encode_batch
+from ternmq_proxy.fronts.remoting.messages.message_records import BatchPart, decode_records, encode_batch
 from tests.support.embedded import Embedded
 from tests.support.remoting_client import RemotingClient
 from tests.system.conftest import SERVER_LOOP

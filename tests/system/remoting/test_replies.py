@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from ternmq_proxy.fronts.remoting.message_records import decode_records
+from ternmq_proxy.fronts.remoting.messages.message_records import decode_records
 from ternmq_proxy.fronts.remoting.replies import PUSH_REPLY
 from ternmq_rpc.remoting.commands import Command
 from tests.support.embedded import Embedded

@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 
 from ternmq_common.server_settings import ServerSettings
-from ternmq_proxy.fronts.remoting.message_ids import decode_offset_id
+from ternmq_proxy.fronts.remoting.messages.message_ids import decode_offset_id
 from ternmq_rpc.remoting.commands import Command
 from tests.support.embedded import Embedded
 from tests.support.remoting_client import RemotingClient

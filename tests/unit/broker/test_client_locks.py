@@ -1,18 +1,15 @@
 """Locks of queues: one client at a time has one, for a minute from when it asked last."""
 
-import pytest
-
-from ternmq_broker.consumption import client_locks
-from ternmq_broker.consumption.client_locks import LOCK_MS, ClientLocks
+from ternmq_broker.consumption.locks.client_locks import LOCK_MS, ClientLocks
 from ternmq_common.shard.model import QueueRef
 
 QUEUES = [QueueRef("orders", "b", number) for number in range(3)]
 
 
 class Locks:
-    def __init__(self) -> None:
+    def __init__(self, locks_max: int = 100) -> None:
         self.now_ms = 0
-        self.locks = ClientLocks(lambda: self.now_ms)
+        self.locks = ClientLocks(lambda: self.now_ms, locks_max=locks_max)
 
     def lock(self, client: str, *numbers: int, group: str = "g") -> list[int]:
         return [each.queue_id for each in self.locks.lock_queues(group, client, [QUEUES[n] for n in numbers])]
@@ -49,9 +46,8 @@ def test_a_deleted_group_has_no_locks() -> None:
     assert (of.locks.has_locks("g"), of.lock("two", 0)) == (False, [0])
 
 
-def test_there_are_not_more_locks_than_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client_locks, "LOCKS_MAX", 2)
-    of = Locks()
+def test_there_are_not_more_locks_than_allowed() -> None:
+    of = Locks(locks_max=2)
     assert of.lock("one", 0, 1, 2) == [0, 1]
     of.now_ms = LOCK_MS
     assert of.lock("two", 2) == [2]

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from ternmq_broker.consumption.queue_locks import QueueLocks
+from ternmq_broker.consumption.locks.queue_locks import QueueLocks
 from ternmq_common.shard.model import PulledMessages, QueueReaderId, QueueRef
 
 pytestmark = pytest.mark.plain  # its messages are stand-ins

@@ -6,8 +6,8 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 
 from ternmq_common.shard.hidden_fields import read_hidden
 from ternmq_protos.v2.definition_pb2 import SystemProperties
-from ternmq_proxy.fronts.remoting import property_names as names
 from ternmq_proxy.fronts.remoting.call import ClientConnection
+from ternmq_proxy.fronts.remoting.messages import property_names as names
 
 if TYPE_CHECKING:
     from ternmq_common.shard.model import StoredMessage

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_proxy.fronts.remoting.codes import ResponseCode
-from ternmq_proxy.fronts.remoting.message_records import InvalidRecord
+from ternmq_proxy.fronts.remoting.messages.message_records import InvalidRecord
 from ternmq_rpc.remoting.commands import Command, InvalidField
 from ternmq_rpc.remoting.frames import RemotingError
 

@@ -13,7 +13,7 @@ from ternmq_proxy.operations.admin.clients.subscriptions import (
 from ternmq_proxy.operations.admin.groups.group_description import MEMBERS, answer_members
 from ternmq_proxy.operations.admin.servers.proxies import PROXY, answer_proxy
 from ternmq_proxy.operations.admin.servers.server_status import STATS, answer_stats
-from ternmq_proxy.operations.group_ways import WAY, answer_way
+from ternmq_proxy.operations.by_queue.group_ways import WAY, answer_way
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Mapping

@@ -11,8 +11,8 @@ from ternmq_proxy.fronts.remoting.codes import ResponseCode
 from ternmq_proxy.fronts.remoting.heartbeats import read_heartbeat, read_subscription_check
 from ternmq_proxy.fronts.remoting.refusals import RequestRefused
 from ternmq_proxy.fronts.remoting.versions import version_name
+from ternmq_proxy.operations.by_queue.group_ways import require_pulling
 from ternmq_proxy.operations.group_creation import may_create_group
-from ternmq_proxy.operations.group_ways import require_pulling
 from ternmq_proxy.processors.client_settings import UserAgent
 from ternmq_proxy.processors.group_members import GroupMember
 from ternmq_rpc.remoting.commands import Command

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from ternmq_common.names import RETRY_PREFIX
 from ternmq_common.shard.model import QueueRef
 from ternmq_proxy.fronts.remoting.handlers.sends import SendFields, answer_sent, read_chosen_queue, read_sent_header
-from ternmq_proxy.fronts.remoting.sent_messages import read_sent_message
+from ternmq_proxy.fronts.remoting.messages.sent_messages import read_sent_message
 from ternmq_proxy.operations.by_queue.send import PlacedMessage, send_nowait
 
 if TYPE_CHECKING:

@@ -3,9 +3,9 @@
 from typing import TYPE_CHECKING
 
 from ternmq_common.errors import ErrorCode, MessagingError
-from ternmq_proxy.fronts.remoting import property_names as names
 from ternmq_proxy.fronts.remoting.codes import ResponseCode
-from ternmq_proxy.fronts.remoting.recall_handles import read_handle
+from ternmq_proxy.fronts.remoting.messages import property_names as names
+from ternmq_proxy.fronts.remoting.messages.recall_handles import read_handle
 from ternmq_proxy.fronts.remoting.refusals import RequestRefused
 from ternmq_proxy.operations.recall import recall_timed_message
 from ternmq_rpc.remoting.commands import Command

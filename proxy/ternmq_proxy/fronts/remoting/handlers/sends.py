@@ -4,14 +4,14 @@ from typing import TYPE_CHECKING
 
 from ternmq_common.names import RETRY_PREFIX, check_group_name
 from ternmq_common.shard.hidden_fields import hidden_of
-from ternmq_proxy.fronts.remoting import property_names as names
 from ternmq_proxy.fronts.remoting.codes import RequestCode, ResponseCode
-from ternmq_proxy.fronts.remoting.delivered_messages import number_of_place
-from ternmq_proxy.fronts.remoting.message_ids import encode_offset_id
-from ternmq_proxy.fronts.remoting.message_records import decode_batch
-from ternmq_proxy.fronts.remoting.recall_handles import show_handle
+from ternmq_proxy.fronts.remoting.messages import property_names as names
+from ternmq_proxy.fronts.remoting.messages.delivered_messages import number_of_place
+from ternmq_proxy.fronts.remoting.messages.message_ids import encode_offset_id
+from ternmq_proxy.fronts.remoting.messages.message_records import decode_batch
+from ternmq_proxy.fronts.remoting.messages.recall_handles import show_handle
+from ternmq_proxy.fronts.remoting.messages.sent_messages import SentHeader, read_sent_message
 from ternmq_proxy.fronts.remoting.refusals import RequestRefused
-from ternmq_proxy.fronts.remoting.sent_messages import SentHeader, read_sent_message
 from ternmq_proxy.fronts.remoting.versions import OBEYS_RETRIES_MAX_FROM
 from ternmq_proxy.operations.by_queue.send import ChosenQueue, PlacedMessage, send_to_queue
 from ternmq_proxy.operations.by_queue.send_back import SentRetry, send_retry

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ternmq_common.shard.property_text import read_properties, write_properties
-from ternmq_proxy.fronts.remoting.message_ids import (
+from ternmq_proxy.fronts.remoting.messages.message_ids import (
     UNKNOWN_HOST,
     Host,
     InvalidMessageId,
@@ -16,7 +16,7 @@ from ternmq_proxy.fronts.remoting.message_ids import (
     parse_host,
     render_host,
 )
-from ternmq_proxy.fronts.remoting.message_records import (
+from ternmq_proxy.fronts.remoting.messages.message_records import (
     PROPERTIES_BYTES_MAX,
     BatchPart,
     InvalidRecord,

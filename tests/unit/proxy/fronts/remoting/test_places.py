@@ -2,7 +2,7 @@
 
 import pytest
 
-from ternmq_proxy.fronts.remoting.delivered_messages import find_place, number_of_place
+from ternmq_proxy.fronts.remoting.messages.delivered_messages import find_place, number_of_place
 
 BROKERS = [f"broker-{number}" for number in range(31)]
 LAST_OFFSET = 2**48 - 1

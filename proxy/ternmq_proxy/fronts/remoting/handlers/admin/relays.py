@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from ternmq_proxy.access.needs import GROUP_GET, GROUP_UPDATE, TOPIC_GET
 from ternmq_proxy.fronts.remoting.codes import RequestCode, ResponseCode
-from ternmq_proxy.fronts.remoting.delivered_messages import find_place
 from ternmq_proxy.fronts.remoting.handlers.admin.peers import call_member
-from ternmq_proxy.fronts.remoting.message_ids import InvalidMessageId, decode_offset_id
+from ternmq_proxy.fronts.remoting.messages.delivered_messages import find_place
+from ternmq_proxy.fronts.remoting.messages.message_ids import InvalidMessageId, decode_offset_id
 from ternmq_proxy.fronts.remoting.refusals import RequestRefused
 from ternmq_rpc.remoting.commands import Command
 from ternmq_rpc.remoting.connection import ConnectionGone

@@ -14,7 +14,7 @@ import struct
 from typing import NamedTuple
 from zlib import crc32
 
-from ternmq_proxy.fronts.remoting.message_ids import IPV4_BYTES, IPV6_BYTES, UNKNOWN_HOST, Host
+from ternmq_proxy.fronts.remoting.messages.message_ids import IPV4_BYTES, IPV6_BYTES, UNKNOWN_HOST, Host
 
 MAGIC_1, MAGIC_2 = 0xDAA320A7, 0xDAA320AB
 BORN_HOST_IPV6, STORE_HOST_IPV6 = 0x10, 0x20

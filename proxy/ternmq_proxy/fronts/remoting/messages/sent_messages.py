@@ -6,8 +6,8 @@ from typing import NamedTuple
 from ternmq_common.catalog.delay_levels import delay_of_level
 from ternmq_common.shard.hidden_fields import HiddenFields, encode_hidden
 from ternmq_common.shard.property_text import read_properties
-from ternmq_proxy.fronts.remoting import property_names as names
 from ternmq_proxy.fronts.remoting.codes import ResponseCode
+from ternmq_proxy.fronts.remoting.messages import property_names as names
 from ternmq_proxy.fronts.remoting.refusals import RequestRefused
 from ternmq_proxy.processors.sending.compression import Compression
 from ternmq_proxy.processors.sending.producer_message import ProducerMessage

@@ -22,22 +22,23 @@ class _Lock(NamedTuple):
 
 
 class ClientLocks:
-    """The locks of all groups at one broker. `now_ms` is a monotonic clock."""
+    """The locks of all groups at one broker, at most `locks_max`. `now_ms` is a monotonic clock."""
 
-    def __init__(self, now_ms: "Callable[[], int]") -> None:
+    def __init__(self, now_ms: "Callable[[], int]", *, locks_max: int = LOCKS_MAX) -> None:
         self._now_ms = now_ms
+        self._locks_max = locks_max
         self._locks: dict[str, dict[tuple[str, int], _Lock]] = {}  # group; topic and queue id
         self._count = 0
 
     def lock_queues(self, group: str, client_id: str, queues: "Sequence[QueueRef]") -> "list[QueueRef]":
         """Lock the queues for the client, again if it has them already; return those that it has now."""
         now_ms = self._now_ms()
-        if self._count + len(queues) > LOCKS_MAX:
+        if self._count + len(queues) > self._locks_max:
             self._drop_expired(now_ms)
         locked = []
         for queue in queues:
             held = self._locks.get(group, {}).get((queue.topic, queue.queue_id))
-            if held is None and self._count >= LOCKS_MAX:
+            if held is None and self._count >= self._locks_max:
                 continue
             if held is None or held.client_id == client_id or held.until_ms <= now_ms:
                 self._locks.setdefault(group, {})[queue.topic, queue.queue_id] = _Lock(client_id, now_ms + LOCK_MS)
