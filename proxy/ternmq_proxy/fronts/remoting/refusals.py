@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 
 from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_proxy.fronts.remoting.codes import ResponseCode
-from ternmq_proxy.fronts.remoting.messages.message_records import InvalidRecord
 from ternmq_rpc.remoting.commands import Command, InvalidField
 from ternmq_rpc.remoting.frames import RemotingError
 
@@ -51,6 +50,10 @@ _CODES: "Mapping[int, ResponseCode]" = {
     ErrorCode.MASTER_PERSISTENCE_TIMEOUT: ResponseCode.FLUSH_DISK_TIMEOUT,
     ErrorCode.SLAVE_PERSISTENCE_TIMEOUT: ResponseCode.FLUSH_SLAVE_TIMEOUT,
 }
+
+
+class InvalidRecord(ValueError):
+    """Bytes of a message are not as they must be."""
 
 
 class RequestRefused(Exception):

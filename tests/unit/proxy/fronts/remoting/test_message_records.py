@@ -19,13 +19,13 @@ from ternmq_proxy.fronts.remoting.messages.message_ids import (
 from ternmq_proxy.fronts.remoting.messages.message_records import (
     PROPERTIES_BYTES_MAX,
     BatchPart,
-    InvalidRecord,
     MessageRecord,
     decode_batch,
     decode_records,
     encode_batch,
     encode_record,
 )
+from ternmq_proxy.fronts.remoting.refusals import InvalidRecord
 from ternmq_rpc.remoting.frames import FrameReader
 from tests.unit.rpc.remoting.captured import read_captured
 
