@@ -37,6 +37,10 @@ class ConnectionGone(Exception):
     """The connection was closed, or the client did not answer in time."""
 
 
+SERVED_VERSION = 513
+"""The version that answers name, 5.5.0: clients look there before they filter by SQL."""
+
+
 class RemotingConnection(asyncio.BufferedProtocol):
     """One connection of a `RemotingServer`.
 
@@ -197,6 +201,7 @@ class RemotingConnection(asyncio.BufferedProtocol):
         if not command.flag & ONEWAY_FLAG:
             response.opaque = command.opaque
             response.flag |= RESPONSE_FLAG
+            response.version = SERVED_VERSION
             self._write_frame(encode_command(response))
 
     # --- requests to the client
