@@ -35,6 +35,8 @@ requirements() {
     for package in sqlalchemy alembic mako; do
         rm -rf /opt/ternmq/lib/python3*/site-packages/$package/testing
     done
+    # Its second backend, which only PyPy takes.
+    rm -f /opt/ternmq/lib/python3*/site-packages/zstandard/*cffi*
 }
 
 # What the hot path is compiled with, see hatch_build.py; nothing of it is in the image.
