@@ -61,17 +61,18 @@ async def test_two_members_share_all_messages(client: str, remoting: Remoting) -
             sent += 8
             share = await count_share(second)
         await first.run("send", name="p", topic=topic, body=numbered(100, "together-"))
-        whole = await gather(first, second, 120 + sent)
+        expected = only_once(100, "together-") + only_once(20, "alone-") + only_once(sent)
+        whole = await gather(first, second, expected)
         # While queues change hands, what was not committed comes to both, as RocketMQ does it.
         assert {body: whole[body] for body in numbered(100, "together-")} == only_once(100, "together-")
         assert whole >= only_once(20, "alone-") + only_once(sent)
         assert len(second.got("c")) >= 25
 
 
-def assert_only_last(bodies: Counter[str], prefix: str, before: str) -> None:
-    """All of a part, once each. A listener at work at the stop may get messages of the part before again."""
+def assert_only_last(bodies: Counter[str], prefix: str) -> None:
+    """All of a part, once each, and less than a part of what came before: what a listener was at work on at a stop."""
     assert Counter(body for body in bodies.elements() if body.startswith(prefix)) == only_once(20, prefix)
-    assert all(body.startswith((prefix, before)) for body in bodies)
+    assert bodies.total() < 2 * 20
 
 
 async def count_share(driver: Driver) -> int:
@@ -80,11 +81,11 @@ async def count_share(driver: Driver) -> int:
     return len(driver.got("c"))
 
 
-async def gather(first: Driver, second: Driver, count: int) -> Counter[str]:
-    """What both have got, when that are so many messages."""
+async def gather(first: Driver, second: Driver, expected: Counter[str]) -> Counter[str]:
+    """What both have got, when that has all that is expected; some of it may have come twice."""
     deadline = time.monotonic() + 60
-    while (whole := first.bodies("c") + second.bodies("c")).total() < count:
-        assert time.monotonic() < deadline, f"{whole.total()} of {count}\n{first.report()}\n{second.report()}"
+    while not (whole := first.bodies("c") + second.bodies("c")) >= expected:
+        assert time.monotonic() < deadline, f"{expected - whole} are missing\n{first.report()}\n{second.report()}"
         await count_share(first)
         await count_share(second)
     return whole
@@ -100,7 +101,7 @@ async def test_a_group_goes_on_after_restarts_of_consumer_and_server(client: str
             await driver.run("push", name=f"c{part}", group=group, topic=topic)
             await driver.until(lambda _, part=part: only_once(20, f"{part}-") <= driver.bodies(f"c{part}"), "its part")  # type: ignore[misc]
             await driver.run("stop", name=f"c{part}")
-            assert_only_last(driver.bodies(f"c{part}"), f"{part}-", f"{part - 1}-")
+            assert_only_last(driver.bodies(f"c{part}"), f"{part}-")
         await driver.run("stop", name="p")
     own.stack.restart()
     async with own.driver(client) as driver:
@@ -108,7 +109,7 @@ async def test_a_group_goes_on_after_restarts_of_consumer_and_server(client: str
         await driver.run("send", name="p", topic=topic, body=numbered(20, "after-"))
         await driver.run("push", name="c", group=group, topic=topic)
         await driver.until(lambda _: only_once(20, "after-") <= driver.bodies("c"), "what came after")
-        assert_only_last(driver.bodies("c"), "after-", "2-")
+        assert_only_last(driver.bodies("c"), "after-")
 
 
 @pytest.mark.parametrize("client", ["java4", "java5", "go4"])
