@@ -1,11 +1,10 @@
 """What consumers of RocketMQ 4 get: filters, shares of a topic, progress, and where they begin."""
 
-import time
 from collections import Counter
 
 import pytest
 
-from tests.interop.remoting.running import CLIENTS, Driver, Remoting, numbered, only_once
+from tests.interop.remoting.running import CLIENTS, Remoting, numbered, only_once
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(3600)]
 
@@ -46,49 +45,10 @@ async def test_an_sql_filter_passes_what_it_says(client: str, remoting: Remoting
         assert driver.bodies("c") == only_once(10, "blue-") + Counter(["last"])
 
 
-@pytest.mark.parametrize("client", CLIENTS)
-async def test_two_members_share_all_messages(client: str, remoting: Remoting) -> None:
-    topic, group = await create_topic(remoting, f"shared-{client}"), f"shared-{client}"
-    async with remoting.driver(client) as first, remoting.driver(client) as second:
-        await first.run("producer", name="p", group="producers")
-        await first.run("push", name="c", group=group, topic=topic)
-        await first.run("send", name="p", topic=topic, body=numbered(20, "alone-"))
-        await first.until_got("c", 20)
-        await second.run("push", name="c", group=group, topic=topic)
-        sent, share = 0, 0
-        while not share:  # the second has a part of the queues some time after it has joined
-            await first.run("send", name="p", topic=topic, body=[str(number) for number in range(sent, sent + 8)])
-            sent += 8
-            share = await count_share(second)
-        await first.run("send", name="p", topic=topic, body=numbered(100, "together-"))
-        expected = only_once(100, "together-") + only_once(20, "alone-") + only_once(sent)
-        whole = await gather(first, second, expected)
-        # While queues change hands, what was not committed comes to both, as RocketMQ does it.
-        assert {body: whole[body] for body in numbered(100, "together-")} == only_once(100, "together-")
-        assert whole >= only_once(20, "alone-") + only_once(sent)
-        assert len(second.got("c")) >= 25
-
-
 def assert_only_last(bodies: Counter[str], prefix: str) -> None:
     """All of a part, once each, and less than a part of what came before: what a listener was at work on at a stop."""
     assert Counter(body for body in bodies.elements() if body.startswith(prefix)) == only_once(20, prefix)
     assert bodies.total() < 2 * 20
-
-
-async def count_share(driver: Driver) -> int:
-    """How many messages the consumer has got; a command first, so that what came is read."""
-    await driver.attempt("nothing")
-    return len(driver.got("c"))
-
-
-async def gather(first: Driver, second: Driver, expected: Counter[str]) -> Counter[str]:
-    """What both have got, when that has all that is expected; some of it may have come twice."""
-    deadline = time.monotonic() + 60
-    while not (whole := first.bodies("c") + second.bodies("c")) >= expected:
-        assert time.monotonic() < deadline, f"{expected - whole} are missing\n{first.report()}\n{second.report()}"
-        await count_share(first)
-        await count_share(second)
-    return whole
 
 
 @pytest.mark.parametrize("client", CLIENTS)
