@@ -55,7 +55,9 @@ async def test_a_message_has_all_its_parts_in_both_protocols(client: str, remoti
     assert (got.body, got["tag"], got["keys"], got.properties["color"]) == ("köner 中", "red", "k1 k2", "blau ü")
     assert (got["id"], got["times"], got["topic"]) == (sent["id"], "0", topic)
     assert (view.body.decode(), view.tag, view.keys) == ("köner 中", "red", ("k1", "k2"))
-    assert (view.properties, view.message_id) == ({"color": "blau ü"}, sent["id"])
+    assert view.properties == {"color": "blau ü"}
+    if client != "node4":  # which names a message by its place, and sets no id
+        assert view.message_id == sent["id"]
     assert view.born_timestamp is not None
     assert int(view.born_timestamp.timestamp() * 1000) == int(got["born"])
     assert abs(int(got["born"]) - time.time() * 1000) < DEADLINE_S * 1000
