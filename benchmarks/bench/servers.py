@@ -88,7 +88,7 @@ class Server(ABC):
     @property
     def remoting(self) -> str:
         """HOST:PORT of the remoting protocol: of Apache RocketMQ, its broker's own."""
-        raise NotImplementedError(f"{self.setup} has no remoting protocol")
+        raise LookupError(f"{self.setup} has no remoting protocol")
 
     @property
     def way_in(self) -> WayIn:

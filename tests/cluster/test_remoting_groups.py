@@ -18,6 +18,7 @@ from tests.support.remoting_consumer import RemotingConsumer
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+SENT_BETWEEN_KILLS = 200
 pytestmark = [pytest.mark.cluster]
 
 
@@ -142,12 +143,12 @@ async def test_kills_lose_no_message(cluster: ClusterProcesses, topic: str) -> N
     revive = [cluster.proxies[0].start, cluster.brokers[0].start, cluster.proxies[1].start, cluster.brokers[1].start]
     try:
         for kill, start in zip(kills, revive, strict=True):
-            await asyncio.sleep(2)
+            await _more_sent(sent, SENT_BETWEEN_KILLS)
             kill()
             await members[-1].kill()
             await asyncio.to_thread(start)
             members.append(RemotingConsumer(doors, f"k{len(members)}", f"{topic}-g", topic, handle))
-        await asyncio.sleep(2)
+        await _more_sent(sent, SENT_BETWEEN_KILLS)
         producing.cancel()
         await asyncio.gather(producing, return_exceptions=True)
 
@@ -161,6 +162,16 @@ async def test_kills_lose_no_message(cluster: ClusterProcesses, topic: str) -> N
     finally:
         producing.cancel()
         await asyncio.gather(*(member.kill() for member in members))
+
+
+async def _more_sent(sent: set[bytes], count: int) -> None:
+    """Wait until so many more messages were acknowledged."""
+    before = len(sent)
+
+    async def are_sent() -> bool:
+        return len(sent) >= before + count
+
+    await eventually(are_sent, within_s=60, what=f"{count} more messages sent")
 
 
 async def _produce(doors: list[str], topic: str, sent: set[bytes]) -> None:

@@ -43,8 +43,10 @@ class Member:
         self.seen: list[bytes] = []
         self.offset = 0
 
-    async def pull(self) -> list[bytes]:
-        answer = await self.client.pull(self.group, self.topic, offset=self.offset, maxMsgNums=10)
+    async def pull(self, *, suspend_ms: int = 0) -> list[bytes]:
+        answer = await self.client.pull(
+            self.group, self.topic, offset=self.offset, maxMsgNums=10, suspend_ms=suspend_ms
+        )
         records = decode_records(answer.body)
         if answer.code in (0, 20):
             self.offset = int(answer.fields["nextBeginOffset"])
@@ -76,11 +78,9 @@ async def _rebalance_while_messages_are_out(server: Embedded, group: str) -> tup
         # The first finishes what it has, commits, and gives the queue up.
         await first.commit()
         await one.call(35, clientID=f"{group}-one", consumerGroup=group)
-        for _ in range(50):
-            if len(set(first.seen + second.seen)) == 20:
-                break
-            await second.pull()
-            await asyncio.sleep(0.1)
+        async with asyncio.timeout(30):
+            while len(set(first.seen + second.seen)) < 20:
+                await second.pull(suspend_ms=1000)
         await second.commit()
         return first.seen, second.seen
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec import json
 
 from ternmq_common.filters.message_filter import FilterText
+from ternmq_common.printable import cut_text
 from ternmq_common.shard.model import MEMBERS_CHANGED
 from ternmq_proxy.peers.asking import ask_others
 from ternmq_proxy.processors.client_settings import ClientSettings, NamedTopic, TopicSubscription
@@ -87,9 +88,8 @@ class Memberships:
         keys = self._keys.setdefault(client, {})
         for group in [group for group in keys if group and group not in consumers]:
             self._forget_key(keys, group)
-        for group, report in consumers.items():
+        for report in consumers.values():
             self._register_consumer(keys, member, report)
-            del group
         if not consumers:
             self._register_producer(keys, member, producing)
         elif "" in keys:
@@ -163,7 +163,9 @@ class Memberships:
         while True:
             await asyncio.sleep(_LOOK_EVERY_S)
             for member in self.members.expire_members():
-                _log.info("remoting client %s at %s disappeared without closing", member.client_id, member.address)
+                _log.info(
+                    "remoting client %s at %s disappeared without closing", cut_text(member.client_id), member.address
+                )
 
     def _release_member(self, client_id: str, group: str) -> None:
         self._add_task(self._release_queues(client_id, group), f"queues of {client_id}")
@@ -172,7 +174,7 @@ class Memberships:
         try:
             await self._services.messages.consuming.leave(group, client_id)
         except Exception:  # noqa: BLE001 - the outermost of this task, and it logs
-            _log.exception("the queues of %s in group %s could not be released", client_id, group)
+            _log.exception("cannot release the queues of %s in group %s", cut_text(client_id), group)
 
     # --- changes
 

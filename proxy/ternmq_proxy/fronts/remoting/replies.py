@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ternmq_common.errors import MessagingError
+from ternmq_common.printable import cut_text
 from ternmq_proxy.fronts.remoting.client_requests import push_reply
 from ternmq_rpc.remoting.connection import ConnectionGone
 
@@ -73,7 +74,7 @@ class ReplyPushes:
         try:
             await push_reply(channels[-1].connection, reply.fields, reply.body, patience_s)
         except ConnectionGone as error:
-            _log.info("client %s did not take a reply: %s", reply.client_id, error)
+            _log.info("client %s did not take a reply: %s", cut_text(reply.client_id), error)
             return PushOutcome.FAILED
         return PushOutcome.PUSHED
 
@@ -81,7 +82,7 @@ class ReplyPushes:
         try:
             answers = await self._services.messages.ask_proxies(PUSH_REPLY, msgspec.json.encode(reply).decode())
         except MessagingError as error:
-            _log.warning("no other proxy could be asked for client %s: %s", reply.client_id, error.message)
+            _log.warning("cannot ask other proxies for client %s: %s", cut_text(reply.client_id), error.message)
             return PushOutcome.FAILED
         told = {each.data for each in answers}
         for outcome in (PushOutcome.PUSHED, PushOutcome.FAILED):

@@ -53,20 +53,19 @@ async def _find_way(group: str, services: "Services") -> GroupWay:
 async def require_pulling(group: str, services: "Services") -> None:
     """Raise FORBIDDEN if the group pops."""
     if await _find_way(group, services) is GroupWay.POPS:
-        raise MessagingError(
-            ErrorCode.FORBIDDEN,
-            f"consumer group {group!r} has gRPC consumers now, and can't have remoting consumers at the same "
-            "time: stop all gRPC consumers of the group first (ternmq group describe lists them); it goes on where "
-            "they were",
-        )
+        raise _other_way_error(group, "gRPC", "remoting")
 
 
 async def require_popping(group: str, services: "Services") -> None:
     """Raise FORBIDDEN if the group pulls by remoting clients."""
     if await _find_way(group, services) is GroupWay.PULLS:
-        raise MessagingError(
-            ErrorCode.FORBIDDEN,
-            f"consumer group {group!r} has remoting consumers now, and can't have gRPC consumers at the same "
-            "time: stop all remoting consumers of the group first (ternmq group describe lists them); it goes on where "
-            "they were",
-        )
+        raise _other_way_error(group, "remoting", "gRPC")
+
+
+def _other_way_error(group: str, present: str, refused: str) -> MessagingError:
+    return MessagingError(
+        ErrorCode.FORBIDDEN,
+        f"consumer group {group!r} has {present} consumers now, and can't have {refused} consumers at the same time: "
+        f"stop all {present} consumers of the group first (ternmq group describe lists them); it goes on where they "
+        "were",
+    )

@@ -49,14 +49,30 @@ async def find_by_key(search: KeySearch, call: "Call", services: "Services") -> 
     return fitting or found[:1]
 
 
+async def read_place(
+    places: "Iterable[tuple[str, int]]", services: "Services", *, message_id: str = "", broker: str = ""
+) -> "StoredMessage | None":
+    """Return the message at one of the places, which are brokers and offsets in their logs; None if there is none.
+
+    Where several places have one, since brokers' names share a number, the message of that id is meant, else that of
+    that broker.
+    """
+    found = [
+        message
+        for name, log_offset in places
+        if (message := await services.messages.inspecting.find_by_log_offset(name, log_offset)) is not None
+    ]
+    if len(found) > 1:
+        found.sort(key=lambda each: each.queue.broker != broker)
+        found.sort(key=lambda each: read_names(each.system).message_id != message_id)
+    return found[0] if found else None
+
+
 async def find_at_place(
     places: "Iterable[tuple[str, int]]", call: "Call", services: "Services"
 ) -> "StoredMessage | None":
-    """Return the message at one of the places, which are brokers and offsets in their logs; None if there is none.
-    UNAUTHORIZED unless the user may look at its topic."""
-    for broker, log_offset in places:
-        message = await services.messages.inspecting.find_by_log_offset(broker, log_offset)
-        if message is not None:
-            services.access.require_right("DescribeMessage", call, TOPIC_GET, lite_parent(message.queue.topic))
-            return message
-    return None
+    """Return the message like `read_place`. UNAUTHORIZED unless the user may look at its topic."""
+    message = await read_place(places, services)
+    if message is not None:
+        services.access.require_right("DescribeMessage", call, TOPIC_GET, lite_parent(message.queue.topic))
+    return message

@@ -18,6 +18,7 @@ from ternmq_common.shard.dead_letter_form import make_dead_letter
 from ternmq_common.shard.model import NewMessage, QueueRef, TimedMessage
 from ternmq_proxy.access.needs import GROUP_SUB
 from ternmq_proxy.operations.by_queue.locks import has_locks
+from ternmq_proxy.operations.by_queue.look_up import read_place
 from ternmq_proxy.operations.by_queue.pull import ensure_pulling_group
 from ternmq_proxy.operations.by_queue.send import PlacedMessage
 from ternmq_proxy.operations.message_checks import check_message
@@ -29,7 +30,7 @@ from ternmq_proxy.processors.sending.retry_copies import RetryCopy
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ternmq_common.shard.model import ConsumerGroup, StoredMessage
+    from ternmq_common.shard.model import ConsumerGroup
     from ternmq_proxy.call import Call
     from ternmq_proxy.processors.sending.producer_message import ProducerMessage
     from ternmq_proxy.services import Services
@@ -43,8 +44,8 @@ class SentBack:
     """What a member sends back: the message at one of these places, brokers with offsets in their logs.
 
     A `delay_level` of 0 leaves the wait to the server, a negative one makes a dead letter. `retries_max` is how often
-    the client wants to try again, None for the group's own limit. `origin_id` is the message's offset id, `topic` what
-    the client knows as its topic.
+    the client wants to try again, None for the group's own limit. `origin_id` is the message's offset id; `topic`,
+    `message_id` and `broker` are what the client knows of it, each possibly empty.
     """
 
     group: str
@@ -52,6 +53,8 @@ class SentBack:
     delay_level: int
     origin_id: str
     topic: str = ""
+    message_id: str = ""
+    broker: str = ""
     retries_max: int | None = None
 
 
@@ -59,7 +62,7 @@ async def send_back(request: SentBack, call: "Call", services: "Services") -> bo
     """Store the message for a retry, or as a dead letter; False if no message is at its place."""
     services.access.require_right(_RPC, call, GROUP_SUB, request.group)
     group = await ensure_pulling_group(request.group, call, services)
-    stored = await _find_message(request, services)
+    stored = await read_place(request.places, services, message_id=request.message_id, broker=request.broker)
     if stored is None:
         return False
     # Numbers can be guessed: nobody gets a copy of what he may not read.
@@ -81,14 +84,6 @@ async def send_back(request: SentBack, call: "Call", services: "Services") -> bo
 def retries_of(group: "ConsumerGroup", wanted: int | None) -> int:
     """Return how often the group tries again after a first failure."""
     return group.max_attempts - 1 if wanted is None or wanted < 0 else wanted
-
-
-async def _find_message(request: SentBack, services: "Services") -> "StoredMessage | None":
-    for broker, log_offset in request.places:
-        stored = await services.messages.inspecting.find_by_log_offset(broker, log_offset)
-        if stored is not None:
-            return stored
-    return None
 
 
 async def _store_dead_letter(

@@ -25,6 +25,8 @@ async def send_message_back(made: "RemotingCall") -> Command:
         delay_level=command.get_int32("delayLevel", 0),
         origin_id=encode_offset_id(made.client.store_host, number),
         topic=command.get_text("originTopic", ""),
+        message_id=command.get_text("originMsgId", ""),
+        broker=made.broker,
         retries_max=read_retries_max(command, "maxReconsumeTimes"),
     )
     if not await send_back(request, made.call, made.services):

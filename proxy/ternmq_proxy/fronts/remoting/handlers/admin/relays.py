@@ -11,6 +11,7 @@ from ternmq_proxy.fronts.remoting.handlers.admin.peers import call_member
 from ternmq_proxy.fronts.remoting.messages.delivered_messages import find_place
 from ternmq_proxy.fronts.remoting.messages.message_ids import InvalidMessageId, decode_offset_id
 from ternmq_proxy.fronts.remoting.refusals import RequestRefused
+from ternmq_proxy.operations.by_queue.look_up import read_place
 from ternmq_rpc.remoting.commands import Command
 from ternmq_rpc.remoting.connection import ConnectionGone
 
@@ -72,8 +73,7 @@ async def _find_message(message_id: str, made: "RemotingCall") -> "StoredMessage
     except InvalidMessageId as error:
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, str(error)) from None
     brokers = [broker.name for broker in made.services.catalog.list_brokers()]
-    for broker, offset in find_place(number, brokers):
-        found = await made.services.messages.inspecting.find_by_log_offset(broker, offset)
-        if found is not None:
-            return found
+    found = await read_place(find_place(number, brokers), made.services)
+    if found is not None:
+        return found
     raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {number}")
