@@ -5,13 +5,15 @@ import uuid
 import grpc
 import grpc.aio
 import pytest
+import pytest_asyncio
 
-from ternmq_common.names import SYSTEM_TOPICS
+from ternmq_common.names import SYSTEM_TOPICS, TRACE_TOPIC
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import admin_pb2 as published_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
-from tests.support.embedded import ADMIN, MESSAGING, PUBLISHED, Proto, RawClient, code, duration, message
+from tests.support.embedded import ADMIN, MESSAGING, PUBLISHED, Embedded, Proto, RawClient, code, duration, message
+from tests.support.remoting_client import RemotingClient
 from tests.system.conftest import SERVER_LOOP
 
 pytestmark = SERVER_LOOP
@@ -92,6 +94,13 @@ def filled(fields: Proto, topic: str, group: str) -> Proto:
     if isinstance(fields, pb.Message):
         return message(topic)
     return topic if fields is ... else group if fields == "{group}" else fields
+
+
+@pytest_asyncio.fixture(autouse=True, scope="module", loop_scope="session")
+async def trace_topic(server: Embedded) -> None:
+    """One of them exists: clients of RocketMQ 4 send their traces there."""
+    async with await RemotingClient.connect(server.remoting) as client:
+        assert (await client.send(TRACE_TOPIC, b"trace")).code == 0
 
 
 async def first_code(client: RawClient, name: str, request: Proto) -> str:

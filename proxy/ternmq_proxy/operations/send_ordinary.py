@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ternmq_common.catalog.message_type import MessageType
 from ternmq_common.errors import MessagingError
 from ternmq_common.event_loop.callbacks import wait_until_stored
+from ternmq_common.names import is_system_topic
 from ternmq_proxy.access.needs import TOPIC_PUB
 from ternmq_proxy.processors.sending.placement import queue_of_group, queue_of_lite
 
@@ -69,6 +70,7 @@ def _admit_messages(
     known = services.catalog.known_topic(topic)
     if (
         known is None
+        or is_system_topic(topic)  # which exists if remoting clients send their traces to it
         or kind not in known.accepted_types
         or not count
         or (call.chosen_queue and kind != MessageType.NORMAL)
