@@ -45,7 +45,7 @@ class RemotingCallers:
         call = Call(
             # The client tells its id in its heartbeat, which may come after its first messages.
             client_id=client.client_id or peer,
-            language=_LANGUAGES.get(command.language, "OTHER"),
+            language=language_name(command.language),
             version=str(command.version),
             peer=peer,
             user="" if identity is None else identity.user,
@@ -71,6 +71,11 @@ class RemotingCallers:
         except NotAuthenticated as error:
             remark = error.message if access_key else "username cannot be null."
             raise RequestRefused(ResponseCode.NO_PERMISSION, remark) from None
+
+
+def language_name(code: int) -> str:
+    """Return the name of a client's language; OTHER for an unknown one."""
+    return _LANGUAGES.get(code, Language.OTHER.name)
 
 
 def signed_content(command: "Command") -> bytes:

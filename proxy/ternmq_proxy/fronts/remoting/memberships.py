@@ -22,7 +22,8 @@ from ternmq_proxy.processors.client_type import ClientType
 from ternmq_proxy.processors.group_members import GroupMember, GroupMembers, GroupSubscription
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Coroutine, Iterable, Mapping
+    from typing import Any
 
     from ternmq_proxy.fronts.remoting.call import ClientConnection
     from ternmq_proxy.processors.group_members import ConsumerReport
@@ -66,8 +67,8 @@ class Memberships:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def _add_task(self, coroutine: "object", name: str) -> "asyncio.Task[None]":
-        task: asyncio.Task[None] = asyncio.create_task(coroutine, name=name)  # type: ignore[arg-type]
+    def _add_task(self, coroutine: "Coroutine[Any, Any, None]", name: str) -> "asyncio.Task[None]":
+        task = asyncio.create_task(coroutine, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task

@@ -6,7 +6,7 @@ from ternmq_common.errors import MessagingError
 from ternmq_common.names import RETRY_PREFIX, check_group_name
 from ternmq_proxy.access.needs import GROUP_SUB, TOPIC_SUB
 from ternmq_proxy.fronts.remoting.call import check_client_id
-from ternmq_proxy.fronts.remoting.callers import _LANGUAGES
+from ternmq_proxy.fronts.remoting.callers import language_name
 from ternmq_proxy.fronts.remoting.codes import ResponseCode
 from ternmq_proxy.fronts.remoting.heartbeats import read_heartbeat, read_subscription_check
 from ternmq_proxy.fronts.remoting.refusals import RequestRefused
@@ -48,7 +48,7 @@ async def take_heartbeat(made: "RemotingCall") -> Command:
         heartbeat.client_id,
         client,
         made.call.peer,
-        UserAgent(_LANGUAGES.get(made.command.language, "OTHER"), version_name(made.command.version)),
+        UserAgent(language_name(made.command.language), version_name(made.command.version)),
         made.call.user,
     )
     moved = await made.memberships.find_moved(client, heartbeat.client_id, heartbeat.consumers)

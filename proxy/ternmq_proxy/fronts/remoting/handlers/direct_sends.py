@@ -18,28 +18,21 @@ def begin_send(made: "RemotingCall", done: "Answered") -> bool:
     """Begin to store the message; `done` gets the answer, or the error. Return False, with nothing done, if the send
     takes longer. Raises what refuses it."""
     command, services = made.command, made.services
-    if not command.body:
-        return False
     fields = SendFields(command)
-    if fields.get_bool("batch", default=False):
+    if not command.body or fields.get_bool("batch", default=False):
+        return False
+    chosen = read_chosen_queue(fields, made)
+    if chosen.queue_id < 0 or chosen.topic.startswith(RETRY_PREFIX):
         return False
     header = read_sent_header(fields, made)
-    if header.topic.startswith(RETRY_PREFIX) or fields.get_bool("batch", default=False):
-        return False
     message = read_sent_message(header, command.body, services.delay_levels_ms, services.clock.now_ms())
-    chosen = read_chosen_queue(fields, made)
 
     def take_place(appended: "AppendedMessage | None", error: Exception | None) -> None:
         if appended is None:
             done(None, error)
             return
-        queue = QueueRef(chosen.topic, appended.broker, queue_id)
+        queue = QueueRef(chosen.topic, appended.broker, chosen.queue_id)
         placed = PlacedMessage(queue, appended.message_id, appended.queue_offset, appended.log_offset)
-        answer = answer_sent([placed], made.client)
-        answer.fields["transactionId"] = placed.message_id  # type: ignore[index]
-        done(answer, None)
+        done(answer_sent([placed], made.client, transaction_id=placed.message_id), None)
 
-    queue_id = chosen.queue_id
-    if queue_id < 0:
-        return False
     return send_nowait(message, chosen, made.call, services, take_place, size=made.request.size)

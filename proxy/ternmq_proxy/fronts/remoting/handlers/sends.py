@@ -75,9 +75,7 @@ async def send_message(made: "RemotingCall") -> Command:
     if not made.command.body:
         raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, "the body is empty; a message needs at least one byte")
     placed = await store_sent(made)
-    answer = answer_sent([placed], made.client)
-    answer.fields["transactionId"] = placed.message_id  # type: ignore[index]
-    return answer
+    return answer_sent([placed], made.client, transaction_id=placed.message_id)
 
 
 async def store_sent(made: "RemotingCall") -> PlacedMessage:
@@ -147,14 +145,16 @@ def read_chosen_queue(fields: SendFields, made: "RemotingCall") -> ChosenQueue:
     )
 
 
-def answer_sent(placed: "list[PlacedMessage]", client: "ClientConnection") -> Command:
-    """Return the answer that names where messages were stored."""
+def answer_sent(placed: "list[PlacedMessage]", client: "ClientConnection", *, transaction_id: str = "") -> Command:
+    """Return the answer that names where messages were stored; a single one has a `transaction_id`, its own id."""
     first = placed[0]
     answer_fields = {
         "msgId": ",".join(offset_id(each, client) for each in placed),
         "queueId": str(first.queue.queue_id),
         "queueOffset": str(first.queue_offset),
     }
+    if transaction_id:
+        answer_fields["transactionId"] = transaction_id
     if first.recall_handle:
         answer_fields["recallHandle"] = show_handle(first.recall_handle)
     answer = Command(ResponseCode.SUCCESS, fields=answer_fields)
