@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 COMPOSE_FILE = ROOT / "docker-compose.yml"
 GUARDED_FILE = ROOT / "docker-compose.guarded.yml"
 QUICK_FILE = Path(__file__).with_name("quick.yml")
-PORTS = ("GRPC_PORT", "SPARK_PORT", "PROMETHEUS_PORT", "GRAFANA_PORT")
+PORTS = ("GRPC_PORT", "REMOTING_PORT", "SPARK_PORT", "PROMETHEUS_PORT", "GRAFANA_PORT")
 OBSERVABILITY, PIPELINE, REPLICATED = "observability", "pipeline", "replicated"
 PROFILES = (OBSERVABILITY, PIPELINE, REPLICATED)
 SHARD, REPLICAS = "shard-0", ["replica-a", "replica-b", "replica-c"]
@@ -66,6 +66,11 @@ class Stack:
     def endpoint(self) -> str:
         """The load balancer's, for clients."""
         return f"127.0.0.1:{self.ports['GRPC_PORT']}"
+
+    @property
+    def remoting(self) -> str:
+        """The load balancer's, for clients of RocketMQ 4."""
+        return f"127.0.0.1:{self.ports['REMOTING_PORT']}"
 
     def __enter__(self) -> Self:
         try:
@@ -130,7 +135,7 @@ class Stack:
         return [*composer(), "--project-name", self.project, *files, *arguments]
 
     def _variables(self) -> dict[str, str]:
-        return {name: str(port) for name, port in self.ports.items()}
+        return {"REMOTING_ADDRESS": self.remoting, **{name: str(port) for name, port in self.ports.items()}}
 
     def containers(self) -> list[str]:
         return docker("ps", "--all", "--quiet", "--filter", f"label=com.docker.compose.project={self.project}").split()

@@ -13,7 +13,9 @@ import ternmq
 from ternmq import Message
 from ternmq.blocking import Admin, Producer, SimpleConsumer
 from ternmq.errors import TransportError
+from ternmq_proxy.fronts.remoting.messages.message_records import decode_records
 from tests.containers.compose import OBSERVABILITY, SHARD, Stack, described, docker, inspected
+from tests.support.remoting_client import RemotingClient
 
 # The first start builds all images, and downloads Spark for one of them.
 pytestmark = [pytest.mark.containers, pytest.mark.slow, pytest.mark.timeout(900)]
@@ -59,6 +61,21 @@ def test_nobody_is_root_and_nothing_can_be_written(stack: Stack, service: str) -
 def test_a_client_sends_and_receives_through_the_load_balancer(stack: Stack) -> None:
     sent = send(stack, "shoes", [b"%d" % number for number in range(20)])
     assert received(stack, "shoes", len(sent)) == sent
+
+
+async def test_a_client_of_rocketmq_4_comes_through_the_load_balancer(stack: Stack) -> None:
+    async with await RemotingClient.connect(stack.remoting) as client:
+        sent = await client.send("hats-4x", b"by remoting", n="broker-0")
+        assert (sent.code, sent.remark) == (0, "")
+        [address] = {
+            each["brokerAddrs"]["0"]
+            for each in json.loads((await client.call(105, topic="hats-4x")).body)["brokerDatas"]
+        }
+        assert address == stack.remoting
+        async with await RemotingClient.connect(address) as consumer:
+            await consumer.heartbeat("c", consumers={"hats-4x-group": ["hats-4x"]})
+            pulled = await consumer.pull("hats-4x-group", "hats-4x", bname="broker-0")
+            assert [record.body for record in decode_records(pulled.body)] == [b"by remoting"]
 
 
 def test_a_client_goes_on_when_its_proxy_is_killed(stack: Stack) -> None:
