@@ -82,6 +82,7 @@ class ProxyConnection:
         self._closed = False
         self.name = ""
         self.members: list[PullingMember] = []
+        self._has_reported = False
         self.frames = 0
         self.calls = 0
 
@@ -120,6 +121,9 @@ class ProxyConnection:
 
     def _read_presence(self, piece: "FramePiece") -> None:
         self.members = shard_frames.PRESENCE.decode_note(piece)
+        if not self._has_reported:
+            self._has_reported = True
+            self._proxies.note_arrival(self)
 
     def _read_check_reply(self, piece: "FramePiece") -> None:
         self._resolve_reply(piece, shard_frames.CHECK_REPLY.decode_note(piece))

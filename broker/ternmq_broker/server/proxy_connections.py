@@ -120,11 +120,21 @@ class ProxyConnections:
     def _present_members(self) -> "Iterator[PullingMember]":
         return (member for connection in self._connections for member in connection.members)
 
-    def _tell_changed(self, group: str) -> None:
-        """Tell all proxies that members of the group are gone."""
+    def note_arrival(self, arrived: "ProxyConnection") -> None:
+        """Tell the other proxies of groups that have new members by a proxy whose stream is new: the proxy may have
+        found no broker by which it could tell them."""
+        others = (each for connection in self._connections if connection is not arrived for each in connection.members)
+        known = {(each.group, each.client_id) for each in (*others, *self._departed.list_members())}
+        for group in sorted({each.group for each in arrived.members if (each.group, each.client_id) not in known}):
+            self._tell_changed(group, arrived)
+
+    def _tell_changed(self, group: str, asker: "ProxyConnection | None" = None) -> None:
+        """Tell all proxies but the asker that members of the group came or are gone."""
         question = ProxyQuestion(MEMBERS_CHANGED, group)
         for connection in self._connections:
-            task = asyncio.create_task(connection.ask_question(question), name="members that are gone")
+            if connection is asker:
+                continue
+            task = asyncio.create_task(connection.ask_question(question), name="members that changed")
             self._telling.add(task)
             task.add_done_callback(self._telling.discard)
 

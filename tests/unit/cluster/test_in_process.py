@@ -21,6 +21,7 @@ from ternmq_common.filters.message_filter import MessageFilter
 from ternmq_common.filters.sql_filter.expression import SqlFilter
 from ternmq_common.filters.tag_filter import ALL
 from ternmq_common.shard.model import (
+    MEMBERS_CHANGED,
     HalfMessage,
     NewMessage,
     OrphanedTransaction,
@@ -407,6 +408,29 @@ async def test_pulling_members_are_seen_by_all_proxies_until_theirs_is_gone(two:
         await until_answered(lambda: service.pulling_members("g", "orders", ()), ["here", "there"])  # noqa: B023
     await two.other_stack.aclose()
     await until_answered(lambda: two.one.pulling_members("g", "orders", ["here"]), ["here"])
+
+
+async def test_proxies_hear_of_members_that_another_could_not_report_before_it_was_connected(two: TwoByTwo) -> None:
+    heard: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
+
+    async def answer(question: str, argument: str) -> bytes | None:
+        heard.put_nowait((question, argument))
+        return b"1"
+
+    two.one.announce_members([PullingMember("known", "here")])
+    await until_answered(lambda: two.other.pulling_members("known", "", ()), ["here"])
+    two.one.answer_proxies(answer)
+    third = ClusterMessageService(two.other_directory, proxy="third proxy", link_timing=two.cluster.timings.link)
+    two.other_stack.push_async_callback(third.close)
+    third.announce_members([PullingMember("g", "there"), PullingMember("known", "here")])
+    with pytest.raises(BrokerUnavailable):
+        await third.ask_proxies(MEMBERS_CHANGED, "g")
+    third.start()
+    assert [await heard.get() for _ in BOTH] == [(MEMBERS_CHANGED, "g")] * 2
+    # A broker that knows the members reports nothing.
+    third.announce_members([])
+    await until_answered(lambda: two.one.pulling_members("g", "", ()), [])
+    assert heard.empty()
 
 
 async def test_proxies_ask_each_other_by_way_of_a_broker(two: TwoByTwo) -> None:
