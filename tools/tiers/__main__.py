@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from tools.tiers.tiers import Tier
 
 TAIL_LINES = 40
-MEMORY_EVERY_S = 2.0
+PASSED_LINES = 4
+LOOK_EVERY_S = 2.0
 
 
 def main() -> int:
@@ -37,11 +38,14 @@ def main() -> int:
         return 2
     run = Run([TIERS[name] for name in dict.fromkeys(names)])
     results = run.run()
-    seconds, memory_mib = run.seconds, run.memory_mib
-    report.write(results, seconds=seconds, memory_mib=memory_mib)
-    print(report.table(results, seconds=seconds, memory_mib=memory_mib))
+    machine = run.machine_use()
+    report.write(results, machine)
+    print(report.table(results, machine))
     print(report.left_out(each.tier for each in results))
     failed = [each.tier for each in results if each.reason]
+    # At the end, as whoever keeps the output of a long run may keep its end only.
+    for name in failed:
+        print(f"== failures of {name}", report.failures(log_of(name)), sep="\n")
     print(f"FAILED: {' '.join(failed)}" if failed else f"all passed: {' '.join(each.tier for each in results)}")
     return 1 if failed else 0
 
@@ -65,16 +69,15 @@ class Run:
         self._schedule = Schedule(tiers, preparations, cores=len(os.sched_getaffinity(0)))
         self._children, self._results = Children(), list[Result]()
         self._messages: queue.Queue[tuple[str, bool, Path] | Result] = queue.Queue()
-        self._began, self._memory = time.monotonic(), MemoryWatch()
+        self._began, self._machine = time.monotonic(), MachineWatch()
         self._is_shown = len(tiers) == 1
 
     @property
     def seconds(self) -> float:
         return time.monotonic() - self._began
 
-    @property
-    def memory_mib(self) -> int:
-        return self._memory.used_mib
+    def machine_use(self) -> report.MachineUse:
+        return report.MachineUse(self.seconds, self._machine.used_mib, self._machine.busy_s())
 
     def run(self) -> list[Result]:
         FOLDER.mkdir(parents=True, exist_ok=True)
@@ -117,7 +120,8 @@ class Run:
             self._schedule.ended.add(message.tier)
             self._results.append(message)
             if not self._is_shown:
-                print(log_of(message.tier).read_text(errors="replace").rstrip())
+                lines = log_of(message.tier).read_text(errors="replace").rstrip().splitlines()
+                print("\n".join(lines if message.reason else lines[-PASSED_LINES:]))
             self._say(f"{message.tier} {'FAILED' if message.reason else 'passed'}, took {message.seconds:.0f} s")
             return
         name, succeeded, log = message
@@ -132,19 +136,34 @@ class Run:
         print(f"== {self.seconds:>5.0f} s  {text}", flush=True)
 
 
-class MemoryWatch:
-    """Watches in a thread how much less memory the machine has available than at the beginning."""
+class MachineWatch:
+    """Watches in a thread how much less memory the machine has available than at the beginning, and counts for how
+    long its cores are busy."""
 
     def __init__(self) -> None:
         self.used_mib = 0
         self._available_mib = _available_mib()
+        self._busy_s = _busy_s()
         if self._available_mib:
             threading.Thread(target=self._watch, daemon=True).start()
 
     def _watch(self) -> None:
         while True:
             self.used_mib = max(self.used_mib, self._available_mib - _available_mib())
-            time.sleep(MEMORY_EVERY_S)
+            time.sleep(LOOK_EVERY_S)
+
+    def busy_s(self) -> float:
+        """Return the seconds of processor time since the beginning, by whatever ran on the machine."""
+        return _busy_s() - self._busy_s
+
+
+def _busy_s() -> float:
+    """Return the seconds for which all cores together were busy; 0 where there is no /proc."""
+    file = Path("/proc/stat")
+    if not file.exists():
+        return 0.0
+    user, nice, system, _, _, irq, softirq, steal = map(int, file.read_text().split()[1:9])
+    return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
 
 
 def _available_mib() -> int:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields
+import re
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 from tools.tiers.execution import ROOT, Result
@@ -15,9 +16,21 @@ if TYPE_CHECKING:
 
 FILE = ROOT / "build" / "tiers.json"
 SLOWEST = 30
+FAILURE_LINES = 150
+# Where pytest begins to show failures, and errors of fixtures.
+_FAILURES = re.compile(r"^=+ (FAILURES|ERRORS) =+$")
 
 
-def table(results: Sequence[Result], *, seconds: float, memory_mib: int) -> str:
+@dataclass(frozen=True, slots=True)
+class MachineUse:
+    """What a run took: seconds, memory beside what was in use, and processor time of all that ran on the machine."""
+
+    seconds: float
+    memory_mib: int
+    busy_s: float
+
+
+def table(results: Sequence[Result], machine: MachineUse) -> str:
     """Return one line for each tier: outcome, seconds of wall and processor time, tests, and the skipped ones with
     reasons."""
     lines = [
@@ -34,8 +47,10 @@ def table(results: Sequence[Result], *, seconds: float, memory_mib: int) -> str:
     cpu_seconds = sum(each.cpu_seconds for each in results)
     passed = sum(each.outcomes["passed"] for each in results)
     lines.append(
-        f"{'all':<12} {'':<8} {seconds:>8.0f} {cpu_seconds:>8.0f} {cpu_seconds / max(seconds, 1e-9):>6.1f} {passed:>7,}"
-        f"{'':>9} memory used beside what was in use: {memory_mib / 1024:.1f} GiB"
+        f"{'all':<12} {'':<8} {machine.seconds:>8.0f} {cpu_seconds:>8.0f} "
+        f"{cpu_seconds / max(machine.seconds, 1e-9):>6.1f} {passed:>7,}"
+        f"{'':>9} memory used beside what was in use: {machine.memory_mib / 1024:.1f} GiB; "
+        f"cores busy, containers included: {machine.busy_s / max(machine.seconds, 1e-9):.1f}"
     )
     return "\n".join(lines)
 
@@ -70,9 +85,22 @@ def left_out(tiers: Iterable[str]) -> str:
     return "\n".join(lines)
 
 
-def write(results: Sequence[Result], *, seconds: float, memory_mib: int, file: Path = FILE) -> None:
+def failures(log: Path, *, lines: int = FAILURE_LINES) -> str:
+    """Return what a tier's output says of its failures: from where pytest shows them, else the end, at most so many
+    lines, the last ones."""
+    shown = log.read_text(errors="replace").rstrip().splitlines() if log.exists() else []
+    begin = next((number for number, line in enumerate(shown) if _FAILURES.match(line)), 0)
+    return "\n".join(shown[begin:][-lines:])
+
+
+def write(results: Sequence[Result], machine: MachineUse, file: Path = FILE) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
-    run = {"seconds": round(seconds, 1), "memory_mib": memory_mib, "tiers": [_plain(each) for each in results]}
+    run = {
+        "seconds": round(machine.seconds, 1),
+        "memory_mib": machine.memory_mib,
+        "busy_seconds": round(machine.busy_s, 1),
+        "tiers": [_plain(each) for each in results],
+    }
     file.write_text(json.dumps(run, indent=1) + "\n")
 
 

@@ -15,7 +15,7 @@ TIMINGS = "{timings}"
 
 CODE = (
     *("protos/ternmq_protos", "common", "rpc", "runtime", "registry", "console", "broker", "proxy", "clients/python"),
-    *("command", "spark", "hatch_build.py", "tools", "tests", "benchmarks", "clients/examples/python"),
+    *("command", "spark", "hatch_build.py", "tools", "tests", "benchmarks", "clients/examples/python", "deploy"),
 )
 TYPED = (
     *("protos/ternmq_protos", "common/ternmq_common", "rpc/ternmq_rpc", "runtime/ternmq_runtime"),

@@ -87,12 +87,27 @@ def test_the_table_says_what_failed_and_what_was_not_run() -> None:
             deselected=7,
         ),
     ]
-    lines = report.table(results, seconds=11.0, memory_mib=2048).splitlines()
+    lines = report.table(results, report.MachineUse(11.0, 2048, 19.8)).splitlines()
     assert lines[1].split() == ["lint", "passed", "1", "2", "2.0", "0", "0"]
     assert lines[2].split()[:7] == ["unit", "FAILED", "10", "15", "1.5", "1,234", "3"]
     assert lines[2].endswith("skipped 2: no IPv6; 7 deselected by markers; exit code 1: pytest")
     assert lines[3].split()[:5] == ["all", "11", "17", "1.5", "1,234"]
-    assert lines[3].endswith("2.0 GiB")
+    assert lines[3].endswith("2.0 GiB; cores busy, containers included: 1.8")
+
+
+def test_failures_are_shown_from_where_they_begin_and_their_end_only(tmp_path: Path) -> None:
+    log = tmp_path / "unit.log"
+    assert report.failures(log) == ""
+    log.write_text("...F. [ 50%]\n===== FAILURES =====\n__ test_it __\nE assert 1 == 2\nFAILED test_it\n")
+    assert report.failures(log).splitlines() == [
+        "===== FAILURES =====",
+        "__ test_it __",
+        "E assert 1 == 2",
+        "FAILED test_it",
+    ]
+    assert report.failures(log, lines=1) == "FAILED test_it"
+    log.write_text("it does not compile\n")
+    assert report.failures(log) == "it does not compile"
 
 
 def test_a_run_says_which_command_runs_the_rest() -> None:
@@ -111,7 +126,7 @@ def test_the_slowest_tests_and_fixtures_of_the_last_run_are_shown(tmp_path: Path
     results = [
         Result("unit", outcomes=Counter(passed=3), tests={"a": 1.0, "b": 3.0, "c": 2.0}, fixtures={"server": 9.0})
     ]
-    report.write(results, seconds=15.0, memory_mib=1, file=file)
+    report.write(results, report.MachineUse(15.0, 1, 20.0), file)
     lines = report.slowest(file, count=2).splitlines()
     assert [line.split() for line in lines[1:3]] == [["3.00", "unit", "b"], ["2.00", "unit", "c"]]
     assert lines[4].split() == ["9.00", "unit", "server"]
