@@ -10,7 +10,6 @@ Deadlocks  after an outage all leases have ended, and all proxies write at once.
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import case, delete, select
-from sqlalchemy.dialects import postgresql, sqlite
 
 from ternmq_common.catalog.cluster import ProxyEntry
 from ternmq_registry.sql.rows import load_text, proxy_of
@@ -18,6 +17,7 @@ from ternmq_registry.tables import DATABASE_NOW_MS, PROXIES
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
+    from sqlalchemy.dialects import postgresql, sqlite
 
     from ternmq_registry.sql.database import RegistryDatabase
 
@@ -60,8 +60,18 @@ class ProxyTable:
 
 def write_proxy(connection: "Connection", name: str, values: dict[str, Any], first: dict[str, Any]) -> None:
     """Write these values into the row of that process, and `first` too if it is new; remove rows whose leases ended."""
-    insert = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
-    row = insert(PROXIES).values(name=name, **{**values, **first})
+    row = insert_statement(connection.dialect.name).values(name=name, **{**values, **first})
     connection.execute(row.on_conflict_do_update(index_elements=[PROXIES.c.name], set_=values))
     over = select(PROXIES.c.name).where(PROXIES.c.lease_end_ms < DATABASE_NOW_MS, PROXIES.c.name != name)
     connection.execute(delete(PROXIES).where(PROXIES.c.name.in_(over.with_for_update(skip_locked=True))))
+
+
+def insert_statement(dialect: str) -> "postgresql.Insert | sqlite.Insert":
+    """Return an insertion into the table; a process needs one dialect, and each takes long to import."""
+    if dialect == "postgresql":
+        from sqlalchemy.dialects import postgresql
+
+        return postgresql.insert(PROXIES)
+    from sqlalchemy.dialects import sqlite
+
+    return sqlite.insert(PROXIES)
