@@ -59,6 +59,7 @@ COMMANDS = {
     "audit": Subcommand("audit.commands", "Show the audit log: calls that users made, and refusals."),
     "apply": Subcommand("apply.commands", "Create and change topics, groups and users as a file declares."),
     "export": Subcommand("apply.export", "Write topics, groups and users to a file that apply reads."),
+    "import": Subcommand("migration.commands", "Create what an Apache RocketMQ cluster has."),
     "registry": Subcommand("registry.commands", "Prepare the registry of a cluster, rebuild a lost one."),
     "tls": Subcommand("tls.commands", "Create certificates for development."),
     "store": Subcommand("store.commands", "Look at, check and repair the files of a broker."),

@@ -77,6 +77,11 @@ class ApacheRocketMQ:
         return f"{HOST}:{self._grpc_port}"
 
     @property
+    def namesrv_address(self) -> str:
+        """Where the name server is."""
+        return f"{HOST}:{self._namesrv_port}"
+
+    @property
     def broker_address(self) -> str:
         """Where the broker itself serves the remoting protocol."""
         return f"{HOST}:{self._broker_port}"
@@ -146,7 +151,7 @@ class ApacheRocketMQ:
 
     def admin(self, command: str, *arguments: str) -> str:
         """Run one command of the admin tool against the broker and return what it printed."""
-        broker = ("-n", f"{HOST}:{self._namesrv_port}", "-b", f"{HOST}:{self._broker_port}")
+        broker = ("-n", self.namesrv_address, "-b", f"{HOST}:{self._broker_port}")
         result = subprocess.run(
             [*self._java("-Xmx128m", "-XX:TieredStopAtLevel=1"), *ADMIN_MAIN, command, *broker, *arguments],
             capture_output=True,
@@ -174,7 +179,7 @@ class ApacheRocketMQ:
         broker = self._write_broker_settings()
         command = [
             *self._java(*self.java_options),
-            *(*BROKER_MAIN, "-n", f"{HOST}:{self._namesrv_port}", "-c", str(broker)),
+            *(*BROKER_MAIN, "-n", self.namesrv_address, "-c", str(broker)),
         ]
         self._begin(command, "broker.out", started).wait_for("boot success")
         self._wait_for_broker()
@@ -185,7 +190,7 @@ class ApacheRocketMQ:
         deadline = time.monotonic() + START_TIMEOUT_S
         while time.monotonic() < deadline:
             listed = subprocess.run(
-                [*command, "-n", f"{HOST}:{self._namesrv_port}"],
+                [*command, "-n", self.namesrv_address],
                 capture_output=True,
                 text=True,
                 timeout=ADMIN_TIMEOUT_S,
@@ -207,7 +212,7 @@ class ApacheRocketMQ:
         command = [
             *self._java(*self.java_options),
             *PROXY_MAIN,
-            *("-n", f"{HOST}:{self._namesrv_port}", "-pc", str(proxy), "-pm", *mode),
+            *("-n", self.namesrv_address, "-pc", str(proxy), "-pm", *mode),
         ]
         self._begin(command, "proxy.out", started).wait_for("startup successfully")
         with grpc.insecure_channel(self.endpoint) as channel:
@@ -235,7 +240,7 @@ class ApacheRocketMQ:
         return {
             "rocketMQClusterName": "DefaultCluster",
             "proxyClusterName": "DefaultCluster",
-            **({"namesrvAddr": f"{HOST}:{self._namesrv_port}"} if self._clustered else {}),
+            **({"namesrvAddr": self.namesrv_address} if self._clustered else {}),
             "localServeAddr": HOST,
             "grpcServerPort": self._grpc_port,
             "remotingListenPort": self._remoting_port,

@@ -6,7 +6,7 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ternmq_command.apply.declared_values import Item, quote_value, read_flag
@@ -33,7 +33,7 @@ class DeclaredPolicy:
 class DeclaredUser:
     """A declared user; settings that the file leaves out are None.
 
-    The secret is for a new user; without one, the server creates it.
+    The secret is for a new user; without one, the server creates it. No file has `secret` itself.
     """
 
     name: str
@@ -42,9 +42,13 @@ class DeclaredUser:
     policies: Sequence[DeclaredPolicy]
     secret_env: str | None
     secret_file: str | None
+    secret: str = field(default="", repr=False)
 
     def read_secret(self) -> str:
-        """Return the secret in the variable or file, empty if none is named; raises WrongUsage if it is missing."""
+        """Return the secret, or that in the variable or file, empty if there is none; raises WrongUsage if the variable
+        or file has none."""
+        if self.secret:
+            return self.secret
         if self.secret_env is not None:
             place, found = f"the variable {self.secret_env}", os.environ.get(self.secret_env, "")
         elif self.secret_file is not None:

@@ -6,8 +6,10 @@ import time
 
 import pytest
 
+from ternmq_protos.admin_v1 import admin_pb2
+from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_proxy.fronts.remoting.messages.message_records import BatchPart, decode_records, encode_batch
-from tests.support.embedded import Embedded
+from tests.support.embedded import Embedded, RawClient
 from tests.support.remoting_client import RemotingClient
 from tests.system.conftest import SERVER_LOOP
 
@@ -124,6 +126,21 @@ async def test_members_hear_of_each_other_and_offsets_are_kept(server: Embedded)
         await two.close()
         assert (await one.pushed.get()).code == 40
         assert json.loads((await one.call(38, consumerGroup="members-4x")).body) == {"consumerIdList": ["one"]}
+
+
+async def test_a_group_set_to_begin_at_the_earliest_message_does_so_behind_a_purge(server: Embedded) -> None:
+    async with await RemotingClient.connect(server.remoting) as client, RawClient(server.grpc) as operator:
+        for _ in range(3):
+            await client.send("purged-4x", b"gone")
+        await operator.create_group("earliest-4x", consume_from="earliest")
+        await operator.create_group("usual-4x")
+        answer = await operator.admin("PurgeTopic", admin_pb2.PurgeTopicRequest(name="purged-4x"))
+        assert answer.status.code == pb.OK
+        queue = {"topic": "purged-4x", "queueId": 0}
+        found = await client.call(14, consumerGroup="earliest-4x", **queue)
+        assert (found.code, found.fields["offset"]) == (0, "3")
+        # Its clients decide: those of 4.x begin at the end.
+        assert (await client.call(14, consumerGroup="usual-4x", **queue)).code == 22
 
 
 async def test_unknown_requests_are_refused(server: Embedded) -> None:

@@ -31,8 +31,9 @@ async def find_committed(
     """Return the group's committed offset in the queue. Raises OFFSET_NOT_FOUND if it has none: then its clients decide
     where they begin.
 
-    With `zero_if_missing` it begins at 0 in a queue that still has its first message, as RocketMQ does: a young topic
-    is read from its beginning, whatever clients would decide. `begins`: a member of the group asks, to go on there.
+    A group that is set to begin at the earliest message does so. With `zero_if_missing` any group begins at 0 in a
+    queue that still has its first message, as RocketMQ does: a young topic is read from its beginning, whatever clients
+    would decide. `begins`: a member of the group asks, to go on there.
     """
     require_consumer("GetOffset", call, group, named.topic, services)
     missing = MessagingError(ErrorCode.OFFSET_NOT_FOUND, f"group {group!r} has no offset in this queue")
@@ -43,10 +44,11 @@ async def find_committed(
     offset = await (reading.begin_pulling if begins else reading.committed)(group, queue)
     if offset is not None:
         return offset
-    if zero_if_missing:
-        bounds = await services.messages.reading.bounds(queue)
-        if bounds.minimum == 0 and bounds.maximum > 0:
-            return 0
+    bounds = await reading.bounds(queue)
+    if services.catalog.group_or_default(group).consume_from == "earliest":
+        return bounds.minimum
+    if zero_if_missing and bounds.minimum == 0 and bounds.maximum > 0:
+        return 0
     raise missing
 
 
