@@ -94,7 +94,8 @@ def test_each_broker_gets_as_many_queues_as_the_one_with_the_most() -> None:
 def test_topics_and_groups_of_the_servers_themselves_are_left_out() -> None:
     system = ["of-the-server", "DefaultCluster", "TBW102", "rmq_sys_x", "%RETRY%g", "%DLQ%g", "c_REPLY_TOPIC", "a"]
     own = ["TOOLS_CONSUMER", "CID_RMQ_SYS_TRANS", "CID_ONSAPI_OWNER", "SELF_TEST_C_GROUP"]
-    translation = translate(*map(topic, [*system, "ours"]), *map(group, [*own, "ours"]))
+    topics, groups = [topic(name) for name in [*system, "ours"]], [group(name) for name in [*own, "ours"]]
+    translation = translate(*topics, *groups)
     assert (names(translation, "topics"), names(translation, "groups")) == (["ours"], ["ours"])
     assert translation.notes == []
 
@@ -107,7 +108,7 @@ def test_names_that_are_not_allowed_here_are_said() -> None:
 
 
 def test_patterns_choose() -> None:
-    found = [topic("orders-1"), topic("bills"), group("g-1"), group("h")]
+    found: list[SourceTopic | SourceGroup] = [topic("orders-1"), topic("bills"), group("g-1"), group("h")]
     translation = translate(*found, wanted=Wanted(("orders-*",), ("h", "none")))
     assert (names(translation, "topics"), names(translation, "groups")) == (["orders-1"], ["h"])
 
@@ -141,7 +142,7 @@ def test_a_group_keeps_its_backoff(backoff: dict[str, object], expected: str | N
 
 
 def test_what_an_operator_has_to_know_is_said() -> None:
-    odd = {"type": "EXPONENTIAL", "exponentialRetryPolicy": {"initial": "soon"}}
+    odd: dict[str, object] = {"type": "EXPONENTIAL", "exponentialRetryPolicy": {"initial": "soon"}}
     translation = translate(group("g", enabled=False), group("h", backoff=odd), lags={"g": 12345, "h": 0})
     assert [note.split(":")[0] for note in translation.notes] == [
         "group g may not consume there (consumeEnable is false); here it may",
