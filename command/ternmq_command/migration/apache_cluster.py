@@ -8,10 +8,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
-from ternmq_command.migration.remoting_calls import RemotingCalls, SourceAccess, SourceRefused, SourceUnreachable
+from ternmq_command.calls.remoting_calls import (
+    RemotingAccess,
+    RemotingCalls,
+    RemotingRefused,
+    RemotingUnreachable,
+    find_masters,
+)
 from ternmq_command.terminal.failures import CommandFailure, WrongUsage
 
-_CLUSTER_INFO, _NAMESRV_SYSTEM_TOPICS, _BROKER_SYSTEM_TOPICS = 106, 304, 305
+_NAMESRV_SYSTEM_TOPICS, _BROKER_SYSTEM_TOPICS = 304, 305
 _ALL_TOPICS, _ALL_GROUPS, _CONSUME_STATS = 21, 201, 208
 _USERS, _POLICIES = 3005, 3010
 Table = Mapping[str, object]
@@ -64,14 +70,14 @@ class SourceCluster:
     lags: Mapping[str, int]
 
 
-def read_cluster(name_servers: str, access: SourceAccess) -> SourceCluster:
-    """Read the cluster of the first name server that answers, of `HOST:PORT[;HOST:PORT...]`. Raises SourceUnreachable,
-    SourceRefused, and WrongUsage for no address."""
+def read_cluster(name_servers: str, access: RemotingAccess) -> SourceCluster:
+    """Read the cluster of the first name server that answers, of `HOST:PORT[;HOST:PORT...]`. WrongUsage without an
+    address; RemotingUnreachable and RemotingRefused where a server does not answer."""
     with ExitStack() as stack:
         name_server = stack.enter_context(_first_reachable(name_servers, access))
-        masters = _find_masters(name_server.read_table(_CLUSTER_INFO))
+        masters = find_masters(name_server)
         if not masters:
-            raise SourceUnreachable(f"the name server {name_server.address} knows no broker with a master")
+            raise RemotingUnreachable(f"the name server {name_server.address} knows no broker with a master")
         brokers = {name: stack.enter_context(RemotingCalls(at, access)) for name, at in masters.items()}
         system = set(_texts(name_server.read_table(_NAMESRV_SYSTEM_TOPICS).get("topicList")))
         for calls in brokers.values():
@@ -88,25 +94,15 @@ def read_cluster(name_servers: str, access: SourceAccess) -> SourceCluster:
         )
 
 
-def _first_reachable(name_servers: str, access: SourceAccess) -> RemotingCalls:
+def _first_reachable(name_servers: str, access: RemotingAccess) -> RemotingCalls:
     addresses = [each.strip() for each in name_servers.replace(",", ";").split(";") if each.strip()]
     failure: CommandFailure = WrongUsage("--namesrv names no name server: HOST:PORT is needed")
     for address in addresses:
         try:
             return RemotingCalls(address, access)
-        except SourceUnreachable as error:
+        except RemotingUnreachable as error:
             failure = error
     raise failure
-
-
-def _find_masters(info: Table) -> dict[str, str]:
-    """Return the addresses of masters by broker name: id 0, else the lowest that there is."""
-    found = {}
-    for name, broker in _tables(info.get("brokerAddrTable")).items():
-        addresses = {int(number): str(at) for number, at in _table(broker.get("brokerAddrs")).items()}
-        if addresses:
-            found[name] = addresses[min(addresses)]
-    return dict(sorted(found.items()))
 
 
 def _read_topics(broker: str, calls: RemotingCalls) -> Iterator[SourceTopic]:
@@ -137,7 +133,7 @@ def _read_lag(group: str, calls: RemotingCalls) -> int:
     """Return how many messages of the broker the group has not consumed."""
     try:
         offsets = calls.read_content(_CONSUME_STATS, consumerGroup=group)
-    except SourceRefused:
+    except RemotingRefused:
         return 0  # the group has no offset on this broker
     table = offsets.get("offsetTable") if isinstance(offsets, dict) else None
     queues = [each for each in table.values() if isinstance(each, dict)] if isinstance(table, dict) else []
@@ -148,7 +144,7 @@ def _read_users(calls: RemotingCalls) -> list[SourceUser] | None:
     """Return the users that every broker has; None if it has no access control, or an older one."""
     try:
         users, policies = calls.read_content(_USERS), calls.read_content(_POLICIES)
-    except SourceRefused:
+    except RemotingRefused:
         return None
     by_subject = {str(each.get("subject")): each for each in _objects(policies)}
     return [

@@ -66,13 +66,19 @@ def rocketmq(
       ternmq import rocketmq --namesrv 10.0.0.1:9876 --yes
       ternmq import rocketmq --namesrv 10.0.0.1:9876 --topic 'orders-*' --declare > topics.yaml
     """
+    from ternmq_command.calls.remoting_calls import RemotingAccess
     from ternmq_command.migration.apache_cluster import read_cluster
-    from ternmq_command.migration.remoting_calls import SourceAccess
     from ternmq_command.migration.translation import Wanted, translate_cluster
 
     if declare and yes:
         raise WrongUsage("--declare prints a file and --yes changes a server: one of them is needed, not both")
-    access = SourceAccess(source_tls, os.environ.get(ACCESS_KEY, ""), os.environ.get(SECRET_KEY, ""))
+    import ssl
+
+    access = RemotingAccess(
+        ssl.create_default_context() if source_tls else None,
+        access_key=os.environ.get(ACCESS_KEY, ""),
+        secret_key=os.environ.get(SECRET_KEY, ""),
+    )
     source = read_cluster(namesrv, access)
     translation = translate_cluster(source, Wanted(topics, groups, users=not without_users))
     for note in translation.notes:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from ternmq_command.terminal.time_parsing import parse_consume_from, parse_exact_time, parse_time
-from ternmq_common.addresses import DEFAULT_GRPC, DEFAULT_HTTP, parse_address
+from ternmq_common.addresses import DEFAULT_GRPC, DEFAULT_HTTP, DEFAULT_REMOTING, parse_address
 from ternmq_common.units import parse_duration
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -73,6 +73,20 @@ def http_option(function: F) -> F:
 def http_address(endpoint: str, http: str | None) -> str:
     """Return the given HTTP address, or the default port at the host of the endpoint."""
     return http or f"{endpoint.rpartition(':')[0]}:{parse_address(DEFAULT_HTTP)[1]}"
+
+
+def remoting_option(function: F) -> F:
+    """Add `--remoting`, for commands that use a server's remoting port too; `remoting_address` returns its address."""
+    text = (
+        "The address for clients of RocketMQ 4; by default "
+        f"port {parse_address(DEFAULT_REMOTING)[1]} at the endpoint's host, if it is served there."
+    )
+    return click.option("--remoting", metavar="HOST:PORT", help=text)(function)
+
+
+def remoting_address(endpoint: str, remoting: str | None) -> str:
+    """Return the given remoting address, or the default port at the host of the endpoint."""
+    return remoting or f"{endpoint.rpartition(':')[0]}:{parse_address(DEFAULT_REMOTING)[1]}"
 
 
 class DurationParam(DurationType):

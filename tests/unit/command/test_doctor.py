@@ -1,6 +1,7 @@
 """What `ternmq doctor` finds, and what it says is to be done."""
 
 import json
+import re
 import shutil
 import socket
 from collections.abc import Iterator
@@ -14,12 +15,16 @@ from typing import NamedTuple
 import pytest
 
 from ternmq_command.server.diagnosis import checkup
+from ternmq_command.server.diagnosis.remoting_checkup import check_remoting
 from ternmq_command.terminal.options import http_address
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
 from tests.support.stack import Stack
 from tests.unit.command.admin_server import AdminServer
 from tests.unit.command.conftest import Call
+from tests.unit.command.source_server import SourceServer
+
+HEALTHY = b'{"status": "ready"}'
 
 
 @contextmanager
@@ -111,12 +116,15 @@ def test_nobody_there_ends_the_examination(call: Call, nobody: str) -> None:
 
 
 def test_a_clock_that_is_wrong_is_a_problem_and_one_for_tests_a_warning(call: Call, server: AdminServer) -> None:
-    server.ahead, server.test_clock = timedelta(minutes=5), False
-    with health(200, b'{"status": "ready"}') as http:
+    server.ahead, server.test_clock = timedelta(days=1), False
+    with health(200, HEALTHY) as http:
         found = examined(call, server.endpoint, http)
         assert found.exit_code == 1
         assert found.states["clock"] == "problem"
-        assert "+300" in found.said["clock"]
+        # The answer takes its time, by which the clocks are compared: seconds on a busy machine.
+        ahead = re.search(r"\+([0-9.]+) s from this machine's", found.said["clock"])
+        assert ahead is not None
+        assert float(ahead[1]) == pytest.approx(24 * 3600, abs=60)
         server.test_clock = True
         assert examined(call, server.endpoint, http).states["clock"] == "warning"
 
@@ -223,3 +231,53 @@ def test_people_read_one_line_a_finding_and_what_to_do(call: Call, nobody: str) 
     lines = call("doctor", "--endpoint", nobody).stdout.splitlines()
     assert lines[-2].split()[:2] == ["problem", "server"]
     assert lines[-1].strip().startswith("-> ")
+
+
+# --- remoting
+
+
+@pytest.fixture
+def remoting() -> Iterator[SourceServer]:
+    with SourceServer() as running:
+        yield running
+
+
+def test_a_name_server_whose_brokers_can_be_reached_is_well(
+    call: Call, server: AdminServer, remoting: SourceServer
+) -> None:
+    with health(200, HEALTHY) as http:
+        found = examined(call, server.endpoint, http, "--remoting", remoting.address, "--no-round-trip")
+    assert (found.exit_code, found.states["remoting"]) == (0, "ok")
+    assert found.said["remoting"].startswith(f"{remoting.address} names 1 brokers")
+
+
+@pytest.mark.parametrize("told", ["127.0.0.1:1", "no address"])
+def test_an_address_that_clients_are_told_and_cannot_reach_is_a_problem(
+    call: Call, server: AdminServer, remoting: SourceServer, told: str
+) -> None:
+    remoting.answers[106] = {"brokerAddrTable": {"broker-a": {"brokerAddrs": {0: told}}}}
+    with health(200, HEALTHY) as http:
+        found = examined(call, server.endpoint, http, "--remoting", remoting.address, "--no-round-trip")
+    assert (found.exit_code, found.states["remoting"]) == (1, "problem")
+    assert found.said["remoting"].startswith(f"clients are sent to {told}, and it can't be reached from here: ")
+    assert found.said["remoting"].endswith("--advertised-remoting HOST:PORT")
+
+
+def test_remoting_is_a_problem_only_where_it_was_named_or_refuses(
+    call: Call, server: AdminServer, remoting: SourceServer, nobody: str
+) -> None:
+    assert list(check_remoting(nobody, is_wanted=False)) == []
+    with health(200, HEALTHY) as http:
+        found = examined(call, server.endpoint, http, "--remoting", nobody, "--no-round-trip")
+        del remoting.answers[106]
+        refused = examined(call, server.endpoint, http, "--remoting", remoting.address, "--no-round-trip")
+    assert found.said["remoting"].startswith(f"can't reach {nobody}: ")
+    assert "refuses request 106" in refused.said["remoting"]
+    assert found.exit_code == refused.exit_code == 1
+
+
+def test_a_name_server_without_brokers_is_a_warning(call: Call, server: AdminServer, remoting: SourceServer) -> None:
+    remoting.answers[106] = {"brokerAddrTable": {}}
+    with health(200, HEALTHY) as http:
+        found = examined(call, server.endpoint, http, "--remoting", remoting.address, "--no-round-trip")
+    assert (found.exit_code, found.states["remoting"]) == (0, "warning")

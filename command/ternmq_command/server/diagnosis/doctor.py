@@ -1,12 +1,19 @@
 """`ternmq doctor`: checks a server, its machine and the connection to it, and says what to do about problems."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
 from ternmq_command.terminal.failures import CommandFailure, ServerUnreachable
-from ternmq_command.terminal.options import endpoint_option, http_address, http_option, json_option
+from ternmq_command.terminal.options import (
+    endpoint_option,
+    http_address,
+    http_option,
+    json_option,
+    remoting_address,
+    remoting_option,
+)
 from ternmq_command.terminal.output import print_json
 from ternmq_command.terminal.printing import echo
 
@@ -22,6 +29,7 @@ NOBODY_THERE = ServerUnreachable.exit_code
 @click.command()
 @endpoint_option
 @http_option
+@remoting_option
 @click.option(
     "--data-dir",
     type=click.Path(path_type=Path),
@@ -42,6 +50,7 @@ NOBODY_THERE = ServerUnreachable.exit_code
 def command(
     endpoint: str,
     http: str | None,
+    remoting: str | None,
     data_dir: Path,
     registry: str | None,
     registry_password_file: Path | None,
@@ -60,7 +69,8 @@ def command(
     """
     findings: list[Finding] = []
     database = (registry, registry_password_file) if registry else None
-    for finding in _run_checks(endpoint, http_address(endpoint, http), data_dir, database, round_trip=round_trip):
+    addresses = ServerAddresses(endpoint, http_address(endpoint, http), remoting)
+    for finding in _run_checks(addresses, data_dir, database, round_trip=round_trip):
         findings.append(finding)
         if not as_json:
             _print_finding(finding)
@@ -74,11 +84,22 @@ def command(
     return PROBLEMS_FOUND if problems else 0
 
 
+class ServerAddresses(NamedTuple):
+    """The addresses of the server; `remoting` is None if it was not named."""
+
+    endpoint: str
+    http: str
+    remoting: str | None
+
+
 def _run_checks(
-    endpoint: str, http: str, data_dir: Path, database: tuple[str, Path | None] | None, *, round_trip: bool
+    addresses: ServerAddresses, data_dir: Path, database: tuple[str, Path | None] | None, *, round_trip: bool
 ) -> "Iterator[Finding]":
     from ternmq_command.calls.admin import AdminClient
     from ternmq_command.server.diagnosis import checkup
+    from ternmq_command.server.diagnosis.remoting_checkup import check_remoting
+
+    endpoint, http, remoting = addresses
 
     yield from checkup.check_installation()
     yield from checkup.check_descriptors()
@@ -98,6 +119,7 @@ def _run_checks(
             return
         yield from checkup.check_certificate(endpoint)
         yield from checkup.check_health(http)
+        yield from check_remoting(remoting_address(endpoint, remoting), is_wanted=remoting is not None)
         try:
             yield from checkup.check_brokers(admin)
         except CommandFailure as failure:

@@ -1,4 +1,4 @@
-"""Calls to a name server or broker of Apache RocketMQ, one after the other, over one connection."""
+"""Calls to a name server or broker by the remoting protocol of RocketMQ, one after the other, over one connection."""
 
 import base64
 import hashlib
@@ -17,6 +17,7 @@ from ternmq_rpc.remoting.frames import JSON, FrameReader, RemotingError
 from ternmq_rpc.remoting.json_dialect import decode_dialect
 
 SUCCESS = 0
+_CLUSTER_INFO = 106
 TIMEOUT_S = 10.0
 # That of 5.5.0: brokers answer older clients with fewer fields.
 VERSION = 507
@@ -25,17 +26,17 @@ ANSWER_BYTES_MAX = 256 * 1024 * 1024
 _READ_BYTES = 1 << 18
 
 
-class SourceUnreachable(CommandFailure):
-    """A name server or broker of the source does not answer, or what answers speaks another protocol."""
+class RemotingUnreachable(CommandFailure):
+    """A name server or broker does not answer, or what answers speaks another protocol."""
 
     exit_code = 3
-    word = "SOURCE_UNREACHABLE"
+    word = "REMOTING_UNREACHABLE"
 
 
-class SourceRefused(CommandFailure):
-    """A name server or broker of the source refused a call."""
+class RemotingRefused(CommandFailure):
+    """A name server or broker refused a call."""
 
-    word = "SOURCE_REFUSED"
+    word = "REMOTING_REFUSED"
 
     def __init__(self, what: str, code: int) -> None:
         super().__init__(what)
@@ -43,18 +44,20 @@ class SourceRefused(CommandFailure):
 
 
 @dataclass(frozen=True, slots=True)
-class SourceAccess:
-    """How to connect to the source: with TLS or not, and with which keys; empty keys sign nothing."""
+class RemotingAccess:
+    """How to connect: with TLS or not, and with which keys; an empty access key signs nothing. The certificate's name
+    is `server_name`, empty: that of the address."""
 
-    tls: bool = False
+    tls: ssl.SSLContext | None = None
+    server_name: str = ""
     access_key: str = ""
     secret_key: str = field(default="", repr=False)
 
 
 class RemotingCalls:
-    """One connection: `with RemotingCalls("10.0.0.1:9876", access) as calls`. Methods may raise SourceUnreachable."""
+    """One connection: `with RemotingCalls("10.0.0.1:9876", access) as calls`. Methods may raise RemotingUnreachable."""
 
-    def __init__(self, address: str, access: SourceAccess) -> None:
+    def __init__(self, address: str, access: RemotingAccess) -> None:
         self.address = address
         self._access = access
         self._frames = FrameReader(ANSWER_BYTES_MAX)
@@ -62,15 +65,15 @@ class RemotingCalls:
         try:
             self._socket = self._connect()
         except (OSError, ValueError) as error:
-            raise SourceUnreachable(f"can't reach {cut_text(address)}: {error}") from None
+            raise RemotingUnreachable(f"can't reach {cut_text(address)}: {error}") from None
 
     def _connect(self) -> socket.socket:
         host, port = parse_address(self.address)
         connected = socket.create_connection((host, port), TIMEOUT_S)
-        if not self._access.tls:
+        if self._access.tls is None:
             return connected
         try:
-            return ssl.create_default_context().wrap_socket(connected, server_hostname=host)
+            return self._access.tls.wrap_socket(connected, server_hostname=self._access.server_name or host)
         except BaseException:
             connected.close()
             raise
@@ -82,24 +85,26 @@ class RemotingCalls:
         self._socket.close()
 
     def send_request(self, code: int, **fields: str) -> Command:
-        """Send a request, and return the answer. Raises SourceRefused for one that is not a success."""
+        """Send a request, and return the answer. Raises RemotingRefused for one that is not a success."""
         self._number += 1
         request = Command(code, opaque=self._number, fields=self._sign(fields), version=VERSION)
         try:
             self._socket.sendall(encode_command(request, JSON))
             answer = self._read_answer()
         except (OSError, RemotingError) as error:
-            raise SourceUnreachable(f"{self.address} gives no answer to request {code}: {error}") from None
+            raise RemotingUnreachable(f"{self.address} gives no answer to request {code}: {error}") from None
         if answer.code != SUCCESS:
             remark = cut_text(answer.remark) or "without a reason"
-            raise SourceRefused(f"{self.address} refuses request {code} with code {answer.code}: {remark}", answer.code)
+            raise RemotingRefused(
+                f"{self.address} refuses request {code} with code {answer.code}: {remark}", answer.code
+            )
         return answer
 
     def read_table(self, code: int, **fields: str) -> Mapping[str, object]:
-        """Send a request whose answer is a JSON object, and return that; SourceUnreachable if it is none."""
+        """Send a request whose answer is a JSON object, and return that; RemotingUnreachable if it is none."""
         content = self.read_content(code, **fields)
         if not isinstance(content, dict):
-            raise SourceUnreachable(f"{self.address} answers request {code} with something else than a JSON object")
+            raise RemotingUnreachable(f"{self.address} answers request {code} with something else than a JSON object")
         return {str(name): value for name, value in content.items()}
 
     def read_content(self, code: int, **fields: str) -> object:
@@ -108,7 +113,7 @@ class RemotingCalls:
         try:
             return decode_dialect(body) if body else {}
         except RemotingError as error:
-            raise SourceUnreachable(f"{self.address} answers request {code} with invalid JSON: {error}") from None
+            raise RemotingUnreachable(f"{self.address} answers request {code} with invalid JSON: {error}") from None
 
     def _sign(self, fields: dict[str, str]) -> dict[str, str]:
         if not self._access.access_key:
@@ -127,3 +132,15 @@ class RemotingCalls:
                 command = decode_command(*frame)
                 if command.is_response and command.opaque == self._number:
                     return command
+
+
+def find_masters(name_server: RemotingCalls) -> dict[str, str]:
+    """Ask a name server for its brokers, and return their addresses by name: of the master, else of the lowest id."""
+    table = name_server.read_table(_CLUSTER_INFO).get("brokerAddrTable")
+    found = {}
+    for name, broker in table.items() if isinstance(table, dict) else ():
+        addresses = broker.get("brokerAddrs") if isinstance(broker, dict) else None
+        by_id = {int(number): str(at) for number, at in addresses.items()} if isinstance(addresses, dict) else {}
+        if by_id:
+            found[str(name)] = by_id[min(by_id)]
+    return dict(sorted(found.items()))
