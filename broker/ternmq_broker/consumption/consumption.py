@@ -497,7 +497,9 @@ class Consumption:
         state = self.state_to_settle(group, topic, handle)
         if state is None:
             return SettleOutcome.STALE if now_ms < handle.deadline_ms else SettleOutcome.EXPIRED
-        return state.acknowledge_message(handle.queue_offset, handle.generation, handle.deadline_ms, now_ms)
+        offset = handle.queue_offset
+        generation = handle.generation or state.find_generation(offset, handle.deadline_ms)
+        return state.acknowledge_message(offset, generation, handle.deadline_ms, now_ms)
 
     def change_invisible(
         self, group: str, topic: str, handle: ReceiptHandle, *, now_ms: int, deadline_ms: int, counts: bool
@@ -506,9 +508,9 @@ class Consumption:
         state = self.state_to_settle(group, topic, handle)
         if state is None:
             return None
-        claim = state.change_invisible(
-            handle.queue_offset, handle.generation, now_ms=now_ms, deadline_ms=deadline_ms, counts=counts
-        )
+        offset = handle.queue_offset
+        generation = handle.generation or state.find_generation(offset, handle.deadline_ms)
+        claim = state.change_invisible(offset, generation, now_ms=now_ms, deadline_ms=deadline_ms, counts=counts)
         if claim is None:
             return None
         return ReceiptHandle(self._broker, handle.queue_id, handle.queue_offset, claim.generation, deadline_ms)

@@ -59,7 +59,7 @@ class ConnectedClient:
     @property
     def keeps_offsets(self) -> bool:
         """Whether it is a member of its group by the remoting protocol, and keeps the group's offsets itself."""
-        return self.settings is not None and bool(self.settings.member_id)
+        return self.is_pulling and self.settings is not None and bool(self.settings.member_id)
 
     @property
     def is_push(self) -> bool:

@@ -12,6 +12,7 @@ from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_proxy.peers.asking import ask_others
 
 if TYPE_CHECKING:
+    from ternmq_common.shard.model import ConsumerGroup
     from ternmq_proxy.services import Services
 
 WAY = "group-way"
@@ -60,6 +61,16 @@ async def require_popping(group: str, services: "Services") -> None:
     """Raise FORBIDDEN if the group pulls by remoting clients."""
     if await _find_way(group, services) is GroupWay.PULLS:
         raise _other_way_error(group, "remoting", "gRPC")
+
+
+def require_offsets(group: "ConsumerGroup") -> None:
+    """Raise FORBIDDEN if the group's settings have its members by the remoting protocol pop, and keep no offsets."""
+    if group.remoting_pop:
+        raise MessagingError(
+            ErrorCode.FORBIDDEN,
+            f"consumer group {group.name!r} pops (mqadmin setConsumeMode, or remoting_pop of ternmq group): its "
+            "members are push consumers of RocketMQ 5 with setClientRebalance(false), and keep no offsets",
+        )
 
 
 def _other_way_error(group: str, present: str, refused: str) -> MessagingError:
