@@ -86,10 +86,12 @@ async def _pull_from_queue(request: QueuePull, call: "Call", services: "Services
     check_readable(services.catalog.find_topic(queue.topic))
     reader = QueueReaderId(group.name, call.require_client(), group.queue_lock_hold_ms)
     reading = services.messages.reading
-    bounds = await reading.bounds(queue)
+    bounds = await reading.bounds(queue, reader=reader, offset=request.offset)
     if request.commit is not None and 0 <= request.commit <= bounds.maximum:
         await reading.set_committed(group.name, queue, request.commit, reader=reader)
     offset = request.offset
+    if bounds.moved_to is not None:
+        return _without_messages(AnswerKind.OFFSET_MOVED, bounds.moved_to, bounds)
     if not bounds.minimum <= offset <= bounds.maximum:
         moved = bounds.maximum if offset > bounds.maximum else bounds.minimum
         return _without_messages(AnswerKind.OFFSET_MOVED, moved, bounds)
