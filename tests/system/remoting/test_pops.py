@@ -3,39 +3,20 @@
 import base64
 import json
 import time
-from typing import NamedTuple
 
-from ternmq_proxy.fronts.remoting.messages.message_records import MessageRecord, decode_records
-from ternmq_rpc.remoting.commands import Command
+from ternmq_protos.admin_v1 import admin_pb2
+from ternmq_proxy.fronts.remoting.messages.message_records import decode_records
 from ternmq_rpc.remoting.json_dialect import decode_dialect
 from tests.support.embedded import Embedded, RawClient
+from tests.support.popping_client import Popped, acknowledge, connect_popper, pop, read_popped, set_mode, settle
 from tests.support.remoting_client import RemotingClient
 from tests.system.conftest import SERVER_LOOP
 
 pytestmark = SERVER_LOOP
-POPPING_VERSION = 513  # 5.5.0
-
-
-class Popped(NamedTuple):
-    """A message that was popped, with its checkpoint and what clients read from that."""
-
-    record: MessageRecord
-    checkpoint: str
-
-    @property
-    def parts(self) -> list[str]:
-        return self.checkpoint.split(" ")
 
 
 async def connect(server: Embedded) -> RemotingClient:
-    client = await RemotingClient.connect(server.remoting)
-    client.version = POPPING_VERSION
-    return client
-
-
-async def set_mode(client: RemotingClient, group: str, topic: str, mode: str) -> Command:
-    body = {"topic": topic, "consumerGroup": group, "mode": mode, "popShareQueueNum": 0}
-    return await client.call(401, json.dumps(body).encode())
+    return await connect_popper(server.remoting)
 
 
 async def ask_assignment(client: RemotingClient, group: str, topic: str, client_id: str) -> object:
@@ -51,67 +32,6 @@ async def ask_assignment(client: RemotingClient, group: str, topic: str, client_
     content = decode_dialect(answer.body)
     assert isinstance(content, dict)
     return content.get("messageQueueAssignments")
-
-
-async def pop(
-    client: RemotingClient,
-    group: str,
-    topic: str,
-    *,
-    invisible_ms: int = 60_000,
-    poll_ms: int = 0,
-    batch: int = 32,
-    **fields: object,
-) -> Command:
-    header: dict[str, object] = {
-        "consumerGroup": group,
-        "topic": topic,
-        "queueId": -1,
-        "maxMsgNums": batch,
-        "invisibleTime": invisible_ms,
-        "pollTime": poll_ms,
-        "bornTime": int(time.time() * 1000),
-        "initMode": 0,
-        "expType": "TAG",
-        "exp": "*",
-        "order": False,
-    }
-    return await client.call(200050, **(header | fields))
-
-
-def read_popped(answer: Command) -> list[Popped]:
-    """The messages of an answer; each has the checkpoint that clients put together from the header, too."""
-    assert answer.code == 0, answer.remark
-    fields = answer.fields
-    starts = {tuple(each.split(" ")[:2]): each.split(" ")[2] for each in fields["startOffsetInfo"].split(";")}
-    listed = {tuple(each.split(" ")[:2]): each.split(" ")[2] for each in fields["msgOffsetInfo"].split(";")}
-    popped: list[Popped] = []
-    for record in decode_records(answer.body):
-        pairs = dict(pair.split("\x01") for pair in record.properties.split("\x02") if pair)
-        mark = "1" if record.topic.startswith("%RETRY%") else "0"
-        place = (mark, str(record.queue_id))
-        assert str(record.queue_offset) in listed[place].split(",")
-        times = f"{fields['popTime']} {fields['invisibleTime']} {fields['reviveQid']}"
-        put_together = f"{starts[place]} {times} {mark} broker-0 {record.queue_id} {record.queue_offset}"
-        assert pairs["POP_CK"] == put_together
-        popped.append(Popped(record, put_together))
-    return popped
-
-
-async def settle(client: RemotingClient, code: int, group: str, message: Popped, **fields: object) -> Command:
-    return await client.call(
-        code,
-        consumerGroup=group,
-        topic=message.record.topic,
-        queueId=message.parts[6],
-        offset=message.parts[7],
-        extraInfo=message.checkpoint,
-        **fields,
-    )
-
-
-async def acknowledge(client: RemotingClient, group: str, message: Popped) -> Command:
-    return await settle(client, 200051, group, message)
 
 
 def bodies(messages: list[Popped]) -> list[bytes]:
@@ -232,9 +152,13 @@ async def test_a_message_that_fails_too_often_is_a_dead_letter(server: Embedded)
 
 async def test_a_fifo_group_pops_each_message_group_in_order(server: Embedded) -> None:
     topic = group = "pop-order"
-    async with await connect(server) as client:
+    kind = {"topic": topic, "readQueueNums": 2, "writeQueueNums": 2, "perm": 6, "attributes": "+message.type=FIFO"}
+    async with await connect(server) as client, RawClient(server.grpc) as operator:
+        assert (await client.call(17, **kind)).code == 0
         answer = await client.call(200, json.dumps({"groupName": group, "consumeMessageOrderly": True}).encode())
         assert answer.code == 0, answer.remark
+        assert (await set_mode(client, group, topic, "POP")).code == 0
+        assert (await client.heartbeat("pop-order", consumers={group: [topic]})).code == 0
         for number in range(6):
             properties = {"__SHARDINGKEY": f"key-{number % 2}"}
             await client.send(topic, b"%d-%d" % (number % 2, number), properties=properties, queue_id=0)
@@ -253,6 +177,8 @@ async def test_a_fifo_group_pops_each_message_group_in_order(server: Embedded) -
                 seen.setdefault(message.record.body[:1], []).append(message.record.body)
                 assert (await acknowledge(client, group, message)).code == 0
         assert seen == {b"0": [b"0-0", b"0-2", b"0-4"], b"1": [b"1-1", b"1-3", b"1-5"]}
+        described = await operator.admin("DescribeGroup", admin_pb2.DescribeGroupRequest(name=group))
+        assert ([each.client_id for each in described.members], [*described.inconsistencies]) == (["pop-order"], [])
 
 
 async def test_the_way_of_a_group_decides_what_its_members_are_assigned(server: Embedded) -> None:
