@@ -65,7 +65,7 @@ def order_problem(subscription: "TopicSubscription", services: "Services") -> st
 def _relies_on_settings(client: "ConnectedClient") -> bool:
     """Return whether the client keeps the order if it was told to. One by the remoting protocol gets one message of a
     message group at a time."""
-    return client.is_push and client.settings is not None and not client.settings.member_id
+    return client.is_push and client.settings is not None and not client.is_by_remoting
 
 
 def _find_readers(subscription: "TopicSubscription", services: "Services") -> "Iterator[ConnectedClient]":

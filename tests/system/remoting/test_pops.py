@@ -5,6 +5,7 @@ import json
 import time
 
 from ternmq_protos.admin_v1 import admin_pb2
+from ternmq_protos.v2 import service_pb2 as rpc
 from ternmq_proxy.fronts.remoting.messages.message_records import decode_records
 from ternmq_rpc.remoting.json_dialect import decode_dialect
 from tests.support.embedded import Embedded, RawClient
@@ -245,6 +246,15 @@ async def test_members_of_a_group_that_pops_may_come_by_either_protocol(server: 
             assert [each.body for each in again.messages] == [mine.record.body]
             assert again.messages[0].system_properties.delivery_attempt == 2
             assert (await acknowledge(client, group, mine)).code == 208
+            await other.ack(topic, group, again.messages[0].system_properties.receipt_handle)
+            # It can't pull while others pop.
+            assert (await set_mode(client, group, topic, "PULL")).code == 0
+            assert await ask_assignment(client, group, topic, "pop-new") == []
+            refused = await client.heartbeat("pop-new", consumers={group: [topic]})
+            assert (refused.code, "stop all gRPC consumers" in str(refused.remark)) == (16, True)
+            await other.call("NotifyClientTermination", rpc.NotifyClientTerminationRequest(group={"name": group}))
+            assert (await client.heartbeat("pop-new", consumers={group: [topic]})).code == 0
+            assert (await client.pull(group, topic)).code == 0
 
 
 async def test_messages_that_were_sent_back_are_popped_from_the_retry_topic(server: Embedded) -> None:

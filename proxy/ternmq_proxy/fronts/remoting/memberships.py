@@ -114,14 +114,17 @@ class Memberships:
         """Return the id by which the proxy knows the client as a member of the consumer group; None if it is none."""
         return self._keys.get(client, {}).get(group)
 
-    def adopt_way(self, client: "ClientConnection", group: str) -> bool:
-        """Have a member pop or pull from now on, as its group's settings say; return whether it pops."""
-        pops, key, member = self._pops(group), self.key_of(client, group), self.members.find_member(client)
-        if key is not None and member is not None and group in member.consumers:
-            known = self._services.clients.find_client(key)
-            if known is None or known.is_pulling is pops:
-                self._register_consumer(self._keys[client], member, member.consumers[group])
-        return pops
+    def is_pulling(self, client: "ClientConnection", group: str) -> bool:
+        """Return whether the client is a member of the consumer group, and pulls."""
+        key = self.key_of(client, group)
+        known = None if key is None else self._services.clients.find_client(key)
+        return known is not None and known.is_pulling
+
+    def adopt_way(self, client: "ClientConnection", group: str) -> None:
+        """Have a member pop or pull from now on, as its group's settings say."""
+        member = self.members.find_member(client)
+        if member is not None and group in member.consumers:
+            self._register_consumer(self._keys[client], member, member.consumers[group])
 
     def has_begun(self, group: "ConsumerGroup", topic: str) -> bool:
         """Return whether the group was told here to begin at the topic's first message."""

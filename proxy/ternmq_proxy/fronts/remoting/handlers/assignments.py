@@ -16,6 +16,7 @@ from ternmq_proxy.fronts.remoting.handlers.admin.answers import answer_done, ans
 from ternmq_proxy.fronts.remoting.refusals import RequestRefused
 from ternmq_proxy.operations.admin.groups.group_settings import create_group, update_group
 from ternmq_proxy.operations.by_queue.assignment import require_sharing, share_queues
+from ternmq_proxy.operations.by_queue.group_ways import require_pulling
 
 if TYPE_CHECKING:
     from ternmq_proxy.fronts.remoting.call import RemotingCall
@@ -25,11 +26,19 @@ _POP, _PULL = "POP", "PULL"
 
 
 async def query_assignment(made: "RemotingCall") -> "Command":
-    """Answer 400: the member's queues of a topic. None are named while they are not known, so that it keeps its own."""
+    """Answer 400: the member's queues of a topic. None are named while they are not known, so that it keeps its own; an
+    error would have it share queues out by itself from then on."""
     content, services = read_object(made.command.body), made.services
     group, topic = check_group_name(read_text(content, "consumerGroup")), read_text(content, "topic")
     require_sharing(group, topic, made.call, services)
-    pops = made.memberships.adopt_way(made.client, group)
+    pops = services.catalog.group_or_default(group).remoting_pop
+    if made.memberships.members.is_member(made.client, group):
+        if not pops and not made.memberships.is_pulling(made.client, group):
+            try:
+                await require_pulling(group, services)
+            except MessagingError:
+                return answer_json({"messageQueueAssignments": []})  # until those are gone that pop by gRPC
+        made.memberships.adopt_way(made.client, group)
     strategy: AssignmentStrategy | None = None
     members: list[str] = []
     if read_text(content, "messageModel") != "BROADCASTING":

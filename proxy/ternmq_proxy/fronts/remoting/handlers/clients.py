@@ -37,7 +37,7 @@ async def take_heartbeat(made: "RemotingCall") -> Command:
             if group.remoting_pop:
                 if made.command.version < POPS_FROM:
                     require_offsets(group)
-            elif not made.memberships.members.is_member(client, report.group):
+            elif not made.memberships.is_pulling(client, report.group):
                 await require_pulling(report.group, services)
         except MessagingError as error:
             refused = error

@@ -32,6 +32,7 @@ from ternmq_proxy.fronts.remoting.messages.checkpoints import (
     read_checkpoint,
 )
 from ternmq_proxy.fronts.remoting.refusals import RequestRefused
+from ternmq_proxy.operations.by_queue.group_ways import require_pops
 from ternmq_proxy.operations.by_queue.popped import PoppedMessage, acknowledge_popped, begin_at_first, hide_popped
 from ternmq_proxy.operations.receive import ReceiveRequest, receive_messages
 from ternmq_proxy.quotas.receiving import count_sent_bytes
@@ -74,7 +75,8 @@ async def pop_messages(made: "RemotingCall") -> Command:
         attempt_id=command.get_text("attemptId", ""),
         one_of_message_group=True,
     )
-    made.memberships.adopt_way(made.client, group)
+    if made.memberships.members.is_member(made.client, group):
+        require_pops(made.services.catalog.group_or_default(group))
     if command.get_int32("initMode", _FROM_LAST) == _FROM_FIRST:
         await _begin_at_first(group, topic, made)
     call = replace(made.call, client_id=made.memberships.key_of(made.client, group) or made.call.client_id)
