@@ -15,6 +15,7 @@ from ternmq_broker.broker_settings import BrokerSettings
 from ternmq_broker.consumption.consumption import Consumption
 from ternmq_broker.consumption.locks.client_locks import ClientLocks
 from ternmq_broker.consumption.locks.queue_locks import QueueLocks
+from ternmq_broker.consumption.offset_resets import OffsetResets
 from ternmq_broker.consumption.pulls import PullCalls
 from ternmq_broker.consumption.redelivery import Redelivery
 from ternmq_broker.consumption.retry_handover import RetryHandover
@@ -105,7 +106,8 @@ class Broker:
         self._queue_locks = QueueLocks(clock.now_ms)
         client_locks = ClientLocks(_monotonic_ms)
         handover = RetryHandover(self._consumption, self._pollers, settings.name)
-        self._pulls = PullCalls(self._consumption, self._pollers, self._queue_locks)
+        resets = OffsetResets(time.monotonic)
+        self._pulls = PullCalls(self._consumption, self._pollers, self._queue_locks, resets)
         self._timers = TimerDelivery(
             store,
             self._flusher,
@@ -196,6 +198,7 @@ class Broker:
             store.reader,
             self._consumption,
             self._pulls,
+            resets,
             self._queue_locks,
             handover,
             self._pollers,
@@ -212,6 +215,7 @@ class Broker:
             self.lite,
             self._queue_locks,
             client_locks,
+            resets,
             self._transactions,
             self._flusher,
             self._room,

@@ -108,6 +108,7 @@ GROUPS = Table(
     Column("made", BigInteger, nullable=False, server_default="0", comment="version it was made at, 0: unknown"),
     _checksum_column(),
     Column("lite", Text, nullable=False, server_default="", comment="see lite_group.py, empty: no lite group"),
+    Column("remoting_pop", Boolean, nullable=False, server_default=false(), comment="see group_settings.py"),
 )
 
 USERS = Table(

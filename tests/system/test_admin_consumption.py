@@ -600,6 +600,7 @@ CHANGED: dict[str, Proto] = {
     "assignment": "consistent-hash",
     "queue_lock_hold": duration(30),
     "priority_factor": 60,
+    "remoting_pop": True,
 }
 
 
@@ -617,7 +618,7 @@ async def test_all_settings_of_a_group_but_its_order_can_be_changed(client: RawC
     assert code(await update_group(client, name=group)) == "OK"
     described = (await describe_group(client, group)).group
     assert (described.max_attempts, described.consume_from, described.assignment) == (17, "auto", "averagely")
-    assert described.priority_factor == 99
+    assert (described.priority_factor, described.remoting_pop) == (99, False)
     assert not described.HasField("queue_lock_hold")
 
 

@@ -3,8 +3,8 @@
 The decisions are those of `delivery/`; this module connects them with the store, the filter and the journal. A state
 changes in one synchronous step, after all reading is done: an interrupted read has changed nothing.
 
-A group that is not FIFO has one more state for each topic, under RETRY_QUEUE_ID: its messages of that topic that are
-in the group's retry topic.
+A group has one more state for each topic, under RETRY_QUEUE_ID: its messages of that topic that are in the group's
+retry topic. In a FIFO group these are only such that members sent back while it pulled, and they come in no order.
 """
 
 import logging
@@ -123,6 +123,7 @@ class Consumption:
             rules = self.rules(order.group)
             if rules.fifo:
                 pop = ordered = OrderedPop(order, self.reader, broker=self._broker, now_ms=now_ms)
+                self._take_sent_back(order, ordered)
                 self._take_ordered(order, ordered, _queues_in_turn(order, turn))
             else:
                 pop = unordered = UnorderedPop(order, self.reader, broker=self._broker, now_ms=now_ms)
@@ -190,6 +191,21 @@ class Consumption:
                     self._changed[order.group, order.topic, queue_id] = state
             if pop.is_full:
                 return
+
+    def _take_sent_back(self, order: PopOrder, pop: OrderedPop) -> None:
+        """Take some of what members of a FIFO group sent back while it pulled."""
+        state = self._waiting_state(order, RETRY_QUEUE_ID)
+        if state is None:
+            return
+        queue = self.queue_of(order.group, order.topic, RETRY_QUEUE_ID)
+        before = state.change_mark
+        try:
+            pop.claim_ready(queue, RETRY_QUEUE_ID, state, max(1, order.batch // _RETRY_SHARE))
+        except AwaitsRepair:
+            pass
+        finally:
+            if state.change_mark != before:
+                self._changed[order.group, order.topic, RETRY_QUEUE_ID] = state
 
     def _take_ordered(self, order: PopOrder, pop: OrderedPop, queue_ids: "Sequence[int]") -> None:
         """Take what the order's first call was given, if it repeats one, then from open lanes."""
@@ -497,7 +513,9 @@ class Consumption:
         state = self.state_to_settle(group, topic, handle)
         if state is None:
             return SettleOutcome.STALE if now_ms < handle.deadline_ms else SettleOutcome.EXPIRED
-        return state.acknowledge_message(handle.queue_offset, handle.generation, handle.deadline_ms, now_ms)
+        offset = handle.queue_offset
+        generation = handle.generation or state.find_generation(offset, handle.deadline_ms)
+        return state.acknowledge_message(offset, generation, handle.deadline_ms, now_ms)
 
     def change_invisible(
         self, group: str, topic: str, handle: ReceiptHandle, *, now_ms: int, deadline_ms: int, counts: bool
@@ -506,9 +524,9 @@ class Consumption:
         state = self.state_to_settle(group, topic, handle)
         if state is None:
             return None
-        claim = state.change_invisible(
-            handle.queue_offset, handle.generation, now_ms=now_ms, deadline_ms=deadline_ms, counts=counts
-        )
+        offset = handle.queue_offset
+        generation = handle.generation or state.find_generation(offset, handle.deadline_ms)
+        claim = state.change_invisible(offset, generation, now_ms=now_ms, deadline_ms=deadline_ms, counts=counts)
         if claim is None:
             return None
         return ReceiptHandle(self._broker, handle.queue_id, handle.queue_offset, claim.generation, deadline_ms)

@@ -87,10 +87,6 @@ class PopBatch:
             self.deliveries.append(DeliveredMessage(stored_message(queue, record), handle, claim.attempt))
             self._bytes += delivered_bytes(record)
 
-
-class UnorderedPop(PopBatch):
-    """Claims messages that are ready for redelivery, and new ones."""
-
     def claim_ready(self, queue: QueueRef, handle_queue_id: int, state: "QueueConsumption", limit: int) -> None:
         """Claim messages to be redelivered; one that is gone, or fails the filter, is finished."""
         for offset, attempt in state.ready_offsets(min(limit, self.wanted_count)):
@@ -109,6 +105,17 @@ class UnorderedPop(PopBatch):
             if self.is_full:
                 break
         self.more |= self.is_full
+
+    def _claim_records(
+        self, queue: QueueRef, handle_queue_id: int, state: "QueueConsumption", records: "list[Record]", attempt: int
+    ) -> None:
+        offsets = [record.queue_offset for record in records]
+        claim = state.hand_out(offsets, attempt=attempt, deadline_ms=self.deadline_ms)
+        self.add_deliveries(queue, records, [claim] * len(records), handle_queue_id)
+
+
+class UnorderedPop(PopBatch):
+    """Claims new messages too, in the order of their queues."""
 
     def claim_new(self, queue: QueueRef, state: "QueueConsumption") -> None:
         """Claim messages that nobody of the group has had; those that fail the filter are skipped for good."""
@@ -150,10 +157,3 @@ class UnorderedPop(PopBatch):
                 if len(chosen) == wanted or size >= RECEIVE_BYTES_MAX:
                     return chosen, offset + 1
         return chosen, cursor + len(locations)
-
-    def _claim_records(
-        self, queue: QueueRef, handle_queue_id: int, state: "QueueConsumption", records: "list[Record]", attempt: int
-    ) -> None:
-        offsets = [record.queue_offset for record in records]
-        claim = state.hand_out(offsets, attempt=attempt, deadline_ms=self.deadline_ms)
-        self.add_deliveries(queue, records, [claim] * len(records), handle_queue_id)

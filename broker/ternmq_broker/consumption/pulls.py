@@ -10,6 +10,7 @@ from ternmq_common.shard.model import PulledMessages, QueueRef
 if TYPE_CHECKING:
     from ternmq_broker.consumption.consumption import Consumption
     from ternmq_broker.consumption.locks.queue_locks import QueueLocks
+    from ternmq_broker.consumption.offset_resets import OffsetResets
     from ternmq_common.filters.message_filter import MessageFilter
     from ternmq_common.receiving.output_room import AnswerRoom
     from ternmq_common.receiving.poll_queues import PollQueues
@@ -19,10 +20,13 @@ if TYPE_CHECKING:
 class PullCalls:
     """The pulls of one broker; for groups that lock their queues, one reader at a time for each queue."""
 
-    def __init__(self, consumption: "Consumption", pollers: "PollQueues", locks: "QueueLocks") -> None:
+    def __init__(
+        self, consumption: "Consumption", pollers: "PollQueues", locks: "QueueLocks", resets: "OffsetResets"
+    ) -> None:
         self._consumption = consumption
         self._pollers = pollers
         self._locks = locks
+        self._resets = resets
         self._lines = itertools.count()
 
     async def pull_messages(
@@ -43,7 +47,8 @@ class PullCalls:
         if reader is not None and not reader.lock_hold_ms:
             self._locks.unlock_queue(reader.group, queue)
         if reader is None or not reader.lock_hold_ms:
-            return await self._pull_or_wait(queue, offset, passing, limit, poll_s, room)
+            group = "" if reader is None else reader.group
+            return await self._pull_or_wait(queue, offset, passing, limit, poll_s, room, group)
         if self._pollers.closed:
             poll_s = 0.0
         return await self._locks.pull_locked(
@@ -70,12 +75,16 @@ class PullCalls:
         limit: int,
         poll_s: float,
         room: "AnswerRoom | None",
+        group: str = "",
     ) -> PulledMessages:
+        """Read, or wait; a reset of the group that its members have to follow ends the wait."""
         loop = asyncio.get_running_loop()
         end = loop.time() + poll_s
         while True:
             pulled = await self._pull_with_room(queue, offset, passing, limit, end - loop.time(), room)
             if pulled.messages or pulled.next_offset > offset or self._is_beyond(queue, offset):
+                return pulled
+            if group and self._resets.is_pending(group, queue.topic, queue.queue_id):
                 return pulled
             if not await self._wait_for_message(queue.topic, end - loop.time()):
                 return pulled

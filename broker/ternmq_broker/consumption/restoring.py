@@ -89,7 +89,8 @@ class ProgressRestorer:
 
     def _restore_state(self, key: "QueueKey", snapshot: "ClaimsSnapshot") -> "State":
         group, topic, queue_id = key
-        kind = OrderedConsumption if is_lite_queue(topic) or self._rules(group).fifo else QueueConsumption
+        is_ordered = is_lite_queue(topic) or (self._rules(group).fifo and queue_id != RETRY_QUEUE_ID)
+        kind = OrderedConsumption if is_ordered else QueueConsumption
         place = (retry_topic(group), 0) if queue_id == RETRY_QUEUE_ID else (topic, queue_id)
         end = self._store.indexes.queues.queue_bounds(*place)[1]
         if snapshot.cursor > end:
@@ -121,7 +122,8 @@ class ProgressRestorer:
     def _restore_lost_lines(self) -> None:
         topics: defaultdict[str, set[str]] = defaultdict(set)
         for group, topic in self._states:
-            if not self._rules(group).fifo:
+            first, end = self._store.indexes.queues.queue_bounds(retry_topic(group), 0)
+            if not self._rules(group).fifo or first < end:  # as few FIFO groups have any
                 topics[group].add(topic)
         for group, its in sorted(topics.items()):
             doubtful = {topic for topic in its if self._journal.is_in_doubt((group, topic, RETRY_QUEUE_ID))}

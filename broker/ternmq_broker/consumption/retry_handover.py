@@ -7,7 +7,8 @@ Begins to pull   it reads the retry queue from the first retry that is not finis
                  committed: claims end, and messages behind them that were finished already come again. What it commits
                  in the retry queue finishes the retries below
 Begins to pop    messages that members sent back, behind what is committed, become retries of their topics, also those
-                 that arrive later. Which topic, their hidden fields say
+                 that arrive later. Which topic, their hidden fields say. They come in no order, also in a FIFO group:
+                 it went on behind them when they were sent back
 
 The state in the retry queue is made when a member of the group first asks where to begin, before it can send anything
 back. Nothing is lost by a crash: either state is moved only when the other has what it gives up, or later.
@@ -86,7 +87,7 @@ class RetryHandover:
         """Take over what members sent back while the group pulled, before a pop; WouldBlock while it must be read."""
         name = retry_topic(group)
         progress = self._consumption.find_states(group, name).get(0)
-        if progress is None or self._consumption.rules(group).fifo:
+        if progress is None:
             return
         bounds = self._consumption.queue_bounds(name, 0)
         if progress.cursor >= bounds.maximum:

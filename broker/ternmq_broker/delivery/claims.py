@@ -220,6 +220,15 @@ class QueueClaims(ABC):
         in_force = claim is not None and claim.generation == generation and now_ms < claim.deadline_ms
         return claim if in_force else None
 
+    def find_generation(self, offset: int, deadline_ms: int) -> int:
+        """Return the generation for a receipt handle that does not tell it: that of the message's claim if that has the
+        handle's end, else -1, which no claim has. Two claims of a message have the same end only if the first was given
+        back in the millisecond in which it was made."""
+        claim = self._claims.get(offset)
+        if claim is None or not claim.generation:
+            return -1
+        return claim.generation if claim.deadline_ms == self.rebased_ms(claim.generation, deadline_ms) else -1
+
     def find_claim(self, offset: int, generation: int) -> Claim | None:
         """Return the claim of that generation, in force or ended, until it is decided what becomes of the message."""
         claim = self._claims.get(offset)

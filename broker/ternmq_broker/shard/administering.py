@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ternmq_broker.consumption.consumption import Consumption
     from ternmq_broker.consumption.locks.client_locks import ClientLocks
     from ternmq_broker.consumption.locks.queue_locks import QueueLocks
+    from ternmq_broker.consumption.offset_resets import OffsetResets
     from ternmq_broker.consumption.redelivery import Redelivery
     from ternmq_broker.lite_topics import LiteTopics
     from ternmq_broker.sending.flusher import LogFlusher
@@ -42,6 +43,7 @@ class BrokerAdministering:
         lite: "LiteTopics",
         queue_locks: "QueueLocks",
         client_locks: "ClientLocks",
+        resets: "OffsetResets",
         transactions: "Transactions",
         flusher: "LogFlusher",
         room: "DiskSpaceWatch",
@@ -58,6 +60,7 @@ class BrokerAdministering:
         self._lite = lite
         self._queue_locks = queue_locks
         self._client_locks = client_locks
+        self._resets = resets
         self._transactions = transactions
         self._flusher = flusher
         self._room = room
@@ -139,6 +142,7 @@ class BrokerAdministering:
         self._pollers.forget_deleted(group=group)
         self._queue_locks.forget_group(group)
         self._client_locks.forget_group(group)
+        self._resets.forget_group(group)
         with self._writing:
             self._store.deletions.forget_group(group, version)
             await self._room.with_reserve(lambda: self._housekeeping.forget_group(group), may_use_all=True)

@@ -1,6 +1,7 @@
 """The broker's reads by offset, and groups' offsets. See `ShardReading`."""
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ternmq_common.shard.model import PulledMessages, QueueRef
@@ -9,6 +10,7 @@ from ternmq_common.shard.shard import DONE, DoneResult
 if TYPE_CHECKING:
     from ternmq_broker.consumption.consumption import Consumption
     from ternmq_broker.consumption.locks.queue_locks import QueueLocks
+    from ternmq_broker.consumption.offset_resets import OffsetResets
     from ternmq_broker.consumption.pulls import PullCalls
     from ternmq_broker.consumption.retry_handover import RetryHandover
     from ternmq_broker.store.record_reader import RecordReader
@@ -28,6 +30,7 @@ class BrokerReading:
         reader: "RecordReader",
         consumption: "Consumption",
         pulls: "PullCalls",
+        resets: "OffsetResets",
         queue_locks: "QueueLocks",
         handover: "RetryHandover",
         pollers: "PollQueues",
@@ -37,6 +40,7 @@ class BrokerReading:
         self._reader = reader
         self._consumption = consumption
         self._pulls = pulls
+        self._resets = resets
         self._queue_locks = queue_locks
         self._handover = handover
         self._pollers = pollers
@@ -64,8 +68,16 @@ class BrokerReading:
         """Whether the queue has a message at or behind that offset; see `PullCalls.wait_for_more`."""
         return await self._pulls.wait_for_more(queue, offset, poll_s)
 
-    def bounds(self, queue: QueueRef) -> "DoneResult[QueueBounds]":
-        return DoneResult(self._consumption.queue_bounds(queue.topic, queue.queue_id))
+    def bounds(
+        self, queue: QueueRef, *, reader: "QueueReaderId | None" = None, offset: int = 0
+    ) -> "DoneResult[QueueBounds]":
+        """The offsets that the queue holds; see `OffsetResets` for what a reader is told."""
+        bounds = self._consumption.queue_bounds(queue.topic, queue.queue_id)
+        if reader is not None:
+            moved_to = self._resets.follow_reader(reader.group, queue.topic, queue.queue_id, offset)
+            if moved_to is not None:
+                bounds = replace(bounds, moved_to=moved_to)
+        return DoneResult(bounds)
 
     async def offset_at(self, queue: QueueRef, time_ms: int) -> int:
         """The first offset stored at or after that time; the end of the queue if there is none."""
@@ -73,6 +85,7 @@ class BrokerReading:
 
     def begin_pulling(self, group: str, queue: QueueRef) -> DoneResult[int | None]:
         """Where a member of a group that keeps offsets goes on; see `RetryHandover.begin_pulling`."""
+        self._resets.begin_queue(group, queue.topic, queue.queue_id)
         return DoneResult(self._handover.begin_pulling(group, queue.topic, queue.queue_id))
 
     def committed(self, group: str, queue: QueueRef) -> DoneResult[int | None]:
@@ -84,11 +97,15 @@ class BrokerReading:
     ) -> DoneResult[None]:
         """Set the group's committed offset. FORBIDDEN if another member than `reader` has the queue lock.
 
-        Without `reader` an operator sets it.
+        Without `reader` an operator sets it; members that read on elsewhere set nothing until they have followed.
         """
         queue = QueueRef(queue.topic, self._name, queue.queue_id)
+        if reader is not None and not self._resets.may_commit(group, queue.topic, queue.queue_id, offset):
+            return DONE
         if reader is None:
             self._queue_locks.reset_offset(group, queue, offset)
+            if self._resets.note_reset(group, queue.topic, queue.queue_id, offset):
+                self._pollers.wake_topic(queue.topic, 1)
         elif reader.lock_hold_ms:
             self._queue_locks.move_offset(reader, queue, offset)
         else:

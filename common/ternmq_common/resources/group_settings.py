@@ -44,7 +44,8 @@ class GroupSettings:
     or milliseconds since the epoch as digits. `assignment` is the text of an assignment strategy, for members that
     pull. `queue_lock_hold_ms` above 0 gives each queue one pulling reader at a time; see
     `ternmq_broker.delivery.queue_lock`. `priority_factor`: of 100 receives from a PRIORITY topic so many begin with
-    the highest priority, the others with each of the lower ones in turn, so that none starves.
+    the highest priority, the others with each of the lower ones in turn, so that none starves. `remoting_pop`: members
+    by the remoting protocol pop.
     """
 
     fifo: bool = described(
@@ -107,6 +108,12 @@ class GroupSettings:
         "Of 100 receives from a priority topic, N begin with the highest priority, the others with a lower one, "
         f"so that none starves.  [default: {DEFAULT_PRIORITY_FACTOR}]",
         refusal="the priority factor {value} was requested; {least} to {most} are allowed",
+    )
+    remoting_pop: bool = described(
+        False,
+        Flag(),
+        "Let consumers of RocketMQ 5 that have the server share queues out (remoting protocol, "
+        "setClientRebalance(false)) receive messages, as gRPC's do, and not keep offsets.",
     )
 
 

@@ -257,12 +257,13 @@ class QueueBounds:
     """A queue holds the offsets from `minimum` up to, not including, `maximum`.
 
     `purged_below` is where the last purge by an operator had it begin, 0 if there was none; None: the broker does not
-    report it.
+    report it. `moved_to` is where the reader that asked must go on, since its group was moved; None: where it is.
     """
 
     minimum: Int64
     maximum: Int64
     purged_below: Int64 | None = field(default=None, compare=False)
+    moved_to: Int64 | None = field(default=None, compare=False)
 
 
 RETRY_QUEUE_ID = 0xFFFF

@@ -9,7 +9,8 @@ class ReceiptHandle(Struct, frozen=True, array_like=True, gc=False):
     """A handle of one delivery of one message.
 
     `generation` is the broker's count of deliveries in that queue, which tells a replaced handle from the one in
-    force. `deadline_ms` is when the right ends unless it was prolonged, in milliseconds since the epoch.
+    force; 0 in a handle of the remoting protocol, which has no place for it: there the end tells. `deadline_ms` is when
+    the right ends unless it was prolonged, in milliseconds since the epoch.
     """
 
     broker: str

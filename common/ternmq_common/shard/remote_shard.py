@@ -130,8 +130,10 @@ class ReadingCalls:
     ) -> Awaitable[PulledMessages]:
         return self._ask(CALLS["pull"], (queue, offset, passing, batch, poll_s, reader))
 
-    def bounds(self, queue: QueueRef) -> Awaitable[QueueBounds]:
-        return self._ask(CALLS["bounds"], (queue,))
+    def bounds(
+        self, queue: QueueRef, *, reader: QueueReaderId | None = None, offset: Int64 = 0
+    ) -> Awaitable[QueueBounds]:
+        return self._ask(CALLS["bounds"], (queue, reader, offset))
 
     def offset_at(self, queue: QueueRef, time_ms: Int64) -> Awaitable[int]:
         return self._ask(CALLS["offset_at"], (queue, time_ms))

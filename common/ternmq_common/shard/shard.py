@@ -170,8 +170,11 @@ class QueueReading(Protocol):
     ) -> Awaitable[PulledMessages]:
         """Read from `offset` on without a claim; waits at the end of the queue for a message that passes the filter."""
 
-    def bounds(self, queue: QueueRef) -> Awaitable[QueueBounds]:
-        """The offsets that the queue holds."""
+    def bounds(
+        self, queue: QueueRef, *, reader: QueueReaderId | None = None, offset: Int64 = 0
+    ) -> Awaitable[QueueBounds]:
+        """The offsets that the queue holds. `reader` is a member that keeps its offsets itself, and is about to read
+        from `offset` on: it is told if its group was moved elsewhere."""
 
     def offset_at(self, queue: QueueRef, time_ms: Int64) -> Awaitable[int]:
         """The first offset stored at or after that time; the end of the queue if there is none."""

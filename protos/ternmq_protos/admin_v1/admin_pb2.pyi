@@ -92,7 +92,7 @@ class Topic(_message.Message):
     def __init__(self, name: _Optional[str] = ..., type: _Optional[_Union[_definition_pb2.MessageType, str]] = ..., queues: _Optional[int] = ..., created: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., permission: _Optional[_Union[_definition_pb2.Permission, str]] = ..., brokers: _Optional[_Iterable[str]] = ..., replication: _Optional[_Union[Replication, str]] = ..., identity: _Optional[str] = ..., mixed: bool = ..., flush: _Optional[_Union[Flush, str]] = ..., retention: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., lite_ttl: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class Group(_message.Message):
-    __slots__ = ("name", "fifo", "max_attempts", "created", "retry_backoff", "consume_from", "assignment", "queue_lock_hold", "priority_factor", "lite")
+    __slots__ = ("name", "fifo", "max_attempts", "created", "retry_backoff", "consume_from", "assignment", "queue_lock_hold", "priority_factor", "lite", "remoting_pop")
     NAME_FIELD_NUMBER: _ClassVar[int]
     FIFO_FIELD_NUMBER: _ClassVar[int]
     MAX_ATTEMPTS_FIELD_NUMBER: _ClassVar[int]
@@ -103,6 +103,7 @@ class Group(_message.Message):
     QUEUE_LOCK_HOLD_FIELD_NUMBER: _ClassVar[int]
     PRIORITY_FACTOR_FIELD_NUMBER: _ClassVar[int]
     LITE_FIELD_NUMBER: _ClassVar[int]
+    REMOTING_POP_FIELD_NUMBER: _ClassVar[int]
     name: str
     fifo: bool
     max_attempts: int
@@ -113,7 +114,8 @@ class Group(_message.Message):
     queue_lock_hold: _duration_pb2.Duration
     priority_factor: int
     lite: LiteSettings
-    def __init__(self, name: _Optional[str] = ..., fifo: bool = ..., max_attempts: _Optional[int] = ..., created: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., retry_backoff: _Optional[str] = ..., consume_from: _Optional[str] = ..., assignment: _Optional[str] = ..., queue_lock_hold: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., priority_factor: _Optional[int] = ..., lite: _Optional[_Union[LiteSettings, _Mapping]] = ...) -> None: ...
+    remoting_pop: bool
+    def __init__(self, name: _Optional[str] = ..., fifo: bool = ..., max_attempts: _Optional[int] = ..., created: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., retry_backoff: _Optional[str] = ..., consume_from: _Optional[str] = ..., assignment: _Optional[str] = ..., queue_lock_hold: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., priority_factor: _Optional[int] = ..., lite: _Optional[_Union[LiteSettings, _Mapping]] = ..., remoting_pop: bool = ...) -> None: ...
 
 class LiteSettings(_message.Message):
     __slots__ = ("topic", "exclusive", "quota", "wildcard", "resets_when_taken", "resets_when_unsubscribed")

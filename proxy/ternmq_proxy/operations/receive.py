@@ -45,6 +45,7 @@ class ReceiveRequest:
 
     `broker` and `queue_id` are what the client prefers, "" and -1 for any. `poll_s` is how long it waits for a message,
     None: as long as its call lasts. `attempt_id` identifies the call of a FIFO group, and a repetition of it.
+    `one_of_message_group`: no two of one message group, for a client that consumes what it gets at the same time.
     """
 
     group: str
@@ -57,24 +58,34 @@ class ReceiveRequest:
     filter: FilterText = ALL_TEXT
     poll_s: float | None = None
     attempt_id: str = ""
+    one_of_message_group: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class ReceivedMessages:
-    """The messages that a receive claimed, each with its receipt handle. `problem` says why there are none. `meters`
-    are those of quotas: the front counts the bytes of the answer with them (`count_sent_bytes`).
+    """The messages that a receive claimed. `problem` says why there are none. `meters` are those of quotas: the front
+    counts the bytes of the answer with them (`count_sent_bytes`).
 
     If the answer does not reach the client, the front calls `release` or `return_later`.
     """
 
     deliveries: list[DeliveredMessage]
-    handles: list[bytes]
     call: Call
     services: Services
     group: str = ""
     topic: str = ""
     problem: MessagingError | None = None
     meters: list[QuotaMeter] | None = None
+
+    def encode_handles(self) -> list[bytes]:
+        """Return the receipt handle of each message as text in ASCII."""
+        services, by_topic = self.services, group_by_settled_topic(self.topic, self.deliveries)
+        if len(by_topic) == 1:
+            [name] = by_topic
+            encode = services.handles.form_for(self.group, name).encode_handle
+            return [encode(delivery.handle) for delivery in self.deliveries]
+        forms = {name: services.handles.form_for(self.group, name) for name in by_topic}
+        return [forms[each.message.queue.topic].encode_handle(each.handle) for each in self.deliveries]
 
     async def release(self) -> None:
         """Release the messages to others at once; it counts as no attempt."""
@@ -145,7 +156,7 @@ async def _receive_messages(request: ReceiveRequest, call: Call, services: Servi
         invisible_ms=invisible_ms,
         first_queue=None if by_priority else _first_queue(request, topic),
         attempt_id=request.attempt_id,
-        message_group_batch=_message_group_batch(call, services),
+        message_group_batch=1 if request.one_of_message_group else _message_group_batch(call, services),
         by_priority=by_priority,
         lowest_first=by_priority and services.lowest_first,
         lite_client=client_id if group.lite is not None else "",
@@ -159,8 +170,7 @@ async def _receive_messages(request: ReceiveRequest, call: Call, services: Servi
     deliveries, meters = await _pop_within_quotas(order, request.broker, poll_s, call, services)
     if not deliveries:
         return _receive_nothing(call, services, nothing)
-    handles = _encode_handles(deliveries, group_name, topic_name, services)
-    received = ReceivedMessages(deliveries, handles, call, services, group_name, topic_name, meters=meters)
+    received = ReceivedMessages(deliveries, call, services, group_name, topic_name, meters=meters)
     if not request.auto_renew:
         return received
     if services.clients.find_client(client_id) is None:
@@ -173,17 +183,7 @@ async def _receive_messages(request: ReceiveRequest, call: Call, services: Servi
 
 
 def _receive_nothing(call: Call, services: Services, problem: MessagingError = NOTHING_NEW) -> ReceivedMessages:
-    return ReceivedMessages([], [], call, services, problem=problem)
-
-
-def _encode_handles(deliveries: list[DeliveredMessage], group: str, topic: str, services: Services) -> list[bytes]:
-    by_topic = group_by_settled_topic(topic, deliveries)
-    if len(by_topic) == 1:
-        [name] = by_topic
-        encode = services.handles.form_for(group, name).encode_handle
-        return [encode(delivery.handle) for delivery in deliveries]
-    forms = {name: services.handles.form_for(group, name) for name in by_topic}
-    return [forms[delivery.message.queue.topic].encode_handle(delivery.handle) for delivery in deliveries]
+    return ReceivedMessages([], call, services, problem=problem)
 
 
 def _limit_in_flight(order: PopOrder, services: Services) -> tuple[PopOrder, MessagingError]:

@@ -57,9 +57,14 @@ class ConnectedClient:
     popping: str = ""
 
     @property
+    def is_by_remoting(self) -> bool:
+        """Whether it is a member of its group by the remoting protocol."""
+        return self.settings is not None and bool(self.settings.member_id)
+
+    @property
     def keeps_offsets(self) -> bool:
         """Whether it is a member of its group by the remoting protocol, and keeps the group's offsets itself."""
-        return self.settings is not None and bool(self.settings.member_id)
+        return self.is_pulling and self.is_by_remoting
 
     @property
     def is_push(self) -> bool:

@@ -52,7 +52,7 @@ def order_problem(subscription: "TopicSubscription", services: "Services") -> st
             f"group {group} subscribes FIFO topic {topic} and is not FIFO, so the topic's messages come in no order; "
             f"while the group has taken none, `ternmq group update {group} --fifo` changes that"
         )
-    late = [client.client_id for client in popping if client.is_push and client.settings and not client.was_told_fifo]
+    late = [client.client_id for client in popping if _relies_on_settings(client) and not client.was_told_fifo]
     if late:
         return (
             f"group {group} is FIFO, which it was not yet when {list_names(late, 'clients')} began, so these may run "
@@ -60,6 +60,12 @@ def order_problem(subscription: "TopicSubscription", services: "Services") -> st
             f"messages of topic {topic} in no order; start them again"
         )
     return None
+
+
+def _relies_on_settings(client: "ConnectedClient") -> bool:
+    """Return whether the client keeps the order if it was told to. One by the remoting protocol gets one message of a
+    message group at a time."""
+    return client.is_push and client.settings is not None and not client.is_by_remoting
 
 
 def _find_readers(subscription: "TopicSubscription", services: "Services") -> "Iterator[ConnectedClient]":

@@ -90,7 +90,8 @@ def _read_damaged(copy: Path, finding: str) -> SalvagedRegistry:
         for row in _read_rows(connection, TOPICS.name, found):
             found.topics[row["name"]] = topic_of(row, ())
         for row in _read_rows(connection, GROUPS.name, found):
-            found.groups[row["name"]] = group_of({**row, "fifo": bool(row["fifo"])})
+            flags = {name: bool(row[name]) for name in ("fifo", "remoting_pop") if name in row.keys()}  # noqa: SIM118
+            found.groups[row["name"]] = group_of({**row, **flags})
         for row in _read_rows(connection, USERS.name, found):
             found.users[row["name"]] = stored_user(row)
         found.quotas.extend(map(quota_of, _read_rows(connection, QUOTAS.name, found)))

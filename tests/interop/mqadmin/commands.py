@@ -58,6 +58,8 @@ NEW_ONLY = {
     "updateOrderConf -t FifoTopic -m get": ("orderConf=[broker-0:2]",),
     "updateTopicList -b {address} -f {folder}/topics.json": ("success",),
     "updateSubGroupList -b {address} -f {folder}/groups.json": ("success",),
+    "setConsumeMode -c DefaultCluster -t AdminTopic -g AdminGroup -m POP -q 0": ("consume mode[POP]",),
+    "setConsumeMode -b {address} -t AdminTopic -g AdminGroup -m PULL -q 0": ("consume mode[PULL]",),
     "haStatus -b {address}": ("#MasterAddr", "#InSyncSlaveNum"),
     "producer -b {address}": ("LiveProducer", "live-client"),
     "createUser -b {address} -u someone -p secret-of-someone -t Normal": ("create user to {address} success",),

@@ -143,9 +143,10 @@ def java_command(folder: Path, client: str, main: str, home: Path, *, options: S
     libraries = folder / "target" / "lib"
     if client == "java5":
         libraries = jars(f"rocketmq-client-{JAVA_5}", [f"org.apache.rocketmq:rocketmq-client:{JAVA_5}"])
-    # Java takes the home folder from the user database, not from the environment.
+    # Java takes the home folder from the user database, not from the environment. The program's archive names the
+    # libraries of RocketMQ 4, which would come first.
     java = ["java", *JAVA_OPTIONS, f"-Duser.home={home}", *options]
-    return [*java, "-cp", f"{folder}/target/example.jar:{libraries}/*", main]
+    return [*java, "-cp", f"{folder}/target/classes:{libraries}/*", main]
 
 
 def only_once(count: int, prefix: str = "") -> Counter[str]:

@@ -109,6 +109,9 @@ async def test_a_group_is_made_changed_and_deleted(server: Embedded) -> None:
         assert (await client.call(225, json.dumps(changed).encode())).code == 0
         listed = json.loads((await client.call(201)).body)["subscriptionGroupTable"]["made-4x-group"]
         assert (listed["consumeMessageOrderly"], listed["groupRetryPolicy"]) == (True, curve)
+        place = {"group": "made-4x-group", "topic": "any"}
+        assert json.loads((await client.call(353, **place)).body) == {**place, "readable": True}
+        assert (await client.call(353, **place, readable=False)).code == 29
         disabled = await client.call(200, json.dumps({**group, "consumeEnable": False}).encode())
         assert (disabled.code, "can't be disabled" in disabled.remark) == (29, True)
         assert (await client.call(207, groupName="made-4x-group")).code == 0

@@ -137,6 +137,7 @@ FORBIDDEN: dict[int, dict[str, object]] = {
     345: {"group": "foreign-group", "topic": "own-topic"},
     351: {"topic": "foreign-topic"},
     352: {"group": "foreign-group"},
+    353: {"group": "foreign-group", "topic": "own-topic"},
     901: {"clusterName": "DefaultCluster", "brokerName": "b"},
     907: {},
     3003: {"username": "first"},

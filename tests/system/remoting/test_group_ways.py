@@ -1,5 +1,6 @@
 """A group pulls or pops: members of the other way are refused, and it changes its way without losing anything."""
 
+import json
 import time
 from collections import Counter
 
@@ -94,6 +95,35 @@ async def test_a_group_goes_from_pulling_to_popping_with_its_retries(server: Emb
         assert not (await pop(popper, group, topic)).messages
     # The poll was woken when the retry came, not at its end.
     assert time.monotonic() - began < 9
+
+
+async def test_a_fifo_group_that_pops_goes_on_with_what_was_sent_back(server: Embedded) -> None:
+    group, topic = "fifo-pops-4x", "fifo-pops-topic"
+    async with await RemotingClient.connect(server.remoting) as puller:
+        settings = {"groupName": group, "consumeMessageOrderly": True, "retryMaxTimes": 3}
+        assert (await puller.call(200, json.dumps(settings).encode())).code == 0
+        for number in range(3):
+            await puller.send(topic, b"%d" % number, properties={"__SHARDINGKEY": "key"})
+        await join(puller, "fifo-pops", group, topic)
+        assert await begin(puller, group, f"%RETRY%{group}") == 0
+        records = await pull_all(puller, group, topic)
+        for record in records[:2]:
+            assert (await puller.call(36, offset=record.log_offset, group=group, delayLevel=1)).code == 0
+        await puller.send(topic, b"new", properties={"__SHARDINGKEY": "key"})
+    attempts: dict[bytes, list[int]] = {b"0": [], b"1": [], b"new": []}
+    async with RawClient(server.grpc) as popper:
+        began = time.monotonic()
+        while sum(map(len, attempts.values())) < 4 and time.monotonic() - began < 20:
+            received = await pop(popper, group, topic, poll_s=8)
+            for message in received.messages:
+                attempts[message.body].append(message.system_properties.delivery_attempt)
+                if attempts[message.body] == [2] and message.body == b"1":
+                    await popper.change(topic, group, message.system_properties.receipt_handle, 0)
+                else:
+                    await acknowledge(popper, group, topic, [message])
+        assert attempts == {b"0": [2], b"1": [2, 3], b"new": [1]}
+        assert not (await pop(popper, group, topic)).messages
+        assert await lags(popper, group) == {topic: (0, 0), f"%RETRY%{group}": (0, 0)}
 
 
 async def test_a_group_goes_from_popping_to_pulling_with_what_is_in_flight(server: Embedded) -> None:

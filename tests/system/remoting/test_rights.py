@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import hmac
+import json
 from collections.abc import AsyncIterator
 
 import pytest
@@ -94,3 +95,38 @@ async def test_a_reply_needs_the_right_to_send_to_its_topic(guarded: Embedded, u
         assert (await call(client, "other", 325, b"reply", **fields)).code == 16
         answer = await call(client, "replier", 325, b"reply", **fields)
         assert (answer.code, "not connected" in answer.remark) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("policies", "may_pop", "may_set"),
+    [
+        (("Topic:rights Sub",), False, False),
+        (("Group:poppers Sub",), False, False),
+        (("Topic:rights Sub", "Group:poppers Sub"), True, False),
+        (("Topic:rights Sub", "Group:poppers Sub,Update"), True, True),
+    ],
+)
+async def test_pops_need_the_rights_of_a_consumer_and_their_mode_that_to_change_the_group(
+    guarded: Embedded, users: Users, policies: tuple[str, ...], may_pop: bool, may_set: bool
+) -> None:
+    name = f"popper-{len(policies)}-{policies[-1].replace(' ', '-').replace(',', '-').replace(':', '-')}"
+    users.put(name, *(f"allow {policy}" for policy in policies))
+    place = {"consumerGroup": "poppers", "topic": TOPIC, "queueId": 0}
+    pop = {**place, "queueId": -1, "maxMsgNums": 1, "invisibleTime": 30_000, "pollTime": 0}
+    settle = {**place, "offset": 0, "extraInfo": f"0 1 {2**50} 0 0 broker-0 0 0"}
+    mode = {"topic": TOPIC, "consumerGroup": "poppers", "mode": "POP", "popShareQueueNum": 0}
+    asked = {"topic": TOPIC, "consumerGroup": "poppers", "clientId": "c", "strategyName": "AVG"}
+    entry = {"c": "poppers", "t": TOPIC, "r": "0", "so": 0, "q": 0, "pt": 1, "it": 2**50, "b": "AQ=="}
+    async with await RemotingClient.connect(guarded.remoting) as client:
+        await send(client, "root", "UNIQ_KEY\x01P1")
+        assert (await call(client, "root", 401, json.dumps(mode).encode())).code == 0
+        async with await RemotingClient.connect(guarded.remoting) as own:
+            codes = [
+                (await call(own, name, 200050, **pop)).code != 16,
+                (await call(own, name, 200051, **settle)).code != 16,
+                (await call(own, name, 200053, **settle, invisibleTime=1000)).code != 16,
+                (await call(own, name, 200151, json.dumps({"acks": [entry]}).encode())).code != 16,
+                (await call(own, name, 400, json.dumps(asked).encode())).code != 16,
+            ]
+            assert codes == [may_pop] * len(codes)
+            assert ((await call(own, name, 401, json.dumps(mode).encode())).code == 0) is may_set

@@ -280,3 +280,24 @@ def test_a_receipt_handle_settles_until_its_deadline_and_not_at_it() -> None:
     claim = consumption.hand_out([0, 1], attempt=1, deadline_ms=60_000)
     assert consumption.acknowledge_message(0, claim.generation, 60_000, 59_999) is SettleOutcome.DONE
     assert consumption.acknowledge_message(1, claim.generation, 60_000, 60_000) is SettleOutcome.EXPIRED
+
+
+def test_the_end_of_a_claim_tells_its_generation_also_after_the_clock_was_set() -> None:
+    consumption = QueueConsumption(0, 1_000)
+    before = consumption.hand_out([0, 1], attempt=1, deadline_ms=10_060_000)
+    assert consumption.find_generation(0, 10_060_000) == before.generation
+    assert consumption.find_generation(0, 10_060_001) == -1
+    assert consumption.find_generation(2, 10_060_000) == -1
+    consumption.rebase_claims(-3_600_000)
+    assert consumption.find_generation(0, 10_060_000) == before.generation
+    after = consumption.hand_out([2], attempt=1, deadline_ms=6_520_000)
+    assert consumption.find_generation(2, 6_520_000) == after.generation
+    changed = consumption.change_invisible(1, before.generation, now_ms=6_400_000, deadline_ms=6_430_000, counts=True)
+    assert changed is not None
+    assert consumption.find_generation(1, 10_060_000) == -1
+    assert consumption.find_generation(1, 6_430_000) == changed.generation
+
+
+def test_a_message_that_nobody_had_yet_has_no_claim_that_an_end_could_tell() -> None:
+    snapshot = ClaimsSnapshot(1, 5, to_holes([(0, Claim(1, 0, 0))]))
+    assert QueueConsumption.restore_state(snapshot, end=1).find_generation(0, 0) == -1

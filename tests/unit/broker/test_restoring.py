@@ -173,3 +173,31 @@ def test_progress_beyond_the_end_of_a_queue_is_said(node: Node, caplog: pytest.L
     assert len(said) == 11
     assert said[-1] == "the same is true of 12 queues, and 60 messages in all"
     assert node.consumption.committed_offset("g00", "t", 0) == 15
+
+
+@pytest.mark.parametrize("is_line_lost", [False, True])
+def test_what_members_of_a_fifo_group_sent_back_is_still_there_after_a_restart(
+    node: Node, *, is_line_lost: bool
+) -> None:
+    node.rules["ordered"] = ConsumerGroup(name="ordered", fifo=True)
+    sent = node.send("t", 3)
+    assert node.consume("ordered", "t") == sent
+    (record,) = node.store.reader.find_by_key("t", sent[1], 1)
+    copy = node.store.writer.append_batch(retry_topic("ordered"), 0, [copy_message(record)], NOW_MS)
+    node.store.log.sync_segments()
+    node.consumption.find_or_create_retries("ordered", "t").place_copy(copy.first_offset, 1)
+    node.consumption.mark_changed("ordered", "t", RETRY_QUEUE_ID)
+    node.remember()
+    if is_line_lost:
+        node.spoil_line(f'["ordered","t",{RETRY_QUEUE_ID}')
+    node.open()
+    state = node.consumption.find_or_create_retries("ordered", "t")
+    for offset, _ in state.take_ended(NOW_MS):
+        state.show_again(offset)
+    [delivery] = node.receive("ordered", "t")
+    assert (names([delivery]), delivery.handle.queue_id) == ([sent[1]], RETRY_QUEUE_ID)
+    assert delivery.attempt == (1 if is_line_lost else 2)
+    assert node.consumption.acknowledge_message("ordered", "t", delivery.handle, NOW_MS) is SettleOutcome.DONE
+    node.remember()
+    node.open()
+    assert node.consume("ordered", "t") == []

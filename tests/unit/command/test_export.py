@@ -74,6 +74,7 @@ GROUPS = named(
         assignment=ASSIGNMENTS,
         queue_lock_hold=DURATIONS | st.just("0s"),
         priority_factor=st.integers(0, 100),
+        remoting_pop=st.booleans(),
     ).flatmap(lambda settings: st.just(settings) | LITE.map(lambda lite: {**settings, **lite}))
 )
 
@@ -111,7 +112,8 @@ def test_an_export_is_read_easily(call_server: Call, server: AdminServer) -> Non
         "- {name: orders, type: fifo, queues: 4, permission: read-write}",
         "groups:",
         "- {name: 'on', fifo: false, max_attempts: 5, retry_backoff: customized, "
-        "consume_from: '2026-08-01T12:00:00.000Z', assignment: averagely, queue_lock_hold: 0s, priority_factor: 99}",
+        "consume_from: '2026-08-01T12:00:00.000Z', assignment: averagely, queue_lock_hold: 0s, priority_factor: 99, "
+        "remoting_pop: false}",
     ]
     assert json.loads(call_server("export", "--json").stdout)["topics"] == [
         {"name": "orders", "type": "fifo", "queues": 4, "permission": "read-write"}

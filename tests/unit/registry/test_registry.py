@@ -41,6 +41,7 @@ GROUP = ConsumerGroup(
     assignment="averagely-by-circle",
     queue_lock_hold_ms=30_000,
     priority_factor=60,
+    remoting_pop=True,
 )
 
 CHATS = Topic(name="chats", type=MessageType.LITE, lite_ttl_ms=900_000)

@@ -53,6 +53,9 @@ class GroupSettings(TypedDict, total=False):
     priority_factor: int | None
     """How many of 100 receives from a PRIORITY topic begin with the highest priority."""
 
+    remoting_pop: bool | None
+    """Members by the remoting protocol receive messages, and do not keep offsets."""
+
     lite_bind: str | None
     """The topic of type lite whose lite topics its clients subscribe; it makes the group a lite group, and can't
     change. The other settings of lite groups need it in a new group."""
@@ -85,6 +88,7 @@ class Group:
     queue_lock_hold: timedelta
     priority_factor: int
     created: datetime | None
+    remoting_pop: bool = False
     lite_bind: str | None = None
     lite_model: LiteModel | None = None
     lite_quota: int | None = None

@@ -1,8 +1,8 @@
 """The memberships of clients at this front, as the rest of the proxy and other proxies see them.
 
 Clients     each consumer group of a client is a client of the proxy (`ClientRegistry`) that pulls, so that it is
-            listed, and brokers know it as a member. A client's first group has the client's own id, the others have
-            `client id#group`.
+            listed, and brokers know it as a member; or one that receives, if the group's settings say so. A client's
+            first group has the client's own id, the others have `client id#group`.
 Changes     a change is told to the members here at once, and to other proxies by a question to them.
 """
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable, Mapping
     from typing import Any
 
+    from ternmq_common.shard.model import ConsumerGroup
     from ternmq_proxy.fronts.remoting.call import ClientConnection
     from ternmq_proxy.processors.group_members import ConsumerReport
     from ternmq_proxy.services import Services
@@ -32,7 +33,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 EXPIRY_S = 120.0
 _LOOK_EVERY_S = 10.0
-_SUBSCRIPTIONS = "remoting-subscriptions"
+_SUBSCRIPTIONS, _MEMBERS = "remoting-subscriptions", "remoting-members"
+_MEMBERS_DECODER = json.Decoder(list[str])
 _TOLD_GROUPS_MAX = 10_000
 _TOLD_CHARACTERS_MAX = 200_000
 # A group that no proxy knows is not asked for again within that time.
@@ -54,8 +56,10 @@ class Memberships:
         self._moving: tuple[ClientConnection, frozenset[str]] | None = None
         self._told: dict[str, dict[str, GroupSubscription]] = {}  # what groups subscribe to that are elsewhere
         self._asked_s: dict[str, float] = {}
+        self._begun: dict[tuple[str, str], int] = {}  # the version in which the group was created
         services.process.front_answers[MEMBERS_CHANGED] = self._answer_changed
         services.process.front_answers[_SUBSCRIPTIONS] = self._answer_subscriptions
+        services.process.front_answers[_MEMBERS] = self._answer_members
 
     def start(self) -> None:
         """Begin to look for clients that are silent."""
@@ -106,28 +110,61 @@ class Memberships:
         new = [group for group in groups if not self.members.is_member(client, group)]
         return frozenset([group for group in new if client_id in await self.find_members(group)])
 
+    def key_of(self, client: "ClientConnection", group: str) -> str | None:
+        """Return the id by which the proxy knows the client as a member of the consumer group; None if it is none."""
+        return self._keys.get(client, {}).get(group)
+
+    def is_pulling(self, client: "ClientConnection", group: str) -> bool:
+        """Return whether the client is a member of the consumer group, and pulls."""
+        key = self.key_of(client, group)
+        known = None if key is None else self._services.clients.find_client(key)
+        return known is not None and known.is_pulling
+
+    def adopt_way(self, client: "ClientConnection", group: str) -> None:
+        """Have a member pop or pull from now on, as its group's settings say."""
+        member = self.members.find_member(client)
+        if member is not None and group in member.consumers:
+            self._register_consumer(self._keys[client], member, member.consumers[group])
+
+    def has_begun(self, group: "ConsumerGroup", topic: str) -> bool:
+        """Return whether the group was told here to begin at the topic's first message."""
+        return self._begun.get((group.name, topic)) == group.created_version
+
+    def note_begun(self, group: "ConsumerGroup", topic: str) -> None:
+        """Note that the group was told."""
+        if len(self._begun) >= _TOLD_GROUPS_MAX:
+            self._begun.clear()
+        self._begun[group.name, topic] = group.created_version
+
+    def _pops(self, group: str) -> bool:
+        return self._services.catalog.group_or_default(group).remoting_pop
+
     def _register_consumer(self, keys: dict[str, str], member: GroupMember, report: "ConsumerReport") -> None:
-        clients = self._services.clients
+        clients, pops = self._services.clients, self._pops(report.group)
         key = keys.get(report.group)
         if key is None:
             is_first = not any(keys)
             key = keys[report.group] = member.client_id if is_first else f"{member.client_id}#{report.group}"
-        elif report.subscriptions is None:
+        known = clients.find_client(key)
+        if report.subscriptions is None and known is not None and known.is_pulling is not pops:
             clients.note_call(key, report.group, user=member.user)
             return
+        subscriptions = report.subscriptions
+        if subscriptions is None:
+            subscriptions = tuple((self.members.subscriptions_of(report.group) or {}).values())
         settings = ClientSettings(
-            client_type=ClientType.PULL_CONSUMER,
+            client_type=ClientType.PUSH_CONSUMER if pops else ClientType.PULL_CONSUMER,
             consumes=True,
             group=report.group,
-            subscriptions=tuple(TopicSubscription(each.topic, each.filter) for each in report.subscriptions or ()),
+            subscriptions=tuple(TopicSubscription(each.topic, each.filter) for each in subscriptions),
             user_agent=member.agent,
             member_id=member.client_id,
         )
-        known = clients.find_client(key)
         if known is not None and known.settings == settings:
             clients.note_call(key, report.group, user=member.user)
         else:
-            clients.take_settings(key, settings, user=member.user, joined=True).address = member.address
+            known = clients.take_settings(key, settings, user=member.user, joined=True)
+            known.address, known.popping = member.address, ""
 
     def _register_producer(self, keys: dict[str, str], member: GroupMember, producers: tuple[str, ...]) -> None:
         clients = self._services.clients
@@ -178,6 +215,10 @@ class Memberships:
             _log.exception("cannot release the queues of %s in group %s", cut_text(client_id), group)
 
     # --- changes
+
+    def announce_change(self, group: str) -> None:
+        """Have all members of the group look at their queues again."""
+        self._note_change(group)
 
     def _note_change(self, group: str) -> None:
         if self._moving is not None and group in self._moving[1]:
@@ -246,8 +287,14 @@ class Memberships:
 
     async def find_members(self, group: str) -> list[str]:
         """Return the sorted ids of the group's members at all proxies."""
-        here = sorted({member.client_id for member in self.members.consumers_of(group)})
-        return sorted(await self._services.messages.pulling_members(group, "", here))
+        here = {member.client_id for member in self.members.consumers_of(group)}
+        if self._pops(group):  # brokers know those that pull
+            told, _ = await ask_others(_MEMBERS_DECODER.decode, _MEMBERS, group, self._services)
+            return sorted(here.union(*told))
+        return sorted(await self._services.messages.pulling_members(group, "", sorted(here)))
+
+    async def _answer_members(self, group: str) -> bytes:
+        return json.encode([member.client_id for member in self.members.consumers_of(group)])
 
 
 def producer_topic(group: str) -> str:

@@ -11,6 +11,8 @@ _RELEASES = {
 NEWEST = max(_RELEASES)
 OBEYS_RETRIES_MAX_FROM = 121
 """Clients from this version on say how often they want to try again."""
+POPS_FROM = 413
+"""Clients from this version on can pop."""
 
 
 def version_name(number: int) -> str:

@@ -37,9 +37,11 @@ class ClusterReading(ReadingCalls):
             queue, offset, passing, batch=batch, poll_s=poll_s, reader=reader, room=room
         )
 
-    async def bounds(self, queue: "QueueRef") -> "QueueBounds":
+    async def bounds(
+        self, queue: "QueueRef", *, reader: "QueueReaderId | None" = None, offset: int = 0
+    ) -> "QueueBounds":
         """Those of the leader, which say too what its followers have cold."""
-        bounds = await super().bounds(queue)
+        bounds = await super().bounds(queue, reader=reader, offset=offset)
         if self._followers is not None:
             self._followers.note_bounds(queue, bounds)
         return bounds

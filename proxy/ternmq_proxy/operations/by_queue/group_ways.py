@@ -12,6 +12,7 @@ from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_proxy.peers.asking import ask_others
 
 if TYPE_CHECKING:
+    from ternmq_common.shard.model import ConsumerGroup
     from ternmq_proxy.services import Services
 
 WAY = "group-way"
@@ -26,10 +27,12 @@ class GroupWay(enum.Enum):
 
 
 def _find_way_here(group: str, services: "Services") -> GroupWay:
-    way = GroupWay.NONE
+    way, pops_by_remoting = GroupWay.NONE, services.catalog.group_or_default(group).remoting_pop
     for client in services.clients.group_members(group):
         if client.keeps_offsets:
             return GroupWay.PULLS  # members of the other way are refused, whichever are known
+        if client.is_by_remoting and not pops_by_remoting:
+            continue  # it is about to pull, as the group's settings say
         if client.popping == group or (client.is_consumer and not client.is_pulling):
             way = GroupWay.POPS
     return way
@@ -60,6 +63,26 @@ async def require_popping(group: str, services: "Services") -> None:
     """Raise FORBIDDEN if the group pulls by remoting clients."""
     if await _find_way(group, services) is GroupWay.PULLS:
         raise _other_way_error(group, "remoting", "gRPC")
+
+
+def require_pops(group: "ConsumerGroup") -> None:
+    """Raise FORBIDDEN unless the group's settings have its members by the remoting protocol pop."""
+    if not group.remoting_pop:
+        raise MessagingError(
+            ErrorCode.FORBIDDEN,
+            f"consumer group {group.name!r} does not pop by the remoting protocol: let it, by mqadmin setConsumeMode "
+            f"-m POP or `ternmq group update {group.name} --remoting-pop`",
+        )
+
+
+def require_offsets(group: "ConsumerGroup") -> None:
+    """Raise FORBIDDEN if the group's settings have its members by the remoting protocol pop, and keep no offsets."""
+    if group.remoting_pop:
+        raise MessagingError(
+            ErrorCode.FORBIDDEN,
+            f"consumer group {group.name!r} pops (mqadmin setConsumeMode, or remoting_pop of ternmq group): its "
+            "members are push consumers of RocketMQ 5 with setClientRebalance(false), and keep no offsets",
+        )
 
 
 def _other_way_error(group: str, present: str, refused: str) -> MessagingError:

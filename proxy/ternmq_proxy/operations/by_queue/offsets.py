@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.shard.model import QueueReaderId
 from ternmq_proxy.access.needs import TOPIC_SUB
+from ternmq_proxy.operations.by_queue.group_ways import require_offsets
 from ternmq_proxy.operations.by_queue.queues import find_queue
 from ternmq_proxy.operations.rights import require_consumer
 
@@ -14,11 +15,15 @@ if TYPE_CHECKING:
     from ternmq_proxy.services import Services
 
 
-async def commit_queue_offset(group: str, named: "QueueRef", offset: int, call: "Call", services: "Services") -> None:
-    """Commit an offset for the group; one beyond the end becomes the end. Raises CONSUMER_GROUP_NOT_FOUND, as it never
-    creates the group."""
+async def commit_queue_offset(
+    group: str, named: "QueueRef", offset: int, call: "Call", services: "Services", *, is_member: bool = False
+) -> None:
+    """Commit an offset for the group, as one of its members or not; one beyond the end becomes the end. Raises
+    CONSUMER_GROUP_NOT_FOUND, as it never creates the group; FORBIDDEN to members of a group that pops."""
     require_consumer("UpdateOffset", call, group, named.topic, services)
     known = await services.catalog.existing_group(group)
+    if is_member:
+        require_offsets(known)
     queue = await find_queue(named, services)
     bounds = await services.messages.reading.bounds(queue)
     reader = QueueReaderId(known.name, call.require_client(), known.queue_lock_hold_ms)
@@ -41,6 +46,7 @@ async def find_committed(
         raise missing
     queue = await find_queue(named, services)
     reading = services.messages.reading
+    begins = begins and not services.catalog.group_or_default(group).remoting_pop
     offset = await (reading.begin_pulling if begins else reading.committed)(group, queue)
     if offset is not None:
         return offset

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from ternmq_common.filters.message_filter import FilterText
 from ternmq_common.limits import PULL_BATCH_MAX
 from ternmq_common.shard.model import QueueReaderId, QueueRef, StoredMessage
+from ternmq_proxy.operations.by_queue.group_ways import require_offsets
 from ternmq_proxy.operations.by_queue.queues import find_queue
 from ternmq_proxy.operations.group_creation import may_create_group
 from ternmq_proxy.operations.rights import needs_of_consumer
@@ -80,14 +81,17 @@ async def ensure_pulling_group(name: str, call: "Call", services: "Services") ->
 
 async def _pull_from_queue(request: QueuePull, call: "Call", services: "Services") -> QueuePullResult:
     group = await ensure_pulling_group(request.group, call, services)
+    require_offsets(group)
     queue = await find_queue(request.queue, services)
     check_readable(services.catalog.find_topic(queue.topic))
     reader = QueueReaderId(group.name, call.require_client(), group.queue_lock_hold_ms)
     reading = services.messages.reading
-    bounds = await reading.bounds(queue)
+    bounds = await reading.bounds(queue, reader=reader, offset=request.offset)
     if request.commit is not None and 0 <= request.commit <= bounds.maximum:
         await reading.set_committed(group.name, queue, request.commit, reader=reader)
     offset = request.offset
+    if bounds.moved_to is not None:
+        return _without_messages(AnswerKind.OFFSET_MOVED, bounds.moved_to, bounds)
     if not bounds.minimum <= offset <= bounds.maximum:
         moved = bounds.maximum if offset > bounds.maximum else bounds.minimum
         return _without_messages(AnswerKind.OFFSET_MOVED, moved, bounds)

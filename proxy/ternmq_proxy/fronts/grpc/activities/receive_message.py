@@ -121,7 +121,7 @@ def _serialize_frames(first: bytes, messages: list[bytes], services: "Services")
 def _frame_messages(received: ReceivedMessages, topic: bytes, services: "Services") -> list[bytes]:
     frame = DeliveredFrames(topic=topic, store_host=services.store_host.encode()).encode_message
     frames: list[bytes] = []
-    for delivery, handle in zip(received.deliveries, received.handles, strict=True):
+    for delivery, handle in zip(received.deliveries, received.encode_handles(), strict=True):
         message = delivery.message
         frames.append(
             frame(

@@ -10,8 +10,8 @@ from ternmq_proxy.fronts.remoting.callers import language_name
 from ternmq_proxy.fronts.remoting.codes import ResponseCode
 from ternmq_proxy.fronts.remoting.heartbeats import read_heartbeat, read_subscription_check
 from ternmq_proxy.fronts.remoting.refusals import RequestRefused
-from ternmq_proxy.fronts.remoting.versions import version_name
-from ternmq_proxy.operations.by_queue.group_ways import require_pulling
+from ternmq_proxy.fronts.remoting.versions import POPS_FROM, version_name
+from ternmq_proxy.operations.by_queue.group_ways import require_offsets, require_pulling
 from ternmq_proxy.operations.group_creation import may_create_group
 from ternmq_proxy.processors.client_settings import UserAgent
 from ternmq_proxy.processors.group_members import GroupMember
@@ -19,6 +19,7 @@ from ternmq_rpc.remoting.commands import Command
 from ternmq_rpc.remoting.json_dialect import encode_dialect
 
 if TYPE_CHECKING:
+    from ternmq_common.shard.model import ConsumerGroup
     from ternmq_proxy.fronts.remoting.call import RemotingCall
     from ternmq_proxy.processors.group_members import ConsumerReport
 
@@ -31,9 +32,12 @@ async def take_heartbeat(made: "RemotingCall") -> Command:
     services, client = made.services, made.client
     refused: MessagingError | None = None
     for report in list(heartbeat.consumers.values()):
-        await _admit_consumer(report, made)
+        group = await _admit_consumer(report, made)
         try:
-            if not made.memberships.members.is_member(client, report.group):
+            if group.remoting_pop:
+                if made.command.version < POPS_FROM:
+                    require_offsets(group)
+            elif not made.memberships.is_pulling(client, report.group):
                 await require_pulling(report.group, services)
         except MessagingError as error:
             refused = error
@@ -61,16 +65,17 @@ async def take_heartbeat(made: "RemotingCall") -> Command:
     )
 
 
-async def _admit_consumer(report: "ConsumerReport", made: "RemotingCall") -> None:
-    """Check the rights of a member, and create its group if need be."""
+async def _admit_consumer(report: "ConsumerReport", made: "RemotingCall") -> "ConsumerGroup":
+    """Check the rights of a member; return its group, which is created if need be."""
     services, call = made.services, made.call
     name = check_group_name(report.group)
     services.access.require_right("Heartbeat", call, GROUP_SUB, name)
     for subscription in report.subscriptions or ():
         if not subscription.topic.startswith(RETRY_PREFIX):
             services.access.require_right("Heartbeat", call, TOPIC_SUB, subscription.topic)
-    if not services.catalog.has_group(name):
-        await services.catalog.ensure_group(name, may_create=may_create_group(call, name, services))
+    if services.catalog.has_group(name):
+        return services.catalog.group_or_default(name)
+    return await services.catalog.ensure_group(name, may_create=may_create_group(call, name, services))
 
 
 async def unregister_client(made: "RemotingCall") -> Command:

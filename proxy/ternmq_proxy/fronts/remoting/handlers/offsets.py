@@ -43,7 +43,9 @@ async def query_committed(made: "RemotingCall") -> Command:
 async def update_committed(made: "RemotingCall") -> Command:
     """Answer 15."""
     offset = made.command.get_int64("commitOffset")
-    await commit_queue_offset(made.get_group(), read_queue(made), offset, made.call, made.services)
+    group = made.get_group()
+    is_member = made.memberships.members.is_member(made.client, group)
+    await commit_queue_offset(group, read_queue(made), offset, made.call, made.services, is_member=is_member)
     return Command(ResponseCode.SUCCESS)
 
 

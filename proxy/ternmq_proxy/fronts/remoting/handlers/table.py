@@ -2,10 +2,12 @@
 
 from ternmq_proxy.fronts.remoting.codes import RequestCode
 from ternmq_proxy.fronts.remoting.handlers import (
+    assignments,
     clients,
     direct_sends,
     locks,
     offsets,
+    pops,
     pulls,
     queries,
     recalls,
@@ -49,5 +51,11 @@ HANDLERS: dict[int, Handler] = {
         "SendMessage", replies.send_reply, complete_refusal=sends.complete_answer
     ),
     RequestCode.RECALL_MESSAGE: Handler("RecallMessage", recalls.recall_message),
+    RequestCode.QUERY_ASSIGNMENT: Handler("QueryAssignment", assignments.query_assignment),
+    RequestCode.SET_MESSAGE_REQUEST_MODE: Handler("UpdateGroup", assignments.set_request_mode),
+    RequestCode.POP_MESSAGE: Handler("ReceiveMessage", pops.pop_messages, may_wait=True),
+    RequestCode.ACK_MESSAGE: Handler("AckMessage", pops.acknowledge_message),
+    RequestCode.CHANGE_MESSAGE_INVISIBLETIME: Handler("ChangeInvisibleDuration", pops.change_invisible),
+    RequestCode.BATCH_ACK_MESSAGE: Handler("AckMessage", pops.acknowledge_batch),
     **ADMIN_HANDLERS,
 }

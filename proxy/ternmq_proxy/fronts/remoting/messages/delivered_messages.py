@@ -5,7 +5,7 @@ Numbers of places   a record's log offset names the broker too: 5 bits of its na
 """
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
@@ -21,7 +21,7 @@ from ternmq_proxy.fronts.remoting.messages.message_records import PROPERTIES_BYT
 from ternmq_proxy.operations.by_queue.send import QUEUE_GROUP
 
 if TYPE_CHECKING:
-    from ternmq_common.shard.model import StoredMessage
+    from ternmq_common.shard.model import DeliveredMessage, StoredMessage
     from ternmq_common.shard.transaction_id import TransactionId
     from ternmq_protos.pool import Timestamp
 
@@ -91,6 +91,12 @@ class RecordMaker:
         """Return the record of a stored message, under another topic if one is given; `system_flag` adds bits."""
         return encode_record(self.make_record(stored, topic=topic, system_flag=system_flag))
 
+    def encode_popped(self, delivery: "DeliveredMessage", topic: str, checkpoint: str) -> bytes:
+        """Return the record of a message that was popped, under that topic, with the checkpoint by which its client
+        settles it. Its failures are those of the deliveries before."""
+        record = self.make_record(delivery.message, topic=topic, added={names.POP_CHECKPOINT: checkpoint})
+        return encode_record(record._replace(reconsume_times=delivery.attempt - 1))
+
     def encode_half(self, stored: "StoredMessage", transaction: "TransactionId") -> bytes:
         """Return the record of a half message, by which its producer is asked."""
         number = number_of_place(transaction.broker, transaction.log_offset)
@@ -101,12 +107,22 @@ class RecordMaker:
             )
         )
 
-    def make_record(self, stored: "StoredMessage", *, topic: str | None = None, system_flag: int = 0) -> MessageRecord:
-        """Return the values of the record. Properties that don't fit together lose those of the server."""
+    def make_record(
+        self,
+        stored: "StoredMessage",
+        *,
+        topic: str | None = None,
+        system_flag: int = 0,
+        added: Mapping[str, str] | None = None,
+    ) -> MessageRecord:
+        """Return the values of the record, with properties that are added. Properties that don't fit together lose
+        those of the server."""
         system = SystemProperties.FromString(stored.system)
         rest = Message.FromString(stored.rest)
         hidden = read_hidden(UnknownFieldSet(system)) if HIDDEN_TAG in stored.system else NOTHING_HIDDEN
         pairs = self._write_pairs(stored, system, rest, hidden)
+        if added:
+            pairs.update(added)
         if int(system.message_type) == definition_pb2.TRANSACTION:
             system_flag |= COMMITTED
         text = write_properties(pairs)
@@ -168,7 +184,7 @@ def _fit_properties(pairs: dict[str, str]) -> str:
     """Return the text of as many properties as fit, those of the message itself first."""
     kept: dict[str, str] = {}
     left = PROPERTIES_BYTES_MAX
-    first = (names.UNIQUE_KEY, names.TAGS, names.KEYS)
+    first = (names.POP_CHECKPOINT, names.UNIQUE_KEY, names.TAGS, names.KEYS)
     for name in sorted(pairs, key=lambda name: name not in first):
         left -= len(name.encode()) + len(pairs[name].encode()) + 2
         if left < 0:

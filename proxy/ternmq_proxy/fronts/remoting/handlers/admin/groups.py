@@ -1,5 +1,5 @@
-"""Requests about consumer groups: made and changed (200, 225), deleted (207), listed (201), one (352), and what it
-reads (343).
+"""Requests about consumer groups: made and changed (200, 225), deleted (207), listed (201), one (352), what it reads
+(343) and may read (353).
 
 `retryMaxTimes` is one less than the attempts that a group has. Settings that have no meaning here are read and not
 kept, but for `consumeEnable`: false is refused, as nothing would stop.
@@ -134,6 +134,18 @@ async def get_group(made: "RemotingCall") -> "Command":
     name = made.command.get_text("group")
     made.services.access.require_right("DescribeGroup", made.call, GROUP_GET, name)
     return answer_json(describe(await find_group(name, made.services)))
+
+
+async def get_permission(made: "RemotingCall") -> "Command":
+    """Answer 353: whether the group may read the topic, which users' rights decide here."""
+    command = made.command
+    name, topic = command.get_text("group"), command.get_text("topic")
+    made.services.access.require_right("DescribeGroup", made.call, GROUP_GET, name)
+    if not command.get_bool("readable", default=True):
+        raise RequestRefused(
+            ResponseCode.INVALID_PARAMETER, "a topic can't be forbidden to a group here; take its users' right to it"
+        )
+    return answer_json({"group": name, "readable": True, "topic": topic})
 
 
 def describe(group: ConsumerGroup) -> dict[str, object]:

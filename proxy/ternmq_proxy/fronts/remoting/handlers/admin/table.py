@@ -51,6 +51,7 @@ ADMIN_HANDLERS: dict[int, Handler] = {
     RequestCode.DELETE_SUBSCRIPTIONGROUP: Handler("DeleteGroup", groups.remove_group),
     RequestCode.QUERY_TOPICS_BY_CONSUMER: Handler("DescribeGroup", groups.list_topics),
     RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: Handler("DescribeGroup", groups.get_group),
+    RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN: Handler("DescribeGroup", groups.get_permission),
     RequestCode.GET_CONSUMER_CONNECTION_LIST: Handler("ListConsumerConnection", connections.list_consumers),
     RequestCode.GET_PRODUCER_CONNECTION_LIST: Handler("ListClients", connections.list_producers),
     RequestCode.GET_ALL_PRODUCER_INFO: Handler("ListClients", connections.list_all_producers),

@@ -65,6 +65,11 @@ final class Consumers {
         }
     }
 
+    // RocketMQ 4 has no such settings.
+    private static void setOfRelease5(Object consumer, String setter, Class<?> type, Object value) throws Exception {
+        consumer.getClass().getMethod(setter, type).invoke(consumer, value);
+    }
+
     static Consumer push(String address, Line command, RPCHook hook) throws Exception {
         String name = command.get("name");
         DefaultMQPushConsumer consumer =
@@ -82,6 +87,10 @@ final class Consumers {
             consumer.setUseTLS(true);
         }
         setModel(consumer, command.get("model", "CLUSTERING"));
+        if (!command.get("server_rebalance").isEmpty()) {
+            setOfRelease5(consumer, "setClientRebalance", boolean.class, false);
+            setOfRelease5(consumer, "setPopInvisibleTime", long.class, Long.parseLong(command.get("invisible_ms", "60000")));
+        }
         for (String topic : command.all("topic")) {
             if (command.get("sql").isEmpty()) {
                 consumer.subscribe(topic, command.get("tags", "*"));

@@ -29,7 +29,7 @@ final class Producers {
         if (command.get("transactions").isEmpty()) {
             producer = new DefaultMQProducer(group, hook);
         } else {
-            TransactionMQProducer transactions = new TransactionMQProducer(null, group, hook);
+            TransactionMQProducer transactions = new TransactionMQProducer(group, hook);
             transactions.setTransactionListener(new Checker());
             producer = transactions;
         }
