@@ -116,14 +116,14 @@ def _print_failure(failure: click.ClickException, *, as_json: bool) -> None:
     if type(failure).__name__ == "NoArgsIsHelpError":  # a group without a subcommand answers with its whole help
         failure.show()
         return
-    told = _describe_failure(failure)
+    description = _describe_failure(failure)
     if as_json:
         from ternmq_command.terminal.output import format_json
 
-        error = {"code": told.code, "message": told.message, "hint": told.hint}
+        error = {"code": description.code, "message": description.message, "hint": description.hint}
         echo(format_json({"error": error}), err=True)
     else:
-        echo(f"{told.prefix}: {told.text}", err=True)
+        echo(f"{description.prefix}: {description.text}", err=True)
 
 
 def _describe_failure(failure: click.ClickException) -> _FailureReport:

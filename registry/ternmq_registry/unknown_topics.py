@@ -39,27 +39,27 @@ def warning_of(unknown: "Mapping[str, HeldTopic]", waiting: int, rebuild: str) -
 
     `waiting` are messages that are in no queue yet, of unknown topics.
     """
-    told: list[str] = []
+    parts: list[str] = []
     if unknown:
-        told.append(
+        parts.append(
             f"of {_count_things(len(unknown), 'topic')} that the registry does not know, or not with all queues "
             f"({_list_topics(unknown)})"
         )
     if waiting:
-        told.append(f"of unknown topics that wait for their time or their producer ({waiting:,})")
-    if not told:
+        parts.append(f"of unknown topics that wait for their time or their producer ({waiting:,})")
+    if not parts:
         return None
-    return f"the store has messages {', and '.join(told)}: stop this server, and `{rebuild}` makes them known again"
+    return f"the store has messages {', and '.join(parts)}: stop this server, and `{rebuild}` makes them known again"
 
 
 def _list_topics(unknown: "Mapping[str, HeldTopic]") -> str:
-    told = [
+    parts = [
         f"{name}: {_count_things(topic.queues, 'queue')}, {_count_things(topic.messages, 'message')}"
         for name, topic in list(unknown.items())[:SHOWN]
     ]
     if len(unknown) > SHOWN:
-        told.append(f"{len(unknown) - SHOWN:,} more")
-    return "; ".join(told)
+        parts.append(f"{len(unknown) - SHOWN:,} more")
+    return "; ".join(parts)
 
 
 def _count_things(number: int, thing: str) -> str:

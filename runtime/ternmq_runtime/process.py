@@ -80,11 +80,13 @@ def describe_server(settings: "ProcessSettings", ready: str) -> str:
     folder = getattr(settings, "data_dir", None)
     changed = differing_settings(settings)
     changed.pop("data_dir", None)
-    told = " ".join(f"{name}={value if len(value.split()) == 1 else repr(value)}" for name, value in changed.items())
+    settings_text = " ".join(
+        f"{name}={value if len(value.split()) == 1 else repr(value)}" for name, value in changed.items()
+    )
     return (
         f"ternmq {own_version()} is {ready}"
         + (f"; data directory {folder.absolute()}" if folder is not None else "")
-        + (f"; settings: {told}" if changed else "")
+        + (f"; settings: {settings_text}" if changed else "")
         + ("; other settings" if changed else "; all settings")
         + " are the defaults (`ternmq config`)"
     )

@@ -86,8 +86,8 @@ def lag_of(source: object) -> int | None:
 def metrics_of(source: object) -> Mapping[str, Any]:
     """What a source counted of its last trigger, empty for one of another format: `minOffsetsBehindLatest`,
     `maxOffsetsBehindLatest`, `avgOffsetsBehindLatest`, `lostMessages`, and by topic and queue `lostByQueue`."""
-    told = _report_of(source, "latestOffset")
-    metrics = told.get(METRICS) if isinstance(told, Mapping) else None
+    report = _report_of(source, "latestOffset")
+    metrics = report.get(METRICS) if isinstance(report, Mapping) else None
     return metrics if isinstance(metrics, Mapping) else {}
 
 

@@ -119,8 +119,8 @@ def run_in_thread(function: Callable[P, Awaitable[None] | None] | None) -> Calla
         return function
 
     async def called(*args: P.args, **kwargs: P.kwargs) -> None:
-        told = await asyncio.to_thread(function, *args, **kwargs)
-        if told is not None:
-            await told
+        result = await asyncio.to_thread(function, *args, **kwargs)
+        if result is not None:
+            await result
 
     return called

@@ -115,11 +115,11 @@ def _print_secrets(outcomes: "Sequence[ChangeResult]") -> None:
 
 
 def _print_plan(changes: "Sequence[PlannedChange]", *, as_json: bool) -> None:
-    told = [change for change in changes if change.is_needed or change.is_refused]
+    shown = [change for change in changes if change.is_needed or change.is_refused]
     if as_json:
-        print_json([ChangeResult(change, change.action.value, change.reason).json_record() for change in told])
-    elif told:
-        for change in told:
+        print_json([ChangeResult(change, change.action.value, change.reason).json_record() for change in shown])
+    elif shown:
+        for change in shown:
             echo(change.text)
     else:
         echo("nothing to do")

@@ -67,9 +67,9 @@ def setting(
     since: str = FIRST_VERSION,
 ) -> T:
     """Declare a field of a settings class; the keywords are the attributes of `Setting`."""
-    told: dict[str, object] = {"meaning": meaning, "within": within, "flag": flag, "form": form, "words": words}
-    told |= {"auto": auto, "secret": secret, "expert": expert, "see": see, "since": since}
-    return dataclasses.field(default=default, metadata=told, repr=not secret)
+    metadata: dict[str, object] = {"meaning": meaning, "within": within, "flag": flag, "form": form, "words": words}
+    metadata |= {"auto": auto, "secret": secret, "expert": expert, "see": see, "since": since}
+    return dataclasses.field(default=default, metadata=metadata, repr=not secret)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -163,8 +163,8 @@ class ShardCall:
 
     def encode_call(self, number: int, values: Values, *of_call: object) -> bytes:
         """Encode the piece with the call."""
-        for place, told in self._encoders:
-            values = (*values[:place], told(values[place]), *values[place + 1 :])
+        for place, encode in self._encoders:
+            values = (*values[:place], encode(values[place]), *values[place + 1 :])
         return shard_frames.encode_piece(self.name, number, values, *of_call)
 
     def decode_result(self, answer: FramePiece) -> object:

@@ -29,11 +29,11 @@ def build_request(
     kind = CALLS[route.call].request
     said: dict[str, Json] = {}
     if route.body:
-        told = _decode_body(body)
+        content = _decode_body(body)
         if route.body == WHOLE:
-            said = told
+            said = content
         else:
-            said[route.body] = told
+            said[route.body] = content
     elif body.strip():
         raise BadJson("this call takes no body")
     for name, texts in _group_by_name(query).items():
@@ -63,12 +63,12 @@ def _decode_body(body: bytes) -> "dict[str, Json]":
     if not body.strip():
         return {}
     try:
-        told = msgspec.json.decode(body)
+        content = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadJson(f"the body is no JSON: {error}") from error
-    if not isinstance(told, dict):
+    if not isinstance(content, dict):
         raise BadJson("the body must be a JSON object")
-    return told
+    return content
 
 
 def _group_by_name(query: "Iterable[tuple[str, str]]") -> dict[str, list[str]]:

@@ -164,12 +164,12 @@ async def send_values(request: "Request", asking: "PageContext") -> Response:
     history = await asking.call_server("GetHistory", **of)
     shown = {each.name: list(each.values)[-_count_steps(history, read_hours(request)) :] for each in history.series}
     first = min(map(_known_from, shown.values()), default=0)
-    told = {
+    content = {
         "step": history.step.seconds,
         "end": history.end.seconds,
         "series": {name: [None if value < 0 else value for value in each[first:]] for name, each in shown.items()},
     }
-    return Response(msgspec.json.encode(told), media_type="application/json")
+    return Response(msgspec.json.encode(content), media_type="application/json")
 
 
 def _known_from(values: list[float]) -> int:

@@ -69,7 +69,7 @@ def _kind_name(what: "Topic | ConsumerGroup") -> str:
 
 def _settings_text(what: "Topic | ConsumerGroup", *, unusual_only: bool = False) -> dict[str, str]:
     """Return the settings as text, without the defaults if `unusual_only`."""
-    told: dict[str, str] = {}
+    texts: dict[str, str] = {}
     # The type first: without it the other settings say little.
     for field in sorted(dataclasses.fields(what), key=lambda each: each.name != "type"):
         value = getattr(what, field.name)
@@ -81,5 +81,5 @@ def _settings_text(what: "Topic | ConsumerGroup", *, unusual_only: bool = False)
             value = " ".join(value) or "none"
         elif field.name == "replication":
             value = value or "as each shard has it"
-        told[field.name] = cut_text(str(value))
-    return told
+        texts[field.name] = cut_text(str(value))
+    return texts

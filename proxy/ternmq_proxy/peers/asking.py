@@ -27,26 +27,26 @@ async def ask_others(
     """The answers about clients, and the names of those that gave none; one entry about all, with the reason, if nobody
     could be asked."""
     try:
-        told = await services.messages.ask_proxies(question, argument)
+        raw_answers = await services.messages.ask_proxies(question, argument)
     except MessagingError as error:
         return [], [f"{ALL_OTHERS} ({error.message})"]
-    return _read_all(read, ((each.proxy, each.data) for each in told))
+    return _read_all(read, ((each.proxy, each.data) for each in raw_answers))
 
 
 async def ask_siblings(
     read: "Callable[[bytes], Answer]", question: str, services: "Services"
 ) -> tuple[list[Answer], list[str]]:
     """Those of the other processes of this server. The one that is the broker serves no clients, and is not heard."""
-    told = await services.process.siblings.ask_all(question)
-    return _read_all(read, ((process, data) for process, data in told.items() if process != BROKER))
+    raw_answers = await services.process.siblings.ask_all(question)
+    return _read_all(read, ((process, data) for process, data in raw_answers.items() if process != BROKER))
 
 
 def _read_all(
-    read: "Callable[[bytes], Answer]", told: "Iterable[tuple[str, bytes | None]]"
+    read: "Callable[[bytes], Answer]", raw_answers: "Iterable[tuple[str, bytes | None]]"
 ) -> tuple[list[Answer], list[str]]:
     answers: list[Answer] = []
     heard, silent = set[str](), dict[str, None]()
-    for process, data in told:
+    for process, data in raw_answers:
         answer = None if data is None else _read(read, data)
         if answer is None:
             silent[process] = None

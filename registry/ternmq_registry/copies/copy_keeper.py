@@ -93,8 +93,8 @@ class CopyKeeper:
     async def _write_copy(self) -> None:
         directory = self._directory
         read_ms, synced_up_to = directory.read_ms, self._synced_up_to()
-        told = (read_ms or 0, directory.snapshot.version, synced_up_to)
-        if read_ms is None or told == self._written:
+        state = (read_ms or 0, directory.snapshot.version, synced_up_to)
+        if read_ms is None or state == self._written:
             return  # during an outage the file has already what was known before
         copy = RegistryCopy(
             registry=self._file.registry,
@@ -110,7 +110,7 @@ class CopyKeeper:
         except Exception:  # noqa: BLE001 - the outermost of this task, and it logs
             _log.exception("the copy of the registry could not be written")
         else:
-            self._written, self._problem = told, None
+            self._written, self._problem = state, None
 
     def _note_failure(self, error: Exception) -> None:
         problem = str(error)

@@ -32,7 +32,7 @@ class ProxyTable:
     def report_proxy(self, proxy: ProxyEntry, lease_ms: int) -> None:
         """Write the row of the process, with a lease of at least that long."""
         lease_end_ms = DATABASE_NOW_MS + lease_ms
-        told = {
+        reported = {
             "server": proxy.server,
             "address": proxy.address,
             "version": proxy.version,
@@ -42,14 +42,14 @@ class ProxyTable:
         longer = case((PROXIES.c.lease_end_ms > lease_end_ms, PROXIES.c.lease_end_ms), else_=lease_end_ms)
         first = {"lease_end_ms": lease_end_ms, "demand": NO_DEMAND}
         with self._database.write_transaction() as connection:
-            write_proxy(connection, proxy.name, {**told, "lease_end_ms": longer}, first)
+            write_proxy(connection, proxy.name, {**reported, "lease_end_ms": longer}, first)
 
     def list_proxies(self) -> list[ProxyEntry]:
         """All live processes that have reported themselves, by name."""
         # A process of an older version only shares quotas.
-        told = (PROXIES.c.lease_end_ms >= DATABASE_NOW_MS, PROXIES.c.server.is_not(None))
+        conditions = (PROXIES.c.lease_end_ms >= DATABASE_NOW_MS, PROXIES.c.server.is_not(None))
         with self._database.read_transaction() as connection:
-            rows = connection.execute(select(PROXIES).where(*told).order_by(PROXIES.c.name)).mappings().all()
+            rows = connection.execute(select(PROXIES).where(*conditions).order_by(PROXIES.c.name)).mappings().all()
         return [proxy_of(row) for row in rows]
 
     def remove_proxy(self, proxy: str) -> None:

@@ -135,7 +135,7 @@ class Http2Connection(asyncio.BufferedProtocol, ABC, Generic[AnyStream, AnyMachi
             return
         events = self.machine.receive_bytes(data, self.loop.time())
         if self.machine.failure is not None:  # the others end with the connection
-            events = [told for told in events if told[1] is not None and told[1].is_forgotten]
+            events = [event for event in events if event[1] is not None and event[1].is_forgotten]
         if events:
             self._handle_events(events)
         self.after_receive()

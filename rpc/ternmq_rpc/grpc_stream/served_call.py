@@ -159,10 +159,10 @@ class ServedCall(MessageStream):
         """Report the outcome of the answer, if it is known."""
         if self._broken is None and self._client.has_unsent(self):
             return
-        told, self._on_concluded = self._on_concluded, None
-        if told is not None:  # else it was reported meanwhile
+        callback, self._on_concluded = self._on_concluded, None
+        if callback is not None:  # else it was reported meanwhile
             self._client.end_concluding(self)
-            call_back(told, self._broken is None and self.is_ended_here)
+            call_back(callback, self._broken is None and self.is_ended_here)
 
     async def end_stream(self, *, trailers: "Fields" = ()) -> None:
         """End the call in order, with these trailers after what was written."""

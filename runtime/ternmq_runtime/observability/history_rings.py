@@ -127,13 +127,13 @@ class HistoryRings:
 def combine_histories(histories: "Iterable[FigureHistory]") -> FigureHistory | None:
     """Combine the histories of several processes, each of which may know some slots; None if there are none. Values are
     added up, except for the series in LARGEST. A slot that none knows stays unknown."""
-    told = list(histories)
-    if not told:
+    found = list(histories)
+    if not found:
         return None
-    end_ms = max(each.end_ms for each in told)
-    step_ms = told[0].step_ms
+    end_ms = max(each.end_ms for each in found)
+    step_ms = found[0].step_ms
     sums: dict[str, list[float]] = {}
-    for each in told:
+    for each in found:
         if each.step_ms != step_ms:
             continue  # of another version, which can't be added up
         behind = (end_ms - each.end_ms) // step_ms

@@ -153,8 +153,8 @@ def _group_samples(
         yield its.IN_FLIGHT, lag.in_flight, attributes
         yield its.OLDEST_AGE, lag.oldest_age_ms / 1000, attributes
         yield its.LOST_UNREAD, lag.lost, attributes
-    told = limit.limit_counts(its.DEAD_LETTERS.name, "groups with dead letters", dead_letters)
-    for group, count in limit.add_zeros(told, dead_letters, (lag.group for lag in lags)).items():
+    limited = limit.limit_counts(its.DEAD_LETTERS.name, "groups with dead letters", dead_letters)
+    for group, count in limit.add_zeros(limited, dead_letters, (lag.group for lag in lags)).items():
         yield its.DEAD_LETTERS, count, {its.GROUP: group}
 
 

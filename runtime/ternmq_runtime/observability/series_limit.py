@@ -40,15 +40,15 @@ class _CounterSeries:
         for name in islice((name for name in counts if name not in self._own), most - len(self._own)):
             before = self._own[name] = self._others.pop(name, 0)
             self._left += before
-        told = {}
+        limited = {}
         for name, before in self._own.items():
             if counts[name] < before:
                 self._own[name] = 0
-            told[name] = counts[name] - self._own[name]
+            limited[name] = counts[name] - self._own[name]
         self._others = {name: count for name, count in counts.items() if name not in self._own}
         if self._others or self._left:
-            told[OTHER] = told.get(OTHER, 0) + self._left + sum(self._others.values())
-        return told
+            limited[OTHER] = limited.get(OTHER, 0) + self._left + sum(self._others.values())
+        return limited
 
 
 class SeriesLimit:
@@ -67,8 +67,8 @@ class SeriesLimit:
         return self._series.setdefault(counter, _CounterSeries()).report_counts(counts, self._most)
 
     def add_zeros(self, reported: dict[str, int], counts: dict[str, int], names: "Iterable[str]") -> dict[str, int]:
-        """Add to `told` a zero for each other name as far as there is room. So the first count of a name is an
-        increase, and not a new series. `counts`: the counts that `told` was taken from."""
+        """Add to `limited` a zero for each other name as far as there is room. So the first count of a name is an
+        increase, and not a new series. `counts`: the counts that `limited` was taken from."""
         for name in names:
             if len(reported) >= self._most:
                 break

@@ -109,8 +109,8 @@ def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool
     """The writer of a batch: its ids are its own, unless option `idSeed` names what they are derived from."""
     if overwrite:
         raise WrongOption("messages can't be overwritten, only appended: use mode('append')")
-    told = sink_options(options)
-    return BatchWriter(WritePlan(told, _columns_of(told, schema), told.id_seed or str(uuid.uuid4())))
+    parsed = sink_options(options)
+    return BatchWriter(WritePlan(parsed, _columns_of(parsed, schema), parsed.id_seed or str(uuid.uuid4())))
 
 
 def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
@@ -119,12 +119,14 @@ def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: boo
         raise WrongOption(
             "messages can't be overwritten, only appended: use outputMode('append') or 'update', not 'complete'"
         )
-    told = sink_options(options)
-    return StreamWriter(WritePlan(told, _columns_of(told, schema), told.id_seed))
+    parsed = sink_options(options)
+    return StreamWriter(WritePlan(parsed, _columns_of(parsed, schema), parsed.id_seed))
 
 
-def _columns_of(told: SinkOptions, schema: StructType) -> RowColumns:
-    return checked_columns(schema, topic=told.topic, kafka_names=told.kafka_names, ignores_source=told.ignores_source)
+def _columns_of(parsed: SinkOptions, schema: StructType) -> RowColumns:
+    return checked_columns(
+        schema, topic=parsed.topic, kafka_names=parsed.kafka_names, ignores_source=parsed.ignores_source
+    )
 
 
 async def _write_partition(

@@ -103,16 +103,16 @@ def queue_name(queue: RouteQueue) -> str:
 
 def subscription_of(reader: OptionReader) -> TopicSelection:
     """What `subscribe`, `subscribePattern`, `assign` or `load("topic")` say; exactly one of them does."""
-    told = {
+    given = {
         name: value for name in ("subscribe", "subscribePattern", "assign", "path") if (value := reader.read_text(name))
     }
-    if len(told) != 1:
+    if len(given) != 1:
         raise WrongOption(
             'say which topics to read, in one way: option subscribe ("orders,payments"), option subscribePattern '
             '("orders-.*"), option assign ({"orders": ["broker-0/0"]}) or load("orders")'
-            f"{'; there are ' + ' and '.join(told) if told else ''}"
+            f"{'; there are ' + ' and '.join(given) if given else ''}"
         )
-    [(name, value)] = told.items()
+    [(name, value)] = given.items()
     if name == "subscribePattern":
         try:
             re.compile(value)
@@ -139,13 +139,13 @@ def _checked_topics(option: str, topics: Iterable[str]) -> tuple[str, ...]:
 def _parsed_assignment(text: str) -> dict[str, tuple[str, ...]]:
     """`{"orders": ["broker-0/0", 1]}`; of a topic on one broker numbers will do, as with Kafka's partitions."""
     try:
-        told = json.loads(text)
+        content = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise WrongOption(f"option assign is no JSON: {error}") from None
-    if not isinstance(told, dict) or not told:
+    if not isinstance(content, dict) or not content:
         raise WrongOption('option assign is not an object of topics and queues, such as {"orders": ["broker-0/0"]}')
     assigned: dict[str, tuple[str, ...]] = {}
-    for topic, names in told.items():
+    for topic, names in content.items():
         if not isinstance(names, list) or not names or not all(type(name) in (str, int) for name in names):
             raise WrongOption(f"option assign: what stands for topic {topic} is not a list of queues")
         assigned[topic] = tuple(dict.fromkeys(str(name) for name in names))

@@ -80,9 +80,9 @@ class ConnectionEvents:
         while self._waiting:
             event = self._waiting.popleft()
             try:
-                told = listener(event)
-                if inspect.isawaitable(told):
-                    await told
+                result = listener(event)
+                if inspect.isawaitable(result):
+                    await result
             except Exception:
                 level = logging.DEBUG if self._has_failed else logging.ERROR
                 self._has_failed = True

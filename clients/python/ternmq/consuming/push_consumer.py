@@ -170,10 +170,10 @@ class PushConsumer(Consumer):
 
     def _apply_settings(self, connection: GrpcConnection, settings: pb.Settings) -> None:
         super()._apply_settings(connection, settings)
-        told = settings.subscription
-        self._fifo = told.fifo
-        self._batch_size = told.receive_batch_size or RECEIVE_BATCH_MAX
-        self._poll_s = to_seconds(told.long_polling_timeout) or LONG_POLLING_S
+        subscription = settings.subscription
+        self._fifo = subscription.fifo
+        self._batch_size = subscription.receive_batch_size or RECEIVE_BATCH_MAX
+        self._poll_s = to_seconds(subscription.long_polling_timeout) or LONG_POLLING_S
         self._max_attempts = settings.backoff_policy.max_attempts or DEFAULT_MAX_ATTEMPTS
         self._backoff = read_backoff(settings.backoff_policy, CONSUME_BACKOFF)
 

@@ -50,11 +50,11 @@ def read_backoff(policy: pb.RetryPolicy, default: Backoff) -> Backoff:
     if strategy == "customized_backoff" and policy.customized_backoff.next:
         return CustomizedBackoff(tuple(map(to_seconds, policy.customized_backoff.next)))
     if strategy == "exponential_backoff":
-        told = policy.exponential_backoff
-        initial_s, max_s = to_seconds(told.initial), to_seconds(told.max)
+        curve = policy.exponential_backoff
+        initial_s, max_s = to_seconds(curve.initial), to_seconds(curve.max)
         # The settings of other clients have zeros, which a server may echo: that would repeat without a pause.
         if initial_s > 0 and max_s > 0:
-            return ExponentialBackoff(initial_s, max_s, max(told.multiplier, 1.0))
+            return ExponentialBackoff(initial_s, max_s, max(curve.multiplier, 1.0))
     return default
 
 

@@ -163,17 +163,17 @@ def check_server(admin: "AdminClient") -> Iterator[Finding]:
     from ternmq.admin import brokers as broker_calls
     from ternmq_command.calls.server_time import call_with_time, server_now
 
-    info, told = call_with_time(lambda: admin.send_call(broker_calls.server_info()), server_now)
+    info, server_time = call_with_time(lambda: admin.send_call(broker_calls.server_info()), server_now)
     own = metadata.version("ternmq")
     said = f"version {info.version}, {info.resident_bytes / 2**20:,.0f} MiB"
     if info.version == own:
         yield Finding("server", "ok", said)
     else:
         yield Finding("server", "warning", f"{said}; this command is {own}", "use the command of the server's version")
-    if told is None:
+    if server_time is None:
         yield Finding("clock", "warning", "the server does not report its time", "it is an older one: upgrade it")
         return
-    ahead_s = told.ahead.total_seconds()
+    ahead_s = server_time.ahead.total_seconds()
     if info.test_clock:
         yield Finding(
             "clock", "warning", f"test clock, {ahead_s:+.1f} s", "not for production: start without --test-clock"
@@ -226,11 +226,11 @@ def check_brokers(admin: "AdminClient") -> Iterator[Finding]:
             yield _check_replicas(broker)
         skew_s = broker.load.clock_skew
         if broker.live and skew_s is not None and abs(skew_s) > CLOCK_AHEAD_MAX_S:
-            told = f"that of {broker.name} is {skew_s:+.1f} s from the registry's"
+            skew_text = f"that of {broker.name} is {skew_s:+.1f} s from the registry's"
             yield Finding(
                 "clock",
                 "problem",
-                told,
+                skew_text,
                 "set both by NTP; timed messages are refused and withheld if it is far off",
             )
 
@@ -243,13 +243,13 @@ def _removal_command(broker: "Broker") -> str:
 
 def _check_replicas(broker: "Broker") -> Finding:
     in_sync = sum(replica.in_sync for replica in broker.replicas)
-    told = f"{in_sync} of {broker.replicas_wanted} of {broker.name} are in sync"
+    in_sync_text = f"{in_sync} of {broker.replicas_wanted} of {broker.name} are in sync"
     if in_sync < broker.min_insync:
-        needed = f"{told}, and {broker.min_insync} must be"
+        needed = f"{in_sync_text}, and {broker.min_insync} must be"
         return Finding("replicas", "problem", needed, f"start the others; see: ternmq shard show {broker.name}")
     if in_sync < broker.replicas_wanted:
-        return Finding("replicas", "warning", told, f"ternmq shard show {broker.name}")
-    return Finding("replicas", "ok", told)
+        return Finding("replicas", "warning", in_sync_text, f"ternmq shard show {broker.name}")
+    return Finding("replicas", "ok", in_sync_text)
 
 
 def check_health(http: str) -> Iterator[Finding]:
@@ -269,8 +269,8 @@ def check_health(http: str) -> Iterator[Finding]:
         yield Finding("health", "warning", f"{build_url(http, '')} does not accept these keys", "give others, or --tls")
         return
     try:
-        told = json.loads(body)
-        said, degraded = str(told["status"]), told.get("degraded")
+        health = json.loads(body)
+        said, degraded = str(health["status"]), health.get("degraded")
     except (ValueError, KeyError, AttributeError, TypeError):
         yield Finding(
             "health", "warning", f"{build_url(http, '')} is not TernMQ's", "name the server's address with --http"

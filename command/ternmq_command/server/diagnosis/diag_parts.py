@@ -76,14 +76,14 @@ def _fill_server_parts(bundle: "DiagnosticBundle", client: WatchingClient) -> No
     )
     bundle.add_json("lags.json", f"the lags of the first {LAGS_MAX} groups", lambda: _group_lags(client))
     bundle.add_json("clients.json", f"the first {CLIENTS_MAX} clients", lambda: _client_records(client))
-    told: list[admin_pb2.ProcessDiagnostics] = []
+    processes: list[admin_pb2.ProcessDiagnostics] = []
 
     def process_records() -> object:
-        told.extend(client.get_diagnostics().processes)
-        return list(map(_process_record, told))
+        processes.extend(client.get_diagnostics().processes)
+        return list(map(_process_record, processes))
 
     bundle.add_json("processes.json", "settings in force, memory and tasks of each process", process_records)
-    for each in told:
+    for each in processes:
         name = re.sub(r"[^A-Za-z0-9_.-]", "_", each.process)[:64]
         bundle.add_text(f"threads-{name}.txt", "stacks of its threads", functools.partial(str, each.threads))
 

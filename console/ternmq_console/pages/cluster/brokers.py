@@ -74,8 +74,8 @@ async def show_remaining(request: "Request", asking: "PageContext") -> "Response
         if refused.is_missing:
             raise
         error, status = refused.message, refused.status
-    told = [] if answer is None else answer.backlogs
-    backlogs = sorted(told, key=lambda each: (-each.messages, each.group, each.topic))
+    listed = [] if answer is None else answer.backlogs
+    backlogs = sorted(listed, key=lambda each: (-each.messages, each.group, each.topic))
     return await render_page(
         request, asking, "cluster/remaining.html",
         title=f"Unfinished on {name}", name=name, answer=answer, backlogs=backlogs[:BACKLOGS],

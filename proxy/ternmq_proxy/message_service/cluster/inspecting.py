@@ -47,20 +47,20 @@ class ClusterInspecting(InspectingCalls):
 
     async def content(self, topic: str) -> TopicContent:
         """Of the brokers that can be reached."""
-        told: list[TopicContent] = await self._brokers.ask_reachable(CALLS["content"], (topic,))
+        contents: list[TopicContent] = await self._brokers.ask_reachable(CALLS["content"], (topic,))
         return TopicContent(
-            queues=[queue for each in told for queue in each.queues],
-            groups=sorted({group for each in told for group in each.groups}),
-            sent_per_s=sum(each.sent_per_s for each in told),
-            delivered_per_s=sum(each.delivered_per_s for each in told),
-            lite_topics=sum(each.lite_topics for each in told),
-            lite_messages=sum(each.lite_messages for each in told),
+            queues=[queue for each in contents for queue in each.queues],
+            groups=sorted({group for each in contents for group in each.groups}),
+            sent_per_s=sum(each.sent_per_s for each in contents),
+            delivered_per_s=sum(each.delivered_per_s for each in contents),
+            lite_topics=sum(each.lite_topics for each in contents),
+            lite_messages=sum(each.lite_messages for each in contents),
         )
 
     async def history(self, of: "HistoryOf", name: str) -> FigureHistory:
         """Of the brokers that can be reached, together."""
-        told = combine_histories(await self._brokers.ask_reachable(CALLS["history"], (of, name)))
-        return FigureHistory(step_ms=STEP_MS, end_ms=0, series={}) if told is None else told
+        history = combine_histories(await self._brokers.ask_reachable(CALLS["history"], (of, name)))
+        return FigureHistory(step_ms=STEP_MS, end_ms=0, series={}) if history is None else history
 
     async def progress(self, group: str, topics: "Sequence[str]" = ()) -> "list[QueueProgress]":
         """Of the brokers that can be reached. What one of them knows the group to have, it has on the others too."""

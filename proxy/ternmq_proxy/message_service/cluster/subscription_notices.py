@@ -36,10 +36,10 @@ class SubscriptionNotices:
         """See `MessageService.notify_subscriptions`."""
         brokers = self._links.connected_brokers()
         unknowing = {broker.name for broker in brokers} - self._knowing
-        told = everything() if unknowing else ()
+        complete = everything() if unknowing else ()
         self._knowing |= unknowing  # before the calls: a link that is lost meanwhile removes the broker again
         await asyncio.gather(
-            *(self._notify_broker(broker, told if broker.name in unknowing else news) for broker in brokers)
+            *(self._notify_broker(broker, complete if broker.name in unknowing else news) for broker in brokers)
         )
 
     async def _notify_broker(self, broker: "RemoteBroker", subscriptions: "Sequence[TopicSubscription]") -> None:

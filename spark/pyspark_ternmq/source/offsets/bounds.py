@@ -38,10 +38,10 @@ def find_beyond(places: ReadPlaces, ends: Offsets) -> Iterator[str]:
     """What is wrong with offsets that lie behind the ends of their queues."""
     for topic, of_topic in ends.items():
         for name, end in of_topic.items():
-            told = places.offset_named(topic, name)
-            if told is not None and told > end:
+            named = places.offset_named(topic, name)
+            if named is not None and named > end:
                 yield (
-                    f"option {places.option}: offset {told} is not there, topic {topic}, queue {name} ends at {end}: "
+                    f"option {places.option}: offset {named} is not there, topic {topic}, queue {name} ends at {end}: "
                     "the offset is wrong, the topic was created again, or its broker lost messages"
                 )
 

@@ -81,12 +81,12 @@ class ReadPlaces:
     def check_identities(self, identities: Identities) -> None:
         """WrongOption if the offsets are of another topic than there is."""
         for topic, identity in identities.items():
-            told = self.identities.get(topic, "")
-            if told and identity and told != identity:
+            known = self.identities.get(topic, "")
+            if known and identity and known != identity:
                 raise WrongOption(
                     f"option {self.option}: the offsets of topic {topic} are of an earlier one, which was deleted "
-                    f'before this one was created (identity {told}, now {identity}); without "{IDENTITIES}" they count '
-                    "all the same"
+                    f'before this one was created (identity {known}, now {identity}); without "{IDENTITIES}" they '
+                    "count all the same"
                 )
 
     def find_offsets(self, reader: OffsetReader, queues: QueuesByTopic, ends: Offsets) -> Offsets:
@@ -131,13 +131,13 @@ class ReadPlaces:
                     )
         return offsets
 
-    def _named_offsets(self, told: Offsets, queues: QueuesByTopic) -> Offsets:
-        for topic in told.keys() ^ queues.keys():
-            problem = "is not subscribed to" if topic in told else "is missing"
+    def _named_offsets(self, given: Offsets, queues: QueuesByTopic) -> Offsets:
+        for topic in given.keys() ^ queues.keys():
+            problem = "is not subscribed to" if topic in given else "is missing"
             raise WrongOption(
                 f"option {self.option}: topic {topic} {problem}; give offsets of all topics, of no others"
             )
-        named = {topic: {whole_name(name, queues[topic]): at for name, at in told[topic].items()} for topic in queues}
+        named = {topic: {whole_name(name, queues[topic]): at for name, at in given[topic].items()} for topic in queues}
         for topic, of_topic in queues.items():
             for name in named[topic].keys() ^ of_topic.keys():
                 problem = "does not exist" if name in named[topic] else "is missing"
@@ -230,16 +230,16 @@ def parsed_time(option: str, text: str) -> datetime:
 
 def _parsed_offsets(option: str, text: str, *, least: int = EARLIEST) -> tuple[Offsets, Identities]:
     try:
-        told = json.loads(text)
+        content = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise WrongOption(f"option {option} is no JSON: {error}") from None
-    if not isinstance(told, dict):
+    if not isinstance(content, dict):
         raise WrongOption(f"option {option} is not an object of topics and queues")
-    identities = told.pop(IDENTITIES, {})
+    identities = content.pop(IDENTITIES, {})
     if not isinstance(identities, dict) or not all(isinstance(each, str) for each in identities.values()):
         raise WrongOption(f"option {option}: what stands for {IDENTITIES} is not an object of topics and identities")
     each: Offsets = {}
-    for topic, of_topic in told.items():
+    for topic, of_topic in content.items():
         if not isinstance(of_topic, dict):
             raise WrongOption(f"option {option}: what stands for topic {topic} is not an object of queues")
         each[topic] = {}

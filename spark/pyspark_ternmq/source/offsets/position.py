@@ -60,8 +60,8 @@ class StreamPosition:
             topic: {**({} if topic in anew else self.offsets.get(topic, {})), **ends.get(topic, {})}
             for topic in dict.fromkeys((*self.offsets, *ends))
         }
-        told = {topic: identity for topic, identity in identities.items() if identity and topic in offsets}
-        return StreamPosition(offsets, {**self.identities, **told})
+        known = {topic: identity for topic, identity in identities.items() if identity and topic in offsets}
+        return StreamPosition(offsets, {**self.identities, **known})
 
 
 def _are_queues(of_topic: object) -> bool:

@@ -49,9 +49,9 @@ async def find_clients(query: ClientQuery, services: "Services") -> ClientList:
     answers, silent = await ask_others(decode_client_page, CLIENTS, write_client_query(query), services)
     own = await _find_own_clients(query, services)
     found, more = own.clients, bool(own.following)
-    for told in answers:
-        found.extend(told.clients)
-        more = more or bool(told.following)
+    for answer in answers:
+        found.extend(answer.clients)
+        more = more or bool(answer.following)
     page = _cut_page(found, query.limit, more=more)
     return ClientList(page.clients, page.following, silent)
 

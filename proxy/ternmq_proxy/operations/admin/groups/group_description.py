@@ -60,8 +60,8 @@ async def describe_group(name: str, call: "Call", services: "Services") -> Group
     """
     services.access.require_all("DescribeGroup", call, (GROUP_GET, name))
     group = await services.catalog.existing_group(name)
-    told, silent = await ask_others(_members_decoder.decode, MEMBERS, group.name, services)
-    types, filters = _join_members([*told, _find_members_here(group.name, services)])
+    answers, silent = await ask_others(_members_decoder.decode, MEMBERS, group.name, services)
+    types, filters = _join_members([*answers, _find_members_here(group.name, services)])
     inconsistencies = [*find_contradictions(filters), *_order_problems(group, filters, services)]
     now_ms = services.clock.now_ms()
     return GroupDescription(
@@ -89,11 +89,11 @@ def _find_members_here(group: str, services: "Services") -> _Members:
     return _Members(types, services.subscriptions.group_filters(group))
 
 
-def _join_members(told: "Iterable[_Members]") -> _Members:
+def _join_members(parts: "Iterable[_Members]") -> _Members:
     """Return what one process would know; what comes last counts."""
     types: dict[str, int] = {}
     filters: dict[str, dict[str, str]] = {}
-    for each in told:
+    for each in parts:
         types.update(each.types)
         for topic, its in each.filters.items():
             filters.setdefault(topic, {}).update(its)

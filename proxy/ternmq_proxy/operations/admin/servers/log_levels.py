@@ -56,6 +56,6 @@ async def _change_levels(levels: str, call: "Call", services: "Services") -> Log
 
 
 def _join_levels(services: "Services", own: str, answers: "Mapping[str, bytes | None]") -> LogLevels:
-    told = {name: answer.decode() for name, answer in answers.items() if answer is not None}
+    others = {name: answer.decode() for name, answer in answers.items() if answer is not None}
     silent = [name for name, answer in answers.items() if answer is None]
-    return LogLevels({services.process.name: own, **told}, silent)
+    return LogLevels({services.process.name: own, **others}, silent)

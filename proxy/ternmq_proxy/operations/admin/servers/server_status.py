@@ -114,11 +114,11 @@ async def collect_diagnostics(call: "Call", services: "Services") -> Diagnostics
     services.access.require_all("GetDiagnostics", call, (CLUSTER_GET, "diagnostics"))
     process = services.process
     found = Diagnostics({process.name: create_report(process.settings)}, [])
-    for name, told in (await process.siblings.ask_all(REPORT)).items():
-        if told is None:
+    for name, report in (await process.siblings.ask_all(REPORT)).items():
+        if report is None:
             found.silent.append(name)
         else:
-            found.reports[name] = decode_report(told)
+            found.reports[name] = decode_report(report)
     return found
 
 
@@ -128,11 +128,11 @@ async def count_clients(call: "Call", services: "Services") -> tuple[ServerStats
     services.access.require_all("GetProxyRuntimeStats", call, (CLUSTER_GET, _SERVER))
     stats = await _count_own_clients(services)
     others, silent = await ask_siblings(decode_stats, STATS, services)
-    for told in others:
+    for other in others:
         stats = stats._replace(
-            connections=stats.connections + told.connections,
-            producers=stats.producers + told.producers,
-            consumers=stats.consumers + told.consumers,
+            connections=stats.connections + other.connections,
+            producers=stats.producers + other.producers,
+            consumers=stats.consumers + other.consumers,
         )
     return stats, silent
 
