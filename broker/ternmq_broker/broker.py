@@ -15,13 +15,13 @@ from ternmq_broker.broker_settings import BrokerSettings
 from ternmq_broker.consumption.consumption import Consumption
 from ternmq_broker.consumption.locks.client_locks import ClientLocks
 from ternmq_broker.consumption.locks.queue_locks import QueueLocks
-from ternmq_broker.consumption.offset_resets import OffsetResets
 from ternmq_broker.consumption.pulls import PullCalls
 from ternmq_broker.consumption.redelivery import Redelivery
 from ternmq_broker.consumption.retry_handover import RetryHandover
 from ternmq_broker.consumption.turn_clock import TurnClock
 from ternmq_broker.delivery.check_schedule import CheckRules
 from ternmq_broker.delivery.lite_subscriptions import LiteSubscriptions
+from ternmq_broker.delivery.offset_resets import OffsetResets
 from ternmq_broker.inspecting.broker_figures import BrokerFigureSource
 from ternmq_broker.inspecting.broker_history import BrokerHistory
 from ternmq_broker.inspecting.key_searches import KeySearches

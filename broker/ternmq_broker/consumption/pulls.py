@@ -10,7 +10,7 @@ from ternmq_common.shard.model import PulledMessages, QueueRef
 if TYPE_CHECKING:
     from ternmq_broker.consumption.consumption import Consumption
     from ternmq_broker.consumption.locks.queue_locks import QueueLocks
-    from ternmq_broker.consumption.offset_resets import OffsetResets
+    from ternmq_broker.delivery.offset_resets import OffsetResets
     from ternmq_common.filters.message_filter import MessageFilter
     from ternmq_common.receiving.output_room import AnswerRoom
     from ternmq_common.receiving.poll_queues import PollQueues

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from ternmq_broker.consumption.consumption import Consumption
     from ternmq_broker.consumption.locks.client_locks import ClientLocks
     from ternmq_broker.consumption.locks.queue_locks import QueueLocks
-    from ternmq_broker.consumption.offset_resets import OffsetResets
     from ternmq_broker.consumption.redelivery import Redelivery
+    from ternmq_broker.delivery.offset_resets import OffsetResets
     from ternmq_broker.lite_topics import LiteTopics
     from ternmq_broker.sending.flusher import LogFlusher
     from ternmq_broker.shard.sending import BrokerSending

@@ -10,9 +10,9 @@ from ternmq_common.shard.shard import DONE, DoneResult
 if TYPE_CHECKING:
     from ternmq_broker.consumption.consumption import Consumption
     from ternmq_broker.consumption.locks.queue_locks import QueueLocks
-    from ternmq_broker.consumption.offset_resets import OffsetResets
     from ternmq_broker.consumption.pulls import PullCalls
     from ternmq_broker.consumption.retry_handover import RetryHandover
+    from ternmq_broker.delivery.offset_resets import OffsetResets
     from ternmq_broker.store.record_reader import RecordReader
     from ternmq_common.filters.message_filter import MessageFilter
     from ternmq_common.receiving.output_room import AnswerRoom

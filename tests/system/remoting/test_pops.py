@@ -75,6 +75,27 @@ async def test_a_waiting_pop_gets_what_arrives(server: Embedded) -> None:
         assert bodies(read_popped(await waiting)) == [b"blue"]
 
 
+async def test_a_client_that_went_away_takes_no_messages(server: Embedded) -> None:
+    topic = group = "pop-gone"
+    async with await connect(server) as producer, await connect(server) as other:
+        await producer.send(topic, b"first")
+        async with await connect(server) as gone:
+            [first] = read_popped(await pop(gone, group, topic))
+            assert (await acknowledge(gone, group, first)).code == 0
+            await gone.send_oneway(
+                200050,
+                consumerGroup=group,
+                topic=topic,
+                queueId=-1,
+                maxMsgNums=32,
+                invisibleTime=60_000,
+                pollTime=20_000,
+            )
+            assert (await pop(gone, group, topic, poll_ms=100)).code == 210  # so that the other one waits
+        await producer.send(topic, b"second")
+        assert bodies(read_popped(await pop(other, group, topic, poll_ms=10_000))) == [b"second"]
+
+
 async def test_a_changed_time_makes_a_new_checkpoint(server: Embedded) -> None:
     topic = group = "pop-changes"
     async with await connect(server) as client:

@@ -1,6 +1,6 @@
 """Members that keep offsets are sent to where an operator moved their group, and commit nothing else until then."""
 
-from ternmq_broker.consumption.offset_resets import READER_S, RESET_S, OffsetResets
+from ternmq_broker.delivery.offset_resets import READER_S, RESET_S, OffsetResets
 
 QUEUE = ("readers", "orders", 0)
 

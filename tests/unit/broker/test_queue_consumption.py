@@ -301,3 +301,11 @@ def test_the_end_of_a_claim_tells_its_generation_also_after_the_clock_was_set() 
 def test_a_message_that_nobody_had_yet_has_no_claim_that_an_end_could_tell() -> None:
     snapshot = ClaimsSnapshot(1, 5, to_holes([(0, Claim(1, 0, 0))]))
     assert QueueConsumption.restore_state(snapshot, end=1).find_generation(0, 0) == -1
+
+
+def test_the_end_of_a_claim_tells_its_generation_after_a_restart() -> None:
+    consumption = QueueConsumption(0, 1_000)
+    claim = consumption.hand_out([0, 1], attempt=1, deadline_ms=60_000)
+    restored = QueueConsumption.restore_state(consumption.take_snapshot(), end=2)
+    assert restored.find_generation(1, 60_000) == claim.generation
+    assert restored.acknowledge_message(1, claim.generation, 60_000, 59_999) is SettleOutcome.DONE

@@ -55,7 +55,7 @@ def over(links: OneBroker) -> RepeatedCalls:
 async def test_a_call_that_a_repetition_does_not_harm_is_made_until_it_is_answered(error: BrokerUnavailable) -> None:
     links = OneBroker(error, error, error, QueueBounds(3, 5))
     assert await over(links).shard_of("broker-0").reading.bounds(QUEUE) == QueueBounds(3, 5)
-    assert links.asked == [("bounds", (QUEUE,))] * 4
+    assert links.asked == [("bounds", (QUEUE, None, 0))] * 4
 
 
 async def test_a_call_that_could_be_done_twice_is_made_again_only_if_the_broker_was_not_asked() -> None:

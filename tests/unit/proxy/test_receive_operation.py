@@ -63,13 +63,13 @@ async def test_messages_come_with_handles_that_acknowledge_them(stack: Stack, se
     await stack.store(TOPIC, b"a", b"b")
     received = await receive_messages(request(), CALL, services)
     assert (bodies(received), received.problem) == ([b"a", b"b"], None)
-    receipts = [(handle.decode(), "") for handle in received.handles]
+    receipts = [(handle.decode(), "") for handle in received.encode_handles()]
     assert await acknowledge_messages(GROUP, TOPIC, receipts, CALL, services) == [None, None]
 
 
 async def test_nothing_is_a_problem_that_says_so(services: Services) -> None:
     received = await receive_messages(request(), CALL, services)
-    assert (received.deliveries, received.handles, received.problem) == ([], [], NOTHING_NEW)
+    assert (received.deliveries, received.encode_handles(), received.problem) == ([], [], NOTHING_NEW)
 
 
 @pytest.mark.parametrize("written", [FilterText("paid"), FilterText("TAGS = 'paid'", is_sql=True)])

@@ -2,12 +2,10 @@
 
 from ternmq_proxy.fronts.remoting.codes import RequestCode
 from ternmq_proxy.fronts.remoting.handlers import (
-    assignments,
     clients,
     direct_sends,
     locks,
     offsets,
-    pops,
     pulls,
     queries,
     recalls,
@@ -19,6 +17,7 @@ from ternmq_proxy.fronts.remoting.handlers import (
 )
 from ternmq_proxy.fronts.remoting.handlers.admin.table import ADMIN_HANDLERS
 from ternmq_proxy.fronts.remoting.handlers.handler import Handler
+from ternmq_proxy.fronts.remoting.handlers.popping import assignments, pops
 
 _SEND = Handler(
     "SendMessage", sends.send_message, complete_refusal=sends.complete_answer, begin=direct_sends.begin_send

@@ -1,0 +1,1 @@
+"""Requests of clients that pop, or that have the server share queues out."""
