@@ -14,6 +14,7 @@ SEND, SEND_BATCH, PULL, HEARTBEAT, ROUTE, LOCK = 310, 320, 11, 34, 105, 41
 _FILL_TIMEOUT_S = 60.0
 _PATIENCE_S = 2.0
 _AT_ONCE = 200
+_MEMBERS = 50
 _IDS = 100_000
 _POLLS = 10_000
 _POLLING_CONNECTIONS = 3
@@ -66,12 +67,12 @@ def heartbeats_of_many_clients(target: Target) -> None:
 
 
 def connections_of_many_clients(target: Target) -> None:
-    """Heartbeats of 100,000 client ids in one group, each over a connection of its own that is closed at once."""
+    """Heartbeats of 100,000 client ids in one group, each over a connection of its own; 50 are closed together."""
     for number in target.rounds():
         with target.remoting_wires() as connect:
-            for each in range(_AT_ONCE):
+            for each in range(_MEMBERS):
                 wire = connect()
-                wire.call(HEARTBEAT, heartbeat_body(f"client-{(number * _AT_ONCE + each) % _IDS}", "crowded"))
+                wire.call(HEARTBEAT, heartbeat_body(f"client-{(number * _MEMBERS + each) % _IDS}", "crowded"))
                 if not target.left_s:
                     return
 
