@@ -1,4 +1,4 @@
-"""The attacker's process: `python -m tests.attacks.attacker NAME GRPC HTTP SECONDS`. Prints what it did, as JSON.
+"""The attacker's process: `python -m tests.attacks.attacker NAME GRPC HTTP REMOTING SECONDS`. Prints facts as JSON.
 
 It gives way to the others of this machine, for what it takes from the healthy client the server can't be blamed for.
 """
@@ -14,9 +14,9 @@ _NICE = 5
 
 
 def main() -> None:
-    name, grpc, http, seconds = sys.argv[1:]
+    name, grpc, http, remoting, seconds = sys.argv[1:]
     os.nice(_NICE)
-    target = Target(grpc, http, float(seconds))
+    target = Target(grpc, http, remoting, float(seconds))
     target.begin()
     ATTACKS[name].run(target)
     print(json.dumps(target.facts))

@@ -2,9 +2,12 @@
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from tests.attacks import floods, requests, slow, tls, unread
+from tests.attacks.remoting import frames as remoting_frames
+from tests.attacks.remoting import requests as remoting_requests
 from tests.attacks.target import Target
 
 # Hardly more than a server needs to start.
@@ -22,7 +25,7 @@ def nothing(target: Target) -> None:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attack:
     """`prepare` comes before the healthy client; `environment` and `descriptors` are the server's, who takes TLS at the
-    port of plain text with `tls`."""
+    port of plain text with `tls`. With `remoting` the healthy client comes by that protocol."""
 
     run: Callable[[Target], None]
     prepare: Callable[[Target], None] = nothing
@@ -30,6 +33,7 @@ class Attack:
     descriptors: int | None = None
     topics_counted: bool = False
     tls: bool = False
+    remoting: bool = False
 
 
 def _slow(run: Callable[[Target], None]) -> Attack:
@@ -38,6 +42,20 @@ def _slow(run: Callable[[Target], None]) -> Attack:
 
 def _tls(run: Callable[[Target], None]) -> Attack:
     return Attack(run=run, environment=slow.TIMEOUTS, tls=True)
+
+
+def _remoting(run: Callable[[Target], None], *, is_filled: bool = True, is_slow: bool = False, **how: Any) -> Attack:  # noqa: ANN401 - as Attack
+    """An attack on the port of the remoting protocol."""
+    if is_filled:
+        how["prepare"] = remoting_requests.fill_topic
+    if is_slow:
+        how["environment"] = slow.TIMEOUTS
+    return Attack(run=run, remoting=True, **how)
+
+
+def _at_remoting(run: Callable[[Target], None]) -> Attack:
+    """An attack with TLS, at the port of the remoting protocol."""
+    return replace(_tls(lambda target: run(replace(target, grpc=target.remoting))), remoting=True)
 
 
 ATTACKS = {
@@ -86,6 +104,36 @@ ATTACKS = {
     "key-updates": _tls(tls.key_updates),
     "unanswered-key-updates": _tls(tls.unanswered_key_updates),
     "half-closes": _tls(tls.half_closes),
+    "remoting-nothing": _remoting(nothing, is_filled=False),
+    "remoting-half-frames": _remoting(remoting_frames.half_frames, is_slow=True),
+    "remoting-half-prefixes": _remoting(remoting_frames.half_prefixes, is_slow=True),
+    "remoting-unfinished-frames": _remoting(remoting_frames.unfinished_frames),
+    "remoting-huge-lengths": _remoting(remoting_frames.huge_lengths),
+    "remoting-header-bombs": _remoting(remoting_frames.header_bombs),
+    "remoting-unread-routes": _remoting(remoting_frames.unread_routes),
+    "remoting-unread-pulls": _remoting(remoting_frames.unread_pulls),
+    "remoting-pipelined": _remoting(remoting_frames.pipelined_requests),
+    "remoting-answers-to-nothing": _remoting(remoting_frames.answers_to_nothing),
+    "remoting-reset-connections": _remoting(remoting_frames.reset_connections),
+    "remoting-many-connections": _remoting(remoting_frames.many_connections, descriptors=DESCRIPTORS_FEW),
+    "remoting-many-clients": _remoting(remoting_requests.heartbeats_of_many_clients),
+    "remoting-many-members": _remoting(remoting_requests.connections_of_many_clients),
+    "remoting-many-groups": _remoting(remoting_requests.heartbeats_of_many_groups),
+    "remoting-subscriptions": _remoting(remoting_requests.heartbeats_that_differ),
+    "remoting-long-polls": _remoting(remoting_requests.long_polls),
+    "remoting-locks": _remoting(remoting_requests.locks_of_many_clients),
+    "remoting-offsets": _remoting(remoting_requests.offsets_of_many_groups),
+    "remoting-compressed-bombs": _remoting(remoting_requests.compressed_bombs),
+    "remoting-tiny-messages": _remoting(remoting_requests.tiny_messages),
+    "remoting-control-characters": _remoting(remoting_requests.control_characters),
+    "remoting-topics-in-a-loop": _remoting(
+        remoting_requests.topics_in_a_loop,
+        environment={"TERNMQ_AUTO_CREATE_PER_MINUTE": str(AUTO_CREATED_PER_MINUTE)},
+        topics_counted=True,
+    ),
+    "remoting-unanswered-handshakes": _at_remoting(tls.unanswered_handshakes),
+    "remoting-slow-handshakes": _at_remoting(tls.slow_handshakes),
+    "remoting-handshakes-given-up": _at_remoting(tls.handshakes_given_up),
 }
 
 

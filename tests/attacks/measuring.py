@@ -27,12 +27,14 @@ from ternmq_protos.admin_v1 import admin_pb2
 from tests.attacks.catalog import ATTACKS, Attack, environment
 from tests.attacks.healthy import TOPIC as HEALTHY_TOPIC
 from tests.attacks.processor_time import read_processor_s
+from tests.attacks.remoting.requests import ROUTE as ROUTE_CODE
+from tests.attacks.remoting.wire import RemotingWire
 from tests.attacks.requests import FORGED
 from tests.attacks.target import ROUTE, Target, route_request
 from tests.attacks.wire import Disconnected, Wire
 from tests.support.certificates import Certificates
 from tests.support.http2_wire import Frame, Kind
-from tests.support.stack import Stack
+from tests.support.stack import ANY_PORT, Stack
 
 MB = 1_000_000
 _RSS_FATAL = 3000 * MB
@@ -157,16 +159,17 @@ def measure(name: str, seconds: float) -> Outcome:
         return _attacked(name, attack, stack, seconds)
 
 
-def _attacked(name: str, attack: Attack, stack: Stack, seconds: float) -> Outcome:
-    attack.prepare(Target(stack.grpc, stack.http, 0.0))
-    with _program("healthy", stack.grpc, str(stack.process.pid)) as healthy:
+def _attacked(name: str, attack: Attack, stack: "AttackedStack", seconds: float) -> Outcome:
+    attack.prepare(Target(stack.grpc, stack.http, stack.remoting, 0.0))
+    protocol, address = ("remoting", stack.remoting) if attack.remoting else ("grpc", stack.grpc)
+    with _program("healthy", protocol, address, str(stack.process.pid)) as healthy:
         assert _line(healthy) == "ready"
         server = psutil.Process(stack.process.pid)
         watch = Watch(server, stack.log, stack.http)
         rss_before = watch.rss()
         _tell(healthy, "measure")
         facts = _attack(name, stack, seconds)
-        recovery = _recovery(stack)
+        recovery = _recovery(stack, attack)
         rss_after = watch.rss()
         _tell(healthy, "end")
         figures = json.loads(_line(healthy))
@@ -198,10 +201,15 @@ class AttackedStack(Stack):
 
     def __init__(self, folder: Path, attack: Attack) -> None:
         super().__init__(folder)
+        self.addresses["remoting"] = ANY_PORT
         self._environment = environment(attack)
         if attack.tls:
             self._environment |= _tls_at_the_same_port(folder)
         self._limit = attack.descriptors
+
+    @property
+    def remoting(self) -> str:
+        return self.addresses["remoting"]
 
     def command(self) -> Sequence[str]:
         if self._limit is None:
@@ -235,8 +243,8 @@ def _tell(process: "subprocess.Popen[str]", word: str) -> None:
     process.stdin.flush()
 
 
-def _attack(name: str, stack: Stack, seconds: float) -> dict[str, int]:
-    with _program("attacker", name, stack.grpc, stack.http, str(seconds)) as attacker:
+def _attack(name: str, stack: AttackedStack, seconds: float) -> dict[str, int]:
+    with _program("attacker", name, stack.grpc, stack.http, stack.remoting, str(seconds)) as attacker:
         try:
             printed, _ = attacker.communicate(timeout=seconds + _ATTACKER_GRACE_S)
         except subprocess.TimeoutExpired:
@@ -246,13 +254,13 @@ def _attack(name: str, stack: Stack, seconds: float) -> dict[str, int]:
     return facts
 
 
-def _recovery(stack: Stack) -> Recovery:
+def _recovery(stack: AttackedStack, attack: Attack) -> Recovery:
     began, pid = time.monotonic(), stack.process.pid
     worked_s = read_processor_s(pid)
     work_s: float | None = None
     while stack.process.poll() is None and (passed := time.monotonic() - began) < _RECOVERY_MAX_S:
         tried, before_s = time.monotonic(), read_processor_s(pid)
-        if _is_served(stack.grpc):
+        if _is_served(stack, attack):
             if work_s is None and read_processor_s(pid) - before_s < _QUICK_S:
                 work_s = before_s - worked_s
             if work_s is not None and time.monotonic() - tried < _QUICK_S:
@@ -261,9 +269,13 @@ def _recovery(stack: Stack) -> Recovery:
     return Recovery(_RECOVERY_MAX_S, _RECOVERY_MAX_S if work_s is None else work_s)
 
 
-def _is_served(address: str) -> bool:
+def _is_served(stack: AttackedStack, attack: Attack) -> bool:
     try:
-        with Wire(address) as wire:
+        if attack.remoting:
+            with RemotingWire(stack.remoting) as remoting:
+                remoting.call(ROUTE_CODE, topic=HEALTHY_TOPIC)
+                return remoting.wait_for_answers(1, 1.0)
+        with Wire(stack.grpc) as wire:
             wire.call(ROUTE, route_request(HEALTHY_TOPIC), _CLIENT_ID)
             return wire.wait_for_ends(1, 1.0)
     except Disconnected:

@@ -3,13 +3,14 @@
 import contextlib
 import itertools
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from ternmq_protos.pool import Duration
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
+from tests.attacks.remoting.wire import RemotingWire
 from tests.attacks.wire import Disconnected, Wire
 
 SERVICE = "/apache.rocketmq.v2.MessagingService/"
@@ -30,6 +31,7 @@ class Target:
 
     grpc: str
     http: str
+    remoting: str
     seconds: float
     facts: dict[str, int] = field(default_factory=dict)
     ends: float = 0.0
@@ -58,6 +60,24 @@ class Target:
         with contextlib.suppress(Disconnected), Wire(self.grpc, **how) as wire:
             self.count("connections")
             yield wire
+
+    @contextlib.contextmanager
+    def remoting_wire(self, **how: Any) -> Iterator[RemotingWire]:  # noqa: ANN401 - as RemotingWire
+        """A connection of the remoting protocol; that it is lost ends the block."""
+        with self.remoting_wires(**how) as connect:
+            yield connect()
+
+    @contextlib.contextmanager
+    def remoting_wires(self, **how: Any) -> Iterator[Callable[[], RemotingWire]]:  # noqa: ANN401 - as RemotingWire
+        """Makes such connections, which are closed together; that one is lost ends the block."""
+        with contextlib.suppress(Disconnected), contextlib.ExitStack() as stack:
+
+            def connect() -> RemotingWire:
+                wire = stack.enter_context(RemotingWire(self.remoting, **how))
+                self.count("connections")
+                return wire
+
+            yield connect
 
 
 def message(topic: str, body: bytes, message_id: str, encoding: "pb.Encoding" = pb.IDENTITY, **system: Proto) -> Proto:

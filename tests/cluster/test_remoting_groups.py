@@ -3,20 +3,15 @@
 import asyncio
 import json
 import time
-from collections import Counter
-from typing import TYPE_CHECKING
 
 import pytest
 
-from ternmq_proxy.fronts.remoting.messages.message_records import MessageRecord
+from tests.cluster.remoting_kills import killed_group
 from tests.cluster.watching import eventually
 from tests.support.cluster_processes import ClusterProcesses
 from tests.support.embedded import RawClient
 from tests.support.remoting_client import RemotingClient
 from tests.support.remoting_consumer import RemotingConsumer
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 SENT_BETWEEN_KILLS = 200
 pytestmark = [pytest.mark.cluster]
@@ -120,76 +115,14 @@ async def _has_queues(member: RemotingConsumer) -> bool:
 
 
 async def test_kills_lose_no_message(cluster: ClusterProcesses, topic: str) -> None:
-    async with RawClient(cluster.proxies[0].grpc) as operator:
-        await operator.create_topic(topic, queues=4)
-    doors = [proxy.remoting for proxy in cluster.proxies]
-    seen: Counter[bytes] = Counter()
-    failed: set[bytes] = set()
-
-    def handle(record: MessageRecord) -> bool:
-        if record.body.endswith(b"7") and record.body not in failed:
-            failed.add(record.body)
-            return False
-        seen[record.body] += 1
-        return True
-
-    members = [
-        RemotingConsumer(doors[n % 2 :] + doors[: n % 2], f"k{n}", f"{topic}-g", topic, handle) for n in range(4)
-    ]
-    sent: set[bytes] = set()
-    producing = asyncio.create_task(_produce(doors, topic, sent))
-    kills: list[Callable[[], None]] = [
-        cluster.proxies[0].kill9,
-        cluster.brokers[0].kill9,
-        cluster.proxies[1].kill9,
-        cluster.brokers[1].kill9,
-    ]
-    revive = [cluster.proxies[0].start, cluster.brokers[0].start, cluster.proxies[1].start, cluster.brokers[1].start]
-    try:
-        for kill, start in zip(kills, revive, strict=True):
-            await _more_sent(sent, SENT_BETWEEN_KILLS)
-            kill()
-            await members[-1].kill()
-            await asyncio.to_thread(start)
-            members.append(RemotingConsumer(doors, f"k{len(members)}", f"{topic}-g", topic, handle))
-        await _more_sent(sent, SENT_BETWEEN_KILLS)
-        producing.cancel()
-        await asyncio.gather(producing, return_exceptions=True)
-
-        async def all_seen() -> bool:
-            return sent <= seen.keys()
-
-        await eventually(all_seen, within_s=60, what=f"all of {len(sent)} messages")
-        doubled = sum(count - 1 for count in seen.values())
-        print(f"{len(sent)} sent, {len(failed)} sent back, {doubled} seen again, 0 lost")
-        assert failed
-    finally:
-        producing.cancel()
-        await asyncio.gather(*(member.kill() for member in members))
-
-
-async def _more_sent(sent: set[bytes], count: int) -> None:
-    """Wait until so many more messages were acknowledged."""
-    before = len(sent)
-
-    async def are_sent() -> bool:
-        return len(sent) >= before + count
-
-    await eventually(are_sent, within_s=60, what=f"{count} more messages sent")
-
-
-async def _produce(doors: list[str], topic: str, sent: set[bytes]) -> None:
-    number = 0
-    while True:
-        for door in doors:
-            try:
-                async with await RemotingClient.connect(door) as client:
-                    while True:
-                        body = b"%d" % number
-                        number += 1
-                        answer = await client.send(topic, body, queue_id=number % 4, n=f"broker-{number // 4 % 2}")
-                        if answer.code == 0:
-                            sent.add(body)
-                        await asyncio.sleep(0.005)
-            except (OSError, TimeoutError):
-                await asyncio.sleep(0.2)
+    async with killed_group(cluster, topic) as group:
+        for process in (cluster.proxies[0], cluster.brokers[0], cluster.proxies[1], cluster.brokers[1]):
+            await group.wait_for_sent(SENT_BETWEEN_KILLS)
+            process.kill9()
+            await group.replace_member(-1)
+            await asyncio.to_thread(process.start)
+        await group.wait_for_sent(SENT_BETWEEN_KILLS)
+        account = await group.finish()
+    print(account)
+    assert account.lost == account.skipped == 0
+    assert account.sent_back

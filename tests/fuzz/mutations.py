@@ -27,7 +27,7 @@ def mutated(dice: random.Random, corpus: Sequence[bytes]) -> bytes:
             dice.choice(_OF_FRAMES)(dice, frames)
     data = joined(dice, frames)
     for _ in range(dice.choice((0, 0, 0, 1, 3))):
-        data = dice.choice(_OF_BYTES)(dice, data)
+        data = dice.choice(OF_BYTES)(dice, data)
     return data[:_INPUT_MAX]
 
 
@@ -41,7 +41,7 @@ def mutated_bytes(data: bytes, seed: int) -> bytes:
         dice.choice(_OF_FRAMES)(dice, frames)
     data = joined(dice, frames)
     if not dice.randrange(3):
-        data = dice.choice(_OF_BYTES)(dice, data)
+        data = dice.choice(OF_BYTES)(dice, data)
     return data
 
 
@@ -96,7 +96,7 @@ def _stream(dice: random.Random, frames: list[Frame]) -> None:
 
 def _payload(dice: random.Random, frames: list[Frame]) -> None:
     at = dice.randrange(len(frames))
-    frames[at] = frames[at]._replace(payload=dice.choice(_OF_BYTES)(dice, frames[at].payload))
+    frames[at] = frames[at]._replace(payload=dice.choice(OF_BYTES)(dice, frames[at].payload))
 
 
 def _number(dice: random.Random, frames: list[Frame]) -> None:
@@ -176,4 +176,4 @@ def _splice(dice: random.Random, data: bytes) -> bytes:
     return data[:at] + data[begin : begin + size] + data[at:]
 
 
-_OF_BYTES: tuple[Callable[[random.Random, bytes], bytes], ...] = (_flip, _flip, _set, _cut, _take_out, _put_in, _splice)
+OF_BYTES: tuple[Callable[[random.Random, bytes], bytes], ...] = (_flip, _flip, _set, _cut, _take_out, _put_in, _splice)

@@ -129,8 +129,14 @@ class Brokers(AllParts):
     async def recall(self, handle: Any) -> None:  # noqa: ANN401
         self.recalled.append(handle.message_id)
 
-    def announce_members(self, members: "Sequence[PullingMember]") -> None:
-        self.announced.append(list(members))
+    def announce_members(
+        self,
+        joined: "Sequence[PullingMember]",
+        left: "Sequence[PullingMember]",
+        everyone: "Callable[[], Sequence[PullingMember]]",
+    ) -> None:
+        del joined, left
+        self.announced.append(list(everyone()))
 
     async def pulling_members(self, group: str, topic: str, here: "Sequence[str]") -> list[str]:
         del group, topic

@@ -61,6 +61,10 @@ class InFlightMessages:
         if not pairs:
             del self._pairs[lite_parent(topic)]
 
+    def topics_of_group(self, group: str) -> list[str]:
+        """The topics in which the group has states, sorted."""
+        return sorted(self._topics.get(group, ()))
+
     def count_of_group(self, group: str) -> int:
         """How many messages are in flight for the group, of all topics."""
         return sum(self._count_pair(group, topic) for topic in self._topics.get(group, ()))

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from ternmq_broker.delivery.queue_consumption import QueueConsumption
 from ternmq_common.filters.tag_filter import ALL
-from ternmq_common.names import retry_topic
+from ternmq_common.names import RETRY_PREFIX, retry_topic
 from ternmq_common.shard.hidden_fields import RETRY_TOPIC, hidden_of
 from ternmq_common.shard.model import RETRY_QUEUE_ID, QueueRef
 
@@ -75,11 +75,10 @@ class RetryHandover:
                 self._consumption.mark_changed(group, its, RETRY_QUEUE_ID)
 
     def _retries_of(self, group: str) -> "Iterator[tuple[str, QueueConsumption]]":
-        for owner, topic in self._consumption.group_topic_pairs():
-            if owner == group:
-                state = self._consumption.find_states(group, topic).get(RETRY_QUEUE_ID)
-                if isinstance(state, QueueConsumption):
-                    yield topic, state
+        for topic in self._consumption.in_flight.topics_of_group(group):
+            state = self._consumption.find_states(group, topic).get(RETRY_QUEUE_ID)
+            if isinstance(state, QueueConsumption):
+                yield topic, state
 
     # --- to popping
 
@@ -110,6 +109,7 @@ class RetryHandover:
 
     def note_arrived(self, topic: str) -> None:
         """Wake the group's polls after messages came into its retry topic: they may be sent back ones."""
-        for owner, its in self._consumption.group_topic_pairs():
-            if retry_topic(owner) == topic and self._consumption.find_states(owner, topic):
-                self._pollers.wake_group(owner, its, 1)
+        group = topic.removeprefix(RETRY_PREFIX)
+        if group != topic and self._consumption.find_states(group, topic):
+            for its in self._consumption.in_flight.topics_of_group(group):
+                self._pollers.wake_group(group, its, 1)

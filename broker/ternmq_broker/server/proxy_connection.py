@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 from msgspec import Raw, structs
 
 from ternmq_broker.server.call_methods import failure_of
+from ternmq_broker.server.members.reported_members import ReportedMembers
 from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.filters.message_filter import FilterText
 from ternmq_common.filters.tag_filter import ALL, TagFilter
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
         OrphanedTransaction,
         PopOrder,
         ProxyAnswer,
-        PullingMember,
     )
     from ternmq_common.shard.shard_frames import FramePiece
 
@@ -66,6 +66,7 @@ class ProxyConnection:
         self._notes: dict[str, Callable[[FramePiece], object]] = {
             shard_frames.HELLO.what: self._read_hello,
             shard_frames.PRESENCE.what: self._read_presence,
+            shard_frames.PRESENCE_CHANGES.what: self._read_presence_changes,
             shard_frames.CANCEL.what: lambda piece: self._cancel_read(piece.number),
             shard_frames.CHECK_REPLY.what: self._read_check_reply,
             shard_frames.PROXY_REPLY.what: self._read_question_reply,
@@ -81,7 +82,7 @@ class ProxyConnection:
         self._numbers = itertools.count(1)
         self._closed = False
         self.name = ""
-        self.members: list[PullingMember] = []
+        self.members = ReportedMembers()
         self._has_reported = False
         self.frames = 0
         self.calls = 0
@@ -116,14 +117,19 @@ class ProxyConnection:
     # --- notes
 
     def _read_hello(self, piece: "FramePiece") -> None:
-        self.name, welcome = greet_proxy(piece, shard_frames.PeerGreeting(self._broker.name, self._proxies.version))
+        greeting = shard_frames.PeerGreeting(self._broker.name, self._proxies.version, takes_changes=True)
+        self.name, welcome = greet_proxy(piece, greeting)
         self._send_piece(welcome)
 
     def _read_presence(self, piece: "FramePiece") -> None:
-        self.members = shard_frames.PRESENCE.decode_note(piece)
+        self.members.replace_all(shard_frames.PRESENCE.decode_note(piece))
         if not self._has_reported:
             self._has_reported = True
             self._proxies.note_arrival(self)
+
+    def _read_presence_changes(self, piece: "FramePiece") -> None:
+        changes = shard_frames.PRESENCE_CHANGES.decode_note(piece)
+        self.members.add_changes(changes.joined, changes.left)
 
     def _read_check_reply(self, piece: "FramePiece") -> None:
         self._resolve_reply(piece, shard_frames.CHECK_REPLY.decode_note(piece))

@@ -77,7 +77,7 @@ class ProxyConnections:
         self._connections.remove(connection)
         connection.close()
         if not self._leaving:
-            self._departed.note_departure(connection.members)
+            self._departed.note_departure(list(connection.members))
         if not self._connections:
             self._empty.set()
 
@@ -111,10 +111,9 @@ class ProxyConnections:
 
     def pulling_members(self, group: str, topic: str) -> DoneResult[list[str]]:
         """The client ids of the group's members that pull the topic, or any if it is empty, through all proxies."""
-        members = [*self._present_members(), *self._departed.list_members()]
-        pulling = (
-            each for each in members if each.group == group and (not topic or not each.topics or topic in each.topics)
-        )
+        members = [each for connection in self._connections for each in connection.members.members_of(group)]
+        members += [each for each in self._departed.list_members() if each.group == group]
+        pulling = (each for each in members if not topic or not each.topics or topic in each.topics)
         return DoneResult(sorted({each.client_id for each in pulling}))
 
     def _present_members(self) -> "Iterator[PullingMember]":

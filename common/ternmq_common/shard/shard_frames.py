@@ -144,11 +144,13 @@ class NoteType(Generic[T]):
 
 @dataclass(frozen=True)
 class PeerGreeting:
-    """The name of a proxy or broker, and its version of TernMQ."""
+    """The name of a proxy or broker, and its version of TernMQ. `takes_changes`: a broker that reads
+    `PRESENCE_CHANGES`."""
 
     name: str
     version: str = ""
     form: int = FORM
+    takes_changes: bool = False
 
 
 class ShardFailure(NamedTuple):
@@ -172,6 +174,13 @@ class ProxyAnswered(NamedTuple):
     data: bytes | None
 
 
+class MemberChanges(NamedTuple):
+    """Members that pull through a proxy since its last report, and those that do no more."""
+
+    joined: list[PullingMember]
+    left: list[PullingMember]
+
+
 class ReadyNote(NamedTuple):
     """There may be messages for the group now.
 
@@ -187,6 +196,8 @@ HELLO = NoteType("hello", PeerGreeting)
 VERSION = NoteType("version", int)
 PRESENCE: NoteType[list[PullingMember]] = NoteType("presence", list[PullingMember])
 """The members that pull through this proxy; replaces the former list."""
+PRESENCE_CHANGES = NoteType("presence_changes", MemberChanges)
+"""What has changed in that list, to brokers that say in their `WELCOME` that they read it."""
 CANCEL = NoteType("cancel", type(None))
 """The caller of the call of that number is gone."""
 CHECK_REPLY = NoteType("asked", bool)

@@ -111,8 +111,13 @@ class MessageService(Storage, Protocol):
         """Tell all brokers what groups subscribe to through this proxy. Brokers that know the rest get the `news`, new
         or reconnected ones `everything`. Unreachable brokers get it the next time."""
 
-    def announce_members(self, members: "Sequence[PullingMember]") -> None:
-        """Set the members of groups that pull and are connected here, in place of the earlier ones."""
+    def announce_members(
+        self,
+        joined: "Sequence[PullingMember]",
+        left: "Sequence[PullingMember]",
+        everyone: "Callable[[], Sequence[PullingMember]]",
+    ) -> None:
+        """Note that members of groups that pull have joined here or left; `everyone` returns all that are here now."""
 
     async def pulling_members(self, group: str, topic: str, here: "Sequence[str]") -> list[str]:
         """Return the client ids of the group's members that pull the topic, wherever they are connected; `here` are

@@ -166,7 +166,12 @@ class LocalMessageService:
         # Everything else was told: the broker has been there as long as this process.
         await self._broker.consuming.subscribed(news)
 
-    def announce_members(self, members: "Sequence[PullingMember]") -> None:
+    def announce_members(
+        self,
+        joined: "Sequence[PullingMember]",
+        left: "Sequence[PullingMember]",
+        everyone: "Callable[[], Sequence[PullingMember]]",
+    ) -> None:
         """Do nothing, since no other process needs them."""
 
     async def pulling_members(self, group: str, topic: str, here: "Sequence[str]") -> list[str]:

@@ -18,6 +18,10 @@ from ternmq_proxy.processors.shared_settings import SharedSettings
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    AnnounceMembers = Callable[
+        [Sequence[PullingMember], Sequence[PullingMember], Callable[[], Sequence[PullingMember]]], None
+    ]
+
     from ternmq_proxy.processors.client_commands import ClientCommand
     from ternmq_proxy.processors.client_settings import ClientSettings, NamedTopic
 
@@ -129,10 +133,11 @@ class ClientRegistry:
         self._settings = SharedSettings()
         self._publishers: dict[str, dict[str, ConnectedClient]] = {}  # topic, client id
         self._pulling: dict[str, PullingMember] = {}  # client id
-        self._on_pulling: Callable[[Sequence[PullingMember]], None] | None = None
+        self._on_pulling: AnnounceMembers | None = None
 
-    def on_pulling(self, callback: "Callable[[Sequence[PullingMember]], None]") -> None:
-        """Call `callback` with all pulling members whenever they or their topics change."""
+    def on_pulling(self, callback: "AnnounceMembers") -> None:
+        """Call `callback` whenever pulling members or their topics change, with those that joined, those that left, and
+        what returns all."""
         self._on_pulling = callback
 
     def note_call(
@@ -263,19 +268,25 @@ class ClientRegistry:
         """Return the sorted ids of the group's members here that pull the topic, or any if it is empty."""
         return sorted(
             member.client_id
-            for member in self._pulling.values()
-            if member.group == group and (not topic or not member.topics or topic in member.topics)
+            for key in self._groups.get(group, ())
+            if (member := self._pulling.get(key)) is not None
+            and (not topic or not member.topics or topic in member.topics)
         )
 
     def _share_out(self, client_id: str, member: PullingMember | None) -> None:
-        if self._pulling.get(client_id) == member:
+        before = self._pulling.get(client_id)
+        if before == member:
             return
         if member is None:
             del self._pulling[client_id]
         else:
             self._pulling[client_id] = member
         if self._on_pulling is not None:
-            self._on_pulling(tuple(self._pulling.values()))
+            self._on_pulling(
+                [] if member is None else [member],
+                [] if before is None else [before],
+                lambda: tuple(self._pulling.values()),
+            )
 
     def expire_clients(self, at_most: int | None = None) -> list[ConnectedClient]:
         """Forget clients that disappeared, at most `at_most`, and return them."""

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 GROUPS_OF_CLIENT_MAX = 256
 TOPICS_OF_GROUP_MAX = 1024
+"""What a heartbeat may name; its reader refuses more."""
 MEMBERS_MAX = 200_000
 
 
@@ -108,8 +109,6 @@ class GroupMembers:
         channel = member.channel
         known = self._members.get(channel)
         producing = frozenset(producers)
-        if len(consumers) + len(producing) > GROUPS_OF_CLIENT_MAX:
-            refuse_excess(f"the client is in more than {GROUPS_OF_CLIENT_MAX} groups")
         if known is None:
             if len(self._members) >= MEMBERS_MAX:
                 refuse_excess(f"{MEMBERS_MAX} clients are members of groups already, the most allowed")
@@ -142,8 +141,6 @@ class GroupMembers:
         """Note what the group subscribes to; return whether topics came or went."""
         if subscriptions is None:
             return False
-        if len(subscriptions) > TOPICS_OF_GROUP_MAX:
-            refuse_excess(f"the group subscribes to more than {TOPICS_OF_GROUP_MAX} topics")
         known, group.subscriptions = group.subscriptions, {}
         for each in subscriptions:
             before = known.get(each.topic)

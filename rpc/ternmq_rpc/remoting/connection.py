@@ -1,9 +1,10 @@
 """A client's connection at the remoting server: reads requests, writes answers, and sends requests of its own.
 
-Turns     a read may bring thousands of requests; a turn of the event loop begins some of them, and the connection is
-          not read while others wait.
-Limits    requests that wait for their answers count with their bytes. Beyond the limit of the connection it is not
-          read until some are answered; beyond that of answers that the client does not read, too.
+Turns     a read may bring thousands of requests; a turn of the event loop begins some of them, fewer if they are
+          large, and the connection is not read while others wait.
+Limits    requests that wait for their answers count with their bytes, and so does the one that is not whole yet.
+          Beyond the limit of the connection it is not read until some are answered; beyond that of answers that the
+          client does not read, too. An answer counts as unread from the moment at which it is made.
 Writes    the answers of one turn of the event loop are one write.
 """
 
@@ -30,6 +31,8 @@ REQUESTS_MAX = 8192
 CLIENT_IDLE_S = 120.0
 """A connection on which nothing comes for so long is closed; clients send a heartbeat every 30 s."""
 _OPAQUE_MASK = 0x7FFF_FFFF
+# A request costs a turn as much as a frame without a request for each so many of its bytes: some are read as JSON.
+_COST_BYTES = 128
 _TLS_ONLY = "this port takes TLS only, and the connection is plain text"
 
 
@@ -71,6 +74,7 @@ class RemotingConnection(asyncio.BufferedProtocol):
         self._last_read = self._frame_began = self._moved_at = now
         self._unread_before = 0
         self._counted_unread = 0
+        self._counted_kept = 0
 
     # --- the transport
 
@@ -89,10 +93,8 @@ class RemotingConnection(asyncio.BufferedProtocol):
         self._leave_queue()
         if self._turn is not None:
             self._turn.cancel()
-        for request in list(self._requests):
-            if request.task is not None:
-                request.task.cancel()
-            request.drop_request()
+        self._server.cancel_requests(list(self._requests))
+        self._count_kept(0)
         for waiting in self._calls.values():
             if not waiting.done():
                 waiting.set_exception(ConnectionGone("the client closed the connection"))
@@ -116,9 +118,19 @@ class RemotingConnection(asyncio.BufferedProtocol):
             return
         if frames or began:
             self._frame_began = self._last_read
+        self._count_kept(self._reader.kept_bytes)
         self._waiting.extend(frames)
         if self._waiting and self._turn is None:
             self._begin_requests()
+        elif self._server.is_nearly_full:
+            self._server.limit_input()
+
+    def _count_kept(self, size: int) -> None:
+        more = size - self._counted_kept
+        if more:
+            self._counted_kept = size
+            self.held_bytes += more
+            self._server.ledger.held_bytes += more
 
     def eof_received(self) -> None:
         return None
@@ -140,11 +152,12 @@ class RemotingConnection(asyncio.BufferedProtocol):
         self._turn = None
         ledger = self._server.ledger
         waiting = self._waiting
-        for _ in range(max(1, ledger.turn_budget(self._last_read) // CALL_COST)):
-            if not waiting or self.is_closed:
-                break
+        budget = ledger.turn_budget(self._last_read)
+        while waiting and budget > 0 and not self.is_closed:
+            serialization, header, body = waiting.popleft()
+            budget -= CALL_COST + (len(header) + len(body)) // _COST_BYTES
             try:
-                self._begin_frame(*waiting.popleft())
+                self._begin_frame(serialization, header, body)
             except RemotingError as error:
                 self.cut_off("protocol", str(error))
                 return
@@ -239,12 +252,17 @@ class RemotingConnection(asyncio.BufferedProtocol):
         if not self._output:
             self._turn_end.add_write(self._write_output)
         self._output.append(frame)
+        size = len(frame)
+        self._counted_unread += size
+        self._server.ledger.unread_bytes += size
 
     def _write_output(self) -> None:
         output, self._output = self._output, []
         if output and not self.is_closed:
             self._transport.write(output[0] if len(output) == 1 else b"".join(output))
             self._count_unread(self._transport.get_write_buffer_size())
+            if self._is_paused:
+                self._resume_reading()
         if self._room is not None:
             self._room.admit_waiting()
 
@@ -268,7 +286,8 @@ class RemotingConnection(asyncio.BufferedProtocol):
     def _is_full(self) -> bool:
         budgets = self._server.budgets
         return (
-            self.held_bytes > budgets.connection_in_bytes_max or self._counted_unread > budgets.connection_out_bytes_max
+            self.held_bytes - self._counted_kept > budgets.connection_in_bytes_max
+            or self._counted_unread > budgets.connection_out_bytes_max
         )
 
     def _pause_reading(self) -> None:
@@ -310,6 +329,9 @@ class RemotingConnection(asyncio.BufferedProtocol):
         if not self.is_closed:
             self._server.limits.log_limit(self.peer, limit, f"the connection is closed: {why}")
             self._transport.abort()
+            # Before the transport says so in another turn: who looks for the worst must not find it again.
+            self._count_unread(0)
+            self.reads_nothing = False
 
     def refuse_plain(self, begun: bytes) -> bool:
         """Close a connection in plain text where only TLS is served."""

@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from ternmq_common.receiving.output_room import AnswerRoom
     from ternmq_rpc.remoting.connection import RemotingConnection
 
-# What a request takes beside its bytes: the command, its fields, perhaps a task.
-_OBJECTS_BYTES = 1024
+# What a request takes beside its bytes: the command, its fields, a task that waits.
+_OBJECTS_BYTES = 3072
 
 
 class ServedRequest:

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     """Returns the answer to a request that is refused: because the server stops, or else by a limit."""
 
 
+_CANCELLED_AT_ONCE = 100
+
+
 class RemotingServer(ConnectionServer[RemotingConnection, ServedRequest]):
     """Serves connections of the remoting protocol."""
 
@@ -50,6 +53,19 @@ class RemotingServer(ConnectionServer[RemotingConnection, ServedRequest]):
         task = request.task = asyncio.get_running_loop().create_task(serving)
         self.tasks[task] = request
         task.add_done_callback(self._end_task)
+
+    def cancel_requests(self, requests: "list[ServedRequest]") -> None:
+        """End the requests of a closed connection without answers; their tasks end in several turns of the loop."""
+        for request in requests:
+            request.drop_request()
+        self._cancel_tasks([request.task for request in requests if request.task is not None])
+
+    def _cancel_tasks(self, tasks: "list[asyncio.Task[None]]") -> None:
+        for task in tasks[-_CANCELLED_AT_ONCE:]:
+            task.cancel()
+        del tasks[-_CANCELLED_AT_ONCE:]
+        if tasks:
+            asyncio.get_running_loop().call_soon(self._cancel_tasks, tasks)
 
     def _end_task(self, task: asyncio.Task[None]) -> None:
         request = self.tasks.pop(task)

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import time
+from contextlib import AsyncExitStack, suppress
 
 import pytest
 
@@ -157,3 +158,35 @@ async def test_pulls_go_on_however_many_there_were(server: Embedded) -> None:
         await client.heartbeat("c1", consumers={"often-4x-group": ["often-4x"]})
         for _ in range(200):
             assert (await client.pull("often-4x-group", "often-4x")).code == 0
+
+
+async def test_a_heartbeat_that_names_too_much_is_refused_before_it_is_read(server: Embedded) -> None:
+    async with await RemotingClient.connect(server.remoting) as client:
+        groups = await client.heartbeat("greedy", consumers={f"greedy-{number}": [] for number in range(257)})
+        assert (groups.code, groups.remark) == (2, "the client is in more than 256 groups")
+        topics = await client.heartbeat("greedy", consumers={"greedy-0": [f"t{number}" for number in range(1024)]})
+        assert (topics.code, topics.remark) == (2, "the group subscribes to more than 1024 topics")
+        assert (await client.call(38, consumerGroup="greedy-0")).code != 0
+        assert (await client.call(34, b" " * (1 << 20) + b"{}")).code == 1
+
+
+async def test_members_hear_once_of_changes_that_come_together(server: Embedded) -> None:
+    consumers = {"together-group": ["together-topic"]}
+    async with await RemotingClient.connect(server.remoting) as first, AsyncExitStack() as stack:
+        await first.heartbeat("first", consumers=consumers)
+        assert (await first.pushed.get()).code == 40
+        for number in range(10):
+            member = await stack.enter_async_context(await RemotingClient.connect(server.remoting))
+            await member.heartbeat(f"together-{number}", consumers=consumers)
+        assert 1 <= await count_pushed(first) < 10
+
+
+async def count_pushed(client: RemotingClient) -> int:
+    """How often the client is told within a second that members changed."""
+    count = 0
+    with suppress(TimeoutError):
+        async with asyncio.timeout(1):
+            while True:
+                assert (await client.pushed.get()).code == 40
+                count += 1
+    return count

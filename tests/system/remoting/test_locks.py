@@ -1,6 +1,7 @@
 """Queues that clients lock to consume them in order, and groups whose queues the broker guards."""
 
 import asyncio
+import json
 
 from ternmq_common.shard.property_text import read_properties
 from ternmq_proxy.fronts.remoting.messages.message_records import decode_records
@@ -14,6 +15,8 @@ pytestmark = SERVER_LOOP
 async def test_a_queue_is_locked_by_one_client_whatever_connection_it_has(server: Embedded) -> None:
     first, second = ("locked-4x", "broker-a", 0), ("locked-4x", "broker-a", 1)
     async with await RemotingClient.connect(server.remoting) as client:
+        await client.send("locked-4x", b"x")
+        await client.heartbeat("one", consumers={"lock-group": ["locked-4x"]})
         assert await client.lock("lock-group", "one", first, second) == [first, second]
         assert await client.lock("lock-group", "two", first) == []
     async with await RemotingClient.connect(server.remoting) as client:
@@ -24,9 +27,24 @@ async def test_a_queue_is_locked_by_one_client_whatever_connection_it_has(server
         assert (await client.call(41, b'{"consumerGroup": "lock-group", "mqSet": []}')).code == 1
 
 
+async def test_nobody_locks_what_is_not_there(server: Embedded) -> None:
+    async with await RemotingClient.connect(server.remoting) as client:
+        await client.send("lockable-4x", b"x")
+        await client.heartbeat("one", consumers={"lockable-group": ["lockable-4x"]})
+        wanted = [("lockable-4x", "b", 4), ("lockable-4x", "b", -1), ("unlockable-4x", "b", 0), ("lockable-4x", "b", 3)]
+        assert await client.lock("lockable-group", "one", *wanted) == wanted[3:]
+        assert await client.lock("lockable-group", "one", ("%RETRY%lockable-group", "b", 0))
+        queues = [{"topic": "lockable-4x", "brokerName": "b", "queueId": 0}]
+        body = {"consumerGroup": "no-such-group-4x", "clientId": "one", "mqSet": queues}
+        assert (await client.call(41, json.dumps(body).encode())).code == 26
+        many = [{"topic": f"t{number}", "brokerName": "b", "queueId": 0} for number in range(257)]
+        assert "257 topics" in (await client.call(41, json.dumps(body | {"mqSet": many}).encode())).remark
+
+
 async def test_what_an_ordered_consumer_gives_up_is_a_dead_letter(server: Embedded) -> None:
     group = "given-up-4x"
     async with await RemotingClient.connect(server.remoting) as client:
+        await client.send("given-up-topic", b"x")
         await client.heartbeat("given-up", consumers={group: ["given-up-topic"]})
         await client.lock(group, "given-up", ("given-up-topic", "b", 0))
         properties = {"UNIQ_KEY": "GIVEN1", "RETRY_TOPIC": "given-up-topic", "DELAY": "1"}

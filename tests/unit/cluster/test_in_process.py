@@ -401,9 +401,14 @@ async def test_a_broker_that_ends_answers_pulls_that_wait(two: TwoByTwo, lock_ho
 # --- members and producers
 
 
+def announce(service: ClusterMessageService, *members: PullingMember) -> None:
+    """Report that all members of a proxy have joined."""
+    service.announce_members(members, [], lambda: members)
+
+
 async def test_pulling_members_are_seen_by_all_proxies_until_theirs_is_gone(two: TwoByTwo) -> None:
-    two.one.announce_members([PullingMember("g", "here", ("orders",)), PullingMember("g", "elsewhere", ("bills",))])
-    two.other.announce_members([PullingMember("g", "there")])
+    announce(two.one, PullingMember("g", "here", ("orders",)), PullingMember("g", "elsewhere", ("bills",)))
+    announce(two.other, PullingMember("g", "there"))
     for service in (two.one, two.other):
         await until_answered(lambda: service.pulling_members("g", "orders", ()), ["here", "there"])  # noqa: B023
     await two.other_stack.aclose()
@@ -417,18 +422,19 @@ async def test_proxies_hear_of_members_that_another_could_not_report_before_it_w
         heard.put_nowait((question, argument))
         return b"1"
 
-    two.one.announce_members([PullingMember("known", "here")])
+    announce(two.one, PullingMember("known", "here"))
     await until_answered(lambda: two.other.pulling_members("known", "", ()), ["here"])
     two.one.answer_proxies(answer)
     third = ClusterMessageService(two.other_directory, proxy="third proxy", link_timing=two.cluster.timings.link)
     two.other_stack.push_async_callback(third.close)
-    third.announce_members([PullingMember("g", "there"), PullingMember("known", "here")])
+    members = PullingMember("g", "there"), PullingMember("known", "here")
+    announce(third, *members)
     with pytest.raises(BrokerUnavailable):
         await third.ask_proxies(MEMBERS_CHANGED, "g")
     third.start()
     assert [await heard.get() for _ in BOTH] == [(MEMBERS_CHANGED, "g")] * 2
     # A broker that knows the members reports nothing.
-    third.announce_members([])
+    third.announce_members([], members, list)
     await until_answered(lambda: two.one.pulling_members("g", "", ()), [])
     assert heard.empty()
 
@@ -474,7 +480,7 @@ async def test_a_proxy_that_cannot_answer_another_or_hangs_is_named(
 
 
 async def test_a_broker_that_comes_back_is_told_who_pulls(two: TwoByTwo) -> None:
-    two.one.announce_members([PullingMember("g", "here")])
+    announce(two.one, PullingMember("g", "here"))
     for node in (two.first, two.second):
         await node.stop()
         await node.start()

@@ -85,9 +85,32 @@ async def test_who_pulls_is_told_also_if_it_changes_while_the_broker_greets() ->
 
     async with linked(slow) as (link, broker, _):
         await until(lambda: bool(broker.streams and broker.streams[0].frames))
-        link.announce_members(shard_frames.PRESENCE.encode_note([PullingMember("g", "c")]))
+        link.announce_members(b"unsaid", lambda: shard_frames.PRESENCE.encode_note([PullingMember("g", "c")]))
         greeted.set()
         assert await told_members.get() == ["c"]
+
+
+@pytest.mark.parametrize("takes_changes", [True, False])
+async def test_a_broker_hears_what_changed_and_an_older_one_all_members(takes_changes: bool) -> None:
+    told: asyncio.Queue[object] = asyncio.Queue()
+    first, second = PullingMember("g", "1"), PullingMember("g", "2", ("t",))
+
+    async def listening(stream: ScriptedStream) -> None:
+        await stream.frame()
+        greeting = PeerGreeting("broker-0", takes_changes=takes_changes)
+        await stream.say(shard_frames.WELCOME.encode_note(greeting))
+        while (frame := await stream.frame()) is not None:
+            for what, piece in said(frame).items():
+                if what == "presence":
+                    told.put_nowait(shard_frames.PRESENCE.decode_note(piece))
+                elif what == "presence_changes":
+                    told.put_nowait(tuple(shard_frames.PRESENCE_CHANGES.decode_note(piece)))
+
+    async with linked(listening) as (link, _, events):
+        await events.changes.get()
+        changes = shard_frames.PRESENCE_CHANGES.encode_note(shard_frames.MemberChanges([second], [first]))
+        link.announce_members(changes, lambda: shard_frames.PRESENCE.encode_note([second]))
+        assert await told.get() == (([second], [first]) if takes_changes else [second])
 
 
 # --- losing

@@ -1,5 +1,7 @@
 """Who is there: the registry of clients against a clock that the test turns."""
 
+from collections.abc import Callable, Sequence
+
 import pytest
 
 from ternmq_common.shard.model import PullingMember
@@ -159,7 +161,15 @@ def puller(group: str, *topics: str) -> ClientSettings:
 
 def test_pulling_members_are_told_when_they_are_others_and_only_then(clients: ClientRegistry, clock: Clock) -> None:
     told: list[list[PullingMember]] = []
-    clients.on_pulling(lambda members: told.append(list(members)))
+    changes: list[tuple[list[PullingMember], list[PullingMember]]] = []
+
+    def note(
+        joined: Sequence[PullingMember], left: Sequence[PullingMember], everyone: Callable[[], Sequence[PullingMember]]
+    ) -> None:
+        told.append(list(everyone()))
+        changes.append((list(joined), list(left)))
+
+    clients.on_pulling(note)
     first, second = PullingMember("g", "a", ("t",)), PullingMember("h", "b")
     clients.take_settings("a", puller("g", "t"))
     assert told == [[first]]
@@ -171,6 +181,7 @@ def test_pulling_members_are_told_when_they_are_others_and_only_then(clients: Cl
     clients.note_call("b", "h", ClientType.PULL_CONSUMER)  # a heartbeat after a restart, which tells no topics
     clients.take_settings("a", puller("g", "t", "u"))
     assert told[1:] == [[first, second], [PullingMember("g", "a", ("t", "u")), second]]
+    assert changes == [([first], []), ([second], []), ([PullingMember("g", "a", ("t", "u"))], [first])]
     clients.forget_client("b")
     clients.take_settings("a", SETTINGS)
     assert told[3:] == [[PullingMember("g", "a", ("t", "u"))], []]
@@ -178,6 +189,7 @@ def test_pulling_members_are_told_when_they_are_others_and_only_then(clients: Cl
     clock.now_s = EXPIRY_S + 1
     clients.expire_clients()
     assert told[5:] == [[PullingMember("g", "a")], []]
+    assert changes[-1] == ([], [PullingMember("g", "a")])
 
 
 def test_members_pull_the_topics_that_they_name_or_any(clients: ClientRegistry) -> None:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 LOCK_MS = 60_000
 LOCKS_MAX = 100_000
+# Looking at all locks takes some milliseconds.
+_DROP_EVERY_MS = 1000
 
 
 class _Lock(NamedTuple):
@@ -29,11 +31,13 @@ class ClientLocks:
         self._locks_max = locks_max
         self._locks: dict[str, dict[tuple[str, int], _Lock]] = {}  # group; topic and queue id
         self._count = 0
+        self._dropped_ms = -_DROP_EVERY_MS
 
     def lock_queues(self, group: str, client_id: str, queues: "Sequence[QueueRef]") -> "list[QueueRef]":
         """Lock the queues for the client, again if it has them already; return those that it has now."""
         now_ms = self._now_ms()
-        if self._count + len(queues) > self._locks_max:
+        if self._count + len(queues) > self._locks_max and now_ms >= self._dropped_ms + _DROP_EVERY_MS:
+            self._dropped_ms = now_ms
             self._drop_expired(now_ms)
         locked = []
         for queue in queues:

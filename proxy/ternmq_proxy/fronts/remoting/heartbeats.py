@@ -9,7 +9,13 @@ from ternmq_common.filters.message_filter import FilterText
 from ternmq_common.shard.model import QueueRef
 from ternmq_proxy.fronts.remoting.codes import ResponseCode
 from ternmq_proxy.fronts.remoting.refusals import RequestRefused
-from ternmq_proxy.processors.group_members import ConsumerReport, GroupSubscription
+from ternmq_proxy.processors.client_limits import refuse_excess
+from ternmq_proxy.processors.group_members import (
+    GROUPS_OF_CLIENT_MAX,
+    TOPICS_OF_GROUP_MAX,
+    ConsumerReport,
+    GroupSubscription,
+)
 from ternmq_rpc.remoting.json_dialect import decode_dialect
 
 _CONSUME_TYPES = ("CONSUME_ACTIVELY", "CONSUME_PASSIVELY", "CONSUME_POP")
@@ -34,14 +40,15 @@ class Heartbeat(NamedTuple):
 
 
 def read_heartbeat(body: bytes) -> Heartbeat:
-    """Return what a heartbeat reports. RemotingError or RequestRefused if it can't be read."""
+    """Return what a heartbeat reports. RemotingError or RequestRefused if it can't be read, TOO_MANY_REQUESTS if it
+    names too many groups or topics."""
     content = _as_object(decode_dialect(body))
     keeps_subscriptions = content.get("withoutSub") is True
-    consumers = [
-        _read_consumer(_as_object(each), keeps_subscriptions=keeps_subscriptions)
-        for each in _as_list(content.get("consumerDataSet"))
-    ]
-    producers = [_read_text(_as_object(each), "groupName") for each in _as_list(content.get("producerDataSet"))]
+    consuming, producing = _as_list(content.get("consumerDataSet")), _as_list(content.get("producerDataSet"))
+    if len(consuming) + len(producing) > GROUPS_OF_CLIENT_MAX:
+        refuse_excess(f"the client is in more than {GROUPS_OF_CLIENT_MAX} groups")
+    consumers = [_read_consumer(_as_object(each), keeps_subscriptions=keeps_subscriptions) for each in consuming]
+    producers = [_read_text(_as_object(each), "groupName") for each in producing]
     return Heartbeat(
         _read_text(content, "clientID"),
         {report.group: report for report in consumers},
@@ -79,9 +86,10 @@ def read_lock_request(body: bytes) -> LockRequest:
 def _read_consumer(content: dict[str, object], *, keeps_subscriptions: bool) -> ConsumerReport:
     subscriptions = None
     if not keeps_subscriptions:
-        subscriptions = tuple(
-            _read_subscription(_as_object(each)) for each in _as_list(content.get("subscriptionDataSet"))
-        )
+        listed = _as_list(content.get("subscriptionDataSet"))
+        if len(listed) > TOPICS_OF_GROUP_MAX:
+            refuse_excess(f"the group subscribes to more than {TOPICS_OF_GROUP_MAX} topics")
+        subscriptions = tuple(_read_subscription(_as_object(each)) for each in listed)
     return ConsumerReport(
         group=_read_text(content, "groupName"),
         consume_type=_read_name(content, "consumeType", _CONSUME_TYPES, "CONSUME_PASSIVELY"),

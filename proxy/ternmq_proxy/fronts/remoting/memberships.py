@@ -3,7 +3,8 @@
 Clients     each consumer group of a client is a client of the proxy (`ClientRegistry`) that pulls, so that it is
             listed, and brokers know it as a member; or one that receives, if the group's settings say so. A client's
             first group has the client's own id, the others have `client id#group`.
-Changes     a change is told to the members here at once, and to other proxies by a question to them.
+Changes     a change is told to the members here at once, and to other proxies by a question to them. Members hear of
+            further changes of their group `PUSH_PAUSE_S` later, of all of them together.
 """
 
 import asyncio
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 EXPIRY_S = 120.0
 _LOOK_EVERY_S = 10.0
+PUSH_PAUSE_S = 0.1
 _SUBSCRIPTIONS, _MEMBERS = "remoting-subscriptions", "remoting-members"
 _MEMBERS_DECODER = json.Decoder(list[str])
 _TOLD_GROUPS_MAX = 10_000
@@ -51,6 +53,7 @@ class Memberships:
         )
         self._keys: dict[ClientConnection, dict[str, str]] = {}  # group or "" for producers, key in the registry
         self._changed: set[str] = set()
+        self._pauses: dict[str, bool] = {}  # groups whose members were just told, and whether there is more to tell
         self._tasks: set[asyncio.Task[None]] = set()
         self._telling: asyncio.Task[None] | None = None
         self._moving: tuple[ClientConnection, frozenset[str]] | None = None
@@ -224,10 +227,23 @@ class Memberships:
         if self._moving is not None and group in self._moving[1]:
             self._moving[0].push_members_changed(group)
             return
-        self.members.push_changed(group)
+        self._push_changed(group)
         self._changed.add(group)
         if self._telling is None or self._telling.done():
             self._telling = self._add_task(self._tell_proxies(), "changes of members")
+
+    def _push_changed(self, group: str) -> None:
+        """Tell the group's members here that members changed, now or when the pause ends."""
+        if group in self._pauses:
+            self._pauses[group] = True
+            return
+        self.members.push_changed(group)
+        self._pauses[group] = False
+        asyncio.get_running_loop().call_later(PUSH_PAUSE_S, self._end_pause, group)
+
+    def _end_pause(self, group: str) -> None:
+        if self._pauses.pop(group):
+            self._push_changed(group)
 
     async def _tell_proxies(self) -> None:
         """Tell the other proxies which groups changed."""
@@ -250,7 +266,7 @@ class Memberships:
     async def _answer_changed(self, argument: str) -> bytes:
         group, _, subscriptions = argument.partition("\n")
         self._note_told(group, subscriptions)
-        self.members.push_changed(group)
+        self._push_changed(group)
         return b"1"
 
     async def _answer_subscriptions(self, group: str) -> bytes:

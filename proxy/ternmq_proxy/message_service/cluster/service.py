@@ -212,8 +212,17 @@ class ClusterMessageService:
     def watch_orphans(self, ask: "AskProducer") -> None:
         self._ask = ask
 
-    def announce_members(self, members: "Sequence[PullingMember]") -> None:
-        self.links.announce_members(shard_frames.PRESENCE.encode_note(list(members)))
+    def announce_members(
+        self,
+        joined: "Sequence[PullingMember]",
+        left: "Sequence[PullingMember]",
+        everyone: "Callable[[], Sequence[PullingMember]]",
+    ) -> None:
+        changes = shard_frames.MemberChanges(list(joined), list(left))
+        self.links.announce_members(
+            shard_frames.PRESENCE_CHANGES.encode_note(changes),
+            lambda: shard_frames.PRESENCE.encode_note(list(everyone())),
+        )
 
     async def pulling_members(self, group: str, topic: str, here: "Sequence[str]") -> list[str]:
         """Return the members that one of the brokers knows: every proxy reports to all brokers."""

@@ -8,6 +8,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from ternmq_common.errors import ErrorCode, MessagingError
+from ternmq_proxy.operations.by_queue.queues import check_used_name
 from ternmq_proxy.operations.rights import require_consumer
 
 if TYPE_CHECKING:
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
 
 _RPC = "LockQueues"
 _UNREACHABLE = frozenset({ErrorCode.HA_NOT_AVAILABLE, ErrorCode.PROXY_TIMEOUT})
+_NO_TOPIC = frozenset({ErrorCode.TOPIC_NOT_FOUND, ErrorCode.ILLEGAL_TOPIC})
 QUEUES_MAX = 4096
+TOPICS_MAX = 256
 
 
 async def lock_queues(
@@ -68,14 +71,22 @@ async def _ask_brokers(
     call: "Call",
     services: "Services",
 ) -> "list[QueueRef]":
-    """Ask each queue's broker; return the queues that the brokers answered with."""
+    """Ask each queue's broker; return the queues that the brokers answered with. Those that don't exist are left out,
+    for a broker has a limit of locks. Raises CONSUMER_GROUP_NOT_FOUND."""
     if len(queues) > QUEUES_MAX:
         raise MessagingError(ErrorCode.BAD_REQUEST, f"{len(queues)} queues were named; {QUEUES_MAX} are allowed")
-    for topic in {queue.topic for queue in queues}:
+    topics = {queue.topic for queue in queues}
+    if len(topics) > TOPICS_MAX:
+        raise MessagingError(ErrorCode.BAD_REQUEST, f"{len(topics)} topics were named; {TOPICS_MAX} are allowed")
+    for topic in topics:
         require_consumer(_RPC, call, group, topic, services)
+    counts = {topic: await _count_queues(topic, services) for topic in topics}
+    await services.catalog.existing_group(group)
     names = [broker.name for broker in services.catalog.list_brokers()]
     by_broker: defaultdict[str, list[QueueRef]] = defaultdict(list)
     for queue in queues:
+        if not 0 <= queue.queue_id < counts[queue.topic]:
+            continue
         # Where there is one broker, any name means that one.
         broker = names[0] if len(names) == 1 else queue.broker
         if broker in names:
@@ -91,3 +102,13 @@ async def _ask_brokers(
 
     answers = await asyncio.gather(*(ask_one(broker, some) for broker, some in by_broker.items()))
     return [queue for some in answers for queue in some]
+
+
+async def _count_queues(topic: str, services: "Services") -> int:
+    """Return how many queues the topic has on each of its brokers, 0 if there is no such topic."""
+    try:
+        return (await services.catalog.existing_topic(check_used_name(topic))).queues
+    except MessagingError as error:
+        if error.code in _NO_TOPIC:
+            return 0
+        raise

@@ -7,7 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ternmq_rpc.remoting.frames import FrameReader, RemotingError
-from ternmq_rpc.remoting.json_dialect import DEPTH_MAX, MessageQueueKey, decode_dialect, encode_dialect
+from ternmq_rpc.remoting.json_dialect import (
+    BODY_BYTES_MAX,
+    DEPTH_MAX,
+    DIALECT_BYTES_MAX,
+    MessageQueueKey,
+    decode_dialect,
+    encode_dialect,
+)
 from tests.unit.rpc.remoting.captured import read_frames
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
@@ -64,8 +71,17 @@ def test_captured_topic_stats_are_read() -> None:
 @pytest.mark.parametrize("opening", [b"[", b'{"a":', b"{{"])
 def test_deep_nesting_is_refused(opening: bytes) -> None:
     with pytest.raises(RemotingError, match="nested"):
-        decode_dialect(opening * 100_000)
+        decode_dialect(opening * 20_000)
     assert decode_dialect(b"[" * DEPTH_MAX + b"]" * DEPTH_MAX) is not None
+
+
+def test_ordinary_json_may_be_longer_than_what_only_java_reads() -> None:
+    text = b"1" * DIALECT_BYTES_MAX
+    assert decode_dialect(b'{"a":"%s"}' % text) == {"a": text.decode()}
+    with pytest.raises(RemotingError, match="is no JSON"):
+        decode_dialect(b'{1:"%s"}' % text)
+    with pytest.raises(RemotingError, match="are allowed"):
+        decode_dialect(b" " * BODY_BYTES_MAX + b"1")
 
 
 @pytest.mark.parametrize(

@@ -250,3 +250,66 @@ async def test_a_server_that_ends_answers_what_it_has_begun_and_refuses_the_rest
         assert (await client.read()).opaque == 1
         client.writer.close()
         await stopping
+
+
+async def test_an_answer_is_unread_before_the_turn_writes_it() -> None:
+    rooms: list[bool] = []
+
+    class Large(Answering):
+        def serve(self, request: ServedRequest) -> "object":
+            rooms.append(request.open_answer_room().is_open)
+            request.answer_request(Command(0, body=bytes(600)))
+            return None
+
+    async with serving(Large(), ConnectionBudgets(connection_out_bytes_max=1000)) as (server, client):
+        client.send(*(Command(10, opaque=number) for number in range(4)))
+        assert [len((await client.read()).body) for _ in range(4)] == [600] * 4
+        assert rooms == [True, True, False, False]
+        assert server.ledger.unread_bytes == 0
+
+
+async def test_the_server_goes_on_when_it_closes_who_reads_too_little() -> None:
+    async with serving(Answering(), ConnectionBudgets(out_bytes_max=1 << 20)) as (server, client):
+        [stuck] = server.connections
+        client.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        for number in range(3):
+            client.send(Command(10, opaque=number, body=bytes(8 << 20)))
+        await until(lambda: stuck.unread_bytes > 1 << 20)
+        await until(lambda: not server.connections)  # found by the looks at all connections
+        assert server.limit_counts["out_bytes"] == 1
+
+
+async def test_requests_that_are_not_whole_count_among_those_of_all_connections() -> None:
+    async with serving(Answering(), ConnectionBudgets(in_bytes_max=1 << 20)) as (server, client):
+        half = encode_command(Command(10, body=bytes(900_000)))[:-1]
+        client.writer.write(half)
+        await until(lambda: server.ledger.held_bytes > 800_000)
+        _, more = await asyncio.open_connection(*client.writer.get_extra_info("peername"))
+        more.write(half[: 1 << 19])
+        assert await client.reader.read() == b""
+        assert server.limit_counts["in_bytes"] >= 1
+        more.close()
+
+
+async def test_large_requests_are_begun_a_few_in_a_turn() -> None:
+    turns: list[int] = []
+
+    class Noting(Answering):
+        def serve(self, request: ServedRequest) -> "object":
+            turns[-1] += 1
+            return super().serve(request)
+
+    async with serving(Noting()) as (server, client):
+        [connection] = server.connections
+        begin = connection._begin_requests
+
+        def begin_noted() -> None:
+            turns.append(0)
+            begin()
+
+        connection._begin_requests = begin_noted  # type: ignore[method-assign]
+        client.send(*(Command(10, opaque=number, body=bytes(60_000)) for number in range(20)))
+        for _ in range(20):
+            await client.read()
+        assert sum(turns) == 20
+        assert max(turns) <= 2

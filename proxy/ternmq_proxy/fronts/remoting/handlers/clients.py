@@ -16,7 +16,7 @@ from ternmq_proxy.operations.group_creation import may_create_group
 from ternmq_proxy.processors.client_settings import UserAgent
 from ternmq_proxy.processors.group_members import GroupMember
 from ternmq_rpc.remoting.commands import Command
-from ternmq_rpc.remoting.json_dialect import encode_dialect
+from ternmq_rpc.remoting.json_dialect import encode_json
 
 if TYPE_CHECKING:
     from ternmq_common.shard.model import ConsumerGroup
@@ -99,7 +99,7 @@ async def list_members(made: "RemotingCall") -> Command:
     members = await made.memberships.find_members(group)
     if not members:
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"no consumer for this group, {group}")
-    return Command(ResponseCode.SUCCESS, body=encode_dialect({"consumerIdList": members}))
+    return Command(ResponseCode.SUCCESS, body=encode_json({"consumerIdList": members}))
 
 
 async def check_subscription(made: "RemotingCall") -> Command:

@@ -9,7 +9,7 @@ from ternmq_proxy.fronts.remoting.heartbeats import LockRequest, read_lock_reque
 from ternmq_proxy.fronts.remoting.refusals import RequestRefused
 from ternmq_proxy.operations.by_queue import locks
 from ternmq_rpc.remoting.commands import Command
-from ternmq_rpc.remoting.json_dialect import encode_dialect
+from ternmq_rpc.remoting.json_dialect import encode_json
 
 if TYPE_CHECKING:
     from ternmq_proxy.fronts.remoting.call import RemotingCall
@@ -20,7 +20,7 @@ async def lock_queues(made: "RemotingCall") -> Command:
     request = _read_request(made)
     locked = await locks.lock_queues(request.group, request.client_id, request.queues, made.call, made.services)
     queues = [{"brokerName": each.broker, "queueId": each.queue_id, "topic": each.topic} for each in locked]
-    return Command(ResponseCode.SUCCESS, body=encode_dialect({"lockOKMQSet": queues}))
+    return Command(ResponseCode.SUCCESS, body=encode_json({"lockOKMQSet": queues}))
 
 
 async def unlock_queues(made: "RemotingCall") -> Command:

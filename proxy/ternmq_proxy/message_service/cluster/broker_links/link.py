@@ -104,7 +104,9 @@ class BrokerLink:
         self._outbox: FrameOutbox[int] = FrameOutbox()
         self._sent_up_to = 0
         self._told_version = 0
-        self._presence = b""
+        self._presence: Callable[[], bytes] | None = None
+        self._presence_count = 0  # how often it was set
+        self._takes_changes = False
         self._takes: dict[str, Callable[[FramePiece], None]] = {
             shard_frames.ANSWER: self._calls.finish_call,
             shard_frames.FAILED.what: lambda piece: self._calls.fail_call(
@@ -179,11 +181,17 @@ class BrokerLink:
             self._drain_stream()
         await asyncio.wait({task})
 
-    def announce_members(self, presence: bytes) -> None:
-        """Send the members that pull, as an encoded piece, and send it again on every new stream."""
-        self._presence = presence
+    def announce_members(self, changes: bytes, presence: "Callable[[], bytes]") -> None:
+        """Send which members that pull have changed, as an encoded piece. Every new stream begins with all of them,
+        which `presence` encodes."""
+        self.set_presence(presence)
         if self.is_connected:
-            self._outbox.add_piece(self._presence, 0)
+            self._outbox.add_piece(changes if self._takes_changes else presence(), 0)
+
+    def set_presence(self, presence: "Callable[[], bytes] | None") -> None:
+        """Set what encodes all members that pull, None if there were none yet."""
+        self._presence = presence
+        self._presence_count += 1
 
     async def ask_broker(
         self,
@@ -320,9 +328,11 @@ class BrokerLink:
     async def _exchange_greetings(self, stream: MessageStream) -> None:
         hello = shard_frames.HELLO.encode_note(PeerGreeting(self._proxy, own_version()))
         self._hurry.clear()
-        self._told_version, told = self._known_version(), self._presence
+        self._told_version, told_count = self._known_version(), self._presence_count
         said = [hello, shard_frames.VERSION.encode_note(self._told_version)]
-        stream.write_messages(shard_frames.join_pieces([*said, told] if told else said))
+        if self._presence is not None:
+            said.append(self._presence())
+        stream.write_messages(shard_frames.join_pieces(said))
         broker = await self._receive_greeting(stream)
         if broker.form != FORM:
             raise _GreetingRefused(f"it says form {broker.form}, not {FORM}; let proxies and brokers be of one version")
@@ -331,8 +341,9 @@ class BrokerLink:
         self._connected, self._leaving = True, False
         self._welcomed_s = self._heard_s = self._spoke_s = asyncio.get_running_loop().time()
         self._unheard_bytes = 0
-        if self._presence is not told:
-            self._outbox.add_piece(self._presence, 0)
+        self._takes_changes = broker.takes_changes
+        if self._presence is not None and self._presence_count != told_count:
+            self._outbox.add_piece(self._presence(), 0)
         _log.info("connected to broker %s at %s", self.broker, self.address)
         self._events.link_changed(self.broker)
 

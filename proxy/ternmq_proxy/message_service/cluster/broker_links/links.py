@@ -39,7 +39,7 @@ class BrokerLinks:
         self._timing = timing
         self._brokers: dict[str, RemoteBroker] = {}
         self._epochs: dict[str, int] = {}
-        self._presence = b""
+        self._presence: Callable[[], bytes] | None = None
         self._ending: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
@@ -72,7 +72,7 @@ class BrokerLinks:
             timing=self._timing,
             tls=self._tls,
         )
-        link.announce_members(self._presence)
+        link.set_presence(self._presence)
         link.start()
         return RemoteBroker(link, self._directory)
 
@@ -82,11 +82,11 @@ class BrokerLinks:
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)
 
-    def announce_members(self, presence: bytes) -> None:
-        """Send the pulling members to all brokers; see `BrokerLink.announce_members`."""
+    def announce_members(self, changes: bytes, presence: "Callable[[], bytes]") -> None:
+        """Send changes of the pulling members to all brokers; see `BrokerLink.announce_members`."""
         self._presence = presence
         for broker in self._brokers.values():
-            broker.link.announce_members(presence)
+            broker.link.announce_members(changes, presence)
 
     def find_broker(self, name: str) -> RemoteBroker | None:
         return self._brokers.get(name)

@@ -1,0 +1,1 @@
+"""Attacks on the port of the remoting protocol."""
