@@ -3,7 +3,7 @@
 Clients     each consumer group of a client is a client of the proxy (`ClientRegistry`) that pulls, so that it is
             listed, and brokers know it as a member; or one that receives, if the group's settings say so. A client's
             first group has the client's own id, the others have `client id#group`.
-Changes     a change is told to the members here at once, and to other proxies by a question to them. Members hear of
+Changes     a change is pushed to the members here at once, and to other proxies by a question to them. Members hear of
             further changes of their group `PUSH_PAUSE_S` later, of all of them together.
 """
 
@@ -37,8 +37,8 @@ _LOOK_EVERY_S = 10.0
 PUSH_PAUSE_S = 0.1
 _SUBSCRIPTIONS, _MEMBERS = "remoting-subscriptions", "remoting-members"
 _MEMBERS_DECODER = json.Decoder(list[str])
-_TOLD_GROUPS_MAX = 10_000
-_TOLD_CHARACTERS_MAX = 200_000
+_GROUPS_MAX = 10_000
+_CHARACTERS_MAX = 200_000
 # A group that no proxy knows is not asked for again within that time.
 _ASK_AGAIN_S = 1.0
 
@@ -57,7 +57,7 @@ class Memberships:
         self._tasks: set[asyncio.Task[None]] = set()
         self._telling: asyncio.Task[None] | None = None
         self._moving: tuple[ClientConnection, frozenset[str]] | None = None
-        self._told: dict[str, dict[str, GroupSubscription]] = {}  # what groups subscribe to that are elsewhere
+        self._elsewhere: dict[str, dict[str, GroupSubscription]] = {}  # what groups subscribe to that are elsewhere
         self._asked_s: dict[str, float] = {}
         self._begun: dict[tuple[str, str], int] = {}  # the version in which the group was created
         services.process.front_answers[MEMBERS_CHANGED] = self._answer_changed
@@ -135,7 +135,7 @@ class Memberships:
 
     def note_begun(self, group: "ConsumerGroup", topic: str) -> None:
         """Note that the group was told."""
-        if len(self._begun) >= _TOLD_GROUPS_MAX:
+        if len(self._begun) >= _GROUPS_MAX:
             self._begun.clear()
         self._begun[group.name, topic] = group.created_version
 
@@ -257,7 +257,7 @@ class Memberships:
 
     def _describe_change(self, group: str) -> str:
         text = f"{group}\n{self._encode_subscriptions(group)}"
-        return text if len(text) <= _TOLD_CHARACTERS_MAX else group
+        return text if len(text) <= _CHARACTERS_MAX else group
 
     def _encode_subscriptions(self, group: str) -> str:
         known = self.members.subscriptions_of(group) or {}
@@ -265,48 +265,48 @@ class Memberships:
 
     async def _answer_changed(self, argument: str) -> bytes:
         group, _, subscriptions = argument.partition("\n")
-        self._note_told(group, subscriptions)
+        self._note_subscriptions(group, subscriptions)
         self._push_changed(group)
         return b"1"
 
     async def _answer_subscriptions(self, group: str) -> bytes:
         return self._encode_subscriptions(group).encode()
 
-    def _note_told(self, group: str, subscriptions: str) -> bool:
+    def _note_subscriptions(self, group: str, subscriptions: str) -> bool:
         """Note what a group subscribes to whose members are elsewhere; return whether that is known."""
-        told = json.decode(subscriptions, type=list[tuple[str, str, bool, int]]) if subscriptions else []
-        if not told:
+        entries = json.decode(subscriptions, type=list[tuple[str, str, bool, int]]) if subscriptions else []
+        if not entries:
             return False
-        self._told.pop(group, None)
-        if len(self._told) >= _TOLD_GROUPS_MAX:
-            del self._told[next(iter(self._told))]
-        self._told[group] = {
+        self._elsewhere.pop(group, None)
+        if len(self._elsewhere) >= _GROUPS_MAX:
+            del self._elsewhere[next(iter(self._elsewhere))]
+        self._elsewhere[group] = {
             topic: GroupSubscription(topic, FilterText(expression, is_sql=is_sql), version)
-            for topic, expression, is_sql, version in told
+            for topic, expression, is_sql, version in entries
         }
         return True
 
     async def find_subscriptions(self, group: str) -> "Mapping[str, GroupSubscription] | None":
         """Return what the group subscribes to, by the heartbeats that came here, or else to other proxies."""
-        known = self.members.subscriptions_of(group) or self._told.get(group)
+        known = self.members.subscriptions_of(group) or self._elsewhere.get(group)
         now_s = time.monotonic()
         if known is not None or now_s - self._asked_s.get(group, 0.0) < _ASK_AGAIN_S:
             return known
-        if len(self._asked_s) >= _TOLD_GROUPS_MAX:
+        if len(self._asked_s) >= _GROUPS_MAX:
             self._asked_s.clear()
         self._asked_s[group] = now_s
         answers, _ = await ask_others(bytes.decode, _SUBSCRIPTIONS, group, self._services)
         for answer in answers:
-            if self._note_told(group, answer):
+            if self._note_subscriptions(group, answer):
                 break
-        return self._told.get(group)
+        return self._elsewhere.get(group)
 
     async def find_members(self, group: str) -> list[str]:
         """Return the sorted ids of the group's members at all proxies."""
         here = {member.client_id for member in self.members.consumers_of(group)}
         if self._pops(group):  # brokers know those that pull
-            told, _ = await ask_others(_MEMBERS_DECODER.decode, _MEMBERS, group, self._services)
-            return sorted(here.union(*told))
+            elsewhere, _ = await ask_others(_MEMBERS_DECODER.decode, _MEMBERS, group, self._services)
+            return sorted(here.union(*elsewhere))
         return sorted(await self._services.messages.pulling_members(group, "", sorted(here)))
 
     async def _answer_members(self, group: str) -> bytes:
