@@ -12,12 +12,13 @@ import logging
 from collections import deque
 from typing import TYPE_CHECKING, cast
 
+from ternmq_common.event_loop.eager import ensure_task
 from ternmq_common.event_loop.turn_end import TurnEnd, turn_end
 from ternmq_common.receiving.output_room import AnswerRoom, OutputRoom
 from ternmq_rpc.remoting.commands import ONEWAY_FLAG, RESPONSE_FLAG, Command, decode_command, encode_command
 from ternmq_rpc.remoting.frames import FrameReader, RemotingError
 from ternmq_rpc.remoting.served_request import ServedRequest
-from ternmq_rpc.serving.budgets import BODY_BYTES_PER_S, CALL_COST
+from ternmq_rpc.serving.budgets import BODY_BYTES_PER_S
 from ternmq_rpc.serving.sockets import format_peer
 from ternmq_rpc.serving.time_limits import IDLE_WHEN_CROWDED_S
 
@@ -30,6 +31,8 @@ REQUESTS_MAX = 8192
 CLIENT_IDLE_S = 120.0
 """A connection on which nothing comes for so long is closed; clients send a heartbeat every 30 s."""
 _OPAQUE_MASK = 0x7FFF_FFFF
+# Of the budget of a turn: a request has no stream and no headers to decompress, as a call of gRPC has.
+_REQUEST_COST = 30
 _TLS_ONLY = "this port takes TLS only, and the connection is plain text"
 
 
@@ -55,6 +58,7 @@ class RemotingConnection(asyncio.BufferedProtocol):
         self.held_bytes = 0
         self.is_closed = False
         self._server = server
+        self._ledger = server.ledger
         self._loop = asyncio.get_running_loop()
         self._turn_end: TurnEnd = turn_end()
         self._transport: asyncio.Transport
@@ -90,8 +94,7 @@ class RemotingConnection(asyncio.BufferedProtocol):
         if self._turn is not None:
             self._turn.cancel()
         for request in list(self._requests):
-            if request.task is not None:
-                request.task.cancel()
+            request.cancel_task()
             request.drop_request()
         for waiting in self._calls.values():
             if not waiting.done():
@@ -138,9 +141,9 @@ class RemotingConnection(asyncio.BufferedProtocol):
     def _begin_requests(self) -> None:
         """Begin as many of the requests that came as this turn allows, the others in another turn."""
         self._turn = None
-        ledger = self._server.ledger
+        ledger = self._ledger
         waiting = self._waiting
-        for _ in range(max(1, ledger.turn_budget(self._last_read) // CALL_COST)):
+        for _ in range(max(1, ledger.turn_budget(self._last_read) // _REQUEST_COST)):
             if not waiting or self.is_closed:
                 break
             try:
@@ -161,7 +164,7 @@ class RemotingConnection(asyncio.BufferedProtocol):
             self._server.limit_input()
 
     def _leave_queue(self) -> None:
-        self._server.ledger.behind.pop(self, None)
+        self._ledger.behind.pop(self, None)
 
     def _begin_frame(self, serialization: int, header: bytes, body: bytes) -> None:
         command = decode_command(serialization, header, body)
@@ -178,7 +181,7 @@ class RemotingConnection(asyncio.BufferedProtocol):
         request = ServedRequest(self, command, len(header) + len(body), self._last_read)
         self._requests.add(request)
         self.held_bytes += request.size
-        server.ledger.held_bytes += request.size
+        self._ledger.held_bytes += request.size
         server.pending_calls += 1
         serving = server.serve(request)
         if serving is not None:
@@ -188,7 +191,7 @@ class RemotingConnection(asyncio.BufferedProtocol):
         """Note that a request has ended, and answer it if there is an answer."""
         self._requests.discard(request)
         self.held_bytes -= request.size
-        self._server.ledger.held_bytes -= request.size
+        self._ledger.held_bytes -= request.size
         self._server.count_answered()
         if response is not None:
             self._write_answer(request.command, response)
@@ -221,6 +224,7 @@ class RemotingConnection(asyncio.BufferedProtocol):
         self._calls[number] = answer
         self._write_frame(encode_command(command))
         try:
+            await ensure_task()
             return await asyncio.wait_for(answer, timeout_s)
         except TimeoutError:
             raise ConnectionGone(f"the client did not answer within {timeout_s:g} s") from None
@@ -249,7 +253,7 @@ class RemotingConnection(asyncio.BufferedProtocol):
             self._room.admit_waiting()
 
     def _count_unread(self, size: int) -> None:
-        self._server.ledger.unread_bytes += size - self._counted_unread
+        self._ledger.unread_bytes += size - self._counted_unread
         self._counted_unread = size
 
     @property
@@ -324,8 +328,7 @@ class RemotingConnection(asyncio.BufferedProtocol):
     def end_calls(self) -> None:
         """End the requests in progress."""
         for request in list(self._requests):
-            if request.task is not None:
-                request.task.cancel()
+            request.cancel_task()
             request.answer_request(self._server.refuse_request(request.command, is_stopping=True))
 
     def hang_up(self, why: str) -> None:
