@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 import tempfile
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -67,12 +68,20 @@ def warm_turns(field: Field, cases: Sequence[Case], setups_of: SetupsOf) -> Iter
     for case in cases:
         for setup in setups_of(case):
             if setup.engine == APACHE and field.scale.rehearses:
-                attempt(field, case, setup, "rehearsal")
+                rehearse(field, case, setup)
         for number in range(field.scale.rounds):
             for setup in setups_of(case):
                 measured = attempt(field, case, setup, f"round {number + 1}")
                 if measured:
                     yield Result(case, setup, number, measured)
+
+
+def rehearse(field: Field, case: Case, setup: Setup) -> None:
+    """Run once, and again until the time that the case wants has passed."""
+    field.server(setup)  # which takes its time to start
+    end = time.monotonic() + case.rehearsal_s
+    while attempt(field, case, setup, "rehearsal") is not None and time.monotonic() < end:
+        pass
 
 
 def fresh_turns(field: Field, cases: Sequence[Case], setups_of: SetupsOf) -> Iterator[Result]:

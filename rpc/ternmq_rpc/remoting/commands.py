@@ -141,7 +141,7 @@ def decode_command(serialization: int, header: bytes, body: bytes) -> Command:
             json.code,
             opaque=json.opaque,
             flag=json.flag,
-            fields=json_header.read_fields(json),
+            fields=json.extFields,
             body=body,
             remark=json.remark or "",
             language=language if isinstance(language, int) else _LANGUAGES.get(language, int(Language.OTHER)),

@@ -13,12 +13,13 @@ import logging
 from collections import deque
 from typing import TYPE_CHECKING, cast
 
+from ternmq_common.event_loop.eager import ensure_task
 from ternmq_common.event_loop.turn_end import TurnEnd, turn_end
 from ternmq_common.receiving.output_room import AnswerRoom, OutputRoom
 from ternmq_rpc.remoting.commands import ONEWAY_FLAG, RESPONSE_FLAG, Command, decode_command, encode_command
 from ternmq_rpc.remoting.frames import FrameReader, RemotingError
 from ternmq_rpc.remoting.served_request import ServedRequest
-from ternmq_rpc.serving.budgets import BODY_BYTES_PER_S, CALL_COST
+from ternmq_rpc.serving.budgets import BODY_BYTES_PER_S
 from ternmq_rpc.serving.sockets import format_peer
 from ternmq_rpc.serving.time_limits import IDLE_WHEN_CROWDED_S
 
@@ -31,7 +32,9 @@ REQUESTS_MAX = 8192
 CLIENT_IDLE_S = 120.0
 """A connection on which nothing comes for so long is closed; clients send a heartbeat every 30 s."""
 _OPAQUE_MASK = 0x7FFF_FFFF
-# A request costs a turn as much as a frame without a request for each so many of its bytes: some are read as JSON.
+# Of the budget of a turn: a request has no stream and no headers to decompress, as a call of gRPC has; but some of its
+# bytes are read as JSON, and so many of them cost as much as a frame without a request.
+_REQUEST_COST = 30
 _COST_BYTES = 128
 _TLS_ONLY = "this port takes TLS only, and the connection is plain text"
 
@@ -58,6 +61,7 @@ class RemotingConnection(asyncio.BufferedProtocol):
         self.held_bytes = 0
         self.is_closed = False
         self._server = server
+        self._ledger = server.ledger
         self._loop = asyncio.get_running_loop()
         self._turn_end: TurnEnd = turn_end()
         self._transport: asyncio.Transport
@@ -150,12 +154,12 @@ class RemotingConnection(asyncio.BufferedProtocol):
     def _begin_requests(self) -> None:
         """Begin as many of the requests that came as this turn allows, the others in another turn."""
         self._turn = None
-        ledger = self._server.ledger
+        ledger = self._ledger
         waiting = self._waiting
         budget = ledger.turn_budget(self._last_read)
         while waiting and budget > 0 and not self.is_closed:
             serialization, header, body = waiting.popleft()
-            budget -= CALL_COST + (len(header) + len(body)) // _COST_BYTES
+            budget -= _REQUEST_COST + (len(header) + len(body)) // _COST_BYTES
             try:
                 self._begin_frame(serialization, header, body)
             except RemotingError as error:
@@ -174,7 +178,7 @@ class RemotingConnection(asyncio.BufferedProtocol):
             self._server.limit_input()
 
     def _leave_queue(self) -> None:
-        self._server.ledger.behind.pop(self, None)
+        self._ledger.behind.pop(self, None)
 
     def _begin_frame(self, serialization: int, header: bytes, body: bytes) -> None:
         command = decode_command(serialization, header, body)
@@ -191,7 +195,7 @@ class RemotingConnection(asyncio.BufferedProtocol):
         request = ServedRequest(self, command, len(header) + len(body), self._last_read)
         self._requests.add(request)
         self.held_bytes += request.size
-        server.ledger.held_bytes += request.size
+        self._ledger.held_bytes += request.size
         server.pending_calls += 1
         serving = server.serve(request)
         if serving is not None:
@@ -201,7 +205,7 @@ class RemotingConnection(asyncio.BufferedProtocol):
         """Note that a request has ended, and answer it if there is an answer."""
         self._requests.discard(request)
         self.held_bytes -= request.size
-        self._server.ledger.held_bytes -= request.size
+        self._ledger.held_bytes -= request.size
         self._server.count_answered()
         if response is not None:
             self._write_answer(request.command, response)
@@ -234,6 +238,7 @@ class RemotingConnection(asyncio.BufferedProtocol):
         self._calls[number] = answer
         self._write_frame(encode_command(command))
         try:
+            await ensure_task()
             return await asyncio.wait_for(answer, timeout_s)
         except TimeoutError:
             raise ConnectionGone(f"the client did not answer within {timeout_s:g} s") from None
@@ -267,7 +272,7 @@ class RemotingConnection(asyncio.BufferedProtocol):
             self._room.admit_waiting()
 
     def _count_unread(self, size: int) -> None:
-        self._server.ledger.unread_bytes += size - self._counted_unread
+        self._ledger.unread_bytes += size - self._counted_unread
         self._counted_unread = size
 
     @property
@@ -346,8 +351,7 @@ class RemotingConnection(asyncio.BufferedProtocol):
     def end_calls(self) -> None:
         """End the requests in progress."""
         for request in list(self._requests):
-            if request.task is not None:
-                request.task.cancel()
+            request.cancel_task()
             request.answer_request(self._server.refuse_request(request.command, is_stopping=True))
 
     def hang_up(self, why: str) -> None:

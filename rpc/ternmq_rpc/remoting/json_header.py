@@ -7,7 +7,7 @@ write numbers and booleans too. A null is a field that is not there.
 from collections.abc import Mapping
 from typing import Annotated
 
-from msgspec import Meta, MsgspecError, Struct
+from msgspec import Meta, MsgspecError, Struct, ValidationError
 from msgspec.json import Decoder, Encoder
 
 from ternmq_rpc.remoting.frames import RemotingError
@@ -15,7 +15,7 @@ from ternmq_rpc.remoting.frames import RemotingError
 _Int32 = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
 
 
-class JsonHeader(Struct, gc=False):
+class _AnyHeader(Struct, gc=False):
     """What a header may have; unknown fields are passed over."""
 
     code: _Int32
@@ -24,6 +24,17 @@ class JsonHeader(Struct, gc=False):
     language: str | int = "OTHER"
     version: _Int32 = 0
     remark: str | None = None
+
+
+class JsonHeader(_AnyHeader, gc=False):
+    """A header. `extFields` are the fields of its code as texts."""
+
+    extFields: dict[str, str] | None = None  # noqa: N815 - as the protocol names it
+
+
+class _MixedHeader(_AnyHeader, gc=False):
+    """A header as any client writes it."""
+
     extFields: dict[str, str | int | float | bool | None] | None = None  # noqa: N815 - as the protocol names it
 
 
@@ -40,7 +51,8 @@ class _Written(Struct, gc=False, omit_defaults=True):
     version: int = -1
 
 
-_DECODER = Decoder(JsonHeader)
+_OF_TEXTS = Decoder(JsonHeader)
+_MIXED = Decoder(_MixedHeader)
 _ENCODER = Encoder()
 _TEXTS_OF_BOOLS = {True: "true", False: "false"}
 
@@ -48,22 +60,25 @@ _TEXTS_OF_BOOLS = {True: "true", False: "false"}
 def decode_header(header: bytes) -> JsonHeader:
     """Return the header. RemotingError if it is no JSON, or has a field of the wrong type."""
     try:
-        return _DECODER.decode(header)
+        return _OF_TEXTS.decode(header)
+    except ValidationError:
+        return _decode_mixed(header)
     except (MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise RemotingError(f"a header that is not as it must be: {error}") from error
+        raise _bad_header(error) from error
 
 
-def read_fields(header: JsonHeader) -> dict[str, str]:
-    """Return the fields of the header's code as texts."""
-    fields = header.extFields
-    if fields is None:
-        return {}
-    for value in fields.values():
-        if not isinstance(value, str):
-            break
-    else:
-        return fields  # type: ignore[return-value]
-    return {name: _as_text(value) for name, value in fields.items() if value is not None}
+def _decode_mixed(header: bytes) -> JsonHeader:
+    try:
+        mixed = _MIXED.decode(header)
+    except (MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise _bad_header(error) from error
+    fields = mixed.extFields or {}
+    texts = {name: _as_text(value) for name, value in fields.items() if value is not None}
+    return JsonHeader(mixed.code, mixed.opaque, mixed.flag, mixed.language, mixed.version, mixed.remark, texts)
+
+
+def _bad_header(error: Exception) -> RemotingError:
+    return RemotingError(f"a header that is not as it must be: {error}")
 
 
 def _as_text(value: str | float | bool) -> str:

@@ -15,8 +15,8 @@ _OBJECTS_BYTES = 3072
 
 
 class ServedRequest:
-    """A request in progress. `size` is how much it counts against the connection's limits; `task` serves it, None if it
-    needs none. Exactly one of `answer_request` and `drop_request` takes effect; later calls do nothing."""
+    """A request in progress. `size` is how much it counts against the connection's limits; `task` serves it, None while
+    it needs none. Exactly one of `answer_request` and `drop_request` takes effect; later calls do nothing."""
 
     __slots__ = ("command", "connection", "is_answered", "received_at", "room", "size", "task")
 
@@ -28,6 +28,11 @@ class ServedRequest:
         self.task: asyncio.Task[None] | None = None
         self.is_answered = False
         self.room: AnswerRoom | None = None
+
+    @property
+    def wire_bytes(self) -> int:
+        """How many bytes of its frame came."""
+        return self.size - _OBJECTS_BYTES
 
     @property
     def is_awaited(self) -> bool:
@@ -45,6 +50,11 @@ class ServedRequest:
         if not self.is_answered:
             self.is_answered = True
             self.connection.finish_request(self, None)
+
+    def cancel_task(self) -> None:
+        """Cancel what serves it."""
+        if self.task is not None:
+            self.task.cancel()
 
     def open_answer_room(self) -> "AnswerRoom":
         """Return the room for its answer, to be reserved before anything is taken for it; the end of the request

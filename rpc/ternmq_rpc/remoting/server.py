@@ -3,6 +3,7 @@
 import asyncio
 from typing import TYPE_CHECKING
 
+from ternmq_common.event_loop.eager import start_eagerly
 from ternmq_rpc.remoting.connection import RemotingConnection
 from ternmq_rpc.remoting.served_request import ServedRequest
 from ternmq_rpc.serving.connection_server import CONNECTIONS_MAX, ConnectionServer
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from ternmq_rpc.tls.opening import PortTls
 
     Serve = Callable[[ServedRequest], "Coroutine[Any, Any, None] | None"]
-    """Answers a request, now or later; or returns what does so in a task. It raises nothing."""
+    """Answers a request, now or later; or returns what does so, in a task if it waits. It raises nothing."""
     Refuse = Callable[[Command, bool], Command]
     """Returns the answer to a request that is refused: because the server stops, or else by a limit."""
 
@@ -49,8 +50,11 @@ class RemotingServer(ConnectionServer[RemotingConnection, ServedRequest]):
         return self._refuse(command, is_stopping)
 
     def start_request(self, request: ServedRequest, serving: "Coroutine[Any, Any, None]") -> None:
-        """Serve the request in a task."""
-        task = request.task = asyncio.get_running_loop().create_task(serving)
+        """Begin to serve the request, and go on in a task if that waits."""
+        task = request.task = start_eagerly(serving, name="request")
+        if task is None:
+            request.drop_request()
+            return
         self.tasks[task] = request
         task.add_done_callback(self._end_task)
 

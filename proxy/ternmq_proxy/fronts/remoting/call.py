@@ -1,6 +1,5 @@
 """A remoting call as its handler sees it."""
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ternmq_common.names import check_group_name
@@ -63,22 +62,29 @@ class ClientConnection:
         return True
 
 
-@dataclass(frozen=True, slots=True)
 class RemotingCall:
-    """A request, and what its handler needs."""
+    """A request, its `command`, and what its handler needs."""
 
-    request: "ServedRequest"
-    call: "Call"
-    client: ClientConnection
-    services: "Services"
-    memberships: "Memberships"
-    replies: "ReplyPushes"
-    cluster: str
+    __slots__ = ("call", "client", "cluster", "command", "memberships", "replies", "request", "services")
 
-    @property
-    def command(self) -> "Command":
-        """The request's command."""
-        return self.request.command
+    def __init__(
+        self,
+        request: "ServedRequest",
+        call: "Call",
+        client: ClientConnection,
+        services: "Services",
+        memberships: "Memberships",
+        replies: "ReplyPushes",
+        cluster: str,
+    ) -> None:
+        self.request = request
+        self.command: Command = request.command
+        self.call = call
+        self.client = client
+        self.services = services
+        self.memberships = memberships
+        self.replies = replies
+        self.cluster = cluster
 
     @property
     def broker(self) -> str:

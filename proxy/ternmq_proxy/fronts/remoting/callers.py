@@ -31,16 +31,18 @@ class RemotingCallers:
         self._services = services
         self._listener = listener
 
-    def identify_caller(self, request: "ServedRequest", client: "ClientConnection", name: str) -> Call:
-        """Return the call of the request of this name; one that is served without a task shares it with others of its
-        connection. RequestRefused if its signature is wrong."""
+    def identify_caller(
+        self, request: "ServedRequest", client: "ClientConnection", name: str, *, never_waits: bool = False
+    ) -> Call:
+        """Return the call of the request of this name; one that never waits shares it with others of its connection.
+        RequestRefused if its signature is wrong."""
         command, peer = request.command, request.connection.peer
-        if request.task is None and not self._services.access.is_on:
-            known = client.known_call
+        identity = None
+        if not self._services.access.is_on:
+            known = client.known_call if never_waits else None
             if known is not None and known.client_id == (client.client_id or peer):
                 return known
-        identity = None
-        if self._services.access.is_on:
+        else:
             identity = self._authenticate_caller(command, client.client_id, peer, name)
         call = Call(
             # The client tells its id in its heartbeat, which may come after its first messages.
@@ -51,10 +53,10 @@ class RemotingCallers:
             user="" if identity is None else identity.user,
             identity=identity,
             listener=self._listener,
-            room=None if request.task is None else request.open_answer_room(),
-            cancel=None if request.task is None else request.task.cancel,
+            room=None if never_waits else request.open_answer_room(),
+            cancel=None if never_waits else request.cancel_task,
         )
-        if request.task is None:
+        if never_waits:
             client.known_call = call
         return call
 

@@ -141,7 +141,7 @@ class RemotingFront:
     def _serve_request(self, request: "ServedRequest") -> "Coroutine[Any, Any, None] | None":
         code = request.command.code
         handler = HANDLERS.get(code)
-        self.figures.bytes_in += request.size
+        self.figures.bytes_in += request.wire_bytes
         if handler is None:
             request.answer_request(answer_unknown(code))
             return None
@@ -159,7 +159,7 @@ class RemotingFront:
             self.figures.record_call(handler.name, str(int(answered.code)), time.perf_counter() - began)
 
         try:
-            return begin(self._make_call(request, handler), answer)
+            return begin(self._make_call(request, handler, never_waits=True), answer)
         except Exception as error:  # noqa: BLE001 - the outermost of this request; `answer_error` logs
             answer(None, error)
             return True
@@ -178,15 +178,15 @@ class RemotingFront:
 
     async def _find_answer(self, request: "ServedRequest", handler: "Handler") -> "Command":
         try:
-            made = self._make_call(request, handler)
+            made = self._make_call(request, handler, never_waits=False)
             current_call.set(made.call)
             return await handler.serve(made)
         except Exception as error:  # noqa: BLE001 - the outermost of this request; `answer_error` logs
             return self._refuse(request, handler, error)
 
-    def _make_call(self, request: "ServedRequest", handler: "Handler") -> RemotingCall:
+    def _make_call(self, request: "ServedRequest", handler: "Handler", *, never_waits: bool) -> RemotingCall:
         client = self._client_of(request)
-        call = self._callers.identify_caller(request, client, handler.name)
+        call = self._callers.identify_caller(request, client, handler.name, never_waits=never_waits)
         return RemotingCall(request, call, client, self._services, self._memberships, self._replies, CLUSTER)
 
     def _refuse(self, request: "ServedRequest", handler: "Handler", error: Exception) -> "Command":

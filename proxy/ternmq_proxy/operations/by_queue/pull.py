@@ -6,9 +6,8 @@ group's committed offset first. `AnswerKind` says why there are no messages.
 
 import asyncio
 import enum
-from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ternmq_common.filters.message_filter import FilterText
 from ternmq_common.limits import PULL_BATCH_MAX
@@ -42,8 +41,7 @@ class AnswerKind(enum.Enum):
     THROTTLED = "a quota that lets no message pass now"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueuePull:
+class QueuePull(NamedTuple):
     """What a client pulls from a queue: at most `batch` messages from `offset` on; it waits up to `poll_s` seconds for
     one. `commit` is the offset to commit, None for none."""
 
@@ -56,16 +54,26 @@ class QueuePull:
     commit: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
 class QueuePullResult:
     """The messages of a pull, where to go on, and the first and the next offset of the queue."""
 
-    kind: AnswerKind
-    messages: list[StoredMessage]
-    next_offset: int
-    min_offset: int
-    max_offset: int
-    meters: "Sequence[QuotaMeter]" = ()
+    __slots__ = ("kind", "max_offset", "messages", "meters", "min_offset", "next_offset")
+
+    def __init__(
+        self,
+        kind: AnswerKind,
+        messages: list[StoredMessage],
+        next_offset: int,
+        min_offset: int,
+        max_offset: int,
+        meters: "Sequence[QuotaMeter]" = (),
+    ) -> None:
+        self.kind = kind
+        self.messages = messages
+        self.next_offset = next_offset
+        self.min_offset = min_offset
+        self.max_offset = max_offset
+        self.meters = meters
 
 
 async def pull_from_queue(request: QueuePull, call: "Call", services: "Services") -> QueuePullResult:

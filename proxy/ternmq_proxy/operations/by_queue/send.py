@@ -17,8 +17,7 @@ from ternmq_common.shard.recall_handle import RecallHandle
 from ternmq_proxy.access.needs import TOPIC_CREATE, TOPIC_PUB
 from ternmq_proxy.operations.by_queue.queues import check_used_name
 from ternmq_proxy.operations.message_checks import check_message, type_conflict
-from ternmq_proxy.operations.send_special import QUICK_BYTES_MAX, SendInParts, set_due_time
-from ternmq_proxy.processors.sending.stored_form import body_md5, to_stored_form
+from ternmq_proxy.operations.send_special import SendInParts, set_due_time
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -91,34 +90,47 @@ async def send_to_queue(
 
 
 def send_nowait(
-    message: "ProducerMessage", chosen: ChosenQueue, call: "Call", services: "Services", done: "Placed", *, size: int
+    message: "NewMessage", chosen: ChosenQueue, call: "Call", services: "Services", done: "Placed", *, size: int
 ) -> bool:
     """Store an ordinary message without waiting; `done` is called when it may be acknowledged. Return False, with
-    nothing done, for what takes longer: a topic that is not known here, a compressed or long body, a hidden message.
+    nothing done, for what takes longer: a topic that is not known here, or not one of ordinary messages only.
 
     Raises as `send_to_queue` does.
     """
-    topic = services.catalog.known_topic(chosen.topic)
-    if topic is None or message.is_compressed or len(message.body) > QUICK_BYTES_MAX or topic.name.startswith("%"):
+    queue = _admit_ordinary(1, chosen, call, services, size)
+    if queue is None:
         return False
-    if message.is_transaction or message.delivery_ns is not None:
-        return False
-    services.access.require_right(_RPC, call, TOPIC_PUB, topic.name)
-    queue = _find_queue(topic, chosen, services)
-    now_ms = services.clock.now_ms()
-    kind = _check_message(message, topic, queue, services, now_ms)
-    if services.quotas.limits_in:
-        services.quotas.admit_messages(call.user, topic.name, call.client_id, 1, size)
-    stored = to_stored_form(message, kind, body_md5(message.body), call.peer, now_ms, services.limits)
-    services.messages.sending.append_one_nowait(queue, stored, done)
+    services.messages.sending.append_one_nowait(queue, message, done)
     return True
+
+
+async def send_ordinary_batch(
+    messages: "Sequence[NewMessage]", chosen: ChosenQueue, call: "Call", services: "Services", *, size: int
+) -> list[PlacedMessage] | None:
+    """Store ordinary messages in order, or none of them. Return None as `send_nowait` returns False."""
+    queue = _admit_ordinary(len(messages), chosen, call, services, size)
+    return None if queue is None else await append_to_queue(queue, messages, services)
+
+
+def _admit_ordinary(count: int, chosen: ChosenQueue, call: "Call", services: "Services", size: int) -> QueueRef | None:
+    """Return the queue of ordinary messages that may be sent now, None if that takes longer."""
+    topic = services.catalog.known_topic(chosen.topic)
+    if topic is None or chosen.topic.startswith("%"):
+        return None
+    if MessageType.NORMAL not in topic.accepted_types or topic.type == MessageType.FIFO:
+        return None
+    services.access.require_right(_RPC, call, TOPIC_PUB, chosen.topic)
+    queue = _find_queue(topic, chosen, services)
+    if services.quotas.limits_in:
+        services.quotas.admit_messages(call.user, chosen.topic, call.client_id, count, size)
+    return queue
 
 
 async def append_to_queue(queue: QueueRef, stored: "Sequence[NewMessage]", services: "Services") -> list[PlacedMessage]:
     """Append messages in stored form."""
     return [
         PlacedMessage(
-            QueueRef(queue.topic, each.broker, queue.queue_id) if each.broker else queue,
+            QueueRef(queue.topic, each.broker, queue.queue_id) if each.broker not in ("", queue.broker) else queue,
             each.message_id,
             each.queue_offset,
             each.log_offset,

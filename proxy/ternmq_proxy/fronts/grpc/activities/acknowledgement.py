@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from google.protobuf.message import DecodeError
 
 from ternmq_common.wire import encode_field, encode_varint
-from ternmq_proxy.fronts.grpc.activities.request_bytes import NotOrdinary, content_span, resource_name
+from ternmq_proxy.fronts.grpc.activities.request_bytes import resource_name
 from ternmq_proxy.fronts.grpc.activities.status import OK
+from ternmq_proxy.fronts.wire_fields import NotOrdinary, content_span
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

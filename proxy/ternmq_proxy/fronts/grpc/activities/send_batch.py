@@ -11,10 +11,11 @@ from google.protobuf.message import DecodeError
 
 from ternmq_common.event_loop.fairness import WorkTurns
 from ternmq_protos.v2.service_pb2 import SendMessageResponse, SendResultEntry
-from ternmq_proxy.fronts.grpc.activities.request_bytes import NotOrdinary, content_span, resource_name
+from ternmq_proxy.fronts.grpc.activities.request_bytes import resource_name
 from ternmq_proxy.fronts.grpc.activities.sent_form import serialize_sent_apart
 from ternmq_proxy.fronts.grpc.activities.sent_messages import MESSAGES_TAG, SendContext, read_sent_message
 from ternmq_proxy.fronts.grpc.activities.status import OK, make_status, overall_status
+from ternmq_proxy.fronts.wire_fields import NotOrdinary, content_span
 from ternmq_proxy.operations.send_ordinary import OrderKey, ordinary_type, send_ordinary
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.event_loop.fairness import WorkTurns
 from ternmq_protos.v2.service_pb2 import SendMessageRequest, SendMessageResponse, SendResultEntry
-from ternmq_proxy.fronts.grpc.activities.request_bytes import NotOrdinary
 from ternmq_proxy.fronts.grpc.activities.sent_form import serialize_sent
 from ternmq_proxy.fronts.grpc.activities.sent_messages import SendContext, read_sent_messages
 from ternmq_proxy.fronts.grpc.activities.status import OK, make_status, overall_status, status_of
+from ternmq_proxy.fronts.wire_fields import NotOrdinary
 from ternmq_proxy.operations.send import send_messages
 from ternmq_proxy.operations.send_ordinary import begin_ordinary_send
 from ternmq_proxy.processors.sending.stored_form import read_message

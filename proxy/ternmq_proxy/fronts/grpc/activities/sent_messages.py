@@ -23,7 +23,8 @@ from ternmq_common.printable import NAME_BYTES_MAX
 from ternmq_common.shard.model import NewMessage
 from ternmq_common.wire import SYSTEM_PROPERTIES_TAG, TOPIC_TAG, encode_field, encode_timestamp
 from ternmq_protos.v2 import definition_pb2
-from ternmq_proxy.fronts.grpc.activities.request_bytes import NotOrdinary, content_span, read_number, resource_name
+from ternmq_proxy.fronts.grpc.activities.request_bytes import resource_name
+from ternmq_proxy.fronts.wire_fields import NotOrdinary, content_span, read_number
 from ternmq_proxy.operations.message_checks import RESERVED_PROPERTY_KEYS
 from ternmq_proxy.operations.send_ordinary import OrderKey
 from ternmq_proxy.processors.sending.stored_form import LAST_SECOND

@@ -21,8 +21,8 @@ from ternmq_protos.v2.service_pb2 import (
     ForwardMessageToDeadLetterQueueResponse,
 )
 from ternmq_proxy.fronts.grpc.activities.acknowledgement import read_acknowledgement, serialize_success
-from ternmq_proxy.fronts.grpc.activities.request_bytes import NotOrdinary
 from ternmq_proxy.fronts.grpc.activities.status import OK, make_status, overall_status, status_of
+from ternmq_proxy.fronts.wire_fields import NotOrdinary
 from ternmq_proxy.operations.received_messages import (
     BEGUN_MAX,
     EXPIRED,

@@ -2,10 +2,9 @@
 
 from typing import TYPE_CHECKING
 
-from ternmq_common.names import RETRY_PREFIX
 from ternmq_common.shard.model import QueueRef
 from ternmq_proxy.fronts.remoting.handlers.sends import SendFields, answer_sent, read_chosen_queue, read_sent_header
-from ternmq_proxy.fronts.remoting.messages.sent_messages import read_sent_message
+from ternmq_proxy.fronts.remoting.messages.ordinary_messages import OrdinaryReader
 from ternmq_proxy.operations.by_queue.send import PlacedMessage, send_nowait
 
 if TYPE_CHECKING:
@@ -19,13 +18,16 @@ def begin_send(made: "RemotingCall", done: "Answered") -> bool:
     takes longer. Raises what refuses it."""
     command, services = made.command, made.services
     fields = SendFields(command)
-    if not command.body or fields.get_bool("batch", default=False):
+    if fields.get_bool("batch", default=False):
         return False
     chosen = read_chosen_queue(fields, made)
-    if chosen.queue_id < 0 or chosen.topic.startswith(RETRY_PREFIX):
+    if chosen.queue_id < 0:
         return False
     header = read_sent_header(fields, made)
-    message = read_sent_message(header, command.body, services.delay_levels_ms, services.clock.now_ms())
+    reader = OrdinaryReader(header, services.clock.now_ms(), services.limits)
+    message = reader.read_message(header.properties, command.body)
+    if message is None:
+        return False
 
     def take_place(appended: "AppendedMessage | None", error: Exception | None) -> None:
         if appended is None:

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from ternmq_common.event_loop.fairness import WorkTurns
 from ternmq_common.names import RETRY_PREFIX, check_group_name
 from ternmq_common.shard.hidden_fields import hidden_of
 from ternmq_proxy.fronts.remoting.codes import RequestCode, ResponseCode
@@ -9,17 +10,21 @@ from ternmq_proxy.fronts.remoting.messages import property_names as names
 from ternmq_proxy.fronts.remoting.messages.delivered_messages import number_of_place
 from ternmq_proxy.fronts.remoting.messages.message_ids import encode_offset_id
 from ternmq_proxy.fronts.remoting.messages.message_records import decode_batch
+from ternmq_proxy.fronts.remoting.messages.ordinary_messages import OrdinaryReader
 from ternmq_proxy.fronts.remoting.messages.recall_handles import show_handle
 from ternmq_proxy.fronts.remoting.messages.sent_messages import SentHeader, read_sent_message
 from ternmq_proxy.fronts.remoting.refusals import RequestRefused
 from ternmq_proxy.fronts.remoting.versions import OBEYS_RETRIES_MAX_FROM
-from ternmq_proxy.operations.by_queue.send import ChosenQueue, PlacedMessage, send_to_queue
+from ternmq_proxy.operations.by_queue.send import ChosenQueue, PlacedMessage, send_ordinary_batch, send_to_queue
 from ternmq_proxy.operations.by_queue.send_back import SentRetry, send_retry
 from ternmq_rpc.remoting.commands import Command
 
 if TYPE_CHECKING:
+    from ternmq_common.shard.model import NewMessage
     from ternmq_proxy.fronts.remoting.call import ClientConnection, RemotingCall
+    from ternmq_proxy.fronts.remoting.messages.message_records import BatchPart
     from ternmq_proxy.processors.sending.producer_message import ProducerMessage
+    from ternmq_proxy.services import Services
 
 _LONG_NAMES = {
     "a": "producerGroup",
@@ -39,6 +44,7 @@ _LONG_NAMES = {
 }
 _SHORT_NAMES = {long: short for short, long in _LONG_NAMES.items()}
 _DEFAULT_QUEUES = 4
+_TURN_EVERY = 16
 
 
 class SendFields:
@@ -112,14 +118,37 @@ async def send_batch(made: "RemotingCall") -> Command:
     header = read_sent_header(fields, made)
     now_ms = services.clock.now_ms()
     parts = decode_batch(command.body, parts_max=services.request_limits.entries_max)
+    chosen = read_chosen_queue(fields, made)
+    ordinary = await _read_ordinary(parts, header, now_ms, services)
+    if ordinary is not None:
+        stored = await send_ordinary_batch(ordinary, chosen, made.call, services, size=made.request.size)
+        if stored is not None:
+            return answer_sent(stored, made.client)
     messages = [
         read_sent_message(
             header._replace(flag=part.flag, properties=part.properties), part.body, services.delay_levels_ms, now_ms
         )
         for part in parts
     ]
-    placed = await send_to_queue(messages, read_chosen_queue(fields, made), made.call, services, size=made.request.size)
+    placed = await send_to_queue(messages, chosen, made.call, services, size=made.request.size)
     return answer_sent(placed, made.client)
+
+
+async def _read_ordinary(
+    parts: "list[BatchPart]", header: SentHeader, now_ms: int, services: "Services"
+) -> "list[NewMessage] | None":
+    """Return the messages in stored form; None unless all are ordinary ones."""
+    reader = OrdinaryReader(header, now_ms, services.limits)
+    turns = WorkTurns()
+    messages: list[NewMessage] = []
+    for part in parts:
+        message = reader.read_message(part.properties, part.body, part.flag)
+        if message is None:
+            return None
+        messages.append(message)
+        if len(messages) % _TURN_EVERY == 0:
+            await turns.next_turn()
+    return messages
 
 
 def read_sent_header(fields: SendFields, made: "RemotingCall") -> SentHeader:
@@ -152,14 +181,14 @@ def answer_sent(placed: "list[PlacedMessage]", client: "ClientConnection", *, tr
         "msgId": ",".join(offset_id(each, client) for each in placed),
         "queueId": str(first.queue.queue_id),
         "queueOffset": str(first.queue_offset),
+        names.MESSAGE_REGION: names.REGION,
+        names.TRACE_ON: "true",
     }
     if transaction_id:
         answer_fields["transactionId"] = transaction_id
     if first.recall_handle:
         answer_fields["recallHandle"] = show_handle(first.recall_handle)
-    answer = Command(ResponseCode.SUCCESS, fields=answer_fields)
-    complete_answer(answer)
-    return answer
+    return Command(ResponseCode.SUCCESS, fields=answer_fields)
 
 
 def offset_id(placed: PlacedMessage, client: "ClientConnection") -> str:
@@ -168,5 +197,5 @@ def offset_id(placed: PlacedMessage, client: "ClientConnection") -> str:
 
 
 def complete_answer(answer: Command) -> None:
-    """Add the fields that each answer to a send has, whether it was stored or refused."""
+    """Add to a refusal the fields that each answer to a send has."""
     answer.fields = {**answer.fields, names.MESSAGE_REGION: names.REGION, names.TRACE_ON: "true"}

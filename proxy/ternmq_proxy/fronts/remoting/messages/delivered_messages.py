@@ -18,6 +18,7 @@ from ternmq_protos.v2.definition_pb2 import Message, SystemProperties
 from ternmq_proxy.fronts.remoting.messages import property_names as names
 from ternmq_proxy.fronts.remoting.messages.message_ids import Host, parse_host
 from ternmq_proxy.fronts.remoting.messages.message_records import PROPERTIES_BYTES_MAX, MessageRecord, encode_record
+from ternmq_proxy.fronts.remoting.messages.ordinary_records import OrdinaryRecords
 from ternmq_proxy.operations.by_queue.send import QUEUE_GROUP
 
 if TYPE_CHECKING:
@@ -86,9 +87,16 @@ class RecordMaker:
         self._store_host = store_host
         self._cluster = cluster
         self._hosts: dict[str, Host] = {}
+        self._ordinary: OrdinaryRecords | None = None  # most connections never need it
 
     def encode_message(self, stored: "StoredMessage", *, topic: str | None = None, system_flag: int = 0) -> bytes:
         """Return the record of a stored message, under another topic if one is given; `system_flag` adds bits."""
+        if topic is None and not system_flag:
+            if self._ordinary is None:
+                self._ordinary = OrdinaryRecords(self._store_host, self._cluster, number_of_place)
+            record = self._ordinary.encode_message(stored)
+            if record is not None:
+                return record
         return encode_record(self.make_record(stored, topic=topic, system_flag=system_flag))
 
     def encode_popped(self, delivery: "DeliveredMessage", topic: str, checkpoint: str) -> bytes:

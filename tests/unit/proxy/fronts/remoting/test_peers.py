@@ -5,6 +5,8 @@ import time
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
+import pytest
+
 from ternmq_common.filters.message_filter import FilterText
 from ternmq_common.shard.model import ProxyAnswer
 from ternmq_proxy.fronts.remoting.call import ClientConnection
@@ -24,6 +26,7 @@ from ternmq_rpc.remoting.connection import ConnectionGone, RemotingConnection
 if TYPE_CHECKING:
     from ternmq_proxy.services import Services
 
+pytestmark = pytest.mark.plain  # its connections are stand-ins
 ADDRESS = "127.0.0.1:9876"
 
 
