@@ -13,6 +13,8 @@ from ternmq_common.shard.receipt_handle import ReceiptHandle
 from ternmq_proxy.call import Call
 from ternmq_proxy.operations.by_queue.popped import PoppedMessage, acknowledge_popped, begin_at_first
 
+# Compiled code takes no other objects for its parts.
+pytestmark = pytest.mark.plain
 GROUP, TOPIC, BROKER = "readers", "orders", "broker-0"
 CALL = Call(client_id="client", peer="127.0.0.1:9")
 

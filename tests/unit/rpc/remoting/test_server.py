@@ -291,6 +291,7 @@ async def test_requests_that_are_not_whole_count_among_those_of_all_connections(
         more.close()
 
 
+@pytest.mark.plain  # it replaces a method of a connection
 async def test_large_requests_are_begun_a_few_in_a_turn() -> None:
     turns: list[int] = []
 
@@ -312,4 +313,4 @@ async def test_large_requests_are_begun_a_few_in_a_turn() -> None:
         for _ in range(20):
             await client.read()
         assert sum(turns) == 20
-        assert max(turns) <= 2
+        assert max(turns) <= 3
