@@ -144,6 +144,14 @@ async def test_a_group_set_to_begin_at_the_earliest_message_does_so_behind_a_pur
         assert (await client.call(14, consumerGroup="usual-4x", **queue)).code == 22
 
 
+@pytest.mark.parametrize("name", ["line\nbreak", "x" * 1_000, "\u00e9" * 600])
+async def test_a_producer_group_has_a_name_that_can_be_printed(server: Embedded, name: str) -> None:
+    async with await RemotingClient.connect(server.remoting) as client:
+        refused = await client.heartbeat("named-4x", producers=(name,))
+        assert (refused.code, "the name of a producer group" in refused.remark) == (1, True)
+        assert (await client.heartbeat("named-4x", producers=("of any % characters",))).code == 0
+
+
 async def test_unknown_requests_are_refused(server: Embedded) -> None:
     async with await RemotingClient.connect(server.remoting) as client:
         answer = await client.call(4242)

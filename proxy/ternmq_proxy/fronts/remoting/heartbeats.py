@@ -6,6 +6,7 @@ The C++ client writes enumerations by their numbers, and numbers as texts.
 from typing import NamedTuple
 
 from ternmq_common.filters.message_filter import FilterText
+from ternmq_common.printable import find_name_problem
 from ternmq_common.shard.model import QueueRef
 from ternmq_proxy.fronts.remoting.codes import ResponseCode
 from ternmq_proxy.fronts.remoting.refusals import RequestRefused
@@ -48,11 +49,10 @@ def read_heartbeat(body: bytes) -> Heartbeat:
     if len(consuming) + len(producing) > GROUPS_OF_CLIENT_MAX:
         refuse_excess(f"the client is in more than {GROUPS_OF_CLIENT_MAX} groups")
     consumers = [_read_consumer(_as_object(each), keeps_subscriptions=keeps_subscriptions) for each in consuming]
-    producers = [_read_text(_as_object(each), "groupName") for each in producing]
     return Heartbeat(
         _read_text(content, "clientID"),
         {report.group: report for report in consumers},
-        [group for group in producers if group],
+        [group for each in producing if (group := _read_producer(_as_object(each)))],
     )
 
 
@@ -81,6 +81,14 @@ def read_lock_request(body: bytes) -> LockRequest:
             for each in queues
         ],
     )
+
+
+def _read_producer(content: dict[str, object]) -> str:
+    """Return the name of a producer group, which no operator creates: any name that can be printed may be one."""
+    group = _read_text(content, "groupName")
+    if problem := find_name_problem(group):
+        raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"the name of a producer group {problem}")
+    return group
 
 
 def _read_consumer(content: dict[str, object], *, keeps_subscriptions: bool) -> ConsumerReport:
