@@ -109,10 +109,12 @@ def test_a_lake_of_avro(
     assert pyarrow.parquet.read_table(file)["avro"][0].as_py()["at"] == AT
 
 
-def test_a_schema_that_can_be_no_column_is_refused_before_the_start(spark: SparkSession, stack: Stack) -> None:
+def test_a_schema_that_can_be_no_column_is_refused_before_the_start(
+    spark: SparkSession, stack: Stack, tmp_path: Path
+) -> None:
     recursive = '{"type": "record", "name": "L", "fields": [{"name": "next", "type": ["null", "L"]}]}'
     with pytest.raises(WrongSchema, match="L contains itself"):
-        lake.run(spark, options(stack, Path("x"), "a", decoding=AvroFormat(AvroSchema(recursive))))
+        lake.run(spark, options(stack, tmp_path, "a", decoding=AvroFormat(AvroSchema(recursive))))
 
 
 def test_a_lake_of_a_subject_of_a_schema_registry(

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -81,11 +82,8 @@ def test_a_body_that_is_not_json_of_the_schema_is_malformed(spark: SparkSession)
 
 
 @pytest.mark.parametrize("schema", ["id lon", "array<int>", ""])
-def test_a_schema_that_is_none_is_refused(spark: SparkSession, schema: str) -> None:
+def test_a_schema_that_is_none_is_refused(spark: SparkSession, tmp_path: Path, schema: str) -> None:
+    connection = PipelineConnection(endpoint="127.0.0.1:1")
+    wanted = lake.LakeOptions(connection=connection, topics=["a"], out=str(tmp_path), json_schema=schema)
     with pytest.raises(ValueError, match="json_schema"):
-        lake.run(
-            spark,
-            lake.LakeOptions(
-                connection=PipelineConnection(endpoint="127.0.0.1:1"), topics=["a"], out="x", json_schema=schema
-            ),
-        )
+        lake.run(spark, wanted)
