@@ -20,7 +20,13 @@ _LINE_CHARACTERS = 10_000
 
 @click.group(cls=NearestGroup)
 def command() -> None:
-    """Create what another message broker has: topics, groups, users."""
+    """Create what another message broker has: topics, groups, users.
+
+    \b
+    Examples:
+      ternmq import rocketmq --namesrv 10.0.0.1:9876
+      ternmq import rocketmq --namesrv 10.0.0.1:9876 --yes
+    """
 
 
 @command.command()

@@ -258,7 +258,7 @@ def test_groups_are_created_listed_described_and_deleted(call_server: Call, serv
     assert (server.groups["g"].fifo, server.groups["g"].max_attempts) == (True, 5)
     assert call_server("group", "create", "g", "--fifo", "--max-attempts", "5").exit_code == 0
     listed = call_server("group", "list").stdout.splitlines()[1].split()
-    assert listed == ["g", "yes", "5", "default", "auto", "averagely", "-", "99", "-"]
+    assert listed == ["g", "yes", "5", "default", "auto", "averagely", "-", "99", "no", "-"]
     described = json.loads(call_server("group", "describe", "g", "--json").stdout)
     assert described["clients"] == ["client-1"]
     assert described["progress"][0]["lag"] == 4
