@@ -36,6 +36,8 @@ _OPAQUE_MASK = 0x7FFF_FFFF
 # bytes are read as JSON, and so many of them cost as much as a frame without a request.
 _REQUEST_COST = 30
 _COST_BYTES = 128
+# A connection reads so many bytes before others have their turn.
+_READ_BYTES_MAX = 256 << 10
 _TLS_ONLY = "this port takes TLS only, and the connection is plain text"
 
 
@@ -72,7 +74,8 @@ class RemotingConnection(asyncio.BufferedProtocol):
         self._last_number = 0
         self._output: list[bytes] = []
         self._room: OutputRoom | None = None
-        self._is_paused = self._is_stopping = self._is_blocked = False
+        self._is_paused = self._is_resting = self._is_stopping = self._is_blocked = False
+        self._bytes_to_rest = _READ_BYTES_MAX
         self._turn: asyncio.Handle | None = None
         now = self._loop.time()
         self._last_read = self._frame_began = self._moved_at = now
@@ -128,6 +131,22 @@ class RemotingConnection(asyncio.BufferedProtocol):
             self._begin_requests()
         elif self._server.is_nearly_full:
             self._server.limit_input()
+        self._bytes_to_rest -= nbytes
+        if self._bytes_to_rest <= 0 and not self.is_closed:
+            self._rest_from_reading()
+
+    def _rest_from_reading(self) -> None:
+        """Read on in another turn of the loop, which else reads from one socket for as long as there is something."""
+        self._bytes_to_rest = _READ_BYTES_MAX
+        self._is_resting = True
+        if not self._is_paused:
+            self._transport.pause_reading()
+        self._loop.call_soon(self._read_on)
+
+    def _read_on(self) -> None:
+        self._is_resting = False
+        if not self._is_paused and not self.is_closed:
+            self._transport.resume_reading()
 
     def _count_kept(self, size: int) -> None:
         more = size - self._counted_kept
@@ -298,13 +317,15 @@ class RemotingConnection(asyncio.BufferedProtocol):
     def _pause_reading(self) -> None:
         if not self._is_paused and not self.is_closed:
             self._is_paused = True
-            self._transport.pause_reading()
+            if not self._is_resting:
+                self._transport.pause_reading()
 
     def _resume_reading(self) -> None:
         if self._is_paused and not self.is_closed and not self._waiting and not self._is_full():
             self._is_paused = False
             self._last_read = self._frame_began = self._loop.time()
-            self._transport.resume_reading()
+            if not self._is_resting:
+                self._transport.resume_reading()
 
     def check_limits(self, now: float, *, crowded: bool) -> None:
         """Close the connection if its client takes too long."""

@@ -48,15 +48,12 @@ class FrameReader:
 
         RemotingError: a frame is larger than allowed, or its header does not fit into it.
         """
-        if self._rest:
-            self._rest += data
-            if len(self._rest) < max(self._frame_bytes, _PREFIX.size):
-                return []
-            data = bytes(self._rest)
-            self._rest.clear()
         frames: list[tuple[int, bytes, bytes]] = []
         at, end = 0, len(data)
-        self._frame_bytes = 0
+        if self._rest:
+            at = self._complete_frame(data, frames)
+            if self._rest:
+                return frames
         while end - at >= _PREFIX.size:
             length, form = _PREFIX.unpack_from(data, at)
             body_start = at + _PREFIX.size + self._check_lengths(length, form & _HEADER_LENGTH_MASK)
@@ -69,6 +66,30 @@ class FrameReader:
         if at < end:
             self._rest += memoryview(data)[at:]
         return frames
+
+    def _complete_frame(self, data: bytes, frames: list[tuple[int, bytes, bytes]]) -> int:
+        """Add to the frame that has begun; if it is whole then, it goes to `frames`. Return how much was taken.
+
+        Bytes of a large frame are copied twice, whatever pieces they come in.
+        """
+        rest, taken = self._rest, 0
+        if not self._frame_bytes:
+            taken = _PREFIX.size - len(rest)
+            rest += data[:taken]
+            if len(rest) < _PREFIX.size:
+                return len(data)
+            length, form = _PREFIX.unpack_from(rest)
+            self._check_lengths(length, form & _HEADER_LENGTH_MASK)
+            self._frame_bytes = _LENGTH_BYTES + length
+        missing = self._frame_bytes - len(rest)
+        rest += memoryview(data)[taken : taken + missing]
+        if len(rest) == self._frame_bytes:
+            _, form = _PREFIX.unpack_from(rest)
+            whole, body_start = memoryview(rest), _PREFIX.size + (form & _HEADER_LENGTH_MASK)
+            frames.append((form >> 24, bytes(whole[_PREFIX.size : body_start]), bytes(whole[body_start:])))
+            self._rest = bytearray()
+            self._frame_bytes = 0
+        return taken + missing
 
     def _check_lengths(self, length: int, header_length: int) -> int:
         if length > self._frame_max:
