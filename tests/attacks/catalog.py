@@ -14,6 +14,7 @@ from tests.attacks.target import Target
 DESCRIPTORS_FEW = 280
 # Few, so that a short attack sees the limit.
 AUTO_CREATED_PER_MINUTE = 30
+FEW_CREATED = {"TERNMQ_AUTO_CREATE_PER_MINUTE": str(AUTO_CREATED_PER_MINUTE)}
 
 
 def nothing(target: Target) -> None:
@@ -48,8 +49,8 @@ def _remoting(run: Callable[[Target], None], *, is_filled: bool = True, is_slow:
     """An attack on the port of the remoting protocol."""
     if is_filled:
         how["prepare"] = remoting_requests.fill_topic
-    if is_slow:
-        how["environment"] = slow.TIMEOUTS
+    # Each group that is created has its line in the log.
+    how["environment"] = FEW_CREATED | (slow.TIMEOUTS if is_slow else {})
     return Attack(run=run, remoting=True, **how)
 
 
@@ -76,7 +77,7 @@ ATTACKS = {
     "filter-warnings": Attack(run=requests.filter_warnings),
     "topics-in-a-loop": Attack(
         run=requests.topics_in_a_loop,
-        environment={"TERNMQ_AUTO_CREATE_PER_MINUTE": str(AUTO_CREATED_PER_MINUTE)},
+        environment=FEW_CREATED,
         topics_counted=True,
     ),
     "rapid-reset": Attack(run=floods.rapid_reset),
@@ -126,11 +127,7 @@ ATTACKS = {
     "remoting-compressed-bombs": _remoting(remoting_requests.compressed_bombs),
     "remoting-tiny-messages": _remoting(remoting_requests.tiny_messages),
     "remoting-control-characters": _remoting(remoting_requests.control_characters),
-    "remoting-topics-in-a-loop": _remoting(
-        remoting_requests.topics_in_a_loop,
-        environment={"TERNMQ_AUTO_CREATE_PER_MINUTE": str(AUTO_CREATED_PER_MINUTE)},
-        topics_counted=True,
-    ),
+    "remoting-topics-in-a-loop": _remoting(remoting_requests.topics_in_a_loop, topics_counted=True),
     "remoting-unanswered-handshakes": _at_remoting(tls.unanswered_handshakes),
     "remoting-slow-handshakes": _at_remoting(tls.slow_handshakes),
     "remoting-handshakes-given-up": _at_remoting(tls.handshakes_given_up),
