@@ -16,9 +16,10 @@ _OBJECTS_BYTES = 3072
 
 class ServedRequest:
     """A request in progress. `size` is how much it counts against the connection's limits; `task` serves it, None while
-    it needs none. Exactly one of `answer_request` and `drop_request` takes effect; later calls do nothing."""
+    it needs none, and goes on without the connection if it `outlives_connection`. Exactly one of `answer_request` and
+    `drop_request` takes effect; later calls do nothing."""
 
-    __slots__ = ("command", "connection", "is_answered", "received_at", "room", "size", "task")
+    __slots__ = ("command", "connection", "is_answered", "outlives_connection", "received_at", "room", "size", "task")
 
     def __init__(self, connection: "RemotingConnection", command: Command, size: int, now: float) -> None:
         self.connection = connection
@@ -27,6 +28,7 @@ class ServedRequest:
         self.received_at = now
         self.task: asyncio.Task[None] | None = None
         self.is_answered = False
+        self.outlives_connection = False
         self.room: AnswerRoom | None = None
 
     @property

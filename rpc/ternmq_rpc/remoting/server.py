@@ -59,10 +59,11 @@ class RemotingServer(ConnectionServer[RemotingConnection, ServedRequest]):
         task.add_done_callback(self._end_task)
 
     def cancel_requests(self, requests: "list[ServedRequest]") -> None:
-        """End the requests of a closed connection without answers; their tasks end in several turns of the loop."""
+        """End the requests of a closed connection without answers. Their tasks end in several turns of the loop, but for
+        those that outlive the connection."""
         for request in requests:
             request.drop_request()
-        self._cancel_tasks([request.task for request in requests if request.task is not None])
+        self._cancel_tasks([each.task for each in requests if each.task is not None and not each.outlives_connection])
 
     def _cancel_tasks(self, tasks: "list[asyncio.Task[None]]") -> None:
         for task in tasks[-_CANCELLED_AT_ONCE:]:
