@@ -59,8 +59,10 @@ class RemotingServer(ConnectionServer[RemotingConnection, ServedRequest]):
         task.add_done_callback(self._end_task)
 
     def cancel_requests(self, requests: "list[ServedRequest]") -> None:
-        """End the requests of a closed connection without answers. Their tasks end in several turns of the loop, but for
-        those that outlive the connection."""
+        """End the requests of a closed connection without answers.
+
+        Their tasks end in several turns of the loop, but for those that outlive the connection.
+        """
         for request in requests:
             request.drop_request()
         self._cancel_tasks([each.task for each in requests if each.task is not None and not each.outlives_connection])

@@ -415,20 +415,6 @@ async def test_pulling_members_are_seen_by_all_proxies_until_theirs_is_gone(two:
     await until_answered(lambda: two.one.pulling_members("g", "orders", ["here"]), ["here"])
 
 
-async def test_members_are_listed_that_a_broker_which_started_again_has_not_heard_of(two: TwoByTwo) -> None:
-    announce(two.one, PullingMember("g", "here"))
-    announce(two.other, PullingMember("g", "there"))
-    await until_answered(lambda: two.one.pulling_members("g", "", ()), ["here", "there"])
-    link_of_other = two.other.links.require_broker("broker-0").link
-    await link_of_other.close()
-    await two.first.stop()
-    await two.first.start()
-    await two.know()
-    await reached(two.one, BOTH)
-    await until(lambda: two.first.proxies.pulling_members("g", "").result == ["here"])
-    assert await two.one.pulling_members("g", "", ()) == ["here", "there"]
-
-
 async def test_proxies_hear_of_members_that_another_could_not_report_before_it_was_connected(two: TwoByTwo) -> None:
     heard: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
 

@@ -6,7 +6,6 @@ import time
 from typing import TYPE_CHECKING
 
 from ternmq_common.shard import shard_frames
-from ternmq_common.shard.calls import CALLS
 from ternmq_proxy.message_service.cluster.administering import ClusterAdministering
 from ternmq_proxy.message_service.cluster.broker_choice import BrokerChoice
 from ternmq_proxy.message_service.cluster.broker_links.calls import BrokerUnavailable, LateAnswer
@@ -86,7 +85,7 @@ class ClusterMessageService:
         self.connected = asyncio.Event()
         """Set when a broker is connected for the first time."""
 
-        brokers = self._brokers = CalledBrokers(self.links, self._repeats)
+        brokers = CalledBrokers(self.links, self._repeats)
         choice = BrokerChoice(directory, self.links, self.routes, self._repeats)
         self.sending = ClusterSending(brokers, choice, self.links, self.routes)
         self.consuming = ClusterConsuming(
@@ -226,10 +225,13 @@ class ClusterMessageService:
         )
 
     async def pulling_members(self, group: str, topic: str, here: "Sequence[str]") -> list[str]:
-        """Return the members that any broker knows: every proxy reports to all brokers, and one that just started has
-        not heard all proxies yet."""
-        answers = await self._brokers.ask_reachable(CALLS["pulling_members"], (group, topic))
-        return sorted(set(here).union(*answers))
+        """Return the members that one of the brokers knows: every proxy reports to all brokers."""
+        for broker in self.links.connected_brokers():
+            try:
+                return sorted({*here, *await broker.shard.inspecting.pulling_members(group, topic)})
+            except (BrokerUnavailable, LateAnswer) as error:
+                _log.warning("broker %s cannot list the readers of %s for %s: %s", broker.name, topic, group, error)
+        return sorted(here)
 
     def answer_proxies(self, answer: "AnswerProxies") -> None:
         self._answer_proxies = answer
