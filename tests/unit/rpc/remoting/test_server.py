@@ -172,6 +172,47 @@ async def test_what_a_client_lost_with_its_connection_is_given_up() -> None:
         assert server.ledger.held_bytes == 0
 
 
+async def test_what_outlives_its_connection_is_done_all_the_same() -> None:
+    done = asyncio.Event()
+
+    class Committing(Answering):
+        def serve(self, request: ServedRequest) -> "object":
+            request.outlives_connection = request.command.is_oneway
+            return super().serve(request)
+
+        async def _answer_later(self, request: ServedRequest) -> None:
+            await super()._answer_later(request)
+            done.set()
+
+    answering = Committing()
+    async with serving(answering) as (server, client):
+        client.send(Command(15, opaque=1, flag=ONEWAY_FLAG, body=b"wait"), Command(11, opaque=2, body=b"wait"))
+        await until(lambda: len(server.tasks) == 2)
+        client.writer.transport.abort()
+        await until(lambda: len(server.tasks) == 1)
+        assert server.ledger.held_bytes == 0
+        answering.may_answer.set()
+        await done.wait()
+        await until(lambda: not server.tasks)
+
+
+@pytest.mark.plain  # it replaces a method of a connection
+async def test_a_connection_with_much_to_read_leaves_others_their_turns() -> None:
+    async with serving(Answering()) as (server, client):
+        [connection] = server.connections
+        rest, rests = connection._rest_from_reading, []
+
+        def rest_noted() -> None:
+            rest()
+            rests.append(connection._transport.is_reading())
+
+        connection._rest_from_reading = rest_noted  # type: ignore[method-assign]
+        client.send(Command(10, opaque=1, body=bytes(4 << 20)))
+        assert len((await client.read()).body) == 4 << 20
+        assert len(rests) >= 8
+        assert not any(rests)
+
+
 async def test_more_requests_than_allowed_are_refused() -> None:
     answering = Answering()
     async with serving(answering) as (_, client):
