@@ -90,7 +90,8 @@ class RemotingClient:
         number = self._number
         waiting = self._waiting[number] = asyncio.get_running_loop().create_future()
         self._writer.write(self._encode(code, body, fields, number, 0))
-        return await asyncio.wait_for(waiting, TIMEOUT_S)
+        async with asyncio.timeout(TIMEOUT_S):  # `wait_for` of Python 3.11 loses a cancellation as the answer comes
+            return await waiting
 
     async def send_oneway(self, code: int, body: bytes = b"", /, **fields: object) -> None:
         """Send a request that gets no answer."""
