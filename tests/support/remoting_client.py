@@ -88,7 +88,8 @@ class RemotingClient:
             raise ConnectionError("the server closed the connection")
         self._number += 1
         number = self._number
-        waiting = self._waiting[number] = asyncio.get_running_loop().create_future()
+        waiting: asyncio.Future[Command] = asyncio.get_running_loop().create_future()
+        self._waiting[number] = waiting
         self._writer.write(self._encode(code, body, fields, number, 0))
         async with asyncio.timeout(TIMEOUT_S):  # `wait_for` of Python 3.11 loses a cancellation as the answer comes
             return await waiting
