@@ -146,13 +146,13 @@ class Healthy:
         self.measured_from = time.monotonic()
 
     def run(self, stop: threading.Event) -> None:
-        """Send until the end; then wait a little for the last answers."""
+        """Send until the end; then wait for the last answers, as long as an answer may take."""
         due = time.monotonic()
         while not stop.is_set():
             time.sleep(max(0.0, due - time.monotonic()))
             self._send(due)
             due += 1 / PER_SECOND
-        deadline = time.monotonic() + _WARM_UP_S
+        deadline = time.monotonic() + _CALL_TIMEOUT_S
         while self._begun and time.monotonic() < deadline:
             time.sleep(1 / PER_SECOND)
 

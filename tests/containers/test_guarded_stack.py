@@ -10,6 +10,7 @@ from ternmq.errors import TransportError
 from ternmq.options import ClientOptions
 from tests.containers.compose import GUARDED_FILE, Stack, inspected
 from tests.containers.test_stack import POLL
+from tests.support.until import read_until_text
 
 # The first start builds all images.
 pytestmark = [pytest.mark.containers, pytest.mark.slow, pytest.mark.timeout(900)]
@@ -89,8 +90,7 @@ def test_a_refusal_is_in_the_audit_log_and_no_secret_in_any_log(stack: Stack, op
         ) as producer,
     ):
         producer.send(Message("hats", b"lost"))
-    logs = stack.compose("logs", "--no-color")
-    assert "mallory" in logs
+    logs = read_until_text(lambda: stack.compose("logs", "--no-color"), "mallory")
     assert stack.run_in("proxy-0", "cat", "/etc/ternmq/secrets/init-secret") not in logs
     assert stack.run_in("proxy-0", "cat", "/etc/ternmq/secrets/secrets-key") not in logs
 

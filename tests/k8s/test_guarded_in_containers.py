@@ -23,6 +23,7 @@ from ternmq.options import ClientOptions
 from tests.k8s.containers import Images, Node, Running, ready
 from tests.k8s.rendering import Json, Pod, named, pods, rendered
 from tests.k8s.test_guide import commands
+from tests.support.until import read_until_text
 
 pytestmark = [pytest.mark.containers, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -223,7 +224,7 @@ def test_a_refusal_is_in_the_audit_log_and_no_secret_in_any_log(guarded: Guarded
         ) as producer,
     ):
         producer.send(Message("hats", b"lost"))
-    assert "mallory" in guarded.proxy.logs()
+    read_until_text(guarded.proxy.logs, "mallory")
     hidden = [SECRET, PASSWORD, (folder / "secrets-key").read_text().strip()]
     for process in guarded.processes:
         assert [each for each in hidden if each in process.logs()] == []
