@@ -35,7 +35,8 @@ USER 10001
 WORKDIR /var/lib/ternmq
 VOLUME /var/lib/ternmq
 EXPOSE 8081 8082 9876
-HEALTHCHECK --interval=10s --timeout=5s --start-period=10s --retries=3 CMD ["python3", "-c", \
-    "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8082/health/ready', timeout=4)"]
+# A third of the processor time that `urllib` takes to be imported.
+HEALTHCHECK --interval=10s --timeout=5s --start-period=10s --retries=3 CMD ["python3", "-IS", "-c", \
+    "import socket; s = socket.create_connection(('127.0.0.1', 8082), 4); s.sendall(b'GET /health/ready HTTP/1.0\\r\\n\\r\\n'); raise SystemExit(b' 200 ' not in s.recv(64))"]
 ENTRYPOINT ["ternmq"]
 CMD ["up", "--grpc", "0.0.0.0:8081", "--http", "0.0.0.0:8082", "--remoting", "0.0.0.0:9876", "--insecure", "--data-dir", "/var/lib/ternmq"]

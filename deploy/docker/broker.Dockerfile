@@ -33,7 +33,8 @@ USER 10001
 WORKDIR /var/lib/ternmq
 VOLUME /var/lib/ternmq
 EXPOSE 10911 8082
-HEALTHCHECK --interval=5s --timeout=5s --start-period=60s --retries=3 CMD ["python3", "-c", \
-    "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8082/health/ready', timeout=4)"]
+# A third of the processor time that `urllib` takes to be imported.
+HEALTHCHECK --interval=5s --timeout=5s --start-period=60s --retries=3 CMD ["python3", "-IS", "-c", \
+    "import socket; s = socket.create_connection(('127.0.0.1', 8082), 4); s.sendall(b'GET /health/ready HTTP/1.0\\r\\n\\r\\n'); raise SystemExit(b' 200 ' not in s.recv(64))"]
 ENTRYPOINT ["ternmq"]
 CMD ["broker", "--storage", "0.0.0.0:10911", "--http", "0.0.0.0:8082", "--data-dir", "/var/lib/ternmq"]

@@ -34,7 +34,8 @@ ENV PATH=/opt/ternmq/bin:/usr/local/bin:/usr/bin:/bin LANG=C.UTF-8 SSL_CERT_FILE
 USER 10001
 WORKDIR /tmp
 EXPOSE 8081 8082 9876
-HEALTHCHECK --interval=5s --timeout=5s --start-period=60s --retries=3 CMD ["python3", "-c", \
-    "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8082/health/ready', timeout=4)"]
+# A third of the processor time that `urllib` takes to be imported.
+HEALTHCHECK --interval=5s --timeout=5s --start-period=60s --retries=3 CMD ["python3", "-IS", "-c", \
+    "import socket; s = socket.create_connection(('127.0.0.1', 8082), 4); s.sendall(b'GET /health/ready HTTP/1.0\\r\\n\\r\\n'); raise SystemExit(b' 200 ' not in s.recv(64))"]
 ENTRYPOINT ["ternmq"]
 CMD ["proxy", "--grpc", "0.0.0.0:8081", "--http", "0.0.0.0:8082", "--remoting", "0.0.0.0:9876", "--insecure"]
