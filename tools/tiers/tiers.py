@@ -70,6 +70,7 @@ PREPARATIONS = {
     "toolchains": ("bash", "tests/interop/install_toolchains.sh"),
     "kubernetes": ("bash", "tests/k8s/install_tools.sh"),
     "docker": ("bash", "tests/containers/with_docker.sh", "true"),
+    "spark-classes": ("python", "-m", "tests.support.spark_classes"),
     "kubernetes-server": ("bash", "tests/k8s/install_api_server.sh"),
 }
 
@@ -107,7 +108,7 @@ _ALL = (
     Tier(
         name="spark",
         commands=(pytest("-m", "not long", "tests/spark", by="loadfile"),),
-        needs=("java",),
+        needs=("java", "spark-classes"),
         cores=1.2,
         memory_mib=4500,
     ),
