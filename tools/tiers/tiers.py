@@ -35,8 +35,8 @@ ON_APACHE = (
     "tests/interop/test_official_producers_on_apache.py",
 )
 FAST = "not slow and not postgres"
-# Fewer random examples, where a test does not set their number: `compiled` and `apart` run the same tests with all.
-FEWER_EXAMPLES = "--hypothesis-profile=quick"
+# Profiles of tests/conftest.py: a few random examples, and the same ones each time.
+FEW_EXAMPLES, SAME_EXAMPLES = "--hypothesis-profile=quick", "--hypothesis-profile=landing"
 GENERATORS = ("protos", "blocking", "reference", "monitoring", "openapi")
 
 
@@ -53,10 +53,13 @@ class Tier:
     """Two tiers with the same word here never run at the same time."""
 
 
-def pytest(*arguments: str, python: str = "python", workers: int = 2, by: str = "load") -> tuple[str, ...]:
+def pytest(
+    *arguments: str, python: str = "python", workers: int = 2, by: str = "load", examples: str = SAME_EXAMPLES
+) -> tuple[str, ...]:
     """A command that runs tests on `workers` processes, handed out by test or by file."""
     parallel = ("-n", str(workers), "--dist", by) if workers > 1 else ()
-    return (python, "-m", "pytest", "-q", "-p", "tools.tiers.timings", f"--timings={TIMINGS}", *parallel, *arguments)
+    timings = ("-p", "tools.tiers.timings", f"--timings={TIMINGS}")
+    return (python, "-m", "pytest", "-q", examples, *timings, *parallel, *arguments)
 
 
 # Installing with apt-get or building; one at a time, in this order, while tiers that need none of it run.
@@ -86,7 +89,10 @@ _ALL = (
         memory_mib=300,
     ),
     Tier(
-        name="unit", commands=(pytest("-m", FAST, FEWER_EXAMPLES, "tests/unit", workers=3),), cores=1.4, memory_mib=1500
+        name="unit",
+        commands=(pytest("-m", FAST, "tests/unit", workers=3, examples=FEW_EXAMPLES),),
+        cores=1.4,
+        memory_mib=1500,
     ),
     Tier(name="system", commands=(pytest("-m", FAST, "tests/system"),), cores=1.4, memory_mib=800),
     Tier(
