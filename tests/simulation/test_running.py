@@ -26,6 +26,7 @@ def test_a_disturbed_shard_that_runs_loses_nothing_and_becomes_whole_again(first
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mistake", mistakes(), ids=lambda mistake: mistake.name)
 def test_the_simulation_of_what_runs_finds(mistake: Mistake) -> None:
     assert mistake.seed is not None, "run `python -m tests.simulation.planted --renew`"

@@ -174,7 +174,7 @@ _ALL = (
         name="slow",
         commands=(
             pytest("-m", "slow or postgres", "tests/unit", *NOT_ON_WHEEL, "tests/fuzz"),
-            pytest("tests/simulation"),
+            pytest("-m", "not long", "tests/simulation"),
         ),
         needs=("postgres",),
         cores=1.4,
@@ -191,7 +191,7 @@ _ALL = (
     Tier(
         name="long",
         commands=(
-            pytest("-m", "long", "tests/spark", "tests/e2e", "tests/console", workers=1),
+            pytest("-m", "long", "tests/spark", "tests/e2e", "tests/console", "tests/simulation", workers=1),
             pytest("-m", "long", "tests/interop", "tests/cluster", python=COMPILED, workers=1),
             (*WITH_DOCKER, *pytest("-m", "long", "tests/containers", "tests/k8s", workers=1)),
         ),
