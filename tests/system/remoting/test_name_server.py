@@ -54,16 +54,60 @@ async def test_brokers_of_others_are_told_why_they_cannot_register(server: Embed
         assert "brokers of RocketMQ can't register here" in refused.remark
 
 
-async def test_the_configuration_is_read_and_never_kept(server: Embedded) -> None:
+async def test_values_are_kept_until_they_are_deleted(server: Embedded) -> None:
+    space = {"namespace": "values-4x"}
     async with await RemotingClient.connect(server.remoting) as client:
-        await client.send("configured-4x", b"x")
+        assert (await client.call(101, **space, key="one")).code == 22
+        assert (await client.call(219, **space)).code == 22
+        for key, value in (("one", "1"), ("two", "zwei, 二"), ("one", "2")):
+            assert (await client.call(100, **space, key=key, value=value)).code == 0
+        assert (await client.call(101, **space, key="one")).fields["value"] == "2"
+        assert json.loads((await client.call(219, **space)).body) == {"table": {"one": "2", "two": "zwei, 二"}}
+        for _ in range(2):
+            assert (await client.call(102, **space, key="one")).code == 0
+        assert (await client.call(101, **space, key="one")).code == 22
+        assert json.loads((await client.call(219, **space)).body) == {"table": {"two": "zwei, 二"}}
+
+
+@pytest.mark.parametrize(
+    ("field", "text", "reason"),
+    [
+        ("namespace", "n" * 300, "longer than 256 bytes"),
+        ("key", "a\nb", "control character"),
+        ("value", "v" * 8193, "longer than 8192 characters"),
+        ("value", "a\x00b", "control character"),
+    ],
+)
+async def test_values_that_cannot_be_kept_are_refused(server: Embedded, field: str, text: str, reason: str) -> None:
+    async with await RemotingClient.connect(server.remoting) as client:
+        refused = await client.call(100, **({"namespace": "n", "key": "k", "value": "v"} | {field: text}))
+        assert (refused.code, reason in refused.remark) == (29, True), refused.remark
+
+
+async def test_the_queues_of_fifo_topics_are_values_that_cannot_be_changed(server: Embedded) -> None:
+    fifo, other = "ordered-value-4x", "plain-value-4x"
+    async with await RemotingClient.connect(server.remoting) as client:
         [broker] = json.loads((await client.call(304)).body)["topicList"][1:]
-        order = {"namespace": "ORDER_TOPIC_CONFIG", "key": "configured-4x"}
-        assert (await client.call(101, **order)).code == 22
-        assert (await client.call(219, namespace="nothing")).code == 22
-        assert (await client.call(100, **order, value=f"{broker}:4")).code == 0
-        assert (await client.call(100, **order, value=f"{broker}:2")).code == 1
-        assert (await client.call(102, **order)).code == 0
+        attributes = {"readQueueNums": 2, "writeQueueNums": 2, "perm": 6, "attributes": "+message.type=FIFO"}
+        assert (await client.call(17, topic=fifo, **attributes)).code == 0
+        order = {"namespace": "ORDER_TOPIC_CONFIG"}
+        assert (await client.call(101, **order, key=fifo)).fields["value"] == f"{broker}:2"
+        assert (await client.call(100, **order, key=fifo, value=f"{broker}:2")).code == 0
+        refused = await client.call(100, **order, key=fifo, value=f"{broker}:4")
+        assert (refused.code, refused.remark) == (
+            1,
+            f"the queues of the FIFO topic {fifo} are {broker}:2, and no others",
+        )
+        assert (await client.call(100, **order, key=other, value="b:4")).code == 0
+        table = json.loads((await client.call(219, **order)).body)["table"]
+        assert (table[fifo], table[other]) == (f"{broker}:2", "b:4")
+        assert (await client.call(102, **order, key=other)).code == 0
+        assert (await client.call(102, **order, key=fifo)).code == 0
+        assert other not in json.loads((await client.call(219, **order)).body)["table"]
+
+
+async def test_settings_of_the_name_server_are_read_and_not_changed(server: Embedded) -> None:
+    async with await RemotingClient.connect(server.remoting) as client:
         settings = await client.call(319)
         assert f"listenPort={server.remoting.rpartition(':')[2]}" in settings.body.decode().splitlines()
         assert (await client.call(318, b"a=b")).code == 1
