@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from ternmq_proxy.fronts.remoting.handlers.admin.unserved import UNSERVED_HANDLERS
 from ternmq_rpc.remoting.json_dialect import decode_dialect
 from tests.support.embedded import Embedded
 from tests.support.remoting_client import RemotingClient
@@ -111,6 +112,26 @@ async def test_settings_of_the_name_server_are_read_and_not_changed(server: Embe
         settings = await client.call(319)
         assert f"listenPort={server.remoting.rpartition(':')[2]}" in settings.body.decode().splitlines()
         assert (await client.call(318, b"a=b")).code == 1
+
+
+async def test_the_route_of_a_missing_topic_is_refused_as_by_others(server: Embedded) -> None:
+    async with await RemotingClient.connect(server.remoting) as client:
+        refused = await client.call(105, topic="never-there-4x")
+        text, advice = refused.remark.splitlines()
+        assert (refused.code, text) == (17, "No topic route info in name server for the topic: never-there-4x")
+        assert advice.startswith("See https://rocketmq.apache.org/")
+
+
+@pytest.mark.parametrize(("code", "expected"), [(code, 1 if code == 1007 else 3) for code in UNSERVED_HANDLERS])
+async def test_what_has_no_meaning_here_is_refused_in_words(server: Embedded, code: int, expected: int) -> None:
+    async with await RemotingClient.connect(server.remoting) as client:
+        refused = await client.call(code)
+        assert (refused.code, len(refused.remark) > 20, "request type" in refused.remark) == (expected, True, False)
+
+
+async def test_pops_leave_nothing_to_roll_back(server: Embedded) -> None:
+    async with await RemotingClient.connect(server.remoting) as client:
+        assert (await client.call(200056)).code == 0
 
 
 async def test_an_embedded_broker_keeps_its_permission(server: Embedded) -> None:

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.names import (
     DISCARD_TOPIC,
     RETRY_PREFIX,
@@ -20,6 +21,7 @@ from ternmq_rpc.remoting.json_dialect import encode_dialect
 
 if TYPE_CHECKING:
     from ternmq_common.catalog.cluster import QueuePermission
+    from ternmq_common.shard.model import Topic
     from ternmq_proxy.fronts.remoting.call import RemotingCall
 
 DEFAULT_TOPIC = "TBW102"
@@ -27,6 +29,9 @@ DEFAULT_TOPIC = "TBW102"
 READ, WRITE, INHERIT = 4, 2, 1
 # Clients before 4.9.4 need the ids of brokers without quotes.
 _QUOTED_FROM = 401
+# As a name server of RocketMQ says it, since scripts look for it. A tool adds no advice of its own to this one.
+_NO_ROUTE = "No topic route info in name server for the topic: "
+_ADVICE = "See https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
 
 
 async def get_route(made: "RemotingCall") -> Command:
@@ -77,9 +82,18 @@ async def _find_queues(name: str, made: "RemotingCall") -> tuple[dict[str, int],
     elif name in system_topics(made):
         return {broker.name: READ for broker in services.catalog.list_brokers()}, 1
     else:
-        topic = await services.catalog.existing_topic(check_topic_name(name))
+        topic = await _find_topic(check_topic_name(name), made)
     brokers = permitted_brokers(topic, services)
     return {broker.name: permission_bits(broker.permission) for broker in brokers}, topic.queues
+
+
+async def _find_topic(name: str, made: "RemotingCall") -> "Topic":
+    try:
+        return await made.services.catalog.existing_topic(name)
+    except MessagingError as error:
+        if error.code != ErrorCode.TOPIC_NOT_FOUND:
+            raise
+        raise RequestRefused(ResponseCode.TOPIC_NOT_EXIST, f"{_NO_ROUTE}{name}\n{_ADVICE}") from None
 
 
 def system_topics(made: "RemotingCall") -> set[str]:
@@ -94,7 +108,7 @@ def _find_future(name: str, made: "RemotingCall") -> dict[str, int]:
     if not services.catalog.creates_topics or not services.access.has_right(made.call, TOPIC_CREATE, "*"):
         raise RequestRefused(
             ResponseCode.TOPIC_NOT_EXIST,
-            f"No topic route info in name server for the topic: {name}; this server creates no topics by their use",
+            f"{_NO_ROUTE}{name}; this server creates no topics by their use",
         )
     return {broker.name: READ | WRITE | INHERIT for broker in services.catalog.list_brokers()}
 

@@ -31,12 +31,14 @@ def answer_done() -> Command:
     return Command(ResponseCode.SUCCESS)
 
 
-def refuse_always(why: str) -> "Callable[[RemotingCall], Awaitable[Command]]":
+def refuse_always(
+    why: str, code: ResponseCode = ResponseCode.SYSTEM_ERROR
+) -> "Callable[[RemotingCall], Awaitable[Command]]":
     """Return a handler that refuses what can't be done here, in words."""
 
     async def refuse_request(made: "RemotingCall") -> Command:
         del made
-        raise RequestRefused(ResponseCode.SYSTEM_ERROR, why)
+        raise RequestRefused(code, why)
 
     return refuse_request
 

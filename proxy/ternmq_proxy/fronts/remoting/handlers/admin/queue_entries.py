@@ -46,7 +46,10 @@ async def list_entries(made: "RemotingCall") -> "Command":
     if group:
         report = await find_consumers(group, made.memberships.members, services)
         subscription = next((each for each in report.subscriptions if each.topic == queue.topic), None)
-        if subscription is not None:
+        if subscription is None:
+            body["filterData"] = f"{group}@{queue.topic} is not online!"
+        else:
+            body["filterData"] = "null"
             body["subscriptionData"] = describe_subscription(subscription)
     return answer_json(body)
 
@@ -54,7 +57,7 @@ async def list_entries(made: "RemotingCall") -> "Command":
 def _describe_entry(message: "StoredMessage", made: "RemotingCall") -> dict[str, object]:
     tag = SystemProperties.FromString(message.system).tag
     return {
-        "eval": True,
+        "eval": False,  # only brokers with a filter of bits evaluate it
         "physicOffset": number_of_place(message.queue.broker, message.log_offset),
         "physicSize": len(made.client.record_maker.encode_message(message)),
         "tagsCode": java_hash(tag),

@@ -59,7 +59,7 @@ async def describe_group_stats(made: "RemotingCall") -> "Command":
 
 
 async def _describe_stats(group: str, topics: "Collection[str]", made: "RemotingCall") -> dict[str, object]:
-    found = await find_consumption(group, topics, made.call, made.services)
+    found = await find_consumption(group, topics, made.call, made.services, with_empty=True)
     read = {each.progress.queue.topic for each in found}
     return {
         "consumeTps": await _find_rate(read, made),

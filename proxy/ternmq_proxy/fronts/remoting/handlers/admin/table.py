@@ -13,6 +13,7 @@ from ternmq_proxy.fronts.remoting.handlers.admin import (
     topics,
     users,
 )
+from ternmq_proxy.fronts.remoting.handlers.admin.unserved import UNSERVED_HANDLERS
 from ternmq_proxy.fronts.remoting.handlers.handler import Handler
 
 ADMIN_HANDLERS: dict[int, Handler] = {
@@ -92,4 +93,6 @@ ADMIN_HANDLERS: dict[int, Handler] = {
     RequestCode.AUTH_DELETE_ACL: Handler("DeletePolicy", users.remove_policies),
     RequestCode.AUTH_GET_ACL: Handler("DescribeUser", users.get_policies),
     RequestCode.AUTH_LIST_ACL: Handler("ListUsers", users.list_policies),
+    RequestCode.POP_ROLLBACK: Handler("ListBrokers", brokers.note_cleaned),
+    **UNSERVED_HANDLERS,
 }
