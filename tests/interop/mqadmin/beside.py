@@ -1,10 +1,11 @@
 """The same small world on Apache RocketMQ 5.5.0 and on TernMQ, and what mqadmin prints of both.
 
 Masked   what two runs can't have in common: addresses, ids, times, paths, numbers, and the spaces that numbers of
-         another width need. Of an exception the stack is left out.
+         another width need. Of an exception the stack is left out, as are the tool's own producers, which come and go.
 """
 
 import asyncio
+import json
 import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
@@ -25,18 +26,20 @@ if TYPE_CHECKING:
 RELEASE = "5.5.0"
 BROKER = "broker-0"
 TOPIC, GROUP, CLIENT, PRODUCERS = "LiveTopic", "LiveGroup", "live-client", "LiveProducer"
+_COLUMN_MAX = 100
+_OWN_PRODUCER = "CLIENT_INNER_PRODUCER"
 _KEYS = ("first", "second", "third")
 
 
 class ApacheBroker(ApacheRocketMQ):
-    """A name server and a broker that keeps users and policies, without a proxy."""
+    """A name server and a broker that keeps users, policies and traces, without a proxy."""
 
     def __init__(self) -> None:
         providers = {
             f"{kind}MetadataProvider": f"{PROVIDERS.format(kind)}.Local{kind.title()}MetadataProvider"
             for kind in ("authentication", "authorization")
         }
-        super().__init__(True, brokerName=BROKER, **providers)
+        super().__init__(True, brokerName=BROKER, traceTopicEnable="true", **providers)
 
     def _start_proxy(self, started: "Started") -> None:
         del started
@@ -50,14 +53,18 @@ class Server(NamedTuple):
     broker: str
     mqadmin: MqAdmin
     home: Path
+    ids: list[str]
+    """Offset ids of the messages that are there from the beginning."""
 
     def fill(self, command: str) -> list[str]:
-        """Return the arguments of a command with this server's addresses and folder."""
-        return command.format(broker=self.broker, name_server=self.name_server, folder=self.home).split()
+        """Return the arguments of a command with this server's addresses, folder and first message."""
+        values = {"broker": self.broker, "name_server": self.name_server, "folder": self.home, "id": self.ids[0]}
+        return command.format(**values).split()
 
     async def run(self, command: str) -> str:
-        """Return what a command prints."""
-        return await asyncio.to_thread(self.mqadmin.run, *self.fill(command))
+        """Return what a command prints, and writes to files that it names."""
+        printed = await asyncio.to_thread(self.mqadmin.run, *self.fill(command))
+        return "\n".join([printed, *map(_read_file, _FILE.findall(printed))])
 
     def mask(self, printed: str) -> str:
         """Return what is to be compared."""
@@ -68,8 +75,16 @@ class Server(NamedTuple):
         return "\n".join(line for line in lines if line)
 
 
+_FILE = re.compile(r"\S+\.json\b")
+
+
+def _read_file(name: str) -> str:
+    path = Path(name)
+    return json.dumps(json.loads(path.read_text()), indent=1, sort_keys=True) if path.is_file() else ""
+
+
 _MASKS = (
-    (re.compile(r"\b[0-9A-Fa-f]{32}\b"), "ID"),
+    (re.compile(r"\b[0-9A-F]{32,}\b"), "ID"),
     (re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[,.:]\d+)?"), "TIME"),
     (re.compile(r"/?\b\d+\.\d+\.\d+\.\d+(?::\d+)?"), "ADDRESS"),
     (re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:E-?\d+)?"), "N"),
@@ -78,7 +93,7 @@ _MASKS = (
 
 
 def _mask_line(line: str) -> str:
-    if line.startswith(("\tat ", "\t... ")):
+    if line.startswith(("\tat ", "\t... ")) or _OWN_PRODUCER in line:
         return ""
     for pattern, mask in _MASKS:
         line = pattern.sub(mask, line)
@@ -96,7 +111,7 @@ def _run_servers(folder: Path) -> Iterator[list[Server]]:
         ternmq = started.enter_context(ServerProcess(homes[1], *arguments, addresses=("grpc", "http", "remoting")))
         places = (apache.namesrv_address, apache.broker_address), (ternmq.addresses["remoting"],) * 2
         yield [
-            Server(home.name, *place, started.enter_context(MqAdmin(RELEASE, place[0], home)), home)
+            Server(home.name, *place, started.enter_context(MqAdmin(RELEASE, place[0], home)), home, [])
             for home, place in zip(homes, places, strict=True)
         ]
 
@@ -108,9 +123,9 @@ async def two_worlds(folder: Path) -> AsyncIterator[list[Server]]:
         async with AsyncExitStack() as clients:
             for server in servers:
                 client = await clients.enter_async_context(await RemotingClient.connect(server.broker))
-                await _prepare_world(client)
-                beat = clients.enter_context(_cancelled(asyncio.create_task(_beat_forever(client))))
-                del beat
+                server.ids.extend(await _prepare_world(client))
+                clients.enter_context(_cancelled(asyncio.create_task(_beat_forever(client))))
+                write_lists(server.home)
             yield servers
 
 
@@ -122,7 +137,15 @@ def _cancelled(task: "asyncio.Task[None]") -> Iterator[None]:
         task.cancel()
 
 
-async def _prepare_world(client: RemotingClient) -> None:
+def write_lists(folder: Path) -> None:
+    """Write the files of commands that make several topics or groups."""
+    topic = {"readQueueNums": 2, "writeQueueNums": 2, "perm": 6, "topicFilterType": "SINGLE_TAG"}
+    (folder / "topics.json").write_text(json.dumps([{"topicName": f"Listed{number}", **topic} for number in range(2)]))
+    (folder / "groups.json").write_text(json.dumps([{"groupName": f"Listed{number}"} for number in range(2)]))
+
+
+async def _prepare_world(client: RemotingClient) -> list[str]:
+    """Return the offset ids of the messages."""
     status = {
         "mqPopTable": {},
         "mqTable": {MessageQueueKey(TOPIC, BROKER, 0): {"commitOffset": 1, "cachedMsgCount": 2}},
@@ -132,6 +155,7 @@ async def _prepare_world(client: RemotingClient) -> None:
         "userConsumerInfo": {},
     }
     client.answers[307] = Command(0, body=encode_dialect(status))
+    ids: list[str] = []
     for key in _KEYS:
         properties = {
             "UNIQ_KEY": f"7F0000010001{key.encode().hex():0>20}".upper(),
@@ -141,9 +165,11 @@ async def _prepare_world(client: RemotingClient) -> None:
         }
         sent = await client.send(TOPIC, key.encode(), properties=properties, group=PRODUCERS)
         assert sent.code == 0, sent.remark
+        ids.append(sent.fields["msgId"])
     await _beat(client)
     committed = await client.call(15, consumerGroup=GROUP, topic=TOPIC, queueId=0, commitOffset=1)
     assert committed.code == 0, committed.remark
+    return ids
 
 
 async def _beat(client: RemotingClient) -> None:
@@ -158,11 +184,15 @@ async def _beat_forever(client: RemotingClient) -> None:
 
 
 class Compared(NamedTuple):
-    """What a command printed at Apache RocketMQ and at TernMQ, as it was and masked."""
+    """What a command printed at Apache RocketMQ and at TernMQ, masked."""
 
     command: str
-    printed: list[str]
     masked: list[str]
+
+    @property
+    def name(self) -> str:
+        """The command's name, without what it is asked."""
+        return self.command.partition(" ")[0]
 
     @property
     def is_equal(self) -> bool:
@@ -173,7 +203,7 @@ class Compared(NamedTuple):
         lines = [text.splitlines() for text in self.masked]
         height = max(len(each) for each in lines)
         columns = [each + [""] * (height - len(each)) for each in lines]
-        width = min(100, max((len(line) for line in columns[0]), default=0))
+        width = min(_COLUMN_MAX, max((len(line) for line in columns[0]), default=0))
         rows = [
             f"{' ' if left == right else '!'} {left:<{width}} | {right}" for left, right in zip(*columns, strict=True)
         ]
@@ -181,9 +211,9 @@ class Compared(NamedTuple):
 
 
 async def compare_command(servers: list[Server], command: str, *, in_order: bool) -> Compared:
-    """Run a command at both; without `in_order` the order of the lines, and of the words in them, tells nothing."""
+    """Run a command at both; without `in_order` the order of the lines tells nothing."""
     printed = await asyncio.gather(*(server.run(command) for server in servers))
     masked = [server.mask(text) for server, text in zip(servers, printed, strict=True)]
     if not in_order:
         masked = ["\n".join(sorted(text.splitlines())) for text in masked]
-    return Compared(command, list(printed), masked)
+    return Compared(command, masked)

@@ -6,6 +6,7 @@
 COMMANDS = (
     "clusterList",
     "clusterList -m",
+    "clusterList -m -c DefaultCluster",
     "updateTopic -c DefaultCluster -t AdminTopic -r 4 -w 4",
     "updateTopic -b {broker} -t OrderTopic -r 2 -w 2",
     "updateTopic -c DefaultCluster -t FifoTopic -r 2 -w 2 -a +message.type=FIFO -o true",
@@ -28,6 +29,7 @@ COMMANDS = (
     "checkMsgSendRT -t AdminTopic -a 3 -s 10",
     "sendMsgStatus -b broker-0 -c 2 -s 10",
     "topicStatus -t AdminTopic",
+    "topicStatus -t LiveTopic",
     "topicStatus -t NoTopic",
     "printMsg -t LiveTopic -d true",
     "printMsg -t LiveTopic -s red",
@@ -50,6 +52,7 @@ COMMANDS = (
     "consumerProgress -g LiveGroup -t LiveTopic",
     "consumerProgress -g NoGroup",
     "consumerConnection -g LiveGroup",
+    "consumerConnection -g LiveGroup -b {broker}",
     "consumerConnection -g NoGroup",
     "consumerStatus -g LiveGroup",
     "consumerStatus -g LiveGroup -i live-client",
@@ -71,9 +74,8 @@ COMMANDS = (
     "updateBrokerConfig -b {broker} -k waitTimeMillsInSendQueue -v 300",
     "statsAll",
     "statsAll -t AdminTopic",
-    "statsAll -a",
     "queryCq -t AdminTopic -q 1 -i 0 -c 10 -b {broker}",
-    "queryCq -t AdminTopic -q 1 -i 0 -c 10 -b {broker} -g AdminGroup",
+    "queryCq -t LiveTopic -q 0 -i 0 -c 2 -b {broker} -g LiveGroup",
     "haStatus -b {broker}",
     "haStatus -c DefaultCluster",
     "deleteExpiredCommitLog -c DefaultCluster",
@@ -85,6 +87,7 @@ COMMANDS = (
     "exportMetadata -c DefaultCluster -f {folder}",
     "exportMetadata -b {broker} -t -f {folder}",
     "exportMetadata -b {broker} -g -f {folder}",
+    "exportMetadata -b {broker} -s -f {folder}",
     "exportMetrics -c DefaultCluster -f {folder}",
     "exportConfigs -c DefaultCluster -f {folder}",
     "exportPopRecord -b {broker} -d true",
@@ -101,7 +104,7 @@ COMMANDS = (
     "addWritePerm -b broker-0",
     "wipeWritePerm -b no-broker",
     "createUser -b {broker} -u someone -p secret-of-someone -t Normal",
-    "createUser -c DefaultCluster -u other -p secret-of-other -t Super",
+    "createUser -c DefaultCluster -u other -p secret-of-other -t Normal",
     "updateUser -b {broker} -u someone -s disable",
     "getUser -b {broker} -u someone",
     "getUser -b {broker} -u nobody",
@@ -122,6 +125,9 @@ COMMANDS = (
     "updateStaticTopic -t StaticTopic -qn 2 -b broker-0",
     "remappingStaticTopic -t AdminTopic -b broker-0",
     "getBrokerEpoch -b broker-0",
+    "getControllerConfig -a {name_server}",
+    "getControllerMetaData -a {name_server}",
+    "getSyncStateSet -a {name_server} -b broker-0",
     "getColdDataFlowCtrInfo -b {broker}",
     "updateColdDataFlowCtrGroupConfig -b {broker} -g AdminGroup -v 1000",
     "removeColdDataFlowCtrGroupConfig -b {broker} -g AdminGroup",
@@ -129,7 +135,7 @@ COMMANDS = (
     "switchTimerEngine -b {broker} -e F",
     "resetMasterFlushOffset -b {broker} -o 0",
     "checkRocksdbCqWriteProgress -c DefaultCluster -n {name_server} -t AdminTopic",
-    "rocksDBConfigToJson -t topics -b {broker}",
+    "rocksDBConfigToJson -t topics -c DefaultCluster -n {name_server}",
     "getBrokerLiteInfo -b {broker}",
     "getParentTopicInfo -p LiveTopic",
     "getLiteTopicInfo -p LiveTopic -l one",
@@ -141,3 +147,63 @@ COMMANDS = (
     "deleteSubGroup -c DefaultCluster -g CloneGroup",
     "deleteSubGroup -b {broker} -g NoGroup",
 )
+ANY_ORDER = ("topicList", "consumerProgress", "statsAll", "listUser", "listAcl", "getBrokerConfig", "getNamesrvConfig")
+"""Those whose order is that of a hash table, or of time."""
+
+_NO_GROUP = "a group has the route of its retry topic from the beginning, so its first retry needs no wait"
+_SECRET = "secrets are never answered"
+_SETTINGS = "settings are TernMQ's, and are read from its file; mqadmin sees those that mean the same"
+_VERSION = "the version is TernMQ's"
+_WAIT = "the property WAIT=true, the default, is not kept"
+_GROUP = "-m and -d of updateSubGroup change nothing: every group may broadcast"
+_TYPE = "topics without a type accept all types, and say so: MIXED"
+_FIGURES = "figures of the parts of Apache's broker are left out; getTransferedTps is there for tools of 4.9"
+_EMBEDDED = "`ternmq up` has one broker, whose permission stays; in a cluster it works"
+_UNSERVED = "it has no meaning here, and the refusal says why"
+DIFFERENT = {
+    "clusterList": _VERSION,
+    "getConsumerConfig -g AdminGroup": _GROUP,
+    "printMsgByQueue -t AdminTopic -a broker-0 -i 1 -p true -d true": _WAIT,
+    "queryMsgByOffset -t AdminTopic -b broker-0 -i 1 -o 0": _WAIT,
+    "consumeMessage -t AdminTopic -g AdminGroup": _WAIT,
+    "consumerProgress": "groups that nobody has used yet are listed too",
+    "consumerProgress -g NoGroup": _NO_GROUP,
+    "consumerConnection -g NoGroup": _NO_GROUP,
+    "brokerStatus -b {broker}": _FIGURES,
+    "brokerStatus -c DefaultCluster": _FIGURES,
+    "getBrokerConfig -b {broker}": _SETTINGS,
+    "getBrokerConfig -c DefaultCluster": _SETTINGS,
+    "getNamesrvConfig": _SETTINGS,
+    "updateNamesrvConfig -k a -v b": _SETTINGS,
+    "updateBrokerConfig -b {broker} -k waitTimeMillsInSendQueue -v 300": _SETTINGS,
+    "exportMetadata -c DefaultCluster -f {folder}": f"{_TYPE}; {_GROUP}",
+    "exportMetadata -b {broker} -t -f {folder}": _TYPE,
+    "exportMetadata -b {broker} -g -f {folder}": _GROUP,
+    "exportMetrics -c DefaultCluster -f {folder}": _FIGURES,
+    "exportConfigs -c DefaultCluster -f {folder}": "messages are synced; filterServerNums is there for tools of 4.9",
+    "wipeWritePerm -b broker-0": _EMBEDDED,
+    "addWritePerm -b broker-0": _EMBEDDED,
+    "wipeWritePerm -b no-broker": _EMBEDDED,
+    "getUser -b {broker} -u someone": _SECRET,
+    "listUser -c DefaultCluster": _SECRET,
+    "listUser -b {broker} -f some": _SECRET,
+    **dict.fromkeys(
+        (
+            "updateStaticTopic -t StaticTopic -qn 2 -b broker-0",
+            "getControllerConfig -a {name_server}",
+            "getControllerMetaData -a {name_server}",
+            "getSyncStateSet -a {name_server} -b broker-0",
+            "getColdDataFlowCtrInfo -b {broker}",
+            "updateColdDataFlowCtrGroupConfig -b {broker} -g AdminGroup -v 1000",
+            "removeColdDataFlowCtrGroupConfig -b {broker} -g AdminGroup",
+            "setCommitLogReadAheadMode -b {broker} -m 1",
+            "switchTimerEngine -b {broker} -e F",
+            "resetMasterFlushOffset -b {broker} -o 0",
+            "checkRocksdbCqWriteProgress -c DefaultCluster -n {name_server} -t AdminTopic",
+            "rocksDBConfigToJson -t topics -c DefaultCluster -n {name_server}",
+            "getBrokerLiteInfo -b {broker}",
+        ),
+        _UNSERVED,
+    ),
+}
+"""Why commands print something else on purpose."""

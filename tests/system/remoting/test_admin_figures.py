@@ -42,6 +42,17 @@ async def test_a_topic_has_the_offsets_of_its_queues(server: Embedded) -> None:
         assert (await client.call(202, topic="missing-stats-4x")).code == 17
 
 
+async def test_the_topic_of_traces_is_shown_and_stays(server: Embedded) -> None:
+    name = "RMQ_SYS_TRACE_TOPIC"
+    async with await RemotingClient.connect(server.remoting) as client:
+        assert (await client.send(name, b"trace", properties={"KEYS": "traced"})).code == 0
+        assert len(read((await client.call(202, topic=name)).body)["offsetTable"]) > 0
+        assert read((await client.call(351, topic=name)).body)["topicName"] == name
+        assert read((await client.call(300, topic=name)).body) == {"groupList": []}
+        assert (await client.call(215, topic=name)).code == 29
+        assert name in read((await client.call(206)).body)["topicList"]
+
+
 async def test_a_group_has_its_place_in_each_queue(server: Embedded) -> None:
     async with await RemotingClient.connect(server.remoting) as client:
         group, queue = await fill(client, "places-4x")

@@ -47,6 +47,16 @@ async def test_lists_have_topics_with_those_of_groups_and_the_system(server: Emb
             assert json.loads((await client.call(code)).body) == {"topicList": []}
 
 
+async def test_a_probe_of_a_broker_is_a_message_to_the_topic_of_its_name(server: Embedded) -> None:
+    async with await RemotingClient.connect(server.remoting) as client:
+        [broker] = json.loads((await client.call(304)).body)["topicList"][1:]
+        for _ in range(2):
+            route = decode_dialect((await client.call(105, topic=broker)).body)
+            assert isinstance(route, dict)
+            assert [each["perm"] for each in route["queueDatas"]] == [6]
+            assert (await client.send(broker, b"probe")).code == 0
+
+
 @pytest.mark.parametrize("code", [103, 104, 322, 904])
 async def test_brokers_of_others_are_told_why_they_cannot_register(server: Embedded, code: int) -> None:
     async with await RemotingClient.connect(server.remoting) as client:

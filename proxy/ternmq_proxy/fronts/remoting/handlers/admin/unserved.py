@@ -9,6 +9,7 @@ from ternmq_proxy.fronts.remoting.handlers.handler import Handler
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+_CONTAINER = "a process here is one broker, and none is added to it: start another with `ternmq broker`"
 _CONTROLLER = "there is no controller here: replicas elect their leader in the registry (`ternmq broker list`)"
 _COLD = "reads of old messages are not throttled here; limit what a group is delivered with `ternmq quota set`"
 _LITE = "lite topics are those of gRPC clients here; `ternmq topic describe` and `ternmq group describe` show them"
@@ -17,6 +18,8 @@ _REASONS: "Mapping[RequestCode, str]" = {
     RequestCode.CHECK_ROCKSDB_CQ_WRITE_PROGRESS: _ROCKSDB,
     RequestCode.EXPORT_ROCKSDB_CONFIG_TO_JSON: _ROCKSDB,
     RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC: "there are no static topics here: queues stay where they are",
+    RequestCode.ADD_BROKER: _CONTAINER,
+    RequestCode.REMOVE_BROKER: _CONTAINER,
     RequestCode.RESET_MASTER_FLUSH_OFFSET: "replicas agree on what is flushed by themselves here",
     RequestCode.CONTROLLER_ELECT_MASTER: _CONTROLLER,
     RequestCode.CONTROLLER_GET_METADATA_INFO: _CONTROLLER,
