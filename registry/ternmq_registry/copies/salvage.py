@@ -2,8 +2,8 @@
 
 Whole    everything, as a start would read it.
 Damaged  the topics, groups, users, quotas and values whose rows SQLite still finds and whose checksums are right: they
-         are exactly what was written. Tables are read from both ends, as an unreadable page hides what lies behind it, and
-         the bytes of the file's header that never change are corrected first.
+         are exactly what was written. Tables are read from both ends, as an unreadable page hides what lies behind it,
+         and the bytes of the file's header that never change are corrected first.
 Copy     it reads a copy, since SQLite writes to what it opens.
 """
 
@@ -45,8 +45,8 @@ _HEADER = {
 class SalvagedRegistry:
     """The salvaged content. `damage` is what was found, None if the file is whole or not there.
 
-    `unreadable` names rows with wrong checksums, as far as they still have names. `users`, `quotas` and `values` are those
-    of a damaged file: a whole one keeps its own.
+    `unreadable` names rows with wrong checksums, as far as they still have names. `users`, `quotas` and `values` are
+    those of a damaged file: a whole one keeps its own.
     """
 
     topics: dict[str, Topic] = field(default_factory=dict)

@@ -1,7 +1,7 @@
 """Checksums of the embedded registry: SQLite checks none of the bytes that it stores.
 
-Row         `checksum` of a topic, a placement, a group, a user, a key, a quota or a value: crc32 of its other columns as
-            JSON, by name.
+Row         `checksum` of a topic, a placement, a group, a user, a key, a quota or a value: crc32 of its other columns
+            as JSON, by name.
 Whole       `checksum` of the one row of `registry_version`: crc32 of its version, of the schema's text, and of how many
             rows each checked table has and the sum of their checksums. So a lost row is noticed. A table
             that an older schema lacks is no part of it.
