@@ -6,9 +6,8 @@ from ternmq_common.filters.tag_filter import ALL
 from ternmq_common.shard.model import QueueRef
 from ternmq_protos.v2.definition_pb2 import SystemProperties
 from ternmq_proxy.access.needs import TOPIC_GET
-from ternmq_proxy.fronts.remoting.handlers.admin.answers import answer_json
+from ternmq_proxy.fronts.remoting.handlers.admin.answers import answer_json, java_hash
 from ternmq_proxy.fronts.remoting.handlers.admin.connections import describe_subscription
-from ternmq_proxy.fronts.remoting.handlers.admin.java_text import java_hash
 from ternmq_proxy.fronts.remoting.handlers.admin.peers import find_consumers
 from ternmq_proxy.fronts.remoting.messages.delivered_messages import number_of_place
 from ternmq_proxy.operations.message_queues import find_queue
