@@ -20,6 +20,7 @@ from ternmq_registry.members.brokers import BrokerTable, brokers_in
 from ternmq_registry.members.proxies import ProxyTable
 from ternmq_registry.members.removals import RemovedStoreTable
 from ternmq_registry.members.shards import ShardTable
+from ternmq_registry.name_server_values import NameServerValueTable
 from ternmq_registry.quotas import QuotaTable, quotas_in
 from ternmq_registry.security.handle_keys import HandleKeyTable, handle_keys_in
 from ternmq_registry.security.users import UserTable
@@ -39,7 +40,15 @@ if TYPE_CHECKING:
 
 
 class Registry(
-    BrokerTable, DeletionTable, HandleKeyTable, ProxyTable, QuotaTable, RemovedStoreTable, ShardTable, UserTable
+    BrokerTable,
+    DeletionTable,
+    HandleKeyTable,
+    NameServerValueTable,
+    ProxyTable,
+    QuotaTable,
+    RemovedStoreTable,
+    ShardTable,
+    UserTable,
 ):
     """The topics, groups, users and brokers of one database.
 

@@ -202,6 +202,16 @@ QUOTAS = Table(
     Column("in_flight", BigInteger, comment="handed out and not settled, at one time"),
 )
 
+NAME_SERVER_VALUES = Table(
+    "name_server_values",
+    METADATA,
+    Column("namespace", String(NAME_BYTES_MAX), primary_key=True),
+    Column("name", String(NAME_BYTES_MAX), primary_key=True),
+    Column("value", Text, nullable=False),
+    Column("changed", BigInteger, nullable=False, server_default="1", comment="version it is of"),
+    _checksum_column(),
+)
+
 PROXIES = Table(
     "proxies",
     METADATA,

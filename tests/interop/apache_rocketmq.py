@@ -196,7 +196,7 @@ class ApacheRocketMQ:
                 timeout=ADMIN_TIMEOUT_S,
                 check=False,
             )
-            if "broker-a" in listed.stdout:
+            if str(self._broker_settings()["brokerName"]) in listed.stdout:
                 return
         raise RuntimeError(f"the name server knows no broker after {START_TIMEOUT_S} s")
 

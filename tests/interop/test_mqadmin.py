@@ -1,7 +1,6 @@
 """mqadmin of RocketMQ 5.5.0 and 4.9.8, unmodified, as the operators' tool of this server."""
 
 import asyncio
-import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -9,6 +8,7 @@ import pytest
 
 from ternmq_rpc.remoting.commands import Command
 from ternmq_rpc.remoting.json_dialect import MessageQueueKey, encode_dialect
+from tests.interop.mqadmin.beside import write_lists
 from tests.interop.mqadmin.commands import NEW_ONLY, OLD_TOO, REFUSED
 from tests.interop.mqadmin.running import TROUBLES, MqAdmin
 from tests.support.remoting_client import RemotingClient
@@ -44,13 +44,6 @@ async def start_client(address: str) -> RemotingClient:
     committed = await client.call(15, consumerGroup="LiveGroup", topic="LiveTopic", queueId=0, commitOffset=1)
     assert committed.code == 0
     return client
-
-
-def write_lists(folder: Path) -> None:
-    """Write the files of commands that make several topics or groups."""
-    topic = {"readQueueNums": 2, "writeQueueNums": 2, "perm": 6, "topicFilterType": "SINGLE_TAG"}
-    (folder / "topics.json").write_text(json.dumps([{"topicName": f"Listed{number}", **topic} for number in range(2)]))
-    (folder / "groups.json").write_text(json.dumps([{"groupName": f"Listed{number}"} for number in range(2)]))
 
 
 def find_faults(command: str, printed: str, wanted: Iterable[str], *, works: bool) -> list[str]:

@@ -1,4 +1,4 @@
-"""Rebuilds topics and groups that a registry has lost, from a broker's store. Users and quotas are in no store.
+"""Rebuilds topics and groups that a registry has lost, from a broker's store. Users, quotas and values are in none.
 
 Embedded    A whole registry file gets what it lacks. A damaged one is set aside; a new one takes its place, with the
             rows that can be trusted as they were (`ternmq_registry.copies.salvage`), and the rest from the store.
@@ -47,7 +47,7 @@ class RebuildPlan:
     """The topics and groups to create or update.
 
     `damage` is that of the registry's file, None if it is whole or missing; with damage, `kept_topics`, `kept_groups`,
-    `kept_users` and `kept_quotas` are kept as they were, and `unreadable` names rows that are lost.
+    `kept_users`, `kept_quotas` and `kept_values` are kept as they were, and `unreadable` names rows that are lost.
     """
 
     topics: list[TopicChange]
@@ -58,6 +58,7 @@ class RebuildPlan:
     unreadable: list[str] = field(default_factory=list)
     kept_users: "list[StoredUser]" = field(default_factory=list)
     kept_quotas: "list[Quota]" = field(default_factory=list)
+    kept_values: list[tuple[str, str, str]] = field(default_factory=list)
 
     @property
     def is_empty(self) -> bool:
@@ -119,6 +120,7 @@ class _EmbeddedRebuild(RegistryRebuild):
             found.unreadable,
             [*found.users.values()],
             found.quotas,
+            found.values,
         )
 
     def carry_out(self) -> "Path | None":
@@ -130,7 +132,7 @@ class _EmbeddedRebuild(RegistryRebuild):
         topics = {topic.name: topic for topic in plan.kept_topics}
         topics |= {change.topic.name: change.topic for change in plan.topics}
         groups = [*plan.kept_groups, *plan.groups]
-        return replace_damaged(self._path, topics.values(), groups, plan.kept_users, plan.kept_quotas)
+        return replace_damaged(self._path, topics.values(), groups, plan.kept_users, plan.kept_quotas, plan.kept_values)
 
 
 class _ClusterRebuild(RegistryRebuild):

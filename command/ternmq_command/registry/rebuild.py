@@ -136,6 +136,7 @@ def _rebuilt_records(plan: "RebuildPlan") -> list[dict[str, object]]:
         *(_group_record(group, "store") for group in plan.groups),
         *(_rebuilt_record("user", user.name, "registry") for user in plan.kept_users),
         *(_rebuilt_record("quota", quota.title, "registry") for quota in plan.kept_quotas),
+        *(_rebuilt_record("value", f"{namespace}:{name}", "registry") for namespace, name, _ in plan.kept_values),
     ]
 
 

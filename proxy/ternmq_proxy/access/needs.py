@@ -42,6 +42,7 @@ TOPIC_QUERY = AccessNeed(ResourceKind.TOPIC, AccessAction.SUB | AccessAction.GET
 TOPIC_CREATE = AccessNeed(ResourceKind.TOPIC, AccessAction.CREATE)
 TOPIC_UPDATE = AccessNeed(ResourceKind.TOPIC, AccessAction.UPDATE)
 TOPIC_DELETE = AccessNeed(ResourceKind.TOPIC, AccessAction.DELETE)
+TOPIC_CHANGE = AccessNeed(ResourceKind.TOPIC, AccessAction.UPDATE | AccessAction.DELETE)
 TOPIC_GET = AccessNeed(ResourceKind.TOPIC, AccessAction.GET)
 TOPIC_LIST = AccessNeed(ResourceKind.TOPIC, AccessAction.LIST | AccessAction.GET)
 GROUP_SUB = AccessNeed(ResourceKind.GROUP, AccessAction.SUB)

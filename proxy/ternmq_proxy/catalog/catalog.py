@@ -20,6 +20,7 @@ from ternmq_common.names import group_of_derived
 from ternmq_common.shard.model import ConsumerGroup, Topic
 from ternmq_proxy.catalog.auto_creation import AutoCreation
 from ternmq_proxy.catalog.change_log import ChangeLog
+from ternmq_proxy.catalog.name_server_values import NameServerValues
 from ternmq_proxy.catalog.proxy_table import ProxyTable
 from ternmq_proxy.catalog.registry_reads import RegistryReads
 from ternmq_proxy.catalog.shard_changes import ShardChanges
@@ -83,6 +84,7 @@ class Catalog:
         self.users = UserChanges(self, directory.registry, self._change_log)
         self.shards = ShardChanges(self, directory.registry, self._change_log)
         self.proxies = ProxyTable(directory)
+        self.values = NameServerValues(self, directory)
 
     @property
     def _known_snapshot(self) -> "RegistrySnapshot":

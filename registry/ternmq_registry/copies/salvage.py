@@ -1,9 +1,9 @@
 """Salvages an embedded registry, whole or damaged, without changing the file.
 
 Whole    everything, as a start would read it.
-Damaged  the topics, groups, users and quotas whose rows SQLite still finds and whose checksums are right: they are
-         exactly what was written. Tables are read from both ends, as an unreadable page hides what lies behind it, and
-         the bytes of the file's header that never change are corrected first.
+Damaged  the topics, groups, users, quotas and values whose rows SQLite still finds and whose checksums are right: they
+         are exactly what was written. Tables are read from both ends, as an unreadable page hides what lies behind it,
+         and the bytes of the file's header that never change are corrected first.
 Copy     it reads a copy, since SQLite writes to what it opens.
 """
 
@@ -23,7 +23,7 @@ from ternmq_registry.registry import Registry
 from ternmq_registry.security.user_rows import stored_user
 from ternmq_registry.sql.checksums import is_whole
 from ternmq_registry.sql.rows import group_of, quota_of, topic_of
-from ternmq_registry.tables import GROUPS, QUOTAS, TOPICS, USERS
+from ternmq_registry.tables import GROUPS, NAME_SERVER_VALUES, QUOTAS, TOPICS, USERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -45,8 +45,8 @@ _HEADER = {
 class SalvagedRegistry:
     """The salvaged content. `damage` is what was found, None if the file is whole or not there.
 
-    `unreadable` names rows with wrong checksums, as far as they still have names. `users` and `quotas` are those of a
-    damaged file: a whole one keeps its own.
+    `unreadable` names rows with wrong checksums, as far as they still have names. `users`, `quotas` and `values` are
+    those of a damaged file: a whole one keeps its own.
     """
 
     topics: dict[str, Topic] = field(default_factory=dict)
@@ -55,6 +55,8 @@ class SalvagedRegistry:
     unreadable: list[str] = field(default_factory=list)
     users: "dict[str, StoredUser]" = field(default_factory=dict)
     quotas: list[Quota] = field(default_factory=list)
+    values: list[tuple[str, str, str]] = field(default_factory=list)
+    """Those that tools keep in a name server: namespace, name and text."""
 
 
 def salvage_registry(path: Path) -> SalvagedRegistry:
@@ -95,6 +97,8 @@ def _read_damaged(copy: Path, finding: str) -> SalvagedRegistry:
         for row in _read_rows(connection, USERS.name, found):
             found.users[row["name"]] = stored_user(row)
         found.quotas.extend(map(quota_of, _read_rows(connection, QUOTAS.name, found)))
+        for row in _read_rows(connection, NAME_SERVER_VALUES.name, found):
+            found.values.append((row["namespace"], row["name"], row["value"]))
     return found
 
 
@@ -112,7 +116,7 @@ def _read_rows(connection: sqlite3.Connection, table: str, found: SalvagedRegist
         # A row that can't be read ends the walk in this direction.
         with suppress(sqlite3.DatabaseError, UnicodeDecodeError):
             for row in map(dict, connection.execute(f"SELECT * FROM {table} ORDER BY rowid {order}")):  # noqa: S608
-                key = tuple(str(row[part]) for part in ("kind", "name") if part in row)
+                key = tuple(str(row[part]) for part in ("kind", "namespace", "name") if part in row)
                 if is_whole(row):
                     good[key] = row
                 else:
@@ -127,6 +131,7 @@ def replace_damaged(
     groups: "Iterable[ConsumerGroup]",
     users: "Iterable[StoredUser]" = (),
     quotas: "Iterable[Quota]" = (),
+    values: "Iterable[tuple[str, str, str]]" = (),
 ) -> Path:
     """Replace the damaged registry by one with these entries, and keep the damaged one; returns where.
 
@@ -140,6 +145,7 @@ def replace_damaged(
         registry.import_users(users)
         for quota in quotas:
             registry.put_quota(quota)
+        registry.import_values(values)
     aside = _unused_path(path)
     for each in (path, *find_sidecars(path)):
         shutil.copy2(each, aside.with_name(aside.name + each.name.removeprefix(path.name)))

@@ -11,7 +11,7 @@ from ternmq_common.errors import StartupError
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-NEWEST = "0016"
+NEWEST = "0017"
 _STEPS = {f"{number:04d}" for number in range(1, int(NEWEST) + 1)}
 
 

@@ -1,7 +1,7 @@
 """Checksums of the embedded registry: SQLite checks none of the bytes that it stores.
 
-Row         `checksum` of a topic, a placement, a group, a user, a key or a quota: crc32 of its other columns as JSON,
-            by name.
+Row         `checksum` of a topic, a placement, a group, a user, a key, a quota or a value: crc32 of its other columns
+            as JSON, by name.
 Whole       `checksum` of the one row of `registry_version`: crc32 of its version, of the schema's text, and of how many
             rows each checked table has and the sum of their checksums. So a lost row is noticed. A table
             that an older schema lacks is no part of it.
@@ -19,7 +19,17 @@ from zlib import crc32
 from sqlalchemy import func, select, text, update
 
 from ternmq_registry.errors import RegistryDamaged
-from ternmq_registry.tables import GROUPS, HANDLE_KEYS, QUOTAS, ROOM_TABLE, TOPIC_BROKERS, TOPICS, USERS, VERSION
+from ternmq_registry.tables import (
+    GROUPS,
+    HANDLE_KEYS,
+    NAME_SERVER_VALUES,
+    QUOTAS,
+    ROOM_TABLE,
+    TOPIC_BROKERS,
+    TOPICS,
+    USERS,
+    VERSION,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -28,7 +38,7 @@ if TYPE_CHECKING:
 
     Row = Mapping[Any, Any]
 
-CHECKED = (TOPICS, TOPIC_BROKERS, GROUPS, USERS, HANDLE_KEYS, QUOTAS)
+CHECKED = (TOPICS, TOPIC_BROKERS, GROUPS, USERS, HANDLE_KEYS, QUOTAS, NAME_SERVER_VALUES)
 _COLUMN = "checksum"
 
 
@@ -97,6 +107,7 @@ def seal_changes(connection: "Connection", since: int) -> None:
         (HANDLE_KEYS, HANDLE_KEYS.c.changed > since),
         (USERS, USERS.c.changed > since),
         (QUOTAS, QUOTAS.c.changed > since),
+        (NAME_SERVER_VALUES, NAME_SERVER_VALUES.c.changed > since),
         (TOPIC_BROKERS, TOPIC_BROKERS.c.topic.in_(select(TOPICS.c.name).where(TOPICS.c.changed > since))),
     ):
         if table not in there:

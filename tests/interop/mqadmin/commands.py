@@ -49,6 +49,7 @@ OLD_TOO = {
     "exportMetrics -c DefaultCluster -f {folder}": ("metrics.json success",),
     "exportConfigs -c DefaultCluster -f {folder}": ("configs.json success",),
     "allocateMQ -t AdminTopic -i a,b": ('"result"', '"a":', '"b":'),
+    "updateKvConfig -s anything -k key -v b": ("create or update kv config to namespace success",),
     "deleteKvConfig -s anything -k key": ("delete kv config from namespace success",),
     "deleteTopic -c DefaultCluster -t OrderTopic": ("delete topic [OrderTopic] from cluster [DefaultCluster] success",),
     "deleteSubGroup -c DefaultCluster -g CloneGroup": ("delete subscription group [CloneGroup]", "success"),
@@ -79,7 +80,6 @@ REFUSED = {
     "wipeWritePerm -b broker-0": "its own and only broker",
     "addWritePerm -b broker-0": "its own and only broker",
     "updateBrokerConfig -b {address} -k a -v b": "settings of brokers are those of TernMQ",
-    "updateKvConfig -s anything -k key -v b": "this name server keeps no values",
     "updateTopic -c DefaultCluster -t TBW102 -r 4 -w 4": "reserved for the broker",
     "consumerConnection -g NobodyGroup": "CODE: 206",
 }

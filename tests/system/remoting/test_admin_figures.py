@@ -42,12 +42,25 @@ async def test_a_topic_has_the_offsets_of_its_queues(server: Embedded) -> None:
         assert (await client.call(202, topic="missing-stats-4x")).code == 17
 
 
+async def test_the_topic_of_traces_is_shown_and_stays(server: Embedded) -> None:
+    name = "RMQ_SYS_TRACE_TOPIC"
+    async with await RemotingClient.connect(server.remoting) as client:
+        assert (await client.send(name, b"trace", properties={"KEYS": "traced"})).code == 0
+        assert len(read((await client.call(202, topic=name)).body)["offsetTable"]) > 0
+        assert read((await client.call(351, topic=name)).body)["topicName"] == name
+        assert read((await client.call(300, topic=name)).body) == {"groupList": []}
+        assert (await client.call(215, topic=name)).code == 29
+        assert name in read((await client.call(206)).body)["topicList"]
+
+
 async def test_a_group_has_its_place_in_each_queue(server: Embedded) -> None:
     async with await RemotingClient.connect(server.remoting) as client:
         group, queue = await fill(client, "places-4x")
         stats = read((await client.call(208, consumerGroup=group)).body)["offsetTable"]
         assert (stats[queue]["brokerOffset"], stats[queue]["consumerOffset"]) == (3, 1)
         assert stats[queue]["lastTimestamp"] > 1_700_000_000_000
+        empty = {"brokerOffset": 0, "consumerOffset": 0, "lastTimestamp": 0, "pullOffset": 0}
+        assert [stats[queue._replace(queue_id=number)] for number in range(1, 4)] == [empty] * 3
         named = read((await client.call(208, consumerGroup=group, topic="places-4x")).body)["offsetTable"]
         assert {each.topic for each in named} == {"places-4x"}
         every = read((await client.call(317, isOrder=False)).body)
@@ -70,7 +83,10 @@ async def test_a_queue_has_entries(server: Embedded) -> None:
         )
         assert (found["minQueueIndex"], found["maxQueueIndex"], len(found["queueData"])) == (0, 3, 2)
         assert found["queueData"][0]["tagsCode"] == 114586  # "tag".hashCode() of Java
-        assert found["subscriptionData"]["topic"] == "entries-4x"
+        assert (found["subscriptionData"]["topic"], found["filterData"]) == ("entries-4x", "null")
+        assert {each["eval"] for each in found["queueData"]} == {False}
+        unknown = await client.call(321, topic="entries-4x", queueId=0, index=0, count=1, consumerGroup="nobody")
+        assert read(unknown.body)["filterData"] == "nobody@entries-4x is not online!"
 
 
 async def test_a_broker_has_what_tools_read(server: Embedded) -> None:

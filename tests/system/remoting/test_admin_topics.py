@@ -1,5 +1,6 @@
 """Topics and groups, made and looked at with the requests of mqadmin."""
 
+import asyncio
 import json
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 from ternmq_rpc.remoting.commands import Command
 from tests.support.embedded import Embedded
 from tests.support.remoting_client import RemotingClient
+from tests.support.until import until_answered
 from tests.system.conftest import SERVER_LOOP
 
 pytestmark = SERVER_LOOP
@@ -143,3 +145,22 @@ async def test_groups_topics_and_clients_know_of_each_other(server: Embedded) ->
         assert (producer["clientId"], producer["remoteIP"][0]) == ("reader-4x", "/")
         assert (await client.call(203, consumerGroup="nobody-4x-group")).code == 206
         assert (await client.call(204, producerGroup="nobody-4x-producer")).code == 1
+
+
+async def test_a_list_of_topics_is_made_whole_though_its_client_goes(server: Embedded) -> None:
+    names = {f"gone-4x-{number}" for number in range(20)}
+    listed = [{"topicName": name, "readQueueNums": 1, "writeQueueNums": 1, "perm": 6} for name in sorted(names)]
+    async with await RemotingClient.connect(server.remoting) as client:
+        call = asyncio.create_task(client.call(18, json.dumps({"topicConfigList": listed}).encode()))
+
+        async def find_first() -> object:
+            return (await client.call(351, topic="gone-4x-0")).code
+
+        await until_answered(find_first, 0)
+        call.cancel()
+    async with await RemotingClient.connect(server.remoting) as other:
+
+        async def count_made() -> object:
+            return len(names & set(json.loads((await other.call(206)).body)["topicList"]))
+
+        await until_answered(count_made, len(names))

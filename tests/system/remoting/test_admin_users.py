@@ -33,7 +33,9 @@ async def test_a_user_is_made_changed_shown_and_deleted(server: Embedded) -> Non
         listed = json.loads((await client.call(3005, filter="u-4")).body)
         assert listed == [{"username": "u-4x", "userType": "Super", "userStatus": "disable"}]
         assert (await client.call(3003, username="u-4x")).code == 0
-        assert (await client.call(3004, username="u-4x")).code == 3001
+        gone = await client.call(3004, username="u-4x")
+        assert (gone.code, gone.body) == (0, b"")
+        assert (await client.call(3002, json.dumps(change).encode(), username="u-4x")).code == 3001
 
 
 async def test_policies_are_added_shown_and_taken_away(server: Embedded) -> None:
@@ -46,13 +48,26 @@ async def test_policies_are_added_shown_and_taken_away(server: Embedded) -> None
         assert (await client.call(3006, json.dumps(acl).encode(), subject="User:p-4x")).code == 0
         [policy] = json.loads((await client.call(3009, subject="User:p-4x")).body)["policies"]
         found = {entry["resource"]: entry for entry in policy["entries"]}
-        assert found == {"Topic:own-*": ENTRY, "Group:own": {**deny, "actions": ["All"]}}
+        assert found == {"Topic:own-*": ENTRY, "Group:own": {**deny, "actions": ["All"], "sourceIps": None}}
         [listed] = json.loads((await client.call(3010, subjectFilter="p-4x", resourceFilter="Topic")).body)
         assert [entry["resource"] for entry in listed["policies"][0]["entries"]] == ["Topic:own-*"]
         assert (await client.call(3008, subject="User:p-4x", resource="Group:own")).code == 0
         [policy] = json.loads((await client.call(3009, subject="User:p-4x")).body)["policies"]
         assert policy["entries"] == [ENTRY]
+        changed = {"subject": "User:p-4x", "policies": [{"entries": [{**ENTRY, "decision": "Deny"}]}]}
+        assert (await client.call(3007, json.dumps(changed).encode(), subject="User:p-4x")).code == 0
+        [policy] = json.loads((await client.call(3009, subject="User:p-4x")).body)["policies"]
+        assert policy["entries"] == [{**ENTRY, "decision": "Deny"}]
         assert (await client.call(3003, username="p-4x")).code == 0
+
+
+async def test_who_has_no_user_has_no_policies(server: Embedded) -> None:
+    acl = json.dumps({"subject": "User:nobody-4x", "policies": [{"entries": [ENTRY]}]}).encode()
+    async with await RemotingClient.connect(server.remoting) as client:
+        made = await client.call(3006, acl, subject="User:nobody-4x")
+        assert (made.code, made.remark) == (16, "The subject of User:nobody-4x is not exist.")
+        shown = await client.call(3009, subject="User:nobody-4x")
+        assert (shown.code, shown.remark) == (16, "The subject is not exist.")
 
 
 @pytest.mark.parametrize("code", [50, 51, 52, 53])
@@ -112,6 +127,8 @@ FORBIDDEN: dict[int, dict[str, object]] = {
     26: {},
     28: {},
     100: {"namespace": "ORDER_TOPIC_CONFIG", "key": "foreign-topic", "value": "b:2"},
+    101: {"namespace": "of-the-cluster", "key": "k"},
+    102: {"namespace": "of-the-cluster", "key": "k"},
     106: {},
     202: {"topic": "foreign-topic"},
     203: {"consumerGroup": "foreign-group"},
@@ -121,12 +138,14 @@ FORBIDDEN: dict[int, dict[str, object]] = {
     208: {"consumerGroup": "foreign-group"},
     215: {"topic": "foreign-topic"},
     216: {"topic": "foreign-topic"},
+    219: {"namespace": "of-the-cluster"},
     222: {"topic": "foreign-topic", "group": "foreign-group", "timestamp": -1, "isForce": True},
     223: {"topic": "foreign-topic", "group": "foreign-group"},
     300: {"topic": "foreign-topic"},
     303: {"topic": "foreign-topic", "group": "foreign-group"},
     306: {},
     307: {"consumerGroup": "foreign-group", "clientId": "c"},
+    308: {"topic": "foreign-topic", "compareGroup": "foreign-group"},
     309: {"consumerGroup": "foreign-group", "clientId": "c", "msgId": "m"},
     314: {"srcGroup": "foreign-group", "destGroup": "other-group", "topic": "own-topic"},
     315: {"statsName": "TOPIC_PUT_NUMS", "statsKey": "foreign-topic"},
@@ -144,5 +163,8 @@ FORBIDDEN: dict[int, dict[str, object]] = {
     3004: {"username": "first"},
     3005: {"filter": ""},
     3010: {"subjectFilter": ""},
+    200052: {"topic": "own-topic", "consumerGroup": "foreign-group", "queueId": -1, "maxMsgNums": 1},
+    200054: {"topic": "own-topic", "consumerGroup": "foreign-group", "queueId": -1, "pollTime": 0},
+    200055: {"topic": "own-topic", "consumerGroup": "foreign-group", "queueId": -1},
 }
 """Requests that a user without policies for them may not make."""

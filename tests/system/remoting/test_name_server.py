@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from ternmq_proxy.fronts.remoting.handlers.admin.unserved import UNSERVED_HANDLERS
 from ternmq_rpc.remoting.json_dialect import decode_dialect
 from tests.support.embedded import Embedded
 from tests.support.remoting_client import RemotingClient
@@ -46,6 +47,16 @@ async def test_lists_have_topics_with_those_of_groups_and_the_system(server: Emb
             assert json.loads((await client.call(code)).body) == {"topicList": []}
 
 
+async def test_a_probe_of_a_broker_is_a_message_to_the_topic_of_its_name(server: Embedded) -> None:
+    async with await RemotingClient.connect(server.remoting) as client:
+        [broker] = json.loads((await client.call(304)).body)["topicList"][1:]
+        for _ in range(2):
+            route = decode_dialect((await client.call(105, topic=broker)).body)
+            assert isinstance(route, dict)
+            assert [each["perm"] for each in route["queueDatas"]] == [6]
+            assert (await client.send(broker, b"probe")).code == 0
+
+
 @pytest.mark.parametrize("code", [103, 104, 322, 904])
 async def test_brokers_of_others_are_told_why_they_cannot_register(server: Embedded, code: int) -> None:
     async with await RemotingClient.connect(server.remoting) as client:
@@ -54,19 +65,83 @@ async def test_brokers_of_others_are_told_why_they_cannot_register(server: Embed
         assert "brokers of RocketMQ can't register here" in refused.remark
 
 
-async def test_the_configuration_is_read_and_never_kept(server: Embedded) -> None:
+async def test_values_are_kept_until_they_are_deleted(server: Embedded) -> None:
+    space = {"namespace": "values-4x"}
     async with await RemotingClient.connect(server.remoting) as client:
-        await client.send("configured-4x", b"x")
+        assert (await client.call(101, **space, key="one")).code == 22
+        assert (await client.call(219, **space)).code == 22
+        for key, value in (("one", "1"), ("two", "zwei, 二"), ("one", "2")):
+            assert (await client.call(100, **space, key=key, value=value)).code == 0
+        assert (await client.call(101, **space, key="one")).fields["value"] == "2"
+        assert json.loads((await client.call(219, **space)).body) == {"table": {"one": "2", "two": "zwei, 二"}}
+        for _ in range(2):
+            assert (await client.call(102, **space, key="one")).code == 0
+        assert (await client.call(101, **space, key="one")).code == 22
+        assert json.loads((await client.call(219, **space)).body) == {"table": {"two": "zwei, 二"}}
+
+
+@pytest.mark.parametrize(
+    ("field", "text", "reason"),
+    [
+        ("namespace", "n" * 300, "longer than 256 bytes"),
+        ("key", "a\nb", "control character"),
+        ("value", "v" * 8193, "longer than 8192 characters"),
+        ("value", "a\x00b", "control character"),
+    ],
+)
+async def test_values_that_cannot_be_kept_are_refused(server: Embedded, field: str, text: str, reason: str) -> None:
+    async with await RemotingClient.connect(server.remoting) as client:
+        refused = await client.call(100, **({"namespace": "n", "key": "k", "value": "v"} | {field: text}))
+        assert (refused.code, reason in refused.remark) == (29, True), refused.remark
+
+
+async def test_the_queues_of_fifo_topics_are_values_that_cannot_be_changed(server: Embedded) -> None:
+    fifo, other = "ordered-value-4x", "plain-value-4x"
+    async with await RemotingClient.connect(server.remoting) as client:
         [broker] = json.loads((await client.call(304)).body)["topicList"][1:]
-        order = {"namespace": "ORDER_TOPIC_CONFIG", "key": "configured-4x"}
-        assert (await client.call(101, **order)).code == 22
-        assert (await client.call(219, namespace="nothing")).code == 22
-        assert (await client.call(100, **order, value=f"{broker}:4")).code == 0
-        assert (await client.call(100, **order, value=f"{broker}:2")).code == 1
-        assert (await client.call(102, **order)).code == 0
+        attributes = {"readQueueNums": 2, "writeQueueNums": 2, "perm": 6, "attributes": "+message.type=FIFO"}
+        assert (await client.call(17, topic=fifo, **attributes)).code == 0
+        order = {"namespace": "ORDER_TOPIC_CONFIG"}
+        assert (await client.call(101, **order, key=fifo)).fields["value"] == f"{broker}:2"
+        assert (await client.call(100, **order, key=fifo, value=f"{broker}:2")).code == 0
+        refused = await client.call(100, **order, key=fifo, value=f"{broker}:4")
+        assert (refused.code, refused.remark) == (
+            1,
+            f"the queues of the FIFO topic {fifo} are {broker}:2, and no others",
+        )
+        assert (await client.call(100, **order, key=other, value="b:4")).code == 0
+        table = json.loads((await client.call(219, **order)).body)["table"]
+        assert (table[fifo], table[other]) == (f"{broker}:2", "b:4")
+        assert (await client.call(102, **order, key=other)).code == 0
+        assert (await client.call(102, **order, key=fifo)).code == 0
+        assert other not in json.loads((await client.call(219, **order)).body)["table"]
+
+
+async def test_settings_of_the_name_server_are_read_and_not_changed(server: Embedded) -> None:
+    async with await RemotingClient.connect(server.remoting) as client:
         settings = await client.call(319)
         assert f"listenPort={server.remoting.rpartition(':')[2]}" in settings.body.decode().splitlines()
         assert (await client.call(318, b"a=b")).code == 1
+
+
+async def test_the_route_of_a_missing_topic_is_refused_as_by_others(server: Embedded) -> None:
+    async with await RemotingClient.connect(server.remoting) as client:
+        refused = await client.call(105, topic="never-there-4x")
+        text, advice = refused.remark.splitlines()
+        assert (refused.code, text) == (17, "No topic route info in name server for the topic: never-there-4x")
+        assert advice.startswith("See https://rocketmq.apache.org/")
+
+
+@pytest.mark.parametrize(("code", "expected"), [(code, 1 if code == 1007 else 3) for code in UNSERVED_HANDLERS])
+async def test_what_has_no_meaning_here_is_refused_in_words(server: Embedded, code: int, expected: int) -> None:
+    async with await RemotingClient.connect(server.remoting) as client:
+        refused = await client.call(code)
+        assert (refused.code, len(refused.remark) > 20, "request type" in refused.remark) == (expected, True, False)
+
+
+async def test_pops_leave_nothing_to_roll_back(server: Embedded) -> None:
+    async with await RemotingClient.connect(server.remoting) as client:
+        assert (await client.call(200056)).code == 0
 
 
 async def test_an_embedded_broker_keeps_its_permission(server: Embedded) -> None:

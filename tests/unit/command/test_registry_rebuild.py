@@ -3,6 +3,7 @@
 import json
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -201,6 +202,7 @@ def test_of_a_damaged_registry_is_taken_what_can_be_trusted(call: Call, data_dir
         registry.create_topic(Topic(name=name, type=MessageType.NORMAL, queues=16))
     registry.create_group(ConsumerGroup(name="talk", max_attempts=3))
     registry.put_quota(Quota(kind=QuotaKind.TOPIC, name="*", messages_in=5))
+    registry.put_value("tools", "owner", "ops")
     registry.close()
     database = sqlite3.connect(data_dir / "registry.db")
     database.execute("UPDATE topics SET queues = 17 WHERE name = 'orders'")
@@ -215,7 +217,9 @@ def test_of_a_damaged_registry_is_taken_what_can_be_trusted(call: Call, data_dir
     assert told["set_aside"] == str(data_dir / "registry.db.damaged-1")
     sources = {record["name"]: record["source"] for record in told["made"]}
     assert (sources["empty"], sources["talk"], sources["orders"]) == ("registry", "registry", "store")
-    assert sources["topic:*"] == "registry"
+    assert (sources["topic:*"], sources["tools:owner"]) == ("registry", "registry")
+    with closing(Registry.open_sqlite(data_dir / "registry.db")) as rebuilt:
+        assert rebuilt.read_values("tools") == {"owner": "ops"}
 
 
 def test_while_a_server_runs_nothing_is_done(call: Call, data_dir: Path) -> None:

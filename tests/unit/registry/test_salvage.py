@@ -155,3 +155,24 @@ def test_a_damaged_registry_is_kept_beside_the_one_that_replaces_it(file: Path) 
         assert anew.created_version > in_a_year
         registry.close()
     assert not file.with_name("registry.db.new").exists()
+
+
+def test_values_of_tools_are_told_apart_by_namespace_and_name_and_the_others_are_taken(tmp_path: Path) -> None:
+    file = tmp_path / "registry.db"
+    registry = Registry.open_sqlite(file)
+    values = [("one", "key", "1"), ("two", "key", "2")]
+    for value in [*values, ("three", "key", "3")]:
+        registry.put_value(*value)
+    registry.close()
+    change(file, "UPDATE name_server_values SET value = '4' WHERE namespace = 'three'")
+    found = salvage_registry(file)
+    assert found.unreadable == ["name_server_values 'three:key'"]
+    assert found.values == values
+    replace_damaged(file, [], [], values=found.values)
+    registry = Registry.open_sqlite(file)
+    assert [registry.read_values(namespace) for namespace in ("one", "two", "three")] == [
+        {"key": "1"},
+        {"key": "2"},
+        {},
+    ]
+    registry.close()

@@ -148,7 +148,7 @@ class RemotingFront:
         if handler.begin is not None and self._begin_directly(request, handler, handler.begin):
             return None
         # A client that sends its last offsets and closes does not wait for answers.
-        request.outlives_connection = request.command.is_oneway and not handler.may_wait
+        request.outlives_connection = handler.in_steps or (request.command.is_oneway and not handler.may_wait)
         return self._serve_handled(request, handler)
 
     def _begin_directly(self, request: "ServedRequest", handler: "Handler", begin: "Begin") -> bool:

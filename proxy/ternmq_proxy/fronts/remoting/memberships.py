@@ -10,6 +10,7 @@ Changes     a change is pushed to the members here at once, and to other proxies
 import asyncio
 import logging
 import time
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from msgspec import json
@@ -60,6 +61,7 @@ class Memberships:
         self._elsewhere: dict[str, dict[str, GroupSubscription]] = {}  # what groups subscribe to that are elsewhere
         self._asked_s: dict[str, float] = {}
         self._begun: dict[tuple[str, str], int] = {}  # the version in which the group was created
+        self.waiting_pops: Counter[tuple[str, str, int]] = Counter()  # by group, topic and queue
         services.process.front_answers[MEMBERS_CHANGED] = self._answer_changed
         services.process.front_answers[_SUBSCRIPTIONS] = self._answer_subscriptions
         services.process.front_answers[_MEMBERS] = self._answer_members

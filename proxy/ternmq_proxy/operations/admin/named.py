@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 
 
 async def find_topic(name: str, services: "Services") -> "Topic":
-    """Return the topic; ILLEGAL_TOPIC, or TOPIC_NOT_FOUND."""
-    return await services.catalog.existing_topic(check_topic_name(name))
+    """Return the topic; ILLEGAL_TOPIC, or TOPIC_NOT_FOUND. Of a name that is reserved, one that the server made."""
+    known = services.catalog.known_topic(name)
+    return known or await services.catalog.existing_topic(check_topic_name(name))
 
 
 async def find_group(name: str, services: "Services") -> "ConsumerGroup":

@@ -13,11 +13,13 @@ Answered = Callable[[Command | None, Exception | None], None]
 @dataclass(frozen=True, slots=True)
 class Handler:
     """Serves the requests of one code. `name` is the operation's for rights, audit and metrics; `may_wait`: it may wait
-    for messages; `complete_refusal` adds to the answer of a refused request. `begin` serves most requests without a
+    for messages; `in_steps`: it goes on without its client, as half of its change would be of no use to anyone;
+    `complete_refusal` adds to the answer of a refused request. `begin` serves most requests without a
     task: it returns False, with nothing done, for the others."""
 
     name: str
     serve: Callable[[RemotingCall], Awaitable[Command]]
     may_wait: bool = False
+    in_steps: bool = False
     complete_refusal: Callable[[Command], None] | None = None
     begin: Callable[[RemotingCall, Answered], bool] | None = None

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.names import (
     DISCARD_TOPIC,
     RETRY_PREFIX,
@@ -20,6 +21,7 @@ from ternmq_rpc.remoting.json_dialect import encode_dialect
 
 if TYPE_CHECKING:
     from ternmq_common.catalog.cluster import QueuePermission
+    from ternmq_common.shard.model import Topic
     from ternmq_proxy.fronts.remoting.call import RemotingCall
 
 DEFAULT_TOPIC = "TBW102"
@@ -27,6 +29,11 @@ DEFAULT_TOPIC = "TBW102"
 READ, WRITE, INHERIT = 4, 2, 1
 # Clients before 4.9.4 need the ids of brokers without quotes.
 _QUOTED_FROM = 401
+_TIMER_TOPIC, _NO_LONGER_LISTED = "rmq_sys_wheel_timer", "CHECKPOINT_TOPIC"
+_MEMBER_PREFIX, _REVIVE_PREFIX = "rmq_sys_SYNC_BROKER_MEMBER_", "rmq_sys_REVIVE_LOG_"
+# As a name server of RocketMQ says it, since scripts look for it. A tool adds no advice of its own to this one.
+_NO_ROUTE = "No topic route info in name server for the topic: "
+_ADVICE = "See https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
 
 
 async def get_route(made: "RemotingCall") -> Command:
@@ -75,18 +82,37 @@ async def _find_queues(name: str, made: "RemotingCall") -> tuple[dict[str, int],
     if name in (TRACE_TOPIC, reply_topic(made.cluster)):
         topic = await services.catalog.ensure_topic(name, mixed=True)
     elif name in system_topics(made):
-        return {broker.name: READ for broker in services.catalog.list_brokers()}, 1
+        known = [broker.name for broker in services.catalog.list_brokers()]
+        # Tools measure a broker by messages to the topic of its name, which the first one creates.
+        permission = READ | WRITE if services.catalog.creates_topics and name in known else READ
+        return dict.fromkeys(known, permission), 1
     else:
-        topic = await services.catalog.existing_topic(check_topic_name(name))
+        topic = await _find_topic(check_topic_name(name), made)
     brokers = permitted_brokers(topic, services)
     return {broker.name: permission_bits(broker.permission) for broker in brokers}, topic.queues
 
 
+async def _find_topic(name: str, made: "RemotingCall") -> "Topic":
+    try:
+        return await made.services.catalog.existing_topic(name)
+    except MessagingError as error:
+        if error.code != ErrorCode.TOPIC_NOT_FOUND:
+            raise
+        raise RequestRefused(ResponseCode.TOPIC_NOT_EXIST, f"{_NO_ROUTE}{name}\n{_ADVICE}") from None
+
+
 def system_topics(made: "RemotingCall") -> set[str]:
-    """Return the names that lists of topics have because tools expect them; nothing is sent to them."""
-    brokers = {broker.name for broker in made.services.catalog.list_brokers()}
-    names = {made.cluster, f"{made.cluster}_REPLY_TOPIC", *brokers, *SYSTEM_TOPICS - {TRACE_TOPIC, DISCARD_TOPIC}}
-    return {name for name in names if not made.services.catalog.has_topic(name)}
+    """Return the names that lists of topics have because tools expect them; nothing is sent to them but probes."""
+    catalog = made.services.catalog
+    brokers = {broker.name for broker in catalog.list_brokers()}
+    unlisted = {DISCARD_TOPIC, _NO_LONGER_LISTED} | (set() if catalog.creates_topics else {TRACE_TOPIC})
+    names = {
+        *(made.cluster, f"{made.cluster}_REPLY_TOPIC", f"{_REVIVE_PREFIX}{made.cluster}", _TIMER_TOPIC),
+        *brokers,
+        *(f"{_MEMBER_PREFIX}{broker}" for broker in brokers),
+        *SYSTEM_TOPICS - unlisted,
+    }
+    return {name for name in names if not catalog.has_topic(name)}
 
 
 def _find_future(name: str, made: "RemotingCall") -> dict[str, int]:
@@ -94,7 +120,7 @@ def _find_future(name: str, made: "RemotingCall") -> dict[str, int]:
     if not services.catalog.creates_topics or not services.access.has_right(made.call, TOPIC_CREATE, "*"):
         raise RequestRefused(
             ResponseCode.TOPIC_NOT_EXIST,
-            f"No topic route info in name server for the topic: {name}; this server creates no topics by their use",
+            f"{_NO_ROUTE}{name}; this server creates no topics by their use",
         )
     return {broker.name: READ | WRITE | INHERIT for broker in services.catalog.list_brokers()}
 

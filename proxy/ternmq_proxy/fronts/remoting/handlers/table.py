@@ -17,7 +17,7 @@ from ternmq_proxy.fronts.remoting.handlers import (
 )
 from ternmq_proxy.fronts.remoting.handlers.admin.table import ADMIN_HANDLERS
 from ternmq_proxy.fronts.remoting.handlers.handler import Handler
-from ternmq_proxy.fronts.remoting.handlers.popping import assignments, pops
+from ternmq_proxy.fronts.remoting.handlers.popping import assignments, peeks, pops
 
 _SEND = Handler(
     "SendMessage", sends.send_message, complete_refusal=sends.complete_answer, begin=direct_sends.begin_send
@@ -54,7 +54,10 @@ HANDLERS: dict[int, Handler] = {
     RequestCode.SET_MESSAGE_REQUEST_MODE: Handler("UpdateGroup", assignments.set_request_mode),
     RequestCode.POP_MESSAGE: Handler("ReceiveMessage", pops.pop_messages, may_wait=True),
     RequestCode.ACK_MESSAGE: Handler("AckMessage", pops.acknowledge_message),
+    RequestCode.PEEK_MESSAGE: Handler("PeekMessage", peeks.look_at_messages),
     RequestCode.CHANGE_MESSAGE_INVISIBLETIME: Handler("ChangeInvisibleDuration", pops.change_invisible),
+    RequestCode.NOTIFICATION: Handler("PeekMessage", peeks.notify_of_messages, may_wait=True),
+    RequestCode.POLLING_INFO: Handler("PeekMessage", peeks.count_waiting_pops),
     RequestCode.BATCH_ACK_MESSAGE: Handler("AckMessage", pops.acknowledge_batch),
     **ADMIN_HANDLERS,
 }

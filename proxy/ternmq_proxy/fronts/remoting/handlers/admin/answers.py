@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from ternmq_common.shard.model import QueueRef
     from ternmq_proxy.fronts.remoting.call import RemotingCall
 
+_BITS, _SIGN = 0xFFFFFFFF, 1 << 31
+
 
 def answer_json(body: object, **fields: object) -> Command:
     """Return a success with this body and these header fields."""
@@ -31,12 +33,14 @@ def answer_done() -> Command:
     return Command(ResponseCode.SUCCESS)
 
 
-def refuse_always(why: str) -> "Callable[[RemotingCall], Awaitable[Command]]":
+def refuse_always(
+    why: str, code: ResponseCode = ResponseCode.SYSTEM_ERROR
+) -> "Callable[[RemotingCall], Awaitable[Command]]":
     """Return a handler that refuses what can't be done here, in words."""
 
     async def refuse_request(made: "RemotingCall") -> Command:
         del made
-        raise RequestRefused(ResponseCode.SYSTEM_ERROR, why)
+        raise RequestRefused(code, why)
 
     return refuse_request
 
@@ -78,3 +82,12 @@ def queue_key(queue: "QueueRef") -> MessageQueueKey:
 def queue_object(queue: "QueueRef") -> dict[str, object]:
     """Return a queue as a value."""
     return {"brokerName": queue.broker, "queueId": queue.queue_id, "topic": queue.topic}
+
+
+def java_hash(text: str) -> int:
+    """Return the hash of a text as Java's `String.hashCode`: 32 bits, with a sign."""
+    value = 0
+    units = text.encode("utf-16-be", "surrogatepass")
+    for at in range(0, len(units), 2):
+        value = (31 * value + (units[at] << 8 | units[at + 1])) & _BITS
+    return value - (value & _SIGN) * 2

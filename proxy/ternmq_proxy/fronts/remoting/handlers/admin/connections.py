@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from ternmq_common.filters.tag_filter import TagFilter
 from ternmq_proxy.access.needs import CLUSTER_LIST, GROUP_GET
 from ternmq_proxy.fronts.remoting.codes import ResponseCode
-from ternmq_proxy.fronts.remoting.handlers.admin.answers import answer_json
-from ternmq_proxy.fronts.remoting.handlers.admin.java_text import java_hash
+from ternmq_proxy.fronts.remoting.handlers.admin.answers import answer_json, java_hash
 from ternmq_proxy.fronts.remoting.handlers.admin.peers import (
     MemberReport,
     SubscriptionReport,

@@ -8,7 +8,7 @@ kept, but for `consumeEnable`: false is refused, as nothing would stop.
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ternmq_common.catalog.retry_backoff import CustomizedSteps, ExponentialCurve
+from ternmq_common.catalog.retry_backoff import DEFAULT_BACKOFF, CustomizedSteps, ExponentialCurve
 from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.names import check_group_name, retry_topic
 from ternmq_common.resources.group_settings import GROUP_SETTINGS
@@ -172,7 +172,9 @@ def _describe_backoff(backoff: "RetryBackoff") -> dict[str, object]:
     if isinstance(backoff, ExponentialCurve):
         curve = {"initial": backoff.initial_ms, "max": backoff.max_ms, "multiplier": int(backoff.multiplier)}
         return {_CURVE_KEY: curve, "type": "EXPONENTIAL"}
-    return {_STEPS_KEY: {"next": list(backoff.steps_ms)}, "type": "CUSTOMIZED"}
+    # As at a broker of RocketMQ, whose default steps are the same, these are not named.
+    steps: dict[str, object] = {} if backoff == DEFAULT_BACKOFF else {_STEPS_KEY: {"next": list(backoff.steps_ms)}}
+    return {**steps, "type": "CUSTOMIZED"}
 
 
 async def list_topics(made: "RemotingCall") -> "Command":

@@ -15,20 +15,24 @@ from ternmq_proxy.fronts.remoting.codes import ResponseCode
 from ternmq_proxy.fronts.remoting.handlers.admin.answers import answer_done, answer_json, answer_names, refuse_always
 from ternmq_proxy.fronts.remoting.handlers.routes import system_topics
 from ternmq_proxy.fronts.remoting.refusals import RequestRefused
+from ternmq_proxy.operations.admin import name_server_values as values
 from ternmq_proxy.operations.admin.brokers.brokers import list_brokers, update_broker
+from ternmq_proxy.operations.admin.name_server_values import ORDER_NAMESPACE
 from ternmq_proxy.operations.admin.pages import select_visible
 from ternmq_rpc.remoting.commands import Command
 
 if TYPE_CHECKING:
     from ternmq_proxy.fronts.remoting.call import RemotingCall
 
-_ORDER_NAMESPACE = "ORDER_TOPIC_CONFIG"
-
 refuse_registration = refuse_always(
     "brokers of RocketMQ can't register here: this is TernMQ, whose brokers are those of its own registry; start one "
     "with `ternmq broker`"
 )
 refuse_route = refuse_always("routes come from the registry, and none can be registered; create the topic with 17")
+refuse_resumption = refuse_always(
+    "a half message that was checked too often is rolled back for good; its copy is in TRANS_CHECK_MAX_TIME_TOPIC, "
+    "from which it can be sent again"
+)
 refuse_settings = refuse_always("settings of this name server are those of TernMQ; change its settings file or options")
 
 
@@ -128,41 +132,50 @@ async def describe_settings(made: "RemotingCall") -> Command:
 
 
 async def get_value(made: "RemotingCall") -> Command:
-    """Answer 101: the only values are the queues of FIFO topics; others are not found."""
+    """Answer 101. The queues of FIFO topics are values that nobody needs to set."""
     namespace, key = made.command.get_text("namespace"), made.command.get_text("key")
-    queues = _order_values(made).get(key) if namespace == _ORDER_NAMESPACE else None
-    if queues is None:
+    value = (await _read_values(namespace, made)).get(key)
+    if value is None:
         raise RequestRefused(ResponseCode.QUERY_NOT_FOUND, f"No config item, Namespace: {namespace} Key: {key}")
-    return Command(ResponseCode.SUCCESS, fields={"value": queues})
+    return Command(ResponseCode.SUCCESS, fields={"value": value})
 
 
 async def list_values(made: "RemotingCall") -> Command:
     """Answer 219."""
     namespace = made.command.get_text("namespace")
-    values = _order_values(made) if namespace == _ORDER_NAMESPACE else {}
-    if not values:
+    found = await _read_values(namespace, made)
+    if not found:
         raise RequestRefused(ResponseCode.QUERY_NOT_FOUND, f"No config item, Namespace: {namespace}")
-    return answer_json({"table": values})
+    return answer_json({"table": found})
 
 
 async def put_value(made: "RemotingCall") -> Command:
-    """Answer 100: nothing is kept. What says of a topic's order what its route says is fine."""
+    """Answer 100. What a route says of a FIFO topic's queues is not changed by a value."""
     command = made.command
     namespace, key, value = command.get_text("namespace"), command.get_text("key"), command.get_text("value", "")
-    made.services.access.require_right("UpdateTopic", made.call, TOPIC_UPDATE, key)
-    topic = made.services.catalog.known_topic(key)
-    if namespace != _ORDER_NAMESPACE or topic is None or _read_order(value) != _read_order(_order_value(key, made)):
+    topic = made.services.catalog.known_topic(key) if namespace == ORDER_NAMESPACE else None
+    if topic is None or topic.type != MessageType.FIFO:
+        await values.put_value(namespace, key, value, made.call, made.services)
+        return answer_done()
+    made.services.access.require_right("PutKvConfig", made.call, TOPIC_UPDATE, key)
+    wanted = _order_value(key, made)
+    if _read_order(value) != _read_order(wanted):
         raise RequestRefused(
-            ResponseCode.SYSTEM_ERROR,
-            "this name server keeps no values; the queues of an ordered topic are all that it has, on every broker",
+            ResponseCode.SYSTEM_ERROR, f"the queues of the FIFO topic {key} are {wanted}, and no others"
         )
     return answer_done()
 
 
 async def delete_value(made: "RemotingCall") -> Command:
-    """Answer 102: there is nothing to delete, which is no error."""
-    made.command.get_text("namespace")
+    """Answer 102; a value that is not there is no error."""
+    namespace, key = made.command.get_text("namespace"), made.command.get_text("key", "")
+    await values.delete_value(namespace, key, made.call, made.services)
     return answer_done()
+
+
+async def _read_values(namespace: str, made: "RemotingCall") -> dict[str, str]:
+    found = await values.read_values(namespace, made.call, made.services)
+    return {**found, **_order_values(made)} if namespace == ORDER_NAMESPACE else found
 
 
 def _order_values(made: "RemotingCall") -> dict[str, str]:

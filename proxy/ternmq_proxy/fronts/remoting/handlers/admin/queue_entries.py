@@ -6,9 +6,8 @@ from ternmq_common.filters.tag_filter import ALL
 from ternmq_common.shard.model import QueueRef
 from ternmq_protos.v2.definition_pb2 import SystemProperties
 from ternmq_proxy.access.needs import TOPIC_GET
-from ternmq_proxy.fronts.remoting.handlers.admin.answers import answer_json
+from ternmq_proxy.fronts.remoting.handlers.admin.answers import answer_json, java_hash
 from ternmq_proxy.fronts.remoting.handlers.admin.connections import describe_subscription
-from ternmq_proxy.fronts.remoting.handlers.admin.java_text import java_hash
 from ternmq_proxy.fronts.remoting.handlers.admin.peers import find_consumers
 from ternmq_proxy.fronts.remoting.messages.delivered_messages import number_of_place
 from ternmq_proxy.operations.message_queues import find_queue
@@ -46,7 +45,10 @@ async def list_entries(made: "RemotingCall") -> "Command":
     if group:
         report = await find_consumers(group, made.memberships.members, services)
         subscription = next((each for each in report.subscriptions if each.topic == queue.topic), None)
-        if subscription is not None:
+        if subscription is None:
+            body["filterData"] = f"{group}@{queue.topic} is not online!"
+        else:
+            body["filterData"] = "null"
             body["subscriptionData"] = describe_subscription(subscription)
     return answer_json(body)
 
@@ -54,7 +56,7 @@ async def list_entries(made: "RemotingCall") -> "Command":
 def _describe_entry(message: "StoredMessage", made: "RemotingCall") -> dict[str, object]:
     tag = SystemProperties.FromString(message.system).tag
     return {
-        "eval": True,
+        "eval": False,  # only brokers with a filter of bits evaluate it
         "physicOffset": number_of_place(message.queue.broker, message.log_offset),
         "physicSize": len(made.client.record_maker.encode_message(message)),
         "tagsCode": java_hash(tag),

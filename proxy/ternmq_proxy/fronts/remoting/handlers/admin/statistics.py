@@ -1,4 +1,4 @@
-"""Requests for figures: of a topic's queues (202), of a group in them (43, 208, 303, 317), of the last hours (315).
+"""Requests for figures: of a topic's queues (202), of groups in them (43, 208, 303, 308, 317), of the last hours (315).
 
 Rates are messages per second of the last ten seconds. Of several groups of a topic nobody counts which gets how much.
 """
@@ -16,6 +16,7 @@ from ternmq_proxy.operations.admin.groups.time_spans import find_time_spans
 from ternmq_proxy.operations.admin.pages import select_visible
 from ternmq_proxy.operations.admin.topics.topic_list import describe_topic
 from ternmq_proxy.operations.admin.topics.topic_times import find_last_times
+from ternmq_rpc.remoting.commands import INT64_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -58,7 +59,7 @@ async def describe_group_stats(made: "RemotingCall") -> "Command":
 
 
 async def _describe_stats(group: str, topics: "Collection[str]", made: "RemotingCall") -> dict[str, object]:
-    found = await find_consumption(group, topics, made.call, made.services)
+    found = await find_consumption(group, topics, made.call, made.services, with_empty=True)
     read = {each.progress.queue.topic for each in found}
     return {
         "consumeTps": await _find_rate(read, made),
@@ -128,6 +129,35 @@ async def list_offsets(made: "RemotingCall") -> "Command":
             table.setdefault(f"{row.queue.topic}@{group.name}", {})[row.queue.queue_id] = row.committed
         await turns.next_turn()
     return answer_json({"offsetTable": table})
+
+
+async def correct_offsets(made: "RemotingCall") -> "Command":
+    """Answer 308: in each queue the least offset that a group of the topic has committed, without `filterGroups`; the
+    largest number there is where `compareGroup` is behind it."""
+    command, inspecting = made.command, made.services.messages.inspecting
+    topic, compared = command.get_text("topic"), command.get_text("compareGroup", "")
+    made.services.access.require_right("DescribeTopic", made.call, TOPIC_GET, topic)
+    left_out = {group for group in command.get_text("filterGroups", "").split(",") if group}
+    least: dict[int, int] = {}
+    behind: dict[int, int] = {}
+    turns = WorkTurns()
+    for group in await _find_groups(made):
+        for row in await inspecting.progress(group.name, [topic]):
+            queue_id = row.queue.queue_id
+            if (
+                row.queue.topic == topic
+                and await made.services.messages.reading.committed(group.name, row.queue) is not None
+            ):
+                if group.name not in left_out:
+                    least[queue_id] = min(row.committed, least.get(queue_id, INT64_MAX))
+                if group.name == compared:
+                    behind[queue_id] = row.committed
+        await turns.next_turn()
+    found = {
+        queue_id: INT64_MAX if offset > behind.get(queue_id, INT64_MAX) else offset
+        for queue_id, offset in least.items()
+    }
+    return answer_json({"correctionOffsets": found})
 
 
 async def describe_time_spans(made: "RemotingCall") -> "Command":

@@ -86,8 +86,9 @@ async def remove_user(made: "RemotingCall") -> "Command":
 
 
 async def get_user(made: "RemotingCall") -> "Command":
-    """Answer 3004."""
-    return answer_json(_describe_user(await _find_user(made.command.get_text("username"), made)))
+    """Answer 3004: nothing for one who is not there."""
+    user = await _find_known(made.command.get_text("username"), made)
+    return answer_done() if user is None else answer_json(_describe_user(user))
 
 
 async def list_some_users(made: "RemotingCall") -> "Command":
@@ -108,12 +109,19 @@ async def _find_users(made: "RemotingCall") -> "list[AccessUser]":
 
 
 async def _find_user(name: str, made: "RemotingCall") -> "AccessUser":
+    user = await _find_known(name, made)
+    if user is None:
+        raise RequestRefused(ResponseCode.USER_NOT_EXIST, "The user not exist.")
+    return user
+
+
+async def _find_known(name: str, made: "RemotingCall") -> "AccessUser | None":
     try:
         return await describe_user(name, made.call, made.services)
     except MessagingError as error:
         if error.code != ErrorCode.NOT_FOUND:
             raise
-        raise RequestRefused(ResponseCode.USER_NOT_EXIST, "The user not exist.") from None
+        return None
 
 
 def _describe_user(user: "AccessUser") -> dict[str, object]:
@@ -140,13 +148,21 @@ def _read_word(content: "Mapping[object, object]", name: str, yes: str, no: str)
 
 
 async def put_policies(made: "RemotingCall") -> "Command":
-    """Answer 3006 and 3007: each entry is added, or takes the place of that of its resource."""
+    """Answer 3006 and 3007: each entry is added, or takes the place of those of its resource."""
     content = read_object(made.command.body)
-    name = _read_subject(made.command.get_text("subject", "") or read_text(content, "subject"))
-    await _find_user(name, made)
+    subject = made.command.get_text("subject", "") or read_text(content, "subject")
+    name = _read_subject(subject)
+    user = await _find_known(name, made)
+    if user is None:
+        raise RequestRefused(ResponseCode.NO_PERMISSION, f"The subject of {subject} is not exist.")
     policies = [each for policy in _read_list(content, "policies") for each in _read_entries(policy)]
     for policy in policies:
         await _put_policy(name, policy, made)
+    wanted = {(str(each.resource), each.allows) for each in policies}
+    for each in user.policies:
+        resource = str(each.resource)
+        if (resource, not each.allows) in wanted and (resource, each.allows) not in wanted:
+            await delete_policy(name, resource, made.call, made.services, allows=each.allows)
     return answer_done()
 
 
@@ -199,7 +215,9 @@ async def remove_policies(made: "RemotingCall") -> "Command":
 
 async def get_policies(made: "RemotingCall") -> "Command":
     """Answer 3009."""
-    user = await _find_user(_read_subject(made.command.get_text("subject")), made)
+    user = await _find_known(_read_subject(made.command.get_text("subject")), made)
+    if user is None:
+        raise RequestRefused(ResponseCode.NO_PERMISSION, "The subject is not exist.")
     if not user.policies:
         raise RequestRefused(ResponseCode.POLICY_NOT_EXIST, "The policy not exist.")
     return answer_json(_describe_policies(user, user.policies))
@@ -229,7 +247,7 @@ def _describe_policies(user: "AccessUser", policies: "Iterable[AccessPolicy]") -
             "actions": ["All"] if each.actions == ALL_ACTIONS else str(each.actions).split(","),
             "decision": _ALLOW if each.allows else _DENY,
             "resource": str(each.resource),
-            "sourceIps": [str(span) for span in each.sources],
+            "sourceIps": [str(span) for span in each.sources] or None,
         }
         for each in policies
     ]

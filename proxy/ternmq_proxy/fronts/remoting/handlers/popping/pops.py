@@ -41,6 +41,7 @@ from ternmq_rpc.remoting.commands import Command
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from ternmq_proxy.call import Call
     from ternmq_proxy.fronts.remoting.call import RemotingCall
     from ternmq_proxy.operations.receive import ReceivedMessages
 
@@ -80,10 +81,22 @@ async def pop_messages(made: "RemotingCall") -> Command:
     if command.get_int32("initMode", _FROM_LAST) == _FROM_FIRST:
         await _begin_at_first(group, topic, made)
     call = replace(made.call, client_id=made.memberships.key_of(made.client, group) or made.call.client_id)
-    received = await receive_messages(request, call, made.services)
+    received = await _receive(request, call, made)
     if made.client.connection.is_closed:
         await received.release()
     return _answer_popped(received, request, REVIVE_QUEUE_IN_ORDER if in_order else REVIVE_QUEUE, made)
+
+
+async def _receive(request: ReceiveRequest, call: "Call", made: "RemotingCall") -> "ReceivedMessages":
+    """Receive messages; while that waits, it is counted."""
+    waiting, key = made.memberships.waiting_pops, (request.group, request.topic, request.queue_id)
+    waiting[key] += 1
+    try:
+        return await receive_messages(request, call, made.services)
+    finally:
+        waiting[key] -= 1
+        if not waiting[key]:
+            del waiting[key]
 
 
 async def _begin_at_first(group: str, topic: str, made: "RemotingCall") -> None:
