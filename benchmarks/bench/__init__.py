@@ -1,6 +1,7 @@
 """`./run bench`, or `python -m benchmarks.bench`: TernMQ beside others under the same load, in turns, as ratios.
 
-servers   starts TernMQ, Apache RocketMQ 5.5.0 (its default flush, a heap of 2 GiB) and NATS JetStream (file storage)
+servers   starts TernMQ, Apache RocketMQ 5.5.0 (its default flush, a heap of 2 GiB), NATS JetStream (file storage)
+          and the floor: Go's gRPC answering sends with a constant, without storing anything
 load      builds and runs the load generator in `benchmarks/loader`, which is compiled so that it is never the limit
 field     which servers run, warm and each on its core, and what one run of a load cost there
 works     what is measured under load; `standing`: what is measured of servers without load

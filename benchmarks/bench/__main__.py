@@ -19,7 +19,7 @@ from benchmarks.bench import plot, tables
 from benchmarks.bench.field import FULL, QUICK, say
 from benchmarks.bench.load import missing_go
 from benchmarks.bench.processes import allow_many_files
-from benchmarks.bench.servers import APACHE, NATS, absent
+from benchmarks.bench.servers import APACHE, FLOOR, NATS, absent
 from benchmarks.bench.standing import cases as standing_cases
 from benchmarks.bench.turns import Findings, measure
 from benchmarks.bench.works import LOADS
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from benchmarks.bench.field import Scale
     from benchmarks.bench.works import Case
 
-PEERS = {"apache": APACHE, "nats": NATS}
+PEERS = {"apache": APACHE, "nats": NATS, "floor": FLOOR}
 
 
 def main() -> None:

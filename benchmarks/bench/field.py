@@ -159,6 +159,8 @@ class Field:
                 f"{server.setup} was warmed up with {least:,} sends only, and becomes much faster: no target is judged"
             )
         say(f"{server.setup} is warm after {len(costs) * count:,} sends: CPU of each {costs[-1] / count * 1e6:.0f} us")
+        if not server.stores:
+            return
         consumed = least // CONSUMED_SHARE
         self.load(server, "consume", *topic, "-count", consumed // 2)
         self.load(server, "consume", *topic, "-count", consumed // 2, "-ack-each")
@@ -171,7 +173,7 @@ class Field:
         options = ("-topic", name, "-group", name)
         if (server, name) not in self._topics:
             server.create_topics([name], kind)
-            if group:
+            if group and server.stores:
                 server.create_group(name, ordered=kind == "FIFO")
                 if server.setup.engine != NATS:
                     self.load(server, "consume", *options, "-seconds", 2)

@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Self
 
-from benchmarks.bench.load import WayIn, build_nats_server, missing_go
+from benchmarks.bench.load import WayIn, build_loader, build_nats_server, missing_go
 from tests.interop.apache_rocketmq import HOST, free_port, jar_folder
 from tests.interop.guarded.apache import GuardedApacheRocketMQ
 from tests.support.guarded import GuardedStack, dev_certificates
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 TERNMQ = "TernMQ"
 APACHE = "Apache RocketMQ"
 NATS = "NATS JetStream"
+FLOOR = "grpc-go, a constant"
+"""A server of Go's gRPC that answers a send with a constant, and stores nothing: what the protocol costs at least."""
 START_TIMEOUT_S = 30
 QUEUES = 8
 TYPES: dict[str, TopicType] = {
@@ -61,6 +63,8 @@ class Server(ABC):
 
     # The prefix of the names of the load generator's works.
     works: ClassVar[str] = ""
+    # Whether it has topics and groups, from which messages can be consumed.
+    stores: ClassVar[bool] = True
 
     def __init__(self, setup: Setup, folder: Path) -> None:
         self.setup, self._folder = setup, folder
@@ -196,26 +200,17 @@ class ApacheServer(Server):
         self._peer.create_group(name, ordered=ordered)
 
 
-class NatsServer(Server):
-    """NATS: one server with JetStream, streams in files, synced as by default: every two minutes."""
+class ProgramServer(Server):
+    """A server that is one program, with an address that it is given."""
 
-    works = "nats-"
+    @abstractmethod
+    def _command(self) -> list[str]: ...
 
     def _start(self, started: ExitStack) -> None:
         self._port = free_port()
         self._folder.mkdir(parents=True, exist_ok=True)
         log = started.enter_context((self._folder / "server.log").open("wb"))
-        command = [
-            str(build_nats_server()),
-            "-js",
-            "-sd",
-            str(self._folder / "data"),
-            "-a",
-            HOST,
-            "-p",
-            str(self._port),
-        ]
-        self._process = started.enter_context(subprocess.Popen(command, stderr=log, stdout=log))
+        self._process = started.enter_context(subprocess.Popen(self._command(), stderr=log, stdout=log))
         started.callback(self._process.kill)
         self._wait_for_port()
 
@@ -226,7 +221,7 @@ class NatsServer(Server):
                 if probe.connect_ex((HOST, self._port)) == 0:
                     return
             time.sleep(0.005)
-        raise RuntimeError(f"NATS does not serve:\n{(self._folder / 'server.log').read_text()}")
+        raise RuntimeError(f"{self.setup} does not serve:\n{(self._folder / 'server.log').read_text()}")
 
     @property
     def endpoint(self) -> str:
@@ -237,18 +232,37 @@ class NatsServer(Server):
         return [self._process.pid]
 
     def create_topics(self, names: Iterable[str], kind: str) -> None:
-        """Do nothing: the load generator creates its stream."""
+        """Do nothing: the load generator creates what it uses."""
 
     def create_group(self, name: str, *, ordered: bool) -> None:
-        """Do nothing: the load generator creates its consumer."""
+        """Do nothing: the load generator creates what it uses."""
 
 
-SERVERS: dict[str, type[Server]] = {TERNMQ: TernmqServer, APACHE: ApacheServer, NATS: NatsServer}
+class NatsServer(ProgramServer):
+    """NATS: one server with JetStream, streams in files, synced as by default: every two minutes."""
+
+    works = "nats-"
+
+    def _command(self) -> list[str]:
+        data = str(self._folder / "data")
+        return [str(build_nats_server()), "-js", "-sd", data, "-a", HOST, "-p", str(self._port)]
+
+
+class FloorServer(ProgramServer):
+    """The load generator as a server that answers each send with a constant."""
+
+    stores = False
+
+    def _command(self) -> list[str]:
+        return [str(build_loader()), "floor", "-endpoint", self.endpoint]
+
+
+SERVERS: dict[str, type[Server]] = {TERNMQ: TernmqServer, APACHE: ApacheServer, NATS: NatsServer, FLOOR: FloorServer}
 
 
 def absent(engine: str) -> str | None:
     """Return why a peer can't run here; None if it can."""
-    if engine == NATS:
+    if engine in (NATS, FLOOR):
         return missing_go()
     if engine == APACHE:
         if shutil.which("java") is None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from benchmarks.bench.servers import APACHE, NATS, TERNMQ, Setup
+from benchmarks.bench.servers import APACHE, FLOOR, NATS, TERNMQ, Setup
 
 if TYPE_CHECKING:
     from benchmarks.bench.field import Field
@@ -17,6 +17,7 @@ ASYNC, SYNC = Setup(TERNMQ), Setup(TERNMQ, flush="sync")
 PEERS = (Setup(APACHE), Setup(NATS))
 ALL = (ASYNC, *PEERS)
 WITH_SYNC = (ASYNC, SYNC, *PEERS)
+WITH_FLOOR = (*WITH_SYNC, Setup(FLOOR))
 APACHE_ONLY = (ASYNC, Setup(APACHE))
 TLS, ACCESS_CONTROL = Setup(TERNMQ, tls=True), Setup(TERNMQ, access_control=True)
 CPU, RATE, P50, P99 = "CPU us/message", "messages/s", "p50 ms", "p99 ms"
@@ -148,7 +149,12 @@ def transactions(field: Field, server: Server) -> Measured:
 
 def _in_flight(count: int, *bars: Bar) -> Case:
     options = ("-in-flight", count)
-    return Case(work="unary", name=f"256 B, {count} in flight", setups=WITH_SYNC, measure=sends(*options), bars=bars)
+    return Case(work="unary", name=f"256 B, {count} in flight", setups=WITH_FLOOR, measure=sends(*options), bars=bars)
+
+
+def _floor(limit: float) -> Bar:
+    """Return the bar for the cost beside that of a server that stores nothing."""
+    return Bar(figure=CPU, limit=limit, peer=FLOOR)
 
 
 def _body(name: str, size: int) -> Case:
@@ -180,12 +186,14 @@ def _end_to_end(rate: int, *bars: Bar) -> Case:
 
 
 LOADS: tuple[Case, ...] = (
-    _in_flight(1),
-    _in_flight(32, Bar(figure=CPU, limit=0.45), Bar(figure=CPU, limit=0.6, setup=SYNC)),
-    _in_flight(128, Bar(figure=RATE, limit=2, at_least=True)),
+    _in_flight(1, _floor(1.15)),
+    _in_flight(4, _floor(1.15)),
+    _in_flight(32, Bar(figure=CPU, limit=0.45), Bar(figure=CPU, limit=0.6, setup=SYNC), _floor(1.1)),
+    _in_flight(128, Bar(figure=RATE, limit=2, at_least=True), _floor(0.95)),
     _in_flight(256),
     _body("4 KiB", 4096),
-    _body("64 KiB", 65536),
+    _body("64 KiB", 64 << 10),
+    _body("1 MiB", 1 << 20),
     Case(
         work="batch",
         name="32 messages a request",

@@ -1,6 +1,9 @@
 // Command loader puts one load on one server and prints its figures as one line of JSON.
 //
 //	loader WORK -endpoint HOST:PORT [OPTIONS]
+//	loader floor -endpoint HOST:PORT
+//
+// The second is a server: what it costs is the floor of any server of this protocol.
 //
 // With -paced it prints a line `ready` once it is connected, begins when it reads a line, and stays connected after its
 // figures until its input ends: who started it can take marks in between. It does as official clients do: their
@@ -65,6 +68,9 @@ var works = map[string]work{
 	"remoting-consume": remotingConsume,
 }
 
+// floorWork serves instead of loading.
+const floorWork = "floor"
+
 func main() {
 	log.SetFlags(0)
 	log.SetPrefix("loader: ")
@@ -72,6 +78,12 @@ func main() {
 	debug.SetGCPercent(400)
 	// Otherwise each request id is a call of the kernel.
 	uuid.EnableRandPool()
+	if len(os.Args) > 1 && os.Args[1] == floorWork {
+		if err := serveFloor(parse(floorWork, os.Args[2:])); err != nil {
+			log.Fatal(err)
+		}
+		return
+	}
 	if len(os.Args) < 2 || works[os.Args[1]] == nil {
 		log.Fatalf("usage: loader WORK -endpoint HOST:PORT [OPTIONS]; works: %s", strings.Join(names(), ", "))
 	}
