@@ -9,13 +9,13 @@ from ternmq_common.shard.model import NewMessage, QueueRef, StoredMessage
 from ternmq_common.shard.property_text import read_properties, write_properties
 from ternmq_proxy.fronts.remoting.messages import property_names as names
 from ternmq_proxy.fronts.remoting.messages.delivered_messages import RecordMaker, number_of_place
-from ternmq_proxy.fronts.remoting.messages.message_ids import Host, parse_host
-from ternmq_proxy.fronts.remoting.messages.message_records import decode_records, encode_record
 from ternmq_proxy.fronts.remoting.messages.ordinary_messages import OrdinaryReader
 from ternmq_proxy.fronts.remoting.messages.ordinary_records import OrdinaryRecords
 from ternmq_proxy.fronts.remoting.messages.sent_messages import SentHeader, read_sent_message
 from ternmq_proxy.operations.message_checks import check_message
 from ternmq_proxy.processors.sending.stored_form import body_md5, to_stored_form
+from ternmq_rpc.remoting.message_ids import Host, parse_host
+from ternmq_rpc.remoting.message_records import decode_records, encode_record
 
 NOW_MS = 1_700_000_000_000
 PEER = "10.0.0.2:5000"
