@@ -65,8 +65,10 @@ class Wanted:
 def translate_cluster(source: "SourceCluster", wanted: Wanted) -> Translation:
     """Return what to declare here."""
     notes: list[str] = []
-    topics = _find_wanted(source.topics, lambda name: _is_users_topic(name, source), wanted.topics)
-    groups = _find_wanted(source.groups, _is_users_group, wanted.groups)
+    topics = _find_wanted(
+        source.topics, lambda name: is_users_topic(name, source.system_topics, source.brokers), wanted.topics
+    )
+    groups = _find_wanted(source.groups, is_users_group, wanted.groups)
     content = {
         "topics": [item for same in topics if (item := _translate_topic(same, notes)) is not None],
         "groups": [item for same in groups if (item := _translate_group(same, notes)) is not None],
@@ -89,21 +91,24 @@ def _find_wanted(
     found: "Iterable[Named]", is_users: Callable[[str], bool], patterns: Sequence[str]
 ) -> list[list["Named"]]:
     """Return those that are wanted, those of one name on all brokers together, sorted by name."""
-    ours = [each for each in found if is_users(each.name) and _is_wanted(each.name, patterns)]
+    ours = [each for each in found if is_users(each.name) and is_wanted(each.name, patterns)]
     by_name = sorted(ours, key=lambda each: each.name)
     return [list(same) for _, same in groupby(by_name, key=lambda each: each.name)]
 
 
-def _is_wanted(name: str, patterns: Sequence[str]) -> bool:
+def is_wanted(name: str, patterns: Sequence[str]) -> bool:
+    """Return whether one of the patterns has the name, or there are none."""
     return not patterns or any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
-def _is_users_topic(name: str, source: "SourceCluster") -> bool:
-    is_system = name in source.system_topics or is_system_topic(name) or name in source.brokers
+def is_users_topic(name: str, system_topics: frozenset[str], brokers: Sequence[str]) -> bool:
+    """Return whether it is a topic of users, which no server has for itself."""
+    is_system = name in system_topics or is_system_topic(name) or name in brokers
     return not is_system and not name.endswith(_REPLY_SUFFIX) and group_of_derived(name) is None
 
 
-def _is_users_group(name: str) -> bool:
+def is_users_group(name: str) -> bool:
+    """Return whether it is a group of users."""
     return name not in SYSTEM_GROUPS and not name.startswith(SYSTEM_GROUP_PREFIXES)
 
 
