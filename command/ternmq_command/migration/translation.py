@@ -55,11 +55,13 @@ class Translation:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Patterns (`orders-*`) of which topics and groups are wanted; none of a kind: all."""
+    """Patterns (`orders-*`) of which topics and groups are wanted; none of a kind: all. `mixed` topics accept all types
+    of messages."""
 
     topics: Sequence[str] = ()
     groups: Sequence[str] = ()
     users: bool = True
+    mixed: bool = False
 
 
 def translate_cluster(source: "SourceCluster", wanted: Wanted) -> Translation:
@@ -70,7 +72,7 @@ def translate_cluster(source: "SourceCluster", wanted: Wanted) -> Translation:
     )
     groups = _find_wanted(source.groups, is_users_group, wanted.groups)
     content = {
-        "topics": [item for same in topics if (item := _translate_topic(same, notes)) is not None],
+        "topics": [item for same in topics if (item := _translate_topic(same, wanted, notes)) is not None],
         "groups": [item for same in groups if (item := _translate_group(same, notes)) is not None],
     }
     notes += [
@@ -121,7 +123,7 @@ def _is_allowed(kind: str, name: str, check: Callable[[str], str], notes: list[s
     return True
 
 
-def _translate_topic(same: "Sequence[SourceTopic]", notes: list[str]) -> Item | None:
+def _translate_topic(same: "Sequence[SourceTopic]", wanted: Wanted, notes: list[str]) -> Item | None:
     name = same[0].name
     if not _is_allowed("topic", name, check_topic_name, notes):
         return None
@@ -132,7 +134,7 @@ def _translate_topic(same: "Sequence[SourceTopic]", notes: list[str]) -> Item | 
         notes.append(f"topic {name} has {queues} queues on a broker; here it gets {QUEUES_MAX}, the most allowed")
     return {
         "name": name,
-        "type": _TYPES.get(same[0].kind.upper(), "mixed"),
+        "type": "mixed" if wanted.mixed else _TYPES.get(same[0].kind.upper(), "mixed"),
         "queues": min(max(queues, 1), QUEUES_MAX),
         "permission": _PERMISSIONS.get(same[0].permission & ~_INHERITED, "read-write"),
     }

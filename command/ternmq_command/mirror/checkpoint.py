@@ -30,12 +30,17 @@ class CheckpointFolder:
     def __enter__(self) -> Self:
         try:
             self._path.mkdir(parents=True, exist_ok=True)
-            self._lock = (self._path / "lock").open("wb")
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise WrongUsage(f"another mirror uses {self._path}") from None
+            lock = (self._path / "lock").open("wb")
         except OSError as error:
             raise WrongUsage(f"can't use {self._path}: {error.strerror}") from None
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            lock.close()
+            is_locked = isinstance(error, BlockingIOError)
+            reason = f"another mirror uses {self._path}" if is_locked else f"can't lock {self._path}: {error.strerror}"
+            raise WrongUsage(reason) from None
+        self._lock = lock
         return self
 
     def __exit__(self, *error: object) -> None:

@@ -65,8 +65,8 @@ class Mirroring:
 
     @property
     def doubles(self) -> int:
-        """How many messages were found in the target twice."""
-        return sum(topic.doubles for topic in self.topics.values())
+        """How many messages were found in the target twice; its own retries are copies too, and not counted."""
+        return sum(topic.doubles for name, topic in self.topics.items() if not name.startswith(RETRY_PREFIX))
 
     async def run(self) -> None:
         """Copy until `shared.stopping` is set, or it has caught up. CommandFailure if there is nothing to copy, or

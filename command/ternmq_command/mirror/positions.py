@@ -64,8 +64,9 @@ class TargetQueue:
         return self._runs[-1].end if self._runs else 0
 
     def add(self, begin: int, count: int, source: Queue, source_begin: int) -> None:
-        """Add messages behind all that is known."""
-        assert begin >= self.end
+        """Add messages behind all that is known, which is forgotten if the queue of the target was made again."""
+        if begin < self.end:
+            self._runs.clear()
         last = self._runs[-1] if self._runs else None
         if last and last.end == begin and last.source == source and last.source_end == source_begin:
             last.count += count
@@ -112,17 +113,22 @@ class TopicPositions:
     doubles: int = 0
 
     def note_copied(self, target: Queue, begin: int, source: Queue, source_begin: int, stored_ms: list[int]) -> None:
-        """Note messages that are in the target from `begin` on, and when each was stored in the source."""
-        count = len(stored_ms)
-        if begin >= (known := self.queues.setdefault(target, TargetQueue())).end:
-            known.add(begin, count, source, source_begin)
+        """Note messages that are in the target from `begin` on, and when each was stored in the source.
+
+        One that was there before is a double, and a gap: it may as well be a dead letter that was sent again. One that
+        the source stored after a later one is of another queue by that name.
+        """
         before = self.sources.get(source)
-        behind = source_begin + count
         if before is not None and source_begin < before.next_offset:
-            self.doubles += min(behind, before.next_offset) - source_begin
-            if behind <= before.next_offset:
-                return
-        self.sources[source] = Position(behind, stored_ms[-1], target)
+            if stored_ms[0] > before.stored_ms:
+                self.begin_again(source, source_begin)
+            else:
+                known = min(before.next_offset - source_begin, len(stored_ms))
+                self.doubles += known
+                begin, source_begin, stored_ms = begin + known, source_begin + known, stored_ms[known:]
+        if stored_ms:
+            self.queues.setdefault(target, TargetQueue()).add(begin, len(stored_ms), source, source_begin)
+            self.sources[source] = Position(source_begin + len(stored_ms), stored_ms[-1], target)
 
     def note_passed(self, source: Queue, next_offset: int, stored_ms: int, target: Queue) -> None:
         """Note that the queue is copied up to there, though its last messages are not to be copied, or are lost."""

@@ -74,6 +74,11 @@ def test_a_topic_without_a_type_takes_every_kind_of_message(kind: str, expected:
     assert item == {"name": "t", "type": expected, "queues": 8, "permission": "read-write"}
 
 
+def test_all_topics_are_mixed_if_that_is_wanted() -> None:
+    translation = translate(topic("orders", kind="TRANSACTION"), wanted=Wanted(mixed=True))
+    assert [each["type"] for each in translation.content["topics"]] == ["mixed"]
+
+
 @pytest.mark.parametrize(
     ("permission", "expected"), [(6, "read-write"), (7, "read-write"), (4, "read"), (2, "write"), (0, "none")]
 )
