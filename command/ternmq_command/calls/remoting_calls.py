@@ -153,14 +153,15 @@ def check_answer(answer: Command, code: int, address: str) -> Command:
     raise RemotingRefused(f"{address} refuses request {code} with code {answer.code}: {remark}", answer.code)
 
 
-def masters_of(content: Mapping[str, object]) -> dict[str, str]:
-    """Return the addresses of brokers by name, as a name server lists them: of the master, else of the lowest id."""
+def masters_of(content: Mapping[str, object], *, others: bool = True) -> dict[str, str]:
+    """Return the addresses of brokers by name, as a name server lists them: of the master, or with `others` of the
+    lowest id if there is none."""
     table = content.get("brokerAddrTable")
     found = {}
     for name, broker in table.items() if isinstance(table, dict) else ():
         addresses = broker.get("brokerAddrs") if isinstance(broker, dict) else None
         by_id = {int(number): str(at) for number, at in addresses.items()} if isinstance(addresses, dict) else {}
-        if by_id:
+        if by_id and (others or 0 in by_id):
             found[str(name)] = by_id[min(by_id)]
     return dict(sorted(found.items()))
 

@@ -49,6 +49,9 @@ _NAME_SIGNS = "/;"
 @click.option(
     "--sync-interval", type=DurationParam(), default="2s", show_default=True, help="How often groups are moved."
 )
+@click.option(
+    "--rate", type=click.IntRange(min=1), metavar="N", help="Copy at most so many messages a second.  [default: all]"
+)
 @click.option("--skip-refused", is_flag=True, help="Leave out, and count, what the target does not take, and go on.")
 @click.option("--source-name", metavar="NAME", help="What copies say of their source.  [default: its cluster's name]")
 @click.option(
@@ -68,6 +71,7 @@ def command(
     until_caught_up: bool,
     state: Path | None,
     sync_interval: "timedelta",
+    rate: int | None,
     skip_refused: bool,
     source_name: str | None,
     target_name: str,
@@ -127,6 +131,7 @@ def command(
             source_name=source_name,
             target_name=target_name,
             skips_refused=skip_refused,
+            rate=float(rate or 0),
             state=state,
             wish=wish,
             as_json=as_json,

@@ -5,6 +5,7 @@ is sent: what is there is not sent again.
 """
 
 import asyncio
+import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -27,6 +28,7 @@ RETRY_LOOK_S = 1.0
 _POLL_S = 15.0
 _FIRST_PAUSE_S, _LAST_PAUSE_S = 0.2, 15.0
 _UNKNOWN_PAUSE_S = 1.0
+_BELIEVED_S = 30.0
 _ILLEGAL, _NO_PERMISSION, _NO_TOPIC = 13, 16, 17
 # Stored or not: a flush or a replica took too long, or the server said nothing that is known.
 _UNKNOWN = frozenset({1, 10, 11, 12})
@@ -66,6 +68,18 @@ class Shared:
     slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(SLOTS))
     locks: defaultdict[Queue, asyncio.Lock] = field(default_factory=lambda: defaultdict(asyncio.Lock))
     left_groups: set[str] = field(default_factory=set)
+    rate: float = 0.0
+    _free_s: float = 0.0
+
+    async def pace(self, count: int) -> None:
+        """Wait until so many more messages fit into `rate`, which is per second; 0 is no limit."""
+        if not self.rate:
+            return
+        now = time.monotonic()
+        begin = max(now, self._free_s)
+        self._free_s = begin + count / self.rate
+        if begin > now:
+            await asyncio.sleep(begin - now)
 
 
 class QueueCopier:
@@ -92,6 +106,8 @@ class QueueCopier:
         self._retries_of = retries_of
         self._begin = begin
         self._has_left = retries_of is None
+        self._has_begun = queue in positions.sources
+        self._ends_before_since: float | None = None
         self._pause_s = _FIRST_PAUSE_S
         self._delays = shared.target.kinds.get(target_queue.topic) == "DELAY"
 
@@ -163,7 +179,9 @@ class QueueCopier:
                 self._shared.counts.looped += 1
             else:
                 copies.append(copy)
+        self._has_begun, self._ends_before_since = True, None
         for batch in split_batches(copies, alone=self._delays):
+            await self._shared.pace(len(batch))
             await self._store(batch)
         stored_ms = pulled.records[-1].stored_ms if pulled.records else 0
         self._positions.note_passed(self.queue, pulled.next_offset, stored_ms, self._target_queue)
@@ -174,8 +192,10 @@ class QueueCopier:
         """Go on where the source still has messages."""
         at = self.next_offset
         if at < pulled.minimum:
-            self._shared.counts.lost += (lost := pulled.minimum - at)
-            self._shared.note(f"{lost:,} messages of {self._name()} were removed at the source before they were copied")
+            if self._has_begun:
+                self._shared.counts.lost += (lost := pulled.minimum - at)
+                text = f"{lost:,} messages of {self._name()} were removed at the source before they were copied"
+                self._shared.note(text)
             self._positions.note_passed(self.queue, pulled.minimum, 0, self._target_queue)
         elif at > pulled.maximum:
             await self._follow_return(pulled)
@@ -183,10 +203,14 @@ class QueueCopier:
             await self._back_off(f"{self._name()} refuses offset {at}, which it has")
 
     async def _follow_return(self, pulled: "Pulled") -> None:
-        """The queue ends before what was copied: the topic was made again, or a new master lacks the last messages."""
-        if pulled.minimum >= pulled.maximum:
-            self.is_caught_up, self.lag = True, 0
-            await self._wait(1.0)
+        """The queue ends before what was copied: the topic was made again, or a new master lacks the last messages.
+        That is believed if it stays so for a while: a broker that has just started may not have read all of its log."""
+        now = time.monotonic()
+        if self._ends_before_since is None:
+            self._ends_before_since = now
+        if pulled.minimum >= pulled.maximum or now - self._ends_before_since < _BELIEVED_S:
+            self.is_caught_up, self.lag = pulled.minimum >= pulled.maximum, 0
+            await self._wait(RETRY_LOOK_S)
             return
         first = await self._shared.source.pull(self.queue, pulled.minimum, most=1)
         if not first.records:

@@ -34,6 +34,7 @@ class MirrorCall:
     source_name: str | None
     target_name: str
     skips_refused: bool
+    rate: float
     state: Path | None
     wish: Wish
     as_json: bool
@@ -101,7 +102,7 @@ async def _run(call: MirrorCall) -> int:
     ):
         await source.refresh()
         ways = Ways(source=call.source_name or source.cluster or "source", target=call.target_name)
-        shared = Shared(source, target, ways, display.print_note, skips_refused=call.skips_refused)
+        shared = Shared(source, target, ways, display.print_note, skips_refused=call.skips_refused, rate=call.rate)
 
         def stop(number: int) -> None:
             nonlocal ended_by

@@ -35,7 +35,8 @@ from ternmq_common.printable import cut_text, find_name_problem
 
 READER_GROUP = "TOOLS_CONSUMER"
 """A group that each of Apache's brokers has for its tools; it commits nothing."""
-BATCH = 64
+BATCH = 60
+"""In messages: as many of the largest size fit into an answer."""
 _ALL_OFFSETS, _MEMBERS, _NOT_ONLINE = 43, 203, 206
 _NUMBER_KEY = re.compile(rb"([{,]\s*)(\d{1,9})\s*:")
 QUEUES_MAX = 10_000
@@ -72,10 +73,13 @@ class Source:
         RemotingUnreachable if no name server or no broker answers; RemotingRefused.
         """
         name_server, content = await self._ask_name_servers()
+        with_master = masters_of(content, others=False)
         for name, address in masters_of(content).items():
             if "/" in name or find_name_problem(name):
                 raise RemotingUnreachable(f"the name server lists a broker with the name {cut_text(name)}")
-            self._masters[name] = address
+            # A slave may lack the last messages: it is asked only if no master was ever seen.
+            if name in with_master or name not in self._masters:
+                self._masters[name] = address
         if not self._masters:
             raise RemotingUnreachable(f"the name server {name_server.address} knows no broker with a master")
         clusters = content.get("clusterAddrTable")

@@ -22,7 +22,7 @@ from ternmq_rpc.remoting.message_records import encode_batch
 
 GROUP = "ternmq-mirror"
 """The group by which copies are read; it commits nothing."""
-PAGE = 128
+PAGE = 60
 _SEND, _SEND_BATCH = 310, 320
 _QUERY_OFFSET, _COMMIT, _MINIMUM, _MEMBERS = 14, 15, 31, 203
 _NOT_FOUND, _NOT_ONLINE = 22, 206

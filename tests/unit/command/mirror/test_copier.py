@@ -1,6 +1,7 @@
 """The copier of a queue: in order, nothing lost, nothing twice, whatever either side does."""
 
 import asyncio
+import time
 
 import pytest
 from hypothesis import given
@@ -19,7 +20,7 @@ THERE, HERE = Queue("a", "orders", 0), Queue("here", "orders", 0)
 
 @pytest.fixture(autouse=True)
 def without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("_FIRST_PAUSE_S", "_LAST_PAUSE_S", "_UNKNOWN_PAUSE_S", "RETRY_LOOK_S"):
+    for name in ("_FIRST_PAUSE_S", "_LAST_PAUSE_S", "_UNKNOWN_PAUSE_S", "_BELIEVED_S", "RETRY_LOOK_S"):
         monkeypatch.setattr(copiers, name, 0.001)
 
 
@@ -66,9 +67,13 @@ async def test_messages_that_retention_took_are_counted() -> None:
     source.contents[THERE].remove(6)
     shared = connect(source, target, notes)
     await copy_all(shared)
-    assert target.bodies(HERE) == ["6", "7", "8", "9"]
-    assert shared.counts.lost == 6
-    assert "6 messages" in notes[0]
+    assert (target.bodies(HERE), shared.counts.lost) == (["6", "7", "8", "9"], 0)  # those were gone before it began
+    source.send(THERE, *(f"{number}" for number in range(10, 20)))
+    source.contents[THERE].remove(9)
+    await copy_all(shared)
+    assert target.bodies(HERE) == ["6", "7", "8", "9", "15", "16", "17", "18", "19"]
+    assert shared.counts.lost == 5
+    assert "5 messages" in notes[0]
 
 
 async def test_a_queue_that_was_made_again_is_copied_from_its_beginning() -> None:
@@ -123,6 +128,17 @@ async def test_missing_rights_end_the_mirror() -> None:
     target.failures.append((RemotingRefused("no right", 16), False))
     with pytest.raises(RemotingRefused, match="no right"):
         await copy_all(connect(source, target, notes))
+
+
+async def test_copies_are_sent_at_a_rate() -> None:
+    source, target, notes = MemorySource([THERE]), MemoryTarget([HERE]), list[str]()
+    source.send(THERE, *(f"{number}" for number in range(20)))
+    shared = connect(source, target, notes)
+    shared.rate = 100
+    began = time.monotonic()
+    await copy_all(shared)
+    assert time.monotonic() - began > 0.15
+    assert len(target.bodies(HERE)) == 20
 
 
 async def test_retries_wait_until_their_group_has_left() -> None:
