@@ -15,6 +15,7 @@ from ternmq_command.calls.remoting_calls import RemotingRefused, RemotingUnreach
 from ternmq_command.mirror.copies import Copy, LoopUnclear, Ways, copy_message, split_batches, without_controls
 from ternmq_command.mirror.positions import Queue, TopicPositions
 from ternmq_command.mirror.scanning import scan_queue
+from ternmq_command.mirror.source import find_retried_topic
 from ternmq_command.terminal.failures import CommandFailure, WrongUsage
 
 if TYPE_CHECKING:
@@ -105,6 +106,7 @@ class QueueCopier:
         self._positions = positions
         self._retries_of = retries_of
         self._begin = begin
+        self._retried_topic = "" if retries_of is None else find_retried_topic(queue.topic, retries_of)
         self._has_left = retries_of is None
         self._has_begun = queue in positions.sources
         self._ends_before_since: float | None = None
@@ -169,7 +171,13 @@ class QueueCopier:
         copies: list[Copy] = []
         for record in pulled.records:
             try:
-                copy = copy_message(record, self.queue.broker, self._shared.ways, delays=self._delays)
+                copy = copy_message(
+                    record,
+                    self.queue.broker,
+                    self._shared.ways,
+                    delays=self._delays,
+                    retried_topic=self._retried_topic,
+                )
             except LoopUnclear as cluster:
                 raise WrongUsage(
                     f"messages of {self.queue.topic} came from cluster {cluster} by a mirror: --target-name has to say "

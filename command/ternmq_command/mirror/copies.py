@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ternmq_common.names import RETRY_PREFIX
+from ternmq_common.shard.hidden_fields import RETRY_TOPIC
 from ternmq_common.shard.mirror_origin import CLUSTERS_MAX, MIRROR_PROPERTY, Origin, encode_origin, parse_origin
 from ternmq_common.shard.property_text import read_properties, write_properties
 from ternmq_rpc.remoting.message_ids import render_host
@@ -54,9 +55,15 @@ class Copy(NamedTuple):
     reconsume_times: int
 
 
-def copy_message(record: MessageRecord, broker: str, ways: Ways, *, delays: bool = False) -> Copy | None:
-    """Return the copy of a message of that broker; None if the message was in the target's cluster before. With
-    `delays` the target's topic takes only messages with a time. Raises LoopUnclear."""
+def copy_message(
+    record: MessageRecord, broker: str, ways: Ways, *, delays: bool = False, retried_topic: str = ""
+) -> Copy | None:
+    """Return the copy of a message of that broker; None if the message was in the target's cluster before. Raises
+    LoopUnclear.
+
+    With `delays` the target's topic takes only messages with a time. `retried_topic` is that of retries which do not
+    say it themselves, as those of groups that pop.
+    """
     pairs = read_properties(record.properties)
     before = parse_origin(pairs.get(MIRROR_PROPERTY, ""))
     clusters = () if before is None else before.clusters
@@ -80,6 +87,8 @@ def copy_message(record: MessageRecord, broker: str, ways: Ways, *, delays: bool
     if delays:
         said = pairs.get(_TIMER, "")
         kept[_TIMER] = said if _is_past(said, record.stored_ms) else str(origin.stored_ms)
+    if retried_topic:
+        kept.setdefault(RETRY_TOPIC, retried_topic)
     is_retry = record.topic.startswith(RETRY_PREFIX)
     part = BatchPart(record.flag, record.body, write_properties(kept))
     flag = record.system_flag & COMPRESSION if record.system_flag & 1 else 0

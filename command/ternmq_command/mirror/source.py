@@ -192,3 +192,8 @@ def group_of_retries(topic: str, groups: Sequence[str]) -> str | None:
     rest = topic.removeprefix(RETRY_PREFIX)
     fitting = [each for each in groups if rest == each or rest.startswith((f"{each}_", f"{each}+"))]
     return max(fitting, key=len, default=None)
+
+
+def find_retried_topic(topic: str, group: str) -> str:
+    """Return the topic whose retries are in that topic of the group, empty if it has those of all topics."""
+    return topic.removeprefix(f"{RETRY_PREFIX}{group}")[1:]

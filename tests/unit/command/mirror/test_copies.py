@@ -1,6 +1,8 @@
 """What a copy keeps of its message, and how copies are put together into sends."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ternmq_command.mirror.copies import (
     BATCH_MESSAGES,
@@ -41,6 +43,13 @@ def test_the_users_properties_stay_and_those_of_servers_go() -> None:
     assert origin == Origin(2_000, 1_000, "10.0.0.1:5000", 2, 17, "broker-a", "orders", ("east",))
 
 
+def test_a_retry_names_its_topic() -> None:
+    for said, expected in (({}, "orders"), ({"RETRY_TOPIC": "others"}, "others")):
+        copy = copy_message(record(said, topic="%RETRY%b_orders", times=2), "a", WAYS, retried_topic="orders")
+        assert copy is not None
+        assert (read_properties(copy.part.properties)["RETRY_TOPIC"], copy.reconsume_times) == (expected, 2)
+
+
 def test_a_topic_of_delayed_messages_gets_their_time_or_one_that_has_passed() -> None:
     assert copied({"TIMER_DELIVER_MS": "1500"}, delays=True)["TIMER_DELIVER_MS"] == "1500"
     for wrong in ("2001", "x", "-1", "9" * 30, ""):
@@ -72,6 +81,33 @@ def test_a_message_goes_through_clusters_and_never_back() -> None:
 )
 def test_what_no_mirror_wrote_is_no_origin(text: str) -> None:
     assert parse_origin(text) is None
+
+
+NAMES = st.text(st.characters(blacklist_categories=["Cc", "Cs"], blacklist_characters="/;"), min_size=1, max_size=20)
+NUMBERS = st.integers(0, 2**63 - 1)
+
+
+@given(
+    origin=st.builds(
+        Origin,
+        NUMBERS,
+        NUMBERS,
+        st.sampled_from(["", "10.0.0.1:5", "[::1]:80"]),
+        NUMBERS,
+        NUMBERS,
+        NAMES,
+        NAMES,
+        st.lists(NAMES, min_size=1, max_size=8).map(tuple),
+    )
+)
+def test_an_origin_is_read_as_it_was_written(origin: Origin) -> None:
+    assert parse_origin(encode_origin(origin)) == origin
+
+
+@given(text=st.text(max_size=60) | st.text("0123456789/;-ab", max_size=60))
+def test_any_text_is_an_origin_or_none(text: str) -> None:
+    origin = parse_origin(text)
+    assert origin is None or parse_origin(encode_origin(origin)) == origin
 
 
 def copy(offset: int, *, flag: int = 0, times: int = 0, size: int = 10) -> Copy:

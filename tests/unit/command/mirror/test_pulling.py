@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from ternmq_command.calls.remoting_calls import RemotingUnreachable
 from ternmq_command.mirror.positions import Queue
 from ternmq_command.mirror.pulling import Pulled, read_pulled
-from ternmq_command.mirror.source import group_of_retries, read_offsets
+from ternmq_command.mirror.source import find_retried_topic, group_of_retries, read_offsets
 from ternmq_rpc.remoting.commands import Command, InvalidField
 from ternmq_rpc.remoting.message_records import InvalidRecord, MessageRecord, encode_record
 
@@ -94,3 +94,8 @@ def test_a_table_of_another_form_is_refused(body: bytes) -> None:
 )
 def test_topics_with_retries_are_those_of_known_groups(topic: str, group: str | None) -> None:
     assert group_of_retries(topic, ["billing", "billing_eu"]) == group
+
+
+def test_retries_of_groups_that_pop_are_those_of_one_topic() -> None:
+    topics = ["%RETRY%billing", "%RETRY%billing_orders", "%RETRY%billing+orders_eu"]
+    assert [find_retried_topic(topic, "billing") for topic in topics] == ["", "orders", "orders_eu"]
