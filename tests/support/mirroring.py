@@ -36,15 +36,15 @@ class MirrorProcess:
         self._process.kill()
         await self._process.wait()
 
-    async def end(self) -> Result:
-        """End it by SIGTERM, and return what it printed."""
-        self._process.send_signal(signal.SIGTERM)
-        return await self.wait()
+    async def end(self, by: int = signal.SIGTERM, *, code: int = 0) -> Result:
+        """End it by a signal, and return what it printed."""
+        self._process.send_signal(by)
+        return await self.wait(code=code)
 
-    async def wait(self, timeout_s: float = END_TIMEOUT_S) -> Result:
-        """Wait until it ends by itself, and return what it printed."""
+    async def wait(self, timeout_s: float = END_TIMEOUT_S, *, code: int = 0) -> Result:
+        """Wait until it ends by itself, with that exit code, and return what it printed."""
         async with asyncio.timeout(timeout_s):
             output, _ = await self._process.communicate()
-        assert self._process.returncode == 0, (self._process.returncode, self._log.read_text()[-3000:])
+        assert self._process.returncode == code, (self._process.returncode, self._log.read_text()[-3000:])
         result: Result = json.loads(output)
         return result

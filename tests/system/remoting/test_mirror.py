@@ -1,8 +1,11 @@
 """A mirror between two running servers by the remoting protocol: what a copy keeps, and where groups go on."""
 
+import asyncio
 import json
+import signal
 import zlib
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -23,7 +26,9 @@ from ternmq_proxy.services import AnswerLimits
 from ternmq_rpc.remoting.message_ids import decode_offset_id
 from ternmq_rpc.remoting.message_records import MessageRecord, decode_records
 from tests.support.embedded import Embedded
+from tests.support.mirroring import MirrorProcess
 from tests.support.remoting_client import RemotingClient
+from tests.support.until import until_answered
 from tests.system.conftest import ANY_PORT, SERVER_LOOP
 
 pytestmark = SERVER_LOOP
@@ -261,6 +266,30 @@ async def test_positions_of_a_file_are_believed_only_if_the_target_agrees(
     (tmp_path / "positions").write_bytes(old.replace(b'"t"', b'"u"'))
     assert (await mirror(source, server, topic, tmp_path)).shared.counts.copied == 0
     assert len(await read(server, topic, 0)) == 11
+
+
+@pytest.mark.parametrize(("by", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+async def test_a_running_mirror_ends_by_a_signal(
+    server: Embedded, source: Embedded, tmp_path: Path, by: int, code: int
+) -> None:
+    topic = f"mirror-process-{code}"
+    await create(source, topic, queues=1)
+    await create(server, topic, queues=1)
+    options = ("--namesrv", source.remoting, "--endpoint", server.grpc, "--remoting", server.remoting, "--topic", topic)
+    async with (
+        await RemotingClient.connect(source.remoting) as client,
+        MirrorProcess((*options, "--state", str(tmp_path)), tmp_path / "log") as running,
+    ):
+        for number in range(3):
+            await client.send(topic, b"body", properties={"UNIQ_KEY": f"P{number}"})
+        async with asyncio.timeout(60):
+            await until_answered(partial(count_messages, server, topic), 3)
+        result = await running.end(by, code=code)
+    assert (result["copied"], result["lag"], result["lost"], result["doubles"]) == (3, 0, 0, 0)
+
+
+async def count_messages(server: Embedded, topic: str) -> int:
+    return len(await read(server, topic, 0))
 
 
 async def make_group(client: RemotingClient, group: str) -> None:
