@@ -3,6 +3,8 @@
 File    `positions` in the folder: the first line is the CRC-32 of the second one in hexadecimal digits; that is JSON.
 Trust   what the file says is compared with the target (`scanning.py`): a lost, old, damaged or foreign file costs
         time and nothing else.
+Status  `status.json` is for operators: `time` when offsets were read, `copied`, `lag` by topic, and for each of
+        `groups` without members at the target how many messages would come twice if its consumers started there now.
 Lock    `lock` in the folder is locked by the mirror that uses it.
 """
 
@@ -75,6 +77,15 @@ class CheckpointFolder:
             file.flush()
             os.fsync(file.fileno())
         new.replace(self._path / "positions")
+        self._sync_folder()
+
+    def write_status(self, status: dict[str, object]) -> None:
+        """Replace the status, which is for others and not read here."""
+        new = self._path / "status.new"
+        new.write_text(json.dumps(status, indent=2) + "\n")
+        new.replace(self._path / "status.json")
+
+    def _sync_folder(self) -> None:
         folder = os.open(self._path, os.O_RDONLY)
         try:
             os.fsync(folder)

@@ -5,7 +5,8 @@ others (`positions.py`); it is never moved back. One that has members there is l
 have no members any more are found too: their retries may be copied then.
 """
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ternmq_command.calls.remoting_calls import RemotingRefused
@@ -16,11 +17,17 @@ if TYPE_CHECKING:
     from ternmq_command.mirror.copier import Shared
 
 _ROUNDS_WITHOUT_MEMBERS = 2
+_AT_ONCE = 16
+"""So many groups are asked about at a time."""
 _GROUP_MISSING = 26
 
 
 class GroupMoves:
-    """`await moves.move_groups(groups, topics)` is one round; `topics` are the positions by topic of the target."""
+    """`await moves.move_groups(groups, topics)` is one round; `topics` are the positions by topic of the target.
+
+    `behind` is how many messages each group without members here has consumed at the source, and would get again: from
+    copies that are here, or are yet to come.
+    """
 
     def __init__(self, shared: "Shared") -> None:
         self._shared = shared
@@ -28,7 +35,9 @@ class GroupMoves:
         self._empty_rounds: dict[str, int] = {}
         self._missing: set[str] = set()
         self._rounds = 0
+        self._slots = asyncio.Semaphore(_AT_ONCE)
         self.committed: dict[str, dict[Queue, int]] = {}
+        self.behind: dict[str, int] = {}
 
     @property
     def has_watched(self) -> bool:
@@ -39,31 +48,55 @@ class GroupMoves:
         """Move each group as far as it may be moved. RemotingUnreachable, RemotingRefused."""
         self._rounds += 1
         self.committed = await self._shared.source.read_committed()
-        for group in groups:
-            await self._watch_members(group)
-            consumed = self.committed.get(group)
-            if not consumed:
-                continue
-            if group not in self._shared.target.groups:
-                self._note_missing(group)
-                continue
-            its = {queue.topic for queue in consumed}
-            for name, positions in topics.items():
-                if name in its and not name.startswith(RETRY_PREFIX):
-                    for queue, known in list(positions.queues.items()):
-                        await self._move_group(group, queue, known, consumed)
+        await _await_all([self._follow_group(group, topics) for group in groups])
 
-    async def _move_group(self, group: str, queue: Queue, known: TargetQueue, consumed: Mapping[Queue, int]) -> None:
-        if not known.end:
-            return
-        target, before = self._shared.target, self._known.get((group, queue))
-        if before is not None and known.begin_of_group(before, consumed) == before:
-            return
+    async def _follow_group(self, group: str, topics: Mapping[str, TopicPositions]) -> None:
+        async with self._slots:
+            await self._watch_members(group)
+            if places := self._find_places(group, topics):
+                if await self._shared.target.has_members(group):
+                    self.behind.pop(group, None)
+                    return
+                await _await_all([self._move_group(group, *place) for place in places])
+        self.behind[group] = self._count_behind(group, topics)
+
+    def _count_behind(self, group: str, topics: Mapping[str, TopicPositions]) -> int:
+        consumed = self.committed.get(group, {})
+        copied = sum(
+            known.count_behind(self._known.get((group, queue), 0), consumed)
+            for queue, known in self._queues_of(consumed, topics)
+        )
+        for queue, offset in consumed.items():
+            if queue.topic in topics and not queue.topic.startswith(RETRY_PREFIX):
+                at = topics[queue.topic].sources.get(queue)
+                copied += max(0, offset - (0 if at is None else at.next_offset))
+        return copied
+
+    def _find_places(self, group: str, topics: Mapping[str, TopicPositions]) -> list[tuple[Queue, TargetQueue]]:
+        """Return the queues in which the group may be moved."""
+        consumed = self.committed.get(group)
+        if not consumed:
+            return []
+        if group not in self._shared.target.groups:
+            self._note_missing(group)
+            return []
+        return [
+            (queue, known)
+            for queue, known in self._queues_of(consumed, topics)
+            if (before := self._known.get((group, queue))) is None or known.begin_of_group(before, consumed) > before
+        ]
+
+    def _queues_of(
+        self, consumed: Mapping[Queue, int], topics: Mapping[str, TopicPositions]
+    ) -> list[tuple[Queue, TargetQueue]]:
+        its = {queue.topic for queue in consumed if not queue.topic.startswith(RETRY_PREFIX)}
+        return [place for name in its if name in topics for place in topics[name].queues.items() if place[1].end]
+
+    async def _move_group(self, group: str, queue: Queue, known: TargetQueue) -> None:
+        target = self._shared.target
         begin = await target.find_begin(group, queue)
-        wanted = known.begin_of_group(begin, consumed)
+        wanted = known.begin_of_group(begin, self.committed[group])
         if wanted > begin:
-            if await target.has_members(group):
-                return
             try:
                 await target.commit(group, queue, wanted)
             except RemotingRefused as refusal:
@@ -87,3 +120,10 @@ class GroupMoves:
         if group not in self._missing:
             self._missing.add(group)
             self._shared.note(f"group {group} is not at the target, and not moved: ternmq import rocketmq creates it")
+
+
+async def _await_all(works: Sequence[Coroutine[None, None, None]]) -> None:
+    """Do all of it at the same time, and raise the first failure when all is done."""
+    for failure in await asyncio.gather(*works, return_exceptions=True):
+        if failure is not None:
+            raise failure

@@ -1,9 +1,11 @@
 """Runs the copiers of all queues, and moves groups, until it is stopped or has caught up."""
 
 import asyncio
+import contextlib
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -129,7 +131,17 @@ class Mirroring:
             self.shared.note(failure.what)
 
     async def _move_groups(self) -> None:
+        began = datetime.now(UTC)
         await self._moves.move_groups(self._wanted_groups() if self._wish.sync_groups else [], self.topics)
+        if self._folder is not None:
+            status = {
+                "time": began.isoformat(timespec="milliseconds"),
+                "copied": self.shared.counts.copied,
+                "lag": self.lags,
+                "groups": self._moves.behind,
+            }
+            with _converting_errors("status"):
+                self._folder.write_status(status)
 
     def _wanted_groups(self) -> list[str]:
         return [group for group in self.shared.source.groups if is_wanted(group, self._wish.groups)]
@@ -209,7 +221,13 @@ class Mirroring:
     def _write_checkpoint(self) -> None:
         if self._folder is None:
             return
-        try:
+        with _converting_errors("positions"):
             self._folder.write(self.shared.ways.source, self._wish.target, {**self._found, **self.topics})
-        except OSError as error:
-            raise CommandFailure(f"can't write the positions: {error.strerror}") from None
+
+
+@contextlib.contextmanager
+def _converting_errors(what: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise CommandFailure(f"can't write the {what}: {error.strerror}") from None

@@ -94,6 +94,15 @@ class TargetQueue:
             start = run.end
         return start
 
+    def count_behind(self, start: int, consumed: Mapping[Queue, int]) -> int:
+        """Return how many copies from `start` on are consumed, which a group that is there would get again."""
+        first = max(0, bisect_right(self._runs, start, key=lambda run: run.begin) - 1)
+        count = 0
+        for run in self._runs[first:]:
+            done = min(run.count, consumed.get(run.source, 0) - run.source_begin)
+            count += max(0, done - max(0, start - run.begin))
+        return count
+
 
 class Position(NamedTuple):
     """Where a queue of the source is: the next offset to copy, when the message before it was stored there, and the

@@ -39,6 +39,24 @@ async def test_a_group_follows_and_is_asked_about_only_if_something_changed() ->
     assert world.shared.counts.moved_groups == 3
 
 
+async def test_what_a_group_would_get_again_is_counted() -> None:
+    world = World()
+    world.target.contents[HERE].append(HERE, b"own", "", 0)
+    world.positions.note_copied(HERE, 11, THERE, 10, [10])
+    await world.move(11)
+    assert world.moves.behind == {GROUP: 1}  # behind the message of a producer here
+    await world.move(14)
+    assert world.moves.behind == {GROUP: 4}  # three are not copied yet
+    world.target.members.add(GROUP)
+    world.positions.note_copied(HERE, 12, THERE, 11, [11])
+    await world.move(14)
+    assert world.moves.behind == {GROUP: 4}
+    world = World()
+    world.target.members.add(GROUP)
+    await world.move(5)
+    assert world.moves.behind == {}
+
+
 async def test_a_group_is_never_moved_back() -> None:
     world = World()
     assert await world.move(8) == 8

@@ -53,6 +53,12 @@ def test_a_group_is_moved_over_what_it_consumed_and_over_nothing_else(
         expected += 1
     known = positions.queues.get(TARGET, TargetQueue())
     assert known.begin_of_group(start, consumed) == expected
+    behind = [
+        entry
+        for offset, entry in enumerate(entries, first)
+        if offset >= start and entry is not None and entry[1] < consumed.get(entry[0], 0)
+    ]
+    assert known.count_behind(start, consumed) == len(behind)
 
 
 @given(entries=contents())
