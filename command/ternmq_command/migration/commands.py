@@ -66,7 +66,7 @@ def rocketmq(
     Without --yes it prints what it would do, and changes nothing; it never changes the source. Messages are not copied:
     groups begin at the earliest message here, so that producers can move before consumers, and nothing is skipped.
     What has to be known is printed as notes on standard error, among it the messages that each group has yet to consume
-    at the source.
+    at the source: `ternmq mirror` copies them.
 
     With access control at the source, $ROCKETMQ_ACCESS_KEY and $ROCKETMQ_SECRET_KEY are the keys of a super user.
 

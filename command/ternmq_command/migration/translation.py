@@ -76,7 +76,7 @@ def translate_cluster(source: "SourceCluster", wanted: Wanted) -> Translation:
         "groups": [item for same in groups if (item := _translate_group(same, notes)) is not None],
     }
     notes += [
-        f"group {name} has {source.lags[name]:,} messages that it has not consumed; they stay where they are"
+        f"group {name} has {source.lags[name]:,} messages that it has not consumed; `ternmq mirror` copies them"
         for name in (str(group["name"]) for group in content["groups"])
         if source.lags.get(name)
     ]

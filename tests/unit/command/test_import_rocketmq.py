@@ -152,7 +152,7 @@ def test_what_an_operator_has_to_know_is_said() -> None:
     assert [note.split(":")[0] for note in translation.notes] == [
         "group g may not consume there (consumeEnable is false); here it may",
         "group h gets the default backoff",
-        "group g has 12,345 messages that it has not consumed; they stay where they are",
+        "group g has 12,345 messages that it has not consumed; `ternmq mirror` copies them",
     ]
 
 
@@ -215,7 +215,7 @@ def test_nothing_is_changed_without_yes(call_server: Call, server: AdminServer, 
         "create group billing: fifo yes, max_attempts 4, consume_from earliest",
     ]
     assert result.stderr.splitlines() == [
-        "note: group billing has 7 messages that it has not consumed; they stay where they are",
+        "note: group billing has 7 messages that it has not consumed; `ternmq mirror` copies them",
         "note: the cluster lists no users: it has no access control, or that of 4.x, which is a file",
         "nothing was changed; --yes does it",
     ]
