@@ -21,6 +21,7 @@ from ternmq_common.names import RETRY_PREFIX, retry_topic
 
 if TYPE_CHECKING:
     from ternmq_command.mirror.checkpoint import CheckpointFolder
+    from ternmq_command.mirror.target import TargetPlace
 
 REFRESH_S, CHECKPOINT_S, END_S = 10.0, 5.0, 10.0
 
@@ -54,6 +55,7 @@ class Mirroring:
         self._copiers: dict[Queue, QueueCopier] = {}
         self._tasks: dict[Queue, asyncio.Task[None]] = {}
         self._without_topic: set[str] = set()
+        self._places: dict[str, list[TargetPlace]] = {}
         self._caught_up: float | None = None
         self.topics: dict[str, TopicPositions] = {}
 
@@ -167,25 +169,32 @@ class Mirroring:
             return retry_topic(group) if group is not None and is_there else None
         if not is_wanted(queue.topic, self._wish.topics):
             return None
-        queues = self.shared.target.queues_of(queue.topic)
-        if queues and self.shared.target.kinds.get(queue.topic) != "TRANSACTION":
+        has_topic = self.shared.target.has_topic(queue.topic)
+        if has_topic and self.shared.target.kinds.get(queue.topic) != "TRANSACTION":
             return queue.topic
         if queue.topic not in self._without_topic:
             self._without_topic.add(queue.topic)
-            reason = "takes only messages of transactions" if queues else "is not at the target"
-            hint = " --mixed" if queues else ""
+            reason = "takes only messages of transactions" if has_topic else "is not at the target"
+            hint = " --mixed" if has_topic else ""
             self.shared.note(f"topic {queue.topic} {reason}, and is not copied: ternmq import rocketmq{hint} makes it")
         return None
 
     async def _begin_copier(self, queue: Queue, topic: str) -> None:
         shared = self.shared
-        positions = self.topics.get(topic)
-        if positions is None:
-            known = self._found.pop(topic, None)
-            positions = self.topics[topic] = await scan_topic(shared.target, topic, shared.ways.source, known)
-        queues = shared.target.queues_of(topic)
+        if topic not in self.topics:
+            self._places[topic] = await shared.target.find_queues(topic)
+            queues = [place.queue for place in self._places[topic]]
+            self.topics[topic] = await scan_topic(shared.target, queues, shared.ways.source, self._found.get(topic))
+            self._found.pop(topic, None)
+        positions = self.topics[topic]
         at = positions.sources.get(queue)
-        place = at.target if at is not None else choose_target(queue, shared.source.brokers, queues)
+        if at is not None:
+            place = at.target
+        elif writable := [place.queue for place in self._places[topic] if place.is_writable]:
+            place = choose_target(queue, shared.source.brokers, writable)
+        else:
+            shared.note(f"topic {topic} takes no messages at the target now")
+            return
         group = group_of_retries(queue.topic, self._wanted_groups())
         begin = None
         if group is not None or (self._wish.unconsumed_only and at is None):

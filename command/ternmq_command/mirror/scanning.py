@@ -11,10 +11,11 @@ if TYPE_CHECKING:
     from ternmq_rpc.remoting.message_records import MessageRecord
 
 
-async def scan_topic(target: "Target", topic: str, source: str, known: TopicPositions | None) -> TopicPositions:
-    """Return the positions of a topic as the target has them. `known` is what a file says; it saves reading what is
-    before, if the target agrees with it."""
-    queues = target.queues_of(topic)
+async def scan_topic(
+    target: "Target", queues: list[Queue], source: str, known: TopicPositions | None
+) -> TopicPositions:
+    """Return the positions of a topic with these queues as the target has them. `known` is what a file says; it saves
+    reading what is before, if the target agrees with it."""
     if known is None or not await _agrees(target, queues, source, known):
         known = TopicPositions()
     for queue in queues:

@@ -1,32 +1,38 @@
 """The TernMQ server that messages are copied to, by its remoting protocol, by which a queue can be chosen."""
 
 from collections.abc import Sequence
-from typing import Self
+from typing import NamedTuple, Self
 
 from ternmq_command.calls.remoting_calls import (
-    CLUSTER_INFO,
     RemotingAccess,
     RemotingRefused,
     RemotingUnreachable,
     check_answer,
-    masters_of,
 )
 from ternmq_command.calls.remoting_link import RemotingLink
 from ternmq_command.migration.apache_cluster import ALL_GROUPS, ALL_TOPICS, groups_of, topics_of
 from ternmq_command.mirror.copies import Copy
 from ternmq_command.mirror.positions import Queue
 from ternmq_command.mirror.pulling import ANSWER_BYTES_MAX, Pulled, pull_messages
-from ternmq_common.names import RETRY_PREFIX
+from ternmq_common.limits import QUEUES_MAX
 from ternmq_rpc.remoting.commands import InvalidField
 from ternmq_rpc.remoting.message_records import encode_batch
 
 GROUP = "ternmq-mirror"
 """The group by which copies are read; it commits nothing."""
 PAGE = 60
-_SEND, _SEND_BATCH = 310, 320
+_SEND, _SEND_BATCH, _ROUTE = 310, 320, 105
+_WRITE = 2
 _QUERY_OFFSET, _COMMIT, _MINIMUM, _MEMBERS = 14, 15, 31, 203
 _NOT_FOUND, _NOT_ONLINE = 22, 206
 _SEND_TIMEOUT_S = 30.0
+
+
+class TargetPlace(NamedTuple):
+    """A queue of the target, and whether its broker takes messages now."""
+
+    queue: Queue
+    is_writable: bool
 
 
 class Target:
@@ -34,8 +40,6 @@ class Target:
 
     def __init__(self, address: str, access: RemotingAccess) -> None:
         self._link = RemotingLink(address, access, answer_max=ANSWER_BYTES_MAX)
-        self._topics: dict[str, list[Queue]] = {}
-        self._brokers: list[str] = []
         self.kinds: dict[str, str] = {}
         self.groups: frozenset[str] = frozenset()
 
@@ -47,25 +51,24 @@ class Target:
 
     async def refresh(self) -> None:
         """Read which topics and groups there are."""
-        self._brokers = sorted(masters_of(await self._link.read_table(CLUSTER_INFO)))
-        if not self._brokers:
-            raise RemotingUnreachable(f"{self._link.address} knows no broker")
-        found: dict[str, list[Queue]] = {}
-        groups: set[str] = set()
-        for broker in self._brokers:
-            for topic in topics_of(broker, await self._link.read_table(ALL_TOPICS, bname=broker)):
-                self.kinds[topic.name] = topic.kind
-                found.setdefault(topic.name, []).extend(Queue(broker, topic.name, each) for each in range(topic.queues))
-            groups.update(
-                each.name for each in groups_of(broker, await self._link.read_table(ALL_GROUPS, bname=broker))
-            )
-        self._topics, self.groups = found, frozenset(groups)
+        self.kinds = {topic.name: topic.kind for topic in topics_of("", await self._link.read_table(ALL_TOPICS))}
+        self.groups = frozenset(each.name for each in groups_of("", await self._link.read_table(ALL_GROUPS)))
 
-    def queues_of(self, topic: str) -> list[Queue]:
-        """Return the queues of a topic, none if there is no such topic."""
-        if topic.startswith(RETRY_PREFIX):
-            return [Queue(broker, topic, 0) for broker in self._brokers]
-        return self._topics.get(topic, [])
+    def has_topic(self, topic: str) -> bool:
+        """Return whether there is a topic of that name."""
+        return topic in self.kinds
+
+    async def find_queues(self, topic: str) -> list[TargetPlace]:
+        """Return the queues of a topic, which may be on some of the brokers only."""
+        table = (await self._link.read_table(_ROUTE, topic=topic)).get("queueDatas")
+        return [
+            TargetPlace(Queue(str(each.get("brokerName")), topic, queue_id), is_writable=bool(permission & _WRITE))
+            for each in (table if isinstance(table, list) else [])
+            if isinstance(each, dict)
+            and isinstance(permission := each.get("perm"), int)
+            and isinstance(count := each.get("writeQueueNums"), int)
+            for queue_id in range(min(count, QUEUES_MAX))
+        ]
 
     async def send(self, queue: Queue, copies: Sequence[Copy]) -> int:
         """Store messages in the queue, all or none; return the offset of the first one."""

@@ -10,7 +10,7 @@ from ternmq_command.mirror.copies import Copy, Ways
 from ternmq_command.mirror.positions import Queue
 from ternmq_command.mirror.pulling import Pulled
 from ternmq_command.mirror.source import Source
-from ternmq_command.mirror.target import Target
+from ternmq_command.mirror.target import Target, TargetPlace
 from ternmq_rpc.remoting.message_records import MessageRecord
 
 MISSING_GROUP = 26
@@ -99,8 +99,11 @@ class MemoryTarget(Target):
     async def refresh(self) -> None:
         pass
 
-    def queues_of(self, topic: str) -> list[Queue]:
-        return [queue for queue in self.contents if queue.topic == topic]
+    def has_topic(self, topic: str) -> bool:
+        return any(queue.topic == topic for queue in self.contents)
+
+    async def find_queues(self, topic: str) -> list[TargetPlace]:
+        return [TargetPlace(queue, is_writable=True) for queue in self.contents if queue.topic == topic]
 
     def bodies(self, queue: Queue) -> list[str]:
         return [record.body.decode() for record in self.contents[queue].records]

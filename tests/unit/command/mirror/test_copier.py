@@ -26,7 +26,7 @@ def without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def copy_all(shared: Shared, *, retries_of: str | None = None) -> QueueCopier:
     """Copy as a mirror does that has just started, until nothing is missing."""
-    positions = await scan_topic(shared.target, "orders", "east", None)
+    positions = await scan_topic(shared.target, [HERE], "east", None)
     copier = QueueCopier(shared, THERE, HERE, positions, retries_of=retries_of)
     task = asyncio.create_task(copier.run())
     try:
