@@ -60,6 +60,7 @@ COMMANDS = {
     "apply": Subcommand("apply.commands", "Create and change topics, groups and users as a file declares."),
     "export": Subcommand("apply.export", "Write topics, groups and users to a file that apply reads."),
     "import": Subcommand("migration.commands", "Create what an Apache RocketMQ cluster has."),
+    "mirror": Subcommand("mirror.commands", "Copy messages of an Apache RocketMQ cluster while both run."),
     "registry": Subcommand("registry.commands", "Prepare the registry of a cluster, rebuild a lost one."),
     "tls": Subcommand("tls.commands", "Create certificates for development."),
     "store": Subcommand("store.commands", "Look at, check and repair the files of a broker."),

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ternmq_proxy.fronts.remoting.handlers.pulls import HAS_SUBSCRIPTION
-from ternmq_proxy.fronts.remoting.messages.message_records import MessageRecord, decode_records
+from ternmq_rpc.remoting.message_records import MessageRecord, decode_records
 from tests.cluster.watching import eventually
 from tests.support.cluster_processes import ClusterProcesses
 from tests.support.embedded import RawClient

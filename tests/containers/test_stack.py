@@ -13,7 +13,7 @@ import ternmq
 from ternmq import Message
 from ternmq.blocking import Admin, Producer, SimpleConsumer
 from ternmq.errors import TransportError
-from ternmq_proxy.fronts.remoting.messages.message_records import decode_records
+from ternmq_rpc.remoting.message_records import decode_records
 from tests.containers.compose import OBSERVABILITY, SHARD, Stack, described, docker, inspected
 from tests.support.remoting_client import RemotingClient
 

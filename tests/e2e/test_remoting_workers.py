@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from ternmq_proxy.fronts.remoting.messages.message_ids import decode_offset_id
-from ternmq_proxy.fronts.remoting.messages.message_records import decode_records
 from ternmq_rpc.remoting.commands import Command
+from ternmq_rpc.remoting.message_ids import decode_offset_id
+from ternmq_rpc.remoting.message_records import decode_records
 from tests.support.remoting_client import RemotingClient
 from tests.support.stack import ANY_PORT
 from tests.support.workers import WorkerStack

@@ -4,8 +4,8 @@ import json
 import time
 from typing import NamedTuple
 
-from ternmq_proxy.fronts.remoting.messages.message_records import MessageRecord, decode_records
 from ternmq_rpc.remoting.commands import Command
+from ternmq_rpc.remoting.message_records import MessageRecord, decode_records
 from tests.support.remoting_client import RemotingClient
 
 POPPING_VERSION = 513  # 5.5.0

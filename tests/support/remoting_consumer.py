@@ -6,7 +6,7 @@ import itertools
 import json
 from collections.abc import Callable, Sequence
 
-from ternmq_proxy.fronts.remoting.messages.message_records import MessageRecord, decode_records
+from ternmq_rpc.remoting.message_records import MessageRecord, decode_records
 from tests.support.remoting_client import RemotingClient
 
 _SUSPEND_MS = 3000

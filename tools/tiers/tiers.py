@@ -33,6 +33,7 @@ ON_APACHE = (
     "tests/interop/test_guarded_clients_on_apache.py",
     "tests/interop/test_import_from_apache.py",
     "tests/interop/test_mqadmin_beside_apache.py",
+    "tests/interop/test_mirror_from_apache.py",
     "tests/interop/test_official_producers_on_apache.py",
 )
 FAST = "not slow and not postgres"

@@ -17,7 +17,7 @@ from ternmq_rpc.remoting.frames import JSON, FrameReader, RemotingError
 from ternmq_rpc.remoting.json_dialect import decode_dialect
 
 SUCCESS = 0
-_CLUSTER_INFO = 106
+CLUSTER_INFO = 106
 TIMEOUT_S = 10.0
 # That of 5.5.0: brokers answer older clients with fewer fields.
 VERSION = 507
@@ -54,6 +54,20 @@ class RemotingAccess:
     secret_key: str = field(default="", repr=False)
 
 
+def current_remoting_access() -> RemotingAccess:
+    """Return how to connect to a TernMQ server, as the options of TLS and keys of this call say."""
+    from ternmq_command.calls.access import current_access
+
+    access = current_access()
+    tls, keys = access.tls_options(), access.current_credentials()
+    return RemotingAccess(
+        None if tls is None else tls.ssl_context(),
+        server_name="" if tls is None else tls.server_name or "",
+        access_key="" if keys is None else keys.access_key,
+        secret_key="" if keys is None else keys.secret_key,
+    )
+
+
 class RemotingCalls:
     """One connection: `with RemotingCalls("10.0.0.1:9876", access) as calls`. Methods may raise RemotingUnreachable."""
 
@@ -87,18 +101,13 @@ class RemotingCalls:
     def send_request(self, code: int, **fields: str) -> Command:
         """Send a request, and return the answer. Raises RemotingRefused for one that is not a success."""
         self._number += 1
-        request = Command(code, opaque=self._number, fields=self._sign(fields), version=VERSION)
+        request = Command(code, opaque=self._number, fields=sign_fields(fields, b"", self._access), version=VERSION)
         try:
             self._socket.sendall(encode_command(request, JSON))
             answer = self._read_answer()
         except (OSError, RemotingError) as error:
             raise RemotingUnreachable(f"{self.address} gives no answer to request {code}: {error}") from None
-        if answer.code != SUCCESS:
-            remark = cut_text(answer.remark) or "without a reason"
-            raise RemotingRefused(
-                f"{self.address} refuses request {code} with code {answer.code}: {remark}", answer.code
-            )
-        return answer
+        return check_answer(answer, code, self.address)
 
     def read_table(self, code: int, **fields: str) -> Mapping[str, object]:
         """Send a request whose answer is a JSON object, and return that; RemotingUnreachable if it is none."""
@@ -111,17 +120,9 @@ class RemotingCalls:
         """Send a request whose answer is JSON, and return what it says."""
         body = self.send_request(code, **fields).body
         try:
-            return decode_dialect(body) if body else {}
+            return decode_dialect(body, bytes_max=ANSWER_BYTES_MAX) if body else {}
         except RemotingError as error:
             raise RemotingUnreachable(f"{self.address} answers request {code} with invalid JSON: {error}") from None
-
-    def _sign(self, fields: dict[str, str]) -> dict[str, str]:
-        if not self._access.access_key:
-            return fields
-        signed = {**fields, "AccessKey": self._access.access_key}
-        content = "".join(signed[name] for name in sorted(signed)).encode()
-        digest = hmac.new(self._access.secret_key.encode(), content, hashlib.sha1).digest()
-        return {**signed, "Signature": base64.b64encode(digest).decode()}
 
     def _read_answer(self) -> Command:
         while True:
@@ -134,13 +135,37 @@ class RemotingCalls:
                     return command
 
 
-def find_masters(name_server: RemotingCalls) -> dict[str, str]:
-    """Ask a name server for its brokers, and return their addresses by name: of the master, else of the lowest id."""
-    table = name_server.read_table(_CLUSTER_INFO).get("brokerAddrTable")
+def sign_fields(fields: dict[str, str], body: bytes, access: RemotingAccess) -> dict[str, str]:
+    """Return the fields of a request with its signature, as they are without keys."""
+    if not access.access_key:
+        return fields
+    signed = {**fields, "AccessKey": access.access_key}
+    content = "".join(signed[name] for name in sorted(signed)).encode() + body
+    digest = hmac.new(access.secret_key.encode(), content, hashlib.sha1).digest()
+    return {**signed, "Signature": base64.b64encode(digest).decode()}
+
+
+def check_answer(answer: Command, code: int, address: str) -> Command:
+    """Return the answer to a request of that code. RemotingRefused if it is no success."""
+    if answer.code == SUCCESS:
+        return answer
+    remark = cut_text(answer.remark) or "without a reason"
+    raise RemotingRefused(f"{address} refuses request {code} with code {answer.code}: {remark}", answer.code)
+
+
+def masters_of(content: Mapping[str, object], *, others: bool = True) -> dict[str, str]:
+    """Return the addresses of brokers by name, as a name server lists them: of the master, or with `others` of the
+    lowest id if there is none."""
+    table = content.get("brokerAddrTable")
     found = {}
     for name, broker in table.items() if isinstance(table, dict) else ():
         addresses = broker.get("brokerAddrs") if isinstance(broker, dict) else None
         by_id = {int(number): str(at) for number, at in addresses.items()} if isinstance(addresses, dict) else {}
-        if by_id:
+        if by_id and (others or 0 in by_id):
             found[str(name)] = by_id[min(by_id)]
     return dict(sorted(found.items()))
+
+
+def find_masters(name_server: RemotingCalls) -> dict[str, str]:
+    """Ask a name server for its brokers, and return their addresses as `masters_of` does."""
+    return masters_of(name_server.read_table(CLUSTER_INFO))

@@ -17,21 +17,23 @@ from ternmq_command.calls.remoting_calls import (
 )
 from ternmq_command.terminal.failures import CommandFailure, WrongUsage
 
-_NAMESRV_SYSTEM_TOPICS, _BROKER_SYSTEM_TOPICS = 304, 305
-_ALL_TOPICS, _ALL_GROUPS, _CONSUME_STATS = 21, 201, 208
+NAMESRV_SYSTEM_TOPICS, BROKER_SYSTEM_TOPICS = 304, 305
+ALL_TOPICS, ALL_GROUPS, _CONSUME_STATS = 21, 201, 208
 _USERS, _POLICIES = 3005, 3010
 Table = Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True)
 class SourceTopic:
-    """A topic on a broker; `kind` is its message type, empty if it has none."""
+    """A topic on a broker; `kind` is its message type, empty if it has none. Producers send to `queues`, consumers read
+    the first `read_queues`."""
 
     broker: str
     name: str
     queues: int
     permission: int
     kind: str
+    read_queues: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,15 +81,17 @@ def read_cluster(name_servers: str, access: RemotingAccess) -> SourceCluster:
         if not masters:
             raise RemotingUnreachable(f"the name server {name_server.address} knows no broker with a master")
         brokers = {name: stack.enter_context(RemotingCalls(at, access)) for name, at in masters.items()}
-        system = set(_texts(name_server.read_table(_NAMESRV_SYSTEM_TOPICS).get("topicList")))
+        system = set(texts_of(name_server.read_table(NAMESRV_SYSTEM_TOPICS).get("topicList")))
         for calls in brokers.values():
-            system.update(_texts(calls.read_table(_BROKER_SYSTEM_TOPICS).get("topicList")))
-        groups = [group for name, calls in brokers.items() for group in _read_groups(name, calls)]
+            system.update(texts_of(calls.read_table(BROKER_SYSTEM_TOPICS).get("topicList")))
+        groups = [group for name, calls in brokers.items() for group in groups_of(name, calls.read_table(ALL_GROUPS))]
         names = sorted({group.name for group in groups})
         return SourceCluster(
             brokers=sorted(brokers),
             system_topics=frozenset(system),
-            topics=[topic for name, calls in brokers.items() for topic in _read_topics(name, calls)],
+            topics=[
+                topic for name, calls in brokers.items() for topic in topics_of(name, calls.read_table(ALL_TOPICS))
+            ],
             groups=groups,
             users=_read_users(next(iter(brokers.values()))),
             lags={name: sum(_read_lag(name, calls) for calls in brokers.values()) for name in names},
@@ -95,18 +99,27 @@ def read_cluster(name_servers: str, access: RemotingAccess) -> SourceCluster:
 
 
 def _first_reachable(name_servers: str, access: RemotingAccess) -> RemotingCalls:
-    addresses = [each.strip() for each in name_servers.replace(",", ";").split(";") if each.strip()]
-    failure: CommandFailure = WrongUsage("--namesrv names no name server: HOST:PORT is needed")
-    for address in addresses:
+    failure: CommandFailure | None = None
+    for address in split_addresses(name_servers):
         try:
             return RemotingCalls(address, access)
         except RemotingUnreachable as error:
             failure = error
+    assert failure is not None
     raise failure
 
 
-def _read_topics(broker: str, calls: RemotingCalls) -> Iterator[SourceTopic]:
-    for name, topic in _tables(calls.read_table(_ALL_TOPICS).get("topicConfigTable")).items():
+def split_addresses(name_servers: str) -> list[str]:
+    """Return the addresses of `HOST:PORT[;HOST:PORT...]`. WrongUsage if there is none."""
+    addresses = [each.strip() for each in name_servers.replace(",", ";").split(";") if each.strip()]
+    if not addresses:
+        raise WrongUsage("--namesrv names no name server: HOST:PORT is needed")
+    return addresses
+
+
+def topics_of(broker: str, content: Table) -> Iterator[SourceTopic]:
+    """Yield the topics that a broker lists (21)."""
+    for name, topic in _tables(content.get("topicConfigTable")).items():
         attributes = _table(topic.get("attributes"))
         yield SourceTopic(
             broker,
@@ -114,11 +127,13 @@ def _read_topics(broker: str, calls: RemotingCalls) -> Iterator[SourceTopic]:
             _number(topic.get("writeQueueNums"), 0),
             _number(topic.get("perm"), 0),
             str(attributes.get("message.type", "")),
+            _number(topic.get("readQueueNums"), 0),
         )
 
 
-def _read_groups(broker: str, calls: RemotingCalls) -> Iterator[SourceGroup]:
-    for name, group in _tables(calls.read_table(_ALL_GROUPS).get("subscriptionGroupTable")).items():
+def groups_of(broker: str, content: Table) -> Iterator[SourceGroup]:
+    """Yield the groups that a broker lists (201)."""
+    for name, group in _tables(content.get("subscriptionGroupTable")).items():
         yield SourceGroup(
             broker,
             name,
@@ -176,7 +191,8 @@ def _objects(value: object) -> list[Table]:
     return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
 
 
-def _texts(value: object) -> list[str]:
+def texts_of(value: object) -> list[str]:
+    """Return the texts of a JSON list."""
     return [each for each in value if isinstance(each, str)] if isinstance(value, list) else []
 
 

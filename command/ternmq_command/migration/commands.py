@@ -38,6 +38,9 @@ def command() -> None:
     "--group", "groups", multiple=True, metavar="PATTERN", help="Only consumer groups like billing-*; repeatable."
 )
 @click.option("--without-users", is_flag=True, help="Leave users and policies out.")
+@click.option(
+    "--mixed", is_flag=True, help="Create topics that accept messages of all types, as those of RocketMQ 4 do."
+)
 @click.option("--source-tls", is_flag=True, help="Connect to the name servers and brokers with TLS.")
 @click.option(
     "--declare", is_flag=True, help="Print a file for `ternmq apply`, without secrets, and ask no TernMQ server."
@@ -51,6 +54,7 @@ def rocketmq(
     topics: tuple[str, ...],
     groups: tuple[str, ...],
     without_users: bool,
+    mixed: bool,
     source_tls: bool,
     declare: bool,
     yes: bool,
@@ -62,7 +66,7 @@ def rocketmq(
     Without --yes it prints what it would do, and changes nothing; it never changes the source. Messages are not copied:
     groups begin at the earliest message here, so that producers can move before consumers, and nothing is skipped.
     What has to be known is printed as notes on standard error, among it the messages that each group has yet to consume
-    at the source.
+    at the source: `ternmq mirror` copies them.
 
     With access control at the source, $ROCKETMQ_ACCESS_KEY and $ROCKETMQ_SECRET_KEY are the keys of a super user.
 
@@ -86,7 +90,7 @@ def rocketmq(
         secret_key=os.environ.get(SECRET_KEY, ""),
     )
     source = read_cluster(namesrv, access)
-    translation = translate_cluster(source, Wanted(topics, groups, users=not without_users))
+    translation = translate_cluster(source, Wanted(topics, groups, users=not without_users, mixed=mixed))
     for note in translation.notes:
         echo(f"note: {note}", err=True)
     if declare:

@@ -55,24 +55,28 @@ class Translation:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Patterns (`orders-*`) of which topics and groups are wanted; none of a kind: all."""
+    """Patterns (`orders-*`) of which topics and groups are wanted; none of a kind: all. `mixed` topics accept all types
+    of messages."""
 
     topics: Sequence[str] = ()
     groups: Sequence[str] = ()
     users: bool = True
+    mixed: bool = False
 
 
 def translate_cluster(source: "SourceCluster", wanted: Wanted) -> Translation:
     """Return what to declare here."""
     notes: list[str] = []
-    topics = _find_wanted(source.topics, lambda name: _is_users_topic(name, source), wanted.topics)
-    groups = _find_wanted(source.groups, _is_users_group, wanted.groups)
+    topics = _find_wanted(
+        source.topics, lambda name: is_users_topic(name, source.system_topics, source.brokers), wanted.topics
+    )
+    groups = _find_wanted(source.groups, is_users_group, wanted.groups)
     content = {
-        "topics": [item for same in topics if (item := _translate_topic(same, notes)) is not None],
+        "topics": [item for same in topics if (item := _translate_topic(same, wanted, notes)) is not None],
         "groups": [item for same in groups if (item := _translate_group(same, notes)) is not None],
     }
     notes += [
-        f"group {name} has {source.lags[name]:,} messages that it has not consumed; they stay where they are"
+        f"group {name} has {source.lags[name]:,} messages that it has not consumed; `ternmq mirror` copies them"
         for name in (str(group["name"]) for group in content["groups"])
         if source.lags.get(name)
     ]
@@ -89,21 +93,24 @@ def _find_wanted(
     found: "Iterable[Named]", is_users: Callable[[str], bool], patterns: Sequence[str]
 ) -> list[list["Named"]]:
     """Return those that are wanted, those of one name on all brokers together, sorted by name."""
-    ours = [each for each in found if is_users(each.name) and _is_wanted(each.name, patterns)]
+    ours = [each for each in found if is_users(each.name) and is_wanted(each.name, patterns)]
     by_name = sorted(ours, key=lambda each: each.name)
     return [list(same) for _, same in groupby(by_name, key=lambda each: each.name)]
 
 
-def _is_wanted(name: str, patterns: Sequence[str]) -> bool:
+def is_wanted(name: str, patterns: Sequence[str]) -> bool:
+    """Return whether one of the patterns has the name, or there are none."""
     return not patterns or any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
-def _is_users_topic(name: str, source: "SourceCluster") -> bool:
-    is_system = name in source.system_topics or is_system_topic(name) or name in source.brokers
+def is_users_topic(name: str, system_topics: frozenset[str], brokers: Sequence[str]) -> bool:
+    """Return whether it is a topic of users, which no server has for itself."""
+    is_system = name in system_topics or is_system_topic(name) or name in brokers
     return not is_system and not name.endswith(_REPLY_SUFFIX) and group_of_derived(name) is None
 
 
-def _is_users_group(name: str) -> bool:
+def is_users_group(name: str) -> bool:
+    """Return whether it is a group of users."""
     return name not in SYSTEM_GROUPS and not name.startswith(SYSTEM_GROUP_PREFIXES)
 
 
@@ -116,7 +123,7 @@ def _is_allowed(kind: str, name: str, check: Callable[[str], str], notes: list[s
     return True
 
 
-def _translate_topic(same: "Sequence[SourceTopic]", notes: list[str]) -> Item | None:
+def _translate_topic(same: "Sequence[SourceTopic]", wanted: Wanted, notes: list[str]) -> Item | None:
     name = same[0].name
     if not _is_allowed("topic", name, check_topic_name, notes):
         return None
@@ -127,7 +134,7 @@ def _translate_topic(same: "Sequence[SourceTopic]", notes: list[str]) -> Item | 
         notes.append(f"topic {name} has {queues} queues on a broker; here it gets {QUEUES_MAX}, the most allowed")
     return {
         "name": name,
-        "type": _TYPES.get(same[0].kind.upper(), "mixed"),
+        "type": "mixed" if wanted.mixed else _TYPES.get(same[0].kind.upper(), "mixed"),
         "queues": min(max(queues, 1), QUEUES_MAX),
         "permission": _PERMISSIONS.get(same[0].permission & ~_INHERITED, "read-write"),
     }

@@ -75,12 +75,12 @@ def _encode_queue(queue: MessageQueueKey) -> bytes:
     return _ENCODER.encode({"brokerName": queue.broker, "queueId": queue.queue_id, "topic": queue.topic})
 
 
-def decode_dialect(data: bytes) -> object:
-    """Return the value of a text: a key that is a number becomes its digits, and one that is an object a
-    `MessageQueueKey`. RemotingError if it is too long or not of this dialect, or if what is no ordinary JSON is nested
-    more than `DEPTH_MAX` deep."""
-    if len(data) > BODY_BYTES_MAX:
-        raise RemotingError(f"a body of {len(data)} bytes of JSON; {BODY_BYTES_MAX} are allowed")
+def decode_dialect(data: bytes, *, bytes_max: int = BODY_BYTES_MAX) -> object:
+    """Return the value of a text of at most so many bytes: a key that is a number becomes its digits, one that is an
+    object a `MessageQueueKey`. RemotingError if it is too long or not of this dialect, or if what is no ordinary JSON
+    is nested more than `DEPTH_MAX` deep."""
+    if len(data) > bytes_max:
+        raise RemotingError(f"a body of {len(data)} bytes of JSON; {bytes_max} are allowed")
     try:
         return _DECODER.decode(data)
     except (MsgspecError, UnicodeDecodeError, RecursionError) as error:

@@ -4,7 +4,7 @@ import asyncio
 
 from ternmq_common.shard.property_text import read_properties
 from ternmq_protos.v2 import definition_pb2 as pb
-from ternmq_proxy.fronts.remoting.messages.message_records import decode_records
+from ternmq_rpc.remoting.message_records import decode_records
 from tests.support.embedded import Embedded, RawClient
 from tests.support.remoting_client import RemotingClient
 from tests.system.conftest import SERVER_LOOP

@@ -7,7 +7,7 @@ import lz4.frame
 import pytest
 import zstandard
 
-from ternmq_proxy.fronts.remoting.messages.message_records import decode_records
+from ternmq_rpc.remoting.message_records import decode_records
 from tests.support.embedded import Embedded
 from tests.support.remoting_client import RemotingClient
 from tests.system.conftest import SERVER_LOOP

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from ternmq_proxy.fronts.remoting.messages.message_records import MessageRecord, decode_records
+from ternmq_rpc.remoting.message_records import MessageRecord, decode_records
 from tests.support.embedded import Embedded
 from tests.support.remoting_client import RemotingClient
 from tests.system.conftest import SERVER_LOOP

@@ -9,7 +9,7 @@ import pytest
 
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
-from ternmq_proxy.fronts.remoting.messages.message_records import BatchPart, decode_records, encode_batch
+from ternmq_rpc.remoting.message_records import BatchPart, decode_records, encode_batch
 from tests.support.embedded import Embedded, RawClient
 from tests.support.remoting_client import RemotingClient
 from tests.system.conftest import SERVER_LOOP

@@ -7,7 +7,7 @@ from collections import Counter
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
-from ternmq_proxy.fronts.remoting.messages.message_records import MessageRecord, decode_records
+from ternmq_rpc.remoting.message_records import MessageRecord, decode_records
 from tests.support.embedded import Embedded, RawClient, Received
 from tests.support.remoting_client import RemotingClient
 from tests.system.conftest import SERVER_LOOP

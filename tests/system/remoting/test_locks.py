@@ -4,7 +4,7 @@ import asyncio
 import json
 
 from ternmq_common.shard.property_text import read_properties
-from ternmq_proxy.fronts.remoting.messages.message_records import decode_records
+from ternmq_rpc.remoting.message_records import decode_records
 from tests.support.embedded import Embedded, RawClient, duration
 from tests.support.remoting_client import RemotingClient
 from tests.system.conftest import SERVER_LOOP

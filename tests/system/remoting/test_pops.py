@@ -6,8 +6,8 @@ import time
 
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import service_pb2 as rpc
-from ternmq_proxy.fronts.remoting.messages.message_records import decode_records
 from ternmq_rpc.remoting.json_dialect import decode_dialect
+from ternmq_rpc.remoting.message_records import decode_records
 from tests.support.embedded import Embedded, RawClient
 from tests.support.popping_client import Popped, acknowledge, connect_popper, pop, read_popped, set_mode, settle
 from tests.support.remoting_client import RemotingClient

@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from ternmq_proxy.fronts.remoting.messages.message_records import decode_records
 from ternmq_proxy.fronts.remoting.replies import PUSH_REPLY
 from ternmq_rpc.remoting.commands import Command
+from ternmq_rpc.remoting.message_records import decode_records
 from tests.support.embedded import Embedded
 from tests.support.remoting_client import RemotingClient
 from tests.system.conftest import SERVER_LOOP

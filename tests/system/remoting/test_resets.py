@@ -6,7 +6,7 @@ import time
 import pytest
 
 from ternmq_protos.admin_v1 import admin_pb2
-from ternmq_proxy.fronts.remoting.messages.message_records import decode_records
+from ternmq_rpc.remoting.message_records import decode_records
 from tests.support.embedded import Embedded, RawClient
 from tests.support.remoting_client import RemotingClient
 from tests.system.conftest import SERVER_LOOP

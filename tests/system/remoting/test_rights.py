@@ -10,8 +10,8 @@ import pytest
 import pytest_asyncio
 
 from ternmq_common.server_settings import ServerSettings
-from ternmq_proxy.fronts.remoting.messages.message_ids import decode_offset_id
 from ternmq_rpc.remoting.commands import Command
+from ternmq_rpc.remoting.message_ids import decode_offset_id
 from tests.support.embedded import Embedded
 from tests.support.remoting_client import RemotingClient
 from tests.support.users import SECRET, Users

@@ -3,8 +3,8 @@
 import asyncio
 from typing import NamedTuple
 
-from ternmq_proxy.fronts.remoting.messages.message_ids import decode_offset_id
-from ternmq_proxy.fronts.remoting.messages.message_records import MessageRecord, decode_records
+from ternmq_rpc.remoting.message_ids import decode_offset_id
+from ternmq_rpc.remoting.message_records import MessageRecord, decode_records
 from tests.support.embedded import Embedded
 from tests.support.remoting_client import RemotingClient
 from tests.system.conftest import SERVER_LOOP

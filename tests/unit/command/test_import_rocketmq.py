@@ -74,6 +74,11 @@ def test_a_topic_without_a_type_takes_every_kind_of_message(kind: str, expected:
     assert item == {"name": "t", "type": expected, "queues": 8, "permission": "read-write"}
 
 
+def test_all_topics_are_mixed_if_that_is_wanted() -> None:
+    translation = translate(topic("orders", kind="TRANSACTION"), wanted=Wanted(mixed=True))
+    assert [each["type"] for each in translation.content["topics"]] == ["mixed"]
+
+
 @pytest.mark.parametrize(
     ("permission", "expected"), [(6, "read-write"), (7, "read-write"), (4, "read"), (2, "write"), (0, "none")]
 )
@@ -147,7 +152,7 @@ def test_what_an_operator_has_to_know_is_said() -> None:
     assert [note.split(":")[0] for note in translation.notes] == [
         "group g may not consume there (consumeEnable is false); here it may",
         "group h gets the default backoff",
-        "group g has 12,345 messages that it has not consumed; they stay where they are",
+        "group g has 12,345 messages that it has not consumed; `ternmq mirror` copies them",
     ]
 
 
@@ -210,7 +215,7 @@ def test_nothing_is_changed_without_yes(call_server: Call, server: AdminServer, 
         "create group billing: fifo yes, max_attempts 4, consume_from earliest",
     ]
     assert result.stderr.splitlines() == [
-        "note: group billing has 7 messages that it has not consumed; they stay where they are",
+        "note: group billing has 7 messages that it has not consumed; `ternmq mirror` copies them",
         "note: the cluster lists no users: it has no access control, or that of 4.x, which is a file",
         "nothing was changed; --yes does it",
     ]

@@ -3,7 +3,12 @@
 import socket
 from typing import TYPE_CHECKING
 
-from ternmq_command.calls.remoting_calls import RemotingAccess, RemotingCalls, RemotingUnreachable, find_masters
+from ternmq_command.calls.remoting_calls import (
+    RemotingCalls,
+    RemotingUnreachable,
+    current_remoting_access,
+    find_masters,
+)
 from ternmq_command.server.diagnosis.checkup import Finding
 from ternmq_command.terminal.failures import CommandFailure
 from ternmq_common.addresses import parse_address
@@ -19,7 +24,7 @@ def check_remoting(address: str, *, is_wanted: bool) -> "Iterator[Finding]":
     """Ask the name server at that address for the brokers, and connect to each as clients do. Unless it `is_wanted`,
     there is no finding if nothing speaks the protocol there."""
     try:
-        with RemotingCalls(address, _access()) as name_server:
+        with RemotingCalls(address, current_remoting_access()) as name_server:
             brokers = find_masters(name_server)
     except CommandFailure as failure:
         if is_wanted or not isinstance(failure, RemotingUnreachable):
@@ -35,19 +40,6 @@ def check_remoting(address: str, *, is_wanted: bool) -> "Iterator[Finding]":
         yield Finding(SUBJECT, "ok", f"{address} names {len(brokers)} brokers, and each can be reached")
     else:
         yield Finding(SUBJECT, "warning", f"{address} names no broker", "are the brokers running?")
-
-
-def _access() -> RemotingAccess:
-    from ternmq_command.calls.access import current_access
-
-    access = current_access()
-    tls, keys = access.tls_options(), access.current_credentials()
-    return RemotingAccess(
-        None if tls is None else tls.ssl_context(),
-        server_name="" if tls is None else tls.server_name or "",
-        access_key="" if keys is None else keys.access_key,
-        secret_key="" if keys is None else keys.secret_key,
-    )
 
 
 def _find_reason(address: str) -> str:

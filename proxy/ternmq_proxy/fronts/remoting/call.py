@@ -7,8 +7,8 @@ from ternmq_common.printable import find_name_problem
 from ternmq_common.shard.transaction_id import transaction_of_handle
 from ternmq_proxy.fronts.remoting.client_requests import check_transaction, notify_members_changed
 from ternmq_proxy.fronts.remoting.messages.delivered_messages import RecordMaker, number_of_place
-from ternmq_proxy.fronts.remoting.messages.message_ids import UNKNOWN_HOST, Host, encode_offset_id, parse_host
 from ternmq_proxy.processors.client_commands import CheckTransaction
+from ternmq_rpc.remoting.message_ids import UNKNOWN_HOST, Host, encode_offset_id, parse_host
 
 if TYPE_CHECKING:
     from ternmq_proxy.call import Call

@@ -7,6 +7,7 @@ from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_proxy.fronts.remoting.codes import ResponseCode
 from ternmq_rpc.remoting.commands import Command, InvalidField
 from ternmq_rpc.remoting.frames import RemotingError
+from ternmq_rpc.remoting.message_records import InvalidRecord
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -50,10 +51,6 @@ _CODES: "Mapping[int, ResponseCode]" = {
     ErrorCode.MASTER_PERSISTENCE_TIMEOUT: ResponseCode.FLUSH_DISK_TIMEOUT,
     ErrorCode.SLAVE_PERSISTENCE_TIMEOUT: ResponseCode.FLUSH_SLAVE_TIMEOUT,
 }
-
-
-class InvalidRecord(ValueError):
-    """Bytes of a message are not as they must be."""
 
 
 class RequestRefused(Exception):

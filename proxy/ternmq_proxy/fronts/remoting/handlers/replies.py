@@ -9,10 +9,10 @@ from ternmq_proxy.access.needs import TOPIC_PUB
 from ternmq_proxy.fronts.remoting.codes import ResponseCode
 from ternmq_proxy.fronts.remoting.handlers.sends import SendFields, answer_sent, complete_answer, store_sent
 from ternmq_proxy.fronts.remoting.messages import property_names as names
-from ternmq_proxy.fronts.remoting.messages.message_ids import render_host
 from ternmq_proxy.fronts.remoting.refusals import RequestRefused
 from ternmq_proxy.fronts.remoting.replies import PushOutcome
 from ternmq_rpc.remoting.commands import Command
+from ternmq_rpc.remoting.message_ids import render_host
 
 if TYPE_CHECKING:
     from ternmq_proxy.fronts.remoting.call import RemotingCall

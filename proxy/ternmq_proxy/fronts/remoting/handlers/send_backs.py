@@ -4,11 +4,11 @@ from typing import TYPE_CHECKING
 
 from ternmq_proxy.fronts.remoting.codes import ResponseCode
 from ternmq_proxy.fronts.remoting.messages.delivered_messages import find_place
-from ternmq_proxy.fronts.remoting.messages.message_ids import encode_offset_id
 from ternmq_proxy.fronts.remoting.refusals import RequestRefused
 from ternmq_proxy.fronts.remoting.versions import OBEYS_RETRIES_MAX_FROM
 from ternmq_proxy.operations.by_queue.send_back import SentBack, send_back
 from ternmq_rpc.remoting.commands import Command
+from ternmq_rpc.remoting.message_ids import encode_offset_id
 
 if TYPE_CHECKING:
     from ternmq_proxy.fronts.remoting.call import RemotingCall

@@ -8,8 +8,6 @@ from ternmq_common.shard.hidden_fields import hidden_of
 from ternmq_proxy.fronts.remoting.codes import RequestCode, ResponseCode
 from ternmq_proxy.fronts.remoting.messages import property_names as names
 from ternmq_proxy.fronts.remoting.messages.delivered_messages import number_of_place
-from ternmq_proxy.fronts.remoting.messages.message_ids import encode_offset_id
-from ternmq_proxy.fronts.remoting.messages.message_records import decode_batch
 from ternmq_proxy.fronts.remoting.messages.ordinary_messages import OrdinaryReader
 from ternmq_proxy.fronts.remoting.messages.recall_handles import show_handle
 from ternmq_proxy.fronts.remoting.messages.sent_messages import SentHeader, read_sent_message
@@ -18,13 +16,15 @@ from ternmq_proxy.fronts.remoting.versions import OBEYS_RETRIES_MAX_FROM
 from ternmq_proxy.operations.by_queue.send import ChosenQueue, PlacedMessage, send_ordinary_batch, send_to_queue
 from ternmq_proxy.operations.by_queue.send_back import SentRetry, send_retry
 from ternmq_rpc.remoting.commands import Command
+from ternmq_rpc.remoting.message_ids import encode_offset_id
+from ternmq_rpc.remoting.message_records import decode_batch
 
 if TYPE_CHECKING:
     from ternmq_common.shard.model import NewMessage
     from ternmq_proxy.fronts.remoting.call import ClientConnection, RemotingCall
-    from ternmq_proxy.fronts.remoting.messages.message_records import BatchPart
     from ternmq_proxy.processors.sending.producer_message import ProducerMessage
     from ternmq_proxy.services import Services
+    from ternmq_rpc.remoting.message_records import BatchPart
 
 _LONG_NAMES = {
     "a": "producerGroup",

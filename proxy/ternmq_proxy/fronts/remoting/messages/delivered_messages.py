@@ -16,10 +16,10 @@ from ternmq_common.shard.property_text import write_properties
 from ternmq_protos.v2 import definition_pb2
 from ternmq_protos.v2.definition_pb2 import Message, SystemProperties
 from ternmq_proxy.fronts.remoting.messages import property_names as names
-from ternmq_proxy.fronts.remoting.messages.message_ids import Host, parse_host
-from ternmq_proxy.fronts.remoting.messages.message_records import PROPERTIES_BYTES_MAX, MessageRecord, encode_record
 from ternmq_proxy.fronts.remoting.messages.ordinary_records import OrdinaryRecords
 from ternmq_proxy.operations.by_queue.send import QUEUE_GROUP
+from ternmq_rpc.remoting.message_ids import Host, parse_host
+from ternmq_rpc.remoting.message_records import PROPERTIES_BYTES_MAX, MessageRecord, encode_record
 
 if TYPE_CHECKING:
     from ternmq_common.shard.model import DeliveredMessage, StoredMessage

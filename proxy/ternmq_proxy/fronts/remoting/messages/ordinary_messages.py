@@ -10,6 +10,7 @@ from hashlib import md5
 from typing import TYPE_CHECKING
 
 from ternmq_common.filters.tag_filter import tag_hash
+from ternmq_common.shard.mirror_origin import MIRROR_PROPERTY, parse_origin
 from ternmq_common.shard.model import NewMessage
 from ternmq_common.wire import encode_field
 from ternmq_proxy.fronts.remoting.messages.property_names import (
@@ -63,16 +64,27 @@ class OrdinaryReader:
             return None
         text = message_id + tag + keys
         rest = encode_field(b"\x22", body)
+        birth = self._birth
         if own:
+            if MIRROR_PROPERTY in own:
+                birth = _read_birth(own[MIRROR_PROPERTY]) or birth
             text += "".join(own) + "".join(own.values())
             rest = b"".join([write_property(name, value) for name, value in own.items()]) + rest
         if not text.isprintable() or message_id.isspace() or "|" in tag or tag.isspace():
             return None
         checksum = b2a_hex(md5(body, usedforsecurity=False).digest()).upper()
-        system = write_ordinary(tag, names, checksum, self._birth)
+        system = write_ordinary(tag, names, checksum, birth)
         if len(system) + len(rest) - size > limits.stored_properties_bytes_max:
             return None
         return NewMessage(tag_hash(tag) if tag else 0, system, rest, names)
+
+
+def _read_birth(mirrored: str) -> bytes | None:
+    """Return the birth of a message that a mirror copied, None if it says none."""
+    origin = parse_origin(mirrored)
+    if origin is None or not is_calendar_time(born_ns := origin.born_ms * MILLISECOND_NS):
+        return None
+    return write_birth(born_ns, origin.born_host)
 
 
 def _sort_properties(properties: str, own: dict[str, str]) -> tuple[str, str, str] | None:

@@ -12,15 +12,15 @@ from zlib import crc32
 from ternmq_common.catalog.message_type import MessageType
 from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.fronts.remoting.messages import property_names as names
-from ternmq_proxy.fronts.remoting.messages.message_ids import Host, parse_host
-from ternmq_proxy.fronts.remoting.messages.message_records import (
+from ternmq_proxy.fronts.wire_fields import NotOrdinary, content_span, read_number
+from ternmq_rpc.remoting.message_ids import Host, parse_host
+from ternmq_rpc.remoting.message_records import (
     BORN_HOST_IPV6,
     MAGIC_1,
     PROPERTIES_BYTES_MAX,
     STORE_HOST_IPV6,
     TOPIC_BYTES_MAX_1,
 )
-from ternmq_proxy.fronts.wire_fields import NotOrdinary, content_span, read_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable

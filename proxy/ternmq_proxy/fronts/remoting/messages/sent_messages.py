@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from ternmq_common.catalog.delay_levels import delay_of_level
 from ternmq_common.shard.hidden_fields import HiddenFields, encode_hidden
+from ternmq_common.shard.mirror_origin import MIRROR_PROPERTY, parse_origin
 from ternmq_common.shard.property_text import read_properties
 from ternmq_proxy.fronts.remoting.codes import ResponseCode
 from ternmq_proxy.fronts.remoting.messages import property_names as names
@@ -49,6 +50,9 @@ def read_sent_message(
     if hidden:
         is_transaction = _is_half(pairs, header.reconsume_times)
         delivery_ns = None if is_transaction else _read_delivery_ns(pairs, delay_levels_ms, now_ms)
+    born_ms, born_host = header.born_ms, header.born_host
+    if MIRROR_PROPERTY in own and (origin := parse_origin(own[MIRROR_PROPERTY])) is not None:
+        born_ms, born_host = origin.born_ms, origin.born_host
     kept = HiddenFields(header.flag, header.system_flag & ~_NOT_KEPT, header.reconsume_times, hidden)
     return ProducerMessage(
         topic=header.topic,
@@ -62,8 +66,8 @@ def read_sent_message(
         message_group=pairs.get(names.SHARDING_KEY, ""),
         recovery_ms=_read_number(pairs, names.CHECK_IMMUNITY_TIME) * 1000 if is_transaction else 0,
         trace_context=pairs.get(names.TRACE_CONTEXT),
-        born_ns=header.born_ms * MILLISECOND_NS,
-        born_host=header.born_host,
+        born_ns=born_ms * MILLISECOND_NS,
+        born_host=born_host,
         is_compressed=bool(header.system_flag & COMPRESSED),
         compression=_read_compression(header.system_flag),
         must_inflate=True,

@@ -5,17 +5,18 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ternmq_common.limits import MessageLimits
+from ternmq_common.shard.mirror_origin import MIRROR_PROPERTY, Origin, encode_origin
 from ternmq_common.shard.model import NewMessage, QueueRef, StoredMessage
 from ternmq_common.shard.property_text import read_properties, write_properties
 from ternmq_proxy.fronts.remoting.messages import property_names as names
 from ternmq_proxy.fronts.remoting.messages.delivered_messages import RecordMaker, number_of_place
-from ternmq_proxy.fronts.remoting.messages.message_ids import Host, parse_host
-from ternmq_proxy.fronts.remoting.messages.message_records import decode_records, encode_record
 from ternmq_proxy.fronts.remoting.messages.ordinary_messages import OrdinaryReader
 from ternmq_proxy.fronts.remoting.messages.ordinary_records import OrdinaryRecords
 from ternmq_proxy.fronts.remoting.messages.sent_messages import SentHeader, read_sent_message
 from ternmq_proxy.operations.message_checks import check_message
 from ternmq_proxy.processors.sending.stored_form import body_md5, to_stored_form
+from ternmq_rpc.remoting.message_ids import Host, parse_host
+from ternmq_rpc.remoting.message_records import decode_records, encode_record
 
 NOW_MS = 1_700_000_000_000
 PEER = "10.0.0.2:5000"
@@ -130,6 +131,14 @@ def test_a_record_has_the_host_of_birth(host: str) -> None:
     assert record.born_host == parse_host(host)
 
 
+def test_a_host_that_is_no_text_is_left_to_protobuf() -> None:
+    message = read_directly(header_of("UNIQ_KEY\x01A1")._replace(born_host="10.0.0.2:5000"), b"x")
+    assert message is not None
+    system = message.system.replace(b"10.0.0.2", b"\x800.0.0.2")
+    records = OrdinaryRecords(STORE_HOST, "DefaultCluster", number_of_place)
+    assert records.encode_message(StoredMessage(QUEUE, 5, NOW_MS + 1, system, message.rest, 77)) is None
+
+
 @given(cut=st.integers(0, 200), changed=st.integers(0, 255), at=st.integers(0, 200))
 @example(cut=0, changed=128, at=62)  # a host of birth that is no text
 def test_a_damaged_stored_form_is_left_to_protobuf(cut: int, changed: int, at: int) -> None:
@@ -143,3 +152,18 @@ def test_a_damaged_stored_form_is_left_to_protobuf(cut: int, changed: int, at: i
         stored = StoredMessage(QUEUE, 5, NOW_MS + 1, other["system"], other["rest"], 77)
         record = records.encode_message(stored)
         assert record is None or isinstance(record, bytes)
+
+
+def test_a_copy_of_a_mirror_has_the_birth_of_its_original() -> None:
+    origin = Origin(5, 1_700_000_000_123, "10.0.0.9:77", 1, 2, "a", "t", ("east",))
+    properties = f"UNIQ_KEY\x01A1\x02{MIRROR_PROPERTY}\x01{encode_origin(origin)}"
+    message = read_directly(header_of(properties), b"x")
+    assert message is not None
+    stored = as_stored(message)
+    [record] = decode_records(MAKER.encode_message(stored))
+    assert (record.born_ms, record.born_host) == (1_700_000_000_123, parse_host("10.0.0.9:77"))
+    false = f"UNIQ_KEY\x01A1\x02{MIRROR_PROPERTY}\x01{encode_origin(origin).replace('east', '')}"
+    message = read_directly(header_of(false), b"x")
+    assert message is not None
+    [record] = decode_records(MAKER.encode_message(as_stored(message)))
+    assert record.born_ms == header_of(false).born_ms

@@ -13,12 +13,12 @@ from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_proxy.fronts.grpc.delivered_form import delivered_form
 from ternmq_proxy.fronts.remoting.messages import property_names as names
 from ternmq_proxy.fronts.remoting.messages.delivered_messages import RecordMaker, find_place, number_of_place, read_half
-from ternmq_proxy.fronts.remoting.messages.message_ids import Host, parse_host
-from ternmq_proxy.fronts.remoting.messages.message_records import MessageRecord, decode_records
 from ternmq_proxy.fronts.remoting.messages.sent_messages import SentHeader, read_sent_message
 from ternmq_proxy.operations.message_checks import check_message, effective_type
 from ternmq_proxy.processors.sending.producer_message import ProducerMessage
 from ternmq_proxy.processors.sending.stored_form import body_md5, read_message, to_stored_form
+from ternmq_rpc.remoting.message_ids import Host, parse_host
+from ternmq_rpc.remoting.message_records import MessageRecord, decode_records
 
 NOW_MS = 1_700_000_000_000
 LEVELS = parse_delay_levels(DEFAULT_DELAY_LEVELS)

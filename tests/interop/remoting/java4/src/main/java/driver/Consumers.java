@@ -75,7 +75,7 @@ final class Consumers {
         DefaultMQPushConsumer consumer =
                 new DefaultMQPushConsumer(command.get("group"), hook, new AllocateMessageQueueAveragely());
         consumer.setNamesrvAddr(address);
-        consumer.setInstanceName(name);
+        consumer.setInstanceName(command.get("instance", name));
         consumer.setConsumeFromWhere(ConsumeFromWhere.valueOf(command.get("from", "CONSUME_FROM_FIRST_OFFSET")));
         if (!command.get("timestamp").isEmpty()) {
             consumer.setConsumeTimestamp(command.get("timestamp"));
@@ -105,7 +105,11 @@ final class Consumers {
             replies.setInstanceName(name);
             replies.start();
         }
-        listen(consumer, name, command, replies);
+        if (command.get("counts").isEmpty()) {
+            listen(consumer, name, command, replies);
+        } else {
+            Load.count(consumer, command.get("group"));
+        }
         consumer.start();
         DefaultMQProducer replying = replies;
         return new Consumer() {

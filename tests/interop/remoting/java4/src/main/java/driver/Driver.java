@@ -44,7 +44,7 @@ public final class Driver {
         String name = command.get("name");
         switch (command.get("op")) {
             case "producer":
-                producers.put(name, Producers.start(address, command, hook(command)));
+                producers.put(name, Producers.start(command.get("address", address), command, hook(command)));
                 break;
             case "send":
                 producers.get(name).send(command, answer);
@@ -58,8 +58,14 @@ public final class Driver {
             case "request":
                 producers.get(name).request(command, answer);
                 break;
+            case "flood":
+                producers.get(name).flood(command);
+                break;
+            case "tally":
+                Load.describe(command, answer);
+                break;
             case "push":
-                consumers.put(name, Consumers.push(address, command, hook(command)));
+                consumers.put(name, Consumers.push(command.get("address", address), command, hook(command)));
                 break;
             case "lite":
                 consumers.put(name, Consumers.lite(address, command, hook(command)));

@@ -34,7 +34,7 @@ final class Producers {
             producer = transactions;
         }
         producer.setNamesrvAddr(address);
-        producer.setInstanceName(command.get("name"));
+        producer.setInstanceName(command.get("instance", command.get("name")));
         producer.setSendMsgTimeout(10_000);
         if (!command.get("tls").isEmpty()) {
             producer.setUseTLS(true);
@@ -91,6 +91,10 @@ final class Producers {
 
         Producer(DefaultMQProducer producer) {
             this.producer = producer;
+        }
+
+        void flood(Line command) {
+            Load.flood(producer, command);
         }
 
         void send(Line command, Line answer) throws Exception {

@@ -14,8 +14,7 @@ import struct
 from typing import NamedTuple
 from zlib import crc32
 
-from ternmq_proxy.fronts.remoting.messages.message_ids import IPV4_BYTES, IPV6_BYTES, UNKNOWN_HOST, Host
-from ternmq_proxy.fronts.remoting.refusals import InvalidRecord
+from ternmq_rpc.remoting.message_ids import IPV4_BYTES, IPV6_BYTES, UNKNOWN_HOST, Host
 
 MAGIC_1, MAGIC_2 = 0xDAA320A7, 0xDAA320AB
 BORN_HOST_IPV6, STORE_HOST_IPV6 = 0x10, 0x20
@@ -29,6 +28,10 @@ _AFTER_HOSTS = struct.Struct(">iqi")
 _SHORT = struct.Struct(">H")
 _PART_HEAD = struct.Struct(">iiiii")
 _CRC_MASK = 0x7FFF_FFFF
+
+
+class InvalidRecord(ValueError):
+    """Bytes of a message are not as they must be."""
 
 
 class MessageRecord(NamedTuple):

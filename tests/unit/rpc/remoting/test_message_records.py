@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ternmq_common.shard.property_text import read_properties, write_properties
-from ternmq_proxy.fronts.remoting.messages.message_ids import (
+from ternmq_rpc.remoting.frames import FrameReader
+from ternmq_rpc.remoting.message_ids import (
     UNKNOWN_HOST,
     Host,
     InvalidMessageId,
@@ -16,17 +17,16 @@ from ternmq_proxy.fronts.remoting.messages.message_ids import (
     parse_host,
     render_host,
 )
-from ternmq_proxy.fronts.remoting.messages.message_records import (
+from ternmq_rpc.remoting.message_records import (
     PROPERTIES_BYTES_MAX,
     BatchPart,
+    InvalidRecord,
     MessageRecord,
     decode_batch,
     decode_records,
     encode_batch,
     encode_record,
 )
-from ternmq_proxy.fronts.remoting.refusals import InvalidRecord
-from ternmq_rpc.remoting.frames import FrameReader
 from tests.unit.rpc.remoting.captured import read_captured
 
 CAPTURED = read_captured()
