@@ -3,8 +3,8 @@
 import asyncio
 import time
 
-from ternmq_proxy.fronts.remoting.messages.message_records import decode_records
 from ternmq_rpc.remoting.json_dialect import decode_dialect
+from ternmq_rpc.remoting.message_records import decode_records
 from tests.support.embedded import Embedded
 from tests.support.popping_client import acknowledge, connect_popper, pop, read_popped
 from tests.support.remoting_client import RemotingClient
