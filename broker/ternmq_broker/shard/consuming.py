@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ternmq_broker.consumption.redelivery import Redelivery
     from ternmq_broker.consumption.retry_handover import RetryHandover
     from ternmq_broker.consumption.turn_clock import TurnClock
+    from ternmq_broker.delivery.queue_readers import QueueReaders
     from ternmq_broker.lite_topics import LiteTopics
     from ternmq_broker.shard.admission import Admission
     from ternmq_common.clock import SystemClock
@@ -42,6 +43,7 @@ class BrokerConsuming:
         lite: "LiteTopics",
         queue_locks: "QueueLocks",
         client_locks: "ClientLocks",
+        readers: "QueueReaders",
         handover: "RetryHandover",
         admission: "Admission",
         counts: "MessageCounts",
@@ -54,6 +56,7 @@ class BrokerConsuming:
         self._lite = lite
         self._queue_locks = queue_locks
         self._client_locks = client_locks
+        self._readers = readers
         self._handover = handover
         self._admission = admission
         self._counts = counts
@@ -232,6 +235,7 @@ class BrokerConsuming:
     def leave(self, group: str, client_id: str) -> DoneResult[None]:
         """Release the queue locks of a member that has left the group."""
         self._queue_locks.release_member(group, client_id)
+        self._readers.release_member(group, client_id)
         return DONE
 
     def lock_queues(

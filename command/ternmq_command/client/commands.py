@@ -39,7 +39,8 @@ def command() -> None:
 def list_clients(group: str, topic: str, clients_max: int | None, endpoint: str, as_json: bool) -> None:
     """List the clients of the server at the endpoint, or of all proxies of its cluster, by their ids.
 
-    Language, version, host name and topics of a client are those of its last settings.
+    Language, version, host name and topics of a client are those of its last settings. A client of the remoting
+    protocol is listed once for each of its groups.
 
     \b
     Examples:
@@ -86,6 +87,7 @@ def client_record(client: "admin_pb2.ConnectedClient") -> dict[str, object]:
         "client_id": client.client_id,
         "address": client.address or None,
         "type": known.name.lower() if kind and known is not None else None,
+        "protocol": client.protocol or None,
         "language": client.language.lower() or None,
         "version": client.version or None,
         "hostname": client.hostname or None,
