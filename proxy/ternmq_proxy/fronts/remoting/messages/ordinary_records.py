@@ -79,7 +79,7 @@ class OrdinaryRecords:
         """Return the record of a stored message, None if it is not ordinary."""
         try:
             return self._encode_ordinary(stored)
-        except (NotOrdinary, IndexError):
+        except (NotOrdinary, IndexError, UnicodeDecodeError):
             return None
 
     def _encode_ordinary(self, stored: "StoredMessage") -> bytes:

@@ -1,7 +1,7 @@
 """Ordinary messages are stored and handed out directly, and become what the long way makes of them."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ternmq_common.limits import MessageLimits
@@ -130,6 +130,7 @@ def test_a_record_has_the_host_of_birth(host: str) -> None:
     assert record.born_host == parse_host(host)
 
 
+@example(cut=0, changed=0x80, at=-1)  # a host of birth that is no text
 @given(cut=st.integers(0, 200), changed=st.integers(0, 255), at=st.integers(0, 200))
 def test_a_damaged_stored_form_is_left_to_protobuf(cut: int, changed: int, at: int) -> None:
     message = read_directly(header_of("own\x01value\x02UNIQ_KEY\x01A1\x02TAGS\x01t\x02KEYS\x01k"), b"body")
