@@ -114,8 +114,9 @@ async def _has_queues(member: RemotingConsumer) -> bool:
     return bool(member.assigned)
 
 
-async def test_kills_lose_no_message(cluster: ClusterProcesses, topic: str) -> None:
-    async with killed_group(cluster, topic) as group:
+@pytest.mark.parametrize("pops", [False, True], ids=["pulls", "pops"])
+async def test_kills_lose_no_message(cluster: ClusterProcesses, topic: str, pops: bool) -> None:
+    async with killed_group(cluster, topic, pops=pops) as group:
         for process in (cluster.proxies[0], cluster.brokers[0], cluster.proxies[1], cluster.brokers[1]):
             await group.wait_for_sent(SENT_BETWEEN_KILLS)
             process.kill9()
@@ -125,4 +126,4 @@ async def test_kills_lose_no_message(cluster: ClusterProcesses, topic: str) -> N
         account = await group.finish()
     print(account)
     assert account.lost == account.skipped == 0
-    assert account.sent_back
+    assert account.failed
