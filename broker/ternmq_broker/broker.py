@@ -20,6 +20,7 @@ from ternmq_broker.consumption.redelivery import Redelivery
 from ternmq_broker.consumption.retry_handover import RetryHandover
 from ternmq_broker.consumption.turn_clock import TurnClock
 from ternmq_broker.delivery.check_schedule import CheckRules
+from ternmq_broker.delivery.joining_ways import JoiningWays
 from ternmq_broker.delivery.lite_subscriptions import LiteSubscriptions
 from ternmq_broker.delivery.offset_resets import OffsetResets
 from ternmq_broker.delivery.queue_readers import QueueReaders
@@ -192,6 +193,7 @@ class Broker:
             self._queue_locks,
             client_locks,
             readers,
+            JoiningWays(_monotonic_ms),
             handover,
             self.admission,
             self.figures.counts,

@@ -3,9 +3,12 @@
 import asyncio
 import json
 import time
+from collections.abc import Awaitable
+from typing import TypeVar
 
 import pytest
 
+from ternmq_protos.v2 import service_pb2 as rpc
 from tests.cluster.remoting_kills import killed_group
 from tests.cluster.watching import eventually
 from tests.support.cluster_processes import ClusterProcesses
@@ -14,6 +17,8 @@ from tests.support.remoting_client import RemotingClient
 from tests.support.remoting_consumer import RemotingConsumer
 
 SENT_BETWEEN_KILLS = 200
+JOINS = 27
+T = TypeVar("T")
 pytestmark = [pytest.mark.cluster]
 
 
@@ -78,6 +83,42 @@ async def test_members_and_locks_are_those_of_all_proxies(cluster: ClusterProces
             assert await pushed_within(one, 30)
             await eventually(lambda: is_alone(one, group), within_s=30, what="one member is left")
     second.start()
+
+
+async def test_of_two_that_join_at_once_in_different_ways_one_is_refused(cluster: ClusterProcesses, topic: str) -> None:
+    first, second = cluster.proxies
+    joined = {"pulls": 0, "pops": 0}
+    async with RawClient(first.grpc) as operator:
+        await operator.create_topic(topic, queues=1)
+        for number in range(JOINS):
+            await operator.create_group(f"{topic}-{number}")
+    for number in range(JOINS):
+        group = f"{topic}-{number}"
+        # Each comes first sometimes, by some milliseconds.
+        head_start_s = (number % 9 - 4) * 0.001
+        async with await RemotingClient.connect(first.remoting) as puller, RawClient(second.grpc) as popper:
+            await popper.call("QueryRoute", rpc.QueryRouteRequest(topic={"name": topic}))  # it is connected
+            beat, received = await asyncio.gather(
+                _after(head_start_s, puller.heartbeat(f"p{number}", consumers={group: [topic]})),
+                _after(-head_start_s, popper.receive(topic, group)),
+            )
+            pulls, pops = beat.code == 0, received.code != "FORBIDDEN"
+            assert pulls is not pops, f"{number}: {beat.code} {beat.remark}; {received.status}"
+            joined["pulls" if pulls else "pops"] += 1
+            if pulls:
+                assert received.status is not None
+                assert "stop all remoting consumers" in received.status.message
+                assert (await popper.receive(topic, group)).code == "FORBIDDEN"
+            else:
+                assert "stop all gRPC consumers" in beat.remark
+                assert (await puller.heartbeat(f"p{number}", consumers={group: [topic]})).code == 16
+    print(f"of {JOINS} groups, joined in both ways at once: {joined}")
+    assert all(joined.values())
+
+
+async def _after(seconds: float, work: Awaitable[T]) -> T:
+    await asyncio.sleep(max(0.0, seconds))
+    return await work
 
 
 async def test_a_rebalance_of_16_members_settles_before_they_look_again(cluster: ClusterProcesses, topic: str) -> None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ternmq_broker.consumption.redelivery import Redelivery
     from ternmq_broker.consumption.retry_handover import RetryHandover
     from ternmq_broker.consumption.turn_clock import TurnClock
+    from ternmq_broker.delivery.joining_ways import JoiningWays
     from ternmq_broker.delivery.queue_readers import QueueReaders
     from ternmq_broker.lite_topics import LiteTopics
     from ternmq_broker.shard.admission import Admission
@@ -44,6 +45,7 @@ class BrokerConsuming:
         queue_locks: "QueueLocks",
         client_locks: "ClientLocks",
         readers: "QueueReaders",
+        joining: "JoiningWays",
         handover: "RetryHandover",
         admission: "Admission",
         counts: "MessageCounts",
@@ -57,6 +59,7 @@ class BrokerConsuming:
         self._queue_locks = queue_locks
         self._client_locks = client_locks
         self._readers = readers
+        self._joining = joining
         self._handover = handover
         self._admission = admission
         self._counts = counts
@@ -252,3 +255,12 @@ class BrokerConsuming:
     def has_locks(self, broker: str, group: str) -> DoneResult[bool]:
         """Whether a client of the group has locked a queue here."""
         return DoneResult(self._client_locks.has_locks(group))
+
+    def hold_way(self, broker: str, group: str, way: str, join: str) -> DoneResult[bool]:
+        """Hold a way of consuming while a client joins the group; see `JoiningWays`."""
+        return DoneResult(self._joining.hold_way(group, way, join))
+
+    def release_way(self, broker: str, group: str, join: str) -> DoneResult[None]:
+        """Note that the join has ended."""
+        self._joining.release_way(group, join)
+        return DONE
