@@ -8,6 +8,7 @@ from typing import TypeVar
 
 import pytest
 
+import ternmq
 from ternmq_protos.v2 import service_pb2 as rpc
 from tests.cluster.remoting_kills import killed_group
 from tests.cluster.watching import eventually
@@ -83,6 +84,38 @@ async def test_members_and_locks_are_those_of_all_proxies(cluster: ClusterProces
             assert await pushed_within(one, 30)
             await eventually(lambda: is_alone(one, group), within_s=30, what="one member is left")
     second.start()
+
+
+async def test_operators_see_who_reads_which_queue_at_any_proxy(cluster: ClusterProcesses, topic: str) -> None:
+    first, second = cluster.proxies
+    group, consumers = f"{topic}-shown", {f"{topic}-shown": [topic]}
+    async with RawClient(first.grpc) as operator:
+        await operator.create_topic(topic, queues=1)
+    async with await RemotingClient.connect(first.remoting) as one:
+        async with await RemotingClient.connect(second.remoting) as two:
+            await one.heartbeat("one", consumers=consumers)
+            await two.heartbeat("two", consumers=consumers)
+            assert (await one.pull(group, topic, bname="broker-1")).code == 19
+            assert (await two.pull(group, topic, bname="broker-0")).code == 19
+            assert await two.lock(group, "two", (topic, "broker-0", 0)) == [(topic, "broker-0", 0)]
+            for proxy in (first, second):
+                async with ternmq.Admin(proxy.grpc) as admin:
+                    found = await admin.describe_group(group)
+                readers = {row.broker: row.reader.client_id for row in found.progress if row.reader is not None}
+                assert readers == {"broker-0": "two", "broker-1": "one"}
+                locks = {row.broker: row.lock.client_id for row in found.progress if row.lock is not None}
+                assert locks == {"broker-0": "two"}
+                members = {each.client_id: (each.protocol, each.proxy) for each in found.members}
+                assert members == {"one": ("remoting", first.name), "two": ("remoting", second.name)}
+                assert all(each.address.startswith("127.0.0.1:") for each in found.members)
+
+        async def two_is_gone() -> bool:
+            async with ternmq.Admin(first.grpc) as admin:
+                found = await admin.describe_group(group)
+            readers = [row.reader.client_id for row in found.progress if row.reader is not None]
+            return [each.client_id for each in found.members] == readers == ["one"]
+
+        await eventually(two_is_gone, within_s=30, what="a member that left reads no queue")
 
 
 async def test_of_two_that_join_at_once_in_different_ways_one_is_refused(cluster: ClusterProcesses, topic: str) -> None:
