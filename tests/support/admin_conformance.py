@@ -19,6 +19,7 @@ from tests.support.embedded import RawClient, duration, moment
 SHARD = "broker-0"
 MESSAGE_ID = "id-of-a-message"
 READER = "client-of-root"
+CLIENT_FACTS = ("client_id", "client_type", "protocol", "group")
 # Answers and what the client and the command tell are of as many types as there are calls.
 Told = Any
 
@@ -144,6 +145,12 @@ def _printed_group(records: list[Told]) -> object:
     readers = [(each["topic"], each["queue"], each["reader"]["client"]) for each in record["progress"]]
     members = [(each["client"], each["protocol"]) for each in record["members"]]
     return record["name"], record["max_attempts"], readers, members
+
+
+def _listed_clients(told: Told) -> object:
+    listed = [[getattr(each, name) for name in CLIENT_FACTS] for each in told.clients]
+    types = {number: name.lower() for name, number in pb.ClientType.items()}
+    return [(client_id, types.get(kind, kind), *others) for client_id, kind, *others in listed]
 
 
 def _named(name: str) -> Callable[[list[Told]], object]:
@@ -319,9 +326,12 @@ ROWS: dict[str, Row] = {
     "GetServerInfo": Row(request=lambda _: admin.GetServerInfoRequest(), client=lambda a, _: a.server_info(),
         command=lambda _: ("version", "--server"), facts=lambda _: version("ternmq"),
         told=lambda answer: answer.version, of_client=lambda info: info.version, of_command=_named("server")),
-    "ListClients": Row(request=lambda n: admin.ListClientsRequest(topic=n.topic), client=None,
-        command=lambda n: ("client", "list", "--topic", n.topic), facts=lambda _: 0,
-        told=lambda answer: len(answer.clients), of_command=len),
+    "ListClients": Row(before=(topic, message, group, reader),
+        request=lambda n: admin.ListClientsRequest(group=n.group), client=lambda a, n: a.list_clients(group=n.group),
+        command=lambda n: ("client", "list", "--group", n.group),
+        facts=lambda n: [(READER, "pull_consumer", "grpc", n.group)], told=_listed_clients, of_client=_listed_clients,
+        of_command=lambda records: [
+            tuple(each[name] for name in ("client_id", "type", "protocol", "group")) for each in records]),
     "GetStatus": Row(request=lambda _: admin.GetStatusRequest(), client=None, command=lambda _: ("status",),
         facts=lambda _: [("server", True), ("registry", True), ("broker", True)],
         told=lambda answer: [(each.kind, each.well) for each in answer.components],
