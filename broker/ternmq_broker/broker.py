@@ -20,13 +20,16 @@ from ternmq_broker.consumption.redelivery import Redelivery
 from ternmq_broker.consumption.retry_handover import RetryHandover
 from ternmq_broker.consumption.turn_clock import TurnClock
 from ternmq_broker.delivery.check_schedule import CheckRules
+from ternmq_broker.delivery.joining_ways import JoiningWays
 from ternmq_broker.delivery.lite_subscriptions import LiteSubscriptions
 from ternmq_broker.delivery.offset_resets import OffsetResets
+from ternmq_broker.delivery.queue_readers import QueueReaders
 from ternmq_broker.inspecting.broker_figures import BrokerFigureSource
 from ternmq_broker.inspecting.broker_history import BrokerHistory
 from ternmq_broker.inspecting.key_searches import KeySearches
 from ternmq_broker.inspecting.message_statuses import MessageStatuses
 from ternmq_broker.inspecting.queries import BrokerQueries
+from ternmq_broker.inspecting.queue_holders import QueueHolders
 from ternmq_broker.inspecting.timer_pages import TimerPages
 from ternmq_broker.inspecting.topic_contents import TopicContents
 from ternmq_broker.lite_topics import LiteTopics
@@ -107,6 +110,8 @@ class Broker:
         client_locks = ClientLocks(_monotonic_ms)
         handover = RetryHandover(self._consumption, self._pollers, settings.name)
         resets = OffsetResets(time.monotonic)
+        readers = QueueReaders(clock.now_ms)
+        self._holders = QueueHolders(settings.name, readers, client_locks, self._queue_locks, clock.now_ms)
         self._pulls = PullCalls(self._consumption, self._pollers, self._queue_locks, resets)
         self._timers = TimerDelivery(
             store,
@@ -187,6 +192,8 @@ class Broker:
             self.lite,
             self._queue_locks,
             client_locks,
+            readers,
+            JoiningWays(_monotonic_ms),
             handover,
             self.admission,
             self.figures.counts,
@@ -199,6 +206,7 @@ class Broker:
             self._consumption,
             self._pulls,
             resets,
+            readers,
             self._queue_locks,
             handover,
             self._pollers,
@@ -216,6 +224,7 @@ class Broker:
             self._queue_locks,
             client_locks,
             resets,
+            readers,
             self._transactions,
             self._flusher,
             self._room,
@@ -230,7 +239,16 @@ class Broker:
         return BrokerInspecting(
             store.indexes.queues,
             self._transactions,
-            BrokerQueries(self.name, store, searches, consumption, self._pulls, self._timers, self._transactions),
+            BrokerQueries(
+                self.name,
+                store,
+                searches,
+                consumption,
+                self._pulls,
+                self._timers,
+                self._transactions,
+                self._holders,
+            ),
             MessageStatuses(store, searches, consumption, clock.now_ms),
             TopicContents(self.name, store, consumption, self._history),
             TimerPages(self.name, store, self._timers),

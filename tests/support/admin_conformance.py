@@ -13,10 +13,13 @@ from typing import Any
 import ternmq
 from ternmq_protos.admin_v1 import admin_pb2 as admin
 from ternmq_protos.v2 import definition_pb2 as pb
+from ternmq_protos.v2 import service_pb2 as rpc
 from tests.support.embedded import RawClient, duration, moment
 
 SHARD = "broker-0"
 MESSAGE_ID = "id-of-a-message"
+READER = "client-of-root"
+CLIENT_FACTS = ("client_id", "client_type", "protocol", "group")
 # Answers and what the client and the command tell are of as many types as there are calls.
 Told = Any
 
@@ -67,6 +70,14 @@ async def delay_topic(root: RawClient, n: Names) -> None:
 
 async def group(root: RawClient, n: Names) -> None:
     await root.create_group(n.group, consume_from="earliest")
+
+
+async def reader(root: RawClient, n: Names) -> None:
+    """A member of the group that pulls from the topic's queue, at the end of it."""
+    queue = {"topic": {"name": n.topic}}
+    request = rpc.PullMessageRequest(group={"name": n.group}, message_queue=queue, offset=1, batch_size=1)
+    assert [item async for item in root.stream("PullMessage", request)]
+    await root.configure(pb.Settings(client_type=pb.PULL_CONSUMER, subscription={"group": {"name": n.group}}))
 
 
 async def message(root: RawClient, n: Names) -> None:
@@ -122,6 +133,24 @@ def _printed_description(records: list[Told]) -> object:
     (record,) = records
     queues = [(q["broker"], q["queue"], q["first_offset"], q["end_offset"]) for q in record["message_queues"]]
     return record["name"], record["queues"], queues
+
+
+def _described_group(told: Told) -> object:
+    readers = [(each.topic, each.queue_id, each.reader.client_id) for each in told.progress]
+    return told.group.name, told.group.max_attempts, readers, [(each.client_id, each.protocol) for each in told.members]
+
+
+def _printed_group(records: list[Told]) -> object:
+    (record,) = records
+    readers = [(each["topic"], each["queue"], each["reader"]["client"]) for each in record["progress"]]
+    members = [(each["client"], each["protocol"]) for each in record["members"]]
+    return record["name"], record["max_attempts"], readers, members
+
+
+def _listed_clients(told: Told) -> object:
+    listed = [[getattr(each, name) for name in CLIENT_FACTS] for each in told.clients]
+    types = {number: name.lower() for name, number in pb.ClientType.items()}
+    return [(client_id, types.get(kind, kind), *others) for client_id, kind, *others in listed]
 
 
 def _named(name: str) -> Callable[[list[Told]], object]:
@@ -183,11 +212,11 @@ ROWS: dict[str, Row] = {
         facts=lambda n: {n.group}, told=lambda answer: {each.name for each in answer.groups},
         of_client=lambda found: {each.name for each in found},
         of_command=lambda records: {each["name"] for each in records}),
-    "DescribeGroup": Row(before=(group,), request=lambda n: admin.DescribeGroupRequest(name=n.group),
+    "DescribeGroup": Row(before=(topic, message, group, reader),
+        request=lambda n: admin.DescribeGroupRequest(name=n.group),
         client=lambda a, n: a.describe_group(n.group), command=lambda n: ("group", "describe", n.group),
-        facts=lambda n: (n.group, 17), told=lambda answer: (answer.group.name, answer.group.max_attempts),
-        of_client=lambda found: (found.group.name, found.group.max_attempts),
-        of_command=lambda records: (records[0]["name"], records[0]["max_attempts"]), error="CONSUMER_GROUP_NOT_FOUND"),
+        facts=lambda n: (n.group, 17, [(n.topic, 0, READER)], [(READER, "grpc")]), told=_described_group,
+        of_client=_described_group, of_command=_printed_group, error="CONSUMER_GROUP_NOT_FOUND"),
     "UpdateGroup": Row(before=(group,),
         request=lambda n: admin.UpdateGroupRequest(group={"name": n.group, "max_attempts": 5}),
         client=lambda a, n: a.update_group(n.group, max_attempts=5), client_reads_first=True,
@@ -297,9 +326,12 @@ ROWS: dict[str, Row] = {
     "GetServerInfo": Row(request=lambda _: admin.GetServerInfoRequest(), client=lambda a, _: a.server_info(),
         command=lambda _: ("version", "--server"), facts=lambda _: version("ternmq"),
         told=lambda answer: answer.version, of_client=lambda info: info.version, of_command=_named("server")),
-    "ListClients": Row(request=lambda n: admin.ListClientsRequest(topic=n.topic), client=None,
-        command=lambda n: ("client", "list", "--topic", n.topic), facts=lambda _: 0,
-        told=lambda answer: len(answer.clients), of_command=len),
+    "ListClients": Row(before=(topic, message, group, reader),
+        request=lambda n: admin.ListClientsRequest(group=n.group), client=lambda a, n: a.list_clients(group=n.group),
+        command=lambda n: ("client", "list", "--group", n.group),
+        facts=lambda n: [(READER, "pull_consumer", "grpc", n.group)], told=_listed_clients, of_client=_listed_clients,
+        of_command=lambda records: [
+            tuple(each[name] for name in ("client_id", "type", "protocol", "group")) for each in records]),
     "GetStatus": Row(request=lambda _: admin.GetStatusRequest(), client=None, command=lambda _: ("status",),
         facts=lambda _: [("server", True), ("registry", True), ("broker", True)],
         told=lambda answer: [(each.kind, each.well) for each in answer.components],

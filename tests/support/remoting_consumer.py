@@ -6,12 +6,13 @@ import itertools
 import json
 from collections.abc import Callable, Sequence
 
+from ternmq_rpc.remoting.commands import Command
 from ternmq_rpc.remoting.message_records import MessageRecord, decode_records
 from tests.support.remoting_client import RemotingClient
 
 _SUSPEND_MS = 3000
-_PAUSE_S = 0.2
-_REBALANCE_S = 5.0
+PAUSE_S = 0.2
+REBALANCE_S = 5.0
 Queue = tuple[str, str, int]
 
 
@@ -51,7 +52,7 @@ class RemotingConsumer:
                 async with await RemotingClient.connect(next(self._addresses)) as client:
                     await self._consume(client)
             except (OSError, TimeoutError):
-                await asyncio.sleep(_PAUSE_S)
+                await asyncio.sleep(PAUSE_S)
             finally:
                 for task in self._pulls.values():
                     task.cancel()
@@ -59,9 +60,12 @@ class RemotingConsumer:
                 self._pulls.clear()
                 self.assigned = set()
 
+    async def _beat(self, client: RemotingClient) -> Command:
+        return await client.heartbeat(self.client_id, consumers={self.group: [self.topic]})
+
     async def _consume(self, client: RemotingClient) -> None:
-        while (await client.heartbeat(self.client_id, consumers={self.group: [self.topic]})).code:  # noqa: ASYNC110
-            await asyncio.sleep(_PAUSE_S)
+        while (await self._beat(client)).code:  # noqa: ASYNC110
+            await asyncio.sleep(PAUSE_S)
         while True:
             while not client.pushed.empty():
                 client.pushed.get_nowait()
@@ -69,7 +73,7 @@ class RemotingConsumer:
             if client.is_closed or any(task.done() for task in self._pulls.values()):
                 raise ConnectionError("the server closed the connection")
             try:
-                async with asyncio.timeout(_REBALANCE_S):
+                async with asyncio.timeout(REBALANCE_S):
                     pushed = asyncio.create_task(client.pushed.get())
                     closed = asyncio.create_task(client.closed.wait())
                     try:
@@ -78,7 +82,7 @@ class RemotingConsumer:
                         pushed.cancel()
                         closed.cancel()
             except TimeoutError:
-                await client.heartbeat(self.client_id, consumers={self.group: [self.topic]})
+                await self._beat(client)
 
     async def _rebalance(self, client: RemotingClient) -> None:
         listed = await client.call(38, consumerGroup=self.group)
@@ -108,20 +112,20 @@ class RemotingConsumer:
         topic, broker, number = queue
         named = {"consumerGroup": self.group, "topic": topic, "queueId": number, "bname": broker}
         while (begun := await client.call(14, **named)).code not in (0, 22):  # noqa: ASYNC110
-            await asyncio.sleep(_PAUSE_S)
+            await asyncio.sleep(PAUSE_S)
         offset = 0 if begun.code else int(begun.fields["offset"])
         while True:
             answer = await client.pull(
                 self.group, topic, queue_id=number, offset=offset, suspend_ms=_SUSPEND_MS, bname=broker
             )
             if answer.code not in (0, 19, 20, 21):
-                await asyncio.sleep(_PAUSE_S)
+                await asyncio.sleep(PAUSE_S)
                 continue
             for record in decode_records(answer.body) if answer.code == 0 else ():
                 while not self._handle(record):
                     sent = await client.call(36, offset=record.log_offset, group=self.group, delayLevel=1, bname=broker)
                     if sent.code == 0:
                         break
-                    await asyncio.sleep(_PAUSE_S)
+                    await asyncio.sleep(PAUSE_S)
             offset = int(answer.fields["nextBeginOffset"])
             await client.call(15, **named, commitOffset=offset)

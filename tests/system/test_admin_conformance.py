@@ -17,7 +17,7 @@ from ternmq_console.api.routes import ROUTES, WHOLE
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
 from tests.support.access_table import ADMIN, is_enough
-from tests.support.admin_conformance import ROWS, Names
+from tests.support.admin_conformance import READER, ROWS, Names
 from tests.support.command_line import CommandLine, printed_records
 from tests.support.embedded import ADMIN as SERVICE
 from tests.support.embedded import RawClient, code
@@ -213,6 +213,18 @@ async def test_all_tell_the_same_to_a_user_with_the_right(
         told = await surface(stack, *(("root", root_secret) if of_root else (clerk, SECRET))).tell(name, names)
         expected = row.facts(names)
         assert told >= expected if isinstance(expected, set) else told == expected, surface  # type: ignore[operator]
+
+
+async def test_where_members_are_is_for_those_who_may_list_clients(root: RawClient, stack: Stack, clerk: str) -> None:
+    names = await prepared(root, "DescribeGroup")
+    await grant(root, clerk, "DescribeGroup", names)
+    async with RawClient(stack.endpoint, metadata=signed(clerk)) as client:
+        request = admin_pb2.DescribeGroupRequest(name=names.group)
+        [member] = (await client.admin("DescribeGroup", request)).members
+        assert (member.client_id, member.address) == (READER, "")
+        await grant(root, clerk, "ListClients", names)
+        [member] = (await client.admin("DescribeGroup", request)).members
+        assert member.address.startswith("127.0.0.1:")
 
 
 @pytest.mark.parametrize("name", GUARDED)

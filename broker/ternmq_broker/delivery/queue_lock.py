@@ -51,6 +51,7 @@ class QueueLock:
         "_hold_timeout_ms",
         "_misdirected",
         "_moved_away",
+        "_owned_since_ms",
         "_seen_ms",
         "_sighted_ms",
         "_sightings",
@@ -67,6 +68,7 @@ class QueueLock:
         self.set_hold_timeout(hold_timeout_ms)
         self._term = 0
         self._seen_ms = 0
+        self._owned_since_ms = 0
         self._sightings = 0
         self._sighted_ms = 0
         self._misdirected: int | None = None  # the offset that the owner requested when it was sent to another one
@@ -134,11 +136,16 @@ class QueueLock:
         self.owner = client
         self.delivered = None
         self._term += 1
-        self._seen_ms = now_ms
+        self._seen_ms = self._owned_since_ms = now_ms
         self._sightings = 0
         self._misdirected = None if offset == self.acknowledged else offset
         self._moved_away = None
         return ReadGrant(self.acknowledged, self._term)
+
+    @property
+    def owned_ms(self) -> tuple[int, int]:
+        """Since when the owner has the queue, and when it loses it if it is silent from now on."""
+        return self._owned_since_ms, self._hold_end_ms
 
     @property
     def _is_quiet(self) -> bool:

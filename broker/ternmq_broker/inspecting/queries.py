@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ternmq_broker.consumption.consumption import Consumption
     from ternmq_broker.consumption.pulls import PullCalls
     from ternmq_broker.inspecting.key_searches import KeySearches
+    from ternmq_broker.inspecting.queue_holders import QueueHolders
     from ternmq_broker.store.message_store import MessageStore
     from ternmq_broker.timers import TimerDelivery
     from ternmq_broker.transactions.transactions import Transactions
@@ -40,6 +41,7 @@ class BrokerQueries:
         pulls: "PullCalls",
         timers: "TimerDelivery",
         transactions: "Transactions",
+        holders: "QueueHolders",
     ) -> None:
         self._name = name
         self._store = store
@@ -48,17 +50,21 @@ class BrokerQueries:
         self._pulls = pulls
         self._timers = timers
         self._transactions = transactions
+        self._holders = holders
 
     async def query_progress(self, group: str, topics: "Sequence[str]" = ()) -> "list[QueueProgress]":
-        """The group's progress, or where it would begin, in each queue with messages, with the age of its lag.
+        """The group's progress, or where it would begin, in each queue with messages or with a reader, with the age of
+        its lag, and with who reads it.
 
         Covers the topics that the group is known to have, and `topics`.
         """
         progress = self._consumption.group_progress(group)
         progress += self._consumption.lite_progress.rows_of_topics(group, filter(is_lite_queue, topics))
         untouched = self._consumption.untouched_queues(group, topics)
+        untouched += self._holders.find_others(group, [*(row.queue for row in progress), *untouched])
         consume_from = self._consumption.rules(group).consume_from
         rows = await asyncio.to_thread(self._progress_rows, progress, untouched, consume_from)
+        rows = [self._holders.add_holders(group, row) for row in rows]
         return rows + await self._consumption.lite_progress.progress_rows(group)
 
     def _progress_rows(

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ternmq_broker.consumption.locks.queue_locks import QueueLocks
     from ternmq_broker.consumption.redelivery import Redelivery
     from ternmq_broker.delivery.offset_resets import OffsetResets
+    from ternmq_broker.delivery.queue_readers import QueueReaders
     from ternmq_broker.lite_topics import LiteTopics
     from ternmq_broker.sending.flusher import LogFlusher
     from ternmq_broker.shard.sending import BrokerSending
@@ -44,6 +45,7 @@ class BrokerAdministering:
         queue_locks: "QueueLocks",
         client_locks: "ClientLocks",
         resets: "OffsetResets",
+        readers: "QueueReaders",
         transactions: "Transactions",
         flusher: "LogFlusher",
         room: "DiskSpaceWatch",
@@ -61,6 +63,7 @@ class BrokerAdministering:
         self._queue_locks = queue_locks
         self._client_locks = client_locks
         self._resets = resets
+        self._readers = readers
         self._transactions = transactions
         self._flusher = flusher
         self._room = room
@@ -101,6 +104,7 @@ class BrokerAdministering:
         """
         self._pollers.forget_deleted(topic=topic)
         self._consumption.forget_topic(topic)
+        self._readers.forget_topic(topic)
         self._consumption.losses.forget_topic(topic)
         self._consumption.in_flight.wake_all(self._pollers)
         await self._lite.forget_topic(topic)
@@ -143,6 +147,7 @@ class BrokerAdministering:
         self._queue_locks.forget_group(group)
         self._client_locks.forget_group(group)
         self._resets.forget_group(group)
+        self._readers.forget_group(group)
         with self._writing:
             self._store.deletions.forget_group(group, version)
             await self._room.with_reserve(lambda: self._housekeeping.forget_group(group), may_use_all=True)

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from ternmq_broker.consumption.redelivery import Redelivery
     from ternmq_broker.consumption.retry_handover import RetryHandover
     from ternmq_broker.consumption.turn_clock import TurnClock
+    from ternmq_broker.delivery.joining_ways import JoiningWays
+    from ternmq_broker.delivery.queue_readers import QueueReaders
     from ternmq_broker.lite_topics import LiteTopics
     from ternmq_broker.shard.admission import Admission
     from ternmq_common.clock import SystemClock
@@ -42,6 +44,8 @@ class BrokerConsuming:
         lite: "LiteTopics",
         queue_locks: "QueueLocks",
         client_locks: "ClientLocks",
+        readers: "QueueReaders",
+        joining: "JoiningWays",
         handover: "RetryHandover",
         admission: "Admission",
         counts: "MessageCounts",
@@ -54,6 +58,8 @@ class BrokerConsuming:
         self._lite = lite
         self._queue_locks = queue_locks
         self._client_locks = client_locks
+        self._readers = readers
+        self._joining = joining
         self._handover = handover
         self._admission = admission
         self._counts = counts
@@ -232,6 +238,7 @@ class BrokerConsuming:
     def leave(self, group: str, client_id: str) -> DoneResult[None]:
         """Release the queue locks of a member that has left the group."""
         self._queue_locks.release_member(group, client_id)
+        self._readers.release_member(group, client_id)
         return DONE
 
     def lock_queues(
@@ -248,3 +255,12 @@ class BrokerConsuming:
     def has_locks(self, broker: str, group: str) -> DoneResult[bool]:
         """Whether a client of the group has locked a queue here."""
         return DoneResult(self._client_locks.has_locks(group))
+
+    def hold_way(self, broker: str, group: str, way: str, join: str) -> DoneResult[bool]:
+        """Hold a way of consuming while a client joins the group; see `JoiningWays`."""
+        return DoneResult(self._joining.hold_way(group, way, join))
+
+    def release_way(self, broker: str, group: str, join: str) -> DoneResult[None]:
+        """Note that the join has ended."""
+        self._joining.release_way(group, join)
+        return DONE

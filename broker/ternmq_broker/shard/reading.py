@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from ternmq_broker.consumption.pulls import PullCalls
     from ternmq_broker.consumption.retry_handover import RetryHandover
     from ternmq_broker.delivery.offset_resets import OffsetResets
+    from ternmq_broker.delivery.queue_readers import QueueReaders
     from ternmq_broker.store.record_reader import RecordReader
     from ternmq_common.filters.message_filter import MessageFilter
     from ternmq_common.receiving.output_room import AnswerRoom
@@ -31,6 +32,7 @@ class BrokerReading:
         consumption: "Consumption",
         pulls: "PullCalls",
         resets: "OffsetResets",
+        readers: "QueueReaders",
         queue_locks: "QueueLocks",
         handover: "RetryHandover",
         pollers: "PollQueues",
@@ -41,6 +43,7 @@ class BrokerReading:
         self._consumption = consumption
         self._pulls = pulls
         self._resets = resets
+        self._readers = readers
         self._queue_locks = queue_locks
         self._handover = handover
         self._pollers = pollers
@@ -58,6 +61,8 @@ class BrokerReading:
         room: "AnswerRoom | None" = None,
     ) -> PulledMessages:
         """Read from `offset` on without claims; see `Pulls.pull_messages`."""
+        if reader is not None:
+            self._readers.note_pull(reader.group, reader.client_id, queue.topic, queue.queue_id)
         pulled = await self._pulls.pull_messages(
             queue, offset, passing, limit=batch, poll_s=poll_s, reader=reader, room=room
         )
@@ -74,6 +79,7 @@ class BrokerReading:
         """The offsets that the queue holds; see `OffsetResets` for what a reader is told."""
         bounds = self._consumption.queue_bounds(queue.topic, queue.queue_id)
         if reader is not None:
+            self._readers.note_pull(reader.group, reader.client_id, queue.topic, queue.queue_id)  # it may read a copy
             moved_to = self._resets.follow_reader(reader.group, queue.topic, queue.queue_id, offset)
             if moved_to is not None:
                 bounds = replace(bounds, moved_to=moved_to)

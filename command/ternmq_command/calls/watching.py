@@ -1,11 +1,16 @@
 """Calls of the admin service that observe a running server: clients, status, log levels, diagnostics."""
 
-from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
+from ternmq.admin import proxies
 from ternmq_command.calls.admin import AdminClient
 from ternmq_protos.admin_v1 import admin_pb2
 
-CLIENTS_PAGE = 256
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ternmq.admin.proxies import ClientPage
+
 # The server waits for processes that hang, of which there may be dozens.
 SILENT_TIMEOUT_S = 30
 
@@ -13,15 +18,15 @@ SILENT_TIMEOUT_S = 30
 class WatchingClient(AdminClient):
     """A client of these calls at an endpoint; raises `CallRefused` and `ServerUnreachable`."""
 
-    def list_clients(self, *, group: str = "", topic: str = "") -> Iterator[admin_pb2.ListClientsResponse]:
+    def list_clients(self, *, group: str = "", topic: str = "") -> "Iterator[ClientPage]":
         """Yield pages of the clients, as they are needed."""
-        request = admin_pb2.ListClientsRequest(group=group, topic=topic, limit=CLIENTS_PAGE)
+        page = ""
         while True:
-            answer = self._call_method("ListClients", request, admin_pb2.ListClientsResponse)
+            answer = self.send_call(proxies.list_clients(group=group, topic=topic, page=page))
             yield answer
-            if not answer.next_page:
+            page = answer.next_page
+            if not page:
                 return
-            request.page = answer.next_page
 
     def get_status(self) -> admin_pb2.GetStatusResponse:
         return self._call_method("GetStatus", admin_pb2.GetStatusRequest(), admin_pb2.GetStatusResponse)

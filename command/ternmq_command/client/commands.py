@@ -13,8 +13,8 @@ from ternmq_command.terminal.printing import echo
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from ternmq.admin.proxies import ClientPage, ConnectedClient
     from ternmq_command.terminal.output import Record
-    from ternmq_protos.admin_v1 import admin_pb2
 
 TOPICS_SHOWN = 3
 
@@ -39,7 +39,8 @@ def command() -> None:
 def list_clients(group: str, topic: str, clients_max: int | None, endpoint: str, as_json: bool) -> None:
     """List the clients of the server at the endpoint, or of all proxies of its cluster, by their ids.
 
-    Language, version, host name and topics of a client are those of its last settings.
+    Language, version, host name and topics of a client are those of its last settings. A client of the remoting
+    protocol is listed once for each of its groups.
 
     \b
     Examples:
@@ -65,34 +66,31 @@ def list_clients(group: str, topic: str, clients_max: int | None, endpoint: str,
 class _ClientPages:
     """Reads the clients of all pages, and collects the proxies that did not answer (`silent`)."""
 
-    def __init__(self, pages: "Iterable[admin_pb2.ListClientsResponse]") -> None:
+    def __init__(self, pages: "Iterable[ClientPage]") -> None:
         self._pages = pages
         self.silent: dict[str, None] = {}
 
-    def read_clients(self) -> "Iterator[admin_pb2.ConnectedClient]":
+    def read_clients(self) -> "Iterator[ConnectedClient]":
         for page in self._pages:
             self.silent |= dict.fromkeys(page.silent)
             yield from page.clients
 
 
-def client_record(client: "admin_pb2.ConnectedClient") -> dict[str, object]:
+def client_record(client: "ConnectedClient") -> dict[str, object]:
     """Return the record of a client; unknown fields are null."""
-    from ternmq.admin.requests.words import read_moment
-    from ternmq_protos.v2 import definition_pb2
-
     kind = client.client_type
-    known = definition_pb2.ClientType.DESCRIPTOR.values_by_number.get(kind)
     return {
         "client_id": client.client_id,
         "address": client.address or None,
-        "type": known.name.lower() if kind and known is not None else None,
+        "type": None if kind == "unspecified" or kind.isdigit() else kind,
+        "protocol": client.protocol or None,
         "language": client.language.lower() or None,
         "version": client.version or None,
         "hostname": client.hostname or None,
         "group": client.group or None,
         "topics": list(client.topics),
         "topic_count": client.topic_count,
-        "since": iso_or_none(read_moment(client.since)),
+        "since": iso_or_none(client.since),
         "proxy": client.proxy or client.process,
         "process": client.process,
     }

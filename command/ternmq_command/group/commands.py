@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from ternmq_command.group import offset as group_offset
+from ternmq_command.group.members import member_record, member_rows
 from ternmq_command.group.progress import format_lag, progress_record, progress_rows, sum_progress
 from ternmq_command.group.settings import LITE_COLUMNS, group_record, group_row, lite_option
 from ternmq_command.terminal.confirmation import confirm_action, yes_option
@@ -27,7 +28,7 @@ from ternmq_command.terminal.template import Template, check_one_form, format_op
 from ternmq_common.resources.group_settings import GROUP_SETTINGS, LITE_GROUP_SETTINGS
 
 if TYPE_CHECKING:
-    from ternmq.admin.groups import GroupDescription, GroupMember, GroupSettings
+    from ternmq.admin.groups import GroupDescription, GroupSettings
     from ternmq_command.apply.plan import PlannedChange
     from ternmq_command.calls.admin import AdminClient
 
@@ -149,6 +150,9 @@ def describe(name: str, endpoint: str, as_json: bool) -> None:
     has no offset, it counts from where it would begin. LOST are messages that retention or a purge removed before the
     group had read them. A warning says where members subscribe differently, so that some miss messages.
 
+    READER is the member that pulls from a queue, and LOCK the one that has locked it, in groups whose members read by
+    offset, as clients of RocketMQ 4 do. Where members receive messages, any of them gets messages of any queue.
+
     \b
     Examples:
       ternmq group describe billing
@@ -193,21 +197,12 @@ def _print_group(answer: "GroupDescription") -> None:
     if answer.progress:
         echo_lines("\n" + format_table(progress_rows([progress_record(entry) for entry in answer.progress])))
     if answer.members:
-        echo_lines("\n" + format_table([_member_row(member) for member in answer.members]))
+        echo_lines("\n" + format_table(member_rows(answer.members)))
 
 
 def has_topic(answer: "GroupDescription") -> bool:
     """Return whether the group reads or subscribes to any topic, so that it has a lag."""
     return bool(answer.progress) or any(member.subscriptions for member in answer.members)
-
-
-def member_record(member: "GroupMember") -> dict[str, object]:
-    return {"client": member.client_id, "type": member.client_type, "subscriptions": dict(member.subscriptions)}
-
-
-def _member_row(member: "GroupMember") -> dict[str, object]:
-    subscriptions = "; ".join(f"{topic}: {wanted}" for topic, wanted in member.subscriptions.items())
-    return {**member_record(member), "subscriptions": subscriptions or None}
 
 
 @command.command()

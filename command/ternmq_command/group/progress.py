@@ -7,7 +7,8 @@ Lost        messages that retention or a purge removed before the group had read
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from ternmq_command.terminal.output import format_age, format_count
+from ternmq_command.group.members import holder_cells, lock_record, reader_record
+from ternmq_command.terminal.output import drop_empty_columns, format_age, format_count
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,6 +29,8 @@ def progress_record(progress: "QueueProgress") -> dict[str, object]:
         "lost": progress.lost,
         "lag": progress.lag,
         "lag_s": _age_s(progress),
+        "reader": reader_record(progress.reader),
+        "lock": lock_record(progress.lock),
     }
 
 
@@ -51,13 +54,14 @@ def sum_progress(entries: "Sequence[QueueProgress]") -> dict[str, object]:
 
 
 def progress_rows(records: "Sequence[Record]") -> "list[dict[str, object]]":
-    """Return the rows of a table, with `oldest` as text instead of `lag_s`."""
+    """Return the rows of a table, with `oldest` as text instead of `lag_s`; readers and locks only where some are."""
     rows = []
     for record in records:
-        row = {name: value for name, value in record.items() if name != "lag_s"}
+        row = {name: value for name, value in record.items() if name not in ("lag_s", "reader", "lock")}
         lag_s = record["lag_s"]
-        rows.append({**row, "oldest": format_age(lag_s) if isinstance(lag_s, float) and record["lag"] else None})
-    return rows
+        row["oldest"] = format_age(lag_s) if isinstance(lag_s, float) and record["lag"] else None
+        rows.append({**row, **holder_cells(record)})
+    return drop_empty_columns(rows, "reader", "reader_since", "lock", "lock_since")
 
 
 def format_lag(total: "Record") -> str:

@@ -80,6 +80,8 @@ RULES = {
     "lock_queues": CallRules(_NEVER),
     "unlock_queues": CallRules(_NEVER),
     "has_locks": CallRules(_NEVER, reads=True),
+    "hold_way": CallRules(_NEVER),
+    "release_way": CallRules(_NEVER),
     "drop_retries": CallRules(),
     "purge": CallRules(timeout_s=SEARCH_TIMEOUT_S),
     "progress": _SEARCH._replace(repeat=_NEVER),

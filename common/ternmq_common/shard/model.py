@@ -221,12 +221,30 @@ class DeliveredMessage(Struct, frozen=True, array_like=True, gc=False):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class QueueReader:
+    """The member of a group that pulls from a queue, since when, and when it did last; milliseconds since the epoch."""
+
+    client_id: str
+    since_ms: Int64
+    pulled_ms: Int64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockHolder:
+    """The member of a group that has locked a queue, since when, and until when if it asks for it no more."""
+
+    client_id: str
+    since_ms: Int64
+    until_ms: Int64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class QueueProgress:
     """How far a group is in one queue; the terms are those of `ternmq.admin.v1.Progress`.
 
     In a queue that is new to it, `committed` and `cursor` are where it would begin now. `oldest_ms` is when the first
     message that is not finished was stored, None when all are. `lost` messages are those that retention or a purge
-    removed before the group had read them.
+    removed before the group had read them. `reader` and `lock` are None where no member keeps offsets itself.
     """
 
     queue: QueueRef
@@ -236,6 +254,8 @@ class QueueProgress:
     max_offset: Int64
     oldest_ms: Int64 | None = None
     lost: Int64 = 0
+    reader: QueueReader | None = None
+    lock: LockHolder | None = None
 
 
 class TopicSubscription(Struct, frozen=True, array_like=True, gc=False):

@@ -111,6 +111,12 @@ class ConsumingCalls:
     def has_locks(self, broker: str, group: str) -> Awaitable[bool]:
         return self._ask(CALLS["has_locks"], (broker, group))
 
+    def hold_way(self, broker: str, group: str, way: str, join: str) -> Awaitable[bool]:
+        return self._ask(CALLS["hold_way"], (broker, group, way, join))
+
+    def release_way(self, broker: str, group: str, join: str) -> Awaitable[None]:
+        return self._ask(CALLS["release_way"], (broker, group, join))
+
 
 class ReadingCalls:
     """`QueueReading` by remote calls."""

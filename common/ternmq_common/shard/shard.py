@@ -154,6 +154,13 @@ class MessageConsuming(Protocol):
     def has_locks(self, broker: str, group: str) -> Awaitable[bool]:
         """Whether a client of the group has locked a queue of that broker."""
 
+    def hold_way(self, broker: str, group: str, way: str, join: str) -> Awaitable[bool]:
+        """Hold a way of consuming at that broker while a client joins the group, for ten seconds at most; False if
+        another client is joining it in another way. `join` is an id of this join."""
+
+    def release_way(self, broker: str, group: str, join: str) -> Awaitable[None]:
+        """Note at that broker that the join has ended."""
+
 
 class QueueReading(Protocol):
     """Reading queues by offset, and groups' offsets in them."""

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from ternmq_console.pages.base.page_context import PageContext
 
 PAGE = 25
-# Clients whose details are shown, not only their ids.
-CLIENTS = 256
 TARGETS = ("earliest", "latest", "time", "offset")
 
 
@@ -87,8 +85,7 @@ async def show_group(
     by_topic: dict[str, list[Message]] = defaultdict(list)
     for row in described.progress:
         by_topic[row.topic].append(row)
-    clients, retries, letters = await asyncio.gather(
-        _list_clients(name, asking),
+    retries, letters = await asyncio.gather(
         _count_messages(retry_topic(name), asking),
         _count_messages(dead_letter_topic(name), asking),
     )
@@ -96,18 +93,13 @@ async def show_group(
     return await render_page(
         request, asking, "groups/group.html",
         title=name, group=described.group, described=described, lag=sum_lag(list(described.progress)),
-        topics={each: sum_lag(rows) for each, rows in sorted(by_topic.items())}, clients=clients, kinds=kinds,
+        topics={each: sum_lag(rows) for each, rows in sorted(by_topic.items())}, kinds=kinds,
+        held=any(row.HasField("reader") or row.HasField("lock") for row in described.progress),
         plots=await build_plots(request, asking, GROUP_CHARTS, urlencode({"group": name}), group=name),
         facts=[*setting_facts(GROUP_SETTINGS, described.group)],
         inputs=[*change_inputs(GROUP_SETTINGS, described.group)],
         retries=retries, letters=letters, targets=TARGETS, error=error, form=form, status=400 if error else 200,
     )  # fmt: skip
-
-
-async def _list_clients(name: str, asking: "PageContext") -> "dict[str, Message]":
-    """Return the group's clients by id; empty if the user lacks the right."""
-    found = await asking.call_if_allowed("ListClients", group=name, limit=CLIENTS)
-    return {} if found is None else {client.client_id: client for client in found.clients}
 
 
 async def _count_messages(topic: str, asking: "PageContext") -> int | None:

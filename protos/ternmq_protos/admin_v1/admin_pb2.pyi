@@ -151,8 +151,28 @@ class QueueState(_message.Message):
     purged_below: int
     def __init__(self, broker: _Optional[str] = ..., queue_id: _Optional[int] = ..., min_offset: _Optional[int] = ..., max_offset: _Optional[int] = ..., bytes: _Optional[int] = ..., oldest: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., purged_below: _Optional[int] = ...) -> None: ...
 
+class QueueReader(_message.Message):
+    __slots__ = ("client_id", "since", "last_pull")
+    CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
+    SINCE_FIELD_NUMBER: _ClassVar[int]
+    LAST_PULL_FIELD_NUMBER: _ClassVar[int]
+    client_id: str
+    since: _timestamp_pb2.Timestamp
+    last_pull: _timestamp_pb2.Timestamp
+    def __init__(self, client_id: _Optional[str] = ..., since: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., last_pull: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+
+class QueueLock(_message.Message):
+    __slots__ = ("client_id", "since", "until")
+    CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
+    SINCE_FIELD_NUMBER: _ClassVar[int]
+    UNTIL_FIELD_NUMBER: _ClassVar[int]
+    client_id: str
+    since: _timestamp_pb2.Timestamp
+    until: _timestamp_pb2.Timestamp
+    def __init__(self, client_id: _Optional[str] = ..., since: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., until: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+
 class Progress(_message.Message):
-    __slots__ = ("topic", "broker", "queue_id", "committed", "cursor", "in_flight", "max_offset", "oldest_age", "lost")
+    __slots__ = ("topic", "broker", "queue_id", "committed", "cursor", "in_flight", "max_offset", "oldest_age", "lost", "reader", "lock")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     BROKER_FIELD_NUMBER: _ClassVar[int]
     QUEUE_ID_FIELD_NUMBER: _ClassVar[int]
@@ -162,6 +182,8 @@ class Progress(_message.Message):
     MAX_OFFSET_FIELD_NUMBER: _ClassVar[int]
     OLDEST_AGE_FIELD_NUMBER: _ClassVar[int]
     LOST_FIELD_NUMBER: _ClassVar[int]
+    READER_FIELD_NUMBER: _ClassVar[int]
+    LOCK_FIELD_NUMBER: _ClassVar[int]
     topic: str
     broker: str
     queue_id: int
@@ -171,10 +193,12 @@ class Progress(_message.Message):
     max_offset: int
     oldest_age: _duration_pb2.Duration
     lost: int
-    def __init__(self, topic: _Optional[str] = ..., broker: _Optional[str] = ..., queue_id: _Optional[int] = ..., committed: _Optional[int] = ..., cursor: _Optional[int] = ..., in_flight: _Optional[int] = ..., max_offset: _Optional[int] = ..., oldest_age: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., lost: _Optional[int] = ...) -> None: ...
+    reader: QueueReader
+    lock: QueueLock
+    def __init__(self, topic: _Optional[str] = ..., broker: _Optional[str] = ..., queue_id: _Optional[int] = ..., committed: _Optional[int] = ..., cursor: _Optional[int] = ..., in_flight: _Optional[int] = ..., max_offset: _Optional[int] = ..., oldest_age: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., lost: _Optional[int] = ..., reader: _Optional[_Union[QueueReader, _Mapping]] = ..., lock: _Optional[_Union[QueueLock, _Mapping]] = ...) -> None: ...
 
 class Member(_message.Message):
-    __slots__ = ("client_id", "client_type", "subscriptions")
+    __slots__ = ("client_id", "client_type", "subscriptions", "protocol", "address", "language", "version", "since", "proxy")
     class SubscriptionsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -185,10 +209,22 @@ class Member(_message.Message):
     CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
     CLIENT_TYPE_FIELD_NUMBER: _ClassVar[int]
     SUBSCRIPTIONS_FIELD_NUMBER: _ClassVar[int]
+    PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    LANGUAGE_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    SINCE_FIELD_NUMBER: _ClassVar[int]
+    PROXY_FIELD_NUMBER: _ClassVar[int]
     client_id: str
     client_type: _definition_pb2.ClientType
     subscriptions: _containers.ScalarMap[str, str]
-    def __init__(self, client_id: _Optional[str] = ..., client_type: _Optional[_Union[_definition_pb2.ClientType, str]] = ..., subscriptions: _Optional[_Mapping[str, str]] = ...) -> None: ...
+    protocol: str
+    address: str
+    language: str
+    version: str
+    since: _timestamp_pb2.Timestamp
+    proxy: str
+    def __init__(self, client_id: _Optional[str] = ..., client_type: _Optional[_Union[_definition_pb2.ClientType, str]] = ..., subscriptions: _Optional[_Mapping[str, str]] = ..., protocol: _Optional[str] = ..., address: _Optional[str] = ..., language: _Optional[str] = ..., version: _Optional[str] = ..., since: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., proxy: _Optional[str] = ...) -> None: ...
 
 class CreateTopicRequest(_message.Message):
     __slots__ = ("topic",)
@@ -1009,7 +1045,7 @@ class GetServerInfoResponse(_message.Message):
     def __init__(self, status: _Optional[_Union[_definition_pb2.Status, _Mapping]] = ..., version: _Optional[str] = ..., started: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., resident_bytes: _Optional[int] = ..., now: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., test_clock: bool = ...) -> None: ...
 
 class ConnectedClient(_message.Message):
-    __slots__ = ("client_id", "address", "language", "version", "hostname", "client_type", "group", "topics", "topic_count", "since", "process", "proxy")
+    __slots__ = ("client_id", "address", "language", "version", "hostname", "client_type", "group", "topics", "topic_count", "since", "process", "proxy", "protocol")
     CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     LANGUAGE_FIELD_NUMBER: _ClassVar[int]
@@ -1022,6 +1058,7 @@ class ConnectedClient(_message.Message):
     SINCE_FIELD_NUMBER: _ClassVar[int]
     PROCESS_FIELD_NUMBER: _ClassVar[int]
     PROXY_FIELD_NUMBER: _ClassVar[int]
+    PROTOCOL_FIELD_NUMBER: _ClassVar[int]
     client_id: str
     address: str
     language: str
@@ -1034,7 +1071,8 @@ class ConnectedClient(_message.Message):
     since: _timestamp_pb2.Timestamp
     process: str
     proxy: str
-    def __init__(self, client_id: _Optional[str] = ..., address: _Optional[str] = ..., language: _Optional[str] = ..., version: _Optional[str] = ..., hostname: _Optional[str] = ..., client_type: _Optional[_Union[_definition_pb2.ClientType, str]] = ..., group: _Optional[str] = ..., topics: _Optional[_Iterable[str]] = ..., topic_count: _Optional[int] = ..., since: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., process: _Optional[str] = ..., proxy: _Optional[str] = ...) -> None: ...
+    protocol: str
+    def __init__(self, client_id: _Optional[str] = ..., address: _Optional[str] = ..., language: _Optional[str] = ..., version: _Optional[str] = ..., hostname: _Optional[str] = ..., client_type: _Optional[_Union[_definition_pb2.ClientType, str]] = ..., group: _Optional[str] = ..., topics: _Optional[_Iterable[str]] = ..., topic_count: _Optional[int] = ..., since: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., process: _Optional[str] = ..., proxy: _Optional[str] = ..., protocol: _Optional[str] = ...) -> None: ...
 
 class ListClientsRequest(_message.Message):
     __slots__ = ("group", "topic", "limit", "page")

@@ -93,6 +93,12 @@ class LocalConsuming:
     def has_locks(self, broker: str, group: str) -> "Awaitable[bool]":
         return self._consuming.has_locks(broker, group)
 
+    def hold_way(self, broker: str, group: str, way: str, join: str) -> "Awaitable[bool]":
+        return self._consuming.hold_way(broker, group, way, join)
+
+    def release_way(self, broker: str, group: str, join: str) -> "Awaitable[None]":
+        return self._consuming.release_way(broker, group, join)
+
 
 class LocalMessageService:
     """See `MessageService`. The only broker has every queue, so the broker's name in a call does not matter."""

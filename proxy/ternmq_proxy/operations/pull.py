@@ -72,7 +72,7 @@ async def _pull_messages(request: PullRequest, call: "Call", services: "Services
     client_id = call.require_client()
     queue = await find_queue(request.queue, services)
     check_readable(services.catalog.find_topic(queue.topic))
-    reader = _find_reader(request.group, client_id, services)
+    reader = _find_reader(request.group, client_id, call, services)
     bounds = await services.messages.reading.bounds(queue)
     offset = request.offset
     if offset > bounds.maximum or offset < 0:
@@ -116,13 +116,13 @@ def _count_messages(pulled: "PulledMessages") -> int:
     return len(pulled.messages)
 
 
-def _find_reader(group: str, client_id: str, services: "Services") -> QueueReaderId | None:
+def _find_reader(group: str, client_id: str, call: "Call", services: "Services") -> QueueReaderId | None:
     if not group:
         return None
     rules = services.catalog.group_or_default(check_group_name(group))
     if services.catalog.has_group(group):
         # So that its termination, or its silence, releases its queues.
-        services.clients.note_call(client_id, group, joined=True)
+        services.clients.note_call(client_id, group, user=call.user, joined=True)
     return QueueReaderId(group, client_id, rules.queue_lock_hold_ms)
 
 

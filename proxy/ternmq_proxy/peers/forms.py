@@ -73,6 +73,7 @@ def to_client_message(client: ClientEntry) -> admin_pb2.ConnectedClient:
         language=client.language,
         version=client.version,
         hostname=client.hostname,
+        protocol=client.protocol,
     )
     answer.since.FromMilliseconds(client.since_ms)
     return answer
@@ -92,6 +93,7 @@ def _read_client(client: admin_pb2.ConnectedClient) -> ClientEntry:
         version=client.version,
         hostname=client.hostname,
         since_ms=client.since.ToMilliseconds(),
+        protocol=client.protocol,
     )
 
 

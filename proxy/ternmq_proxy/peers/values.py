@@ -23,7 +23,8 @@ class ClientQuery:
 class ClientEntry:
     """A client that is connected, as the `process` of the server `proxy` knows it since `since_ms`.
 
-    `topics` are the first ones that it uses, of `topic_count`; `address` is its `host:port`.
+    `topics` are the first ones that it uses, of `topic_count`; `address` is its `host:port`. `protocol` is grpc or
+    remoting. A client by remoting has an entry for each of its groups.
     """
 
     client_id: str
@@ -38,6 +39,7 @@ class ClientEntry:
     version: str = ""
     hostname: str = ""
     since_ms: int = 0
+    protocol: str = ""
 
 
 class ClientPage(NamedTuple):

@@ -34,8 +34,8 @@ class ClientSettings:
     """The settings that a client sent. A consumer has a `group` and `subscriptions`, a producer has topics.
 
     `client_type` is a number of `ClientType`, or one of a later version. `size` is how many bytes the front read them
-    from, which limits what is remembered. `member_id` is the client's id for other members of its group, empty if that
-    is the id by which the proxy knows it.
+    from, which limits what is remembered. `member_id` is what a client of the remoting protocol calls itself, since
+    the proxy knows it by another id for each of its groups; else it is empty.
     """
 
     client_type: int = ClientType.CLIENT_TYPE_UNSPECIFIED

@@ -62,8 +62,13 @@ class ConnectedClient:
 
     @property
     def is_by_remoting(self) -> bool:
-        """Whether it is a member of its group by the remoting protocol."""
+        """Whether it is a client of the remoting protocol."""
         return self.settings is not None and bool(self.settings.member_id)
+
+    @property
+    def own_id(self) -> str:
+        """The id by which it calls itself."""
+        return (self.settings.member_id if self.settings else "") or self.client_id
 
     @property
     def keeps_offsets(self) -> bool:
@@ -113,8 +118,7 @@ class ConnectedClient:
         """The member for sharing queues, None if it does not pull."""
         if not (self.is_pulling and self.group):
             return None
-        member_id = self.settings.member_id if self.settings else ""
-        return PullingMember(self.group, member_id or self.client_id, self.subscribed_topics)
+        return PullingMember(self.group, self.own_id, self.subscribed_topics)
 
 
 class ClientRegistry:

@@ -95,8 +95,9 @@ def test_a_client_is_found_by_its_group_or_topic(window: Window, site: Site, nam
         told = site.ask("GET", f"/clients?group={name}")["clients"][0]
         assert row[1:8] == ["simple consumer", name, name, *(told[each] for each in ("address", "hostname")), "PYTHON",
             told["version"]]  # fmt: skip
-        assert row[8].endswith(" UTC")
-        assert row[9] == told["proxy"] == told["process"] == BROKER
+        assert row[8] == told["protocol"] == "grpc"
+        assert row[9].endswith(" UTC")
+        assert row[10] == told["proxy"] == told["process"] == BROKER
 
 
 def test_many_clients_come_in_pages(window: Window, site: Site, name: str) -> None:

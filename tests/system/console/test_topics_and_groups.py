@@ -6,7 +6,7 @@ from urllib.parse import quote, urlencode
 
 import pytest
 
-from ternmq.blocking import SimpleConsumer
+from ternmq.blocking import PullConsumer, SimpleConsumer
 from tests.support.console_site import Site
 from tests.support.console_window import Window
 
@@ -152,3 +152,18 @@ def test_what_others_write_stays_text(window: Window, text: str) -> None:
         assert not window.main.find_all("img", "script")
     window.go(f"/console/topics/{quote(text, safe='')}")
     assert window.page.find("h1").text in ("There is no such thing", "That can't be done")
+
+
+def test_the_page_of_a_group_shows_who_pulls_from_a_queue(window: Window, site: Site, name: str) -> None:
+    site.create_topic(name, queues=1)
+    site.create_group(name, consume_from="earliest", queue_lock_hold="30s")
+    site.send(name, b"before")
+    with PullConsumer(site.grpc, group=name, subscriptions={name: "*"}) as consumer:
+        consumer.poll(timeout=1)  # nothing comes after what was there before
+        (row,) = window.go(f"/console/groups/{name}").rows("Progress")
+        (member,) = window.rows("Members")
+    reader, last_pull, holder, since = row[-4:]
+    assert member[2] == "grpc"
+    assert reader == holder == member[0]
+    assert last_pull.endswith(" UTC")
+    assert since.endswith(" UTC")

@@ -78,6 +78,8 @@ ARGUMENTS: dict[str, tuple[object, ...]] = {
     "lock_queues": ("broker-0", "g", "c", [QUEUE]),
     "unlock_queues": ("broker-0", "g", "c", [QUEUE]),
     "has_locks": ("broker-0", "g"),
+    "hold_way": ("broker-0", "g", "pops", "join"),
+    "release_way": ("broker-0", "g", "join"),
     "drop_retries": ("g", "orders"),
     "purge": (QUEUE, 0, True),
     "progress": ("g", ["orders"]),

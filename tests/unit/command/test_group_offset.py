@@ -44,6 +44,8 @@ def test_offsets_are_shown_for_each_queue_and_together(call_server: Call, server
         "lag": 4,
         "lag_s": 61.5,
         "lost": 3,
+        "reader": None,
+        "lock": None,
     }
     assert shown["total"] == {"in_flight": 2, "lag": 6, "lag_s": 61.5, "lost": 3}
     lines = call_server("group", "offset", "show", "g").stdout.splitlines()

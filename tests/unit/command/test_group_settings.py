@@ -193,13 +193,28 @@ def test_members_are_described_with_what_they_subscribe(call_server: Call, serve
     ]
     server.inconsistencies = ["c1 and c2 subscribe orders differently"]
     described = json.loads(call_server("group", "describe", "g", "--json").stdout)
+    unknown = dict.fromkeys(("protocol", "language", "version", "address", "since", "proxy"))
     assert described["members"] == [
-        {"client": "c1", "type": "push_consumer", "subscriptions": {"audit": "*", "orders": "paid"}}
+        {"client": "c1", "type": "push_consumer", "subscriptions": {"audit": "*", "orders": "paid"}, **unknown}
     ]
     assert described["inconsistencies"] == server.inconsistencies
     people = call_server("group", "describe", "g").stdout
     assert "c1      push_consumer  audit: *; orders: paid" in people
     assert "WARNING: c1 and c2 subscribe orders differently\n" in people
+
+
+def test_readers_and_locks_of_queues_are_shown_where_there_are_some(call_server: Call, server: AdminServer) -> None:
+    call_server("group", "create", "g")
+    assert "READER" not in call_server("group", "describe", "g").stdout
+    server.progress[0].reader.client_id = "c1"
+    server.progress[0].reader.since.FromSeconds(1_800_000_000)
+    described = json.loads(call_server("group", "describe", "g", "--json").stdout)
+    assert described["progress"][0]["reader"] == {"client": "c1", "since": "2027-01-15T08:00:00Z", "last_pull": None}
+    assert described["progress"][0]["lock"] is None
+    people = call_server("group", "describe", "g").stdout
+    assert "READER  READER SINCE\n" in people
+    assert "c1      2027-01-15T08:00:00Z\n" in people
+    assert "LOCK" not in people
 
 
 def test_the_lag_of_a_group_is_told_in_messages_and_time(call_server: Call, server: AdminServer) -> None:

@@ -20,7 +20,16 @@ _DROP_EVERY_MS = 1000
 
 class _Lock(NamedTuple):
     client_id: str
+    since_ms: int
     until_ms: int
+
+
+class HeldLock(NamedTuple):
+    """A lock: whose it is, for how long it has been that client's, and how long it lasts if that asks no more."""
+
+    client_id: str
+    held_ms: int
+    left_ms: int
 
 
 class ClientLocks:
@@ -45,7 +54,10 @@ class ClientLocks:
             if held is None and self._count >= self._locks_max:
                 continue
             if held is None or held.client_id == client_id or held.until_ms <= now_ms:
-                self._locks.setdefault(group, {})[queue.topic, queue.queue_id] = _Lock(client_id, now_ms + LOCK_MS)
+                is_kept = held is not None and held.client_id == client_id and held.until_ms > now_ms
+                since_ms = held.since_ms if held is not None and is_kept else now_ms
+                lock = _Lock(client_id, since_ms, now_ms + LOCK_MS)
+                self._locks.setdefault(group, {})[queue.topic, queue.queue_id] = lock
                 self._count += held is None
                 locked.append(queue)
         return locked
@@ -61,6 +73,13 @@ class ClientLocks:
         """Return whether a client of the group has a lock."""
         now_ms = self._now_ms()
         return any(lock.until_ms > now_ms for lock in self._locks.get(group, {}).values())
+
+    def find_lock(self, group: str, queue: "QueueRef") -> HeldLock | None:
+        """Return the lock of the queue, None if no client has it."""
+        held, now_ms = self._locks.get(group, {}).get((queue.topic, queue.queue_id)), self._now_ms()
+        if held is None or held.until_ms <= now_ms:
+            return None
+        return HeldLock(held.client_id, now_ms - held.since_ms, held.until_ms - now_ms)
 
     def forget_group(self, group: str) -> None:
         """Drop the locks of a group that was deleted."""

@@ -8,6 +8,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ternmq_broker.consumption.locks.client_locks import HeldLock
 from ternmq_broker.delivery.queue_lock import QueueLock, ReadGrant
 from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.event_loop.eager import ensure_task
@@ -131,6 +132,15 @@ class QueueLocks:
         if locked is not None:
             locked.access.reset_to(offset)
             _notify_change(locked)
+
+    def find_lock(self, group: str, queue: "QueueRef") -> HeldLock | None:
+        """Return the lock of the queue, None if no member is its reader."""
+        locked = self._locked.get((group, queue))
+        if locked is None or locked.access.owner is None:
+            return None
+        now_ms = self._now_ms()
+        since_ms, until_ms = locked.access.owned_ms
+        return HeldLock(locked.access.owner, now_ms - since_ms, max(0, until_ms - now_ms))
 
     def end_polls(self) -> None:
         """End all waiting calls."""

@@ -97,13 +97,32 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class QueueReader:
+    """The member of a group that pulls from a queue: since when, and when it did last."""
+
+    client_id: str
+    since: datetime | None
+    last_pull: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueLock:
+    """The member of a group that has locked a queue: since when, and until when if it asks for it no more."""
+
+    client_id: str
+    since: datetime | None
+    until: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class QueueProgress:
     """The progress of a group in one message queue.
 
     All messages below `committed` are finished; all below `cursor` were delivered at least once, or wait in their
     message group, and `in_flight` of these are neither acknowledged nor given up. The queue ends at `max_offset`.
     `oldest_age` is that of the oldest unfinished message; None if all are finished. `lost`: messages that retention or
-    a purge removed before the group had read them.
+    a purge removed before the group had read them. `reader` is None where no member pulls, as in a group that
+    receives: there any member gets messages of any queue. `lock` is None where no member has locked the queue.
     """
 
     topic: str
@@ -115,6 +134,8 @@ class QueueProgress:
     max_offset: int
     oldest_age: timedelta | None
     lost: int = 0
+    reader: QueueReader | None = None
+    lock: QueueLock | None = None
 
     @property
     def lag(self) -> int:
@@ -124,11 +145,21 @@ class QueueProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupMember:
-    """A connected client of a group, and its subscriptions: topic to filter expression."""
+    """A connected client of a group, and its subscriptions: topic to filter expression.
+
+    `protocol` is `grpc` or `remoting`, `since` when the server `proxy` heard of it first. `address` is empty if the
+    user may not list clients; `language` and `version` are empty if the client did not tell them.
+    """
 
     client_id: str
     client_type: str
     subscriptions: Mapping[str, str]
+    protocol: str = ""
+    address: str = ""
+    language: str = ""
+    version: str = ""
+    since: datetime | None = None
+    proxy: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -336,7 +367,19 @@ def _read_progress(progress: admin_pb2.Progress) -> QueueProgress:
         max_offset=progress.max_offset,
         oldest_age=progress.oldest_age.ToTimedelta() if progress.HasField("oldest_age") else None,
         lost=progress.lost,
+        reader=_read_reader(progress.reader) if progress.HasField("reader") else None,
+        lock=_read_lock(progress.lock) if progress.HasField("lock") else None,
     )
+
+
+def _read_reader(reader: admin_pb2.QueueReader) -> QueueReader:
+    return QueueReader(
+        client_id=reader.client_id, since=read_moment(reader.since), last_pull=read_moment(reader.last_pull)
+    )
+
+
+def _read_lock(lock: admin_pb2.QueueLock) -> QueueLock:
+    return QueueLock(client_id=lock.client_id, since=read_moment(lock.since), until=read_moment(lock.until))
 
 
 def _read_member(member: admin_pb2.Member) -> GroupMember:
@@ -344,6 +387,12 @@ def _read_member(member: admin_pb2.Member) -> GroupMember:
         client_id=member.client_id,
         client_type=word_of(member.client_type, CLIENT_TYPES),
         subscriptions=dict(sorted(member.subscriptions.items())),
+        protocol=member.protocol,
+        address=member.address,
+        language=member.language,
+        version=member.version,
+        since=read_moment(member.since),
+        proxy=member.proxy,
     )
 
 

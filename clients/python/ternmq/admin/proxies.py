@@ -1,11 +1,14 @@
-"""Proxies of a cluster, and their admin call."""
+"""Proxies of a cluster and the clients that are connected to them, and their admin calls."""
 
 from dataclasses import dataclass
 from datetime import datetime
 
 from ternmq.admin.requests.call import AdminCall
-from ternmq.admin.requests.words import read_moment
+from ternmq.admin.requests.checks import check_text
+from ternmq.admin.requests.words import CLIENT_TYPES, read_moment, word_of
 from ternmq_protos.admin_v1 import admin_pb2
+
+_CLIENTS_PAGE = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,9 +54,85 @@ class ProxyList:
     registry_problem: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectedClient:
+    """A client that is connected to the `process` of the server `proxy`, which heard of it first at `since`.
+
+    `protocol` is `grpc` or `remoting`; a client by remoting is listed once for each of its groups. `topics` are the
+    first of `topic_count`. What the client did not tell is "".
+    """
+
+    client_id: str
+    client_type: str
+    protocol: str
+    address: str
+    language: str
+    version: str
+    hostname: str
+    group: str
+    topics: tuple[str, ...]
+    topic_count: int
+    since: datetime | None
+    proxy: str
+    process: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientPage:
+    """Clients by their ids, where the next page begins, the proxies that did not answer, and the one that was asked."""
+
+    clients: tuple[ConnectedClient, ...]
+    next_page: str
+    silent: tuple[str, ...]
+    server: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientList:
+    """Clients by their ids. `silent`: proxies that did not answer, whose clients are missing here."""
+
+    clients: tuple[ConnectedClient, ...]
+    silent: tuple[str, ...]
+
+
 def list_all() -> AdminCall[ProxyList]:
     """List all live proxies."""
     return AdminCall("ListProxies", admin_pb2.ListProxiesRequest(), admin_pb2.ListProxiesResponse, _read_list)
+
+
+def list_clients(*, group: str = "", topic: str = "", page: str = "") -> AdminCall[ClientPage]:
+    """List a page of the connected clients."""
+    request = admin_pb2.ListClientsRequest(
+        group=check_text("group", group), topic=check_text("topic", topic), limit=_CLIENTS_PAGE, page=page
+    )
+    return AdminCall("ListClients", request, admin_pb2.ListClientsResponse, _read_clients)
+
+
+def _read_clients(answer: admin_pb2.ListClientsResponse) -> ClientPage:
+    return ClientPage(
+        clients=tuple(map(_read_client, answer.clients)),
+        next_page=answer.next_page,
+        silent=tuple(answer.silent),
+        server=answer.server,
+    )
+
+
+def _read_client(client: admin_pb2.ConnectedClient) -> ConnectedClient:
+    return ConnectedClient(
+        client_id=client.client_id,
+        client_type=word_of(client.client_type, CLIENT_TYPES),
+        protocol=client.protocol,
+        address=client.address,
+        language=client.language,
+        version=client.version,
+        hostname=client.hostname,
+        group=client.group,
+        topics=tuple(client.topics),
+        topic_count=client.topic_count,
+        since=read_moment(client.since),
+        proxy=client.proxy,
+        process=client.process,
+    )
 
 
 def _read_list(answer: admin_pb2.ListProxiesResponse) -> ProxyList:

@@ -175,7 +175,12 @@ class Memberships:
         clients = self._services.clients
         key = keys.setdefault("", member.client_id)
         topics = tuple(NamedTopic(producer_topic(group)) for group in producers)
-        settings = ClientSettings(client_type=ClientType.PRODUCER, published_topics=topics, user_agent=member.agent)
+        settings = ClientSettings(
+            client_type=ClientType.PRODUCER,
+            published_topics=topics,
+            user_agent=member.agent,
+            member_id=member.client_id,
+        )
         known = clients.find_client(key)
         if known is not None and known.settings == settings:
             clients.note_call(key, user=member.user)

@@ -1,21 +1,28 @@
 """The way in which a group consumes: it pulls, as remoting clients that keep offsets do, or it pops, as receives do.
 
 A group has one way at a time, since both move one progress: members of the other way are refused until the last member
-of this way is gone. All processes that serve the brokers' clients are asked when a client joins a group; later calls
-of the client are not checked again.
+of this way is gone. A client joins within `joining`; its later calls are not checked again. All processes that serve
+the brokers' clients are asked for members. Two clients may join at once at different processes, so each way is held at
+the brokers meanwhile, one after the other by their names: the first broker that both reach lets one of them pass.
 """
 
+import contextlib
 import enum
+import uuid
 from typing import TYPE_CHECKING
 
 from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_proxy.peers.asking import ask_others
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from ternmq_common.shard.model import ConsumerGroup
     from ternmq_proxy.services import Services
 
 WAY = "group-way"
+# A broker that is away, or older than this call.
+_NO_ANSWER = frozenset({ErrorCode.HA_NOT_AVAILABLE, ErrorCode.PROXY_TIMEOUT, ErrorCode.NOT_IMPLEMENTED})
 
 
 class GroupWay(enum.Enum):
@@ -47,22 +54,47 @@ async def _find_way(group: str, services: "Services") -> GroupWay:
     here = _find_way_here(group, services)
     if here is GroupWay.PULLS:
         return here
-    ways, _ = await ask_others(bytes.decode, WAY, group, services)
+    ways, silent = await ask_others(bytes.decode, WAY, group, services)
     if GroupWay.PULLS.value in ways:
         return GroupWay.PULLS
+    if silent and await services.messages.pulling_members(group, "", ()):
+        return GroupWay.PULLS  # brokers know those of proxies that don't answer
     return GroupWay.POPS if here is GroupWay.POPS or GroupWay.POPS.value in ways else GroupWay.NONE
 
 
-async def require_pulling(group: str, services: "Services") -> None:
-    """Raise FORBIDDEN if the group pops."""
-    if await _find_way(group, services) is GroupWay.POPS:
-        raise _other_way_error(group, "gRPC", "remoting")
+@contextlib.asynccontextmanager
+async def joining(group: str, way: GroupWay, services: "Services") -> "AsyncIterator[None]":
+    """Let a client join the group that way, as a member that is noted within this context; FORBIDDEN if the group is
+    consumed the other way, or another client is about to do so."""
+    await _require_way(group, way, services)  # a client that is refused each time holds up no others
+    join, held = uuid.uuid4().hex, list[str]()
+    try:
+        for broker in sorted(each.name for each in services.catalog.list_brokers()):
+            held.append(broker)  # the answer may be lost
+            await _hold_way(broker, group, way, join, services)
+        await _require_way(group, way, services)
+        yield
+    finally:
+        for broker in held:
+            with contextlib.suppress(MessagingError):  # it ends by itself then
+                await services.messages.consuming.release_way(broker, group, join)
 
 
-async def require_popping(group: str, services: "Services") -> None:
-    """Raise FORBIDDEN if the group pulls by remoting clients."""
-    if await _find_way(group, services) is GroupWay.PULLS:
-        raise _other_way_error(group, "remoting", "gRPC")
+async def _hold_way(broker: str, group: str, way: GroupWay, join: str, services: "Services") -> None:
+    """Hold the way at the broker, if it can be asked; FORBIDDEN if it holds the other way."""
+    try:
+        is_held = await services.messages.consuming.hold_way(broker, group, way.value, join)
+    except MessagingError as error:
+        if error.code not in _NO_ANSWER:
+            raise
+        return
+    if not is_held:
+        raise _other_way_error(group, way)
+
+
+async def _require_way(group: str, way: GroupWay, services: "Services") -> None:
+    if await _find_way(group, services) not in (GroupWay.NONE, way):
+        raise _other_way_error(group, way)
 
 
 def require_pops(group: "ConsumerGroup") -> None:
@@ -85,7 +117,8 @@ def require_offsets(group: "ConsumerGroup") -> None:
         )
 
 
-def _other_way_error(group: str, present: str, refused: str) -> MessagingError:
+def _other_way_error(group: str, way: GroupWay) -> MessagingError:
+    present, refused = ("gRPC", "remoting") if way is GroupWay.PULLS else ("remoting", "gRPC")
     return MessagingError(
         ErrorCode.FORBIDDEN,
         f"consumer group {group!r} has {present} consumers now, and can't have {refused} consumers at the same time: "

@@ -139,6 +139,7 @@ class Admin:
     list_quotas = _create_blocking(AsyncAdmin.list_quotas)
     list_brokers = _create_blocking(AsyncAdmin.list_brokers)
     list_proxies = _create_blocking(AsyncAdmin.list_proxies)
+    list_clients = _create_blocking(AsyncAdmin.list_clients)
     update_broker = _create_blocking(AsyncAdmin.update_broker)
     remove_broker = _create_blocking(AsyncAdmin.remove_broker)
     broker_remaining = _create_blocking(AsyncAdmin.broker_remaining)

@@ -314,6 +314,20 @@ class Admin:
         """List the proxies of the cluster by name, or the server itself if it is its own broker."""
         return await self._send_call(proxies.list_all())
 
+    async def list_clients(self, *, group: str = "", topic: str = "") -> proxies.ClientList:
+        """List the clients that are connected to any proxy: members of the group, and those that publish or subscribe
+        to the topic, if one is named."""
+        found: list[proxies.ConnectedClient] = []
+        silent: dict[str, None] = {}
+        page = ""
+        while True:
+            answer = await self._send_call(proxies.list_clients(group=group, topic=topic, page=page))
+            found.extend(answer.clients)
+            silent.update(dict.fromkeys(answer.silent))
+            page = answer.next_page
+            if not page:
+                return proxies.ClientList(clients=tuple(found), silent=tuple(silent))
+
     async def update_broker(
         self, name: str, *, permission: Permission | None = None, draining: bool | None = None
     ) -> brokers.Broker:

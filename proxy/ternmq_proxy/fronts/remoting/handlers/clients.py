@@ -1,5 +1,7 @@
 """Requests by which clients report themselves: heartbeats (34), leaving (35), members (38), subscriptions (46)."""
 
+import asyncio
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 from ternmq_common.errors import MessagingError
@@ -11,7 +13,7 @@ from ternmq_proxy.fronts.remoting.codes import ResponseCode
 from ternmq_proxy.fronts.remoting.heartbeats import read_heartbeat, read_subscription_check
 from ternmq_proxy.fronts.remoting.refusals import RequestRefused
 from ternmq_proxy.fronts.remoting.versions import POPS_FROM, version_name
-from ternmq_proxy.operations.by_queue.group_ways import require_offsets, require_pulling
+from ternmq_proxy.operations.by_queue.group_ways import GroupWay, joining, require_offsets
 from ternmq_proxy.operations.group_creation import may_create_group
 from ternmq_proxy.processors.client_settings import UserAgent
 from ternmq_proxy.processors.group_members import GroupMember
@@ -19,8 +21,8 @@ from ternmq_rpc.remoting.commands import Command
 from ternmq_rpc.remoting.json_dialect import encode_json
 
 if TYPE_CHECKING:
-    from ternmq_common.shard.model import ConsumerGroup
     from ternmq_proxy.fronts.remoting.call import RemotingCall
+    from ternmq_proxy.fronts.remoting.heartbeats import Heartbeat
     from ternmq_proxy.processors.group_members import ConsumerReport
 
 
@@ -29,19 +31,47 @@ async def take_heartbeat(made: "RemotingCall") -> Command:
     heartbeat = read_heartbeat(made.command.body)
     if not check_client_id(heartbeat.client_id):
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, "the client id is empty, or can't be printed")
+    for report in heartbeat.consumers.values():
+        await _admit_consumer(report, made)
+    moved = await made.memberships.find_moved(made.client, heartbeat.client_id, heartbeat.consumers)
+    async with AsyncExitStack() as joins:
+        refused = await _join_groups(heartbeat, joins, made)
+        changed = _note_client(heartbeat, moved, made)
+    if refused is not None:
+        raise refused
+    return Command(
+        ResponseCode.SUCCESS,
+        fields={"IS_SUPPORT_HEART_BEAT_V2": "true", "IS_SUB_CHANGE": "true" if changed else "false"},
+    )
+
+
+async def _join_groups(heartbeat: "Heartbeat", joins: AsyncExitStack, made: "RemotingCall") -> MessagingError | None:
+    """Have the client join the groups of which it is no member yet; take those out that refuse it, and return why: it
+    may be a member of its other groups."""
+    names = list(heartbeat.consumers)
+    found = await asyncio.gather(*(_join_group(name, joins, made) for name in names))
+    for name, refused in zip(names, found, strict=True):
+        if refused is not None:
+            del heartbeat.consumers[name]
+    return next(filter(None, found), None)
+
+
+async def _join_group(name: str, joins: AsyncExitStack, made: "RemotingCall") -> MessagingError | None:
+    group = made.services.catalog.group_or_default(name)
+    try:
+        if group.remoting_pop:
+            if made.command.version < POPS_FROM:
+                require_offsets(group)
+        elif not made.memberships.is_pulling(made.client, name):
+            await joins.enter_async_context(joining(name, GroupWay.PULLS, made.services))
+    except MessagingError as error:
+        return error
+    return None
+
+
+def _note_client(heartbeat: "Heartbeat", moved: frozenset[str], made: "RemotingCall") -> bool:
+    """Note what the client reports; return whether members or topics of a group changed."""
     services, client = made.services, made.client
-    refused: MessagingError | None = None
-    for report in list(heartbeat.consumers.values()):
-        group = await _admit_consumer(report, made)
-        try:
-            if group.remoting_pop:
-                if made.command.version < POPS_FROM:
-                    require_offsets(group)
-            elif not made.memberships.is_pulling(client, report.group):
-                await require_pulling(report.group, services)
-        except MessagingError as error:
-            refused = error
-            del heartbeat.consumers[report.group]  # it may be a member of its other groups
     if not client.is_counted:
         services.quotas.add_connection(made.call.user, heartbeat.client_id)
         client.client_id, client.user, client.is_counted = heartbeat.client_id, made.call.user, True
@@ -55,27 +85,19 @@ async def take_heartbeat(made: "RemotingCall") -> Command:
         UserAgent(language_name(made.command.language), version_name(made.command.version)),
         made.call.user,
     )
-    moved = await made.memberships.find_moved(client, heartbeat.client_id, heartbeat.consumers)
-    changed = made.memberships.take_heartbeat(client, member, heartbeat.consumers, heartbeat.producers, moved)
-    if refused is not None:
-        raise refused
-    return Command(
-        ResponseCode.SUCCESS,
-        fields={"IS_SUPPORT_HEART_BEAT_V2": "true", "IS_SUB_CHANGE": "true" if changed else "false"},
-    )
+    return made.memberships.take_heartbeat(client, member, heartbeat.consumers, heartbeat.producers, moved)
 
 
-async def _admit_consumer(report: "ConsumerReport", made: "RemotingCall") -> "ConsumerGroup":
-    """Check the rights of a member; return its group, which is created if need be."""
+async def _admit_consumer(report: "ConsumerReport", made: "RemotingCall") -> None:
+    """Check the rights of a member; create its group if need be."""
     services, call = made.services, made.call
     name = check_group_name(report.group)
     services.access.require_right("Heartbeat", call, GROUP_SUB, name)
     for subscription in report.subscriptions or ():
         if not subscription.topic.startswith(RETRY_PREFIX):
             services.access.require_right("Heartbeat", call, TOPIC_SUB, subscription.topic)
-    if services.catalog.has_group(name):
-        return services.catalog.group_or_default(name)
-    return await services.catalog.ensure_group(name, may_create=may_create_group(call, name, services))
+    if not services.catalog.has_group(name):
+        await services.catalog.ensure_group(name, may_create=may_create_group(call, name, services))
 
 
 async def unregister_client(made: "RemotingCall") -> Command:

@@ -14,7 +14,7 @@ from ternmq_common.printable import NAME_BYTES_MAX, cut_text
 from ternmq_proxy.access.needs import CLUSTER_LIST
 from ternmq_proxy.peers.asking import ask_others
 from ternmq_proxy.peers.forms import decode_client_page, encode_client_page, parse_client_query, write_client_query
-from ternmq_proxy.peers.values import ClientEntry, ClientPage, ClientQuery
+from ternmq_proxy.peers.values import ClientEntry, ClientPage, ClientQuery, FirstEntries
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ternmq_proxy.processors.clients import ConnectedClient
     from ternmq_proxy.services import Services
 
+GRPC, REMOTING = "grpc", "remoting"
 CLIENTS = "clients"
 """The question for others; the argument is the query."""
 LIMIT_DEFAULT, LIMIT_MAX = 100, 256
@@ -56,6 +57,21 @@ async def find_clients(query: ClientQuery, services: "Services") -> ClientList:
     return ClientList(page.clients, page.following, silent)
 
 
+async def find_group_clients(group: str, services: "Services") -> FirstEntries[ClientEntry]:
+    """Return the clients of a group, each once, by their ids."""
+    by_id: dict[str, ClientEntry] = {}  # a client may have connections to several processes
+    page, silent = "", list[str]()
+    entries_max = services.answer_limits.entries_max
+    while len(by_id) <= entries_max:
+        answer = await find_clients(ClientQuery(group=group, limit=min(LIMIT_MAX, entries_max), after=page), services)
+        for client in answer.clients:
+            by_id.setdefault(client.client_id, client)
+        page, silent = answer.following, answer.silent
+        if not page:
+            break
+    return FirstEntries.take_first(list(by_id.values()), entries_max, silent)
+
+
 async def answer_clients(argument: str, services: "Services") -> bytes:
     """Answer another process: the first of this process's own clients behind its page."""
     return encode_client_page(await _find_own_clients(parse_client_query(argument), services))
@@ -77,11 +93,15 @@ async def _find_own_clients(query: ClientQuery, services: "Services") -> ClientP
     turns = WorkTurns()
     wanted = []
     for client in services.clients.list_clients():
-        if client.client_id > query.after and _is_wanted(client, query):
+        if client.own_id > query.after and _is_wanted(client, query):
             wanted.append(client)
         await turns.next_turn()
-    first = heapq.nsmallest(query.limit, wanted, key=lambda client: client.client_id)
-    following = first[-1].client_id if first and len(wanted) > query.limit else ""
+    first = heapq.nsmallest(query.limit, wanted, key=lambda client: client.own_id)
+    following = ""
+    if first and len(wanted) > len(first):
+        last = first[-1].own_id
+        first = sorted((client for client in wanted if client.own_id <= last), key=lambda client: client.own_id)
+        following = last if len(wanted) > len(first) else ""
     return ClientPage([describe_client(client, services) for client in first], following)
 
 
@@ -93,7 +113,7 @@ def _is_wanted(client: "ConnectedClient", query: ClientQuery) -> bool:
 
 def _cut_page(found: "Iterable[ClientEntry]", limit: int, *, more: bool) -> ClientPage:
     """Return the first of these, and where the next page begins; each process has given its first `limit`."""
-    ordered = sorted(found, key=lambda client: (client.client_id, client.proxy, client.process))
+    ordered = sorted(found, key=lambda client: (client.client_id, client.proxy, client.process, client.group))
     end = min(limit, len(ordered))
     while 0 < end < len(ordered) and ordered[end].client_id == ordered[end - 1].client_id:
         end += 1
@@ -106,7 +126,7 @@ def describe_client(client: "ConnectedClient", services: "Services") -> ClientEn
     topics = sorted({*client.topics, *client.subscribed_topics})
     agent = None if client.settings is None else client.settings.user_agent
     return ClientEntry(
-        client_id=client.client_id,
+        client_id=client.own_id,
         address=client.address,
         client_type=client.client_type,
         group=client.group,
@@ -118,4 +138,5 @@ def describe_client(client: "ConnectedClient", services: "Services") -> ClientEn
         version="" if agent is None else cut_text(agent.version),
         hostname="" if agent is None else cut_text(agent.hostname),
         since_ms=services.clock.now_ms() - round(services.clients.known_s(client) * 1000),
+        protocol=REMOTING if client.is_by_remoting else GRPC,
     )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.printable import cut_text, find_name_problem
 from ternmq_proxy.access.needs import GROUP_GET
-from ternmq_proxy.operations.admin.clients.client_list import LIMIT_MAX, find_clients
+from ternmq_proxy.operations.admin.clients.client_list import find_group_clients
 from ternmq_proxy.operations.admin.clients.subscriptions import (
     describe_consumer,
     find_client_subscriptions,
@@ -25,7 +25,7 @@ from ternmq_proxy.peers.forms import (
     parse_consumer_query,
     write_consumer_query,
 )
-from ternmq_proxy.peers.values import ClientQuery, Consumer, FirstEntries, RunningInfo, SubscriptionQuery
+from ternmq_proxy.peers.values import Consumer, FirstEntries, RunningInfo, SubscriptionQuery
 
 if TYPE_CHECKING:
     from ternmq_common.shard.model import QueueProgress
@@ -76,17 +76,8 @@ async def _find_consumers_of_lite_topic(topic: str, group: str, services: "Servi
 
 
 async def _find_consumers(group: str, services: "Services") -> FirstEntries[Consumer]:
-    by_id: dict[str, Consumer] = {}  # a client may have connections to several processes
-    page, silent = "", list[str]()
-    entries_max = services.answer_limits.entries_max
-    while len(by_id) <= entries_max:
-        answer = await find_clients(ClientQuery(group=group, limit=min(LIMIT_MAX, entries_max), after=page), services)
-        for client in answer.clients:
-            by_id.setdefault(client.client_id, describe_consumer(client))
-        page, silent = answer.following, answer.silent
-        if not page:
-            break
-    return FirstEntries.take_first(list(by_id.values()), entries_max, silent)
+    found = await find_group_clients(group, services)
+    return FirstEntries(list(map(describe_consumer, found.entries)), found.cut_at, found.silent)
 
 
 async def describe_running_consumer(
@@ -123,8 +114,8 @@ async def _ask_others(group: str, client_id: str, services: "Services") -> Runni
 
 
 def _describe_own(group: str, client_id: str, services: "Services") -> RunningInfo | None:
-    client = services.clients.find_client(client_id)
-    if client is None or client.group != group:
+    client = next((each for each in services.clients.group_members(group) if each.own_id == client_id), None)
+    if client is None:
         return None
     subscribed = services.subscriptions.member_filters(group, client.client_id)
     return RunningInfo(

@@ -1,15 +1,19 @@
 """A consumer group is described: how far it is, and who its members are, wherever they are connected."""
 
-from dataclasses import dataclass
+import asyncio
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from ternmq_common.names import RETRY_PREFIX
 from ternmq_common.shard.model import ConsumerGroup, QueueProgress, TopicSubscription
-from ternmq_proxy.access.needs import GROUP_GET
+from ternmq_proxy.access.needs import CLUSTER_LIST, GROUP_GET
+from ternmq_proxy.operations.admin.clients.client_list import find_group_clients
 from ternmq_proxy.peers.asking import ask_others
+from ternmq_proxy.peers.values import ClientEntry
 from ternmq_proxy.processors.subscription_news import order_problem
-from ternmq_proxy.processors.subscriptions import find_contradictions
+from ternmq_proxy.processors.subscriptions import find_contradictions, kept_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -22,11 +26,13 @@ MEMBERS = "members"
 
 
 class GroupMember(NamedTuple):
-    """A client of a group: its type, a number of `ClientType`, and its filter of each topic that it reads."""
+    """A client of a group: its type, a number of `ClientType`, its filter of each topic that it reads, and what else is
+    known of it; None for one that came or left meanwhile."""
 
     client_id: str
     client_type: int
     subscriptions: dict[str, str]
+    client: ClientEntry | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,14 +59,16 @@ _members_decoder = msgspec.json.Decoder(_Members)
 
 
 async def describe_group(name: str, call: "Call", services: "Services") -> GroupDescription:
-    """Return the group, how far it is in each queue, its members, wherever they are connected, and where they
-    contradict.
+    """Return the group, how far it is in each queue and who reads it, its members, wherever they are connected, and
+    where they contradict.
 
-    The queues are those of all topics that it subscribes or has taken messages of; see `Storage.progress`.
+    The queues are those of all topics that it subscribes or has taken messages of; see `Storage.progress`. Addresses of
+    members are for those who may list clients.
     """
     services.access.require_all("DescribeGroup", call, (GROUP_GET, name))
     group = await services.catalog.existing_group(name)
-    answers, silent = await ask_others(_members_decoder.decode, MEMBERS, group.name, services)
+    asked = ask_others(_members_decoder.decode, MEMBERS, group.name, services)
+    (answers, silent), clients = await asyncio.gather(asked, _find_clients(group.name, call, services))
     types, filters = _join_members([*answers, _find_members_here(group.name, services)])
     inconsistencies = [*find_contradictions(filters), *_order_problems(group, filters, services)]
     now_ms = services.clock.now_ms()
@@ -68,7 +76,7 @@ async def describe_group(name: str, call: "Call", services: "Services") -> Group
         group=group,
         now_ms=now_ms,
         progress=await services.messages.inspecting.progress(group.name, sorted(filters)),
-        members=[_member(client_id, types[client_id], filters) for client_id in sorted(types)],
+        members=[_member(client_id, types[client_id], filters, clients.get(client_id)) for client_id in sorted(types)],
         inconsistencies=inconsistencies,
         silent=silent,
     )
@@ -79,14 +87,33 @@ async def answer_members(argument: str, services: "Services") -> bytes:
     return msgspec.json.encode(_find_members_here(argument, services))
 
 
-def _member(client_id: str, client_type: int, filters: dict[str, dict[str, str]]) -> GroupMember:
+async def _find_clients(group: str, call: "Call", services: "Services") -> dict[str, ClientEntry]:
+    """Return the group's clients by their ids."""
+    found = (await find_group_clients(group, services)).entries
+    if not services.access.has_right(call, CLUSTER_LIST, "clients"):
+        found = [replace(each, address="", hostname="") for each in found]
+    return {each.client_id: each for each in found}
+
+
+def _member(
+    client_id: str, client_type: int, filters: dict[str, dict[str, str]], client: ClientEntry | None
+) -> GroupMember:
     subscribed = {topic: its[client_id] for topic, its in filters.items() if client_id in its}
-    return GroupMember(client_id, client_type, subscribed)
+    return GroupMember(client_id, client_type, subscribed, client)
 
 
 def _find_members_here(group: str, services: "Services") -> _Members:
-    types = {client.client_id: int(client.client_type) for client in services.clients.group_members(group)}
-    return _Members(types, services.subscriptions.group_filters(group))
+    members = services.clients.group_members(group)
+    filters = services.subscriptions.group_filters(group)
+    for client in members:
+        if client.is_by_remoting:
+            for own in filters.values():
+                if client.client_id in own:  # it pops, by the id of this membership
+                    own[client.own_id] = own.pop(client.client_id)
+            for each in client.settings.subscriptions if client.settings is not None else ():
+                if not each.topic.startswith(RETRY_PREFIX):
+                    filters.setdefault(each.topic, {})[client.own_id] = kept_text(each.filter.expression)
+    return _Members({client.own_id: int(client.client_type) for client in members}, filters)
 
 
 def _join_members(parts: "Iterable[_Members]") -> _Members:

@@ -1,6 +1,6 @@
 """Calls of `ternmq.admin.v1.Admin` about consumer groups and how far they are (`operations/admin/groups/`)."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from ternmq_common.catalog.lite_group import DEFAULT_LITE_QUOTA, LITE_QUOTA_MAX, LiteGroup
 from ternmq_common.errors import ErrorCode, MessagingError
@@ -16,6 +16,7 @@ from ternmq_proxy.operations.admin.groups import group_description, group_settin
 
 if TYPE_CHECKING:
     from ternmq_common.shard.model import QueueProgress
+    from ternmq_protos.v2 import definition_pb2
     from ternmq_proxy.call import Call
     from ternmq_proxy.services import Services
 
@@ -91,7 +92,7 @@ async def list_groups(
 async def describe_group(
     request: admin_pb2.DescribeGroupRequest, call: "Call", services: "Services"
 ) -> admin_pb2.DescribeGroupResponse:
-    """Return the group, how far it is in each queue, its members, and where they contradict."""
+    """Return the group, how far it is in each queue and who reads it, its members, and where they contradict."""
     found = await group_description.describe_group(request.name, call, services)
     answer = admin_pb2.DescribeGroupResponse(
         status=OK,
@@ -101,10 +102,23 @@ async def describe_group(
         silent=found.silent,
         progress=[_progress(progress, found.now_ms) for progress in found.progress],
     )
-    for member in found.members:
-        answer.members.add(
-            client_id=member.client_id, client_type=member.client_type, subscriptions=member.subscriptions
-        )
+    answer.members.extend(map(_member, found.members))
+    return answer
+
+
+def _member(member: "group_description.GroupMember") -> admin_pb2.Member:
+    answer = admin_pb2.Member(
+        client_id=member.client_id,
+        client_type=cast("definition_pb2.ClientType", member.client_type),
+        subscriptions=member.subscriptions,
+    )
+    if (client := member.client) is not None:
+        answer.protocol = client.protocol
+        answer.address = client.address
+        answer.language = client.language
+        answer.version = client.version
+        answer.since.FromMilliseconds(client.since_ms)
+        answer.proxy = client.proxy
     return answer
 
 
@@ -149,4 +163,12 @@ def _progress(progress: "QueueProgress", now: int) -> admin_pb2.Progress:
     )
     if progress.oldest_ms is not None:
         answer.oldest_age.FromMilliseconds(max(0, now - progress.oldest_ms))
+    if (reader := progress.reader) is not None:
+        answer.reader.client_id = reader.client_id
+        answer.reader.since.FromMilliseconds(reader.since_ms)
+        answer.reader.last_pull.FromMilliseconds(reader.pulled_ms)
+    if (lock := progress.lock) is not None:
+        answer.lock.client_id = lock.client_id
+        answer.lock.since.FromMilliseconds(lock.since_ms)
+        answer.lock.until.FromMilliseconds(lock.until_ms)
     return answer

@@ -17,14 +17,13 @@ from ternmq_proxy.fronts.remoting.handlers.admin.peers import (
 )
 from ternmq_proxy.fronts.remoting.refusals import RequestRefused
 from ternmq_proxy.fronts.remoting.versions import version_number
-from ternmq_proxy.operations.admin.clients.client_list import LIMIT_MAX, find_clients
+from ternmq_proxy.operations.admin.clients.client_list import find_group_clients
 from ternmq_proxy.operations.admin.clients.subscriptions import find_client_subscriptions
-from ternmq_proxy.peers.values import ClientQuery, SubscriptionQuery
+from ternmq_proxy.peers.values import SubscriptionQuery
 from ternmq_rpc.remoting.commands import Language
 
 if TYPE_CHECKING:
     from ternmq_proxy.fronts.remoting.call import RemotingCall
-    from ternmq_proxy.peers.values import ClientEntry
     from ternmq_rpc.remoting.commands import Command
 
 _LANGUAGES = {language.name for language in Language}
@@ -56,13 +55,9 @@ async def list_consumers(made: "RemotingCall") -> "Command":
 
 
 async def _find_grpc_members(group: str, made: "RemotingCall") -> list[MemberReport]:
-    """Return the group's clients as the proxies list them; those of this front have the group behind their ids."""
-    found = await find_clients(ClientQuery(group=group, limit=LIMIT_MAX), made.services)
-    return [_report_client(each, group) for each in found.clients]
-
-
-def _report_client(client: "ClientEntry", group: str) -> MemberReport:
-    return MemberReport(client.client_id.removesuffix(f"#{group}"), client.address, client.language, client.version)
+    """Return the group's clients as the proxies list them."""
+    found = await find_group_clients(group, made.services)
+    return [MemberReport(each.client_id, each.address, each.language, each.version) for each in found.entries]
 
 
 async def _find_grpc_subscriptions(group: str, made: "RemotingCall") -> list[SubscriptionReport]:

@@ -16,7 +16,7 @@ from ternmq_proxy.fronts.remoting.handlers.admin.answers import answer_done, ans
 from ternmq_proxy.fronts.remoting.refusals import RequestRefused
 from ternmq_proxy.operations.admin.groups.group_settings import create_group, update_group
 from ternmq_proxy.operations.by_queue.assignment import require_sharing, share_queues
-from ternmq_proxy.operations.by_queue.group_ways import require_pulling
+from ternmq_proxy.operations.by_queue.group_ways import GroupWay, joining
 
 if TYPE_CHECKING:
     from ternmq_proxy.fronts.remoting.call import RemotingCall
@@ -35,10 +35,12 @@ async def query_assignment(made: "RemotingCall") -> "Command":
     if made.memberships.members.is_member(made.client, group):
         if not pops and not made.memberships.is_pulling(made.client, group):
             try:
-                await require_pulling(group, services)
+                async with joining(group, GroupWay.PULLS, services):
+                    made.memberships.adopt_way(made.client, group)
             except MessagingError:
                 return answer_json({"messageQueueAssignments": []})  # until those are gone that pop by gRPC
-        made.memberships.adopt_way(made.client, group)
+        else:
+            made.memberships.adopt_way(made.client, group)
     strategy: AssignmentStrategy | None = None
     members: list[str] = []
     if read_text(content, "messageModel") != "BROADCASTING":
