@@ -1,6 +1,7 @@
 """Queries of a broker for operators: progress of groups, messages by key, dead letters, and unfinished work."""
 
 import asyncio
+import operator
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -53,19 +54,26 @@ class BrokerQueries:
         self._holders = holders
 
     async def query_progress(self, group: str, topics: "Sequence[str]" = ()) -> "list[QueueProgress]":
-        """The group's progress, or where it would begin, in each queue with messages or with a reader, with the age of
-        its lag, and with who reads it.
+        """The group's progress, or where it would begin, in each queue with messages, with the age of its lag and with
+        who reads it; and in empty queues that a member reads.
 
         Covers the topics that the group is known to have, and `topics`.
         """
         progress = self._consumption.group_progress(group)
         progress += self._consumption.lite_progress.rows_of_topics(group, filter(is_lite_queue, topics))
         untouched = self._consumption.untouched_queues(group, topics)
-        untouched += self._holders.find_others(group, [*(row.queue for row in progress), *untouched])
+        untouched += self._empty_queues_with_readers(group, [*(row.queue for row in progress), *untouched])
         consume_from = self._consumption.rules(group).consume_from
         rows = await asyncio.to_thread(self._progress_rows, progress, untouched, consume_from)
         rows = [self._holders.add_holders(group, row) for row in rows]
         return rows + await self._consumption.lite_progress.progress_rows(group)
+
+    def _empty_queues_with_readers(self, group: str, known: "Sequence[QueueRef]") -> list[QueueRef]:
+        """The empty ones of the queues that members read, besides these. Others, where the group was never, are read by
+        tools that keep no offsets: they have no lag."""
+        others = self._holders.find_others(group, known)
+        bounds = self._store.indexes.queues.queue_bounds
+        return [queue for queue in others if not operator.lt(*bounds(queue.topic, queue.queue_id))]
 
     def _progress_rows(
         self, progress: "list[QueueProgress]", untouched: list[QueueRef], consume_from: str

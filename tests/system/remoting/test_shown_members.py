@@ -113,3 +113,11 @@ async def test_members_by_grpc_are_shown_with_their_protocol(server: Embedded) -
         [member] = found.members
         assert (member.protocol, member.address.rpartition(":")[0]) == ("grpc", "")
         assert row_of(found, topic, 0).reader is None
+
+
+async def test_a_tool_that_pulls_and_keeps_no_offset_adds_no_lag(server: Embedded) -> None:
+    group, topic = "tool-4x", "tool-topic"
+    async with await RemotingClient.connect(server.remoting) as client:
+        await client.send(topic, b"first")
+        assert (await client.pull(group, topic, subscription="*", sysFlag=4)).code == 0
+        assert (await describe(server, group)).progress == ()
