@@ -33,18 +33,18 @@ class NameServerValueTable:
             check_rows(connection, NAME_SERVER_VALUES, rows)
         return {row["name"]: row["value"] for row in rows}
 
-    def put_value(self, namespace: str, name: str, value: str) -> None:
-        """Set a value. TOO_MANY_REQUESTS if there are `NAME_SERVER_VALUES_MAX` others already."""
+    def put_value(self, namespace: str, name: str, value: str, *, values_max: int = NAME_SERVER_VALUES_MAX) -> None:
+        """Set a value. TOO_MANY_REQUESTS if there are `values_max` others already."""
         with self._database.change_transaction() as connection:
             its = (NAME_SERVER_VALUES.c.namespace == namespace, NAME_SERVER_VALUES.c.name == name)
             values = {"value": value, "changed": raise_version(connection)}
             if connection.execute(update(NAME_SERVER_VALUES).where(*its).values(**values)).rowcount:
                 return
             count = int(connection.execute(select(func.count()).select_from(NAME_SERVER_VALUES)).scalar_one())
-            if count >= NAME_SERVER_VALUES_MAX:
+            if count >= values_max:
                 raise MessagingError(
                     ErrorCode.TOO_MANY_REQUESTS,
-                    f"there are {NAME_SERVER_VALUES_MAX} values, the most allowed; delete some (deleteKvConfig)",
+                    f"there are {values_max} values, the most allowed; delete some (deleteKvConfig)",
                 )
             connection.execute(insert(NAME_SERVER_VALUES).values(namespace=namespace, name=name, **values))
 

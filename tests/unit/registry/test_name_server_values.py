@@ -3,7 +3,6 @@
 import pytest
 
 from ternmq_common.errors import ErrorCode, MessagingError
-from ternmq_registry import name_server_values
 from ternmq_registry.registry import Registry
 
 
@@ -21,11 +20,10 @@ def test_a_value_is_there_until_it_is_deleted(registry: Registry) -> None:
     assert registry.read_snapshot().version > version
 
 
-def test_there_are_only_so_many_values(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(name_server_values, "NAME_SERVER_VALUES_MAX", 2)
+def test_there_are_only_so_many_values(registry: Registry) -> None:
     for name in ("a", "b", "a"):
-        registry.put_value("space", name, "1")
+        registry.put_value("space", name, "1", values_max=2)
     with pytest.raises(MessagingError, match="there are 2 values, the most allowed") as refused:
-        registry.put_value("space", "c", "1")
+        registry.put_value("space", "c", "1", values_max=2)
     assert refused.value.code == ErrorCode.TOO_MANY_REQUESTS
     assert registry.read_values("space").keys() == {"a", "b"}

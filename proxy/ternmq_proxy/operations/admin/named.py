@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from ternmq_common.catalog.message_type import MessageType
 from ternmq_common.errors import ErrorCode, MessagingError
-from ternmq_common.names import check_group_name, check_lite_topic_name, check_topic_name, lite_queue_topic
+from ternmq_common.names import TRACE_TOPIC, check_group_name, check_lite_topic_name, check_topic_name, lite_queue_topic
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from ternmq_proxy.services import Services
 
 
-async def find_topic(name: str, services: "Services") -> "Topic":
-    """Return the topic; ILLEGAL_TOPIC, or TOPIC_NOT_FOUND. Of a name that is reserved, one that the server made."""
-    known = services.catalog.known_topic(name)
-    return known or await services.catalog.existing_topic(check_topic_name(name))
+async def find_topic(name: str, services: "Services", *, may_be_traces: bool = False) -> "Topic":
+    """Return the topic; ILLEGAL_TOPIC, or TOPIC_NOT_FOUND. The topic of message traces is not a user's."""
+    is_traces = may_be_traces and name == TRACE_TOPIC
+    return await services.catalog.existing_topic(name if is_traces else check_topic_name(name))
 
 
 async def find_group(name: str, services: "Services") -> "ConsumerGroup":

@@ -52,10 +52,12 @@ async def list_topics(
     return topics, following
 
 
-async def describe_topic(name: str, call: "Call", services: "Services", *, contents: bool = False) -> TopicDescription:
+async def describe_topic(
+    name: str, call: "Call", services: "Services", *, contents: bool = False, may_be_traces: bool = False
+) -> TopicDescription:
     """Return the topic and what each of its queues holds; with `contents` also what is more costly to know."""
     services.access.require_all("DescribeTopic", call, (TOPIC_GET, name))
-    topic = await find_topic(name, services)
+    topic = await find_topic(name, services, may_be_traces=may_be_traces)
     queues: dict[QueueRef, QueueBounds] = {}
     silent = []
     for broker in services.messages.find_route(topic).brokers:
@@ -93,7 +95,7 @@ async def _find_bounds(topic: Topic, broker: str, services: "Services") -> "dict
     return dict(zip(queues, bounds, strict=True))
 
 
-async def describe_topic_status(name: str, call: "Call", services: "Services") -> Topic:
+async def describe_topic_status(name: str, call: "Call", services: "Services", *, may_be_traces: bool = False) -> Topic:
     """Return the topic alone."""
     services.access.require_all("DescribeTopicStatus", call, (TOPIC_GET, name))
-    return await find_topic(name, services)
+    return await find_topic(name, services, may_be_traces=may_be_traces)

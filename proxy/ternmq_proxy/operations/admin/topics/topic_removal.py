@@ -38,7 +38,7 @@ async def purge_topic(
 ) -> list[PurgedQueue]:
     """Empty the topic's queues, or remove what is older than `before_ms`, in milliseconds since the epoch."""
     services.access.require_change("PurgeTopic", call, (TOPIC_DELETE, name))
-    topic = await find_topic(check_topic_name(name), services)
+    topic = await find_topic(name, services)
     if topic.name.startswith(RETRY_PREFIX):
         raise MessagingError(
             ErrorCode.ILLEGAL_TOPIC, f"what is in {topic.name!r} is the group's; skip its backlog instead"

@@ -33,7 +33,8 @@ _BROKER_FIGURES = {"BROKER_PUT_NUMS": "in", "BROKER_GET_NUMS": "out"}
 
 async def describe_topic_stats(made: "RemotingCall") -> "Command":
     """Answer 202."""
-    found = await describe_topic(made.command.get_text("topic"), made.call, made.services, contents=True)
+    name = made.command.get_text("topic")
+    found = await describe_topic(name, made.call, made.services, contents=True, may_be_traces=True)
     times = await find_last_times(found.queues, made.services)
     table = {
         queue_key(queue): {

@@ -222,7 +222,8 @@ def describe(topic: Topic) -> dict[str, object]:
 
 async def get_topic(made: "RemotingCall") -> "Command":
     """Answer 351."""
-    return answer_json(describe(await describe_topic_status(made.command.get_text("topic"), made.call, made.services)))
+    name = made.command.get_text("topic")
+    return answer_json(describe(await describe_topic_status(name, made.call, made.services, may_be_traces=True)))
 
 
 async def list_system_topics(made: "RemotingCall") -> "Command":
@@ -235,7 +236,7 @@ async def list_groups(made: "RemotingCall") -> "Command":
     topic = made.command.get_text("topic")
     if topic in system_topics(made):
         return answer_json({"groupList": []})
-    found = await describe_topic(topic, made.call, made.services, contents=True)
+    found = await describe_topic(topic, made.call, made.services, contents=True, may_be_traces=True)
     members, may = made.memberships.members, made.services.access.has_right
     # Brokers hear of new subscriptions a moment later.
     here = {group for group in members.consumer_groups() if topic in (members.subscriptions_of(group) or ())}
