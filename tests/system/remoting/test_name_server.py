@@ -38,10 +38,11 @@ async def test_lists_have_topics_with_those_of_groups_and_the_system(server: Emb
         await client.send("listed-4x", b"x")
         await client.heartbeat("c1", consumers={"listed-4x-group": ["listed-4x"]})
         names = json.loads((await client.call(206)).body)["topicList"]
-        assert {"listed-4x", "%RETRY%listed-4x-group", "TBW102", "SELF_TEST_TOPIC", "DefaultCluster"} <= set(names)
+        expected = {"listed-4x", "%RETRY%listed-4x-group", "TBW102", "SELF_TEST_TOPIC", "DefaultCluster"}
+        assert expected <= set(names)
         assert json.loads((await client.call(224, cluster="DefaultCluster")).body)["topicList"] == names
         assert json.loads((await client.call(224, cluster="another")).body)["topicList"] == []
-        for name in names:
+        for name in expected:  # others are of other tests, which may have closed or deleted them
             assert (await client.call(105, topic=name)).code == 0, name
         for code in (311, 312, 313):
             assert json.loads((await client.call(code)).body) == {"topicList": []}
