@@ -68,6 +68,7 @@ def pytest(
 PREPARATIONS = {
     "postgres": ("bash", "tests/support/install_postgres.sh"),
     "java": ("bash", "tests/support/install_java.sh"),
+    "spark-classes": ("python", "-m", "tests.support.spark_classes"),
     "compiled": ("bash", "tools/compiled"),
     "browser": ("bash", "tests/support/install_browser.sh"),
     "prometheus": ("bash", "tests/support/install_prometheus.sh"),
@@ -75,7 +76,6 @@ PREPARATIONS = {
     "toolchains": ("bash", "tests/interop/install_toolchains.sh"),
     "kubernetes": ("bash", "tests/k8s/install_tools.sh"),
     "docker": ("bash", "tests/containers/with_docker.sh", "true"),
-    "spark-classes": ("python", "-m", "tests.support.spark_classes"),
     "kubernetes-server": ("bash", "tests/k8s/install_api_server.sh"),
 }
 
