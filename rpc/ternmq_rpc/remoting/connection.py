@@ -1,7 +1,7 @@
 """A client's connection at the remoting server: reads requests, writes answers, and sends requests of its own.
 
 Turns     a read may bring thousands of requests; a turn of the event loop begins some of them, fewer if they are
-          large, and the connection is not read while others wait.
+          large or take long, and the connection is not read while others wait.
 Limits    requests that wait for their answers count with their bytes, and so does the one that is not whole yet.
           Beyond the limit of the connection it is not read until some are answered; beyond that of answers that the
           client does not read, too. An answer counts as unread from the moment at which it is made.
@@ -10,6 +10,7 @@ Writes    the answers of one turn of the event loop are one write.
 
 import asyncio
 import logging
+import time
 from collections import deque
 from typing import TYPE_CHECKING, cast
 
@@ -36,6 +37,8 @@ _OPAQUE_MASK = 0x7FFF_FFFF
 # bytes are read as JSON, and so many of them cost as much as a frame without a request.
 _REQUEST_COST = 30
 _COST_BYTES = 128
+# The cost of a request is not known before: a pull of large messages takes milliseconds.
+_TURN_S = 0.004
 # A connection reads so many bytes before others have their turn.
 _READ_BYTES_MAX = 256 << 10
 _TLS_ONLY = "this port takes TLS only, and the connection is plain text"
@@ -176,7 +179,8 @@ class RemotingConnection(asyncio.BufferedProtocol):
         ledger = self._ledger
         waiting = self._waiting
         budget = ledger.turn_budget(self._last_read)
-        while waiting and budget > 0 and not self.is_closed:
+        end_s = time.perf_counter() + _TURN_S
+        while waiting and budget > 0 and not self.is_closed and time.perf_counter() < end_s:
             serialization, header, body = waiting.popleft()
             budget -= _REQUEST_COST + (len(header) + len(body)) // _COST_BYTES
             try:

@@ -1,6 +1,7 @@
 """The server of the remoting protocol and its connections, with a function that answers by the body."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -355,3 +356,28 @@ async def test_large_requests_are_begun_a_few_in_a_turn() -> None:
             await client.read()
         assert sum(turns) == 20
         assert max(turns) <= 3
+
+
+@pytest.mark.plain  # it replaces a method of a connection
+async def test_requests_that_take_long_are_begun_a_few_in_a_turn() -> None:
+    turns: list[int] = []
+
+    class Slow(Answering):
+        def serve(self, request: ServedRequest) -> "object":
+            turns[-1] += 1
+            time.sleep(0.003)  # as a pull of large messages holds the loop
+            return super().serve(request)
+
+    async with serving(Slow()) as (server, client):
+        [connection] = server.connections
+        begin = connection._begin_requests
+
+        def begin_noted() -> None:
+            turns.append(0)
+            begin()
+
+        connection._begin_requests = begin_noted  # type: ignore[method-assign]
+        client.send(*(Command(10, opaque=number) for number in range(20)))
+        assert [(await client.read()).opaque for _ in range(20)] == list(range(20))
+        assert sum(turns) == 20
+        assert max(turns) <= 2
