@@ -73,10 +73,11 @@ async def group(root: RawClient, n: Names) -> None:
 
 
 async def reader(root: RawClient, n: Names) -> None:
-    """A member of the group that pulls from the topic's queue, at the end of it."""
+    """A member of the group that pulls from the topic's queue, and has committed its end."""
     queue = {"topic": {"name": n.topic}}
     request = rpc.PullMessageRequest(group={"name": n.group}, message_queue=queue, offset=1, batch_size=1)
     assert [item async for item in root.stream("PullMessage", request)]
+    await root.call("UpdateOffset", rpc.UpdateOffsetRequest(group={"name": n.group}, message_queue=queue, offset=1))
     await root.configure(pb.Settings(client_type=pb.PULL_CONSUMER, subscription={"group": {"name": n.group}}))
 
 
