@@ -68,12 +68,13 @@ STRICT = Bars(
     p99_ms=100, rss_mb=250, recovery_s=1, health_ms=1000, log_lines=120, log_lines_in_a_second=2, failed_share=0
 )
 # Of a few seconds on a machine that does something else as well. Limits of the time that passes are there for a server
-# that waits without working: beside other programs, calls take a second anyway.
+# that waits without working: beside other programs, calls take a second anyway. The same work takes two to three times
+# the processor time there, as programs take the caches from each other: 110 ms alone were 259 ms beside another tier.
 GENEROUS = Bars(
     p99_ms=5_000,
     health_ms=10_000,
     recovery_s=20,
-    p99_work_ms=250,
+    p99_work_ms=400,
     health_work_ms=500,
     recovery_work_s=2,
     rss_mb=300,
