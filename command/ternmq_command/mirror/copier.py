@@ -144,7 +144,7 @@ class QueueCopier:
                 await self._find_begin(self._begin)
             pulled = await self._shared.source.pull(self.queue, self.next_offset)
             await self._take(pulled)
-        if pulled.next_offset > self.next_offset or pulled.records:
+        if pulled.is_moved or pulled.next_offset > self.next_offset or pulled.records:
             return
         self.is_caught_up = self.next_offset >= pulled.maximum
         if self._retries_of is not None:

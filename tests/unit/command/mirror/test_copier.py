@@ -94,10 +94,10 @@ async def test_a_new_master_without_the_last_messages_does_not_bring_the_others_
     del source.contents[THERE].records[2:]
     shared = connect(source, target, notes)
     copier = await copy_all(shared)
+    assert copier.next_offset == 2  # it has not caught up before that is believed
+    assert "lost messages" in notes[0]
     source.send(THERE, "d")
     await copy_all(shared)
-    assert copier.next_offset == 2
-    assert "lost messages" in notes[0]
 
 
 async def test_a_message_that_is_refused_ends_the_mirror_or_is_left_out() -> None:
