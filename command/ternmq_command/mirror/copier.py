@@ -25,11 +25,7 @@ if TYPE_CHECKING:
 
 SLOTS = 64
 """So many queues hold messages at a time: each at most the answer to one pull."""
-RETRY_LOOK_S = 1.0
 _POLL_S = 15.0
-_FIRST_PAUSE_S, _LAST_PAUSE_S = 0.2, 15.0
-_UNKNOWN_PAUSE_S = 1.0
-_BELIEVED_S = 30.0
 _ILLEGAL, _NO_PERMISSION, _NO_TOPIC = 13, 16, 17
 # Stored or not: a flush or a replica took too long, or the server said nothing that is known.
 _UNKNOWN = frozenset({1, 10, 11, 12})
@@ -40,6 +36,19 @@ class MessageRefused(CommandFailure):
     """The target does not take a message."""
 
     word = "MESSAGE_REFUSED"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pauses:
+    """How long copiers wait, in seconds: `backoff` after a failure, doubled up to `backoff_max`; `unknown` before they
+    look for messages whose send had no answer; `look` before they look again at what nobody reports; `believed` until a
+    queue that ends before its copies counts as cut off."""
+
+    backoff: float = 0.2
+    backoff_max: float = 15.0
+    unknown: float = 1.0
+    look: float = 1.0
+    believed: float = 30.0
 
 
 @dataclass(slots=True)
@@ -64,6 +73,7 @@ class Shared:
     ways: Ways
     note: Callable[[str], None]
     skips_refused: bool = False
+    pauses: Pauses = field(default_factory=Pauses)
     counts: Counts = field(default_factory=Counts)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(SLOTS))
@@ -110,7 +120,7 @@ class QueueCopier:
         self._has_left = retries_of is None
         self._has_begun = queue in positions.sources
         self._ends_before_since: float | None = None
-        self._pause_s = _FIRST_PAUSE_S
+        self._pause_s = shared.pauses.backoff
         self._delays = shared.target.kinds.get(target_queue.topic) == "DELAY"
 
     @property
@@ -125,11 +135,11 @@ class QueueCopier:
             try:
                 if self._retries_of is not None and self._retries_of not in self._shared.left_groups:
                     self.is_caught_up, self._has_left, self.lag = True, False, 0
-                    await self._wait(RETRY_LOOK_S)
+                    await self._wait(self._shared.pauses.look)
                     continue
                 self.is_caught_up, self._has_left = self.is_caught_up and self._has_left, True
                 await self._copy_some()
-                self._pause_s = _FIRST_PAUSE_S
+                self._pause_s = self._shared.pauses.backoff
             except RemotingUnreachable as error:
                 await self._back_off(error.what)
             except RemotingRefused as refusal:
@@ -148,7 +158,7 @@ class QueueCopier:
             return
         self.is_caught_up = self.next_offset >= pulled.maximum
         if self._retries_of is not None:
-            await self._wait(RETRY_LOOK_S)
+            await self._wait(self._shared.pauses.look)
             return
         self.is_idle = True
         try:
@@ -216,9 +226,9 @@ class QueueCopier:
         now = time.monotonic()
         if self._ends_before_since is None:
             self._ends_before_since = now
-        if pulled.minimum >= pulled.maximum or now - self._ends_before_since < _BELIEVED_S:
+        if pulled.minimum >= pulled.maximum or now - self._ends_before_since < self._shared.pauses.believed:
             self.is_caught_up, self.lag = pulled.minimum >= pulled.maximum, 0
-            await self._wait(RETRY_LOOK_S)
+            await self._wait(self._shared.pauses.look)
             return
         first = await self._shared.source.pull(self.queue, pulled.minimum, most=1)
         if not first.records:
@@ -262,7 +272,7 @@ class QueueCopier:
 
     async def _find_missing(self, batch: list[Copy], reason: str) -> list[Copy]:
         """Return the messages that are not in the target, once it can be read."""
-        await self._wait(_UNKNOWN_PAUSE_S)  # what it has received by then, it has stored
+        await self._wait(self._shared.pauses.unknown)  # what it has received by then, it has stored
         while True:
             try:
                 await scan_queue(self._shared.target, self._target_queue, self._shared.ways.source, self._positions)
@@ -300,10 +310,11 @@ class QueueCopier:
     # --- waiting
 
     async def _back_off(self, reason: str) -> None:
-        if self._pause_s > _FIRST_PAUSE_S:
+        pauses = self._shared.pauses
+        if self._pause_s > pauses.backoff:
             self._shared.note(reason)
         await self._wait(self._pause_s)
-        self._pause_s = min(self._pause_s * 2, _LAST_PAUSE_S)
+        self._pause_s = min(self._pause_s * 2, pauses.backoff_max)
 
     async def _wait(self, wait_s: float) -> None:
         self.is_idle = True

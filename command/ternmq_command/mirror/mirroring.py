@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ternmq_command.calls.remoting_calls import RemotingRefused, RemotingUnreachable
 from ternmq_command.migration.translation import is_wanted
-from ternmq_command.mirror.copier import RETRY_LOOK_S, QueueCopier, Shared
+from ternmq_command.mirror.copier import QueueCopier, Shared
 from ternmq_command.mirror.group_moves import GroupMoves
 from ternmq_command.mirror.positions import Queue, TopicPositions, choose_target
 from ternmq_command.mirror.scanning import scan_topic
@@ -123,7 +123,7 @@ class Mirroring:
             self._caught_up = None
             return False
         self._caught_up = now if self._caught_up is None else self._caught_up
-        return now - self._caught_up > 2 * RETRY_LOOK_S
+        return now - self._caught_up > 2 * self.shared.pauses.look
 
     async def _attempt(self, work: Callable[[], Awaitable[None]]) -> None:
         """Do what may fail while a server is away; it is done again later."""

@@ -2,10 +2,10 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ternmq_command.calls.remoting_calls import RemotingAccess, RemotingRefused, RemotingUnreachable
-from ternmq_command.mirror.copier import Shared
+from ternmq_command.mirror.copier import Pauses, Shared
 from ternmq_command.mirror.copies import Copy, Ways
 from ternmq_command.mirror.positions import Queue
 from ternmq_command.mirror.pulling import Pulled
@@ -57,6 +57,7 @@ class MemorySource(Source):
         self.offsets: dict[str, dict[Queue, int]] = {}
         self.members: set[str] = set()
         self.clock_ms = 0
+        self.on_pull: Callable[[], object] = lambda: None
 
     @property
     def brokers(self) -> list[str]:
@@ -72,6 +73,7 @@ class MemorySource(Source):
 
     async def pull(self, queue: Queue, offset: int, *, wait_s: float = 0.0, most: int = 4) -> Pulled:
         await asyncio.sleep(0)
+        self.on_pull()
         if self.failures:
             raise self.failures.popleft()
         return self.contents[queue].pull(offset, most)
@@ -139,9 +141,12 @@ class MemoryTarget(Target):
         return group in self.members
 
 
-def connect(source: MemorySource, target: MemoryTarget, notes: list[str]) -> Shared:
+QUICK = Pauses(backoff=0.001, backoff_max=0.001, unknown=0.001, look=0.001, believed=0.001)
+
+
+def connect(source: MemorySource, target: MemoryTarget, notes: list[str], pauses: Pauses = QUICK) -> Shared:
     """Return what copiers between the two have in common."""
-    return Shared(source, target, Ways(source="east", target="west"), notes.append)
+    return Shared(source, target, Ways(source="east", target="west"), notes.append, pauses=pauses)
 
 
 def unreachable() -> RemotingUnreachable:

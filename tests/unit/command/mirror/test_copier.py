@@ -2,42 +2,46 @@
 
 import asyncio
 import time
+from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ternmq_command.calls.remoting_calls import RemotingRefused
-from ternmq_command.mirror import copier as copiers
 from ternmq_command.mirror.copier import MessageRefused, QueueCopier, Shared
 from ternmq_command.mirror.positions import Queue
 from ternmq_command.mirror.scanning import scan_topic
 from tests.support.until import until
-from tests.unit.command.mirror.memory_clusters import MemorySource, MemoryTarget, connect, unreachable
+from tests.unit.command.mirror.memory_clusters import QUICK, MemorySource, MemoryTarget, connect, unreachable
 
 THERE, HERE = Queue("a", "orders", 0), Queue("here", "orders", 0)
 
 
-@pytest.fixture(autouse=True)
-def without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("_FIRST_PAUSE_S", "_LAST_PAUSE_S", "_UNKNOWN_PAUSE_S", "_BELIEVED_S", "RETRY_LOOK_S"):
-        monkeypatch.setattr(copiers, name, 0.001)
+async def start_copier(shared: Shared, *, retries_of: str | None = None) -> QueueCopier:
+    """Return the copier of a mirror that has just started."""
+    positions = await scan_topic(shared.target, [HERE], "east", None)
+    return QueueCopier(shared, THERE, HERE, positions, retries_of=retries_of)
 
 
 async def copy_all(shared: Shared, *, retries_of: str | None = None) -> QueueCopier:
     """Copy as a mirror does that has just started, until nothing is missing."""
-    positions = await scan_topic(shared.target, [HERE], "east", None)
-    copier = QueueCopier(shared, THERE, HERE, positions, retries_of=retries_of)
+    copier = await start_copier(shared, retries_of=retries_of)
+    await copy_until(lambda: copier.is_caught_up, copier)
+    return copier
+
+
+async def copy_until(is_enough: Callable[[], bool], copier: QueueCopier) -> None:
     task = asyncio.create_task(copier.run())
     try:
         async with asyncio.timeout(20):
-            await until(lambda: copier.is_caught_up or task.done())
+            await until(lambda: is_enough() or task.done())
         if task.done():
             task.result()
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-    return copier
 
 
 # Codes of refused sends, 0 for no answer; and whether the messages were stored.
@@ -94,10 +98,23 @@ async def test_a_new_master_without_the_last_messages_does_not_bring_the_others_
     del source.contents[THERE].records[2:]
     shared = connect(source, target, notes)
     copier = await copy_all(shared)
-    assert copier.next_offset == 2  # it has not caught up before that is believed
+    assert copier.next_offset == 2
     assert "lost messages" in notes[0]
     source.send(THERE, "d")
     await copy_all(shared)
+
+
+async def test_a_queue_that_ends_before_its_copies_is_not_caught_up_until_that_is_believed() -> None:
+    source, target, notes = MemorySource([THERE]), MemoryTarget([HERE]), list[str]()
+    source.send(THERE, "a", "b", "c")
+    await copy_all(connect(source, target, notes))
+    del source.contents[THERE].records[2:]
+    copier = await start_copier(connect(source, target, notes, replace(QUICK, believed=60.0)))
+    seen: list[bool] = []
+    source.on_pull = lambda: seen.append(copier.is_caught_up)
+    await copy_until(lambda: len(seen) >= 5, copier)
+    assert not any(seen)
+    assert (copier.next_offset, notes) == (3, [])
 
 
 async def test_a_message_that_is_refused_ends_the_mirror_or_is_left_out() -> None:

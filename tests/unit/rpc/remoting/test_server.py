@@ -333,13 +333,15 @@ async def test_requests_that_are_not_whole_count_among_those_of_all_connections(
         more.close()
 
 
-@pytest.mark.plain  # it replaces a method of a connection
-async def test_large_requests_are_begun_a_few_in_a_turn() -> None:
+async def count_begun(*commands: Command, work_s: float = 0.0) -> list[int]:
+    """Send requests at once; return how many of them each turn of the connection began. Each holds the loop for
+    `work_s` seconds."""
     turns: list[int] = []
 
     class Noting(Answering):
         def serve(self, request: ServedRequest) -> "object":
             turns[-1] += 1
+            time.sleep(work_s)
             return super().serve(request)
 
     async with serving(Noting()) as (server, client):
@@ -351,33 +353,18 @@ async def test_large_requests_are_begun_a_few_in_a_turn() -> None:
             begin()
 
         connection._begin_requests = begin_noted  # type: ignore[method-assign]
-        client.send(*(Command(10, opaque=number, body=bytes(60_000)) for number in range(20)))
-        for _ in range(20):
-            await client.read()
-        assert sum(turns) == 20
-        assert max(turns) <= 3
+        client.send(*commands)
+        assert [(await client.read()).opaque for _ in commands] == [each.opaque for each in commands]
+    assert sum(turns) == len(commands)
+    return turns
 
 
 @pytest.mark.plain  # it replaces a method of a connection
+async def test_large_requests_are_begun_a_few_in_a_turn() -> None:
+    assert max(await count_begun(*(Command(10, opaque=number, body=bytes(60_000)) for number in range(20)))) <= 3
+
+
+@pytest.mark.plain
 async def test_requests_that_take_long_are_begun_a_few_in_a_turn() -> None:
-    turns: list[int] = []
-
-    class Slow(Answering):
-        def serve(self, request: ServedRequest) -> "object":
-            turns[-1] += 1
-            time.sleep(0.003)  # as a pull of large messages holds the loop
-            return super().serve(request)
-
-    async with serving(Slow()) as (server, client):
-        [connection] = server.connections
-        begin = connection._begin_requests
-
-        def begin_noted() -> None:
-            turns.append(0)
-            begin()
-
-        connection._begin_requests = begin_noted  # type: ignore[method-assign]
-        client.send(*(Command(10, opaque=number) for number in range(20)))
-        assert [(await client.read()).opaque for _ in range(20)] == list(range(20))
-        assert sum(turns) == 20
-        assert max(turns) <= 2
+    """As pulls of large messages, which hold the loop."""
+    assert max(await count_begun(*(Command(10, opaque=number) for number in range(20)), work_s=0.003)) <= 2

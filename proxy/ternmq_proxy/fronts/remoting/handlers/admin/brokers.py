@@ -226,6 +226,7 @@ async def list_delay_offsets(made: "RemotingCall") -> Command:
 
 
 async def note_cleaned(made: "RemotingCall") -> Command:
-    """Answer 306, 316 and 329: brokers remove what is expired by themselves, and have no queues without a topic."""
+    """Answer 306, 316, 329 and 200056: brokers remove what is expired by themselves, have no queues without a topic,
+    and keep what was popped in one form, to which nothing is rolled back."""
     _require_brokers(made)
     return answer_done()
