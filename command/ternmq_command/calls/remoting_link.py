@@ -1,4 +1,5 @@
-"""Many requests at a time to one server of the remoting protocol, by one connection, made again after a failure.
+"""Sends many requests at a time to one server of the remoting protocol by one connection, which is opened again after a
+failure.
 
 A request that was given up, or whose connection broke, may have been carried out.
 """

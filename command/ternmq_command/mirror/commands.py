@@ -82,7 +82,7 @@ def command(
 ) -> None:
     """Copy the messages of an Apache RocketMQ cluster, 4.x or 5.x, to a TernMQ server while both run.
 
-    Topics and groups are made first, by `ternmq import rocketmq`. Each queue is copied in order into a queue of the
+    Create topics and groups first with `ternmq import rocketmq`. Each queue is copied in order into a queue of the
     same topic, until SIGTERM or Ctrl-C. A group that has no members at the target is moved over the messages that it
     has consumed at the source, so that its consumers go on there: they miss nothing, and few messages come twice.
 

@@ -221,7 +221,7 @@ class QueueCopier:
             await self._back_off(f"{self._name()} refuses offset {at}, which it has")
 
     async def _follow_return(self, pulled: "Pulled") -> None:
-        """The queue ends before what was copied: the topic was made again, or a new master lacks the last messages.
+        """The queue ends before what was copied: the topic was created again, or a new master lacks the last messages.
         That is believed if it stays so for a while: a broker that has just started may not have read all of its log."""
         now = time.monotonic()
         if self._ends_before_since is None:
@@ -238,7 +238,7 @@ class QueueCopier:
         begin = pulled.minimum if is_new else pulled.maximum
         self._shared.note(
             f"{self._name()} ends at {pulled.maximum}, before offset {self.next_offset}: "
-            f"{'it was made again' if is_new else 'its broker has lost messages'}; going on at {begin}"
+            f"{'it was created again' if is_new else 'its broker has lost messages'}; going on at {begin}"
         )
         self._positions.begin_again(self.queue, begin)
 

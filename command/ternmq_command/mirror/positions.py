@@ -64,7 +64,7 @@ class TargetQueue:
         return self._runs[-1].end if self._runs else 0
 
     def add(self, begin: int, count: int, source: Queue, source_begin: int) -> None:
-        """Add messages behind all that is known, which is forgotten if the queue of the target was made again."""
+        """Add messages behind all that is known, which is forgotten if the queue of the target was created again."""
         if begin < self.end:
             self._runs.clear()
         last = self._runs[-1] if self._runs else None

@@ -88,7 +88,7 @@ async def test_a_queue_that_was_made_again_is_copied_from_its_beginning() -> Non
     source.send(THERE, "d", "e")
     await copy_all(connect(source, target, notes))
     assert target.bodies(HERE) == ["a", "b", "c", "d", "e"]
-    assert "made again" in notes[0]
+    assert "created again" in notes[0]
 
 
 async def test_a_new_master_without_the_last_messages_does_not_bring_the_others_again() -> None:

@@ -86,7 +86,7 @@ async def remove_user(made: "RemotingCall") -> "Command":
 
 
 async def get_user(made: "RemotingCall") -> "Command":
-    """Answer 3004: nothing for one who is not there."""
+    """Answer 3004; the answer is empty for a user that does not exist."""
     user = await _find_known(made.command.get_text("username"), made)
     return answer_done() if user is None else answer_json(_describe_user(user))
 
