@@ -55,6 +55,8 @@ class Server(NamedTuple):
     broker: str
     mqadmin: MqAdmin
     home: Path
+    client: RemotingClient
+    """A member of `GROUP`."""
     ids: list[str]
     """Offset ids of the messages that are there from the beginning."""
 
@@ -107,7 +109,8 @@ def _mask_line(line: str) -> str:
 
 
 @contextmanager
-def _run_servers(folder: Path) -> Iterator[list[Server]]:
+def _run_servers(folder: Path) -> Iterator[list[tuple[Path, str, str, MqAdmin]]]:
+    """Start both servers; each has a folder, the addresses of its name server and its broker, and a tool."""
     with ExitStack() as started:
         homes = [folder / name for name in ("apache", "ternmq")]
         for home in homes:
@@ -117,7 +120,7 @@ def _run_servers(folder: Path) -> Iterator[list[Server]]:
         ternmq = started.enter_context(ServerProcess(homes[1], *arguments, addresses=("grpc", "http", "remoting")))
         places = (apache.namesrv_address, apache.broker_address), (ternmq.addresses["remoting"],) * 2
         yield [
-            Server(home.name, *place, started.enter_context(MqAdmin(RELEASE, place[0], home)), home, [])
+            (home, *place, started.enter_context(MqAdmin(RELEASE, place[0], home)))
             for home, place in zip(homes, places, strict=True)
         ]
 
@@ -127,12 +130,14 @@ async def two_worlds(folder: Path) -> AsyncIterator[list[Server]]:
     """Start both servers; with each, a consumer has read one of three messages of a topic."""
     with _run_servers(folder) as servers:
         async with AsyncExitStack() as clients:
-            for server in servers:
-                client = await clients.enter_async_context(await RemotingClient.connect(server.broker))
-                server.ids.extend(await _prepare_world(client))
+            worlds: list[Server] = []
+            for home, name_server, broker, mqadmin in servers:
+                client = await clients.enter_async_context(await RemotingClient.connect(broker))
+                ids = await _prepare_world(client)
                 clients.enter_context(_cancelled(asyncio.create_task(_beat_forever(client))))
-                write_lists(server.home)
-            yield servers
+                write_lists(home)
+                worlds.append(Server(home.name, name_server, broker, mqadmin, home, client, ids))
+            yield worlds
 
 
 @contextmanager
@@ -214,6 +219,14 @@ class Compared(NamedTuple):
             f"{' ' if left == right else '!'} {left:<{width}} | {right}" for left, right in zip(*columns, strict=True)
         ]
         return "\n".join([f"=== mqadmin {self.command}", *rows])
+
+
+async def commit_for_tools(servers: list[Server]) -> None:
+    """Commit an offset of the group by which a command consumed: it does so itself only if it runs for long enough."""
+    for server in servers:
+        offset = {"consumerGroup": "AdminGroup", "topic": "AdminTopic", "queueId": 1, "commitOffset": 1}
+        committed = await server.client.call(15, **offset)
+        assert committed.code == 0, committed.remark
 
 
 async def compare_command(servers: list[Server], command: str, *, in_order: bool) -> Compared:
