@@ -1,14 +1,14 @@
 """The settings of one broker."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Final, Self
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from ternmq_common.server_settings import FlushMode, StorageSettings
 
-STORE = "store"
+STORE: Final = "store"
 """The folder of the store in a data directory."""
 
 

@@ -2,13 +2,14 @@
 `overview.md, Limits of a request`)."""
 
 from dataclasses import dataclass
+from typing import Final
 
-KIB = 1024
-MIB = 1024 * KIB
+KIB: Final = 1024
+MIB: Final = 1024 * KIB
 GIB = 1024 * MIB
-SECOND_MS = 1000
+SECOND_MS: Final = 1000
 MINUTE_MS = 60 * SECOND_MS
-HOUR_MS = 60 * MINUTE_MS
+HOUR_MS: Final = 60 * MINUTE_MS
 DAY_MS = 24 * HOUR_MS
 
 TOPIC_CHARACTERS_MAX = 127
@@ -19,27 +20,27 @@ LITE_QUOTA_SLACK = 300
 LITE_SUBSCRIPTIONS_MAX = 200_000
 LITE_TOPICS_MAX = 200_000
 LITE_TTL_MIN_MS, LITE_TTL_MAX_MS = 15 * MINUTE_MS, 3650 * DAY_MS
-RECEIVE_BATCH_MAX = 32
+RECEIVE_BATCH_MAX: Final = 32
 # Pulled messages need not be settled, so a pull may bring more; as much as an event loop sends in two milliseconds.
-PULL_BATCH_MAX = 256
+PULL_BATCH_MAX: Final = 256
 # Of messages by column, in the same time.
 PULL_ROWS_MAX = 512
-PULL_BYTES_MAX = 4 * MIB
-RECEIVE_BYTES_MAX = 4 * MIB
+PULL_BYTES_MAX: Final = 4 * MIB
+RECEIVE_BYTES_MAX: Final = 4 * MIB
 # gRPC's default for what a client takes in one piece; the official Rust and Node.js clients leave it so.
-CLIENT_MESSAGE_BYTES = 4 * MIB
+CLIENT_MESSAGE_BYTES: Final = 4 * MIB
 # More than delivery adds to a stored message: topic, receipt handle, host, times and places.
-DELIVERY_BYTES = 2 * KIB
-INVISIBLE_MIN_MS = 10 * SECOND_MS
+DELIVERY_BYTES: Final = 2 * KIB
+INVISIBLE_MIN_MS: Final = 10 * SECOND_MS
 INVISIBLE_MAX_MS = 12 * HOUR_MS
-AUTO_RENEW_INVISIBLE_MS = 60 * SECOND_MS
+AUTO_RENEW_INVISIBLE_MS: Final = 60 * SECOND_MS
 POLL_MAX_MS = 20 * SECOND_MS
-POLL_MARGIN_MS = 300
+POLL_MARGIN_MS: Final = 300
 # Room for a few of the longest tags that can be sent; what a filter costs is bounded by how many tags it names.
 TAG_FILTER_BYTES_MAX = 64 * KIB
 TAGS_MAX = 2048
 SQL_FILTER_BYTES_MAX = 8 * KIB
-QUEUES_MAX = 1024
+QUEUES_MAX: Final = 1024
 DEFAULT_QUEUES = 8
 DEFAULT_MAX_ATTEMPTS = 17
 ATTEMPTS_MAX = 1000

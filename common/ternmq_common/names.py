@@ -1,13 +1,14 @@
 """The allowed names of topics, groups and lite topics (`overview.md, Names`), and names derived of them."""
 
 import re
+from typing import Final
 
 from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.limits import GROUP_CHARACTERS_MAX, LITE_TOPIC_BYTES_MAX, TOPIC_CHARACTERS_MAX
 from ternmq_common.printable import cut_text
 
 DISCARD_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
-TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
+TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
 """Where RocketMQ's clients send their message traces, if they are told to."""
 SYSTEM_TOPICS = frozenset(
     {
@@ -27,7 +28,7 @@ SYSTEM_TOPICS = frozenset(
 )
 SYSTEM_TOPIC_PREFIX = "rmq_sys_"
 RESERVED_GROUP_PREFIX = "CID_RMQ_SYS_"
-RETRY_PREFIX = "%RETRY%"
+RETRY_PREFIX: Final = "%RETRY%"
 DEAD_LETTER_PREFIX = "%DLQ%"
 LITE_PREFIX = "%LMQ%$"
 _LEGAL = re.compile(r"[A-Za-z0-9_\-%|]+", re.ASCII)

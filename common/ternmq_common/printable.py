@@ -7,13 +7,13 @@ Not shown  a backslash is itself: the result can't be read back.
 """
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 # A client id of the official clients has fewer than 150 bytes.
-NAME_BYTES_MAX = 256
+NAME_BYTES_MAX: Final = 256
 CUT_AT = 100
 LISTED_MAX = 3
 

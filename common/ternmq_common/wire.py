@@ -10,20 +10,21 @@ JavaScript keep only the last of a sub-message that appears twice.
 """
 
 import struct
+from typing import Final
 
-TOPIC_TAG = b"\x0a"  # Message.topic = 1
-SYSTEM_PROPERTIES_TAG = b"\x1a"  # Message.system_properties = 3
-RECEIVED_MESSAGE_TAG = b"\x12"  # ReceiveMessageResponse.message = 2, PullMessageResponse.message = 2
-_USER_PROPERTIES = 0x12  # Message.user_properties = 2
-_BODY = 0x22  # Message.body = 4
-_STORE_TIMESTAMP_TAG = b"\x4a"  # SystemProperties.store_timestamp = 9
-_STORE_HOST_TAG = b"\x52"  # SystemProperties.store_host = 10
-_RECEIPT_HANDLE_TAG = b"\x62"  # SystemProperties.receipt_handle = 12
-_QUEUE_ID_TAG = b"\x68"  # SystemProperties.queue_id = 13
-_QUEUE_OFFSET_TAG = b"\x70"  # SystemProperties.queue_offset = 14
-_DELIVERY_ATTEMPT_TAG = b"\x80\x01"  # SystemProperties.delivery_attempt = 16
-_SECONDS_TAG = b"\x08"  # Timestamp.seconds = 1
-_NANOS_TAG = b"\x10"  # Timestamp.nanos = 2
+TOPIC_TAG: Final = b"\x0a"  # Message.topic = 1
+SYSTEM_PROPERTIES_TAG: Final = b"\x1a"  # Message.system_properties = 3
+RECEIVED_MESSAGE_TAG: Final = b"\x12"  # ReceiveMessageResponse.message = 2, PullMessageResponse.message = 2
+_USER_PROPERTIES: Final = 0x12  # Message.user_properties = 2
+_BODY: Final = 0x22  # Message.body = 4
+_STORE_TIMESTAMP_TAG: Final = b"\x4a"  # SystemProperties.store_timestamp = 9
+_STORE_HOST_TAG: Final = b"\x52"  # SystemProperties.store_host = 10
+_RECEIPT_HANDLE_TAG: Final = b"\x62"  # SystemProperties.receipt_handle = 12
+_QUEUE_ID_TAG: Final = b"\x68"  # SystemProperties.queue_id = 13
+_QUEUE_OFFSET_TAG: Final = b"\x70"  # SystemProperties.queue_offset = 14
+_DELIVERY_ATTEMPT_TAG: Final = b"\x80\x01"  # SystemProperties.delivery_attempt = 16
+_SECONDS_TAG: Final = b"\x08"  # Timestamp.seconds = 1
+_NANOS_TAG: Final = b"\x10"  # Timestamp.nanos = 2
 
 
 def encode_varint(value: int) -> bytes:
@@ -51,9 +52,9 @@ def encode_varint(value: int) -> bytes:
 
 
 # The bit that says that a byte follows, in all bytes but the last one of so many.
-_MORE = [0, 0, 0x80, 0x8080, 0x80_8080, 0x8080_8080]
-_ONE_BYTE = [bytes((value,)) for value in range(0x80)]
-_TWO_BYTES = struct.Struct("<H").pack
+_MORE: Final = [0, 0, 0x80, 0x8080, 0x80_8080, 0x8080_8080]
+_ONE_BYTE: Final = [bytes((value,)) for value in range(0x80)]
+_TWO_BYTES: Final = struct.Struct("<H").pack
 
 
 def encode_field(tag: bytes, content: bytes) -> bytes:

@@ -14,25 +14,26 @@ import binascii
 import struct
 from hashlib import blake2b
 from hmac import compare_digest
+from typing import Final
 
 from ternmq_common.catalog.handle_keys import MAC_BYTES, HandleKeys
 from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.names import is_lite_queue, lite_name
 from ternmq_common.shard.receipt_handle import ReceiptHandle
 
-_VERSION = b"2"
-_KIND = b"ternmq receipt"
-_FIELDS = struct.Struct("<HQQQ")
-_FIELDS_BYTES = _FIELDS.size
-_MAC_AT = _FIELDS_BYTES + 1
-_PACKED_BYTES = _MAC_AT + MAC_BYTES
+_VERSION: Final = b"2"
+_KIND: Final = b"ternmq receipt"
+_FIELDS: Final = struct.Struct("<HQQQ")
+_FIELDS_BYTES: Final = _FIELDS.size
+_MAC_AT: Final = _FIELDS_BYTES + 1
+_PACKED_BYTES: Final = _MAC_AT + MAC_BYTES
 # Packed fields fill base64's characters without a rest, so the broker's name is text of its own behind them.
-_BROKER_AT = 1 + _PACKED_BYTES // 3 * 4
-_TO_URL = bytes.maketrans(b"+/", b"-_")
+_BROKER_AT: Final = 1 + _PACKED_BYTES // 3 * 4
+_TO_URL: Final = bytes.maketrans(b"+/", b"-_")
 # Each character of a handle has one spelling.
-_FROM_URL = bytes.maketrans(b"-_+/", b"+/!!")
-_PADDING = (b"", b"===", b"==", b"=")
-_LITE_MARK = "."
+_FROM_URL: Final = bytes.maketrans(b"-_+/", b"+/!!")
+_PADDING: Final = (b"", b"===", b"==", b"=")
+_LITE_MARK: Final = "."
 
 
 def lite_name_in(text: str) -> str:

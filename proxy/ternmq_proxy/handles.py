@@ -1,6 +1,6 @@
 """Makes and checks handles of clients with the registry's current keys."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ternmq_common.catalog.handle_keys import HandleKey, HandleKeys
 from ternmq_common.errors import ErrorCode, MessagingError
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ternmq_common.shard.model import OpenTransaction, StoredMessage
     from ternmq_proxy.services import Services
 
-FORMS_MAX = 1024
+FORMS_MAX: Final = 1024
 
 
 class HandleForms:

@@ -8,7 +8,7 @@ retry topic. In a FIFO group these are only such that members sent back while it
 """
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
@@ -49,9 +49,9 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 QueueState = QueueConsumption | OrderedConsumption
 # A client that ends may still have acknowledgements under way.
-_LAST_WORD_MS = 10_000
+_LAST_WORD_MS: Final = 10_000
 # One message in so many of a batch is a redelivery, so that neither redeliveries nor new messages starve.
-_RETRY_SHARE = 4
+_RETRY_SHARE: Final = 4
 
 
 class Consumption:

@@ -4,7 +4,7 @@ A queue's state changes only after everything for that step was read, so a read 
 (`WouldBlock`) leaves nothing half done.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ternmq_broker.consumption.queue_reader import QueueReader, delivered_bytes, stored_message
 from ternmq_common.limits import RECEIVE_BYTES_MAX
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from ternmq_broker.store.log.record import Record
 
 # A filter that few messages pass examines so many before other tasks get their turn on the loop.
-SCAN_ROWS = 1024
-SCAN_STEP = 256
+SCAN_ROWS: Final = 1024
+SCAN_STEP: Final = 256
 
 
 class PopBatch:

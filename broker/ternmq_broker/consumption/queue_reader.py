@@ -6,7 +6,7 @@ whole record that is not the one that the index names is damage too: nobody gets
 
 import logging
 from bisect import bisect_left
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ternmq_broker.consumption.losses import LostMessages
 from ternmq_broker.store.index.queue_index import MessageLocation
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from ternmq_common.filters.message_filter import MessageFilter
 
 _log = logging.getLogger(__name__)
-_LOST_MAX = 100_000
-_SAID_MAX = 1000
+_LOST_MAX: Final = 100_000
+_SAID_MAX: Final = 1000
 
 
 class QueueReader:

@@ -11,16 +11,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, MutableMapping
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ternmq_common.shard.model import SettleOutcome
 
 # A snapshot may be older than the last claims; the numbers that those may have had are left out after a restart.
-GENERATIONS_LEFT_OUT = 1_000_000
+GENERATIONS_LEFT_OUT: Final = 1_000_000
 # A queue never gives out claims faster than this, so the numbers of an earlier state are below `first_generation`.
-_GENERATIONS_PER_MS = 1000
+_GENERATIONS_PER_MS: Final = 1000
 # For so many settings of the clock the claims before it are remembered; that matters until their time has passed.
-_REBASES_KEPT = 32
+_REBASES_KEPT: Final = 32
 
 
 def first_generation(now_ms: int) -> int:
@@ -44,7 +44,7 @@ class Claim(NamedTuple):
     deadline_ms: int
 
 
-UNTOUCHED = Claim(0, 0, 0)
+UNTOUCHED: Final = Claim(0, 0, 0)
 """The claim of a message that was passed over and never handed out."""
 
 

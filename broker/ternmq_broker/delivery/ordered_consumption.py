@@ -18,10 +18,11 @@ as the same delivery (`consuming.md, Attempt ids`).
 import heapq
 from collections import deque
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from ternmq_broker.delivery.claims import UNTOUCHED, Claim, ClaimsSnapshot, QueueClaims
 
-WAITING_MAX = 100_000
+WAITING_MAX: Final = 100_000
 """How many messages of a queue may wait behind closed lanes before reading ahead pauses."""
 
 

@@ -20,9 +20,10 @@ that asks first is the owner.
 """
 
 from dataclasses import dataclass
+from typing import Final
 
-QUIET_SIGHTINGS = 3
-SIGHTING_INTERVAL_MS = 100
+QUIET_SIGHTINGS: Final = 3
+SIGHTING_INTERVAL_MS: Final = 100
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,14 +12,14 @@ Serving        is allowed while the lease in the registry holds, by this process
 """
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ternmq_broker.replication.timing import ReplicationTiming
 
-NO_LOG_LIMIT = 1 << 62
+NO_LOG_LIMIT: Final = 1 << 62
 """Beyond the end of every log."""
 
 Members = frozenset[str]

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ternmq_broker.sending.sync_thread import SyncThread
 from ternmq_broker.store.log.commit_log import NO_LIMIT
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _Waiting = deque[tuple[int, "Done"]]
-_ASYNC_FLUSH_INTERVAL_S = 0.5
+_ASYNC_FLUSH_INTERVAL_S: Final = 0.5
 # An idle loop takes so many turns in less than a tenth of a millisecond. A busy one works off in them what it has at
 # hand, mostly further sends: measured with 16 senders, a sync covers twice the messages.
-TURNS_BEFORE_SYNC = 16
+TURNS_BEFORE_SYNC: Final = 16
 # Turns may be long when other tasks have much to do: a send must not wait for all of that.
-_BEFORE_SYNC_S = 0.003
+_BEFORE_SYNC_S: Final = 0.003
 
 
 class LogFlusher:

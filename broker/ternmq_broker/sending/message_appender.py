@@ -7,7 +7,7 @@ and become readable with the others.
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ternmq_broker.store.disk.files import WouldBlock, WriteNotUndone
 from ternmq_broker.store.record_writer import AppendBatch
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 _Requests = list[tuple[AppendBatch, Stored]]
 _AnswerMode = tuple[bool, FlushMode | None]
 """When a topic's requests are answered: whether that does not wait for other replicas, and the topic's flush mode."""
-_DEFAULT_MODE: _AnswerMode = (False, None)
+_DEFAULT_MODE: Final[_AnswerMode] = (False, None)
 # More is written at once, so that one write keeps the loop busy for a few milliseconds only.
-_GATHERED_BYTES_MAX = 256 << 10
+_GATHERED_BYTES_MAX: Final = 256 << 10
 
 
 class MessageAppender:

@@ -5,7 +5,7 @@ import itertools
 import logging
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from msgspec import Raw, structs
 
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     """Called when an answer could not be written."""
 
 _log = logging.getLogger(__name__)
-CHECK_TIMEOUT_S = 3.0
-ANSWERS_BYTES_MAX = 64 << 20
+CHECK_TIMEOUT_S: Final = 3.0
+ANSWERS_BYTES_MAX: Final = 64 << 20
 
 
 def greet_proxy(piece: "FramePiece", greeting: shard_frames.PeerGreeting) -> tuple[str, bytes]:

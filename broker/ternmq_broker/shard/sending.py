@@ -1,6 +1,6 @@
 """The broker's sends: messages, timed messages, half messages. See `MessageSending`."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.names import lite_parent
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ternmq_runtime.observability.figures import NameCounts
 
 # Timers and half messages wait for replicas by the shard's replication mode, whatever their topic's mode is.
-_WAITS_FOR_REPLICAS = ""
+_WAITS_FOR_REPLICAS: Final = ""
 
 
 class BrokerSending:

@@ -5,7 +5,7 @@ Damage that a read finds is reported, and read past or waited for until another 
 
 import contextlib
 import errno
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ternmq_broker.store.derived_indexes import keys_of
 from ternmq_broker.store.index.key_search import KeySearch
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from ternmq_broker.store.log.commit_log import CommitLog
     from ternmq_broker.store.repairing.damage import LogDamage
 
-_MESSAGE = RecordKind.MESSAGE.value
+_MESSAGE: Final = RecordKind.MESSAGE.value
 # A batch's records are read as one piece while the gaps between them cost less than reading each by itself.
-_SPAN_FACTOR = 4
+_SPAN_FACTOR: Final = 4
 
 
 class RecordReader:
@@ -64,8 +64,10 @@ class RecordReader:
         except (BadRecord, OSError) as error:
             self._report_unreadable(location.log_offset, location.size, error, may_block=may_block)
             return None
+        if record.reference is None:
+            return record
         with contextlib.suppress(BadRecord):
-            return record if record.reference is None else self._resolve_reference(record, may_block=may_block)
+            return self._resolve_reference(record, may_block=may_block)
         return None
 
     def _resolve_reference(self, record: Record, *, may_block: bool) -> Record:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ternmq_broker.store.index.queue_index import MessageLocation, QueueIndex
 from ternmq_broker.store.log.record import Record, RecordKind, to_unplaced, with_reference
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ternmq_broker.store.operations.applied_operations import AppliedOperations
     from ternmq_broker.store.operations.store_operation import StoreOperation
 
-_MESSAGE = RecordKind.MESSAGE.value
+_MESSAGE: Final = RecordKind.MESSAGE.value
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass, field
 from ipaddress import IPv4Network, IPv6Network, ip_network
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ternmq_common.access.resources import AccessResource
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from ternmq_common.shard.ranges import Int64
 
 USER_CHARACTERS_MAX = 64
-SECRETS_MAX = 2
+SECRETS_MAX: Final = 2
 SECRET_CHARACTERS_MIN, SECRET_CHARACTERS_MAX = 12, 256
 POLICIES_MAX = 256
 SOURCES_MAX = 32
-NO_USERS = (
+NO_USERS: Final = (
     "access control is on, and this server has no user yet, so nobody can sign a call: its operator creates the "
     "first one by starting it with --init-user NAME (init_user)"
 )

@@ -9,12 +9,12 @@ Tag   key's number u8 (its lowest byte) | BLAKE2b of 9 bytes with that key, pers
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from hmac import compare_digest
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-MAC_BYTES = 9
+MAC_BYTES: Final = 9
 KEY_BYTES = 32
 KEYS_AT_FIRST = 2
 KEYS_MAX = 3

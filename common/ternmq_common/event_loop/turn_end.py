@@ -6,6 +6,7 @@ Writes  come last, when no work is left: a connection writes once what the whole
 
 import asyncio
 from collections.abc import Callable
+from typing import Final
 from weakref import WeakKeyDictionary
 
 from ternmq_common.event_loop.callbacks import call_back
@@ -62,4 +63,4 @@ def turn_end() -> TurnEnd:
     return end
 
 
-_ENDS: WeakKeyDictionary[asyncio.AbstractEventLoop, TurnEnd] = WeakKeyDictionary()
+_ENDS: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, TurnEnd]] = WeakKeyDictionary()

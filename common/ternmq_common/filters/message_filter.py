@@ -4,7 +4,7 @@ It is a tag expression or an SQL92 condition (`consuming.md, Tag filters`, `cons
 """
 
 from abc import ABC, abstractmethod
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 
 class MessageFilter(ABC):
@@ -37,5 +37,5 @@ class FilterText(NamedTuple):
     is_sql: bool = False
 
 
-ALL_TEXT = FilterText("*")
+ALL_TEXT: Final = FilterText("*")
 """The filter that every message passes."""

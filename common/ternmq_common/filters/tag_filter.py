@@ -1,6 +1,7 @@
 """Tag expressions (`consuming.md, Tag filters`): `*` or nothing for all, else exact tags separated by `||`."""
 
 from dataclasses import dataclass
+from typing import Final
 from zlib import crc32
 
 from ternmq_common.errors import ErrorCode, MessagingError
@@ -71,7 +72,7 @@ class TagFilter(MessageFilter):
         return self.tags is None or definition_pb2.SystemProperties.FromString(system).tag in self.tags
 
 
-ALL = TagFilter(None, frozenset())
+ALL: Final = TagFilter(None, frozenset())
 
 
 def _tag_filter_error(reason: str) -> MessagingError:

@@ -5,9 +5,10 @@ time. Over any time no more is taken than `rate` for it, the burst, and what one
 """
 
 import math
+from typing import Final
 
 # The time over which taken tokens are averaged.
-_MEMORY_S = 2.0
+_MEMORY_S: Final = 2.0
 
 
 class TokenBucket:

@@ -6,7 +6,7 @@ messages until they are written. Bytes that are written and not read count, and 
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ternmq_common.event_loop.eager import ensure_task
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 # How many calls of one connection may claim messages at the same time; each may fill one answer.
-PLACES_MAX = 4
-PATIENCE_S = 1.0
+PLACES_MAX: Final = 4
+PATIENCE_S: Final = 1.0
 
 
 class OutputRoom:

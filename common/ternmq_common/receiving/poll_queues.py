@@ -13,7 +13,7 @@ import bisect
 import itertools
 import math
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.names import is_lite_queue
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     Line = deque[tuple[int, asyncio.Future[bool]]]
     """The polls that wait, by their places."""
 
-POLLS_PER_GROUP_AND_TOPIC = 1024
-POLLS_IN_ALL = 100_000
-_SLOT_S = 0.01
+POLLS_PER_GROUP_AND_TOPIC: Final = 1024
+POLLS_IN_ALL: Final = 100_000
+_SLOT_S: Final = 0.01
 
 
 class PollQueues:

@@ -11,7 +11,7 @@ User       "" is everybody while access control is off, and has the default of u
 
 import enum
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.limits import HOUR_MS, SECOND_MS
@@ -21,7 +21,7 @@ from ternmq_common.resources.resource_settings import FormField, Limit, describe
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-DEFAULT_NAME = "*"
+DEFAULT_NAME: Final = "*"
 DEFAULT_BURST_MS = SECOND_MS
 BURST_MS_MIN, BURST_MS_MAX = 100, HOUR_MS
 LIMIT_MAX = 10**15

@@ -7,7 +7,7 @@ Arguments and results are those of the protocols in `shard.py`. A new call needs
 import enum
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, NamedTuple, TypeVar, get_args, get_type_hints
+from typing import Any, Final, NamedTuple, TypeVar, get_args, get_type_hints
 
 from msgspec import defstruct, structs
 
@@ -201,4 +201,4 @@ def _name_of(value: object, kind: str) -> str:
     return value if isinstance(value, str) else getattr(value, kind, "")
 
 
-CALLS = {name: ShardCall(name, rules) for name, rules in RULES.items()}
+CALLS: Final = {name: ShardCall(name, rules) for name, rules in RULES.items()}

@@ -9,7 +9,7 @@ fields that they don't know, and a producer that sends this field itself changes
 """
 
 import struct
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from google.protobuf.unknown_fields import UnknownFieldSet
 
@@ -17,13 +17,14 @@ from ternmq_common.shard.property_text import read_properties, write_properties
 from ternmq_common.wire import encode_field, encode_varint
 from ternmq_protos.v2.definition_pb2 import SystemProperties
 
-_NUMBER, _LENGTH_DELIMITED = 2104, 2
-HIDDEN_TAG = encode_varint(_NUMBER << 3 | _LENGTH_DELIMITED)
+_NUMBER: Final = 2104
+_LENGTH_DELIMITED: Final = 2
+HIDDEN_TAG: Final = encode_varint(_NUMBER << 3 | _LENGTH_DELIMITED)
 """What begins the field, and may be elsewhere too."""
-_VERSION = 1
-_HEAD = struct.Struct(">Biii")
+_VERSION: Final = 1
+_HEAD: Final = struct.Struct(">Biii")
 
-RETRY_TOPIC = "RETRY_TOPIC"
+RETRY_TOPIC: Final = "RETRY_TOPIC"
 """The property with the topic that a message in a retry queue was sent to."""
 
 
@@ -41,7 +42,7 @@ class HiddenFields(NamedTuple):
         return not (self.flag or self.system_flag or self.reconsume_times or self.properties)
 
 
-NOTHING_HIDDEN = HiddenFields()
+NOTHING_HIDDEN: Final = HiddenFields()
 
 
 def encode_hidden(hidden: HiddenFields) -> bytes:

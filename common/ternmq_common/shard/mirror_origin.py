@@ -8,11 +8,11 @@ The message is stored with the times and the host of its birth at the source. Wh
 producer may say of its own messages.
 """
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ternmq_common.printable import find_name_problem
 
-MIRROR_PROPERTY = "TERNMQ_MIRROR"
+MIRROR_PROPERTY: Final = "TERNMQ_MIRROR"
 TEXT_CHARACTERS_MAX = 2000
 CLUSTERS_MAX = 8
 """A message that came through more clusters is not believed."""

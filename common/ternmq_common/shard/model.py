@@ -8,7 +8,7 @@ has a default. The fields of a dataclass travel with their names: a new one has 
 import enum
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from msgspec import Struct
 
@@ -286,7 +286,7 @@ class QueueBounds:
     moved_to: Int64 | None = field(default=None, compare=False)
 
 
-RETRY_QUEUE_ID = 0xFFFF
+RETRY_QUEUE_ID: Final = 0xFFFF
 """The id of the group's retry queue, which is in a topic of its own, in receipt handles and progress of a topic."""
 
 

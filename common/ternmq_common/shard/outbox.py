@@ -5,11 +5,11 @@
 
 import asyncio
 from collections import deque
-from typing import Generic, NamedTuple, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from ternmq_common.shard.shard_frames import join_pieces as frame_of
 
-FRAME_BYTES = 1 << 20
+FRAME_BYTES: Final = 1 << 20
 
 T = TypeVar("T")
 

@@ -7,10 +7,11 @@ No message that is stored has a control character in a name or a value, so that 
 """
 
 from collections.abc import Mapping
+from typing import Final
 
-_NAME_END = "\x01"
-_PAIR_END = "\x02"
-_PAIR_CHARACTERS_MIN = 3
+_NAME_END: Final = "\x01"
+_PAIR_END: Final = "\x02"
+_PAIR_CHARACTERS_MIN: Final = 3
 
 
 def read_properties(text: str) -> dict[str, str]:

@@ -7,7 +7,7 @@ milliseconds, waits are seconds. The annotations define the encoding (`calls.py`
 """
 
 from collections.abc import Awaitable, Generator, Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from ternmq_common.catalog.cluster import UnfinishedWork
 from ternmq_common.filters.message_filter import MessageFilter
@@ -61,7 +61,7 @@ class DoneResult(Generic[T]):
         yield
 
 
-DONE = DoneResult(None)
+DONE: Final = DoneResult(None)
 
 
 class MessageSending(Protocol):

@@ -23,7 +23,7 @@ FORM, and peers of another are refused.
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Generic, NamedTuple, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from msgspec import MsgspecError, Raw, Struct, convert
 from msgspec.msgpack import Decoder, Encoder
@@ -33,7 +33,7 @@ from ternmq_common.filters.sql_filter import SqlFilter
 from ternmq_common.shard.model import DroppedLite, OrphanedTransaction, PullingMember
 from ternmq_common.shard.ranges import UInt32
 
-FORM = 2
+FORM: Final = 2
 """1 was that of protobuf messages."""
 T = TypeVar("T")
 _ARRAY = struct.Struct(">BI")

@@ -11,7 +11,7 @@ import secrets
 from dataclasses import dataclass, field
 from hashlib import sha1
 from hmac import compare_digest
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ternmq_common.access.users import NO_USERS, SECRETS_MAX, AccessSnapshot, UserSecret
 from ternmq_common.errors import ErrorCode, MessagingError
@@ -25,9 +25,10 @@ if TYPE_CHECKING:
 
     Keys = list[tuple[UserSecret | None, "SigningKey"]]
 
-_ALWAYS = (-(1 << 62), 1 << 62)
-_BLOCK_BYTES = 64
-_INNER, _OUTER = bytes(byte ^ 0x36 for byte in range(256)), bytes(byte ^ 0x5C for byte in range(256))
+_ALWAYS: Final = (-(1 << 62), 1 << 62)
+_BLOCK_BYTES: Final = 64
+_INNER: Final = bytes(byte ^ 0x36 for byte in range(256))
+_OUTER: Final = bytes(byte ^ 0x5C for byte in range(256))
 
 
 class NotAuthenticated(MessagingError):

@@ -12,7 +12,7 @@ import time
 from contextlib import contextmanager
 from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ternmq_common.access.decision import AccessVerdict, decide_access
 from ternmq_common.access.users import NO_USERS, AccessSnapshot
@@ -37,15 +37,16 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 # The name of the HTTP front's restricted paths in the audit log.
-_METRICS = "GetMetrics"
-AUTHORIZATION, DATE = "authorization", "x-mq-date-time"
-REMEMBERED_MAX = 20_000
-_LOOK_EVERY_S = 0.5
+_METRICS: Final = "GetMetrics"
+AUTHORIZATION: Final = "authorization"
+DATE: Final = "x-mq-date-time"
+REMEMBERED_MAX: Final = 20_000
+_LOOK_EVERY_S: Final = 0.5
 # Secrets expire without a change of the registry.
-_LOOK_ANYWAY_S = 5.0
+_LOOK_ANYWAY_S: Final = 5.0
 # When several processes start together, one of them creates the first user.
-_FIRST_USER_S = 5.0
-_NOBODY = AccessSnapshot()
+_FIRST_USER_S: Final = 5.0
+_NOBODY: Final = AccessSnapshot()
 
 
 class RightsWatch:

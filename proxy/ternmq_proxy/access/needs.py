@@ -3,7 +3,7 @@
 Each need exists once, so that decisions can be remembered by its identity.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ternmq_common.access.actions import AccessAction
 from ternmq_common.access.decision import AccessRequest, request_for_cluster, request_for_group, request_for_topic
@@ -35,17 +35,17 @@ class AccessNeed:
 NamedNeed = tuple[AccessNeed, str]
 """A need, and the name of the resource."""
 
-TOPIC_PUB = AccessNeed(ResourceKind.TOPIC, AccessAction.PUB)
-TOPIC_SUB = AccessNeed(ResourceKind.TOPIC, AccessAction.SUB)
+TOPIC_PUB: Final = AccessNeed(ResourceKind.TOPIC, AccessAction.PUB)
+TOPIC_SUB: Final = AccessNeed(ResourceKind.TOPIC, AccessAction.SUB)
 TOPIC_ROUTE = AccessNeed(ResourceKind.TOPIC, AccessAction.PUB | AccessAction.SUB | AccessAction.GET)
 TOPIC_QUERY = AccessNeed(ResourceKind.TOPIC, AccessAction.SUB | AccessAction.GET)
-TOPIC_CREATE = AccessNeed(ResourceKind.TOPIC, AccessAction.CREATE)
+TOPIC_CREATE: Final = AccessNeed(ResourceKind.TOPIC, AccessAction.CREATE)
 TOPIC_UPDATE = AccessNeed(ResourceKind.TOPIC, AccessAction.UPDATE)
 TOPIC_DELETE = AccessNeed(ResourceKind.TOPIC, AccessAction.DELETE)
 TOPIC_CHANGE = AccessNeed(ResourceKind.TOPIC, AccessAction.UPDATE | AccessAction.DELETE)
 TOPIC_GET = AccessNeed(ResourceKind.TOPIC, AccessAction.GET)
 TOPIC_LIST = AccessNeed(ResourceKind.TOPIC, AccessAction.LIST | AccessAction.GET)
-GROUP_SUB = AccessNeed(ResourceKind.GROUP, AccessAction.SUB)
+GROUP_SUB: Final = AccessNeed(ResourceKind.GROUP, AccessAction.SUB)
 GROUP_CREATE = AccessNeed(ResourceKind.GROUP, AccessAction.CREATE)
 GROUP_UPDATE = AccessNeed(ResourceKind.GROUP, AccessAction.UPDATE)
 GROUP_DELETE = AccessNeed(ResourceKind.GROUP, AccessAction.DELETE)

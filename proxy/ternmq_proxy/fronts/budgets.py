@@ -1,7 +1,7 @@
 """Converts the settings of traffic to what the server of calls takes."""
 
 import resource
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ternmq_common.limits import MIB
 from ternmq_rpc.serving.budgets import ConnectionBudgets
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 # Descriptors for files of store and registry, and for listeners: a tenth of all, within these bounds.
 _KEPT_MIN, _KEPT_MAX = 64, 512
 # Connections of operators, who have a listener of their own.
-ADMIN_CONNECTIONS_MAX = 64
+ADMIN_CONNECTIONS_MAX: Final = 64
 _AROUND_BODY = MIB
 _MANY = 1_000_000
 

@@ -1,6 +1,6 @@
 """Checks of a message before it is accepted, in the order of `sending.md, Checks`."""
 
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from ternmq_common.catalog.message_type import MessageType
 from ternmq_common.errors import ErrorCode, MessagingError
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ternmq_common.shard.model import Topic
     from ternmq_proxy.processors.sending.producer_message import ProducerMessage
 
-RESERVED_PROPERTY_KEYS = frozenset(
+RESERVED_PROPERTY_KEYS: Final = frozenset(
     # A table of names is easier to read without 54 pairs of quotes.
     """
     TRACE_ON MSG_REGION KEYS TAGS WAIT DELAY RETRY_TOPIC REAL_TOPIC REAL_QID TRAN_MSG PGROUP MIN_OFFSET MAX_OFFSET
@@ -27,12 +27,12 @@ RESERVED_PROPERTY_KEYS = frozenset(
     """.split()  # noqa: SIM905
 )
 assert len(RESERVED_PROPERTY_KEYS) == 54
-DELAY_LEVEL_KEY = "DELAY"
-_DELAY_LEVEL_RULE = (
+DELAY_LEVEL_KEY: Final = "DELAY"
+_DELAY_LEVEL_RULE: Final = (
     "a level is a decimal number, in a message to a DELAY topic that has neither a delivery time nor a message group, "
     "priority or lite topic, and is no transaction"
 )
-_TIME_MAX_MS = 2**62
+_TIME_MAX_MS: Final = 2**62
 
 
 def check_message(message: "ProducerMessage", limits: "MessageLimits", now_ms: int) -> MessageType:

@@ -5,7 +5,7 @@ import math
 import time
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
     from ternmq_common.shard.model import Topic
 
-NOTHING_NEW = MessagingError(ErrorCode.MESSAGE_NOT_FOUND, "no new message")
-_POLL_GRID_S = 0.5
-_POLL_GRID_FROM_S = 5.0
+NOTHING_NEW: Final = MessagingError(ErrorCode.MESSAGE_NOT_FOUND, "no new message")
+_POLL_GRID_S: Final = 0.5
+_POLL_GRID_FROM_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

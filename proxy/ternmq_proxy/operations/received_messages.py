@@ -9,7 +9,7 @@ A receipt handle is the text that the client got. Outcomes are None for a succes
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.event_loop.fairness import WorkTurns
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from ternmq_proxy.call import Call
     from ternmq_proxy.services import Services
 
-BEGUN_MAX = 64
+BEGUN_MAX: Final = 64
 """A millisecond's worth of acknowledgements; other tasks get turns between two of these."""
-EXPIRED = MessagingError(
+EXPIRED: Final = MessagingError(
     ErrorCode.INVALID_RECEIPT_HANDLE, "the invisible time has passed; the message is or will be delivered again"
 )
-_ERROR_OF: dict[SettleOutcome, MessagingError | None] = {
+_ERROR_OF: Final[dict[SettleOutcome, MessagingError | None]] = {
     SettleOutcome.DONE: None,
     SettleOutcome.STALE: None,
     SettleOutcome.EXPIRED: EXPIRED,

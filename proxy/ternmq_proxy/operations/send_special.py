@@ -13,7 +13,7 @@ part may fail where others do not; the results say which.
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ternmq_common.catalog.message_type import MessageType
 from ternmq_common.errors import ErrorCode, MessagingError
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from ternmq_proxy.services import Services
 
 
-QUICK_BYTES_MAX = 256 * KIB
+QUICK_BYTES_MAX: Final = 256 * KIB
 """The digest of so many bytes takes half a millisecond."""
 # Stored within two milliseconds.
 _PARTS_AT_ONCE = 64

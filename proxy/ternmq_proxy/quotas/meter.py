@@ -1,6 +1,6 @@
 """Measures what one user, topic, group or client has taken of its quota here."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ternmq_common.limits import HOUR_MS, SECOND_MS
 from ternmq_common.pacing.bucket import TokenBucket
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from ternmq_common.resources.quotas import Quota
 
-_HOUR_S = HOUR_MS / SECOND_MS
+_HOUR_S: Final = HOUR_MS / SECOND_MS
 
 
 class QuotaMeter:

@@ -4,7 +4,7 @@ Forgotten   are only names that have taken nothing for so long that their meter 
             many are known as the limit allows, all new names share one meter: inventing names gains nothing.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ternmq_common.resources.quotas import DEFAULT_NAME, Quota
 from ternmq_proxy.quotas.meter import QuotaMeter
@@ -12,9 +12,9 @@ from ternmq_proxy.quotas.meter import QuotaMeter
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-METERS_MAX = 10_000
+METERS_MAX: Final = 10_000
 # Apart from all names: no name of a user, topic, group or client begins with a space.
-OTHERS = " others"
+OTHERS: Final = " others"
 
 
 class QuotaMeters:

@@ -9,7 +9,7 @@ Cost        without quotas one attribute is read: `limits_in`, `limits_out`, `li
 
 import time
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.resources.quotas import KINDS_OF_LIMITS, Quota, QuotaKind, QuotaSnapshot
@@ -20,7 +20,8 @@ from ternmq_proxy.quotas.meters import METERS_MAX, QuotaMeters
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-_IN, _OUT = ("messages_in", "bytes_in"), ("messages_out", "bytes_out")
+_IN: Final = ("messages_in", "bytes_in")
+_OUT: Final = ("messages_out", "bytes_out")
 
 
 class ClientQuotas:

@@ -8,9 +8,11 @@ Overload    begins when some waited longer than `target_s` each time for a tenth
 End         when nothing had to be refused for a second.
 """
 
-INTERVAL_S = 0.1
-_QUIET_INTERVALS = 10
-_SEEN_MIN = 3
+from typing import Final
+
+INTERVAL_S: Final = 0.1
+_QUIET_INTERVALS: Final = 10
+_SEEN_MIN: Final = 3
 
 
 class SendShedder:

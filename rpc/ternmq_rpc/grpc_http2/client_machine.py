@@ -2,6 +2,7 @@
 end."""
 
 from collections.abc import Callable, Iterable
+from typing import Final
 
 import hpack
 
@@ -14,7 +15,7 @@ from ternmq_rpc.grpc_http2.machine import HEADER_BYTES_MAX, Http2Machine, S, gre
 from ternmq_rpc.grpc_http2.messages import GrpcStatus, status_text
 from ternmq_rpc.serving.budgets import BudgetLedger, ConnectionBudgets
 
-_LAST_NUMBER = h2.WINDOW_MAX
+_LAST_NUMBER: Final = h2.WINDOW_MAX
 
 
 class ClientMachine(Http2Machine[S]):

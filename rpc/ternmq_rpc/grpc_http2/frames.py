@@ -9,26 +9,36 @@ frame whole.
 import struct
 from collections.abc import Iterator
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-WINDOW_MAX = 2**31 - 1
-DEFAULT_WINDOW = 65_535
-DEFAULT_FRAME_MAX = 16_384
-_FRAME_MAX_LIMIT = 2**24 - 1
+PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+WINDOW_MAX: Final = 2**31 - 1
+DEFAULT_WINDOW: Final = 65_535
+DEFAULT_FRAME_MAX: Final = 16_384
+_FRAME_MAX_LIMIT: Final = 2**24 - 1
 
-DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, PUSH_PROMISE, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = range(10)
+DATA: Final = 0
+HEADERS: Final = 1
+PRIORITY: Final = 2
+RST_STREAM: Final = 3
+SETTINGS: Final = 4
+PUSH_PROMISE: Final = 5
+PING: Final = 6
+GOAWAY: Final = 7
+WINDOW_UPDATE: Final = 8
+CONTINUATION: Final = 9
 
-END_STREAM = ACK = 0x1
-END_HEADERS = 0x4
-PADDED = 0x8
-PRIORITIZED = 0x20
+END_STREAM: Final = 0x1
+ACK: Final = 0x1
+END_HEADERS: Final = 0x4
+PADDED: Final = 0x8
+PRIORITIZED: Final = 0x20
 
-HEADER_BYTES = 9
-HEADER = struct.Struct(">IBI")
-_U32 = struct.Struct(">I")
-_SETTING = struct.Struct(">HI")
-_GOAWAY = struct.Struct(">II")
+HEADER_BYTES: Final = 9
+HEADER: Final = struct.Struct(">IBI")
+_U32: Final = struct.Struct(">I")
+_SETTING: Final = struct.Struct(">HI")
+_GOAWAY: Final = struct.Struct(">II")
 
 
 class ErrorCode(IntEnum):

@@ -11,7 +11,7 @@ Errors       the peer's mistakes never raise: they are answered by RST_STREAM or
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Generic, Optional, TypeVar
+from typing import Final, Generic, Optional, TypeVar
 
 from ternmq_rpc.grpc_http2 import frames as h2
 from ternmq_rpc.grpc_http2.events import EventKind
@@ -25,16 +25,16 @@ from ternmq_rpc.grpc_http2.outflow import SendQueue
 from ternmq_rpc.grpc_http2.wire_stream import STREAM_WINDOW, WireStream
 from ternmq_rpc.serving.budgets import CALL_COST, BudgetLedger, ConnectionBudgets, RateAllowance
 
-FRAME_MAX = 256 << 10
-HEADER_BYTES_MAX = 16 << 10
+FRAME_MAX: Final = 256 << 10
+HEADER_BYTES_MAX: Final = 16 << 10
 # A field can be as short as a byte, so large blocks cost more.
-_BYTES_PER_COST = 16
-_OF_BLOCKS = frozenset((h2.HEADERS, h2.CONTINUATION))
+_BYTES_PER_COST: Final = 16
+_OF_BLOCKS: Final = frozenset((h2.HEADERS, h2.CONTINUATION))
 # Answers to the peer's frames that wait because it does not read.
-_UNSENT_ANSWERS_MAX = 1000
+_UNSENT_ANSWERS_MAX: Final = 1000
 # A DATA frame that was sent may be answered by a WINDOW_UPDATE or two, and a PING that measures the round trip.
-_EARNED_BY_DATA = 3
-_SETTINGS_PER_STREAMS = 64
+_EARNED_BY_DATA: Final = 3
+_SETTINGS_PER_STREAMS: Final = 64
 
 S = TypeVar("S", bound=WireStream)
 Events = list[tuple[EventKind, Optional[S], str]]  # noqa: UP045 - a generic alias is made of it

@@ -7,10 +7,11 @@ Message   compressed u8 (always 0 here) | length u32 | body; big-endian. Message
 import struct
 from collections.abc import Iterator
 from enum import IntEnum
+from typing import Final
 
-PREFIX = struct.Struct(">BI")
-PREFIX_BYTES = PREFIX.size
-_PLAIN = "".join(chr(code) for code in range(0x20, 0x7F) if chr(code) != "%")
+PREFIX: Final = struct.Struct(">BI")
+PREFIX_BYTES: Final = PREFIX.size
+_PLAIN: Final = "".join(chr(code) for code in range(0x20, 0x7F) if chr(code) != "%")
 
 
 class GrpcStatus(IntEnum):

@@ -10,6 +10,7 @@ Cost      a stream without a window is in no queue, so that waiting costs nothin
 import struct
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from typing import Final
 
 from ternmq_rpc.grpc_http2.frames import (
     DATA,
@@ -24,7 +25,7 @@ from ternmq_rpc.grpc_http2.messages import PREFIX, PREFIX_BYTES
 from ternmq_rpc.serving.budgets import BudgetLedger
 
 # Frame header and message prefix in one.
-_MESSAGE_HEAD = struct.Struct(">IBIBI")
+_MESSAGE_HEAD: Final = struct.Struct(">IBIBI")
 
 
 class OutStream:

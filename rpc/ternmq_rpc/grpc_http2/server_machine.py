@@ -7,7 +7,7 @@ Lingering   calls that ended here before their client ended them: what the clien
 """
 
 from collections.abc import Callable, Sequence
-from typing import NoReturn
+from typing import Final, NoReturn
 
 from ternmq_rpc.grpc_http2 import frames as h2
 from ternmq_rpc.grpc_http2.events import EventKind
@@ -20,19 +20,19 @@ from ternmq_rpc.grpc_http2.messages import GrpcStatus, MessageRefused, encode_pe
 from ternmq_rpc.serving.budgets import BudgetLedger, ConnectionBudgets, RateAllowance
 
 Fields = Sequence[tuple[str, str]]
-_TIME_LIMIT_CODES = {
+_TIME_LIMIT_CODES: Final = {
     "header_timeout": ErrorCode.PROTOCOL_ERROR,
     "output_timeout": ErrorCode.ENHANCE_YOUR_CALM,
 }
-_BEGIN = literal_block(((":status", "200"), ("content-type", "application/grpc")))
-_DONE = literal_block((("grpc-status", "0"),))
-_NOT_GRPC = literal_block(((":status", "415"),))
+_BEGIN: Final = literal_block(((":status", "200"), ("content-type", "application/grpc")))
+_DONE: Final = literal_block((("grpc-status", "0"),))
+_NOT_GRPC: Final = literal_block(((":status", "415"),))
 # What a call earns: it may cost so many frames that ask for nothing.
-_EARNED_BY_CALL = 2
-_LINGERING_PER_STREAM = 4
+_EARNED_BY_CALL: Final = 2
+_LINGERING_PER_STREAM: Final = 4
 # The first byte of a TLS handshake.
-_TLS = 0x16
-_TLS_HERE = "this is TLS, and the port takes plain text only, for the server has no certificate there"
+_TLS: Final = 0x16
+_TLS_HERE: Final = "this is TLS, and the port takes plain text only, for the server has no certificate there"
 
 
 def _refuse_stream(number: int, out_window: int, headers: dict[str, str]) -> NoReturn:

@@ -1,10 +1,12 @@
 """One stream of messages as the machine keeps it; shells derive theirs from it."""
 
+from typing import Final
+
 from ternmq_rpc.grpc_http2.messages import MessageReader
 from ternmq_rpc.grpc_http2.outflow import OutStream
 
 # Less than the window of a connection, so that a stream that nobody reads does not stop the others.
-STREAM_WINDOW = 16 << 20
+STREAM_WINDOW: Final = 16 << 20
 
 
 class WireStream(OutStream):

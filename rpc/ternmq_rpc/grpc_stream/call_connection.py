@@ -1,6 +1,6 @@
 """A client's connection at the call server: turns its events into calls, and enforces its limits."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ternmq_common.receiving.output_room import AnswerRoom, OutputRoom
 from ternmq_rpc.grpc_http2.events import EventKind
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from ternmq_rpc.grpc_stream.call_server import CallServer
 
 # A connection that holds so much of complete requests will hold less when they end, so it may be paused.
-_WHOLE_BYTES = 256 << 10
-_TLS_ONLY = "this port takes TLS only, and the connection is plain text"
+_WHOLE_BYTES: Final = 256 << 10
+_TLS_ONLY: Final = "this port takes TLS only, and the connection is plain text"
 
 
 class CallConnection(Http2Connection[ServedCall, ServerMachine[ServedCall]]):

@@ -1,7 +1,7 @@
 """The client's end of a stream on asyncio: one stream, on a connection of its own."""
 
 import asyncio
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from ternmq_rpc.grpc_http2.client_machine import ClientMachine
 from ternmq_rpc.grpc_http2.events import EventKind
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from ternmq_rpc.grpc_http2.machine import ConnectionFailure
     from ternmq_rpc.grpc_http2.messages import GrpcStatus
 
-_BUDGETS = ConnectionBudgets()
+_BUDGETS: Final = ConnectionBudgets()
 # The authority of a socket in the file system, as gRPC has it: a path is no authority.
-_LOCAL = "localhost"
+_LOCAL: Final = "localhost"
 
 
 async def open_stream(

@@ -10,7 +10,7 @@ Writing   once at the end of a turn, for all that became ready in it: a write ta
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
 from ternmq_common.event_loop.turn_end import turn_end
 from ternmq_rpc.grpc_http2.events import EventKind
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from ternmq_rpc.grpc_http2.messages import GrpcStatus
 
 _log = logging.getLogger(__name__)
-_BATCH_BYTES = 256 << 10
-_LAST_WORDS_S = 0.25
-_TOLD_AT_ONCE = 50
-_IGNORED_MAX = 4 << 20
+_BATCH_BYTES: Final = 256 << 10
+_LAST_WORDS_S: Final = 0.25
+_TOLD_AT_ONCE: Final = 50
+_IGNORED_MAX: Final = 4 << 20
 AnyStream = TypeVar("AnyStream", bound=MessageStream)
 AnyMachine = TypeVar("AnyMachine", bound=Http2Machine[Any])
 

@@ -1,13 +1,14 @@
 """How long the client of a call waits, as gRPC has it."""
 
 import functools
+from typing import Final
 
 from ternmq_rpc.serving.deadlines import LATEST_S
 
-TIMEOUT = "grpc-timeout"
-_UNITS_S = {"H": 3600.0, "M": 60.0, "S": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9}
-_DIGITS_MAX = 8
-_CACHED_MAX = 4096
+TIMEOUT: Final = "grpc-timeout"
+_UNITS_S: Final = {"H": 3600.0, "M": 60.0, "S": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9}
+_DIGITS_MAX: Final = 8
+_CACHED_MAX: Final = 4096
 
 
 @functools.lru_cache(_CACHED_MAX)  # clients send nearly the same timeouts again and again

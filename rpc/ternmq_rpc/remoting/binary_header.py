@@ -7,12 +7,13 @@ Field     name length i16 | name | value length i32 | value.
 
 import struct
 from collections.abc import Mapping
+from typing import Final
 
 from ternmq_rpc.remoting.frames import RemotingError
 
-_FIXED = struct.Struct(">hBhiii")
-_NAME_LENGTH = struct.Struct(">h")
-_LENGTH = struct.Struct(">i")
+_FIXED: Final = struct.Struct(">hBhiii")
+_NAME_LENGTH: Final = struct.Struct(">h")
+_LENGTH: Final = struct.Struct(">i")
 
 
 def decode_header(header: bytes) -> tuple[int, int, int, int, int, str, dict[str, str]]:

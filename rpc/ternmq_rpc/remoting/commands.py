@@ -5,16 +5,19 @@ A header has one of two forms: JSON (`json_header.py`) or binary (`binary_header
 
 from collections.abc import Mapping
 from enum import IntEnum
+from typing import Final
 
 from ternmq_rpc.remoting import binary_header, json_header
 from ternmq_rpc.remoting.frames import BINARY, JSON, RemotingError, join_frame
 
-RESPONSE_FLAG = 1
-ONEWAY_FLAG = 2
-INT32_MIN, INT32_MAX = -(2**31), 2**31 - 1
-INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
-_SMALL_CODES = range(-(2**15), 2**15)
-_BOOLS = {"true": True, "1": True, "false": False, "0": False}
+RESPONSE_FLAG: Final = 1
+ONEWAY_FLAG: Final = 2
+INT32_MIN: Final = -(2**31)
+INT32_MAX: Final = 2**31 - 1
+INT64_MIN: Final = -(2**63)
+INT64_MAX: Final = 2**63 - 1
+_SMALL_CODES: Final = range(-(2**15), 2**15)
+_BOOLS: Final = {"true": True, "1": True, "false": False, "0": False}
 
 
 class Language(IntEnum):
@@ -36,8 +39,8 @@ class Language(IntEnum):
     NODE_JS = 13
 
 
-_LANGUAGES = {language.name: int(language) for language in Language}
-_LANGUAGE_NAMES = {int(language): language.name for language in Language}
+_LANGUAGES: Final = {language.name: int(language) for language in Language}
+_LANGUAGE_NAMES: Final = {int(language): language.name for language in Language}
 
 
 class InvalidField(ValueError):

@@ -12,7 +12,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from ternmq_common.event_loop.eager import ensure_task
 from ternmq_common.event_loop.turn_end import TurnEnd, turn_end
@@ -28,27 +28,27 @@ if TYPE_CHECKING:
     from ternmq_rpc.remoting.server import RemotingServer
 
 _log = logging.getLogger(__name__)
-REQUESTS_MAX = 8192
+REQUESTS_MAX: Final = 8192
 """So many requests of a connection may wait for their answers; a client has at most one pull for each of its queues."""
-CLIENT_IDLE_S = 120.0
+CLIENT_IDLE_S: Final = 120.0
 """A connection on which nothing comes for so long is closed; clients send a heartbeat every 30 s."""
-_OPAQUE_MASK = 0x7FFF_FFFF
+_OPAQUE_MASK: Final = 0x7FFF_FFFF
 # Of the budget of a turn: a request has no stream and no headers to decompress, as a call of gRPC has; but some of its
 # bytes are read as JSON, and so many of them cost as much as a frame without a request.
-_REQUEST_COST = 30
-_COST_BYTES = 128
+_REQUEST_COST: Final = 30
+_COST_BYTES: Final = 128
 # The cost of a request is not known before: a pull of large messages takes milliseconds.
-_TURN_S = 0.004
+_TURN_S: Final = 0.004
 # A connection reads so many bytes before others have their turn.
-_READ_BYTES_MAX = 256 << 10
-_TLS_ONLY = "this port takes TLS only, and the connection is plain text"
+_READ_BYTES_MAX: Final = 256 << 10
+_TLS_ONLY: Final = "this port takes TLS only, and the connection is plain text"
 
 
 class ConnectionGone(Exception):
     """The connection was closed, or the client did not answer in time."""
 
 
-SERVED_VERSION = 513
+SERVED_VERSION: Final = 513
 """The version that answers name, 5.5.0: clients look there before they filter by SQL."""
 
 

@@ -5,15 +5,17 @@ Frame     length u32 | serialization u8 | header length u24 | header | body; big
 """
 
 import struct
+from typing import Final
 
-FRAME_BYTES_MAX = 16 * 1024 * 1024
+FRAME_BYTES_MAX: Final = 16 * 1024 * 1024
 # 32,767 bytes of properties take six times as many as JSON escapes, and the other fields are short.
-HEADER_BYTES_MAX = 512 * 1024
-JSON, BINARY = 0, 1
+HEADER_BYTES_MAX: Final = 512 * 1024
+JSON: Final = 0
+BINARY: Final = 1
 
-_PREFIX = struct.Struct(">II")
-_LENGTH_BYTES = 4
-_HEADER_LENGTH_MASK = 0xFF_FFFF
+_PREFIX: Final = struct.Struct(">II")
+_LENGTH_BYTES: Final = 4
+_HEADER_LENGTH_MASK: Final = 0xFF_FFFF
 
 
 class RemotingError(Exception):

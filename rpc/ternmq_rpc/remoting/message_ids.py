@@ -6,11 +6,11 @@ Offset id   address of 4 or 16 bytes | port i32 | commit log offset i64, in uppe
 
 import struct
 from ipaddress import IPv4Address, IPv6Address, ip_address
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-_PLACE = struct.Struct(">iq")
-_ID_BYTES = (16, 28)
-_PORT_MAX = 65535
+_PLACE: Final = struct.Struct(">iq")
+_ID_BYTES: Final = (16, 28)
+_PORT_MAX: Final = 65535
 
 
 class Host(NamedTuple):
@@ -25,8 +25,9 @@ class Host(NamedTuple):
         return len(self.address) == IPV6_BYTES
 
 
-IPV4_BYTES, IPV6_BYTES = 4, 16
-UNKNOWN_HOST = Host(bytes(IPV4_BYTES), 0)
+IPV4_BYTES: Final = 4
+IPV6_BYTES: Final = 16
+UNKNOWN_HOST: Final = Host(bytes(IPV4_BYTES), 0)
 
 
 class InvalidMessageId(ValueError):

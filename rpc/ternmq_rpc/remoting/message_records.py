@@ -11,23 +11,25 @@ Batch       size i32 | magic i32 | CRC-32 i32 | flag i32 | body length i32 | bod
 """
 
 import struct
-from typing import NamedTuple
+from typing import Final, NamedTuple
 from zlib import crc32
 
 from ternmq_rpc.remoting.message_ids import IPV4_BYTES, IPV6_BYTES, UNKNOWN_HOST, Host
 
-MAGIC_1, MAGIC_2 = 0xDAA320A7, 0xDAA320AB
-BORN_HOST_IPV6, STORE_HOST_IPV6 = 0x10, 0x20
-TOPIC_BYTES_MAX_1 = 127
-PROPERTIES_BYTES_MAX = 2**15 - 1
+MAGIC_1: Final = 0xDAA320A7
+MAGIC_2: Final = 0xDAA320AB
+BORN_HOST_IPV6: Final = 0x10
+STORE_HOST_IPV6: Final = 0x20
+TOPIC_BYTES_MAX_1: Final = 127
+PROPERTIES_BYTES_MAX: Final = 2**15 - 1
 
-_HEAD = struct.Struct(">iIiiiqqiq")
-_TIME = struct.Struct(">q")
-_LENGTH = struct.Struct(">i")
-_AFTER_HOSTS = struct.Struct(">iqi")
-_SHORT = struct.Struct(">H")
-_PART_HEAD = struct.Struct(">iiiii")
-_CRC_MASK = 0x7FFF_FFFF
+_HEAD: Final = struct.Struct(">iIiiiqqiq")
+_TIME: Final = struct.Struct(">q")
+_LENGTH: Final = struct.Struct(">i")
+_AFTER_HOSTS: Final = struct.Struct(">iqi")
+_SHORT: Final = struct.Struct(">H")
+_PART_HEAD: Final = struct.Struct(">iiiii")
+_CRC_MASK: Final = 0x7FFF_FFFF
 
 
 class InvalidRecord(ValueError):

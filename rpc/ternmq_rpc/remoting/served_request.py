@@ -1,6 +1,6 @@
 """A request of the remoting protocol that a server has not answered yet."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ternmq_rpc.remoting.commands import Command
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from ternmq_rpc.remoting.connection import RemotingConnection
 
 # What a request takes beside its bytes: the command, its fields, a task that waits.
-_OBJECTS_BYTES = 3072
+_OBJECTS_BYTES: Final = 3072
 
 
 class ServedRequest:

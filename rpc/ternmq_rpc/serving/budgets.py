@@ -2,6 +2,7 @@
 nothing."""
 
 from dataclasses import dataclass
+from typing import Final
 
 from ternmq_common.limits import KIB, MIB
 
@@ -9,15 +10,16 @@ from ternmq_common.limits import KIB, MIB
 # `CALL_COST`, any other frame 1. Where many connections are behind, a turn of all together costs four times as much,
 # or half of it once the first of them has waited for `CROWDED_S`: shorter turns cost more writes. Each may begin one
 # call at least.
-SLICE = 1000
-CALL_COST = 50
-SLICE_MIN = CALL_COST
-TURN, CROWDED_TURN = 4 * SLICE, SLICE // 2
-CROWDED_S = 0.02
+SLICE: Final = 1000
+CALL_COST: Final = 50
+SLICE_MIN: Final = CALL_COST
+TURN: Final = 4 * SLICE
+CROWDED_TURN: Final = SLICE // 2
+CROWDED_S: Final = 0.02
 # A request may take a second more than its time limit for each so many bytes.
-BODY_BYTES_PER_S = 64 * KIB
+BODY_BYTES_PER_S: Final = 64 * KIB
 # Calls earn an allowance that may be spent later, up to this.
-_EARNED_MAX = 100_000.0
+_EARNED_MAX: Final = 100_000.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

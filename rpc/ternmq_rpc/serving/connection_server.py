@@ -8,7 +8,7 @@ Stopping   no further calls; those in progress have a time to end in, then they 
 
 import asyncio
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar, cast
 
 from ternmq_rpc.serving.acceptor import Acceptor
 from ternmq_rpc.serving.budgets import BudgetLedger, ConnectionBudgets
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Callable, Iterable
 
-CONNECTIONS_MAX = 10_000
+CONNECTIONS_MAX: Final = 10_000
 # Within it the function that serves a call notices that it was cancelled.
 _NOTICE_S = 1.0
 _LAST_WORDS_S = 0.1

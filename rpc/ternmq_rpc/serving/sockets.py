@@ -4,12 +4,13 @@ writes a socket in the file system."""
 import contextlib
 import socket
 import sys
+from typing import Final
 
 from ternmq_common.errors import StartupError
 from ternmq_common.process.private_files import FILE_MODE
 
-UNIX = "unix:"
-READ_BYTES = 256 << 10
+UNIX: Final = "unix:"
+READ_BYTES: Final = 256 << 10
 """How much of a connection is read at once, at most."""
 _IDLE_S, _INTERVAL_S, _COUNT = 10, 5, 3
 _BACKLOG = 1024

@@ -1,6 +1,6 @@
 """Time limits of a client's connection, checked at intervals, so that a connection needs no timer."""
 
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from ternmq_rpc.serving.budgets import BODY_BYTES_PER_S, ConnectionBudgets
 
@@ -56,7 +56,7 @@ class TimedConnection(Protocol[Request]):
 
 
 # When there are as many connections as allowed, one without calls is closed after this.
-IDLE_WHEN_CROWDED_S = 10.0
+IDLE_WHEN_CROWDED_S: Final = 10.0
 
 
 class TimeLimits:

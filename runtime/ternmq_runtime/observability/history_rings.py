@@ -9,21 +9,21 @@ Size      4 bytes for a slot: 8.6 KB for a series of six hours in steps of ten s
 
 from array import array
 from heapq import nlargest, nsmallest
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ternmq_common.shard.model import FigureHistory
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-STEP_MS = 10_000
-SLOTS = 6 * 360
-SERIES_MAX = 1024
-SILENT_MIN = 60
-UNKNOWN = -1.0
-_WHOLE = float(1 << 24)
+STEP_MS: Final = 10_000
+SLOTS: Final = 6 * 360
+SERIES_MAX: Final = 1024
+SILENT_MIN: Final = 60
+UNKNOWN: Final = -1.0
+_WHOLE: Final = float(1 << 24)
 """From here on a four-byte float has no fraction."""
-UNITS = {
+UNITS: Final = {
     "in": "messages/s",
     "out": "messages/s",
     "acknowledged": "messages/s",
@@ -45,7 +45,7 @@ UNITS = {
     "cpu": "cores",
 }
 """The units of all series, for people."""
-LARGEST = frozenset({"oldest", "disk_used", "sync_p99_ms"})
+LARGEST: Final = frozenset({"oldest", "disk_used", "sync_p99_ms"})
 """Series of which the largest value of several processes is that of all."""
 
 

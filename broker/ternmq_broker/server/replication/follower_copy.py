@@ -7,7 +7,7 @@ another leader may still have them cut off the log, and then only memory holds w
 import asyncio
 import logging
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ternmq_broker.sending.flusher import LogFlusher
 from ternmq_broker.server.replication.copy_reads import CopyReads
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from ternmq_runtime.observability.durations import DurationHistogram
 
 _log = logging.getLogger(__name__)
-_LOOK_S = 0.2
+_LOOK_S: Final = 0.2
 # No record is longer, by far: so many bytes without a whole record are invalid.
-_PARTIAL_BYTES_MAX = 256 << 20
+_PARTIAL_BYTES_MAX: Final = 256 << 20
 
 
 class FollowerCopy:

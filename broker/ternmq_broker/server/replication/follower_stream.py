@@ -13,7 +13,7 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ternmq_broker.replication.epochs import EpochMarks
 from ternmq_broker.server.replication import replica_messages
@@ -36,16 +36,16 @@ if TYPE_CHECKING:
     from ternmq_rpc.grpc_stream.served_call import ServedCall
 
 _log = logging.getLogger(__name__)
-WINDOW_BYTES = 8 << 20
-_CHUNK_BYTES = 256 << 10
+WINDOW_BYTES: Final = 8 << 20
+_CHUNK_BYTES: Final = 256 << 10
 # Behind by more it catches up, at a limited speed; by less it keeps up, at any speed.
-_CATCHING_UP_BYTES = 4 << 20
-_LIVE_BYTES = 256 << 10
-_PIECES_ON_THE_WAY = 1
+_CATCHING_UP_BYTES: Final = 4 << 20
+_LIVE_BYTES: Final = 256 << 10
+_PIECES_ON_THE_WAY: Final = 1
 # So much is sent at once, however many pieces are on the way.
-_ENOUGH_BYTES = 64 << 10
-_JOURNAL_PART_BYTES = 512 << 10
-_MARKS_MAX = 1000
+_ENOUGH_BYTES: Final = 64 << 10
+_JOURNAL_PART_BYTES: Final = 512 << 10
+_MARKS_MAX: Final = 1000
 
 
 class FollowerStream:

@@ -9,7 +9,7 @@ import asyncio
 import logging
 import time
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ternmq_broker.replication.leader_state import NO_LOG_LIMIT, InSyncChange, LeaderState
 from ternmq_broker.server.replication.follower_stream import FollowerStream
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     from ternmq_rpc.grpc_stream.served_call import ServedCall
 
 _log = logging.getLogger(__name__)
-_TICK_S = 0.05
-_BEATS_PER_LEASE = 10
-_AGAIN_S = 0.25
+_TICK_S: Final = 0.05
+_BEATS_PER_LEASE: Final = 10
+_AGAIN_S: Final = 0.25
 # Damage is repaired within a second, if a connected replica has a whole copy.
-_REPAIR_PATIENCE_S = 3.0
+_REPAIR_PATIENCE_S: Final = 3.0
 
 
 class NotServing(MessagingError):

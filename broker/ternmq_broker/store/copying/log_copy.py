@@ -11,7 +11,7 @@ Damage      that the leader has stepped over is copied as it is, if the copy kno
 import bisect
 import struct
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
 from ternmq_broker.store.log.commit_log import PlacedRecord
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from ternmq_broker.store.operations.applied_operations import AppliedOperations
     from ternmq_common.catalog.cluster import RegistryDeletion
 
-_RECORD_BYTES_MIN = 44
-_BEGIN = struct.Struct("<3sBIQ")
-_CHECK_AT = HEADER_BYTES - 4
-_CHECK = struct.Struct("<I")
+_RECORD_BYTES_MIN: Final = 44
+_BEGIN: Final = struct.Struct("<3sBIQ")
+_CHECK_AT: Final = HEADER_BYTES - 4
+_CHECK: Final = struct.Struct("<I")
 
 
 class BadCopy(Exception):

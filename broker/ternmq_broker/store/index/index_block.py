@@ -21,7 +21,7 @@ is the lite topic itself. Since hashes collide, a search compares the record its
 import struct
 from array import array
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 from zlib import crc32
 
 from ternmq_broker.store.index import key_table
@@ -35,7 +35,7 @@ _MAGIC = 0x59494D54
 _MAGIC_LOG_ORDER = 0x58494D54
 _HEAD = struct.Struct("<IIQQQQIIII")
 _RUN = struct.Struct("<IIQII")
-ROW_BYTES = 12
+ROW_BYTES: Final = 12
 _CHECKED_FROM = 8
 HEAD_BYTES = _HEAD.size
 assert HEAD_BYTES == 56

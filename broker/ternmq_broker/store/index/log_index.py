@@ -17,7 +17,7 @@ import bisect
 import logging
 from array import array
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
 from ternmq_broker.store.disk.detached_files import DetachedFiles
@@ -44,11 +44,11 @@ if TYPE_CHECKING:
     RecordsBetween = Callable[[int, int, Callable[[], None]], Iterable[int]]
 
 _log = logging.getLogger(__name__)
-_LOW_WATERMARKS = "floors"
+_LOW_WATERMARKS: Final = "floors"
 # Shared and never changed: the queue ids of nearly all lite topics.
-_FIRST_ONLY = [0]
+_FIRST_ONLY: Final = [0]
 # So many queues of a spill are processed before other tasks may run: about a millisecond.
-_QUEUES_AT_ONCE = 1024
+_QUEUES_AT_ONCE: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -419,17 +419,26 @@ class LogIndex:
     def add_messages(self, queue: QueueIndex, messages: "Iterable[NewMessage]", places: "Sequence[int]") -> None:
         """Add the next messages of `queue`; `places` has each one's log offset, and where the last one ends."""
         self._dirty[queue] = None
-        add = queue.add_message
-        hashes, positions = self._keys
         prefix = queue.key_prefix
+        log_offsets: list[int] = []
+        sizes: list[int] = []
+        tag_hashes: list[int] = []
+        key_hashes: list[int] = []
+        key_offsets: list[int] = []
         number = 0
         for message in messages:
             log_offset = places[number]
             number += 1
-            add(log_offset, places[number] - log_offset, message.tag_hash)
+            log_offsets.append(log_offset)
+            sizes.append(places[number] - log_offset)
+            tag_hashes.append(message.tag_hash)
             for key in message.keys:
-                hashes.append(crc32(key.encode(), prefix))
-                positions.append(log_offset)
+                key_hashes.append(crc32(key.encode(), prefix))
+                key_offsets.append(log_offset)
+        queue.add_messages(log_offsets, sizes, tag_hashes)
+        hashes, positions = self._keys
+        hashes.extend(key_hashes)
+        positions.extend(key_offsets)
         self.entries_in_memory += number
 
     def locate_messages(

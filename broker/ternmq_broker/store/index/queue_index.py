@@ -3,31 +3,36 @@
 import bisect
 from array import array
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ternmq_broker.store.index.index_block import IndexRun, key_prefix_hash
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_ROW_BITS = 32
+_ROW_BITS: Final = 32
 # Shared and never changed: there may be a hundred thousand queues with nothing in memory, and an empty array takes 64
 # bytes.
-_NO_PLACES = array("Q")
-_NO_SIZES = array("I")
+_NO_PLACES: Final = array("Q")
+_NO_SIZES: Final = array("I")
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, init=False)
 class MessageLocation:
     """The location of one message in the commit log; `size` 0: its record was lost.
 
-    It never changes. It is not frozen, since one is created for each message that is read, and that would take three
-    times as long.
+    It never changes. It is not frozen, and has an `__init__` of its own, since one is created for each message that is
+    read, and a generated one takes several times as long.
     """
 
     log_offset: int
     size: int
     tag_hash: int
+
+    def __init__(self, log_offset: int, size: int, tag_hash: int) -> None:
+        self.log_offset = log_offset
+        self.size = size
+        self.tag_hash = tag_hash
 
 
 class QueueIndex:
@@ -90,6 +95,13 @@ class QueueIndex:
         self._positions.append(log_offset)
         self._sizes.append(size)
         self._tags.append(tag_hash)
+
+    def add_messages(self, log_offsets: "list[int]", sizes: "list[int]", tag_hashes: "list[int]") -> None:
+        """Add the next messages."""
+        self._create_arrays()
+        self._positions.extend(log_offsets)
+        self._sizes.extend(sizes)
+        self._tags.extend(tag_hashes)
 
     def append_functions(self) -> "tuple[Callable[[int], None], Callable[[int], None], Callable[[int], None]]":
         """Return what `add_message` calls with log offset, size and hash of the tag, for a caller that adds many; valid

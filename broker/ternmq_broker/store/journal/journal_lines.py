@@ -13,14 +13,15 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
+from typing import Final
 from zlib import crc32
 
-_DIGITS = 8
-_JSON_AT = 2 * _DIGITS + 1
-_JSON_AT_V1 = _DIGITS + 1
-_BEGINNING = re.compile(rb"[0-9a-f]{16} \[")
+_DIGITS: Final = 8
+_JSON_AT: Final = 2 * _DIGITS + 1
+_JSON_AT_V1: Final = _DIGITS + 1
+_BEGINNING: Final = re.compile(rb"[0-9a-f]{16} \[")
 # The search for the damaged byte takes 0.1 us for each byte of the line.
-_CORRECTED_BYTES_MAX = 4 << 20
+_CORRECTED_BYTES_MAX: Final = 4 << 20
 
 Fields = list[object]
 
@@ -157,9 +158,9 @@ def _table_entry(byte: int) -> int:
     return byte
 
 
-_TABLE = [_table_entry(byte) for byte in range(256)]
-_BYTE_OF = {entry: byte for byte, entry in enumerate(_TABLE)}
-_BYTE_OF_TOP = {entry >> 24: byte for byte, entry in enumerate(_TABLE)}
+_TABLE: Final = [_table_entry(byte) for byte in range(256)]
+_BYTE_OF: Final = {entry: byte for byte, entry in enumerate(_TABLE)}
+_BYTE_OF_TOP: Final = {entry >> 24: byte for byte, entry in enumerate(_TABLE)}
 
 
 def _single_bytes(difference: int, size: int) -> Iterator[tuple[int, int]]:

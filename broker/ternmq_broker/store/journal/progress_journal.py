@@ -32,7 +32,7 @@ import contextlib
 import logging
 import time
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ternmq_broker.delivery.claims import Claim, ClaimHole, ClaimsDelta, ClaimsSnapshot, to_holes
 from ternmq_broker.store.disk import checked_file, side_files
@@ -49,20 +49,23 @@ if TYPE_CHECKING:
     from ternmq_broker.store.journal.journal_marks import Mark
 
 _log = logging.getLogger(__name__)
-_NAME = "journal"
-_TITLE = "ternmq consumption journal"
-_VERSION = 3
-_DAMAGED_NAME = "journal.damaged-{}"
-_DAMAGED_MAX = 8
-_COMPACT_FROM_BYTES = 4 << 20
-_SNAPSHOT_FIELDS, _DELTA_FIELDS = 7, 10
-_SNAPSHOT_FIELDS_V1, _DELTA_FIELDS_V1 = 6, 7
+_NAME: Final = "journal"
+_TITLE: Final = "ternmq consumption journal"
+_VERSION: Final = 3
+_DAMAGED_NAME: Final = "journal.damaged-{}"
+_DAMAGED_MAX: Final = 8
+_COMPACT_FROM_BYTES: Final = 4 << 20
+_SNAPSHOT_FIELDS: Final = 7
+_DELTA_FIELDS: Final = 10
+_SNAPSHOT_FIELDS_V1: Final = 6
+_DELTA_FIELDS_V1: Final = 7
 # A queue's deltas are replaced by a snapshot when they are longer than that and than the snapshot before them.
-_DELTAS_BYTES = 4096
-_NO_OFFSET_LIMIT = 1 << 62
-_LOGGED_MAX = 10
-SIZE_NAME = "journal-size"
-_NOTE_BYTES, _NOTE_S = 64 << 10, 10.0
+_DELTAS_BYTES: Final = 4096
+_NO_OFFSET_LIMIT: Final = 1 << 62
+_LOGGED_MAX: Final = 10
+SIZE_NAME: Final = "journal-size"
+_NOTE_BYTES: Final = 64 << 10
+_NOTE_S: Final = 10.0
 
 QueueKey = tuple[str, str, int]
 """Group, topic, queue id."""

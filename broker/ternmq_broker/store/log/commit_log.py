@@ -17,7 +17,7 @@ Threads     One thread appends and rolls; `sync_segments` may run in another, an
 import bisect
 import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ternmq_broker.store.disk.detached_files import DetachedFiles
 from ternmq_broker.store.disk.files import DiskFolder, StoreFile, WriteNotUndone
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from ternmq_broker.store.log.record import UnplacedRecord
     from ternmq_broker.store.log.record_layouts import RecordLayouts
 
-NO_LIMIT = 1 << 62
+NO_LIMIT: Final = 1 << 62
 """Above every log offset."""
-_NAME_DIGITS = 20
-_RESERVE_BYTES = 16 << 20
+_NAME_DIGITS: Final = 20
+_RESERVE_BYTES: Final = 16 << 20
 
 
 @dataclass(slots=True)

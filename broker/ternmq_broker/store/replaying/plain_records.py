@@ -6,7 +6,7 @@ first that is not ends the run, and the caller processes it. The work for each r
 """
 
 import struct
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 from zlib import crc32
 
 from ternmq_broker.store.index.index_block import key_prefix_hash
@@ -18,13 +18,15 @@ if TYPE_CHECKING:
 
     from ternmq_broker.store.index.queue_index import QueueIndex
 
-_HEAD = struct.Struct("<IIQQQQIIHHIII")
-_CHECKED_BYTES = HEADER_BYTES - 4
+_HEAD: Final = struct.Struct("<IIQQQQIIHHIII")
+_CHECKED_BYTES: Final = HEADER_BYTES - 4
 # The first bytes of the fields of SystemProperties, up to the message id's; lengths above need more than a byte.
-_TAG, _KEY, _MESSAGE_ID = 0x0A, 0x12, 0x1A
-_BEGINNING = frozenset({_TAG, _KEY, _MESSAGE_ID})
-_SHORT_MAX = 127
-_PLAIN = MAGIC | VERSION << 16 | RecordKind.MESSAGE << 24
+_TAG: Final = 0x0A
+_KEY: Final = 0x12
+_MESSAGE_ID: Final = 0x1A
+_BEGINNING: Final = frozenset({_TAG, _KEY, _MESSAGE_ID})
+_SHORT_MAX: Final = 127
+_PLAIN: Final = MAGIC | VERSION << 16 | RecordKind.MESSAGE << 24
 assert _HEAD.size == HEADER_BYTES
 
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import NamedTuple, Self, TypedDict, Unpack
+from typing import Final, NamedTuple, Self, TypedDict, Unpack
 
 from ternmq.errors import BadRequest, PayloadEmpty, RequestHeaderFieldsTooLarge
 from ternmq.times.wire_time import NANOS_PER_MS, to_nanos
@@ -17,7 +17,7 @@ LIMITS = MessageLimits()
 _known_topics: set[str] = set()
 _KNOWN_TOPICS_MAX = 10_000
 # The property of RocketMQ 4.x with a delay level.
-DELAY_LEVEL_PROPERTY = "DELAY"
+DELAY_LEVEL_PROPERTY: Final = "DELAY"
 _CONTROL_CHARACTER = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 # Half of a character, as from `os.fsdecode` and broken JSON: it can't be encoded in UTF-8.
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")

@@ -3,6 +3,7 @@ path."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from ternmq.errors import ClientError, InternalError, create_error
 from ternmq.messages.message import Message, SendReceipt
@@ -11,9 +12,9 @@ from ternmq_protos.v2 import service_pb2 as rpc
 
 Outcome = SendReceipt | ClientError
 
-BATCH_MESSAGES_MAX = 1000
+BATCH_MESSAGES_MAX: Final = 1000
 # A generous estimate for ids, timestamps, host name, framing, and the server's own fields.
-OVERHEAD_BYTES = 512
+OVERHEAD_BYTES: Final = 512
 
 
 @dataclass(slots=True)

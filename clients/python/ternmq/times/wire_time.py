@@ -1,7 +1,7 @@
 """Converts times between the wire's form and Python's."""
 
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from google.protobuf.duration_pb2 import Duration
@@ -9,8 +9,8 @@ if TYPE_CHECKING:
 else:
     from ternmq_protos.pool import Duration, Timestamp
 
-NANOS_PER_SECOND = 1_000_000_000
-NANOS_PER_MS = 1_000_000
+NANOS_PER_SECOND: Final = 1_000_000_000
+NANOS_PER_MS: Final = 1_000_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 

@@ -11,7 +11,7 @@ All others by the call's name: in the trace of the header, if the client sent on
 There is one of these for each kind of call, and none in a process that makes no traces.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ternmq_protos.v2 import definition_pb2
 from ternmq_protos.v2.service_pb2 import AckMessageRequest, EndTransactionRequest, SendMessageRequest
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ternmq_proxy.call import Call
     from ternmq_proxy.fronts.grpc.delivered_traces import DeliveredTraces
 
-TRACEPARENT = "traceparent"
+TRACEPARENT: Final = "traceparent"
 # The conventions' names of operations on one topic.
 _OPERATIONS = {
     "SendMessage": ("send", "send"),

@@ -1,7 +1,7 @@
 """Identifies the client and user of each call, from its headers and connection."""
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ternmq_common.printable import find_name_problem
 from ternmq_proxy.access.control import AUTHORIZATION, DATE
@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from ternmq_proxy.services import Services
     from ternmq_rpc.grpc_stream.served_call import ServedCall
 
-_CLIENT_ID, _LANGUAGE, _VERSION = "x-mq-client-id", "x-mq-language", "x-mq-client-version"
-_OPTIONS = "x-ternmq-options"
+_CLIENT_ID: Final = "x-mq-client-id"
+_LANGUAGE: Final = "x-mq-language"
+_VERSION: Final = "x-mq-client-version"
+_OPTIONS: Final = "x-ternmq-options"
 
 
 def kept_headers(*, signed: bool) -> tuple[str, ...]:

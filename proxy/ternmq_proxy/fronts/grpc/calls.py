@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import admin_pb2 as published_pb2
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
     from ternmq_proxy.services import Services
 
 # A longer request is served in a coroutine, which gives other tasks turns meanwhile.
-AT_ONCE_BYTES_MAX = 64 << 10
+AT_ONCE_BYTES_MAX: Final = 64 << 10
 # Smaller requests that did not begin directly are mostly not ordinary.
-OF_BYTES_MIN = 8 << 10
+OF_BYTES_MIN: Final = 8 << 10
 
-MESSAGING_SERVICE = service_pb2.DESCRIPTOR.services_by_name["MessagingService"]
-PUBLISHED_ADMIN_SERVICE = published_pb2.DESCRIPTOR.services_by_name["Admin"]
-ADMIN_SERVICE = admin_pb2.DESCRIPTOR.services_by_name["Admin"]
+MESSAGING_SERVICE: Final = service_pb2.DESCRIPTOR.services_by_name["MessagingService"]
+PUBLISHED_ADMIN_SERVICE: Final = published_pb2.DESCRIPTOR.services_by_name["Admin"]
+ADMIN_SERVICE: Final = admin_pb2.DESCRIPTOR.services_by_name["Admin"]
 
 
 class FramedAnswer(Protocol):

@@ -10,7 +10,7 @@ are broken, which the parser reports.
 from collections import deque
 from enum import Enum, auto
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from google.protobuf.descriptor import FieldDescriptor
 
@@ -20,12 +20,17 @@ if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor
 
 # Half a millisecond of counting.
-_TURN_FIELDS = 500
-_VARINT, _FIXED64, _LENGTH, _GROUP, _GROUP_END, _FIXED32 = range(6)
+_TURN_FIELDS: Final = 500
+_VARINT: Final = 0
+_FIXED64: Final = 1
+_LENGTH: Final = 2
+_GROUP: Final = 3
+_GROUP_END: Final = 4
+_FIXED32: Final = 5
 # The begin and end of a group, which our messages don't have, are a field each. No other wire type can be parsed.
-_SIZES = {_FIXED64: 8, _FIXED32: 4, _GROUP: 0, _GROUP_END: 0}
-_VARINT_BYTES_MAX = 10
-_TEXTS = (FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_BYTES)
+_SIZES: Final = {_FIXED64: 8, _FIXED32: 4, _GROUP: 0, _GROUP_END: 0}
+_VARINT_BYTES_MAX: Final = 10
+_TEXTS: Final = (FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_BYTES)
 
 
 class _PackedNumbers(Enum):

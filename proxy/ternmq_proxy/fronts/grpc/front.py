@@ -13,7 +13,7 @@ import functools
 import socket
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from google.protobuf.message import DecodeError
 
@@ -72,9 +72,9 @@ if TYPE_CHECKING:
 
     Serve = Callable[[ServedCall], Awaitable[None]]
 
-_OK: int = ErrorCode.OK
+_OK: Final[int] = ErrorCode.OK
 # The call that is refused under overload: it makes most work, and its client repeats it.
-_SHED = "SendMessage"
+_SHED: Final = "SendMessage"
 
 
 class GrpcFront:

@@ -2,13 +2,14 @@
 
 import time
 from collections.abc import Callable
-from typing import Self
+from typing import Final, Self
 
 from ternmq_protos.v2 import definition_pb2
 
 # The outcome of a call that gets no answer.
-UNPARSED, CUT = "UNPARSED", "CUT"
-_CODE_NAMES = {number: name for name, number in definition_pb2.Code.items()}
+UNPARSED: Final = "UNPARSED"
+CUT: Final = "CUT"
+_CODE_NAMES: Final = {number: name for name, number in definition_pb2.Code.items()}
 
 
 def code_name(code: int) -> str:

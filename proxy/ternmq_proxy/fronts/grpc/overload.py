@@ -11,7 +11,7 @@ import asyncio
 import logging
 import time
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ternmq_common.errors import ErrorCode
 from ternmq_common.retry_hint import retry_hint
@@ -30,15 +30,15 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 # The call that is refused: it makes most work, and its client repeats it.
-_NAME = "SendMessage"
-_CODE = code_name(ErrorCode.TOO_MANY_REQUESTS)
-_PROBE_S = 0.005
-_REST_AFTER_S = 1.0
-_PAUSE_S = 0.04
-_ANSWER_EVERY_S = 0.01
+_NAME: Final = "SendMessage"
+_CODE: Final = code_name(ErrorCode.TOO_MANY_REQUESTS)
+_PROBE_S: Final = 0.005
+_REST_AFTER_S: Final = 1.0
+_PAUSE_S: Final = 0.04
+_ANSWER_EVERY_S: Final = 0.01
 # About a fifth of a core: refusing a small send saves its storing, but most of its cost is elsewhere.
-_ANSWERS_PER_S = 4_000
-_AGAIN_S = 0.2
+_ANSWERS_PER_S: Final = 4_000
+_AGAIN_S: Final = 0.2
 
 
 class OverloadGuard:

@@ -4,7 +4,7 @@ The bytes of a message, cut between two fields, are two messages whose merge is 
 it. A single field, such as a message with its body, stays whole.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ternmq_common.event_loop.fairness import WorkTurns, wait_for_turn
 from ternmq_common.limits import KIB
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 # Parsed within two milliseconds, or five for a message built to take long.
-PIECE_BYTES = 64 * KIB
+PIECE_BYTES: Final = 64 * KIB
 
 
 async def parse_in_pieces(kind: Any, data: bytes, piece_bytes: int = PIECE_BYTES) -> Any:  # noqa: ANN401 - a message

@@ -2,7 +2,7 @@
 
 import binascii
 from base64 import b64decode
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ternmq_common.server_settings import ClientListener
 from ternmq_proxy.access.authentication import NotAuthenticated
@@ -18,10 +18,12 @@ if TYPE_CHECKING:
     from ternmq_rpc.remoting.commands import Command
     from ternmq_rpc.remoting.served_request import ServedRequest
 
-_ACCESS_KEY, _SIGNATURE, _UNIQUE_KEY_QUERY = "AccessKey", "Signature", "_UNIQUE_KEY_QUERY"
+_ACCESS_KEY: Final = "AccessKey"
+_SIGNATURE: Final = "Signature"
+_UNIQUE_KEY_QUERY: Final = "_UNIQUE_KEY_QUERY"
 # Clients up to 4.9.3 leave a field out of what they sign.
-_SIGNS_ALL_FROM = 400
-_LANGUAGES = {int(each): each.name for each in Language}
+_SIGNS_ALL_FROM: Final = 400
+_LANGUAGES: Final = {int(each): each.name for each in Language}
 
 
 class RemotingCallers:

@@ -6,7 +6,7 @@ That address is name server and broker at once: a route names each broker by it.
 import time
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ternmq_common.errors import ErrorCode, MessagingError, StartupError
 from ternmq_common.server_settings import ClientListener
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 
     Begin = Callable[[RemotingCall, Answered], bool]
 
-CLUSTER = "DefaultCluster"
+CLUSTER: Final = "DefaultCluster"
 """The name of the cluster as 4.x tools see it."""
-_CANCELLED = "CANCELLED"
+_CANCELLED: Final = "CANCELLED"
 
 
 class RemotingFront:

@@ -1,5 +1,7 @@
 """The versions of clients: each release of RocketMQ has a number."""
 
+from typing import Final
+
 _RELEASES = {
     79: "3.2.6", 121: "3.4.9", 137: "3.5.8", 213: "4.0.0", 233: "4.1.0", 253: "4.2.0", 273: "4.3.0", 293: "4.4.0",
     313: "4.5.0", 317: "4.5.2", 333: "4.6.0", 335: "4.6.1", 353: "4.7.0", 355: "4.7.1", 373: "4.8.0", 393: "4.9.0",
@@ -9,7 +11,7 @@ _RELEASES = {
 }  # fmt: skip
 
 NEWEST = max(_RELEASES)
-OBEYS_RETRIES_MAX_FROM = 121
+OBEYS_RETRIES_MAX_FROM: Final = 121
 """Clients from this version on say how often they want to try again."""
 POPS_FROM = 413
 """Clients from this version on can pop."""

@@ -8,7 +8,7 @@ A call that belongs to a trace is sent alone, since the broker's work is recorde
 """
 
 from contextvars import Context
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ternmq_common.event_loop.callbacks import call_back
 from ternmq_common.event_loop.turn_end import turn_end
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from ternmq_proxy.message_service.cluster.repeats import RepeatedCalls
 
 # Larger calls would delay others at the broker.
-_HANDLES_MAX = 256
-_ACKNOWLEDGE = CALLS["acknowledge"]
+_HANDLES_MAX: Final = 256
+_ACKNOWLEDGE: Final = CALLS["acknowledge"]
 
 
 class _SettlePlace(NamedTuple):

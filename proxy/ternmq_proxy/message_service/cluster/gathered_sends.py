@@ -4,7 +4,7 @@ Each caller gets its own outcome. Sends that the broker did not begin are repeat
 it is back, or at another one.
 """
 
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.event_loop.callbacks import call_back
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     Append = Callable[[QueueRef, Sequence[NewMessage]], Awaitable[list[AppendedMessage]]]
 
 # Larger calls would delay others at the broker.
-_BYTES_MAX = 256 << 10
+_BYTES_MAX: Final = 256 << 10
 
 
 class _GatheredSend(NamedTuple):

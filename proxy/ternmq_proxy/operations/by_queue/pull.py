@@ -7,7 +7,7 @@ group's committed offset first. `AnswerKind` says why there are no messages.
 import asyncio
 import enum
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ternmq_common.filters.message_filter import FilterText
 from ternmq_common.limits import PULL_BATCH_MAX
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ternmq_proxy.quotas.meter import QuotaMeter
     from ternmq_proxy.services import Services
 
-_RPC = "PullMessage"
+_RPC: Final = "PullMessage"
 
 
 class AnswerKind(enum.Enum):

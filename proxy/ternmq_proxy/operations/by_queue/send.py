@@ -6,7 +6,7 @@ receive by message group keep the order that the producer chose.
 """
 
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ternmq_common.catalog.message_type import MessageType
 from ternmq_common.errors import ErrorCode, MessagingError
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from ternmq_proxy.processors.sending.producer_message import ProducerMessage
     from ternmq_proxy.services import Services
 
-_RPC = "SendMessage"
-QUEUE_GROUP = "queue-"
+_RPC: Final = "SendMessage"
+QUEUE_GROUP: Final = "queue-"
 """What the message group of a queue begins with."""
 
 

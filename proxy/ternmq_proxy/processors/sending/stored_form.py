@@ -5,7 +5,7 @@ from the bytes of an ordinary request.
 """
 
 from hashlib import md5
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from google.protobuf.unknown_fields import UnknownFieldSet
 
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from ternmq_common.shard.model import StoredMessage
     from ternmq_protos.pool import Timestamp
 
-LAST_SECOND = 253_402_300_799
+LAST_SECOND: Final = 253_402_300_799
 """The last second of the year 9999."""
-SECOND_NS = 1_000_000_000
-MILLISECOND_NS = 1_000_000
+SECOND_NS: Final = 1_000_000_000
+MILLISECOND_NS: Final = 1_000_000
 # The head of a digest, without its 32 digits; body_encoding IDENTITY and message_type NORMAL.
-_DIGEST_HEAD = b"\x22\x24\x08" + bytes((definition_pb2.MD5,)) + b"\x12\x20"
-_IDENTITY_NORMAL = bytes((0x28, definition_pb2.IDENTITY, 0x30, MessageType.NORMAL))
-_OF_RETRIES = frozenset({"ORIGIN_MESSAGE_ID", "DELAY", "WAIT", "REAL_TOPIC", "REAL_QID"})
+_DIGEST_HEAD: Final = b"\x22\x24\x08" + bytes((definition_pb2.MD5,)) + b"\x12\x20"
+_IDENTITY_NORMAL: Final = bytes((0x28, definition_pb2.IDENTITY, 0x30, MessageType.NORMAL))
+_OF_RETRIES: Final = frozenset({"ORIGIN_MESSAGE_ID", "DELAY", "WAIT", "REAL_TOPIC", "REAL_QID"})
 
 
 def is_calendar_time(time_ns: int) -> bool:

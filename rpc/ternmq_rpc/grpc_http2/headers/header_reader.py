@@ -13,6 +13,7 @@ Limits     the length of a block limits how many fields it has, the bytes of a t
 """
 
 from collections.abc import Iterable
+from typing import Final
 
 from hpack import Decoder
 from hpack.exceptions import HPACKError
@@ -23,21 +24,21 @@ from ternmq_rpc.grpc_http2.frames import ErrorCode, Http2Error
 from ternmq_rpc.grpc_http2.headers.header_rules import RULED, MalformedHeaders, checked_name, checked_value
 
 # A client may use this before it has received our settings, and official ones don't use more.
-TABLE_BYTES_MAX = 4096
-_STATIC = tuple((name.decode(), value.decode()) for name, value in _HpackTable.STATIC_TABLE)
-_STATIC_LAST = len(_STATIC)
-_STATIC_LAST_BYTE = 0x80 + _STATIC_LAST
+TABLE_BYTES_MAX: Final = 4096
+_STATIC: Final = tuple((name.decode(), value.decode()) for name, value in _HpackTable.STATIC_TABLE)
+_STATIC_LAST: Final = len(_STATIC)
+_STATIC_LAST_BYTE: Final = 0x80 + _STATIC_LAST
 # The first bytes of a literal field with its name spelled out: without indexing, never indexed, or indexed.
-_SPELT = frozenset((0x00, 0x10, 0x40))
-_ENTRY_BYTES = 32
+_SPELT: Final = frozenset((0x00, 0x10, 0x40))
+_ENTRY_BYTES: Final = 32
 # Not a name; in the fields that were read its value says why the block is malformed.
-_MALFORMED = "\0"
-_CACHED_BYTES_MAX = 256
-_CACHED_MAX = 8192
+_MALFORMED: Final = "\0"
+_CACHED_BYTES_MAX: Final = 256
+_CACHED_MAX: Final = 8192
 # By so much a table may exceed its limit for a while: an eviction for each entry would cost as much as to read it.
-_LATE_BYTES = 512
+_LATE_BYTES: Final = 512
 # A number that needs more bytes than these is longer than any block.
-_INTEGER_BYTES_MAX = 4
+_INTEGER_BYTES_MAX: Final = 4
 
 
 class _FieldName:
@@ -73,7 +74,7 @@ class _HeaderField:
         self.size = size
 
 
-_NO_VALUES: dict[bytes, _HeaderField] = {}
+_NO_VALUES: Final[dict[bytes, _HeaderField]] = {}
 
 
 class HeaderTable:

@@ -6,14 +6,15 @@ characters are refused in every value that is read, so that none gets into a log
 
 import re
 from collections.abc import Iterable, Mapping
+from typing import Final
 
-_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9a-z]+")
-_FORBIDDEN_IN_VALUE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
-_PSEUDO = frozenset({":method", ":scheme", ":path", ":authority", ":status"})
+_NAME: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9a-z]+")
+_FORBIDDEN_IN_VALUE: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+_PSEUDO: Final = frozenset({":method", ":scheme", ":path", ":authority", ":status"})
 # Fields about a connection of HTTP/1.
-_OF_CONNECTIONS = frozenset({"connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"})
+_OF_CONNECTIONS: Final = frozenset({"connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"})
 # Fields whose values are checked here.
-RULED = _PSEUDO | {"te", "content-length"}
+RULED: Final = _PSEUDO | {"te", "content-length"}
 
 
 class MalformedHeaders(Exception):

@@ -2,9 +2,10 @@
 remembered for a connection."""
 
 from collections.abc import Iterable
+from typing import Final
 
 # Begins the first block after the peer has announced its table size: ours is empty.
-NO_TABLE = b"\x20"
+NO_TABLE: Final = b"\x20"
 
 
 def literal_block(headers: Iterable[tuple[str, str]]) -> bytes:

@@ -5,7 +5,7 @@ handle, and with the same lite topic, or none. An entry of the answer has id and
 it is the entry that came, without the lite topic, and its status.
 """
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from google.protobuf.message import DecodeError
 
@@ -17,12 +17,16 @@ from ternmq_proxy.fronts.wire_fields import NotOrdinary, content_span
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_GROUP, _TOPIC, _ENTRIES = 0x0A, 0x12, 0x1A  # of an AckMessageRequest
-_MESSAGE_ID, _HANDLE, _LITE_TOPIC = 0x0A, 0x12, 0x1A  # of an AckMessageEntry, and of an AckMessageResultEntry
-_OK = OK.SerializeToString()
-_STATUS = encode_field(b"\x0a", _OK)  # AckMessageResponse.status = 1
-_ENTRY_TAG = b"\x12"  # AckMessageResponse.entries = 2
-_ENTRY_STATUS = encode_field(b"\x1a", _OK)  # AckMessageResultEntry.status = 3
+_GROUP: Final = 0x0A  # of an AckMessageRequest
+_TOPIC: Final = 0x12
+_ENTRIES: Final = 0x1A
+_MESSAGE_ID: Final = 0x0A  # of an AckMessageEntry, and of an AckMessageResultEntry
+_HANDLE: Final = 0x12
+_LITE_TOPIC: Final = 0x1A
+_OK: Final = OK.SerializeToString()
+_STATUS: Final = encode_field(b"\x0a", _OK)  # AckMessageResponse.status = 1
+_ENTRY_TAG: Final = b"\x12"  # AckMessageResponse.entries = 2
+_ENTRY_STATUS: Final = encode_field(b"\x1a", _OK)  # AckMessageResultEntry.status = 3
 
 
 class OrdinaryAcknowledgement(NamedTuple):

@@ -1,6 +1,6 @@
 """Heartbeat and NotifyClientTermination as gRPC has them (`operations/client_life.py`)."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ternmq_common.errors import ErrorCode
 from ternmq_protos.v2.service_pb2 import (
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ternmq_proxy.fronts.grpc.activities.send_message import AnswerCallback
     from ternmq_proxy.services import Services
 
-_ALIVE = HeartbeatResponse(status=OK).SerializeToString()
+_ALIVE: Final = HeartbeatResponse(status=OK).SerializeToString()
 
 
 def begin_heartbeat(data: bytes, call: "Call", services: "Services", answer: "AnswerCallback") -> bool:

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ternmq_common.errors import ErrorCode
 from ternmq_common.limits import CLIENT_MESSAGE_BYTES, POLL_MARGIN_MS
@@ -28,9 +28,9 @@ def _serialized_problem(problem: "MessagingError") -> bytes:
     return answer
 
 
-_OK = ReceiveMessageResponse(status=OK).SerializeToString()
-NOTHING_NEW_FRAME = _serialized_problem(NOTHING_NEW)
-_DELIVERY_TIMESTAMP_TAG = b"\x1a"  # ReceiveMessageResponse.delivery_timestamp = 3
+_OK: Final = ReceiveMessageResponse(status=OK).SerializeToString()
+NOTHING_NEW_FRAME: Final = _serialized_problem(NOTHING_NEW)
+_DELIVERY_TIMESTAMP_TAG: Final = b"\x1a"  # ReceiveMessageResponse.delivery_timestamp = 3
 
 
 @dataclass(frozen=True, slots=True)

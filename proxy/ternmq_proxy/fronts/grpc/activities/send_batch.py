@@ -5,7 +5,7 @@ turns. Messages of a FIFO or LITE topic may be of several message groups or lite
 outcome. Whatever is not ordinary is left to `send_message`.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from google.protobuf.message import DecodeError
 
@@ -28,9 +28,10 @@ if TYPE_CHECKING:
     from ternmq_proxy.services import Services
 
 # A tenth of a millisecond, unless the last one is large.
-_STEP_MESSAGES, _STEP_BYTES = 16, 64 << 10
+_STEP_MESSAGES: Final = 16
+_STEP_BYTES: Final = 64 << 10
 # What md5 does in half a millisecond.
-_MESSAGE_BYTES_MAX = 256 << 10
+_MESSAGE_BYTES_MAX: Final = 256 << 10
 
 
 class _SendBatch:

@@ -6,7 +6,7 @@ coroutine.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.event_loop.fairness import WorkTurns
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 AnswerCallback = Callable[[bytes, int], None]
 """A callback that takes the serialized answer and its status code."""
 # Longer requests give other tasks turns meanwhile.
-AT_ONCE_MAX = 32
+AT_ONCE_MAX: Final = 32
 
 
 def begin_send(data: bytes, call: "Call", services: "Services", answer: AnswerCallback) -> bool:

@@ -1,6 +1,6 @@
 """Serializes the answer to a send that stored all messages by hand, since it is the most frequent answer."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ternmq_common.wire import encode_field, encode_varint
 from ternmq_proxy.fronts.grpc.activities.status import OK
@@ -10,11 +10,13 @@ if TYPE_CHECKING:
 
     from ternmq_common.shard.model import NewMessage
 
-_STATUS = encode_field(b"\x0a", OK.SerializeToString())  # SendMessageResponse.status = 1, SendResultEntry.status = 1
-_ENTRY_TAG = b"\x12"  # SendMessageResponse.entries = 2
-_MESSAGE_ID_TAG = b"\x12"  # SendResultEntry.message_id = 2
-_TRANSACTION_ID_TAG = b"\x1a"  # SendResultEntry.transaction_id = 3
-_OFFSET_TAG = b"\x20"  # SendResultEntry.offset = 4
+_STATUS: Final = encode_field(
+    b"\x0a", OK.SerializeToString()
+)  # SendMessageResponse.status = 1, SendResultEntry.status = 1
+_ENTRY_TAG: Final = b"\x12"  # SendMessageResponse.entries = 2
+_MESSAGE_ID_TAG: Final = b"\x12"  # SendResultEntry.message_id = 2
+_TRANSACTION_ID_TAG: Final = b"\x1a"  # SendResultEntry.transaction_id = 3
+_OFFSET_TAG: Final = b"\x20"  # SendResultEntry.offset = 4
 
 
 def serialize_sent(messages: "Sequence[NewMessage]", first: int) -> bytes:
@@ -29,8 +31,8 @@ def serialize_sent_apart(messages: "Sequence[NewMessage]", offsets: "Sequence[in
     for message, offset in zip(messages, offsets, strict=True):
         coded = message.keys[0].encode()
         size = encode_varint(len(coded))
-        fields = b"".join((_STATUS, _MESSAGE_ID_TAG, size, coded, _TRANSACTION_ID_TAG, size, coded))
-        if offset:
-            fields += _OFFSET_TAG + encode_varint(offset)
-        parts += (_ENTRY_TAG, encode_varint(len(fields)), fields)
+        place = _OFFSET_TAG + encode_varint(offset) if offset else b""
+        entry_bytes = len(_STATUS) + 2 * (1 + len(size) + len(coded)) + len(place)
+        parts += (_ENTRY_TAG, encode_varint(entry_bytes), _STATUS, _MESSAGE_ID_TAG, size, coded)
+        parts += (_TRANSACTION_ID_TAG, size, coded, place)
     return b"".join(parts)

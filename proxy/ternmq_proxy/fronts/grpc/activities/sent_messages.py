@@ -11,7 +11,7 @@ Stored     user properties, tag, keys, message id, times, host and trace context
 
 from binascii import b2a_hex
 from hashlib import md5
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from google.protobuf.message import DecodeError
 
@@ -29,31 +29,43 @@ from ternmq_proxy.operations.message_checks import RESERVED_PROPERTY_KEYS
 from ternmq_proxy.operations.send_ordinary import OrderKey
 from ternmq_proxy.processors.sending.stored_form import LAST_SECOND
 
-MESSAGES_TAG = 0x0A
+MESSAGES_TAG: Final = 0x0A
 """SendMessageRequest.messages = 1."""
-_TOPIC = TOPIC_TAG[0]
-_USER_PROPERTIES = 0x12  # Message.user_properties = 2, of key = 1 and value = 2
-_SYSTEM_PROPERTIES = SYSTEM_PROPERTIES_TAG[0]
-_BODY = 0x22  # Message.body = 4
-_KEY, _VALUE = 0x0A, 0x12
+_TOPIC: Final = TOPIC_TAG[0]
+_USER_PROPERTIES: Final = 0x12  # Message.user_properties = 2, of key = 1 and value = 2
+_SYSTEM_PROPERTIES: Final = SYSTEM_PROPERTIES_TAG[0]
+_BODY: Final = 0x22  # Message.body = 4
+_KEY: Final = 0x0A
+_VALUE: Final = 0x12
 # SystemProperties, by number.
-_TAG, _KEYS, _MESSAGE_ID, _DIGEST, _ENCODING, _TYPE, _BORN, _HOST = 0x0A, 0x12, 0x1A, 0x22, 0x28, 0x30, 0x3A, 0x42
-_QUEUE_ID = 0x68  # 13
-_MESSAGE_GROUP = b"\x8a\x01"  # 17
-_TRACE_CONTEXT = b"\x92\x01"  # 18
-_LITE_TOPIC = b"\xaa\x01"  # 21
-_SECONDS, _NANOS = 0x08, 0x10  # of a Timestamp
-_DIGEST_TYPE, _CHECKSUM = 0x08, 0x12  # of a Digest
-_DIGEST_TAG, _BORN_TAG, _HOST_TAG = b"\x22", b"\x3a", b"\x42"
-_DIGEST_CHECKSUM = definition_pb2.Digest(type=definition_pb2.MD5, checksum="0" * 32).SerializeToString()[:-32]
-_DIGEST_HEAD = _DIGEST_TAG + bytes((len(_DIGEST_CHECKSUM) + 32,)) + _DIGEST_CHECKSUM
-_IDENTITY_NORMAL = bytes((_ENCODING, definition_pb2.IDENTITY, _TYPE, MessageType.NORMAL))
-_IDENTITY_FIFO = bytes((_ENCODING, definition_pb2.IDENTITY, _TYPE, MessageType.FIFO))
-_IDENTITY_LITE = bytes((_ENCODING, definition_pb2.IDENTITY, _TYPE, MessageType.LITE))
-_IS_IDENTITY = frozenset((definition_pb2.ENCODING_UNSPECIFIED, definition_pb2.IDENTITY))
-_IS_SPECIAL = MessageType.TRANSACTION
+_TAG: Final = 0x0A
+_KEYS: Final = 0x12
+_MESSAGE_ID: Final = 0x1A
+_DIGEST: Final = 0x22
+_ENCODING: Final = 0x28
+_TYPE: Final = 0x30
+_BORN: Final = 0x3A
+_HOST: Final = 0x42
+_QUEUE_ID: Final = 0x68  # 13
+_MESSAGE_GROUP: Final = b"\x8a\x01"  # 17
+_TRACE_CONTEXT: Final = b"\x92\x01"  # 18
+_LITE_TOPIC: Final = b"\xaa\x01"  # 21
+_SECONDS: Final = 0x08  # of a Timestamp
+_NANOS: Final = 0x10
+_DIGEST_TYPE: Final = 0x08  # of a Digest
+_CHECKSUM: Final = 0x12
+_DIGEST_TAG: Final = b"\x22"
+_BORN_TAG: Final = b"\x3a"
+_HOST_TAG: Final = b"\x42"
+_DIGEST_CHECKSUM: Final = definition_pb2.Digest(type=definition_pb2.MD5, checksum="0" * 32).SerializeToString()[:-32]
+_DIGEST_HEAD: Final = _DIGEST_TAG + bytes((len(_DIGEST_CHECKSUM) + 32,)) + _DIGEST_CHECKSUM
+_IDENTITY_NORMAL: Final = bytes((_ENCODING, definition_pb2.IDENTITY, _TYPE, MessageType.NORMAL))
+_IDENTITY_FIFO: Final = bytes((_ENCODING, definition_pb2.IDENTITY, _TYPE, MessageType.FIFO))
+_IDENTITY_LITE: Final = bytes((_ENCODING, definition_pb2.IDENTITY, _TYPE, MessageType.LITE))
+_IS_IDENTITY: Final = frozenset((definition_pb2.ENCODING_UNSPECIFIED, definition_pb2.IDENTITY))
+_IS_SPECIAL: Final = MessageType.TRANSACTION
 # The protocol has no such limit, but more of them take long.
-_KEYS_MAX = 128
+_KEYS_MAX: Final = 128
 
 
 class SendContext(NamedTuple):

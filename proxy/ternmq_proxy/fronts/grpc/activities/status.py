@@ -2,7 +2,7 @@
 
 import logging
 import secrets
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from ternmq_common.catalog.message_type import MessageType
 from ternmq_common.errors import ErrorCode, MessagingError, code_name
@@ -27,7 +27,7 @@ def protocol_type(kind: MessageType) -> "ProtocolMessageType":
     return cast("ProtocolMessageType", kind)
 
 
-OK = Status(code=protocol_code(ErrorCode.OK), message="OK")
+OK: Final = Status(code=protocol_code(ErrorCode.OK), message="OK")
 
 
 def make_status(code: int, message: str = "") -> Status:

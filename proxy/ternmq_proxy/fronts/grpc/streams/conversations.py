@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import functools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from google.protobuf.message import DecodeError
 
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from ternmq_proxy.services import Services
     from ternmq_runtime.observability.figures import FrontFigures
 
-_FIRST_COMMAND_S = 5.0
-_NAME = "Telemetry"
+_FIRST_COMMAND_S: Final = 5.0
+_NAME: Final = "Telemetry"
 
 
 class ClientConversations:

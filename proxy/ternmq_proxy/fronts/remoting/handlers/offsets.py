@@ -1,6 +1,6 @@
 """Requests about offsets: committed ones (14, 15), by time (29), of queues (30, 31), the oldest message's time (32)."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ternmq_common.filters.message_filter import ALL_TEXT
 from ternmq_common.shard.model import QueueRef
@@ -16,7 +16,7 @@ from ternmq_rpc.remoting.commands import Command
 if TYPE_CHECKING:
     from ternmq_proxy.fronts.remoting.call import RemotingCall
 
-_UPPER = "UPPER"
+_UPPER: Final = "UPPER"
 
 
 def read_queue(made: "RemotingCall") -> QueueRef:

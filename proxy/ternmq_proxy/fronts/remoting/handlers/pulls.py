@@ -1,6 +1,6 @@
 """Requests that pull messages (11, and 361, which is the same)."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ternmq_common.shard.model import QueueRef
 from ternmq_proxy.fronts.remoting.codes import ResponseCode
@@ -15,9 +15,11 @@ if TYPE_CHECKING:
     from ternmq_proxy.fronts.remoting.call import RemotingCall
     from ternmq_proxy.operations.by_queue.pull import QueuePullResult
 
-COMMIT_OFFSET, MAY_WAIT, HAS_SUBSCRIPTION = 1, 2, 4
-_DEFAULT_BATCH = 32
-_CODES = {
+COMMIT_OFFSET: Final = 1
+MAY_WAIT: Final = 2
+HAS_SUBSCRIPTION: Final = 4
+_DEFAULT_BATCH: Final = 32
+_CODES: Final = {
     AnswerKind.FOUND: (ResponseCode.SUCCESS, "FOUND"),
     AnswerKind.NOTHING_NEW: (ResponseCode.PULL_NOT_FOUND, "OFFSET_OVERFLOW_ONE"),
     AnswerKind.FILTERED: (ResponseCode.PULL_RETRY_IMMEDIATELY, "NO_MATCHED_MESSAGE"),

@@ -1,6 +1,6 @@
 """Requests that send messages: one (10 and 310), or a batch of one topic (320)."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ternmq_common.event_loop.fairness import WorkTurns
 from ternmq_common.names import RETRY_PREFIX, check_group_name
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ternmq_proxy.services import Services
     from ternmq_rpc.remoting.message_records import BatchPart
 
-_LONG_NAMES = {
+_LONG_NAMES: Final = {
     "a": "producerGroup",
     "b": "topic",
     "c": "defaultTopic",
@@ -42,9 +42,9 @@ _LONG_NAMES = {
     "m": "batch",
     "n": "bname",
 }
-_SHORT_NAMES = {long: short for short, long in _LONG_NAMES.items()}
-_DEFAULT_QUEUES = 4
-_TURN_EVERY = 16
+_SHORT_NAMES: Final = {long: short for short, long in _LONG_NAMES.items()}
+_DEFAULT_QUEUES: Final = 4
+_TURN_EVERY: Final = 16
 
 
 class SendFields:

@@ -6,7 +6,7 @@ Numbers of places   a record's log offset names the broker too: 5 bits of its na
 
 import functools
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 from zlib import crc32
 
 from google.protobuf.unknown_fields import UnknownFieldSet
@@ -27,12 +27,13 @@ if TYPE_CHECKING:
     from ternmq_protos.pool import Timestamp
 
 # They wait in topics of the server, by RocketMQ's form of storage, and come into their own from there.
-_FROM_ELSEWHERE = (definition_pb2.DELAY, definition_pb2.TRANSACTION)
-_OFFSET_BITS = 48
-_OFFSET_MASK = (1 << _OFFSET_BITS) - 1
-_NAMES = 31
-_SECOND_MS, _MILLISECOND_NS = 1000, 1_000_000
-COMMITTED = 8
+_FROM_ELSEWHERE: Final = (definition_pb2.DELAY, definition_pb2.TRANSACTION)
+_OFFSET_BITS: Final = 48
+_OFFSET_MASK: Final = (1 << _OFFSET_BITS) - 1
+_NAMES: Final = 31
+_SECOND_MS: Final = 1000
+_MILLISECOND_NS: Final = 1_000_000
+COMMITTED: Final = 8
 """The bits of a system flag by which a message is that of a committed transaction."""
 
 

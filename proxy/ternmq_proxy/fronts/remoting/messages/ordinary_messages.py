@@ -7,7 +7,7 @@ Ordinary   are messages without delay, order or transaction, uncompressed, with 
 
 from binascii import b2a_hex
 from hashlib import md5
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ternmq_common.filters.tag_filter import tag_hash
 from ternmq_common.shard.mirror_origin import MIRROR_PROPERTY, parse_origin
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from ternmq_common.limits import MessageLimits
     from ternmq_proxy.fronts.remoting.messages.sent_messages import SentHeader
 
-_PAIR_CHARACTERS_MIN = 3
-_KEYS_MAX = 128
+_PAIR_CHARACTERS_MIN: Final = 3
+_KEYS_MAX: Final = 128
 # Neither the users' nor kept.
-_DROPPED = NOT_HIDDEN - {KEYS, TAGS, UNIQUE_KEY, TRACE_CONTEXT}
+_DROPPED: Final = NOT_HIDDEN - {KEYS, TAGS, UNIQUE_KEY, TRACE_CONTEXT}
 
 
 class OrdinaryReader:

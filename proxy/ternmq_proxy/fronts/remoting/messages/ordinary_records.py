@@ -6,7 +6,7 @@ Ordinary   are NORMAL messages, uncompressed, with nothing hidden and without tr
 """
 
 import struct
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 from zlib import crc32
 
 from ternmq_common.catalog.message_type import MessageType
@@ -28,24 +28,35 @@ if TYPE_CHECKING:
     from ternmq_common.shard.model import StoredMessage
 
 # The parts of a record (`message_records.py`).
-_HEAD = struct.Struct(">iIiiiqqiq")
-_PORT = struct.Struct(">i")
-_TIME = struct.Struct(">q")
-_AFTER_HOSTS = struct.Struct(">iqi")
-_SHORT = struct.Struct(">H")
-_FIXED_BYTES = _HEAD.size + _TIME.size + _AFTER_HOSTS.size + _SHORT.size
-_CRC_MASK = 0x7FFF_FFFF
-_HOSTS_MAX = 1000
+_HEAD: Final = struct.Struct(">iIiiiqqiq")
+_PORT: Final = struct.Struct(">i")
+_TIME: Final = struct.Struct(">q")
+_AFTER_HOSTS: Final = struct.Struct(">iqi")
+_SHORT: Final = struct.Struct(">H")
+# All of these at once, with hosts of IPv4.
+_IPV4_START: Final = struct.Struct(">iIiiiqqiq8sq8siqi")
+_FIXED_BYTES: Final = _HEAD.size + _TIME.size + _AFTER_HOSTS.size + _SHORT.size
+_CRC_MASK: Final = 0x7FFF_FFFF
+_HOSTS_MAX: Final = 1000
 # The stored form, in the order of its fields (`stored_form.py`).
-_USER_PROPERTIES, _BODY, _KEY, _VALUE = 0x12, 0x22, 0x0A, 0x12
-_TAG, _KEYS, _MESSAGE_ID, _DIGEST, _BORN, _HOST = 0x0A, 0x12, 0x1A, 0x22, 0x3A, 0x42
-_SECONDS, _NANOS = 0x08, 0x10  # of a Timestamp
-_IDENTITY_NORMAL = bytes((0x28, definition_pb2.IDENTITY, 0x30, MessageType.NORMAL))
-_MILLISECOND_NS = 1_000_000
-_RESERVED = frozenset([name.encode() for name in names.RESERVED])
-_TO_ID = f"{names.UNIQUE_KEY}\x01".encode()
-_TO_KEYS = f"{names.KEYS}\x01".encode()
-_TO_TAG = f"{names.TAGS}\x01".encode()
+_USER_PROPERTIES: Final = 0x12
+_BODY: Final = 0x22
+_KEY: Final = 0x0A
+_VALUE: Final = 0x12
+_TAG: Final = 0x0A
+_KEYS: Final = 0x12
+_MESSAGE_ID: Final = 0x1A
+_DIGEST: Final = 0x22
+_BORN: Final = 0x3A
+_HOST: Final = 0x42
+_SECONDS: Final = 0x08  # of a Timestamp
+_NANOS: Final = 0x10
+_IDENTITY_NORMAL: Final = bytes((0x28, definition_pb2.IDENTITY, 0x30, MessageType.NORMAL))
+_MILLISECOND_NS: Final = 1_000_000
+_RESERVED: Final = frozenset([name.encode() for name in names.RESERVED])
+_TO_ID: Final = f"{names.UNIQUE_KEY}\x01".encode()
+_TO_KEYS: Final = f"{names.KEYS}\x01".encode()
+_TO_TAG: Final = f"{names.TAGS}\x01".encode()
 
 
 class _PackedHost(NamedTuple):
@@ -132,19 +143,14 @@ class OrdinaryRecords:
         system_flag = (BORN_HOST_IPV6 if born.is_ipv6 else 0) | (STORE_HOST_IPV6 if store.is_ipv6 else 0)
         number = self._find_number(queue.broker, stored.log_offset)
         crc = crc32(body) & _CRC_MASK
-        return b"".join(
-            (
-                _HEAD.pack(size, MAGIC_1, crc, queue.queue_id, 0, stored.queue_offset, number, system_flag, born_ms),
-                born.data,
-                _TIME.pack(stored.stored_ms),
-                store.data,
-                _AFTER_HOSTS.pack(0, 0, body_size),
-                body,
-                topic,
-                _SHORT.pack(len(properties)),
-                properties,
-            )
-        )
+        head = (size, MAGIC_1, crc, queue.queue_id, 0, stored.queue_offset, number, system_flag, born_ms)
+        after = (0, 0, body_size)
+        if not system_flag:
+            start = _IPV4_START.pack(*head, born.data, stored.stored_ms, store.data, *after)
+        else:
+            parts = (_HEAD.pack(*head), born.data, _TIME.pack(stored.stored_ms), store.data, _AFTER_HOSTS.pack(*after))
+            start = b"".join(parts)
+        return b"".join((start, body, topic, _SHORT.pack(len(properties)), properties))
 
     def _note_topic(self, name: str) -> None:
         topic = name.encode()

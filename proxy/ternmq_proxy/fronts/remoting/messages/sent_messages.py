@@ -1,7 +1,7 @@
 """Turns messages as 4.x producers send them into plain values."""
 
 import secrets
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ternmq_common.catalog.delay_levels import delay_of_level
 from ternmq_common.shard.hidden_fields import HiddenFields, encode_hidden
@@ -13,14 +13,16 @@ from ternmq_proxy.fronts.remoting.refusals import RequestRefused
 from ternmq_proxy.processors.sending.compression import Compression
 from ternmq_proxy.processors.sending.producer_message import ProducerMessage
 
-COMPRESSED = 1
-_COMPRESSION_MASK, _TRANSACTION_MASK, _HOSTS_MASK = 0x700, 0xC, 0x30
+COMPRESSED: Final = 1
+_COMPRESSION_MASK: Final = 0x700
+_TRANSACTION_MASK: Final = 0xC
+_HOSTS_MASK: Final = 0x30
 # Older clients have no bits for zlib.
-_COMPRESSIONS = {0: Compression.GZIP, 0x100: Compression.LZ4, 0x200: Compression.ZSTD, 0x300: Compression.GZIP}
-_NOT_KEPT = COMPRESSED | _COMPRESSION_MASK | _TRANSACTION_MASK | _HOSTS_MASK
-PROPERTIES_BYTES_MAX = 2**15 - 1
-_DIGITS_MAX = 18
-MILLISECOND_NS = 1_000_000
+_COMPRESSIONS: Final = {0: Compression.GZIP, 0x100: Compression.LZ4, 0x200: Compression.ZSTD, 0x300: Compression.GZIP}
+_NOT_KEPT: Final = COMPRESSED | _COMPRESSION_MASK | _TRANSACTION_MASK | _HOSTS_MASK
+PROPERTIES_BYTES_MAX: Final = 2**15 - 1
+_DIGITS_MAX: Final = 18
+MILLISECOND_NS: Final = 1_000_000
 
 
 class SentHeader(NamedTuple):

@@ -3,7 +3,7 @@ for."""
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.event_loop.callbacks import call_back
@@ -15,7 +15,7 @@ LateResultCallback = Callable[[Any], None]
 ResultCallback = Callable[[Any, Exception | None], None]
 """A callback that is called once with the result of a call, or with its error."""
 
-CALLS_MAX = 100_000
+CALLS_MAX: Final = 100_000
 
 
 class BrokerUnavailable(MessagingError):

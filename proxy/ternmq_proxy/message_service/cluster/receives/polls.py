@@ -6,14 +6,14 @@ topic wait in one wait queue. Each one that gets messages wakes two more, so tha
 """
 
 import itertools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ternmq_common.receiving.poll_queues import PollQueues
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-STATES_MAX = 16_384
+STATES_MAX: Final = 16_384
 _WaitQueueKey = tuple[str, str]
 """Group, and the `wait_key` of its receives' orders: a topic, or a topic and a client."""
 
