@@ -7,7 +7,7 @@ from ternmq_common.limits import MessageLimits
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
-from tests.support.embedded import RawClient, code, message, names
+from tests.support.embedded import RawClient, code, message, moment, names
 from tests.system.conftest import SERVER_LOOP
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ pytestmark = SERVER_LOOP
 LIMITS = MessageLimits()
 TAG, KEYS = "t" * 1000, ["a" * 500, "b" * 500, "ä" * 500]
 LAST = "last"
+BORN = moment(1_700_000_000_999)  # a time is stored in as many bytes as it needs, and each of them counts here
 
 
 def properties(last: str) -> dict[str, str]:
@@ -33,7 +34,9 @@ def properties(last: str) -> dict[str, str]:
 
 def largest(topic: str, last: str, *, trace: int = 0) -> pb.Message:
     """`trace` is how long its trace context is, which is stored beside what the limit of properties is about."""
-    return message(topic, properties=properties(last), tag=TAG, keys=KEYS, trace_context="c" * trace)
+    trace_context = "c" * trace
+    own = properties(last)
+    return message(topic, properties=own, tag=TAG, keys=KEYS, trace_context=trace_context, born_timestamp=BORN)
 
 
 def check_whole(got: pb.Message, sent: pb.Message, added: "Mapping[str, str]") -> None:

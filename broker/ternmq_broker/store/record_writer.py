@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from ternmq_broker.store.index.queue_index import MessageLocation, QueueIndex
 from ternmq_broker.store.log.record import Record, RecordKind, to_unplaced, with_reference
@@ -27,12 +27,20 @@ class AppendedBatch:
     log_end: int
 
 
-class AppendBatch(NamedTuple):
+class AppendBatch:
     """Messages of one request, for one queue."""
 
-    topic: str
-    queue_id: int
-    messages: Sequence[NewMessage]
+    __slots__ = ("messages", "queue_id", "topic")
+
+    def __init__(
+        self,
+        topic: str,
+        queue_id: int,
+        messages: Sequence[NewMessage],
+    ) -> None:
+        self.topic = topic
+        self.queue_id = queue_id
+        self.messages = messages
 
 
 class RecordWriter:
@@ -76,12 +84,13 @@ class RecordWriter:
         firsts: list[int] = []
         ends: dict[QueueIndex, int] = {}
         records: list[UnplacedRecord] = []
-        for topic, queue_id, messages in batches:
-            queue = self._queues.get_queue(topic, queue_id)
+        for batch in batches:
+            queue_id = batch.queue_id
+            queue = self._queues.get_queue(batch.topic, queue_id)
             first = offset = ends.get(queue, queue.end)
             name = queue.topic_bytes
             queue.last_ms = stored_ms
-            for message in messages:
+            for message in batch.messages:
                 system, rest = message.system, message.rest
                 records.append(
                     (_MESSAGE, queue_id, offset, stored_ms, message.tag_hash, len(name), 0, name, system, rest)
@@ -98,9 +107,10 @@ class RecordWriter:
         """Enter the messages of the batches into the index."""
         began.append(self._log.log_end)
         number = 0
-        for topic, queue_id, messages in batches:
-            following = number + len(messages)
-            self._queues.add_messages(self._queues.get_queue(topic, queue_id), messages, began[number : following + 1])
+        for batch in batches:
+            following = number + len(batch.messages)
+            queue = self._queues.get_queue(batch.topic, batch.queue_id)
+            self._queues.add_messages(queue, batch.messages, began[number : following + 1])
             number = following
 
     def append_drafts(self, drafts: "Sequence[RecordDraft]", now_ms: int) -> list[MessageLocation]:

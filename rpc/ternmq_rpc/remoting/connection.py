@@ -37,8 +37,6 @@ _OPAQUE_MASK: Final = 0x7FFF_FFFF
 # bytes are read as JSON, and so many of them cost as much as a frame without a request.
 _REQUEST_COST: Final = 30
 _COST_BYTES: Final = 128
-# The cost of a request is not known before: a pull of large messages takes milliseconds.
-_TURN_S: Final = 0.004
 # A connection reads so many bytes before others have their turn.
 _READ_BYTES_MAX: Final = 256 << 10
 _TLS_ONLY: Final = "this port takes TLS only, and the connection is plain text"
@@ -179,7 +177,7 @@ class RemotingConnection(asyncio.BufferedProtocol):
         ledger = self._ledger
         waiting = self._waiting
         budget = ledger.turn_budget(self._last_read)
-        end_s = time.perf_counter() + _TURN_S
+        end_s = time.perf_counter() + self._server.budgets.turn_s
         while waiting and budget > 0 and not self.is_closed and time.perf_counter() < end_s:
             serialization, header, body = waiting.popleft()
             budget -= _REQUEST_COST + (len(header) + len(body)) // _COST_BYTES

@@ -11,10 +11,13 @@ Batch       size i32 | magic i32 | CRC-32 i32 | flag i32 | body length i32 | bod
 """
 
 import struct
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 from zlib import crc32
 
 from ternmq_rpc.remoting.message_ids import IPV4_BYTES, IPV6_BYTES, UNKNOWN_HOST, Host
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 MAGIC_1: Final = 0xDAA320A7
 MAGIC_2: Final = 0xDAA320AB
@@ -159,9 +162,10 @@ def _decode_record(data: bytes, start: int) -> tuple[MessageRecord, int]:
     return record, size
 
 
-def decode_batch(data: bytes, *, parts_max: int) -> list[BatchPart]:
-    """Return the messages of a batch, at most so many. InvalidRecord if its bytes are not as they must be."""
-    parts: list[BatchPart] = []
+def decode_batch(data: bytes, *, parts_max: int) -> list[tuple[int, bytes, str]]:
+    """Return the messages of a batch, at most so many, as plain tuples with the fields of `BatchPart`, since there are
+    many. InvalidRecord if its bytes are not as they must be."""
+    parts: list[tuple[int, bytes, str]] = []
     at = 0
     try:
         while at < len(data):
@@ -173,13 +177,13 @@ def decode_batch(data: bytes, *, parts_max: int) -> list[BatchPart]:
             properties, at = _read_bytes(data, at + _SHORT.size, _SHORT.unpack_from(data, at)[0])
             if at != start + size:
                 raise InvalidRecord(f"message {len(parts)} of the batch has {at - start} bytes, and says {size}")
-            parts.append(BatchPart(flag, body, properties.decode()))
+            parts.append((flag, body, properties.decode()))
     except (struct.error, UnicodeDecodeError) as error:
         raise InvalidRecord(f"message {len(parts)} of the batch is cut off or no text: {error}") from error
     return parts
 
 
-def encode_batch(parts: list[BatchPart]) -> bytes:
+def encode_batch(parts: "Sequence[tuple[int, bytes, str]]") -> bytes:
     """Return the bytes of a batch, as clients send it."""
     pieces: list[bytes] = []
     for flag, body, text in parts:

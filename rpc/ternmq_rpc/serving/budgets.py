@@ -42,6 +42,9 @@ class ConnectionBudgets:
     idle_s: float = 600.0
     keepalive_s: float = 120.0
     keepalive_timeout_s: float = 20.0
+    turn_s: float = 0.004
+    """So long a remoting connection begins requests before others have their turn: what a request costs is not known
+    before, and a pull of large messages takes milliseconds."""
 
 
 class BudgetLedger:

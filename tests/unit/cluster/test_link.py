@@ -1,6 +1,7 @@
 """The stream to one broker, against brokers that do what a test says."""
 
 import asyncio
+import itertools
 
 import pytest
 
@@ -266,7 +267,7 @@ async def test_waits_between_tries_grow() -> None:
     async with linked(ends) as (_, broker, _told):
         await until(lambda: len(greeted) == 4)
         began_s = broker.began_s[:4]
-        gaps = [later - earlier for earlier, later in zip(began_s, began_s[1:], strict=False)]
+        gaps = [later - earlier for earlier, later in itertools.pairwise(began_s)]
         for gap, wait_s in zip(gaps, (0.1, 0.2, 0.4), strict=True):
             assert gap >= wait_s
 

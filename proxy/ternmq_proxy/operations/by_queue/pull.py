@@ -7,7 +7,7 @@ group's committed offset first. `AnswerKind` says why there are no messages.
 import asyncio
 import enum
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from ternmq_common.filters.message_filter import FilterText
 from ternmq_common.limits import PULL_BATCH_MAX
@@ -41,17 +41,29 @@ class AnswerKind(enum.Enum):
     THROTTLED = "a quota that lets no message pass now"
 
 
-class QueuePull(NamedTuple):
+class QueuePull:
     """What a client pulls from a queue: at most `batch` messages from `offset` on; it waits up to `poll_s` seconds for
     one. `commit` is the offset to commit, None for none."""
 
-    queue: QueueRef
-    group: str
-    offset: int
-    filter: FilterText
-    batch: int
-    poll_s: float = 0.0
-    commit: int | None = None
+    __slots__ = ("batch", "commit", "filter_text", "group", "offset", "poll_s", "queue")
+
+    def __init__(
+        self,
+        queue: QueueRef,
+        group: str,
+        offset: int,
+        filter_text: FilterText,
+        batch: int,
+        poll_s: float = 0.0,
+        commit: int | None = None,
+    ) -> None:
+        self.queue = queue
+        self.group = group
+        self.offset = offset
+        self.filter_text = filter_text
+        self.batch = batch
+        self.poll_s = poll_s
+        self.commit = commit
 
 
 class QueuePullResult:
@@ -103,7 +115,7 @@ async def _pull_from_queue(request: QueuePull, call: "Call", services: "Services
     if not bounds.minimum <= offset <= bounds.maximum:
         moved = bounds.maximum if offset > bounds.maximum else bounds.minimum
         return _without_messages(AnswerKind.OFFSET_MOVED, moved, bounds)
-    passing = await services.filters.find_filter(request.filter)
+    passing = await services.filters.find_filter(request.filter_text)
     take = partial(_pull_batch, queue, offset, passing, reader, call, services)
     batch = min(max(1, request.batch), PULL_BATCH_MAX)
     poll_s = max(0.0, min(request.poll_s, services.long_poll_max_ms / 1000))

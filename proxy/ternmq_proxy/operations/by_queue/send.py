@@ -6,7 +6,7 @@ receive by message group keep the order that the producer chose.
 """
 
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from ternmq_common.catalog.message_type import MessageType
 from ternmq_common.errors import ErrorCode, MessagingError
@@ -32,26 +32,46 @@ QUEUE_GROUP: Final = "queue-"
 """What the message group of a queue begins with."""
 
 
-class ChosenQueue(NamedTuple):
+class ChosenQueue:
     """The queue that a producer chose; a negative id is any queue, an empty broker the only one, or any. A topic that
     the message creates has at most `queues_wanted` queues."""
 
-    topic: str
-    broker: str
-    queue_id: int
-    queues_wanted: int
+    __slots__ = ("broker", "queue_id", "queues_wanted", "topic")
+
+    def __init__(
+        self,
+        topic: str,
+        broker: str,
+        queue_id: int,
+        queues_wanted: int,
+    ) -> None:
+        self.topic = topic
+        self.broker = broker
+        self.queue_id = queue_id
+        self.queues_wanted = queues_wanted
 
 
-class PlacedMessage(NamedTuple):
+class PlacedMessage:
     """Where a message was stored. `log_offset` is in the commit log of the queue's broker, -1 if it is not known; a
     hidden message has its `recall_handle` or `transaction_id`."""
 
-    queue: QueueRef
-    message_id: str
-    queue_offset: int
-    log_offset: int
-    recall_handle: str = ""
-    transaction_id: str = ""
+    __slots__ = ("log_offset", "message_id", "queue", "queue_offset", "recall_handle", "transaction_id")
+
+    def __init__(
+        self,
+        queue: QueueRef,
+        message_id: str,
+        queue_offset: int,
+        log_offset: int,
+        recall_handle: str = "",
+        transaction_id: str = "",
+    ) -> None:
+        self.queue = queue
+        self.message_id = message_id
+        self.queue_offset = queue_offset
+        self.log_offset = log_offset
+        self.recall_handle = recall_handle
+        self.transaction_id = transaction_id
 
 
 async def send_to_queue(

@@ -102,8 +102,8 @@ def test_a_batch_comes_back_as_it_was(parts: list[BatchPart]) -> None:
 def test_a_captured_batch_is_read_and_written_as_it_was() -> None:
     data = body_of("batch request, binary header")
     parts = decode_batch(data, parts_max=1024)
-    assert [part.body for part in parts] == [b"b0", b"b1"]
-    assert [read_properties(part.properties)["TAGS"] for part in parts] == ["TagA", "TagA"]
+    assert [body for _, body, _ in parts] == [b"b0", b"b1"]
+    assert [read_properties(properties)["TAGS"] for _, _, properties in parts] == ["TagA", "TagA"]
     assert encode_batch(parts) == data
 
 

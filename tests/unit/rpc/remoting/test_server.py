@@ -303,7 +303,8 @@ async def test_an_answer_is_unread_before_the_turn_writes_it() -> None:
             request.answer_request(Command(0, body=bytes(600)))
             return None
 
-    async with serving(Large(), ConnectionBudgets(connection_out_bytes_max=1000)) as (server, client):
+    budgets = ConnectionBudgets(connection_out_bytes_max=1000, turn_s=60)
+    async with serving(Large(), budgets) as (server, client):
         client.send(*(Command(10, opaque=number) for number in range(4)))
         assert [len((await client.read()).body) for _ in range(4)] == [600] * 4
         assert rooms == [True, True, False, False]

@@ -39,11 +39,10 @@ def begin_send(data: bytes, call: "Call", services: "Services", answer: AnswerCa
     `begin_ordinary_send`, which lists the errors too. `data` is the request."""
     sender = SendContext(call.peer, services.clock.now_ms(), services.limits)
     try:
-        name, order_key, messages = read_sent_messages(
-            data, sender, most=min(AT_ONCE_MAX, services.request_limits.entries_max)
-        )
+        sent = read_sent_messages(data, sender, most=min(AT_ONCE_MAX, services.request_limits.entries_max))
     except NotOrdinary:
         return False
+    order_key, messages = sent.order_key, sent.messages
 
     def done(first: int, error: Exception | None) -> None:
         if error is None:
@@ -55,7 +54,7 @@ def begin_send(data: bytes, call: "Call", services: "Services", answer: AnswerCa
             entries = [SendResultEntry(status=status, message_id=message.message_id) for message in each]
             answer(SendMessageResponse(status=status, entries=entries).SerializeToString(), status.code)
 
-    return begin_ordinary_send(name, order_key, messages, len(data), call, services, done)
+    return begin_ordinary_send(sent.topic, order_key, messages, len(data), call, services, done)
 
 
 async def send_message(request: SendMessageRequest, call: "Call", services: "Services") -> SendMessageResponse:

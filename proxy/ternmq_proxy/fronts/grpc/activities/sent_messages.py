@@ -11,7 +11,7 @@ Stored     user properties, tag, keys, message id, times, host and trace context
 
 from binascii import b2a_hex
 from hashlib import md5
-from typing import Final, NamedTuple
+from typing import Final
 
 from google.protobuf.message import DecodeError
 
@@ -68,20 +68,36 @@ _IS_SPECIAL: Final = MessageType.TRANSACTION
 _KEYS_MAX: Final = 128
 
 
-class SendContext(NamedTuple):
+class SendContext:
     """The origin of messages: address as `host:port`, time in milliseconds, and the limits of a message."""
 
-    peer: str
-    now_ms: int
-    limits: MessageLimits
+    __slots__ = ("limits", "now_ms", "peer")
+
+    def __init__(
+        self,
+        peer: str,
+        now_ms: int,
+        limits: MessageLimits,
+    ) -> None:
+        self.peer: str = peer
+        self.now_ms: int = now_ms
+        self.limits: MessageLimits = limits
 
 
-class OrdinarySend(NamedTuple):
+class OrdinarySend:
     """The name of the topic, the order key of all messages, and the messages in stored form."""
 
-    topic: str
-    order_key: OrderKey
-    messages: list[NewMessage]
+    __slots__ = ("messages", "order_key", "topic")
+
+    def __init__(
+        self,
+        topic: str,
+        order_key: OrderKey,
+        messages: list[NewMessage],
+    ) -> None:
+        self.topic: str = topic
+        self.order_key: OrderKey = order_key
+        self.messages: list[NewMessage] = messages
 
 
 def read_sent_messages(data: bytes, sender: SendContext, *, most: int) -> OrdinarySend:

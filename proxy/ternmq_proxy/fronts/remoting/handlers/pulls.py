@@ -40,7 +40,7 @@ async def pull_messages(made: "RemotingCall") -> Command:
         queue=QueueRef(topic, made.broker, max(0, command.get_int32("queueId"))),
         group=group,
         offset=offset,
-        filter=await _find_filter(group, topic, flags, made),
+        filter_text=await _find_filter(group, topic, flags, made),
         batch=command.get_int32("maxMsgNums", _DEFAULT_BATCH),
         poll_s=poll_s,
         commit=commit if commit is None or commit > 0 else None,

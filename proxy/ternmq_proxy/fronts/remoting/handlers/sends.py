@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from ternmq_proxy.fronts.remoting.call import ClientConnection, RemotingCall
     from ternmq_proxy.processors.sending.producer_message import ProducerMessage
     from ternmq_proxy.services import Services
-    from ternmq_rpc.remoting.message_records import BatchPart
 
 _LONG_NAMES: Final = {
     "a": "producerGroup",
@@ -125,24 +124,22 @@ async def send_batch(made: "RemotingCall") -> Command:
         if stored is not None:
             return answer_sent(stored, made.client)
     messages = [
-        read_sent_message(
-            header._replace(flag=part.flag, properties=part.properties), part.body, services.delay_levels_ms, now_ms
-        )
-        for part in parts
+        read_sent_message(header._replace(flag=flag, properties=properties), body, services.delay_levels_ms, now_ms)
+        for flag, body, properties in parts
     ]
     placed = await send_to_queue(messages, chosen, made.call, services, size=made.request.size)
     return answer_sent(placed, made.client)
 
 
 async def _read_ordinary(
-    parts: "list[BatchPart]", header: SentHeader, now_ms: int, services: "Services"
+    parts: list[tuple[int, bytes, str]], header: SentHeader, now_ms: int, services: "Services"
 ) -> "list[NewMessage] | None":
     """Return the messages in stored form; None unless all are ordinary ones."""
     reader = OrdinaryReader(header, now_ms, services.limits)
     turns = WorkTurns()
     messages: list[NewMessage] = []
-    for part in parts:
-        message = reader.read_message(part.properties, part.body, part.flag)
+    for flag, body, properties in parts:
+        message = reader.read_message(properties, body, flag)
         if message is None:
             return None
         messages.append(message)
