@@ -27,6 +27,7 @@ ON_WHEEL = tuple(
     f"tests/unit/{part}" for part in ("common", "rpc", "runtime", "store", "broker", "proxy", "cluster", "client")
 )
 NOT_ON_WHEEL = tuple(f"--ignore={folder}" for folder in ON_WHEEL)
+# What `interop` leaves to `peers`: Apache's servers, and frameworks with hundreds of libraries.
 WITH_PEERS = (
     "tests/interop/test_applications.py",
     "tests/interop/test_client_on_apache.py",
