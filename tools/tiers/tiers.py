@@ -27,9 +27,12 @@ ON_WHEEL = tuple(
     f"tests/unit/{part}" for part in ("common", "rpc", "runtime", "store", "broker", "proxy", "cluster", "client")
 )
 NOT_ON_WHEEL = tuple(f"--ignore={folder}" for folder in ON_WHEEL)
-ON_APACHE = (
+# What `interop` leaves to `peers`: Apache's servers, and frameworks with hundreds of libraries.
+WITH_PEERS = (
+    "tests/interop/test_applications.py",
     "tests/interop/test_client_on_apache.py",
     "tests/interop/test_client_transactions_on_apache.py",
+    "tests/interop/test_dashboard_calls.py",
     "tests/interop/test_guarded_clients_on_apache.py",
     "tests/interop/test_import_from_apache.py",
     "tests/interop/test_mqadmin_beside_apache.py",
@@ -127,7 +130,7 @@ _ALL = (
                 "-m",
                 "not long",
                 "tests/interop",
-                *(f"--ignore={each}" for each in ON_APACHE),
+                *(f"--ignore={each}" for each in WITH_PEERS),
                 python=COMPILED,
                 by="loadfile",
             ),
@@ -186,7 +189,7 @@ _ALL = (
     Tier(name="k8s", commands=(pytest("-m", "not containers", "tests/k8s", workers=1),), needs=("kubernetes",)),
     Tier(
         name="peers",
-        commands=(pytest(*ON_APACHE, python=COMPILED, by="loadfile"),),
+        commands=(pytest(*WITH_PEERS, python=COMPILED, by="loadfile"),),
         needs=("compiled", "toolchains"),
         memory_mib=4000,
     ),
@@ -225,7 +228,7 @@ _LONGEST_FIRST = ("containers", "cluster", "interop", "spark", "compiled", "e2e"
 LANDING = (*QUICK[:4], *_LONGEST_FIRST, "slow", "console", "faults", "k8s")
 # By name only, with what runs them regularly.
 BY_NAME = {
-    "peers": "our client and the official ones on Apache RocketMQ",
+    "peers": "our client and the official ones on Apache RocketMQ, and applications on published frameworks",
     "long": "the tests of other tiers that take minutes each",
     "chaos": "half a minute of each chaos run",
     "coverage": "which lines and branches `unit` and `system` execute",

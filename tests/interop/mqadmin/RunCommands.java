@@ -3,12 +3,14 @@ import java.io.ByteArrayOutputStream;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
+import java.util.Arrays;
 import java.util.Base64;
 import org.apache.rocketmq.tools.command.MQAdminStartup;
 
 /**
- * Runs commands of mqadmin in one process, since each start of it takes seconds. Each line of the input is a command,
- * its arguments between tabs; the answer is a line with what the command printed, in base64.
+ * Runs commands of mqadmin in one process, since each start of it takes seconds. Each line of the input is a number of
+ * seconds, a command and its arguments, between tabs; the answer is a line with what the command printed, in base64.
+ * After so many seconds the command is interrupted, but for 0, which has it run to its end.
  */
 public class RunCommands {
     public static void main(String[] ignored) throws Exception {
@@ -19,14 +21,24 @@ public class RunCommands {
             PrintStream stream = new PrintStream(printed, true, "UTF-8");
             System.setOut(stream);
             System.setErr(stream);
-            try {
-                MQAdminStartup.main0(line.split("\t"), null);
-            } catch (Throwable error) {
-                error.printStackTrace(stream);
-            }
+            String[] words = line.split("\t");
+            String[] command = Arrays.copyOfRange(words, 1, words.length);
+            Thread running = new Thread(() -> run(command, stream));
+            running.start();
+            running.join(Integer.parseInt(words[0]) * 1000L);
+            running.interrupt();
+            running.join();
             stream.flush();
             answers.println(Base64.getEncoder().encodeToString(printed.toByteArray()));
             answers.flush();
+        }
+    }
+
+    private static void run(String[] command, PrintStream stream) {
+        try {
+            MQAdminStartup.main0(command, null);
+        } catch (Throwable error) {
+            error.printStackTrace(stream);
         }
     }
 }

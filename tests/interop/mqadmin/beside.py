@@ -34,14 +34,14 @@ _KEYS = ("first", "second", "third")
 
 
 class ApacheBroker(ApacheRocketMQ):
-    """A name server and a broker that keeps users, policies and traces, without a proxy."""
+    """A name server and a broker that keeps users, policies and traces and syncs as TernMQ does, without a proxy."""
 
     def __init__(self) -> None:
         providers = {
             f"{kind}MetadataProvider": f"{PROVIDERS.format(kind)}.Local{kind.title()}MetadataProvider"
             for kind in ("authentication", "authorization")
         }
-        super().__init__(True, brokerName=BROKER, traceTopicEnable="true", **providers)
+        super().__init__(True, brokerName=BROKER, traceTopicEnable="true", flushDiskType="SYNC_FLUSH", **providers)
 
     def _start_proxy(self, started: "Started") -> None:
         del started
@@ -65,11 +65,13 @@ class Server(NamedTuple):
         values = {"broker": self.broker, "name_server": self.name_server, "folder": self.home, "id": self.ids[0]}
         return command.format(**values).split()
 
-    async def run(self, command: str) -> str:
+    async def run(self, command: str, interrupted_after_s: int) -> str:
         """Return what a command prints, and writes to files that it names."""
         printed = ""
         for _ in range(_TRIES):
-            printed = await asyncio.to_thread(self.mqadmin.run, *self.fill(command))
+            printed = await asyncio.to_thread(
+                self.mqadmin.run, *self.fill(command), interrupted_after_s=interrupted_after_s
+            )
             if _TOO_SLOW not in printed:
                 break
         return "\n".join([printed, *map(_read_file, _FILE.findall(printed))])
@@ -229,9 +231,11 @@ async def commit_for_tools(servers: list[Server]) -> None:
         assert committed.code == 0, committed.remark
 
 
-async def compare_command(servers: list[Server], command: str, *, in_order: bool) -> Compared:
+async def compare_command(
+    servers: list[Server], command: str, *, in_order: bool, interrupted_after_s: int = 0
+) -> Compared:
     """Run a command at both; without `in_order` the order of the lines tells nothing."""
-    printed = await asyncio.gather(*(server.run(command) for server in servers))
+    printed = await asyncio.gather(*(server.run(command, interrupted_after_s) for server in servers))
     masked = [server.mask(text) for server, text in zip(servers, printed, strict=True)]
     if not in_order:
         masked = ["\n".join(sorted(text.splitlines())) for text in masked]

@@ -33,7 +33,7 @@ OLD_TOO = {
     "consumerStatus -g LiveGroup": ("live-client", "V4_9_8"),
     "consumerStatus -g LiveGroup -i live-client": ("PROP_CONSUME_TYPE", "LiveTopic"),
     "producerConnection -g LiveProducer -t LiveTopic": ("live-client", "JAVA", "V4_9_8"),
-    "brokerStatus -b {address}": ("brokerVersionDesc", "putTps", "getTransferedTps"),
+    "brokerStatus -b {address}": ("brokerVersionDesc", "putTps", "getTransferredTps"),
     "brokerConsumeStats -b {address}": ("AdminTopic", "AdminGroup", "Diff Total: 2"),
     "getBrokerConfig -b {address}": ("brokerClusterName", "DefaultCluster", "maxMessageSize"),
     "getBrokerConfig -c DefaultCluster": ("maxMessageSize",),

@@ -8,9 +8,7 @@ _UNSERVED_COMMANDS = (
     "getControllerConfig -a {name_server}",
     "getControllerMetaData -a {name_server}",
     "getSyncStateSet -a {name_server} -b broker-0",
-    "getColdDataFlowCtrInfo -b {broker}",
     "updateColdDataFlowCtrGroupConfig -b {broker} -g AdminGroup -v 1000",
-    "removeColdDataFlowCtrGroupConfig -b {broker} -g AdminGroup",
     "setCommitLogReadAheadMode -b {broker} -m 1",
     "switchTimerEngine -b {broker} -e F",
     "resetMasterFlushOffset -b {broker} -o 0",
@@ -138,6 +136,8 @@ COMMANDS = (
     "deleteUser -b {broker} -u someone",
     "deleteUser -c DefaultCluster -u other",
     *_UNSERVED_COMMANDS,
+    "removeColdDataFlowCtrGroupConfig -b {broker} -g AdminGroup",
+    "getColdDataFlowCtrInfo -b {broker}",
     "remappingStaticTopic -t AdminTopic -b broker-0",
     "getBrokerEpoch -b broker-0",
     "getParentTopicInfo -p LiveTopic",
@@ -149,9 +149,24 @@ COMMANDS = (
     "deleteTopic -c DefaultCluster -t NoTopic",
     "deleteSubGroup -c DefaultCluster -g CloneGroup",
     "deleteSubGroup -b {broker} -g NoGroup",
+    "clusterRT -a 5 -s 16 -i 60",
+    "clusterRT -a 5 -s 16 -i 60 -c DefaultCluster -p true -m here",
+    "clusterRT -a 5 -s 16 -i 60 -c NoCluster",
+    "startMonitoring",
 )
-ANY_ORDER = ("topicList", "consumerProgress", "statsAll", "listUser", "listAcl", "getBrokerConfig", "getNamesrvConfig")
+ANY_ORDER = (
+    "topicList",
+    "consumerProgress",
+    "brokerConsumeStats",
+    "statsAll",
+    "listUser",
+    "listAcl",
+    "getBrokerConfig",
+    "getNamesrvConfig",
+)
 """Those whose order is that of a hash table, or of time."""
+ENDLESS = ("clusterRT",)
+"""Those that go on until they are interrupted."""
 
 _NO_GROUP = "a group has the route of its retry topic from the beginning, so its first retry needs no wait"
 _SECRET = "secrets are never answered"
@@ -160,7 +175,7 @@ _VERSION = "the version is TernMQ's"
 _WAIT = "the property WAIT=true, the default, is not kept"
 _GROUP = "-m and -d of updateSubGroup change nothing: every group may broadcast"
 _TYPE = "topics without a type accept all types, and say so: MIXED"
-_FIGURES = "figures of the parts of Apache's broker are left out; getTransferedTps is there for tools of 4.9"
+_FIGURES = "figures of the parts of Apache's broker are left out"
 _EMBEDDED = "`ternmq up` has one broker, whose permission stays; in a cluster it works"
 _UNSERVED = "it has no meaning here, and the refusal says why"
 DIFFERENT = {
@@ -182,8 +197,6 @@ DIFFERENT = {
     "exportMetadata -c DefaultCluster -f {folder}": f"{_TYPE}; {_GROUP}",
     "exportMetadata -b {broker} -t -f {folder}": _TYPE,
     "exportMetadata -b {broker} -g -f {folder}": _GROUP,
-    "exportMetrics -c DefaultCluster -f {folder}": _FIGURES,
-    "exportConfigs -c DefaultCluster -f {folder}": "messages are synced; filterServerNums is there for tools of 4.9",
     "wipeWritePerm -b broker-0": _EMBEDDED,
     "addWritePerm -b broker-0": _EMBEDDED,
     "wipeWritePerm -b no-broker": _EMBEDDED,

@@ -45,11 +45,12 @@ class MqAdmin:
         self._process.kill()
         self._process.communicate()
 
-    def run(self, command: str, *arguments: str) -> str:
-        """Return what a command prints."""
+    def run(self, command: str, *arguments: str, interrupted_after_s: int = 0) -> str:
+        """Return what a command prints; 0 lets it run for as long as it does."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write("\t".join((command, *arguments, "-n", self._address)) + "\n")
+        words = (str(interrupted_after_s), command, *arguments, "-n", self._address)
+        self._process.stdin.write("\t".join(words) + "\n")
         self._process.stdin.flush()
         answer = self._process.stdout.readline()
         if not answer:

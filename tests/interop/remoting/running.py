@@ -142,11 +142,16 @@ def java_command(folder: Path, client: str, main: str, home: Path, *, options: S
     """How to start the Java program that was built in `folder`, with the libraries of RocketMQ 4 or 5."""
     libraries = folder / "target" / "lib"
     if client == "java5":
-        libraries = jars(f"rocketmq-client-{JAVA_5}", [f"org.apache.rocketmq:rocketmq-client:{JAVA_5}"])
+        libraries = client_jars(JAVA_5)
     # Java takes the home folder from the user database, not from the environment. The program's archive names the
     # libraries of RocketMQ 4, which would come first.
     java = ["java", *JAVA_OPTIONS, f"-Duser.home={home}", *options]
     return [*java, "-cp", f"{folder}/target/classes:{libraries}/*", main]
+
+
+def client_jars(version: str) -> Path:
+    """The folder with Java's client of that version and what it needs."""
+    return jars(f"rocketmq-client-{version}", [f"org.apache.rocketmq:rocketmq-client:{version}"])
 
 
 def only_once(count: int, prefix: str = "") -> Counter[str]:

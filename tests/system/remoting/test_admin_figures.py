@@ -95,6 +95,7 @@ async def test_a_broker_has_what_tools_read(server: Embedded) -> None:
         assert {"brokerVersionDesc", "brokerActive", "getTransferedTps", "timerCongestNum"} <= set(table)
         for name in ("putTps", "getTransferredTps", "getTotalTps"):
             assert len([float(each) for each in table[name].split()]) == 3
+        assert float(table["putMessageAverageSize"]) >= 0
         settings = (await client.call(26)).body.decode().splitlines()
         pairs = dict(line.split("=", 1) for line in settings)
         assert (pairs["brokerId"], pairs["filterServerNums"], pairs["maxMessageSize"]) == ("0", "0", "4194304")
@@ -104,6 +105,21 @@ async def test_a_broker_has_what_tools_read(server: Embedded) -> None:
         assert read((await client.call(45)).body)["offsetTable"] == {}
         for code in (306, 316, 329):
             assert (await client.call(code)).code == 0
+
+
+async def test_a_broker_says_what_only_tools_of_release_4_read_to_them_alone(server: Embedded) -> None:
+    async with await RemotingClient.connect(server.remoting) as client:
+        client.version = 513
+        assert "getTransferedTps" not in read((await client.call(28)).body)["table"]
+        assert b"filterServerNums" not in (await client.call(26)).body
+
+
+async def test_reads_of_old_messages_are_not_limited(server: Embedded) -> None:
+    async with await RemotingClient.connect(server.remoting) as client:
+        found = read((await client.call(2003)).body)
+        assert (found["runtimeTable"], found["configTable"], found["globalColdReadThreshold"]) == ({}, {}, 2**63 - 1)
+        assert (await client.call(2002, b"group-4x")).code == 0
+        assert (await client.call(2001, b"group-4x=1")).code == 3
 
 
 async def test_figures_that_nobody_counted_are_refused(server: Embedded) -> None:

@@ -13,7 +13,8 @@ _RELEASES = {
 NEWEST = max(_RELEASES)
 OBEYS_RETRIES_MAX_FROM: Final = 121
 """Clients from this version on say how often they want to try again."""
-POPS_FROM = 413
+RELEASE_5_FROM = 413
+POPS_FROM = RELEASE_5_FROM
 """Clients from this version on can pop."""
 
 

@@ -1,11 +1,13 @@
-"""Requests about brokers: running figures (28), settings (25, 26), replicas (907), offsets of delay levels (45), and
-clean-ups, which need no request here (306, 316, 329).
+"""Requests about brokers: running figures (28), settings (25, 26), replicas (907), offsets of delay levels (45), limits
+of reads of old messages (2002, 2003), and clean-ups, which need no request here (306, 316, 329).
 
 All brokers of a cluster have the address of this proxy, so that what is asked of one is answered of all together,
 unless the request names one.
 """
 
+import os
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from ternmq_common.catalog.cluster import ReplicationMode
@@ -20,8 +22,8 @@ from ternmq_proxy.fronts.remoting.codes import ResponseCode
 from ternmq_proxy.fronts.remoting.handlers.admin.answers import answer_done, answer_json, refuse_always
 from ternmq_proxy.fronts.remoting.handlers.admin.statistics import find_broker_figures, sum_last
 from ternmq_proxy.fronts.remoting.handlers.routes import READ, WRITE
-from ternmq_proxy.fronts.remoting.versions import NEWEST
-from ternmq_rpc.remoting.commands import Command
+from ternmq_proxy.fronts.remoting.versions import NEWEST, RELEASE_5_FROM
+from ternmq_rpc.remoting.commands import INT64_MAX, Command
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,6 +38,10 @@ _IDLE_POOLS = ("send", "pull", "query", "litePull", "ack")
 refuse_settings = refuse_always("settings of brokers are those of TernMQ; change their settings files or options")
 
 
+def _is_of_release_4(made: "RemotingCall") -> bool:
+    return made.command.version < RELEASE_5_FROM
+
+
 def _require_brokers(made: "RemotingCall") -> None:
     made.services.access.require_right("ListBrokers", made.call, CLUSTER_GET, "brokers")
 
@@ -45,9 +51,11 @@ async def describe_runtime(made: "RemotingCall") -> Command:
     _require_brokers(made)
     sent, step_s = await find_broker_figures("in", made)
     delivered, _ = await find_broker_figures("out", made)
+    sizes, _ = await find_broker_figures("log_bytes", made)
     table = {
         **_describe_process(made),
         **_describe_rates(sent, delivered, step_s),
+        "putMessageAverageSize": f"{average_message_bytes(sizes, sent, step_s):.1f}",
         **_describe_day(sent, delivered, step_s, made),
         **_describe_disk(made),
         **{f"{pool}ThreadPoolQueue{what}": "0" for pool in _IDLE_POOLS for what in ("Size", "HeadWaitTimeMills")},
@@ -56,6 +64,8 @@ async def describe_runtime(made: "RemotingCall") -> Command:
         "pageCacheLockTimeMills": "0",
         "startAcceptSendRequestTimeStamp": "0",
     }
+    if _is_of_release_4(made):
+        table["getTransferedTps"] = table["getTransferredTps"]  # as it was spelt
     return answer_json({"table": dict(sorted(table.items()))})
 
 
@@ -83,7 +93,6 @@ def _describe_rates(sent: "Sequence[float]", delivered: "Sequence[float]", step_
         "getFoundTps": got,
         "getMissTps": _NOTHING,
         "getTotalTps": got,
-        "getTransferedTps": got,  # as tools of 4.9 spell it
         "getTransferredTps": got,
         "putTps": put,
         "timerDequeueTps": "0.0",
@@ -94,6 +103,14 @@ def _describe_rates(sent: "Sequence[float]", delivered: "Sequence[float]", step_
 def _rates_of(figures: "Sequence[float]", step_s: float) -> str:
     """Return the rates of the last ten seconds, of the last minute, and of ten."""
     return " ".join(f"{sum_last(figures, step_s, span_s) / span_s:.2f}" for span_s in _SPANS_S)
+
+
+def average_message_bytes(sizes: "Sequence[float]", sent: "Sequence[float]", step_s: float) -> float:
+    """Return how many bytes of the log a message took, as far as the history goes back. The log gets smaller too, and
+    its first known size is not what was sent since."""
+    grown = sum(max(0.0, now - before) for before, now in pairwise(sizes) if before)
+    count = sum(sent) * step_s
+    return grown / count if count else 0.0
 
 
 def _describe_day(
@@ -137,7 +154,10 @@ def _describe_disk(made: "RemotingCall") -> dict[str, str]:
 async def describe_settings(made: "RemotingCall") -> Command:
     """Answer 26: settings under the names of RocketMQ, those that mean something here."""
     made.services.access.require_right("GetServerInfo", made.call, CLUSTER_GET, "server")
-    lines = "".join(f"{name}={value}\n" for name, value in sorted(_settings_of(_find_broker(made), made).items()))
+    settings = _settings_of(_find_broker(made), made)
+    if _is_of_release_4(made):
+        settings["filterServerNums"] = 0  # which its tools fail without
+    lines = "".join(f"{name}={value}\n" for name, value in sorted(settings.items()))
     version = f'{{"counter":0,"stateVersion":0,"timestamp":{made.services.started_ms}}}'
     return Command(ResponseCode.SUCCESS, fields={"version": version}, body=lines.encode())
 
@@ -171,9 +191,9 @@ def _settings_of(broker: "BrokerEntry", made: "RemotingCall") -> dict[str, objec
         "brokerName": broker.name,
         "brokerPermission": (READ if broker.can_read else 0) | (WRITE if broker.can_write else 0),
         "brokerRole": "SYNC_MASTER" if is_sync else "ASYNC_MASTER",
+        "clientCallbackExecutorThreads": os.cpu_count() or 1,  # by which tools know how many cores there are
         "defaultTopicQueueNums": services.catalog.default_queues,
         "fileReservedTime": storage.retention_ms // HOUR_MS,
-        "filterServerNums": 0,  # tools of 4.9 fail without it
         "flushDiskType": "SYNC_FLUSH" if storage.flush is FlushMode.SYNC else "ASYNC_FLUSH",
         "listenPort": port,
         "maxMessageSize": services.limits.body_bytes_max,
@@ -225,8 +245,22 @@ async def list_delay_offsets(made: "RemotingCall") -> Command:
     return answer_json({"dataVersion": {}, "offsetTable": {}})
 
 
+async def describe_cold_reads(made: "RemotingCall") -> Command:
+    """Answer 2003: reads of old messages are not limited, whichever group makes them."""
+    _require_brokers(made)
+    return answer_json(
+        {
+            "runtimeTable": {},
+            "configTable": {},
+            "cgColdReadThreshold": INT64_MAX,
+            "globalColdReadThreshold": INT64_MAX,
+            "globalAcc": 0,
+        }
+    )
+
+
 async def note_cleaned(made: "RemotingCall") -> Command:
-    """Answer 306, 316, 329 and 200056: brokers remove what is expired by themselves, have no queues without a topic,
-    and keep what was popped in one form, to which nothing is rolled back."""
+    """Answer 306, 316, 329, 2002 and 200056: brokers remove what is expired by themselves, have no queues without a
+    topic and no limits of cold reads, and keep what was popped in one form, to which nothing is rolled back."""
     _require_brokers(made)
     return answer_done()

@@ -93,6 +93,8 @@ ADMIN_HANDLERS: dict[int, Handler] = {
     RequestCode.AUTH_DELETE_ACL: Handler("DeletePolicy", users.remove_policies, in_steps=True),
     RequestCode.AUTH_GET_ACL: Handler("DescribeUser", users.get_policies),
     RequestCode.AUTH_LIST_ACL: Handler("ListUsers", users.list_policies),
+    RequestCode.REMOVE_COLD_DATA_FLOW_CTR_CONFIG: Handler("ListBrokers", brokers.note_cleaned),
+    RequestCode.GET_COLD_DATA_FLOW_CTR_INFO: Handler("ListBrokers", brokers.describe_cold_reads),
     RequestCode.POP_ROLLBACK: Handler("ListBrokers", brokers.note_cleaned),
     **UNSERVED_HANDLERS,
 }

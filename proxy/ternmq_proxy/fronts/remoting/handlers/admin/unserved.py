@@ -30,8 +30,6 @@ _REASONS: "Mapping[RequestCode, str]" = {
     RequestCode.GET_CONTROLLER_CONFIG: _CONTROLLER,
     RequestCode.CLEAN_BROKER_DATA: _CONTROLLER,
     RequestCode.UPDATE_COLD_DATA_FLOW_CTR_CONFIG: _COLD,
-    RequestCode.REMOVE_COLD_DATA_FLOW_CTR_CONFIG: _COLD,
-    RequestCode.GET_COLD_DATA_FLOW_CTR_INFO: _COLD,
     RequestCode.SET_COMMITLOG_READ_MODE: "how the commit log is read ahead can't be set here",
     RequestCode.SWITCH_TIMER_ENGINE: "there is one engine for delayed messages here",
     RequestCode.GET_BROKER_LITE_INFO: _LITE,

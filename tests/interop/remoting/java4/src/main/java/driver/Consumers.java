@@ -2,6 +2,7 @@ package driver;
 
 import java.lang.reflect.Method;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import java.util.TreeMap;
 import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
@@ -26,6 +27,8 @@ import org.apache.rocketmq.remoting.RPCHook;
 /** Consumers of all kinds; each prints the messages that it gets. */
 final class Consumers {
     private static final long POLL_MS = 500;
+    private static final int BODY_SHOWN_BYTES = 65536;
+    private static final int BEGIN_BYTES = 8;
 
     private Consumers() {
     }
@@ -38,7 +41,8 @@ final class Consumers {
 
     static void printGot(String name, MessageExt message) {
         Line line = new Line().with("event", "got").with("name", name).with("topic", message.getTopic())
-                .with("body", Producers.text(message.getBody())).with("tag", message.getTags())
+                .with("body", shorten(message.getBody())).with("bytes", message.getBody().length)
+                .with("crc", message.getBodyCRC()).with("tag", message.getTags())
                 .with("keys", message.getKeys()).with("id", message.getMsgId())
                 .with("queue", message.getQueueId()).with("offset", message.getQueueOffset())
                 .with("times", message.getReconsumeTimes()).with("flag", message.getFlag())
@@ -48,9 +52,19 @@ final class Consumers {
         line.print();
     }
 
-    /** Messages whose body begins with "fail-N-" fail N times; those with "poison-" always. */
+    private static String shorten(byte[] body) {
+        return Producers.text(body.length > BODY_SHOWN_BYTES ? Arrays.copyOf(body, BEGIN_BYTES) : body);
+    }
+
+    /**
+     * Messages whose body begins with "fail-N-" fail N times; those with "poison-" always; those with "throw-" by an
+     * exception, once.
+     */
     static boolean fails(MessageExt message) {
         String body = Producers.text(message.getBody());
+        if (body.startsWith("throw-") && message.getReconsumeTimes() == 0) {
+            throw new IllegalStateException(body);
+        }
         return body.startsWith("poison-")
                 || body.startsWith("fail-") && message.getReconsumeTimes() < Integer.parseInt(body.split("-")[1]);
     }
@@ -73,7 +87,8 @@ final class Consumers {
     static Consumer push(String address, Line command, RPCHook hook) throws Exception {
         String name = command.get("name");
         DefaultMQPushConsumer consumer =
-                new DefaultMQPushConsumer(command.get("group"), hook, new AllocateMessageQueueAveragely());
+                new DefaultMQPushConsumer(command.get("group"), hook, new AllocateMessageQueueAveragely(),
+                        !command.get("traces").isEmpty(), null);
         consumer.setNamesrvAddr(address);
         consumer.setInstanceName(command.get("instance", name));
         consumer.setConsumeFromWhere(ConsumeFromWhere.valueOf(command.get("from", "CONSUME_FROM_FIRST_OFFSET")));
@@ -217,6 +232,22 @@ final class Consumers {
         };
     }
 
+    /** Says of a queue where it begins and ends, what its group committed, and where the messages of a time begin. */
+    static void describeQueue(String address, Line command, RPCHook hook, Line answer) throws Exception {
+        DefaultMQPullConsumer consumer = new DefaultMQPullConsumer(command.get("group"), hook);
+        consumer.setNamesrvAddr(address);
+        consumer.setInstanceName(command.get("name"));
+        consumer.start();
+        MessageQueue queue =
+                new MessageQueue(command.get("topic"), command.get("broker"), command.number("queue", 0));
+        answer.with("min", consumer.minOffset(queue)).with("max", consumer.maxOffset(queue))
+                .with("committed", consumer.fetchConsumeOffset(queue, true));
+        for (String time : command.all("time")) {
+            answer.with("found", consumer.searchOffset(queue, Long.parseLong(time)));
+        }
+        consumer.shutdown();
+    }
+
     /** Pulls all messages of a topic that are there, queue by queue, by the oldest of the three kinds of consumers. */
     static void pullAll(String address, Line command, RPCHook hook, Line answer) throws Exception {
         DefaultMQPullConsumer consumer = new DefaultMQPullConsumer(command.get("group"), hook);
@@ -237,6 +268,8 @@ final class Consumers {
                 offset = result.getNextBeginOffset();
             }
             consumer.updateConsumeOffset(queue, offset);
+            // What it does by itself for queues that it shares with others only.
+            consumer.getDefaultMQPullConsumerImpl().getOffsetStore().persist(queue);
         }
         consumer.shutdown();
         answer.with("count", count);

@@ -73,6 +73,9 @@ public final class Driver {
             case "pull":
                 Consumers.pullAll(address, command, hook(command), answer);
                 break;
+            case "offsets":
+                Consumers.describeQueue(address, command, hook(command), answer);
+                break;
             case "seek":
                 consumers.get(name).seek(command);
                 break;

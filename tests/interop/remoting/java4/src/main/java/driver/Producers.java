@@ -3,6 +3,7 @@ package driver;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Random;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
@@ -14,6 +15,7 @@ import org.apache.rocketmq.client.producer.TransactionMQProducer;
 import org.apache.rocketmq.client.producer.TransactionSendResult;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
+import org.apache.rocketmq.common.message.MessageQueue;
 import org.apache.rocketmq.remoting.RPCHook;
 
 /** Producers: ordinary ones, and those of transactions. */
@@ -27,15 +29,18 @@ final class Producers {
         String group = command.get("group");
         DefaultMQProducer producer;
         if (command.get("transactions").isEmpty()) {
-            producer = new DefaultMQProducer(group, hook);
+            producer = new DefaultMQProducer(group, hook, !command.get("traces").isEmpty(), null);
         } else {
             TransactionMQProducer transactions = new TransactionMQProducer(group, hook);
             transactions.setTransactionListener(new Checker());
             producer = transactions;
         }
-        producer.setNamesrvAddr(address);
+        if (!address.equals("none")) {
+            producer.setNamesrvAddr(address);
+        }
         producer.setInstanceName(command.get("instance", command.get("name")));
         producer.setSendMsgTimeout(10_000);
+        producer.setMaxMessageSize(command.number("max_bytes", producer.getMaxMessageSize()));
         if (!command.get("tls").isEmpty()) {
             producer.setUseTLS(true);
         }
@@ -70,8 +75,17 @@ final class Producers {
         return new String(body, StandardCharsets.UTF_8);
     }
 
+    /** A body of so many bytes, which begins with a text; no compression makes it smaller by much. */
+    private static byte[] pad(String text, int size) {
+        byte[] body = text.getBytes(StandardCharsets.UTF_8);
+        byte[] padded = new byte[Math.max(size, body.length)];
+        new Random(size).nextBytes(padded);
+        System.arraycopy(body, 0, padded, 0, body.length);
+        return padded;
+    }
+
     static Message message(Line command, String body) {
-        Message message = new Message(command.get("topic"), body.getBytes(StandardCharsets.UTF_8));
+        Message message = new Message(command.get("topic"), pad(body, command.number("bytes", 0)));
         if (!command.get("tag").isEmpty()) {
             message.setTags(command.get("tag"));
         }
@@ -114,6 +128,10 @@ final class Producers {
                 case "async":
                     describe(sendAsynchronously(message), answer);
                     break;
+                case "queue":
+                    describe(producer.send(message, new MessageQueue(command.get("topic"), command.get("broker"),
+                            command.number("queue", 0))), answer);
+                    break;
                 case "ordered":
                     describe(producer.send(message, (queues, given, key) ->
                             queues.get(Math.floorMod(key.hashCode(), queues.size())), command.get("order")), answer);
@@ -141,8 +159,20 @@ final class Producers {
 
         void sendBatch(Line command, Line answer) throws Exception {
             List<Message> messages = new ArrayList<>();
+            List<String> tags = command.all("tags");
+            List<String> topics = command.all("topics");
             for (String body : command.all("body")) {
-                messages.add(message(command, body));
+                int at = messages.size();
+                Message message = message(command, body);
+                if (!tags.isEmpty()) {
+                    message.setTags(tags.get(at));
+                    message.setKeys("key-" + body);
+                    message.putUserProperty("number", Integer.toString(at));
+                }
+                if (!topics.isEmpty()) {
+                    message.setTopic(topics.get(at));
+                }
+                messages.add(message);
             }
             describe(producer.send(messages), answer);
         }

@@ -1,0 +1,1 @@
+"""Applications that stand on published frameworks, as clients of a running server."""

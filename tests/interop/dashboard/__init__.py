@@ -1,0 +1,1 @@
+"""The calls of rocketmq-dashboard, which itself is in no registry."""
