@@ -7,10 +7,10 @@ from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.limits import GROUP_CHARACTERS_MAX, LITE_TOPIC_BYTES_MAX, TOPIC_CHARACTERS_MAX
 from ternmq_common.printable import cut_text
 
-DISCARD_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
+DISCARD_TOPIC: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
 TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
 """Where RocketMQ's clients send their message traces, if they are told to."""
-SYSTEM_TOPICS = frozenset(
+SYSTEM_TOPICS: Final = frozenset(
     {
         "TBW102",
         "SCHEDULE_TOPIC_XXXX",
@@ -26,13 +26,13 @@ SYSTEM_TOPICS = frozenset(
         TRACE_TOPIC,
     }
 )
-SYSTEM_TOPIC_PREFIX = "rmq_sys_"
-RESERVED_GROUP_PREFIX = "CID_RMQ_SYS_"
+SYSTEM_TOPIC_PREFIX: Final = "rmq_sys_"
+RESERVED_GROUP_PREFIX: Final = "CID_RMQ_SYS_"
 RETRY_PREFIX: Final = "%RETRY%"
-DEAD_LETTER_PREFIX = "%DLQ%"
-LITE_PREFIX = "%LMQ%$"
-_LEGAL = re.compile(r"[A-Za-z0-9_\-%|]+", re.ASCII)
-_LEGAL_LITE = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
+DEAD_LETTER_PREFIX: Final = "%DLQ%"
+LITE_PREFIX: Final = "%LMQ%$"
+_LEGAL: Final = re.compile(r"[A-Za-z0-9_\-%|]+", re.ASCII)
+_LEGAL_LITE: Final = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
 
 
 def check_topic_name(name: str) -> str:

@@ -15,8 +15,8 @@ from tests.simulation.running.run import Run
 from tests.simulation.running.seeds import Tally, run_seed
 
 ROOT = Path(__file__).parents[2]
-SEEDS = 24
-_AT_ONCE = 8
+SEEDS = 12
+_AT_ONCE = 6
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, _AT_ONCE))

@@ -6,7 +6,7 @@ Threads     the owner's thread writes; `otel_metrics` reads in another, so every
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from ternmq_runtime.observability.durations import DurationHistogram
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
 
 # The largest value of the setting metric_series_max.
-NAMES_MAX = 20_000
-OTHER = "other"
+NAMES_MAX: Final = 20_000
+OTHER: Final = "other"
 
 
 class NameCounts:

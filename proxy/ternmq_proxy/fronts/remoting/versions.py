@@ -2,7 +2,7 @@
 
 from typing import Final
 
-_RELEASES = {
+_RELEASES: Final = {
     79: "3.2.6", 121: "3.4.9", 137: "3.5.8", 213: "4.0.0", 233: "4.1.0", 253: "4.2.0", 273: "4.3.0", 293: "4.4.0",
     313: "4.5.0", 317: "4.5.2", 333: "4.6.0", 335: "4.6.1", 353: "4.7.0", 355: "4.7.1", 373: "4.8.0", 393: "4.9.0",
     395: "4.9.1", 397: "4.9.2", 399: "4.9.3", 401: "4.9.4", 403: "4.9.5", 405: "4.9.6", 407: "4.9.7", 409: "4.9.8",
@@ -10,11 +10,11 @@ _RELEASES = {
     493: "5.4.0", 513: "5.5.0",
 }  # fmt: skip
 
-NEWEST = max(_RELEASES)
+NEWEST: Final = max(_RELEASES)
 OBEYS_RETRIES_MAX_FROM: Final = 121
 """Clients from this version on say how often they want to try again."""
-RELEASE_5_FROM = 413
-POPS_FROM = RELEASE_5_FROM
+RELEASE_5_FROM: Final = 413
+POPS_FROM: Final = RELEASE_5_FROM
 """Clients from this version on can pop."""
 
 
