@@ -140,10 +140,12 @@ def connection_of(reader: OptionReader) -> ConnectionOptions:
     ca_certificate, server_name = _read_file(reader, "tlsCaFile"), reader.read_text("tlsServerName")
     wants_tls = reader.read_flag("tls", any((ca_certificate, certificate, server_name)))
     tls = TlsOptions(ca=ca_certificate, client_cert=certificate, client_key=private_key, server_name=server_name)
-    try:
-        tls.ssl_context()
-    except ClientError as error:
-        raise WrongOption(f"options tls...: {error}") from None
+    if wants_tls or any((ca_certificate, certificate)):
+        # Else nothing is read, and the authorities of the system take 20 ms.
+        try:
+            tls.ssl_context()
+        except ClientError as error:
+            raise WrongOption(f"options tls...: {error}") from None
     timeout_ms = reader.read_number("requestTimeoutMs", REQUEST_TIMEOUT_MS)
     retry_ms = reader.read_number("retryTimeoutMs", RETRY_TIMEOUT_MS, minimum=0)
     assert timeout_ms is not None

@@ -4,18 +4,19 @@ end."""
 from collections.abc import Callable, Iterable
 from typing import Final
 
-import hpack
-
 from ternmq_rpc.grpc_http2 import frames as h2
 from ternmq_rpc.grpc_http2.events import EventKind
 from ternmq_rpc.grpc_http2.frames import DEFAULT_FRAME_MAX, PREFACE, ErrorCode, Http2Error, SettingId
-from ternmq_rpc.grpc_http2.headers.header_rules import MalformedHeaders, checked_fields
+from ternmq_rpc.grpc_http2.headers.header_reader import HeaderReader, HeaderTable
+from ternmq_rpc.grpc_http2.headers.header_rules import MalformedHeaders
 from ternmq_rpc.grpc_http2.headers.literal_headers import literal_block
-from ternmq_rpc.grpc_http2.machine import HEADER_BYTES_MAX, Http2Machine, S, greeting_frames
+from ternmq_rpc.grpc_http2.machine import Http2Machine, S, greeting_frames
 from ternmq_rpc.grpc_http2.messages import GrpcStatus, status_text
 from ternmq_rpc.serving.budgets import BudgetLedger, ConnectionBudgets
 
 _LAST_NUMBER: Final = h2.WINDOW_MAX
+# Servers answer with the same few fields again and again, except for what `grpc-message` says.
+_HEADERS: Final = HeaderReader(("content-type", "grpc-status", "grpc-message"), cached_max=64)
 
 
 class ClientMachine(Http2Machine[S]):
@@ -25,13 +26,16 @@ class ClientMachine(Http2Machine[S]):
     stream has `is_ended_there` too.
     """
 
-    __slots__ = ("_authority", "_decoder", "_number", "leaving")
+    __slots__ = ("_authority", "_block", "_block_of", "_number", "_table", "leaving")
 
     def __init__(self, authority: str, budgets: ConnectionBudgets, now: float) -> None:
         super().__init__(budgets, BudgetLedger(), now)
         self._authority = authority
         self._number = 1
-        self._decoder: hpack.Decoder | None = None
+        # The header block of the last call, and of which method and headers: the next one mostly has the same.
+        self._block = b""
+        self._block_of: tuple[str, tuple[tuple[str, str], ...]] = ("", ())
+        self._table: HeaderTable | None = None
         self.leaving = False
         self._ready.append(PREFACE + greeting_frames({SettingId.ENABLE_PUSH: 0}, budgets.connection_in_bytes_max))
 
@@ -50,20 +54,26 @@ class ClientMachine(Http2Machine[S]):
         self._number += 2
         stream = self.streams[number] = create_stream(number, self._outflow.first_window)
         stream.is_conversation = True
-        block = literal_block(
-            (
-                (":method", "POST"),
-                (":scheme", "http"),
-                (":path", method),
-                (":authority", self._authority),
-                ("te", "trailers"),
-                ("content-type", "application/grpc"),
-                ("user-agent", "ternmq"),
-                *headers,
-            )
-        )
+        block = self._encode_headers(method, tuple(headers))
         self._ready.append(h2.header_frames(number, block, DEFAULT_FRAME_MAX, end_stream=False))
         return stream
+
+    def _encode_headers(self, method: str, headers: tuple[tuple[str, str], ...]) -> bytes:
+        if self._block_of != (method, headers):
+            self._block = literal_block(
+                (
+                    (":method", "POST"),
+                    (":scheme", "http"),
+                    (":path", method),
+                    (":authority", self._authority),
+                    ("te", "trailers"),
+                    ("content-type", "application/grpc"),
+                    ("user-agent", "ternmq"),
+                    *headers,
+                )
+            )
+            self._block_of = (method, headers)
+        return self._block
 
     def end_stream(self, stream: S) -> None:
         """Send the end of the stream after all that waits."""
@@ -108,14 +118,11 @@ class ClientMachine(Http2Machine[S]):
             self._handle_trailers(stream, fields)
 
     def _decode_headers(self, block: bytes) -> dict[str, str]:
-        """Decode a block that may refer to the header table. MalformedHeaders: its fields are not allowed."""
-        if self._decoder is None:
-            self._decoder = hpack.Decoder(max_header_list_size=HEADER_BYTES_MAX)
-        try:
-            pairs = self._decoder.decode(block, raw=True)
-        except hpack.HPACKError as error:
-            raise Http2Error(ErrorCode.COMPRESSION_ERROR, f"a header block can't be read: {error}") from error
-        return checked_fields((bytes(name).decode("latin-1"), bytes(value).decode("latin-1")) for name, value in pairs)
+        """Return the fields that are read here. MalformedHeaders: some are not allowed."""
+        if self._table is None:
+            _HEADERS.check_coding(block)
+            self._table = HeaderTable()
+        return _HEADERS.read_block(block, self._table)
 
     def _handle_trailers(self, stream: S, fields: dict[str, str]) -> None:
         """Handle the trailers: the server has ended the stream with a status."""

@@ -232,7 +232,7 @@ class MessageColumns:
         """These parts of the messages' bytes as one array; `present` None means all. ArrowInvalid for text that is no
         UTF-8."""
         count = len(starts)
-        every = present is None or bool(present.all())
+        every = present is None or np.count_nonzero(present) == count
         if present is not None and not every:
             starts, sizes = starts[present], sizes[present]
         # The bytes as an array in which every second element is a part, those between are what lies between parts, and

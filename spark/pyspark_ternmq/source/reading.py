@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyarrow import RecordBatch
 
 _log = logging.getLogger(__name__)
-BATCH_ROWS = 4096
+BATCH_ROWS = 8192
 BATCH_BYTES = 8 << 20
 # Columns that need bodies; without any of them the broker does not send bodies.
 _OF_BODIES = frozenset({"body", "value", "corrupt"})

@@ -49,18 +49,20 @@ def find_fields(data: Bytes, starts: Ints, stops: Ints) -> Iterator[Found]:
     every_row = np.arange(count)
     places = starts
     # Most messages have the same fields, so this loop mostly comes to the end of all of them.
-    while count and (tag := _find_common_tag(data, places, stops)):
+    while tag := _find_common_tag(data, places, stops):
         values, sizes, places = _read_contents(data, tag & 7, places + 1)
-        if (places > stops).any():
+        if np.count_nonzero(places > stops):
             raise NotScannable("a field is longer than its message")
         yield Found(tag, every_row, values, sizes)
+    if not np.count_nonzero(places < stops):
+        return
     tags = np.full(count, _NO_TAG)
     places = places.copy()
     _read_tags(data, tags, places, stops, every_row)
-    while count and (tag := int(tags.min())) != _NO_TAG:
+    while (tag := int(tags.min())) != _NO_TAG:
         rows = every_row if int(tags.max()) == tag else np.flatnonzero(tags == tag)
         values, sizes, after = _read_contents(data, tag & 7, places[rows])
-        if (after > stops[rows]).any():
+        if np.count_nonzero(after > stops[rows]):
             raise NotScannable("a field is longer than its message")
         places[rows] = after
         yield Found(tag, rows, values, sizes)
@@ -69,11 +71,12 @@ def find_fields(data: Bytes, starts: Ints, stops: Ints) -> Iterator[Found]:
 
 def _find_common_tag(data: Bytes, places: Ints, stops: Ints) -> int:
     """The next tag of all messages, where it is the same and one byte; else 0, which is none."""
-    if not (places < stops).all():
+    count = len(places)
+    if not count or np.count_nonzero(places < stops) < count:
         return 0
     firsts = data.take(places)
     tag = int(firsts[0])
-    return tag if tag < 0x80 and (firsts == tag).all() else 0
+    return tag if tag < 0x80 and np.count_nonzero(firsts == tag) == count else 0
 
 
 def _read_contents(data: Bytes, wire_type: int, places: Ints) -> tuple[Ints, Ints, Ints]:
@@ -86,28 +89,37 @@ def _read_contents(data: Bytes, wire_type: int, places: Ints) -> tuple[Ints, Int
     numbers, after = read_varints(data, places)
     if wire_type == _VARINT:
         return numbers, after - places, after
-    if int(numbers.max()) > len(data) or int(numbers.min()) < 0:
+    # Less than no byte is more than all, as numbers without a sign.
+    if len(numbers) and int(np.maximum.reduce(numbers.view(np.uint64))) > len(data):
         raise NotScannable("a field is longer than all messages")
     return after, numbers, after + numbers
 
 
 def read_varints(data: Bytes, places: Ints) -> tuple[Ints, Ints]:
     """The numbers that begin at these places, as int64, and the places behind them."""
-    first = data.take(places)
+    return _read_from_bit(data, places, 0)
+
+
+def _read_from_bit(data: Bytes, places: Ints, shift: int) -> tuple[Ints, Ints]:
+    """What numbers have from this bit on, of which the bytes begin at these places, and the places behind them."""
+    if shift == 7 * _VARINT_BYTES_MAX:
+        raise NotScannable("a number has more than 10 bytes")
+    byte = data.take(places)
     places = places + 1
-    if first.size and first.max() < 0x80:
-        return first.astype(np.int64), places
-    numbers = (first & 0x7F).astype(np.int64)
-    going_on = np.flatnonzero(first & 0x80)
-    for shift in range(7, 7 * _VARINT_BYTES_MAX, 7):
-        byte = data.take(places[going_on])
-        # The tenth byte has one bit of the 64; what is above them is dropped, as decoders do.
-        numbers[going_on] |= (byte & 0x7F).astype(np.int64) << shift
-        places[going_on] += 1
-        going_on = going_on[(byte & 0x80) != 0]
-        if not len(going_on):
-            return numbers, places
-    raise NotScannable("a number has more than 10 bytes")
+    going_on = byte >= 0x80
+    count = np.count_nonzero(going_on)
+    if not count:
+        return byte.astype(np.int64) << shift, places
+    # The tenth byte has one bit of the 64; what is above them is dropped, as decoders do.
+    numbers = (byte & 0x7F).astype(np.int64) << shift
+    if count == len(byte):
+        more, places = _read_from_bit(data, places, shift + 7)
+        numbers |= more
+    else:
+        rows = np.flatnonzero(going_on)
+        more, places[rows] = _read_from_bit(data, places[rows], shift + 7)
+        numbers[rows] |= more
+    return numbers, places
 
 
 def _read_tags(data: Bytes, tags: Ints, places: Ints, stops: Ints, rows: Ints) -> None:

@@ -5,7 +5,7 @@ characters are refused in every value that is read, so that none gets into a log
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 _NAME: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9a-z]+")
@@ -36,20 +36,6 @@ def checked_value(name: str, value: str) -> str:
     if _FORBIDDEN_IN_VALUE.search(value):
         raise MalformedHeaders(f"the field {name} has the value {value[:100]!r}")
     return value
-
-
-def checked_fields(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Return the fields of names and values in this order; of several with one name the last counts.
-    MalformedHeaders."""
-    fields: dict[str, str] = {}
-    regular = False
-    for name, value in pairs:
-        if checked_name(name)[0] != ":":
-            regular = True
-        elif regular or name in fields:
-            raise MalformedHeaders(f"the field {name} is there twice, or after others")
-        fields[name] = checked_value(name, value)
-    return fields
 
 
 def check_request(fields: Mapping[str, str], *, end_stream: bool) -> None:

@@ -1,6 +1,7 @@
 """Header blocks: they mean to us what they mean to everybody, however they came and whatever came before."""
 
 import uuid
+from collections.abc import Iterable
 
 import hpack
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from ternmq_rpc.grpc_http2.frames import Http2Error
 from ternmq_rpc.grpc_http2.headers import header_reader
 from ternmq_rpc.grpc_http2.headers.header_reader import TABLE_BYTES_MAX, HeaderReader, HeaderTable
-from ternmq_rpc.grpc_http2.headers.header_rules import RULED, MalformedHeaders, checked_fields
+from ternmq_rpc.grpc_http2.headers.header_rules import RULED, MalformedHeaders, checked_name, checked_value
 from ternmq_rpc.grpc_http2.headers.literal_headers import literal_block
 
 WANTED = (":path", ":method", "content-type", "x-mq-client-id", "grpc-timeout")
@@ -40,6 +41,19 @@ def meaning(block: bytes, decoder: hpack.Decoder | None = None) -> dict[str, str
     except MalformedHeaders:
         return None
     return {name: value for name, value in fields.items() if name in LOOKED_AT}
+
+
+def checked_fields(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """The fields by name; of several with one name the last counts. MalformedHeaders."""
+    fields: dict[str, str] = {}
+    regular = False
+    for name, value in pairs:
+        if checked_name(name)[0] != ":":
+            regular = True
+        elif regular or name in fields:
+            raise MalformedHeaders(f"the field {name} is there twice, or after others")
+        fields[name] = checked_value(name, value)
+    return fields
 
 
 def read(reader: HeaderReader, block: bytes, table: HeaderTable | None = None) -> dict[str, str] | None:
