@@ -13,8 +13,8 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from ternmq_broker.upkeep.background_loop import BackgroundLoop
 from ternmq_common.errors import ErrorCode, MessagingError
+from ternmq_common.event_loop.background_loop import BackgroundLoop
 from ternmq_common.limits import LITE_TOPICS_MAX
 from ternmq_common.names import lite_name, lite_parent, lite_queue_topic, lite_wait_key
 from ternmq_common.shard.model import DroppedLite, LiteAction, LiteOffset

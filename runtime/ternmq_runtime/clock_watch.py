@@ -7,12 +7,12 @@ Code that is about to end something because its time has passed has the clock ch
 only a jump has passed is rebased, not ended.
 """
 
-import asyncio
 import logging
 import time
 from typing import TYPE_CHECKING
 
 from ternmq_common.clock import MovableClock
+from ternmq_common.event_loop.background_loop import BackgroundLoop
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,22 +46,20 @@ class ClockWatch:
     ) -> None:
         self._clock = clock
         self._wall_ms = wall_ms
-        self._task: asyncio.Task[None] | None = None
+        self._loop = BackgroundLoop(
+            self._watch_clock, name="clock watch", what="the clock could not be checked", every_s=_LOOK_S
+        )
         self._last_ahead_ms = self._ahead_ms()
         clock.set_watcher(self.check_clock)
 
     def start_watching(self) -> None:
-        self._task = asyncio.create_task(self._watch_clock(), name="clock watch")
+        self._loop.start()
 
     async def stop_watching(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await self._loop.stop()
 
     async def _watch_clock(self) -> None:
-        while True:
-            await asyncio.sleep(_LOOK_S)
-            self.check_clock()
+        self.check_clock()
 
     def check_clock(self) -> None:
         """Check the clock now; all that depends on it has been told of a jump when this returns."""

@@ -11,7 +11,7 @@ import time
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from ternmq_broker.upkeep.background_loop import BackgroundLoop
+from ternmq_common.event_loop.background_loop import BackgroundLoop
 from ternmq_common.shard.model import FigureHistory, HistoryOf
 from ternmq_runtime.observability.durations import quantile_s
 from ternmq_runtime.observability.history_rings import STEP_MS, HistoryRings

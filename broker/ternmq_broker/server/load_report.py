@@ -11,8 +11,8 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ternmq_broker.upkeep.background_loop import BackgroundLoop
 from ternmq_common.catalog.cluster import BrokerLoad
+from ternmq_common.event_loop.background_loop import BackgroundLoop
 from ternmq_registry.unknown_topics import is_user_topic
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ from ternmq_broker.server.call_methods import CallMethods
 from ternmq_broker.server.members.departed_members import DepartedMembers
 from ternmq_broker.server.proxy_connection import ANSWERS_BYTES_MAX
 from ternmq_broker.server.registry_sync import LEARNING_TIMING, RegistrySync, SyncTiming
+from ternmq_common.event_loop.background_tasks import BackgroundTasks
 from ternmq_common.process.own_version import own_version
 from ternmq_common.shard.model import MEMBERS_CHANGED, ProxyAnswer
 from ternmq_common.shard.shard import DoneResult
@@ -57,7 +58,7 @@ class ProxyConnections:
         self._connections: list[ProxyConnection] = []
         self._leaving = False
         self._departed = DepartedMembers(self._present_members, self._tell_changed)
-        self._telling: set[asyncio.Task[bytes | None]] = set()
+        self._questions = BackgroundTasks()
         self._empty = asyncio.Event()
         broker.orphans.set_watcher(self._check_transaction)
         broker.lite.add_listener(self._send_dropped)
@@ -131,11 +132,8 @@ class ProxyConnections:
         """Tell all proxies but the asker that members of the group came or are gone."""
         question = ProxyQuestion(MEMBERS_CHANGED, group)
         for connection in self._connections:
-            if connection is asker:
-                continue
-            task = asyncio.create_task(connection.ask_question(question), name="members that changed")
-            self._telling.add(task)
-            task.add_done_callback(self._telling.discard)
+            if connection is not asker:
+                self._questions.start(connection.ask_question(question), name="members that changed")
 
     async def ask_others(self, asker: "ProxyConnection", question: "ProxyQuestion") -> list[ProxyAnswer]:
         """Ask all proxies but the asker the question; returns their answers, by name."""

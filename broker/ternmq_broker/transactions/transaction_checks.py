@@ -12,8 +12,9 @@ from ternmq_broker.consumption.queue_reader import stored_message
 from ternmq_broker.store.index.half_index import encode_checks
 from ternmq_broker.store.log.record import RecordKind, RecordOrigin
 from ternmq_broker.store.record_drafts import RecordDraft
-from ternmq_broker.upkeep.background_loop import BackgroundLoop
 from ternmq_common.errors import MessagingError
+from ternmq_common.event_loop.background_loop import BackgroundLoop
+from ternmq_common.pacing.backoff import RETRY_S
 from ternmq_common.shard.model import NewMessage, OrphanedTransaction, QueueRef
 
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _BATCH = 64
 # The clock may be set in between.
-_LOOK_AGAIN_S = 1.0
 
 
 class TransactionChecks:
@@ -72,7 +72,7 @@ class TransactionChecks:
 
     async def _sleep_until_due(self) -> None:
         next_ms = self._transactions.checks.next_due_ms()
-        seconds = _LOOK_AGAIN_S
+        seconds = RETRY_S
         if next_ms is not None:
             seconds = min(seconds, max(0, next_ms - self._clock.now_ms()) / 1000)
         handle = asyncio.get_running_loop().call_later(seconds, self._changed.set)

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from ternmq_broker.store.disk.files import WriteNotUndone, is_full
 from ternmq_broker.upkeep.failed_writes import FailedWrites
 from ternmq_common.errors import ErrorCode, MessagingError
+from ternmq_common.event_loop.background_tasks import BackgroundTasks
 from ternmq_common.limits import GIB, KIB, MIB
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ class DiskSpaceWatch:
         self._seconds = seconds
         self._reserve = reserve
         self._configured = free_min_bytes
-        self._task: asyncio.Task[None] | None = None
+        self._tasks = BackgroundTasks()
         self._use_is_logged = False
         self._follows = follows
         self._is_full = False
@@ -133,12 +134,10 @@ class DiskSpaceWatch:
         self._follows = follows
         if is_to_be_said:
             _log.warning("%s", self.problem)
-        self._task = asyncio.create_task(self._check_loop(), name="disk room")
+        self._tasks.start(self._check_loop(), name="disk room")
 
     async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await self._tasks.stop()
 
     async def _check_loop(self) -> None:
         while True:

@@ -10,7 +10,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from ternmq_broker.store.log.record import BadRecord
-from ternmq_broker.upkeep.background_loop import BackgroundLoop
+from ternmq_common.event_loop.background_loop import BackgroundLoop
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -8,11 +8,11 @@ another one is asked at once; without another, the broker checks again at its ne
 nothing else: a forgotten check can't be passed on.
 """
 
-import asyncio
 import logging
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ternmq_common.errors import MessagingError
+from ternmq_common.event_loop.background_tasks import BackgroundTasks
 from ternmq_common.shard.model import OrphanedTransaction, TransactionState
 from ternmq_common.shard.transaction_id import TransactionId, transaction_handle
 from ternmq_proxy.processors.client_commands import CheckTransaction
@@ -75,7 +75,7 @@ class OrphanChecks:
         self._turns: dict[tuple[str, str], int] = {}  # topic, or else producer group
         self._checks: dict[str, _SentCheck] = {}  # by transaction id, the oldest first
         self._asked: dict[str, dict[str, None]] = {}  # by client id, the transactions whose checks it got, in order
-        self._passing_on: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks()
 
     async def send_check(self, orphan: OrphanedTransaction) -> bool:
         """Send the check to a producer; return whether there was one."""
@@ -107,15 +107,11 @@ class OrphanChecks:
         for transaction_id in open_checks:
             self.forget_transaction(transaction_id)
         if open_checks:
-            task = asyncio.create_task(self._pass_on(open_checks), name=f"transaction checks of {client_id}")
-            self._passing_on.add(task)
-            task.add_done_callback(self._passing_on.discard)
+            self._tasks.start(self._pass_on(open_checks), name=f"transaction checks of {client_id}")
 
     async def close(self) -> None:
         """Stop passing checks on."""
-        for task in self._passing_on:
-            task.cancel()
-        await asyncio.gather(*self._passing_on, return_exceptions=True)
+        await self._tasks.stop()
 
     def _list_producers(self, topic: str, group: str) -> "Sequence[AskedProducer]":
         return self.find_members(group) if group else self._clients.find_publishers(topic)

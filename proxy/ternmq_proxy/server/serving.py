@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from ternmq_common.catalog.delay_levels import parse_delay_levels
+from ternmq_common.event_loop.background_tasks import BackgroundTasks
 from ternmq_common.event_loop.fairness import WorkTurns
 from ternmq_common.filters.filter_cache import FilterCache
 from ternmq_common.limits import MessageLimits, RequestLimits
@@ -113,11 +114,10 @@ async def serve_clients(
     if remoting is not None:
         stack.push_async_callback(remoting.stop, settings.shutdown_grace_ms / 1000)
     stack.callback(messages.end_polls)
-    care = asyncio.create_task(_maintain_clients(services), name="client care")
-    stack.callback(care.cancel)
+    tasks = await stack.enter_async_context(BackgroundTasks())
+    tasks.start(_maintain_clients(services), name="client care")
     if services.access.is_on:
-        watching = asyncio.create_task(services.access.check_rights_forever(), name="access control")
-        stack.callback(watching.cancel)
+        tasks.start(services.access.check_rights_forever(), name="access control")
     if not catalog.is_alone:
         await _share_quotas(services, stack)
     await front.start(services)
@@ -214,9 +214,9 @@ async def _share_quotas(services: Services, stack: "AsyncExitStack") -> None:
     catalog = services.catalog
     shares = QuotaShares(services.quotas, name_of(services.process), catalog.proxies.exchange_demand)
     await shares.take_equal_part()
-    keeping = asyncio.create_task(shares.renew_forever(), name="shares of quotas")
     stack.push_async_callback(shares.give_up_shares, catalog.proxies.remove_proxy)
-    stack.callback(keeping.cancel)
+    tasks = await stack.enter_async_context(BackgroundTasks())
+    tasks.start(shares.renew_forever(), name="shares of quotas")
 
 
 async def expire_silent_clients(services: Services) -> None:

@@ -16,6 +16,7 @@ from typing import Any, Generic, TypeVar
 
 from ternmq.errors import ClientError, NotRunning
 from ternmq.messages.message_view import MessageView
+from ternmq_common.event_loop.background_tasks import cancel_tasks
 
 logger = logging.getLogger(__name__)
 
@@ -95,11 +96,7 @@ class ReceivePolls(Generic[ViewT]):
         tasks = [poll.task for poll in self._open]
         if tasks:
             await asyncio.wait(tasks, timeout=within_s)
-        late = [poll.task for poll in self._open]
-        for task in late:
-            task.cancel()
-        if late:
-            await asyncio.wait(late)
+        await cancel_tasks([poll.task for poll in self._open])
 
     def _collect_unwanted(self, poll: ReceivePoll[ViewT]) -> None:
         """Collect the result of a finished call if nobody waits for it."""

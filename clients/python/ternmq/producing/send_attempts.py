@@ -27,7 +27,8 @@ from ternmq.hooks import Sending
 from ternmq.messages.message import Message
 from ternmq.producing.group_order import SendTurn
 from ternmq.producing.send_batches import Outcome, read_outcomes, repeatable_indexes
-from ternmq.times.backoff import REACH_BACKOFF, SEND_BACKOFF, Backoff, add_jitter
+from ternmq.times.backoff import REACH_BACKOFF, SEND_BACKOFF, Backoff
+from ternmq_common.pacing.backoff import add_jitter
 from ternmq_common.retry_hint import parse_retry_hint
 
 SHORTEST_ATTEMPT_S = 0.001

@@ -41,9 +41,9 @@ from ternmq.errors import ClientError, InternalError, NotFound, check_status, cr
 from ternmq.messages.filters import Filter, TagFilter
 from ternmq.options import ClientOptions
 from ternmq.pull.offsets import StartFrom, check_start, offset_request
-from ternmq.times.backoff import ExponentialBackoff, add_jitter
 from ternmq.times.durations import Seconds, seconds_above_0, seconds_from_0
 from ternmq_common.limits import PULL_BATCH_MAX, PULL_ROWS_MAX
+from ternmq_common.pacing.backoff import ExponentialBackoff, add_jitter
 from ternmq_common.pulled_rows import ROWS_TAG, MalformedRows, PulledRows
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.client_v1.answers_pb2 import PulledMessages
@@ -55,7 +55,7 @@ from ternmq_rpc.grpc_stream.blocking_calls import BlockingConnection
 ResultT = TypeVar("ResultT")
 
 PATIENCE_S = 60.0
-_BACKOFF = ExponentialBackoff(initial_s=0.1, max_s=2.0, multiplier=2.0)
+_BACKOFF = ExponentialBackoff(initial_s=0.1, max_s=2.0)
 _ADMIN = "/ternmq.admin.v1.Admin/"
 _LIST_TOPICS = RpcMethod("ListTopics", admin_pb2.ListTopicsRequest, admin_pb2.ListTopicsResponse)
 _DESCRIBE_TOPIC = RpcMethod("DescribeTopic", admin_pb2.DescribeTopicRequest, admin_pb2.DescribeTopicResponse)

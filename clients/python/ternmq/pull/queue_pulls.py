@@ -20,6 +20,7 @@ from ternmq.errors import ClientError, InternalError, TransportError, create_err
 from ternmq.messages.message_view import MessageView
 from ternmq.pull.pull_buffer import PullBuffer
 from ternmq.pull.pull_queue import PullQueue
+from ternmq_common.event_loop.background_tasks import BackgroundTasks
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 
@@ -86,32 +87,28 @@ class QueuePulls:
         self._source = source
         self._buffer = buffer
         self._error_pause_s = error_pause_s
-        self._tasks: dict[PullQueue, asyncio.Task[None]] = {}
-        self._ending: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks(logger)
+        self._pulls: dict[PullQueue, asyncio.Task[None]] = {}
 
     def start_pulling(self, state: PullQueue) -> None:
         """Pull this queue from now on; it may be started already."""
-        if state not in self._tasks:
-            self._tasks[state] = asyncio.create_task(self._pull_forever(state), name=f"ternmq pull {state.name}")
+        if state not in self._pulls:
+            self._pulls[state] = self._tasks.start(self._pull_forever(state), name=f"ternmq pull {state.name}")
 
     def stop_pulling(self, state: PullQueue) -> None:
         """Cancel the waiting call; its messages are lost here, which does no harm."""
-        task = self._tasks.pop(state, None)
-        if task is not None:
-            task.cancel()
-            self._ending.add(task)
-            task.add_done_callback(self._ending.discard)
+        if state in self._pulls:
+            self._pulls.pop(state).cancel()
 
     def restart_pulling(self, state: PullQueue) -> None:
         """Restart after a change of the position, if the queue was started at all."""
-        if state in self._tasks:
+        if state in self._pulls:
             self.stop_pulling(state)
             self.start_pulling(state)
 
     async def close(self) -> None:
-        for state in list(self._tasks):
-            self.stop_pulling(state)
-        await asyncio.gather(*self._ending, return_exceptions=True)
+        self._pulls.clear()
+        await self._tasks.stop()
 
     async def _pull_forever(self, state: PullQueue) -> None:
         while True:

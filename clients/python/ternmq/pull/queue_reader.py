@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Unpack
 
-from ternmq.client import cancel_tasks
 from ternmq.connections.connection import GrpcConnection
 from ternmq.connections.isolated_endpoints import log_level_of
 from ternmq.connections.route import RouteQueue
@@ -30,6 +29,7 @@ from ternmq.pull.pull_queue import PullQueue
 from ternmq.pull.queue_pulls import PulledBatch, PullSource, QueuePulls, pull_batch
 from ternmq.pull.queue_rebalancer import AssignmentListener, QueueRebalancer
 from ternmq.times.wire_time import to_duration, to_seconds
+from ternmq_common.event_loop.background_tasks import cancel_tasks
 from ternmq_common.limits import RECEIVE_BATCH_MAX
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
@@ -97,10 +97,10 @@ class QueueReader(Consumer):
         # "latest" means from the start on. A position that can't be found now is tried again by the pulls, which also
         # log it.
         await asyncio.gather(*map(self._find_position, self._buffer.queues.values()), return_exceptions=True)
-        self._periodic.append(self._spawn_task(self._assign_forever(self._assigning, self._assign_queues)))
+        self._periodic.append(self._tasks.start(self._assign_forever(self._assigning, self._assign_queues)))
         if self._policy.auto_commit_s is not None:
             self._periodic.append(
-                self._spawn_task(self._run_every(self._policy.auto_commit_s, self._commit_all_handled))
+                self._tasks.start(self._run_every(self._policy.auto_commit_s, self._commit_all_handled))
             )
 
     async def _finish_work(self) -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import json
 
+from ternmq_common.event_loop.background_tasks import BackgroundTasks
 from ternmq_common.filters.message_filter import FilterText
 from ternmq_common.printable import cut_text
 from ternmq_common.shard.model import MEMBERS_CHANGED
@@ -24,8 +25,7 @@ from ternmq_proxy.processors.client_type import ClientType
 from ternmq_proxy.processors.group_members import GroupMember, GroupMembers, GroupSubscription
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterable, Mapping
-    from typing import Any
+    from collections.abc import Iterable, Mapping
 
     from ternmq_common.shard.model import ConsumerGroup
     from ternmq_proxy.fronts.remoting.call import ClientConnection
@@ -55,8 +55,7 @@ class Memberships:
         self._keys: dict[ClientConnection, dict[str, str]] = {}  # group or "" for producers, key in the registry
         self._changed: set[str] = set()
         self._pauses: dict[str, bool] = {}  # groups whose members were just told, and whether there is more to tell
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._telling: asyncio.Task[None] | None = None
+        self._tasks, self._notices = BackgroundTasks(), BackgroundTasks()
         self._moving: tuple[ClientConnection, frozenset[str]] | None = None
         self._elsewhere: dict[str, dict[str, GroupSubscription]] = {}  # what groups subscribe to that are elsewhere
         self._asked_s: dict[str, float] = {}
@@ -68,19 +67,12 @@ class Memberships:
 
     def start(self) -> None:
         """Begin to look for clients that are silent."""
-        self._add_task(self._expire_forever(), "remoting clients")
+        self._tasks.start(self._expire_forever(), name="remoting clients")
 
     async def stop(self) -> None:
         """Stop telling and looking."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-
-    def _add_task(self, coroutine: "Coroutine[Any, Any, None]", name: str) -> "asyncio.Task[None]":
-        task = asyncio.create_task(coroutine, name=name)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
+        await self._tasks.stop()
+        await self._notices.stop()
 
     # --- clients
 
@@ -216,7 +208,7 @@ class Memberships:
                 )
 
     def _release_member(self, client_id: str, group: str) -> None:
-        self._add_task(self._release_queues(client_id, group), f"queues of {client_id}")
+        self._tasks.start(self._release_queues(client_id, group), name=f"queues of {client_id}")
 
     async def _release_queues(self, client_id: str, group: str) -> None:
         try:
@@ -236,8 +228,8 @@ class Memberships:
             return
         self._push_changed(group)
         self._changed.add(group)
-        if self._telling is None or self._telling.done():
-            self._telling = self._add_task(self._tell_proxies(), "changes of members")
+        if not self._notices:
+            self._notices.start(self._tell_proxies(), name="changes of members")
 
     def _push_changed(self, group: str) -> None:
         """Tell the group's members here that members changed, now or when the pause ends."""

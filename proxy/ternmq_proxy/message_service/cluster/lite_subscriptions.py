@@ -11,6 +11,7 @@ import time
 from typing import TYPE_CHECKING
 
 from ternmq_common.errors import MessagingError
+from ternmq_common.event_loop.background_tasks import BackgroundTasks
 from ternmq_common.shard.model import LiteAction, LiteSync
 from ternmq_proxy.message_service.cluster.broker_links.calls import BrokerUnavailable
 
@@ -48,7 +49,7 @@ class LocalLiteSubscriptions:
         self._repeats = repeats
         self._known: dict[_Client, _KnownSubscriptions] = {}
         self._looked_s = 0.0
-        self._telling: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks()
 
     async def sync(self, sync: LiteSync) -> None:
         """See `MessageConsuming.sync_lite`. A broker that is away hears it when it is back."""
@@ -100,9 +101,7 @@ class LocalLiteSubscriptions:
     def link_changed(self, broker: str) -> None:
         """Send all subscriptions to a broker that reconnected, which may be a new process."""
         if self._known and self._links.is_connected(broker):
-            task = asyncio.create_task(self._sync_broker(broker), name=f"lite subscriptions for {broker}")
-            self._telling.add(task)
-            task.add_done_callback(self._telling.discard)
+            self._tasks.start(self._sync_broker(broker), name=f"lite subscriptions for {broker}")
 
     async def _sync_broker(self, broker: str) -> None:
         oldest_s = time.monotonic() - REMEMBERED_S

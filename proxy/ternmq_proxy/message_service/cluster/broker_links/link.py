@@ -17,6 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from ternmq_common.errors import ErrorCode, MessagingError
+from ternmq_common.event_loop.background_tasks import BackgroundTasks
 from ternmq_common.process.own_version import own_version
 from ternmq_common.shard import shard_frames
 from ternmq_common.shard.calls import ShardCall, Values
@@ -127,8 +128,7 @@ class BrokerLink:
         self._welcomed_s = self._heard_s = self._spoke_s = 0.0
         self._unheard_bytes = 0  # sent since the last bytes were received
         self._why = "it was not reached yet"
-        self._answer_tasks: set[asyncio.Task[None]] = set()
-        self._task: asyncio.Task[None] | None = None
+        self._connecting, self._replies = BackgroundTasks(), BackgroundTasks()
         self._circuit_breaker = CircuitBreaker(first_s=timing.first_retry_s, longest_s=timing.longest_retry_s)
         self._hurry = asyncio.Event()
         self._counts = Counter[str]()  # since the proxy knows the broker; `lost` calls ended with a connection
@@ -150,7 +150,7 @@ class BrokerLink:
         return LinkFigures(broker=self.broker, up=self.is_connected, set_aside=set_aside, **counts)
 
     def start(self) -> None:
-        self._task = asyncio.create_task(self._connect_forever(), name=f"link to {self.broker}")
+        self._connecting.start(self._connect_forever(), name=f"link to {self.broker}")
 
     def reconnect_now(self) -> None:
         """Reconnect at once, since the registry says that the broker is back."""
@@ -160,14 +160,12 @@ class BrokerLink:
     async def close(self) -> None:
         """End the link. Running calls get a moment to finish, so that messages for abandoned calls are given back; not
         at a broker that hangs, which another replica has replaced."""
-        if self._task is not None:
-            self._closing = True
-            if self._connected and not self.is_unresponsive():
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(self._timing.close_s):
-                        await self._end_stream(self._task)
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        self._closing = True
+        if self._connected and not self.is_unresponsive():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._timing.close_s):
+                    await self._end_stream()
+        await self._connecting.stop()
         self._lose_stream("the proxy closed the connection")
 
     def is_unresponsive(self) -> bool:
@@ -175,11 +173,11 @@ class BrokerLink:
         timing = self._timing
         return asyncio.get_running_loop().time() - self._heard_s > timing.ping_after_s + 2 * timing.look_s
 
-    async def _end_stream(self, task: "asyncio.Task[None]") -> None:
+    async def _end_stream(self) -> None:
         await self._calls.wait_idle()
         if self.is_connected:
             self._drain_stream()
-        await asyncio.wait({task})
+        await self._connecting.wait_until_done()
 
     def announce_members(self, changes: bytes, presence: "Callable[[], bytes]") -> None:
         """Send which members that pull have changed, as an encoded piece. Every new stream begins with all of them,
@@ -363,20 +361,17 @@ class BrokerLink:
         return broker
 
     async def _use_stream(self, stream: MessageStream) -> None:
-        reader = asyncio.create_task(self._read_pieces(stream), name=f"answers of {self.broker}")
-        writer = asyncio.create_task(self._write_pieces(stream), name=f"calls of {self.broker}")
-        watch = asyncio.create_task(self._watch_deadlines(stream), name=f"watch over {self.broker}")
-        tasks = (reader, writer, watch)
-        try:
+        async with BackgroundTasks() as tasks:
+            works = (
+                tasks.start_awaited(self._read_pieces(stream), name=f"answers of {self.broker}"),
+                tasks.start_awaited(self._write_pieces(stream), name=f"calls of {self.broker}"),
+                tasks.start_awaited(self._watch_deadlines(stream), name=f"watch over {self.broker}"),
+            )
             # The reader ends by an exception, after the writer if the broker leaves, since it reads the last answers.
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
-            for task in tasks:
+            await asyncio.wait(works, return_when=asyncio.FIRST_EXCEPTION)
+            for task in works:
                 if task.done():
                     task.result()
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _write_pieces(self, stream: MessageStream) -> None:
         while not (self._leaving and not len(self._outbox)):
@@ -438,9 +433,7 @@ class BrokerLink:
             if self._connected:
                 self._outbox.add_piece(piece, 0)
 
-        task = asyncio.create_task(send_reply())
-        self._answer_tasks.add(task)
-        task.add_done_callback(self._answer_tasks.discard)
+        self._replies.start(send_reply(), name=f"reply to {self.broker}")
 
     async def _watch_deadlines(self, stream: MessageStream) -> None:
         """End calls whose time is over, and the stream when the broker does not answer pings."""
@@ -467,8 +460,7 @@ class BrokerLink:
         """Fail all calls after the stream was lost."""
         was_connected, self._connected, self._leaving = self._connected, False, False
         before, self._why = self._why, why
-        for task in self._answer_tasks:
-            task.cancel()  # their numbers mean nothing to the next stream
+        self._replies.cancel()  # their numbers mean nothing to the next stream
         self._outbox.clear()
         text = f"the connection to broker {self.broker} was lost: {why}"
         self._counts["lost"] += self._calls.fail_all_calls(text, sent_up_to=self._sent_up_to)

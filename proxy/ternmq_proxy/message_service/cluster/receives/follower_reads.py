@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
 from ternmq_common.errors import MessagingError
+from ternmq_common.event_loop.background_tasks import BackgroundTasks
 from ternmq_common.shard.calls import CALLS
 from ternmq_proxy.message_service.cluster.broker_links.circuit_breaker import CircuitBreaker
 from ternmq_proxy.message_service.cluster.broker_links.link import BrokerLink
@@ -99,7 +100,7 @@ class FollowerReads:
         self._tls = tls
         self._seconds = seconds
         self._followers: dict[tuple[str, str], _FollowerLink] = {}  # by shard and store
-        self._ending: set[asyncio.Task[None]] = set()
+        self._ending = BackgroundTasks()
         self._ends: dict[QueueRef, int] = {}
         self._counts: dict[str, _ReadCounts] = {}
 
@@ -152,13 +153,12 @@ class FollowerReads:
         return link
 
     def _end_follower(self, follower: _FollowerLink) -> None:
-        task = asyncio.create_task(follower.link.close(), name=f"end of the link to {follower.link.broker}")
-        self._ending.add(task)
-        task.add_done_callback(self._ending.discard)
+        self._ending.start(follower.link.close(), name=f"end of the link to {follower.link.broker}")
 
     async def close(self) -> None:
         followers, self._followers = self._followers, {}
-        await asyncio.gather(*(each.link.close() for each in followers.values()), *self._ending)
+        await asyncio.gather(*(each.link.close() for each in followers.values()))
+        await self._ending.wait_until_done()
 
     # --- pulls
 

@@ -1,4 +1,4 @@
-"""A step that a broker repeats in a task of its own, also after it failed.
+"""A step that a server repeats in a task of its own, also after it failed.
 
 A full disk must not end the loop, as it passes; nor may a bug, unnoticed. But it may last for days: a step that fails
 every second must not fill the log, so each kind of OSError is logged once, until a step works.
@@ -8,10 +8,12 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+from ternmq_common.event_loop.background_tasks import BackgroundTasks
+from ternmq_common.pacing.backoff import RETRY_S
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-_AFTER_FAILURE_S = 1.0
 _log = logging.getLogger(__name__)
 
 
@@ -51,16 +53,14 @@ class BackgroundLoop:
         self._name = name
         self._every_s = every_s
         self._failures = FailureLog(what)
-        self._task: asyncio.Task[None] | None = None
+        self._tasks = BackgroundTasks()
 
     def start(self) -> None:
-        self._task = asyncio.create_task(self._run_steps(), name=self._name)
+        self._tasks.start(self._run_steps(), name=self._name)
 
     async def stop(self) -> None:
         """Cancel the step, which must allow that, and wait for its end."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await self._tasks.stop()
 
     async def _run_steps(self) -> None:
         while True:
@@ -69,8 +69,8 @@ class BackgroundLoop:
             try:
                 await self._step()
             except Exception as error:  # noqa: BLE001 - the outermost of this task, and it logs
-                self._failures.log_failure(error, self._every_s or _AFTER_FAILURE_S)
+                self._failures.log_failure(error, self._every_s or RETRY_S)
                 if not self._every_s:
-                    await asyncio.sleep(_AFTER_FAILURE_S)
+                    await asyncio.sleep(RETRY_S)
             else:
                 self._failures.note_success()
