@@ -38,28 +38,17 @@ def catch_up_clock(clock: "SystemClock", last_stored_ms: int) -> None:
         _log.warning("the clock is %.1f s behind the time at which the newest message was stored", behind_ms / 1000)
 
 
-class ClockWatch:
+class ClockWatch(BackgroundLoop):
     """Checks the clock every second."""
 
     def __init__(
         self, clock: "SystemClock", *, wall_ms: "Callable[[], int]" = lambda: time.time_ns() // 1_000_000
     ) -> None:
+        super().__init__(self.check_clock, name="clock watch", what="the clock could not be checked", every_s=_LOOK_S)
         self._clock = clock
         self._wall_ms = wall_ms
-        self._loop = BackgroundLoop(
-            self._watch_clock, name="clock watch", what="the clock could not be checked", every_s=_LOOK_S
-        )
         self._last_ahead_ms = self._ahead_ms()
         clock.set_watcher(self.check_clock)
-
-    def start_watching(self) -> None:
-        self._loop.start()
-
-    async def stop_watching(self) -> None:
-        await self._loop.stop()
-
-    async def _watch_clock(self) -> None:
-        self.check_clock()
 
     def check_clock(self) -> None:
         """Check the clock now; all that depends on it has been told of a jump when this returns."""

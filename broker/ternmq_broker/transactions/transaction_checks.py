@@ -27,32 +27,25 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _BATCH = 64
-# The clock may be set in between.
 
 
-class TransactionChecks:
+class TransactionChecks(BackgroundLoop):
     """The transaction checks of one broker."""
 
     def __init__(
         self, transactions: "Transactions", store: "MessageStore", clock: "SystemClock", *, broker: str
     ) -> None:
+        super().__init__(self._check_or_sleep, name="orphans", what="transaction checks are late")
         self._transactions = transactions
         self._store = store
         self._clock = clock
         self._broker = broker
         self._ask_producer: Callable[[OrphanedTransaction], Awaitable[bool]] | None = None
         self._changed = transactions.check_is_sooner
-        self._loop = BackgroundLoop(self._check_or_sleep, name="orphans", what="transaction checks are late")
         clock.on_jump(self._changed.set)
 
     def set_watcher(self, ask: "Callable[[OrphanedTransaction], Awaitable[bool]]") -> None:
         self._ask_producer = ask
-
-    def start(self) -> None:
-        self._loop.start()
-
-    async def stop(self) -> None:
-        await self._loop.stop()
 
     async def _check_or_sleep(self) -> None:
         if not await self._check_due():

@@ -9,7 +9,14 @@ from ternmq_command.terminal.confirmation import confirm_action, yes_option
 from ternmq_command.terminal.failures import CommandFailure, WrongUsage
 from ternmq_command.terminal.nearest_group import NearestGroup
 from ternmq_command.terminal.options import DurationParam, endpoint_option, json_option
-from ternmq_command.terminal.output import format_cell, format_record, format_table, print_json, print_records
+from ternmq_command.terminal.output import (
+    format_cell,
+    format_record,
+    format_table,
+    print_deleted,
+    print_json,
+    print_records,
+)
 from ternmq_command.terminal.printing import echo, echo_lines
 from ternmq_command.user.records import policy_record, print_secret, print_user, user_record, user_row
 from ternmq_common.access.users import SECRET_CHARACTERS_MAX, find_secret_problem
@@ -117,10 +124,7 @@ def delete(name: str, yes: bool, endpoint: str, as_json: bool) -> None:
     confirm_action(f"Delete user {name}? All of its clients are refused then.", yes=yes)
     with AdminClient(endpoint) as admin:
         admin.send_call(users.delete_user(name))
-    if as_json:
-        print_json({"name": name, "deleted": True})
-    else:
-        echo(f"user {name} deleted")
+    print_deleted("user", name, as_json=as_json)
 
 
 @command.command(name="list")

@@ -43,12 +43,14 @@ class FailureLog:
 
 
 class BackgroundLoop:
-    """Repeats a step in a task called `name`; `what` says what a failed step means.
+    """Repeats a step in a task called `name`; `what` says what a failed step means. Owners may be subclasses.
 
     Before each step, and so after each failure, it pauses for `every_s`; with 0 the step waits for its work itself.
     """
 
-    def __init__(self, step: "Callable[[], Awaitable[None]]", *, name: str, what: str, every_s: float = 0.0) -> None:
+    def __init__(
+        self, step: "Callable[[], Awaitable[None] | None]", *, name: str, what: str, every_s: float = 0.0
+    ) -> None:
         self._step = step
         self._name = name
         self._every_s = every_s
@@ -67,7 +69,8 @@ class BackgroundLoop:
             if self._every_s:
                 await asyncio.sleep(self._every_s)
             try:
-                await self._step()
+                if (waited := self._step()) is not None:
+                    await waited
             except Exception as error:  # noqa: BLE001 - the outermost of this task, and it logs
                 self._failures.log_failure(error, self._every_s or RETRY_S)
                 if not self._every_s:

@@ -31,10 +31,13 @@ _SEND, _OK = "SendMessage", "OK"
 _MIN_S = 0.001
 
 
-class FrontHistory:
+class FrontHistory(BackgroundLoop):
     """The history of one process, on its event loop; empty before `start_sampling`."""
 
     def __init__(self, now_ms: "Callable[[], int]") -> None:
+        super().__init__(
+            self.take_sample, name="history of calls", what="cannot sample the figures of calls", every_s=STEP_MS / 1000
+        )
         self._now_ms = now_ms
         self._rings = HistoryRings()
         self._figures: FrontFigures | None = None
@@ -43,17 +46,11 @@ class FrontHistory:
         self._before: dict[str, list[int]] = {}
         self.latest: Mapping[str, float] = {}
         """The figures of the last sample, empty before the first."""
-        self._loop = BackgroundLoop(
-            self._sample, name="history of calls", what="cannot sample the figures of calls", every_s=STEP_MS / 1000
-        )
 
     def start_sampling(self, figures: "FrontFigures") -> None:
-        """Sample these figures from now on, until `stop_sampling`."""
+        """Sample these figures from now on, until `stop`."""
         self._figures = figures
-        self._loop.start()
-
-    async def stop_sampling(self) -> None:
-        await self._loop.stop()
+        self.start()
 
     @property
     def client_count(self) -> int:
@@ -63,9 +60,6 @@ class FrontHistory:
     def read_history(self) -> "FigureHistory":
         """Return the whole history."""
         return self._rings.read_history(SERIES, self._now_ms())
-
-    async def _sample(self) -> None:
-        self.take_sample()
 
     def take_sample(self) -> None:
         """Take one sample."""

@@ -124,7 +124,7 @@ async def serve_clients(
     if remoting is not None:
         await remoting.start(services)
     services.history.start_sampling(front.figures)
-    stack.push_async_callback(services.history.stop_sampling)
+    stack.push_async_callback(services.history.stop)
     if not catalog.is_embedded:
         heartbeat = ProxyHeartbeat(functools.partial(make_proxy_entry, services), catalog.proxies)
         stack.push_async_callback(heartbeat.stop_heartbeats)
