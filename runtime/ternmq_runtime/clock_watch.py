@@ -51,7 +51,7 @@ class ClockWatch(BackgroundLoop):
         clock.set_watcher(self.check_clock)
 
     def check_clock(self) -> None:
-        """Check the clock now; all that depends on it has been told of a jump when this returns."""
+        """Check the clock now; all that depends on it has been notified of a jump when this returns."""
         before_ms, self._last_ahead_ms = self._last_ahead_ms, self._ahead_ms()
         self._report_jump(self._last_ahead_ms - before_ms)
 

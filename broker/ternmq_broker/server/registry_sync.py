@@ -1,6 +1,6 @@
 """Registry sync: brings the broker to versions of the registry that proxies know, and does the deletions up to them.
 
-The registry may be away for the broker only, so it is asked again every `again_s` until it answers. No call waits for
+The registry may be away for the broker only, so it is read again every `again_s` until it answers. No call waits for
 that without end: frames go on after `patience_s`; nothing of a topic or group that was created since is stored, and
 calls for it fail after `storing_patience_s`. Both together are less than a proxy waits for an answer.
 """

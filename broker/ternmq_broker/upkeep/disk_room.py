@@ -130,9 +130,9 @@ class DiskSpaceWatch:
 
     def start(self, *, follows: bool = False) -> None:
         """Check from now on, for a leader, or for a replica that follows."""
-        is_to_be_said = self._is_full and self._follows and not follows
+        is_to_be_logged = self._is_full and self._follows and not follows
         self._follows = follows
-        if is_to_be_said:
+        if is_to_be_logged:
             _log.warning("%s", self.problem)
         self._tasks.start(self._check_loop(), name="disk room")
 

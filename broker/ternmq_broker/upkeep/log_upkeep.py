@@ -2,7 +2,7 @@
 
 Reports  of reads that met damage are handled within a tenth of a second.
 Repair   each damaged stretch is requested from one replica after the other; the first whole copy is taken. A replica
-         that is away is asked again soon: no stretch is given up that some replica may have.
+         that is away is requested again soon: no stretch is given up that some replica may have.
 Scrub    a slow walk through the whole log, which begins again every `scrub_days` (`scrubbing`).
 """
 
@@ -40,7 +40,7 @@ class SourceAway(Exception):
 
 
 class RepairSources(NamedTuple):
-    """Other replicas that can be asked now, each by a function that returns bytes of the log from an offset on.
+    """Other replicas that can be reached now, each by a function that returns bytes of the log from an offset on.
 
     A function returns at most GIVEN_BYTES_MAX bytes, and none if its replica has them not and could get them only from
     here; it raises SourceAway. `are_all`: there is no other replica.

@@ -74,9 +74,9 @@ class TopicFollower:
     ) -> None:
         self._endpoint, self._topic, self._expression = endpoint, topic, expression
         self._long_poll = long_poll
-        said = current_access()
-        self._identity = ClientIdentity(said.credentials(), client_id=new_client_name(CLIENT_NAME))
-        self._tls = said.tls_options()
+        access = current_access()
+        self._identity = ClientIdentity(access.credentials(), client_id=new_client_name(CLIENT_NAME))
+        self._tls = access.tls_options()
         self._notice = ConnectionNotice(endpoint)
         try:
             self._channel: grpc.aio.Channel = open_channel(grpc.aio, endpoint, self._tls, *CHANNEL_OPTIONS, *RECONNECTS)

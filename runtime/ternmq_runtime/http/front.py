@@ -148,8 +148,8 @@ class HttpFront(ListeningFront):
         if path.startswith(INTERNAL_PATH):
             question, _, argument = path.removeprefix(INTERNAL_PATH).partition("/")
             if (answer := self._internal.get(question)) is not None:
-                said = await self._loop.run_there(lambda: answer(unquote(argument)), self._timing.patience_s)
-                return HttpAnswer(200, "application/octet-stream", said)
+                content = await self._loop.run_there(lambda: answer(unquote(argument)), self._timing.patience_s)
+                return HttpAnswer(200, "application/octet-stream", content)
         paths = ", ".join(PATHS if self._metrics is None else (*PATHS, "/metrics"))
         return json_answer(404, {"error": f"{path} is not here; there are {paths}"})
 

@@ -217,7 +217,7 @@ def _run_in_thread(step: "Callable[[], None]") -> "asyncio.Future[None]":
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[None] = loop.create_future()
 
-    def tell(error: Exception | None) -> None:
+    def set_outcome(error: Exception | None) -> None:
         if ended.done():
             return
         if error is None:
@@ -232,7 +232,7 @@ def _run_in_thread(step: "Callable[[], None]") -> "asyncio.Future[None]":
         except Exception as error:  # noqa: BLE001 - the outermost of this thread; the future has it
             failure = error
         with suppress(RuntimeError):  # the loop did not wait
-            loop.call_soon_threadsafe(tell, failure)
+            loop.call_soon_threadsafe(set_outcome, failure)
 
     threading.Thread(target=run, name="telemetry", daemon=True).start()
     return ended

@@ -93,14 +93,14 @@ class GatheringFront(ListeningFront):
 
     async def _read_health(self, path: str) -> dict[str, ProcessHealth | None]:
         bodies = await self._request_all(path, _PATIENCE_S)
-        said: dict[str, ProcessHealth | None] = {}
+        found: dict[str, ProcessHealth | None] = {}
         for name, answered in bodies.items():
             content = json.loads(answered[1]) if answered is not None else {}
             is_well = answered is not None and answered[0] == 200
-            said[name] = (
+            found[name] = (
                 None if answered is None else ProcessHealth(is_well, content["status"], content.get("degraded"))
             )
-        return said
+        return found
 
     async def _join_metrics(self) -> str:
         bodies = await self._request_all("/metrics", _METRICS_PATIENCE_S)

@@ -4,7 +4,7 @@ Cancelling  a caller that stops waiting leaves the call running. Cutting it off 
             server counts as delivered what it has written
 Left calls  the next receive of the topic takes one over, so that receives with short timeouts don't pile up polls at
             the server. Messages that arrive while nobody waits are `unwanted`
-End         nothing more is begun; the server is asked to end the waiting polls, and those that it doesn't end in time
+End         nothing more is begun; the server is requested to end waiting polls; those that it doesn't end in time
             are cancelled
 """
 

@@ -194,8 +194,8 @@ class OutboxRelay:
 
 def _describe_error(error: Exception) -> str:
     """Return the driver's message in one line: SQLAlchemy adds the whole statement."""
-    said = str(error.orig if isinstance(error, DBAPIError) else error).strip()
-    return said.partition("\n")[0] or type(error).__name__
+    text = str(error.orig if isinstance(error, DBAPIError) else error).strip()
+    return text.partition("\n")[0] or type(error).__name__
 
 
 def _record_failure(row: Row[Any], error: ClientError) -> RefusedRow | PostponedRow:

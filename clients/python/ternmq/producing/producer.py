@@ -253,16 +253,16 @@ class Producer(Client):
                 await self._idle.wait()
 
     async def _fetch_route_of(self, topic: str, *, transactional: bool) -> TopicRoute:
-        """Return the route, after the server was told that this producer publishes to one more topic."""
+        """Return the route, after the server was notified that this producer publishes to one more topic."""
         is_new = topic not in self._topics
-        has_to_be_told = self._topics.add_topic(topic, transactional=transactional)
+        has_to_be_sent = self._topics.add_topic(topic, transactional=transactional)
         try:
             route = await self._routes.get_route(topic)
         except BaseException:
             if is_new:
                 self._topics.drop_topic(topic)
             raise
-        if has_to_be_told:
+        if has_to_be_sent:
             await self._send_settings()
         return route
 

@@ -139,7 +139,7 @@ class SendAttempts:
 
 
 def _requested_pause_s(outcomes: list[Outcome], places: list[int]) -> float:
-    """Return how long a server asked to wait, doubled, since a pause may be half as long as requested."""
+    """Return how long a server requested to wait, doubled, since a pause may be half as long as requested."""
     refusals = [outcome for place in places if isinstance(outcome := outcomes[place], TooManyRequests)]
     return max((2 * parse_retry_hint(str(refusal)) for refusal in refusals), default=0.0)
 

@@ -35,11 +35,11 @@ class PulledBatch:
     views: list[MessageView] = field(default_factory=list)
     next_offset: int | None = None
 
-    def next_pull_offset(self, asked_offset: int) -> int:
+    def next_pull_offset(self, requested_offset: int) -> int:
         """Return where the next pull begins."""
         behind_last = self.views[-1].offset + 1 if self.views else None
         if self.next_offset is None:
-            return asked_offset if behind_last is None else behind_last
+            return requested_offset if behind_last is None else behind_last
         return self.next_offset if behind_last is None else max(self.next_offset, behind_last)
 
 
@@ -126,23 +126,23 @@ class QueuePulls:
         """Pull once; return the seconds to wait before the next pull."""
         await state.wait_room()
         await self._source.begin(state)
-        asked_offset = state.pulled_offset
+        requested_offset = state.pulled_offset
         began_s = asyncio.get_running_loop().time()
         pulled = await self._source.pull(state)
         if pulled.status.code == pb.ILLEGAL_OFFSET:
-            await self._reset_position(state, asked_offset)
+            await self._reset_position(state, requested_offset)
             return self._error_pause_s
-        next_offset = pulled.next_pull_offset(asked_offset)
-        if next_offset < asked_offset:
-            logger.warning("%s is set back from %d to %d by the server", state.name, asked_offset, next_offset)
+        next_offset = pulled.next_pull_offset(requested_offset)
+        if next_offset < requested_offset:
+            logger.warning("%s is set back from %d to %d by the server", state.name, requested_offset, next_offset)
             self._buffer.seek_queue(state, next_offset)
         else:
             self._buffer.accept_pull(state, pulled.views, next_offset)
-        if next_offset > asked_offset:
+        if next_offset > requested_offset:
             return 0.0
         return max(0.0, began_s + self._error_pause_s - asyncio.get_running_loop().time())
 
-    async def _reset_position(self, state: PullQueue, asked_offset: int) -> None:
+    async def _reset_position(self, state: PullQueue, requested_offset: int) -> None:
         queue_offset = await self._source.find_start(state)
-        logger.warning("%s has no offset %d: going on at %d", state.name, asked_offset, queue_offset)
+        logger.warning("%s has no offset %d: going on at %d", state.name, requested_offset, queue_offset)
         self._buffer.seek_queue(state, queue_offset)

@@ -147,11 +147,11 @@ class QueueReader(Consumer):
         return await find_offset(self._call_endpoint, state.queue, self._policy.start_from)
 
     async def _pull_queue(self, state: PullQueue) -> PulledBatch:
-        queue, asked_offset = state.queue, state.pulled_offset
+        queue, requested_offset = state.queue, state.pulled_offset
         request = rpc.PullMessageRequest(
             group=pb.Resource(name=self.group),
             message_queue=queue.proto,
-            offset=asked_offset,
+            offset=requested_offset,
             batch_size=min(self._batch_size, state.free_messages),
             filter_expression=self._filters[queue.topic].to_proto(),
             long_polling_timeout=to_duration(self._poll_s),
@@ -161,11 +161,11 @@ class QueueReader(Consumer):
             pulled = await pull_batch(self._connection_to(queue.endpoints), request, queue, timeout_s=timeout_s)
         if pulled.views:
             self._hooks.delivered(self.client_id, self.group, pulled.views)
-        elif pulled.next_pull_offset(asked_offset) > asked_offset and pulled.status.code != pb.ILLEGAL_OFFSET:
-            self._log_skipped(state, asked_offset, pulled)
+        elif pulled.next_pull_offset(requested_offset) > requested_offset and pulled.status.code != pb.ILLEGAL_OFFSET:
+            self._log_skipped(state, requested_offset, pulled)
         return pulled
 
-    def _log_skipped(self, state: PullQueue, asked_offset: int, pulled: PulledBatch) -> None:
+    def _log_skipped(self, state: PullQueue, requested_offset: int, pulled: PulledBatch) -> None:
         """Log skipped messages: usual with a filter; without one they are gone, or another member has handled them."""
         wanted = self._filters[state.queue.topic]
         has_filter = not isinstance(wanted, TagFilter) or wanted.expression.strip() != "*"
@@ -174,7 +174,7 @@ class QueueReader(Consumer):
             "%s goes on at %d, not at %d, as the server says: %s",
             state.name,
             pulled.next_offset,
-            asked_offset,
+            requested_offset,
             pulled.status.message,
         )
 

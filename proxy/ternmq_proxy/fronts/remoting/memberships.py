@@ -40,8 +40,8 @@ _SUBSCRIPTIONS, _MEMBERS = "remoting-subscriptions", "remoting-members"
 _MEMBERS_DECODER = json.Decoder(list[str])
 _GROUPS_MAX = 10_000
 _CHARACTERS_MAX = 200_000
-# A group that no proxy knows is not asked for again within that time.
-_ASK_AGAIN_S = 1.0
+# A group that no proxy knows is not requested again within that time.
+_REQUEST_AGAIN_S = 1.0
 
 
 class Memberships:
@@ -54,11 +54,11 @@ class Memberships:
         )
         self._keys: dict[ClientConnection, dict[str, str]] = {}  # group or "" for producers, key in the registry
         self._changed: set[str] = set()
-        self._pauses: dict[str, bool] = {}  # groups whose members were just told, and whether there is more to tell
+        self._pauses: dict[str, bool] = {}  # groups whose members were just notified, and whether there is more
         self._tasks, self._notices = BackgroundTasks(), BackgroundTasks()
         self._moving: tuple[ClientConnection, frozenset[str]] | None = None
         self._elsewhere: dict[str, dict[str, GroupSubscription]] = {}  # what groups subscribe to that are elsewhere
-        self._asked_s: dict[str, float] = {}
+        self._requested_s: dict[str, float] = {}
         self._begun: dict[tuple[str, str], int] = {}  # the version in which the group was created
         self.waiting_pops: Counter[tuple[str, str, int]] = Counter()  # by group, topic and queue
         services.process.front_answers[MEMBERS_CHANGED] = self._answer_changed
@@ -70,7 +70,7 @@ class Memberships:
         self._tasks.start(self._expire_forever(), name="remoting clients")
 
     async def stop(self) -> None:
-        """Stop telling and looking."""
+        """Stop the notices and the search for silent clients."""
         await self._tasks.stop()
         await self._notices.stop()
 
@@ -124,11 +124,11 @@ class Memberships:
             self._register_consumer(self._keys[client], member, member.consumers[group])
 
     def has_begun(self, group: "ConsumerGroup", topic: str) -> bool:
-        """Return whether the group was told here to begin at the topic's first message."""
+        """Return whether the group was set here to begin at the topic's first message."""
         return self._begun.get((group.name, topic)) == group.created_version
 
     def note_begun(self, group: "ConsumerGroup", topic: str) -> None:
-        """Note that the group was told."""
+        """Note that the group was set so."""
         if len(self._begun) >= _GROUPS_MAX:
             self._begun.clear()
         self._begun[group.name, topic] = group.created_version
@@ -229,10 +229,10 @@ class Memberships:
         self._push_changed(group)
         self._changed.add(group)
         if not self._notices:
-            self._notices.start(self._tell_proxies(), name="changes of members")
+            self._notices.start(self._notify_proxies(), name="changes of members")
 
     def _push_changed(self, group: str) -> None:
-        """Tell the group's members here that members changed, now or when the pause ends."""
+        """Notify the group's members here that members changed, now or when the pause ends."""
         if group in self._pauses:
             self._pauses[group] = True
             return
@@ -244,7 +244,7 @@ class Memberships:
         if self._pauses.pop(group):
             self._push_changed(group)
 
-    async def _tell_proxies(self) -> None:
+    async def _notify_proxies(self) -> None:
         """Tell the other proxies which groups changed."""
         await asyncio.sleep(0)  # so that brokers get the members before
         while self._changed:
@@ -289,11 +289,11 @@ class Memberships:
         """Return what the group subscribes to, by the heartbeats that came here, or else to other proxies."""
         known = self.members.subscriptions_of(group) or self._elsewhere.get(group)
         now_s = time.monotonic()
-        if known is not None or now_s - self._asked_s.get(group, 0.0) < _ASK_AGAIN_S:
+        if known is not None or now_s - self._requested_s.get(group, 0.0) < _REQUEST_AGAIN_S:
             return known
-        if len(self._asked_s) >= _GROUPS_MAX:
-            self._asked_s.clear()
-        self._asked_s[group] = now_s
+        if len(self._requested_s) >= _GROUPS_MAX:
+            self._requested_s.clear()
+        self._requested_s[group] = now_s
         answers, _ = await ask_others(bytes.decode, _SUBSCRIPTIONS, group, self._services)
         for answer in answers:
             if self._note_subscriptions(group, answer):

@@ -16,14 +16,14 @@ class BackgroundCalls:
     def __init__(self) -> None:
         self._tasks = BackgroundTasks()
 
-    def start(self, rest: "Awaitable[Any]", heard: "ResultCallback") -> None:
-        """Run the rest of a call, and call `heard` with its result or error."""
-        self._tasks.start(self._finish_call(rest, heard), name="rest of a call")
+    def start(self, rest: "Awaitable[Any]", on_result: "ResultCallback") -> None:
+        """Run the rest of a call, and call `on_result` with its result or error."""
+        self._tasks.start(self._finish_call(rest, on_result), name="rest of a call")
 
-    async def _finish_call(self, rest: "Awaitable[Any]", heard: "ResultCallback") -> None:
+    async def _finish_call(self, rest: "Awaitable[Any]", on_result: "ResultCallback") -> None:
         try:
             result = await rest
         except Exception as error:  # noqa: BLE001 - the outermost of this task; the caller logs unexpected errors
-            heard(None, error)
+            on_result(None, error)
         else:
-            heard(result, None)
+            on_result(result, None)

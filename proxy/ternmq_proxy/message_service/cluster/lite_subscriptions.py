@@ -32,12 +32,12 @@ _Client = tuple[str, str]
 
 
 class _KnownSubscriptions:
-    __slots__ = ("names", "said_s", "topic")
+    __slots__ = ("names", "synced_s", "topic")
 
     def __init__(self, topic: str) -> None:
         self.topic = topic
         self.names: dict[str, None] = {}
-        self.said_s = 0.0
+        self.synced_s = 0.0
 
 
 class LocalLiteSubscriptions:
@@ -74,7 +74,7 @@ class LocalLiteSubscriptions:
         known = self._known.get(client)
         if known is None or known.topic != sync.topic:
             known = self._known[client] = _KnownSubscriptions(sync.topic)
-        known.said_s = now_s
+        known.synced_s = now_s
         if sync.action is LiteAction.COMPLETE_ADD:
             known.names = dict.fromkeys(sync.names)
         elif sync.action is LiteAction.PARTIAL_ADD:
@@ -84,7 +84,7 @@ class LocalLiteSubscriptions:
                 known.names.pop(name, None)
         if now_s - self._looked_s > _LOOK_S:
             self._looked_s = now_s
-            for each in [each for each, known in self._known.items() if now_s - known.said_s > REMEMBERED_S]:
+            for each in [each for each, known in self._known.items() if now_s - known.synced_s > REMEMBERED_S]:
                 del self._known[each]
 
     def forget_client(self, group: str, client_id: str) -> None:
@@ -106,7 +106,7 @@ class LocalLiteSubscriptions:
     async def _sync_broker(self, broker: str) -> None:
         oldest_s = time.monotonic() - REMEMBERED_S
         for (group, client_id), known in list(self._known.items()):
-            if known.said_s < oldest_s or broker not in self._directory.snapshot.brokers_of(known.topic):
+            if known.synced_s < oldest_s or broker not in self._directory.snapshot.brokers_of(known.topic):
                 continue
             sync = LiteSync(group, known.topic, client_id, LiteAction.COMPLETE_ADD, list(known.names))
             try:

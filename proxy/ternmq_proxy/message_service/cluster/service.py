@@ -78,7 +78,7 @@ class ClusterMessageService:
         self._followers = (
             FollowerReads(directory, proxy=proxy, timing=link_timing, tls=tls) if read_from_followers else None
         )
-        self._ask: AskProducer | None = None
+        self._check_producer: AskProducer | None = None
         self._answer_proxies: AnswerProxies | None = None
         self._lite_listener: Callable[[Sequence[DroppedLite]], None] | None = None
         self._refreshing, self._seeking = BackgroundTasks(), BackgroundTasks()
@@ -171,10 +171,10 @@ class ClusterMessageService:
             self._refreshing.start(self._directory.wait_for_version(version), name="later version")
 
     async def check_orphan(self, orphan: "OrphanedTransaction") -> bool:
-        if self._ask is None:
+        if self._check_producer is None:
             return False
         try:
-            return await self._ask(orphan)
+            return await self._check_producer(orphan)
         except Exception:  # noqa: BLE001 - the outermost of this check, and it logs
             _log.exception("cannot check transaction %s", orphan.transaction_id)
             return False
@@ -209,7 +209,7 @@ class ClusterMessageService:
         return self.routes.find_route(topic)
 
     def watch_orphans(self, ask: "AskProducer") -> None:
-        self._ask = ask
+        self._check_producer = ask
 
     def announce_members(
         self,

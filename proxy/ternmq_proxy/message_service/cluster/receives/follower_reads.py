@@ -1,10 +1,10 @@
 """Sends pulls of cold backlogs to in-sync followers, which leaves the leader's disk and memory to live messages.
 
 Cold    the offset of the pull is far behind the end of its queue, by bounds that the leader returned: a client's
-        pull asks for these first. So the leader also tells what is deleted, purged or expired before a follower is
-        asked.
+        pull requests these first. So the leader also reports what is deleted, purged or expired before a follower is
+        read.
 Leader  serves all else: receives, offsets, groups that lock their queues, long polls. If a follower returns no
-        messages at once, the leader is asked in the same call, and that follower is left alone for a growing while.
+        messages at once, the leader is read in the same call, and that follower is left alone for a growing while.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ _PULL = CALLS["pull"]
 
 
 class _IgnoredEvents:
-    """Ignores the notifications of a link to a follower, which is only asked."""
+    """Ignores the notifications of a link to a follower, which is only read."""
 
     def link_changed(self, broker: str) -> None: ...
 
@@ -197,7 +197,7 @@ class FollowerReads:
     async def _pull_from_follower(
         self, entry: "BrokerEntry", queue: "QueueRef", offset: int, passing: "MessageFilter", batch: int
     ) -> "PulledMessages | None":
-        """Pull from a follower; return None if the leader is to be asked."""
+        """Pull from a follower; return None if the leader is to be read."""
         follower = self._usable_follower(entry, queue)
         if follower is None:
             return None
