@@ -53,7 +53,7 @@ class BackgroundLoop:
     ) -> None:
         self._step = step
         self._name = name
-        self._every_s = every_s
+        self.every_s = every_s
         self._failures = FailureLog(what)
         self._tasks = BackgroundTasks()
 
@@ -66,14 +66,14 @@ class BackgroundLoop:
 
     async def _run_steps(self) -> None:
         while True:
-            if self._every_s:
-                await asyncio.sleep(self._every_s)
+            if self.every_s:
+                await asyncio.sleep(self.every_s)
             try:
                 if (waited := self._step()) is not None:
                     await waited
             except Exception as error:  # noqa: BLE001 - the outermost of this task, and it logs
-                self._failures.log_failure(error, self._every_s or RETRY_S)
-                if not self._every_s:
+                self._failures.log_failure(error, self.every_s or RETRY_S)
+                if not self.every_s:
                     await asyncio.sleep(RETRY_S)
             else:
                 self._failures.note_success()

@@ -1,12 +1,12 @@
 """Serves clients in front of any storage: services, gRPC front, and the maintenance of clients."""
 
-import asyncio
 import functools
 import logging
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from ternmq_common.catalog.delay_levels import parse_delay_levels
+from ternmq_common.event_loop.background_loop import BackgroundLoop
 from ternmq_common.event_loop.background_tasks import BackgroundTasks
 from ternmq_common.event_loop.fairness import WorkTurns
 from ternmq_common.filters.filter_cache import FilterCache
@@ -114,8 +114,15 @@ async def serve_clients(
     if remoting is not None:
         stack.push_async_callback(remoting.stop, settings.shutdown_grace_ms / 1000)
     stack.callback(messages.end_polls)
+    care = BackgroundLoop(
+        functools.partial(_maintain_clients, services),
+        name="client care",
+        what="client maintenance failed",
+        every_s=_CLIENT_CARE_S,
+    )
+    care.start()
+    stack.push_async_callback(care.stop)
     tasks = await stack.enter_async_context(BackgroundTasks())
-    tasks.start(_maintain_clients(services), name="client care")
     if services.access.is_on:
         tasks.start(services.access.check_rights_forever(), name="access control")
     if not catalog.is_alone:
@@ -234,12 +241,7 @@ async def expire_silent_clients(services: Services) -> None:
 
 async def _maintain_clients(services: Services) -> None:
     """Renew messages of living clients, release those of dead ones, and report new subscriptions."""
-    while True:
-        await asyncio.sleep(_CLIENT_CARE_S)
-        try:
-            await expire_silent_clients(services)
-            services.clock.check_for_jump()
-            await services.renewal.renew_claims()
-            await handle_new_subscriptions(services)
-        except Exception:  # noqa: BLE001 - the outermost of this task, and it logs
-            _log.exception("client maintenance failed; retrying in %g s", _CLIENT_CARE_S)
+    await expire_silent_clients(services)
+    services.clock.check_for_jump()
+    await services.renewal.renew_claims()
+    await handle_new_subscriptions(services)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import json
 
+from ternmq_common.event_loop.background_loop import BackgroundLoop
 from ternmq_common.event_loop.background_tasks import BackgroundTasks
 from ternmq_common.filters.message_filter import FilterText
 from ternmq_common.printable import cut_text
@@ -56,6 +57,12 @@ class Memberships:
         self._changed: set[str] = set()
         self._pauses: dict[str, bool] = {}  # groups whose members were just notified, and whether there is more
         self._tasks, self._notices = BackgroundTasks(), BackgroundTasks()
+        self._expiry = BackgroundLoop(
+            self._expire_members,
+            name="remoting clients",
+            what="silent remoting clients are not released",
+            every_s=_LOOK_EVERY_S,
+        )
         self._moving: tuple[ClientConnection, frozenset[str]] | None = None
         self._elsewhere: dict[str, dict[str, GroupSubscription]] = {}  # what groups subscribe to that are elsewhere
         self._requested_s: dict[str, float] = {}
@@ -67,12 +74,12 @@ class Memberships:
 
     def start(self) -> None:
         """Begin to look for clients that are silent."""
-        self._tasks.start(self._expire_forever(), name="remoting clients")
+        self._expiry.start()
 
     async def stop(self) -> None:
         """Stop the notices and the search for silent clients."""
-        await self._tasks.stop()
-        await self._notices.stop()
+        for each in (self._expiry, self._tasks, self._notices):
+            await each.stop()
 
     # --- clients
 
@@ -199,13 +206,11 @@ class Memberships:
             self._forget_key(keys, group)
         self.members.remove_channel(client)
 
-    async def _expire_forever(self) -> None:
-        while True:
-            await asyncio.sleep(_LOOK_EVERY_S)
-            for member in self.members.expire_members():
-                _log.info(
-                    "remoting client %s at %s disappeared without closing", cut_text(member.client_id), member.address
-                )
+    def _expire_members(self) -> None:
+        for member in self.members.expire_members():
+            _log.info(
+                "remoting client %s at %s disappeared without closing", cut_text(member.client_id), member.address
+            )
 
     def _release_member(self, client_id: str, group: str) -> None:
         self._tasks.start(self._release_queues(client_id, group), name=f"queues of {client_id}")
