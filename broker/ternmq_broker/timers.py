@@ -46,8 +46,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 # So many are read and appended before other tasks get their turn on the loop: a few milliseconds.
 _BATCH = 128
-# The clock may be set in between, and files may have to be merged.
-_AFTER_FAILURE_S = 1.0
 _WAKE_EARLY_MS = 2
 _AWAKE_EVERY_S = 0.05
 _RELOCATE_BATCH = 1024
