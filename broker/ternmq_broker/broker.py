@@ -290,7 +290,7 @@ class Broker:
         self._flusher.start()
         self._appending.start()
         self._room.start()
-        self._clock_watch.start_watching()
+        self._clock_watch.start()
         self._redelivery.start()
         self._timers.start()
         self.orphans.start()
@@ -338,7 +338,7 @@ class Broker:
 
     async def stop_background(self) -> None:
         """Stop all background work of the broker's own; stored messages still become durable."""
-        await self._clock_watch.stop_watching()
+        await self._clock_watch.stop()
         await self._history.stop()
         await self.lite.stop()
         await self.orphans.stop()

@@ -13,8 +13,8 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from ternmq_broker.upkeep.background_loop import BackgroundLoop
 from ternmq_common.errors import ErrorCode, MessagingError
+from ternmq_common.event_loop.background_loop import BackgroundLoop
 from ternmq_common.limits import LITE_TOPICS_MAX
 from ternmq_common.names import lite_name, lite_parent, lite_queue_topic, lite_wait_key
 from ternmq_common.shard.model import DroppedLite, LiteAction, LiteOffset
@@ -44,7 +44,7 @@ _A_TURN = 2000
 _WOKEN_A_LOOK = 256
 
 
-class LiteTopics:
+class LiteTopics(BackgroundLoop):
     """The lite topics of one broker; runs on the event loop. `forget` drops the groups' progress in lite topics."""
 
     def __init__(
@@ -55,6 +55,7 @@ class LiteTopics:
         clock: "SystemClock",
         forget: "Callable[[Sequence[str]], Awaitable[None]]",
     ) -> None:
+        super().__init__(self._look_after, name="lite topics", what="lite topics are not looked after", every_s=_LOOK_S)
         self._store = store
         self._consumption = consumption
         self._subscriptions = consumption.lite
@@ -65,9 +66,6 @@ class LiteTopics:
         self.ttl_of: Callable[[str], int] = _never_expires
         """After how many milliseconds without a send a lite topic of that topic is dropped; 0: never."""
         pollers.on_lite_messages = self._mark_arrival
-        self._loop = BackgroundLoop(
-            self._look_after, name="lite topics", what="lite topics are not looked after", every_s=_LOOK_S
-        )
         self._next_expiry_s = self._next_unused_s = 0.0
         clock.on_jump(self._clock_jumped)
 
@@ -76,10 +74,7 @@ class LiteTopics:
 
     def start(self) -> None:
         self._next_expiry_s = asyncio.get_running_loop().time() + EXPIRY_CHECK_S
-        self._loop.start()
-
-    async def stop(self) -> None:
-        await self._loop.stop()
+        super().start()
 
     def add_listener(self, listener: "DroppedListener") -> None:
         """Add a listener for subscriptions that are dropped."""

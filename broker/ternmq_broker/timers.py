@@ -13,7 +13,7 @@ Threads  everything runs on the event loop; the index's files are read and merge
 import asyncio
 import logging
 from collections import Counter
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from ternmq_broker.cold_reads import NotRepaired, records_at
 from ternmq_broker.message_copies import copy_message
@@ -21,14 +21,17 @@ from ternmq_broker.store.derived_indexes import keys_of
 from ternmq_broker.store.index.queue_index import MessageLocation
 from ternmq_broker.store.log.record import RecordKind, RecordOrigin
 from ternmq_broker.store.record_drafts import NO_MESSAGE, RecordDraft
+from ternmq_broker.store.timers.timer_jobs import MergeInterrupted
 from ternmq_broker.store.timers.timer_run import TimerEntry, id_hash
-from ternmq_broker.upkeep.background_loop import BackgroundLoop
 from ternmq_common.errors import ErrorCode, MessagingError
+from ternmq_common.event_loop.background_loop import BackgroundLoop
+from ternmq_common.event_loop.background_tasks import BackgroundTasks
 from ternmq_common.names import RETRY_PREFIX
+from ternmq_common.pacing.backoff import RETRY_S
 from ternmq_common.shard.model import AppendedMessage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
+    from collections.abc import Callable, Sequence
 
     from ternmq_broker.sending.flusher import LogFlusher
     from ternmq_broker.store.log.record import Record
@@ -43,9 +46,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 # So many are read and appended before other tasks get their turn on the loop: a few milliseconds.
 _BATCH = 128
-# The clock may be set in between, and files may have to be merged.
-_LOOK_AGAIN_S = 1.0
-_AFTER_FAILURE_S = 1.0
 _WAKE_EARLY_MS = 2
 _AWAKE_EVERY_S = 0.05
 _RELOCATE_BATCH = 1024
@@ -86,7 +86,7 @@ class TimerDelivery:
             BackgroundLoop(self._merge_if_due, name="timer merge", what="the timer index was not merged"),
         )
         self._merging: MergeJob | None = None
-        self._jobs: set[asyncio.Future[Any]] = set()
+        self._jobs = BackgroundTasks()
         clock.on_jump(self._changed.set)
 
     def start(self) -> None:
@@ -99,7 +99,7 @@ class TimerDelivery:
             self._merging.interrupt_merge()
         for loop in self._loops:
             await loop.stop()
-        await asyncio.gather(*self._jobs, return_exceptions=True)
+        await self._jobs.wait_until_done()
 
     # --- storing
 
@@ -121,30 +121,30 @@ class TimerDelivery:
         """Deliver what is due; then sleep until the next timer is due, or until something has changed."""
         self._changed.clear()
         if self._flusher.failure is not None:
-            await asyncio.sleep(_LOOK_AGAIN_S)
+            await asyncio.sleep(RETRY_S)
             return
         now_ms = self._clock.now_ms()
         if self._index.wants_load(now_ms):
-            await self._run_shielded(self._load_due(now_ms))
+            await self._jobs.run_to_end(self._load_due(now_ms))
         now_ms = self._clock.now_ms()
         if self._clock.find_problem() is not None:  # checked after the time, which may have been set just before
-            await self._sleep_until_changed(_LOOK_AGAIN_S)
+            await self._sleep_until_changed(RETRY_S)
             return
         due, waiting = self._take_due(now_ms)
         if waiting and not due:
-            await self._sleep_until_changed(_LOOK_AGAIN_S)
+            await self._sleep_until_changed(RETRY_S)
             return
         if due:
             try:
                 await self._deliver_messages(due)
             except NotRepaired as damaged:
                 _log.warning("%d timers are due and wait: %s", len(due), damaged.message)
-                await asyncio.sleep(_LOOK_AGAIN_S)
+                await asyncio.sleep(RETRY_S)
             await asyncio.sleep(0)
             return
         next_ms = self._index.next_due_ms()
         now_ms = self._clock.now_ms()
-        latest_ms = now_ms + int(_LOOK_AGAIN_S * 1000)
+        latest_ms = now_ms + int(RETRY_S * 1000)
         self._wakes_ms = latest_ms if next_ms is None else min(next_ms, latest_ms)
         early_ms = _WAKE_EARLY_MS if self._wakes_ms == next_ms else 0
         wait_ms = self._wakes_ms - now_ms
@@ -225,7 +225,7 @@ class TimerDelivery:
 
         BAD_REQUEST when its time has come. None found is fine: it may have been recalled before.
         """
-        await self._run_shielded(self._recall_held(handle))
+        await self._jobs.run_to_end(self._recall_held(handle))
         await self._flusher.wait_until_acknowledged(self._store.log.log_end, _do_nothing)
 
     async def _recall_held(self, handle: "RecallHandle") -> None:
@@ -297,7 +297,7 @@ class TimerDelivery:
         relocated = 0
         position: Key | None = None
         while True:
-            count, position = await self._run_shielded(self._relocate_some(log_offset, position))
+            count, position = await self._jobs.run_to_end(self._relocate_some(log_offset, position))
             relocated += count
             if position is None:
                 break
@@ -349,15 +349,17 @@ class TimerDelivery:
         self._index.finish_load(job)
 
     async def _merge_if_due(self) -> None:
-        await asyncio.sleep(_LOOK_AGAIN_S)
+        await asyncio.sleep(RETRY_S)
         if self._may_merge():
-            await self._run_shielded(self._merge_some())
+            await self._jobs.run_to_end(self._merge_some())
 
     async def _merge_some(self) -> None:
         job = self._merging = self._index.prepare_merge()
         if job is not None:
             try:
                 await self._run_job(job)
+            except MergeInterrupted:
+                return  # the broker stops
             finally:
                 self._merging = None
             self._index.finish_merge(job)
@@ -368,13 +370,6 @@ class TimerDelivery:
         except BaseException:
             self._index.release_job(job)
             raise
-
-    async def _run_shielded(self, work: "Coroutine[None, None, T]") -> T:
-        """Run the work to its end even if the caller is cancelled: a thread that reads files can't be stopped."""
-        job = asyncio.ensure_future(work)
-        self._jobs.add(job)
-        job.add_done_callback(self._jobs.discard)
-        return await asyncio.shield(job)
 
 
 def _matches_handle(record: "Record", handle: "RecallHandle") -> bool:

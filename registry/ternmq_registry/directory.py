@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from ternmq_common.catalog.cluster import RegistrySnapshot
 from ternmq_common.clock import now_ms
 from ternmq_common.errors import StartupError
+from ternmq_common.event_loop.background_loop import BackgroundLoop
 from ternmq_registry.clock_skew import ClockSkew
 from ternmq_registry.errors import RegistryUnavailable
 from ternmq_registry.registry import Registry
@@ -83,6 +84,9 @@ class RegistryDirectory:
         self.registry = registry
         self._clock_skew = clock_skew
         self._interval_s = interval_s
+        self._loop = BackgroundLoop(
+            self._refresh_if_reachable, name="directory", what="can't read the registry", every_s=interval_s or 0.0
+        )
         self._retry_interval_s = retry_interval_s
         self._seconds = seconds
         self._snapshot = RegistrySnapshot()
@@ -91,7 +95,6 @@ class RegistryDirectory:
         self._grace = _LeaseGrace(grace_s)
         self._problem: str | None = None
         self._failed_at = 0.0
-        self._task: asyncio.Task[None] | None = None
         self._reached = asyncio.Event()
         self._refusal: StartupError | None = None
         self._read_ms: int | None = None
@@ -155,14 +158,10 @@ class RegistryDirectory:
 
     def _start_reading(self) -> None:
         if self._interval_s is not None:
-            self._task = asyncio.create_task(self._keep_reading(self._interval_s), name="directory")
+            self._loop.start()
 
     async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
-            self._task = None
+        await self._loop.stop()
 
     async def refresh_snapshot(self) -> None:
         """Read everything that is in the registry at the time of the call; RegistryUnavailable."""
@@ -181,15 +180,9 @@ class RegistryDirectory:
     def _has_just_failed(self) -> bool:
         return self._problem is not None and self._seconds() - self._failed_at < self._retry_interval_s
 
-    async def _keep_reading(self, interval_s: float) -> None:
-        while True:
-            await asyncio.sleep(interval_s)
-            try:
-                await self.refresh_snapshot()
-            except RegistryUnavailable:
-                pass  # logged where it was found
-            except Exception:
-                logger.exception("can't read the registry")
+    async def _refresh_if_reachable(self) -> None:
+        with suppress(RegistryUnavailable):  # logged where it was found
+            await self.refresh_snapshot()
 
     async def _read_snapshot(self) -> None:
         began = self._seconds()

@@ -7,12 +7,12 @@ Code that is about to end something because its time has passed has the clock ch
 only a jump has passed is rebased, not ended.
 """
 
-import asyncio
 import logging
 import time
 from typing import TYPE_CHECKING
 
 from ternmq_common.clock import MovableClock
+from ternmq_common.event_loop.background_loop import BackgroundLoop
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,33 +38,20 @@ def catch_up_clock(clock: "SystemClock", last_stored_ms: int) -> None:
         _log.warning("the clock is %.1f s behind the time at which the newest message was stored", behind_ms / 1000)
 
 
-class ClockWatch:
+class ClockWatch(BackgroundLoop):
     """Checks the clock every second."""
 
     def __init__(
         self, clock: "SystemClock", *, wall_ms: "Callable[[], int]" = lambda: time.time_ns() // 1_000_000
     ) -> None:
+        super().__init__(self.check_clock, name="clock watch", what="the clock could not be checked", every_s=_LOOK_S)
         self._clock = clock
         self._wall_ms = wall_ms
-        self._task: asyncio.Task[None] | None = None
         self._last_ahead_ms = self._ahead_ms()
         clock.set_watcher(self.check_clock)
 
-    def start_watching(self) -> None:
-        self._task = asyncio.create_task(self._watch_clock(), name="clock watch")
-
-    async def stop_watching(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-
-    async def _watch_clock(self) -> None:
-        while True:
-            await asyncio.sleep(_LOOK_S)
-            self.check_clock()
-
     def check_clock(self) -> None:
-        """Check the clock now; all that depends on it has been told of a jump when this returns."""
+        """Check the clock now; all that depends on it has been notified of a jump when this returns."""
         before_ms, self._last_ahead_ms = self._last_ahead_ms, self._ahead_ms()
         self._report_jump(self._last_ahead_ms - before_ms)
 

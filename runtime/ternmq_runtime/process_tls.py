@@ -6,6 +6,7 @@ import signal
 import threading
 from typing import TYPE_CHECKING, Any
 
+from ternmq_common.event_loop.background_tasks import BackgroundTasks
 from ternmq_common.server_settings import CertificateSettings, ClientAuth, ClusterTlsSettings, TlsMode, TlsSettings
 from ternmq_rpc.tls.contexts import FrontContexts, MemberContexts, create_front_contexts, create_member_contexts
 from ternmq_rpc.tls.files import TlsFiles
@@ -118,5 +119,6 @@ def _watch_files(watched: "list[ReloadedFiles[Any]]", stack: "AsyncExitStack") -
     if threading.current_thread() is threading.main_thread():
         loop.add_signal_handler(signal.SIGHUP, hurry.set)
         stack.callback(loop.remove_signal_handler, signal.SIGHUP)
-    task = asyncio.create_task(poll_files(watched, hurry), name="watch over certificates")
-    stack.callback(task.cancel)
+    tasks = BackgroundTasks()
+    tasks.start(poll_files(watched, hurry), name="watch over certificates")
+    stack.push_async_callback(tasks.stop)

@@ -25,6 +25,7 @@ from ternmq_broker.delivery.ordered_consumption import OrderedConsumption
 from ternmq_broker.message_copies import copy_by_reference, copy_message, create_dead_letter
 from ternmq_common.dead_letters import DeadLetterReason
 from ternmq_common.errors import ErrorCode, MessagingError
+from ternmq_common.event_loop.background_tasks import BackgroundTasks
 from ternmq_common.filters.tag_filter import ALL
 from ternmq_common.names import dead_letter_topic, is_lite_queue, lite_parent, retry_topic
 from ternmq_common.shard.model import RETRY_QUEUE_ID, NewMessage, SettleOutcome
@@ -85,7 +86,7 @@ class Redelivery:
         self._lite_timer: tuple[int, asyncio.TimerHandle] | None = None
         self._moves: deque[_PendingMove] = deque()
         self._has_moves = asyncio.Event()
-        self._worker: asyncio.Task[None] | None = None
+        self._worker, self._shielded = BackgroundTasks(), BackgroundTasks()
         self.retries = 0
         self.dead_letters = NameCounts()
         """The number of copies: retries, and dead letters by group."""
@@ -93,7 +94,7 @@ class Redelivery:
         clock.on_jump(self._replan_timers)
 
     def start(self) -> None:
-        self._worker = asyncio.create_task(self._move_batches(), name="redelivery")
+        self._worker.start(self._move_batches(), name="redelivery")
         for group, topic in self._consumption.group_topic_pairs():
             self.watch_claims(group, topic)
 
@@ -103,9 +104,7 @@ class Redelivery:
             timer.cancel()
         if self._lite_timer is not None:
             self._lite_timer[1].cancel()
-        if self._worker is not None:
-            self._worker.cancel()
-            await asyncio.gather(self._worker, return_exceptions=True)
+        await self._worker.stop()
 
     # --- time
 
@@ -239,7 +238,7 @@ class Redelivery:
     async def _move_shielded(self, moves: list[_PendingMove]) -> None:
         """Move the messages to the end, even if the caller is cancelled."""
         try:
-            await asyncio.shield(asyncio.ensure_future(self._move_or_give_back(moves)))
+            await self._shielded.run_to_end(self._move_or_give_back(moves))
         except OSError as error:
             raise MessagingError(
                 ErrorCode.INTERNAL_SERVER_ERROR, f"the broker can't write to its disk: {error.strerror}"

@@ -11,7 +11,7 @@ import time
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from ternmq_broker.upkeep.background_loop import BackgroundLoop
+from ternmq_common.event_loop.background_loop import BackgroundLoop
 from ternmq_common.shard.model import FigureHistory, HistoryOf
 from ternmq_runtime.observability.durations import quantile_s
 from ternmq_runtime.observability.history_rings import STEP_MS, HistoryRings
@@ -27,7 +27,7 @@ _LAGS_IN_A_ROW = 64
 _MIN_S = 0.001
 
 
-class BrokerHistory:
+class BrokerHistory(BackgroundLoop):
     """The recorded figures of one broker; for the event loop."""
 
     def __init__(
@@ -39,6 +39,9 @@ class BrokerHistory:
         processor_s: "Callable[[], float]" = time.thread_time,
     ) -> None:
         """`processor_s` is the processor time of this thread."""
+        super().__init__(
+            self.record_sample, name="history", what="figures are missing in plots", every_s=STEP_MS / 1000
+        )
         self._seconds, self._processor_s = seconds, processor_s
         self._figures = figures
         self._now_ms = now_ms
@@ -50,15 +53,6 @@ class BrokerHistory:
         self._syncs: list[int] = []
         self._lags: dict[str, float] = {}
         self._lags_again_s = 0.0
-        self._loop = BackgroundLoop(
-            self.record_sample, name="history", what="figures are missing in plots", every_s=STEP_MS / 1000
-        )
-
-    def start(self) -> None:
-        self._loop.start()
-
-    async def stop(self) -> None:
-        await self._loop.stop()
 
     def sent_per_s(self, topic: str) -> float:
         """Messages sent to the topic per second, over the last ten seconds."""

@@ -35,11 +35,6 @@ class EpochMarks:
             raise ValueError("epoch marks must rise")
         return cls(pairs[-marks_max:], marks_max)
 
-    @property
-    def latest_epoch(self) -> int:
-        """The epoch of the last mark, 0 if there is none."""
-        return self.marks[-1][0] if self.marks else 0
-
     def cut_at(self, end: int) -> "EpochMarks":
         """Return the marks of a log that was cut off at `end`."""
         return EpochMarks(tuple(mark for mark in self.marks if mark[1] < end), self.marks_max)

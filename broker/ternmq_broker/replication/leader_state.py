@@ -74,7 +74,6 @@ class LeaderState:
         """
         self._me = me
         self._timing = timing
-        self._min_insync = min_insync
         self._members_min = min_insync if waits_for_replicas else 1
         self._in_sync: Members = frozenset(in_sync) | {me}
         self._change: InSyncChange | None = None

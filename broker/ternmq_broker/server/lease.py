@@ -9,6 +9,7 @@ import time
 from typing import TYPE_CHECKING
 
 from ternmq_common.errors import MessagingError, StartupError
+from ternmq_common.event_loop.background_tasks import BackgroundTasks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,7 +36,7 @@ class BrokerLease:
         self._epoch = 0
         self._is_unsure = False
         self._renewed_at = time.monotonic()
-        self._task: asyncio.Task[None] | None = None
+        self._tasks = BackgroundTasks()
         self.problem: str | None = "the broker is not registered yet"
         self.superseded = asyncio.Event()
 
@@ -69,13 +70,11 @@ class BrokerLease:
 
     def start(self, load: "Callable[[], BrokerLoad]") -> None:
         """Renew the lease from now on."""
-        self._task = asyncio.create_task(self._renew_forever(load), name="heartbeat")
+        self._tasks.start(self._renew_forever(load), name="heartbeat")
 
     async def give_up(self) -> None:
         """End the lease, so that the broker leaves the routes at once, if the registry can be reached."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await self._tasks.stop()
         if self._epoch and not self.superseded.is_set():
             try:
                 await asyncio.to_thread(self._registry.deregister_broker, self._name, self._epoch)

@@ -11,8 +11,8 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ternmq_broker.upkeep.background_loop import BackgroundLoop
 from ternmq_common.catalog.cluster import BrokerLoad
+from ternmq_common.event_loop.background_loop import BackgroundLoop
 from ternmq_registry.unknown_topics import is_user_topic
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ _COUNTING_SHARE = 0.1
 _LAGS_IN_A_ROW = 64
 
 
-class LoadReport:
+class LoadReport(BackgroundLoop):
     """The load: rates since the last report, and the last counts. The final count takes up to `last_count_s`."""
 
     def __init__(
@@ -40,6 +40,9 @@ class LoadReport:
         *,
         last_count_s: float = LAST_COUNT_S,
     ) -> None:
+        super().__init__(
+            self._count_in_turn, name="count of what is held", what="what the broker holds could not be counted"
+        )
         self._last_count_s = last_count_s
         self._broker = broker
         self._directory = directory
@@ -47,16 +50,6 @@ class LoadReport:
         self._looked_at = time.monotonic()
         self._stored = self._delivered = 0
         self._counted = BrokerLoad()
-        self._loop = BackgroundLoop(
-            self._count_in_turn, name="count of what is held", what="what the broker holds could not be counted"
-        )
-
-    def start(self) -> None:
-        """Count at once, and repeatedly."""
-        self._loop.start()
-
-    async def stop(self) -> None:
-        await self._loop.stop()
 
     def current_load(self) -> BrokerLoad:
         figures, looked_at = self._broker.figures.current_figures(), time.monotonic()

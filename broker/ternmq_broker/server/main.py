@@ -19,6 +19,8 @@ from ternmq_broker.server.storage_front import StorageFront
 from ternmq_broker.server.store_identity import STORE_ID, describe_loss, store_id
 from ternmq_common.clock import SystemClock
 from ternmq_common.errors import StartupError
+from ternmq_common.event_loop.background_tasks import BackgroundTasks
+from ternmq_common.pacing.backoff import RETRY_S
 from ternmq_common.process.own_version import own_version
 from ternmq_common.shard.model import ConsumerGroup
 from ternmq_registry.copies.copy_form import RegistryCopy
@@ -40,7 +42,6 @@ if TYPE_CHECKING:
     from ternmq_registry.directory import RegistryDirectory
 
 _log = logging.getLogger(__name__)
-_AGAIN_S = 1.0
 
 
 def run(settings: "BrokerServerSettings") -> int:
@@ -215,10 +216,8 @@ class BrokerServer:
         if copy is None:
             lease.start(load.current_load)
         else:
-            joining = asyncio.create_task(
-                self._register_later(lease, broker, directory, deletion_log, load), name="registration"
-            )
-            stack.push_async_callback(_cancel_task, joining)
+            tasks = await stack.enter_async_context(BackgroundTasks())
+            tasks.start(self._register_later(lease, broker, directory, deletion_log, load), name="registration")
 
     async def _new_lease(self, broker: Broker, directory: "RegistryDirectory") -> BrokerLease:
         """The lease of this broker, which is not registered yet."""
@@ -287,7 +286,7 @@ class BrokerServer:
                     break
                 except RegistryUnavailable as error:
                     _log.warning("the broker can't be registered yet: %s", error.message)
-                    await asyncio.sleep(_AGAIN_S)
+                    await asyncio.sleep(RETRY_S)
             lease.start(load.current_load)
             await self._warn_of_unknown_topics(broker, directory)
         except StartupError as error:
@@ -365,11 +364,6 @@ class BrokerServer:
             return self._replica.problem_reason
         assert self._broker is not None
         return self._broker.problem
-
-
-async def _cancel_task(task: "asyncio.Task[None]") -> None:
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
 
 
 def _is_replicated(directory: "RegistryDirectory", name: str) -> bool:

@@ -159,7 +159,7 @@ class ProxyConnection:
             shard_frames.PROXY_REPLY.what,
             number,
             shard_frames.PROXY_QUESTION.encode_note(question, number),
-            self._proxies.limits.tell_s,
+            self._proxies.limits.notify_s,
         )
         return cast("bytes | None", told)
 

@@ -8,6 +8,7 @@ from ternmq_broker.server.call_methods import CallMethods
 from ternmq_broker.server.members.departed_members import DepartedMembers
 from ternmq_broker.server.proxy_connection import ANSWERS_BYTES_MAX
 from ternmq_broker.server.registry_sync import LEARNING_TIMING, RegistrySync, SyncTiming
+from ternmq_common.event_loop.background_tasks import BackgroundTasks
 from ternmq_common.process.own_version import own_version
 from ternmq_common.shard.model import MEMBERS_CHANGED, ProxyAnswer
 from ternmq_common.shard.shard import DoneResult
@@ -31,7 +32,7 @@ class ConnectionLimits:
     """Limits of one proxy's connection: the bytes of unread answers, and the seconds for a question."""
 
     answers_bytes_max: int = ANSWERS_BYTES_MAX
-    tell_s: float = 1.0
+    notify_s: float = 1.0
 
 
 class ProxyConnections:
@@ -56,8 +57,8 @@ class ProxyConnections:
         self._directory = directory
         self._connections: list[ProxyConnection] = []
         self._leaving = False
-        self._departed = DepartedMembers(self._present_members, self._tell_changed)
-        self._telling: set[asyncio.Task[bytes | None]] = set()
+        self._departed = DepartedMembers(self._present_members, self._notify_changed)
+        self._questions = BackgroundTasks()
         self._empty = asyncio.Event()
         broker.orphans.set_watcher(self._check_transaction)
         broker.lite.add_listener(self._send_dropped)
@@ -121,27 +122,24 @@ class ProxyConnections:
 
     def note_arrival(self, arrived: "ProxyConnection") -> None:
         """Tell the other proxies of groups that have new members by a proxy whose stream is new: the proxy may have
-        found no broker by which it could tell them."""
+        found no broker by which it could notify them."""
         others = (each for connection in self._connections if connection is not arrived for each in connection.members)
         known = {(each.group, each.client_id) for each in (*others, *self._departed.list_members())}
         for group in sorted({each.group for each in arrived.members if (each.group, each.client_id) not in known}):
-            self._tell_changed(group, arrived)
+            self._notify_changed(group, arrived)
 
-    def _tell_changed(self, group: str, asker: "ProxyConnection | None" = None) -> None:
+    def _notify_changed(self, group: str, asker: "ProxyConnection | None" = None) -> None:
         """Tell all proxies but the asker that members of the group came or are gone."""
         question = ProxyQuestion(MEMBERS_CHANGED, group)
         for connection in self._connections:
-            if connection is asker:
-                continue
-            task = asyncio.create_task(connection.ask_question(question), name="members that changed")
-            self._telling.add(task)
-            task.add_done_callback(self._telling.discard)
+            if connection is not asker:
+                self._questions.start(connection.ask_question(question), name="members that changed")
 
     async def ask_others(self, asker: "ProxyConnection", question: "ProxyQuestion") -> list[ProxyAnswer]:
         """Ask all proxies but the asker the question; returns their answers, by name."""
         others = sorted((each for each in self._connections if each is not asker), key=lambda each: each.name)
-        told = await asyncio.gather(*(each.ask_question(question) for each in others))
-        return [ProxyAnswer(each.name, data) for each, data in zip(others, told, strict=True)]
+        replies = await asyncio.gather(*(each.ask_question(question) for each in others))
+        return [ProxyAnswer(each.name, data) for each, data in zip(others, replies, strict=True)]
 
     def _send_dropped(self, dropped: "Sequence[DroppedLite]") -> None:
         for connection in self._connections:

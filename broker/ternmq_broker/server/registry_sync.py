@@ -1,6 +1,6 @@
 """Registry sync: brings the broker to versions of the registry that proxies know, and does the deletions up to them.
 
-The registry may be away for the broker only, so it is asked again every `again_s` until it answers. No call waits for
+The registry may be away for the broker only, so it is read again every `again_s` until it answers. No call waits for
 that without end: frames go on after `patience_s`; nothing of a topic or group that was created since is stored, and
 calls for it fail after `storing_patience_s`. Both together are less than a proxy waits for an answer.
 """
@@ -10,6 +10,8 @@ import contextlib
 import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from ternmq_common.event_loop.background_tasks import BackgroundTasks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,7 +52,7 @@ class RegistrySync:
         self._on_synced = on_synced
         self._timing = timing
         self._wanted = 0
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks()
         self._again: asyncio.TimerHandle | None = None
         self._synced = asyncio.Condition()
         self._closed = False
@@ -92,10 +94,7 @@ class RegistrySync:
 
     def _create_sync_task(self, version: int) -> "asyncio.Task[None]":
         self._wanted = max(self._wanted, version)
-        task = asyncio.create_task(self._sync_up_to(self._wanted), name="later version of the registry")
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
+        return self._tasks.start(self._sync_up_to(self._wanted), name="later version of the registry")
 
     async def _sync_up_to(self, version: int) -> None:
         try:
@@ -127,5 +126,4 @@ class RegistrySync:
         self._closed = True
         if self._again is not None:
             self._again.cancel()
-        for task in self._tasks:
-            task.cancel()
+        self._tasks.cancel()

@@ -13,6 +13,7 @@ from ternmq_broker.server.proxy_connection import ProxyConnection
 from ternmq_broker.server.replication import read_connection, replica_messages
 from ternmq_broker.server.replication.read_connection import ReadConnection
 from ternmq_common.errors import StartupError
+from ternmq_common.event_loop.background_tasks import BackgroundTasks
 from ternmq_common.shard.shard_frames import FORM, InvalidFrame
 from ternmq_rpc.grpc_http2.messages import GrpcStatus, StreamBroken
 from ternmq_rpc.grpc_stream.call_server import CallServer
@@ -166,10 +167,9 @@ class StorageFront:
 
     async def _serve_stream(self, connection: ServedConnection, call: ServedCall, gone: "Callable[[], None]") -> None:
         """Serve a proxy's stream to its end; `gone` is called then."""
-        writer = asyncio.create_task(_write_answers(connection, call), name="answers to a proxy")
-        watch = asyncio.create_task(
-            _break_when_silent(connection, call, self._proxy_silence_s), name="watch over a proxy"
-        )
+        tasks = BackgroundTasks()
+        tasks.start(_write_answers(connection, call), name="answers to a proxy")
+        tasks.start(_break_when_silent(connection, call, self._proxy_silence_s), name="watch over a proxy")
         why: object = "unexpected error, which is in the log"
         try:
             await _serve_frames(connection, call)
@@ -183,10 +183,8 @@ class StorageFront:
             raise CallRefused(GrpcStatus.INVALID_ARGUMENT, f"that is no valid frame of form {FORM}: {error}") from error
         finally:
             gone()
-            for task in (writer, watch):
-                task.cancel()
             _log.info("proxy %s is gone: %s", connection.name or call.peer, why)
-            await asyncio.gather(writer, watch, return_exceptions=True)
+            await tasks.stop()
 
     async def _serve_replicate(self, call: ServedCall) -> None:
         if self._followers is None:

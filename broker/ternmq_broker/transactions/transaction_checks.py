@@ -1,4 +1,4 @@
-"""Transaction checks: asks producers about half messages that nobody ended, and discards those that stay unanswered.
+"""Transaction checks of half messages that nobody ended; those that stay unanswered are discarded.
 
 The watcher decides which producer to ask, and how (`MessageService.watch_orphans`): it returns whether there was one.
 Only checks that reached a producer count. They are noted in the log, so that a restart goes on counting.
@@ -12,8 +12,9 @@ from ternmq_broker.consumption.queue_reader import stored_message
 from ternmq_broker.store.index.half_index import encode_checks
 from ternmq_broker.store.log.record import RecordKind, RecordOrigin
 from ternmq_broker.store.record_drafts import RecordDraft
-from ternmq_broker.upkeep.background_loop import BackgroundLoop
 from ternmq_common.errors import MessagingError
+from ternmq_common.event_loop.background_loop import BackgroundLoop
+from ternmq_common.pacing.backoff import RETRY_S
 from ternmq_common.shard.model import NewMessage, OrphanedTransaction, QueueRef
 
 if TYPE_CHECKING:
@@ -26,33 +27,25 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _BATCH = 64
-# The clock may be set in between.
-_LOOK_AGAIN_S = 1.0
 
 
-class TransactionChecks:
+class TransactionChecks(BackgroundLoop):
     """The transaction checks of one broker."""
 
     def __init__(
         self, transactions: "Transactions", store: "MessageStore", clock: "SystemClock", *, broker: str
     ) -> None:
+        super().__init__(self._check_or_sleep, name="orphans", what="transaction checks are late")
         self._transactions = transactions
         self._store = store
         self._clock = clock
         self._broker = broker
         self._ask_producer: Callable[[OrphanedTransaction], Awaitable[bool]] | None = None
         self._changed = transactions.check_is_sooner
-        self._loop = BackgroundLoop(self._check_or_sleep, name="orphans", what="transaction checks are late")
         clock.on_jump(self._changed.set)
 
     def set_watcher(self, ask: "Callable[[OrphanedTransaction], Awaitable[bool]]") -> None:
         self._ask_producer = ask
-
-    def start(self) -> None:
-        self._loop.start()
-
-    async def stop(self) -> None:
-        await self._loop.stop()
 
     async def _check_or_sleep(self) -> None:
         if not await self._check_due():
@@ -72,7 +65,7 @@ class TransactionChecks:
 
     async def _sleep_until_due(self) -> None:
         next_ms = self._transactions.checks.next_due_ms()
-        seconds = _LOOK_AGAIN_S
+        seconds = RETRY_S
         if next_ms is not None:
             seconds = min(seconds, max(0, next_ms - self._clock.now_ms()) / 1000)
         handle = asyncio.get_running_loop().call_later(seconds, self._changed.set)

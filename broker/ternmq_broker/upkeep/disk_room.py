@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from ternmq_broker.store.disk.files import WriteNotUndone, is_full
 from ternmq_broker.upkeep.failed_writes import FailedWrites
 from ternmq_common.errors import ErrorCode, MessagingError
+from ternmq_common.event_loop.background_loop import BackgroundLoop
 from ternmq_common.limits import GIB, KIB, MIB
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def _nothing_lost() -> None:
     return None
 
 
-class DiskSpaceWatch:
+class DiskSpaceWatch(BackgroundLoop):
     """Checks the disk every second, and at once after an error of a full disk.
 
     Invariant: `refuses` is the result of the last check, and each change of it is logged once with its reason.
@@ -104,12 +105,15 @@ class DiskSpaceWatch:
         until `start` this is a replica that accepts no messages of its own. `look_at_files` returns which file is not
         at its path any more; it blocks, as `look_at_disk` does.
         """
+        # The checks raise no error: it comes from the reserve.
+        super().__init__(
+            self.check_and_renew, name="disk room", what="the reserve for a full disk can't be allocated again"
+        )
         self._look_at_disk = look_at_disk
         self._look_at_files = look_at_files
         self._seconds = seconds
         self._reserve = reserve
         self._configured = free_min_bytes
-        self._task: asyncio.Task[None] | None = None
         self._use_is_logged = False
         self._follows = follows
         self._is_full = False
@@ -124,29 +128,16 @@ class DiskSpaceWatch:
 
     def set_pace(self, look_every_s: float) -> None:
         """Check every so many seconds, and try a write after a failed one no more often."""
-        self._look_every_s = look_every_s
+        self.every_s = look_every_s
         self._writes = FailedWrites(look_every_s)
 
     def start(self, *, follows: bool = False) -> None:
         """Check from now on, for a leader, or for a replica that follows."""
-        is_to_be_said = self._is_full and self._follows and not follows
+        is_to_be_logged = self._is_full and self._follows and not follows
         self._follows = follows
-        if is_to_be_said:
+        if is_to_be_logged:
             _log.warning("%s", self.problem)
-        self._task = asyncio.create_task(self._check_loop(), name="disk room")
-
-    async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-
-    async def _check_loop(self) -> None:
-        while True:
-            await asyncio.sleep(self._look_every_s)
-            try:
-                await self.check_and_renew()
-            except OSError as error:  # the checks raise none: it comes from the reserve
-                _log.warning("the reserve for a full disk can't be allocated again: %s", error)
+        super().start()
 
     def check_disk(self) -> None:
         """Read how much is free now."""

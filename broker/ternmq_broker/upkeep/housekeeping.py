@@ -9,8 +9,9 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from ternmq_broker.upkeep.background_loop import BackgroundLoop
 from ternmq_broker.upkeep.store_upkeep import SPILL_ENTRIES, StoreUpkeep
+from ternmq_common.event_loop.background_loop import BackgroundLoop
+from ternmq_common.event_loop.background_tasks import BackgroundTasks
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Sequence
@@ -66,7 +67,7 @@ class BrokerHousekeeping:
         journal.on_written = self._new_lines.extend
         self._upkeep = StoreUpkeep(store)
         self._loops: list[BackgroundLoop] = []
-        self._steps: set[asyncio.Future[None]] = set()
+        self._steps = BackgroundTasks()
 
     def start(self) -> None:
         journal_s = self._settings.consumption_flush_interval_ms / 1000
@@ -86,7 +87,7 @@ class BrokerHousekeeping:
         """End the loops after their current steps, and write the journal a last time."""
         for loop in self._loops:
             await loop.stop()
-        await asyncio.gather(*self._steps, return_exceptions=True)
+        await self._steps.wait_until_done()
         if self._room.lost is not None:
             _log.error("the last progress of groups is not written, as the store is gone: messages are delivered again")
             return
@@ -108,10 +109,7 @@ class BrokerHousekeeping:
         async def to_the_end() -> None:
             if self._room.lost is not None:
                 return
-            running = asyncio.ensure_future(self._room.with_reserve(step, may_use_all=makes_room))
-            self._steps.add(running)
-            running.add_done_callback(self._steps.discard)
-            await asyncio.shield(running)
+            await self._steps.run_to_end(self._room.with_reserve(step, may_use_all=makes_room))
 
         return BackgroundLoop(to_the_end, name=name, what=what, every_s=every_s)
 

@@ -2,7 +2,7 @@
 
 Reports  of reads that met damage are handled within a tenth of a second.
 Repair   each damaged stretch is requested from one replica after the other; the first whole copy is taken. A replica
-         that is away is asked again soon: no stretch is given up that some replica may have.
+         that is away is requested again soon: no stretch is given up that some replica may have.
 Scrub    a slow walk through the whole log, which begins again every `scrub_days` (`scrubbing`).
 """
 
@@ -10,12 +10,14 @@ import asyncio
 import contextlib
 import logging
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ternmq_broker.store.log.record import BadRecord
 from ternmq_broker.store.repairing.log_repair import REPLICA_READ_BYTES_MAX
-from ternmq_broker.upkeep.background_loop import BackgroundLoop
 from ternmq_broker.upkeep.scrubbing import LogScrubber
+from ternmq_common.event_loop.background_loop import BackgroundLoop
+from ternmq_common.event_loop.background_tasks import BackgroundTasks
+from ternmq_common.pacing.backoff import RETRY_S
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -26,7 +28,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _LOOK_S = 0.1
-_AGAIN_S = 1.0
 _GIVEN_UP_S = 60.0
 # So much is fetched before it is written, unless one record is longer.
 _ENOUGH_BYTES = 1 << 20
@@ -39,7 +40,7 @@ class SourceAway(Exception):
 
 
 class RepairSources(NamedTuple):
-    """Other replicas that can be asked now, each by a function that returns bytes of the log from an offset on.
+    """Other replicas that can be reached now, each by a function that returns bytes of the log from an offset on.
 
     A function returns at most GIVEN_BYTES_MAX bytes, and none if its replica has them not and could get them only from
     here; it raises SourceAway. `are_all`: there is no other replica.
@@ -69,7 +70,7 @@ class LogUpkeep:
         self._seconds = seconds or store.seconds
         self.sources: Callable[[], RepairSources] = RepairSources
         self.on_repaired: Callable[[int, int], None] = _do_nothing
-        self._running: set[asyncio.Future[Any]] = set()
+        self._threads = BackgroundTasks()
         self._loop = BackgroundLoop(
             self._handle_damage, name="log repair", what="damage of the log could not be repaired", every_s=_LOOK_S
         )
@@ -83,19 +84,11 @@ class LogUpkeep:
         """End, when no thread reads or writes files any more."""
         await self._loop.stop()
         await self._scrubbing.stop()
-        await asyncio.gather(*self._running, return_exceptions=True)
+        await self._threads.wait_until_done()
 
     async def _in_thread(self, work: "Callable[[], T]") -> T:
         """Run the work in a thread to its end, even if the caller is cancelled."""
-        running = asyncio.ensure_future(asyncio.to_thread(work))
-        self._running.add(running)
-        running.add_done_callback(self._collect_result)
-        return await asyncio.shield(running)
-
-    def _collect_result(self, running: "asyncio.Future[Any]") -> None:
-        self._running.discard(running)
-        if not running.cancelled():
-            running.exception()  # the error is lost on purpose: its caller waits no more
+        return await self._threads.run_to_end(asyncio.to_thread(work))
 
     async def _handle_damage(self) -> None:
         damage, repair = self._store.damage, self._store.repair
@@ -128,7 +121,7 @@ class LogUpkeep:
             if data:
                 await self._write_repair(begin, data)
                 return
-        again_s = self._seconds() + (_GIVEN_UP_S if are_all else _AGAIN_S)
+        again_s = self._seconds() + (_GIVEN_UP_S if are_all else RETRY_S)
         if store.damage.postpone_repair(begin, again_s, is_given_up=are_all):
             if store.damage.may_be_repaired:
                 _log.error(
@@ -144,7 +137,7 @@ class LogUpkeep:
         except BadRecord:
             return  # retention has removed it meanwhile
         except OSError:
-            self._store.damage.postpone_repair(begin, self._seconds() + _AGAIN_S, is_given_up=False)
+            self._store.damage.postpone_repair(begin, self._seconds() + RETRY_S, is_given_up=False)
             raise
         _log.info("%d damaged bytes of the commit log were repaired, at log offset %d", len(data), begin)
         self.on_repaired(begin, begin + len(data))

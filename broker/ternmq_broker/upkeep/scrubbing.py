@@ -10,7 +10,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from ternmq_broker.store.log.record import BadRecord
-from ternmq_broker.upkeep.background_loop import BackgroundLoop
+from ternmq_common.event_loop.background_loop import BackgroundLoop
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -26,7 +26,7 @@ _SAVED_EVERY_BYTES = 64 << 20
 _REST_S = 10.0
 
 
-class LogScrubber:
+class LogScrubber(BackgroundLoop):
     """Scrubs the log of one store. `in_thread` runs what reads files; `may_read` is false while they are gone."""
 
     def __init__(
@@ -38,6 +38,7 @@ class LogScrubber:
         may_read: "Callable[[], bool]",
         now_s: "Callable[[], float] | None" = None,
     ) -> None:
+        super().__init__(self._check_and_pause, name="scrub", what="the log could not be checked")
         self._store = store
         self._days_s = days * DAY_S
         self._in_thread = in_thread
@@ -46,14 +47,10 @@ class LogScrubber:
         position, self._began_s = _parse_saved(store.scrub_position)
         self._position = None if position is None else store.repair.record_before(position)
         self._unsaved_bytes = 0
-        self._loop = BackgroundLoop(self._check_and_pause, name="scrub", what="the log could not be checked")
 
     def start(self) -> None:
         if self._days_s:
-            self._loop.start()
-
-    async def stop(self) -> None:
-        await self._loop.stop()
+            super().start()
 
     async def _check_and_pause(self) -> None:
         await asyncio.sleep(await self.check_next())

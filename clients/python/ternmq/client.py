@@ -13,7 +13,7 @@ Threads     a client belongs to the event loop of its start: in another one it r
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from types import TracebackType
 from typing import Self, Unpack
@@ -37,6 +37,7 @@ from ternmq.process.stacks import format_stacks
 from ternmq.times.backoff import RECONNECT_BACKOFF
 from ternmq.times.durations import seconds_above_0
 from ternmq.times.wire_time import to_duration
+from ternmq_common.event_loop.background_tasks import BackgroundTasks
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 
@@ -88,9 +89,9 @@ class Client:
         self._connections: dict[Endpoints, GrpcConnection] = {}
         self._sessions: dict[Endpoints, TelemetrySession] = {}
         self._isolated = IsolatedEndpoints(self._identity.client_id, self._report_connection)
-        self._events = ConnectionEvents(options.get("on_connection"), self._spawn_task)
+        self._tasks = BackgroundTasks(logger)
+        self._events = ConnectionEvents(options.get("on_connection"), self._tasks)
         self._routes = RouteCache(self._fetch_route)
-        self._tasks: set[asyncio.Task[None]] = set()
 
     @property
     def client_id(self) -> str:
@@ -170,9 +171,9 @@ class Client:
     async def _start_work(self) -> None:
         """Start the work of a client; the base only starts the housekeeping."""
         timing = self._timing
-        self._spawn_task(self._run_every(timing.heartbeat_s, self._send_heartbeats))
-        self._spawn_task(self._run_every(timing.route_refresh_s, self._refresh_routes))
-        self._spawn_task(self._run_every(timing.settings_s, self._send_settings))
+        self._tasks.start(self._run_every(timing.heartbeat_s, self._send_heartbeats))
+        self._tasks.start(self._run_every(timing.route_refresh_s, self._refresh_routes))
+        self._tasks.start(self._run_every(timing.settings_s, self._send_settings))
 
     async def _finish_work(self) -> None:
         """Let work in flight end, within a limited time."""
@@ -218,12 +219,6 @@ class Client:
         if self._life is ClientLife.RUNNING:  # the caller of `close` expects that connections end
             state = ConnectionState.CONNECTED if error is None else ConnectionState.LOST
             self._events.add_event(ConnectionEvent(self.client_id, str(endpoints), state, error))
-
-    def _spawn_task(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
 
     async def _run_every(self, period_s: float, work: Callable[[], Awaitable[None]]) -> None:
         while True:
@@ -332,7 +327,7 @@ class Client:
 
     async def _close_connections(self) -> None:
         self._routes.close()
-        await cancel_tasks(self._tasks)
+        await self._tasks.stop()
         await asyncio.gather(*(self._notify_termination(endpoints) for endpoints in self._sessions))
         await asyncio.gather(*(session.close() for session in self._sessions.values()))
         await asyncio.gather(*(connection.close() for connection in self._connections.values()))
@@ -347,12 +342,3 @@ class Client:
             )
         except ClientError as error:
             logger.debug("%s: goodbye: %s", self.client_id, error)
-
-
-async def cancel_tasks(tasks: Iterable[asyncio.Task[None]]) -> None:
-    """Cancel tasks and wait for their end."""
-    own = asyncio.current_task()
-    others = [task for task in tasks if task is not own]
-    for task in others:
-        task.cancel()
-    await asyncio.gather(*others, return_exceptions=True)

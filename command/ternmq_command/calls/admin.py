@@ -16,6 +16,7 @@ class _Page(Protocol):
 
 
 P = TypeVar("P", bound=_Page)
+T = TypeVar("T")
 
 
 class AdminClient(ServiceCalls):
@@ -35,3 +36,9 @@ class AdminClient(ServiceCalls):
             mark = page.next_page
             if not mark:
                 return
+
+
+def send_call(endpoint: str, call: "AdminCall[T]") -> T:
+    """Send the only call of a command, and return its result."""
+    with AdminClient(endpoint) as admin:
+        return admin.send_call(call)

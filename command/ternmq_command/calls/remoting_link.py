@@ -11,6 +11,7 @@ from typing import Self
 
 from ternmq_command.calls.remoting_calls import VERSION, RemotingAccess, RemotingUnreachable, check_answer, sign_fields
 from ternmq_common.addresses import parse_address
+from ternmq_common.event_loop.background_tasks import BackgroundTasks
 from ternmq_common.printable import cut_text
 from ternmq_rpc.remoting.commands import Command, decode_command, encode_command
 from ternmq_rpc.remoting.frames import JSON, FrameReader, RemotingError
@@ -33,7 +34,7 @@ class RemotingLink:
         self._answer_max = answer_max
         self._connecting = asyncio.Lock()
         self._writer: asyncio.StreamWriter | None = None
-        self._reading: asyncio.Task[None] | None = None
+        self._tasks = BackgroundTasks()
         self._waiting: dict[int, asyncio.Future[Command]] = {}
         self._number = 0
 
@@ -45,10 +46,7 @@ class RemotingLink:
 
     async def close(self) -> None:
         """Close the connection."""
-        if self._reading is not None:
-            self._reading.cancel()
-            await asyncio.gather(self._reading, return_exceptions=True)
-            self._reading = None
+        await self._tasks.stop()
 
     async def request(
         self, code: int, fields: Mapping[str, str], body: bytes = b"", *, timeout_s: float = TIMEOUT_S
@@ -94,7 +92,7 @@ class RemotingLink:
                         host, port, ssl=self._access.tls, server_hostname=name
                     )
                 self._writer = writer
-                self._reading = asyncio.create_task(self._read_forever(reader, writer))
+                self._tasks.start(self._read_forever(reader, writer))
             return self._writer
 
     async def _read_forever(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -16,6 +16,7 @@ from ternmq import ClientError, MessageView, SimpleConsumer
 from ternmq_command.demo import GROUP, TOPIC
 from ternmq_command.demo.batch_reports import BatchReport, FlightDelivery
 from ternmq_command.demo.flights import ROW_PROPERTY
+from ternmq_common.event_loop.background_tasks import BackgroundTasks
 
 RECEIVERS = 4
 BATCH_MAX = 32
@@ -27,13 +28,13 @@ LAST_BATCH_S = 1.5
 
 
 async def run_consumer(endpoint: str, stop: asyncio.Event) -> None:
-    async with SimpleConsumer(endpoint, group=GROUP, subscriptions={TOPIC: "*"}, await_duration=AWAIT) as consumer:
-        receivers = [asyncio.create_task(_receive_until(stop, consumer)) for _ in range(RECEIVERS)]
+    async with (
+        SimpleConsumer(endpoint, group=GROUP, subscriptions={TOPIC: "*"}, await_duration=AWAIT) as consumer,
+        BackgroundTasks() as tasks,
+    ):
+        receivers = [tasks.start(_receive_until(stop, consumer)) for _ in range(RECEIVERS)]
         await stop.wait()
-        _, late = await asyncio.wait(receivers, timeout=LAST_BATCH_S)
-        for receiver in late:  # it waits for messages, and there are none
-            receiver.cancel()
-        await asyncio.gather(*receivers, return_exceptions=True)
+        await asyncio.wait(receivers, timeout=LAST_BATCH_S)  # then they wait for messages, and there are none
 
 
 async def _receive_until(stop: asyncio.Event, consumer: SimpleConsumer) -> None:

@@ -25,6 +25,7 @@ from ternmq_command.calls.connection_notice import ConnectionNotice, wait_before
 from ternmq_command.calls.service_calls import CALL_TIMEOUT_S, CHANNEL_OPTIONS, CLIENT_NAME, call_failure
 from ternmq_command.terminal.failures import CallBroken, CallRefused, CommandFailure, ServerUnreachable, WrongUsage
 from ternmq_common.errors import RETRYABLE
+from ternmq_common.event_loop.background_tasks import BackgroundTasks
 from ternmq_protos.v2 import definition_pb2, service_pb2
 
 A = TypeVar("A", bound=Message)
@@ -73,9 +74,9 @@ class TopicFollower:
     ) -> None:
         self._endpoint, self._topic, self._expression = endpoint, topic, expression
         self._long_poll = long_poll
-        said = current_access()
-        self._identity = ClientIdentity(said.credentials(), client_id=new_client_name(CLIENT_NAME))
-        self._tls = said.tls_options()
+        access = current_access()
+        self._identity = ClientIdentity(access.credentials(), client_id=new_client_name(CLIENT_NAME))
+        self._tls = access.tls_options()
         self._notice = ConnectionNotice(endpoint)
         try:
             self._channel: grpc.aio.Channel = open_channel(grpc.aio, endpoint, self._tls, *CHANNEL_OPTIONS, *RECONNECTS)
@@ -93,17 +94,14 @@ class TopicFollower:
         arrived: asyncio.Queue[MessageView | BaseException] = asyncio.Queue(WAITING_MAX)
         chosen = self._choose_queues(await self._query_queues(), start)
         starts = [(queue, await self._first_offset(queue, start)) for queue in chosen]
-        pulls = [asyncio.create_task(self._follow_queue(queue, offset, arrived)) for queue, offset in starts]
-        try:
+        async with BackgroundTasks() as tasks:
+            for queue, offset in starts:
+                tasks.start(self._follow_queue(queue, offset, arrived))
             while True:
                 item = await arrived.get()
                 if isinstance(item, BaseException):
                     raise item
                 yield item
-        finally:
-            for pull in pulls:
-                pull.cancel()
-            await asyncio.gather(*pulls, return_exceptions=True)
 
     async def _call_metadata(self) -> Metadata:
         if self._identity.may_have_changed:

@@ -172,11 +172,10 @@ def groups(
       ternmq message groups orders --queue 3 --offset 17 --json
     """
     from ternmq.admin import message_status
-    from ternmq_command.calls.admin import AdminClient
+    from ternmq_command.calls.admin import send_call
 
     view = _find_one(topic, message_id, queue_offset, queue_id, broker, endpoint)
-    with AdminClient(endpoint) as admin:
-        found = admin.send_call(message_status.describe_message(topic, view.queue_id, view.offset, broker=view.broker))
+    found = send_call(endpoint, message_status.describe_message(topic, view.queue_id, view.offset, broker=view.broker))
     records = [
         {
             "group": each.group,

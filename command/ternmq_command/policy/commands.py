@@ -80,10 +80,9 @@ def _put_policy(
     user: str, resource: str, actions: str, sources: tuple[str, ...], endpoint: str, *, deny: bool, as_json: bool
 ) -> None:
     from ternmq.admin import users
-    from ternmq_command.calls.admin import AdminClient
+    from ternmq_command.calls.admin import send_call
 
-    with AdminClient(endpoint) as admin:
-        changed = admin.send_call(users.put_policy(user, resource, actions, deny=deny, sources=sources))
+    changed = send_call(endpoint, users.put_policy(user, resource, actions, deny=deny, sources=sources))
     origin = f" from {', '.join(sources)}" if sources else ""
     verb = "may not" if deny else "may"
     print_user(changed, f"user {user} {verb} {actions} on {resource}{origin}", as_json=as_json)
@@ -104,10 +103,9 @@ def remove(user: str, resource: str, deny: bool, endpoint: str, as_json: bool) -
       ternmq policy remove alice Topic:orders-secret --deny
     """
     from ternmq.admin import users
-    from ternmq_command.calls.admin import AdminClient
+    from ternmq_command.calls.admin import send_call
 
-    with AdminClient(endpoint) as admin:
-        changed = admin.send_call(users.delete_policy(user, resource, deny=deny))
+    changed = send_call(endpoint, users.delete_policy(user, resource, deny=deny))
     kind = "denies" if deny else "allows"
     print_user(changed, f"user {user} has no policy any more that {kind} actions on {resource}", as_json=as_json)
 

@@ -97,11 +97,10 @@ def remove(title: "tuple[QuotaKindName, str]", endpoint: str, as_json: bool) -> 
       ternmq quota remove client:*
     """
     from ternmq.admin import quotas as calls
-    from ternmq_command.calls.admin import AdminClient
+    from ternmq_command.calls.admin import send_call
 
     kind, name = title
-    with AdminClient(endpoint) as admin:
-        admin.send_call(calls.delete_quota(kind, name))
+    send_call(endpoint, calls.delete_quota(kind, name))
     if as_json:
         print_json({"kind": kind, "name": name, "removed": True})
     else:
@@ -120,10 +119,9 @@ def list_quotas(endpoint: str, as_json: bool) -> None:
       ternmq quota list --json | jq '.uses[] | select(.refused > 0)'
     """
     from ternmq.admin import quotas as calls
-    from ternmq_command.calls.admin import AdminClient
+    from ternmq_command.calls.admin import send_call
 
-    with AdminClient(endpoint) as admin:
-        found = admin.send_call(calls.list_all())
+    found = send_call(endpoint, calls.list_all())
     records = [quota_record(quota) for quota in found.quotas]
     uses = list(map(_use_record, found.uses))
     if as_json:
@@ -150,11 +148,10 @@ def show(title: "tuple[QuotaKindName, str]", endpoint: str, as_json: bool) -> No
       ternmq quota show client:* --json
     """
     from ternmq.admin import quotas as calls
-    from ternmq_command.calls.admin import AdminClient
+    from ternmq_command.calls.admin import send_call
 
     kind, name = title
-    with AdminClient(endpoint) as admin:
-        found = admin.send_call(calls.list_all())
+    found = send_call(endpoint, calls.list_all())
     quota = _find_quota(found, kind, name)
     if quota is None:
         raise CommandFailure(f"there is no quota {kind}:{name}; `ternmq quota list` shows them")

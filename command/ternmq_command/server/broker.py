@@ -4,11 +4,9 @@ from pathlib import Path
 
 import click
 
-from ternmq_command.early_signals import restore_signals
 from ternmq_command.server import broker_admin
 from ternmq_command.server.server_options import config_option, load_process_settings, server_options
-from ternmq_command.server.server_process import server_failures
-from ternmq_command.terminal.failures import WrongUsage
+from ternmq_command.server.server_process import prepare_subcommand, server_failures
 from ternmq_command.terminal.nearest_group import NearestGroup
 from ternmq_common.server_settings import BrokerServerSettings
 
@@ -35,12 +33,7 @@ def command(context: click.Context, /, config: Path | None, **flags: object) -> 
       ternmq broker drain broker-1 --wait
     """
     if context.invoked_subcommand is not None:
-        restore_signals()
-        if any(value is not None for value in flags.values()):
-            raise WrongUsage(
-                f"`{context.command_path} {context.invoked_subcommand}` does not take options of the server process"
-            )
-        return 0
+        return prepare_subcommand(context, flags)
     settings = load_process_settings(BrokerServerSettings, config, flags).settings
     with server_failures():
         from ternmq_broker.server.main import run

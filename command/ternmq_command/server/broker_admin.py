@@ -32,10 +32,9 @@ def list_brokers(endpoint: str, as_json: bool) -> None:
       ternmq broker list --json | jq -r '.[] | select(.live | not).name'
     """
     from ternmq.admin import brokers as broker_calls
-    from ternmq_command.calls.admin import AdminClient
+    from ternmq_command.calls.admin import send_call
 
-    with AdminClient(endpoint) as admin:
-        brokers = admin.send_call(broker_calls.list_all())
+    brokers = send_call(endpoint, broker_calls.list_all())
     records = [broker_record(broker) for broker in brokers]
     print_records(records if as_json else list(map(_table_row, records)), as_json=as_json, nothing="no brokers")
 
@@ -96,10 +95,9 @@ def resume(name: str, endpoint: str, as_json: bool) -> None:
       ternmq broker resume broker-1
     """
     from ternmq.admin import brokers as broker_calls
-    from ternmq_command.calls.admin import AdminClient
+    from ternmq_command.calls.admin import send_call
 
-    with AdminClient(endpoint) as admin:
-        broker = admin.send_call(broker_calls.update_broker(name, draining=False))
+    broker = send_call(endpoint, broker_calls.update_broker(name, draining=False))
     if as_json:
         print_json(broker_record(broker))
     else:
@@ -120,10 +118,9 @@ def permission(name: str, permission: "Permission", endpoint: str, as_json: bool
       ternmq broker permission broker-1 read-write
     """
     from ternmq.admin import brokers as broker_calls
-    from ternmq_command.calls.admin import AdminClient
+    from ternmq_command.calls.admin import send_call
 
-    with AdminClient(endpoint) as admin:
-        broker = admin.send_call(broker_calls.update_broker(name, permission=permission))
+    broker = send_call(endpoint, broker_calls.update_broker(name, permission=permission))
     if as_json:
         print_json(broker_record(broker))
     else:
@@ -149,11 +146,10 @@ def remove(name: str, force: bool, yes: bool, endpoint: str, as_json: bool) -> N
       ternmq broker remove broker-1 --force --yes
     """
     from ternmq.admin import brokers as broker_calls
-    from ternmq_command.calls.admin import AdminClient
+    from ternmq_command.calls.admin import send_call
 
     confirm_action(f"Remove broker {name} from the cluster, with what it holds?", yes=yes)
-    with AdminClient(endpoint) as admin:
-        removed = admin.send_call(broker_calls.remove_broker(name, force=force))
+    removed = send_call(endpoint, broker_calls.remove_broker(name, force=force))
     lost = removed.lost
     if as_json:
         print_json(

@@ -27,10 +27,9 @@ def list_proxies(endpoint: str, as_json: bool) -> None:
       ternmq proxy list --json | jq -r '.[] | select(.load.problem).name'
     """
     from ternmq.admin import proxies
-    from ternmq_command.calls.admin import AdminClient
+    from ternmq_command.calls.admin import send_call
 
-    with AdminClient(endpoint) as admin:
-        found = admin.send_call(proxies.list_all())
+    found = send_call(endpoint, proxies.list_all())
     records = [_proxy_record(each) if as_json else _table_row(each) for each in found.proxies]
     print_records(records, as_json=as_json, nothing="no proxies")
     if found.registry_problem:

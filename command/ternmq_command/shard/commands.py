@@ -57,10 +57,9 @@ def list_shards(endpoint: str, as_json: bool) -> None:
       ternmq shard list --json | jq -r '.[] | select(.in_sync < .min_in_sync).shard'
     """
     from ternmq.admin import brokers as broker_calls
-    from ternmq_command.calls.admin import AdminClient
+    from ternmq_command.calls.admin import send_call
 
-    with AdminClient(endpoint) as admin:
-        brokers = admin.send_call(broker_calls.list_all())
+    brokers = send_call(endpoint, broker_calls.list_all())
     records = [shard_record(broker) if as_json else shard_row(broker) for broker in brokers]
     print_records(records, as_json=as_json, nothing="no brokers")
 
@@ -212,10 +211,9 @@ def add_replica(shard: str, endpoint: str, as_json: bool) -> None:
       ternmq broker --broker-name broker-0 --replicas 3 --replica-name c --data-dir /var/lib/c
     """
     from ternmq.admin import shards
-    from ternmq_command.calls.admin import AdminClient
+    from ternmq_command.calls.admin import send_call
 
-    with AdminClient(endpoint) as admin:
-        broker = admin.send_call(shards.add_replica(shard))
+    broker = send_call(endpoint, shards.add_replica(shard))
     if as_json:
         print_json(shard_record(broker))
         return

@@ -147,10 +147,9 @@ def list_topics(endpoint: str, search: str, as_json: bool, template: Template | 
     from ternmq.admin import topics as topic_calls
 
     check_one_form(template, as_json=as_json)
-    from ternmq_command.calls.admin import AdminClient
+    from ternmq_command.calls.admin import send_call
 
-    with AdminClient(endpoint) as admin:
-        topics = admin.send_call(topic_calls.list_all(search=search))
+    topics = send_call(endpoint, topic_calls.list_all(search=search))
     records = [topic_record(topic) for topic in topics]
     if template is not None:
         template.write_records(records)

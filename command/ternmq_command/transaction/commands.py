@@ -115,10 +115,9 @@ def show(transaction_id: str, endpoint: str, as_json: bool, raw: bool) -> None:
       ternmq transaction show 01E6E1FC7D8B4C0001@broker-0@1f40 --json | jq -r .body
     """
     from ternmq.admin import messages as message_calls
-    from ternmq_command.calls.admin import AdminClient
+    from ternmq_command.calls.admin import send_call
 
-    with AdminClient(endpoint) as admin:
-        answer = admin.send_call(message_calls.describe_transaction(transaction_id))
+    answer = send_call(endpoint, message_calls.describe_transaction(transaction_id))
     record = {**transaction_record(answer.transaction), **_message_record(answer.message)}
     if as_json:
         print_json(record)

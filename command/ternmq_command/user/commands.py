@@ -9,7 +9,14 @@ from ternmq_command.terminal.confirmation import confirm_action, yes_option
 from ternmq_command.terminal.failures import CommandFailure, WrongUsage
 from ternmq_command.terminal.nearest_group import NearestGroup
 from ternmq_command.terminal.options import DurationParam, endpoint_option, json_option
-from ternmq_command.terminal.output import format_cell, format_record, format_table, print_json, print_records
+from ternmq_command.terminal.output import (
+    format_cell,
+    format_record,
+    format_table,
+    print_deleted,
+    print_json,
+    print_records,
+)
 from ternmq_command.terminal.printing import echo, echo_lines
 from ternmq_command.user.records import policy_record, print_secret, print_user, user_record, user_row
 from ternmq_common.access.users import SECRET_CHARACTERS_MAX, find_secret_problem
@@ -65,11 +72,10 @@ def create(name: str, is_super: bool, secret_stdin: bool, endpoint: str, as_json
       ternmq user create root --super --secret-stdin < root.secret
     """
     from ternmq.admin import users
-    from ternmq_command.calls.admin import AdminClient
+    from ternmq_command.calls.admin import send_call
 
     secret = _read_secret(secret_stdin)
-    with AdminClient(endpoint) as admin:
-        made = admin.send_call(users.create_user(name, secret, is_super=is_super))
+    made = send_call(endpoint, users.create_user(name, secret, is_super=is_super))
     print_secret(made, f"{'super user' if is_super else 'user'} {name} created", as_json=as_json)
 
 
@@ -88,12 +94,11 @@ def update(name: str, is_super: bool | None, enabled: bool | None, endpoint: str
       ternmq user update alice --enable --super
     """
     from ternmq.admin import users
-    from ternmq_command.calls.admin import AdminClient
+    from ternmq_command.calls.admin import send_call
 
     if is_super is None and enabled is None:
         raise WrongUsage("nothing to change: give --super, --no-super, --enable or --disable")
-    with AdminClient(endpoint) as admin:
-        user = admin.send_call(users.update_user(name, is_super=is_super, enabled=enabled))
+    user = send_call(endpoint, users.update_user(name, is_super=is_super, enabled=enabled))
     state = f"{'a super user' if user.is_super else 'an ordinary user'}, {'enabled' if user.enabled else 'disabled'}"
     print_user(user, f"user {name} is {state}", as_json=as_json)
 
@@ -112,15 +117,11 @@ def delete(name: str, yes: bool, endpoint: str, as_json: bool) -> None:
       ternmq user delete alice --yes
     """
     from ternmq.admin import users
-    from ternmq_command.calls.admin import AdminClient
+    from ternmq_command.calls.admin import send_call
 
     confirm_action(f"Delete user {name}? All of its clients are refused then.", yes=yes)
-    with AdminClient(endpoint) as admin:
-        admin.send_call(users.delete_user(name))
-    if as_json:
-        print_json({"name": name, "deleted": True})
-    else:
-        echo(f"user {name} deleted")
+    send_call(endpoint, users.delete_user(name))
+    print_deleted("user", name, as_json=as_json)
 
 
 @command.command(name="list")
@@ -155,10 +156,9 @@ def show(name: str, endpoint: str, as_json: bool) -> None:
       ternmq user show alice --json | jq .policies
     """
     from ternmq.admin import users as user_calls
-    from ternmq_command.calls.admin import AdminClient
+    from ternmq_command.calls.admin import send_call
 
-    with AdminClient(endpoint) as admin:
-        user = admin.send_call(user_calls.describe_user(name))
+    user = send_call(endpoint, user_calls.describe_user(name))
     record = user_record(user)
     if as_json:
         print_json(record)
@@ -203,11 +203,10 @@ def rotate(name: str, secret_stdin: bool, overlap: timedelta, endpoint: str, as_
       ternmq user rotate alice --secret-stdin --overlap 1h < new.secret
     """
     from ternmq.admin import users
-    from ternmq_command.calls.admin import AdminClient
+    from ternmq_command.calls.admin import send_call
 
     secret = _read_secret(secret_stdin)
-    with AdminClient(endpoint) as admin:
-        made = admin.send_call(users.rotate_secret(name, secret, overlap=overlap))
+    made = send_call(endpoint, users.rotate_secret(name, secret, overlap=overlap))
     print_secret(made, f"user {name} has a new secret", as_json=as_json)
 
 
@@ -241,10 +240,9 @@ def reseal(endpoint: str, as_json: bool) -> None:
       ternmq user reseal
     """
     from ternmq.admin import users
-    from ternmq_command.calls.admin import AdminClient
+    from ternmq_command.calls.admin import send_call
 
-    with AdminClient(endpoint) as admin:
-        done = admin.send_call(users.reseal_secrets())
+    done = send_call(endpoint, users.reseal_secrets())
     if as_json:
         print_json({"users": done.users, "unreadable": list(done.unreadable)})
     else:

@@ -1,1 +1,1 @@
-"""Paces what could be done too often: token buckets, and throttles of log lines. Pure: the clock is an argument."""
+"""Paces what could be done too often: token buckets, backoffs, and throttles of log lines. Pure, also of the clock."""

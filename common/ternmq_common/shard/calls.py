@@ -137,7 +137,6 @@ class ShardCall:
         parameters = list(inspect.signature(method).parameters.values())[1:]
         self.name = name
         self.rules = rules
-        self._parameters = parameters
         self._names = tuple(each.name for each in parameters)
         self._positional = sum(each.kind is not each.KEYWORD_ONLY for each in parameters)
         fields = [

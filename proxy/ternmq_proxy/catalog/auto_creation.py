@@ -9,22 +9,23 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from ternmq_common.errors import ErrorCode, MessagingError
+from ternmq_common.pacing.bucket import TokenBucket
 from ternmq_common.pacing.log_throttle import LogThrottle
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
 _log = logging.getLogger(__name__)
+_MINUTE_S = 60.0
 
 
 class AutoCreation:
-    """Creates topics and groups. Invariant: 0 <= `_left` <= `per_minute`. `now` is a monotonic clock in seconds."""
+    """Creates topics and groups. `now` is a monotonic clock in seconds."""
 
     def __init__(self, *, per_minute: int, now: "Callable[[], float]") -> None:
         self._per_minute = per_minute
         self._now = now
-        self._left = float(per_minute)
-        self._counted_at = now()
+        self._pace = TokenBucket(per_minute / _MINUTE_S, _MINUTE_S, now())
         self._log_throttle = LogThrottle(now)
         self._making: dict[tuple[str, str], asyncio.Task[None]] = {}
 
@@ -53,17 +54,15 @@ class AutoCreation:
         try:
             await create()
         except BaseException:
-            self._left = min(self._left + 1, float(self._per_minute))
+            self._pace.give_back(1)
             raise
         finally:
             del self._making[kind, name]
 
     def _take_token(self, kind: str, name: str) -> None:
         now = self._now()
-        self._left = min(self._left + (now - self._counted_at) * self._per_minute / 60, float(self._per_minute))
-        self._counted_at = now
-        if self._left >= 1:
-            self._left -= 1
+        if not self._pace.wait_s(1, now):
+            self._pace.take_tokens(1, now)
             return
         if self._log_throttle.is_due():
             _log.warning(

@@ -10,6 +10,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from ternmq_common.catalog.cluster import ProxyEntry, ProxyLoad
+from ternmq_common.event_loop.background_tasks import BackgroundTasks
 from ternmq_common.printable import cut_text
 from ternmq_common.process.own_version import own_version
 from ternmq_proxy.quotas.shares import name_of
@@ -55,22 +56,18 @@ class ProxyHeartbeat:
         self._own = own
         self._table = table
         self._interval_s = interval_s
-        self._task: asyncio.Task[None] | None = None
-        self._telling: asyncio.Task[None] | None = None
+        self._tasks, self._heartbeats = BackgroundTasks(), BackgroundTasks()
         self._is_known = False
         self._has_failed = False
 
     def start_heartbeats(self) -> None:
         """Send heartbeats from now on, until `stop_heartbeats`."""
-        self._task = asyncio.create_task(self._send_forever(), name="proxy heartbeat")
+        self._tasks.start(self._send_forever(), name="proxy heartbeats")
 
     async def stop_heartbeats(self) -> None:
         """Remove this process from the registry; if that is unavailable, the lease ends by itself."""
-        assert self._task is not None
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
-        if self._telling is not None:
-            await self._telling
+        await self._tasks.stop()
+        await self._heartbeats.wait_until_done()
         if self._is_known:
             try:
                 await self._table.remove_proxy(self._own().name)
@@ -83,8 +80,7 @@ class ProxyHeartbeat:
     async def _send_forever(self) -> None:
         while True:
             # A running call continues after the cancellation, so the removal is the last one.
-            self._telling = asyncio.create_task(self._send_heartbeat(), name="telling the registry of this proxy")
-            await asyncio.shield(self._telling)
+            await self._heartbeats.run_to_end(self._send_heartbeat())
             await asyncio.sleep(self._interval_s)
 
     async def _send_heartbeat(self) -> None:

@@ -3,10 +3,10 @@
 A client that can't be reached learns it when it repeats its subscriptions, or keeps a name that delivers nothing.
 """
 
-import asyncio
 from collections import deque
 from typing import TYPE_CHECKING
 
+from ternmq_common.event_loop.background_tasks import BackgroundTasks
 from ternmq_proxy.processors.client_commands import DropLiteTopic
 
 if TYPE_CHECKING:
@@ -24,13 +24,13 @@ class LiteNotices:
     def __init__(self, clients: "ClientRegistry") -> None:
         self._clients = clients
         self._waiting: deque[DroppedLite] = deque(maxlen=WAITING_MAX)
-        self._notifying: asyncio.Task[None] | None = None
+        self._tasks = BackgroundTasks()
 
     def notify_dropped(self, dropped: "Sequence[DroppedLite]") -> None:
         """Notify those of the clients that are connected here."""
         self._waiting += [each for each in dropped if self._clients.find_client(each.client_id) is not None]
-        if self._waiting and (self._notifying is None or self._notifying.done()):
-            self._notifying = asyncio.create_task(self._notify_clients(), name="lite notices")
+        if self._waiting and not self._tasks:
+            self._tasks.start(self._notify_clients(), name="lite notices")
 
     async def _notify_clients(self) -> None:
         while self._waiting:
@@ -40,6 +40,4 @@ class LiteNotices:
                 await client.push_command(DropLiteTopic(each.name))
 
     async def close(self) -> None:
-        if self._notifying is not None:
-            self._notifying.cancel()
-            await asyncio.gather(self._notifying, return_exceptions=True)
+        await self._tasks.stop()

@@ -4,15 +4,15 @@ The rules are in `sending.md, Transaction checks`. The broker says when to check
 producer that publishes to the topic and has a Telemetry stream: the sender of the half message if it is connected, else
 the others in turn. A half message of a producer group, as clients of RocketMQ 4.x have them, is checked at members of
 that group, and at no one else: others know nothing of its transaction. When a producer disconnects before it answered,
-another one is asked at once; without another, the broker checks again at its next interval. The memory of checks serves
-nothing else: a forgotten check can't be passed on.
+another one gets the check at once; without another, the broker checks again at its next interval. The memory of checks
+serves nothing else: a forgotten check can't be passed on.
 """
 
-import asyncio
 import logging
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ternmq_common.errors import MessagingError
+from ternmq_common.event_loop.background_tasks import BackgroundTasks
 from ternmq_common.shard.model import OrphanedTransaction, TransactionState
 from ternmq_common.shard.transaction_id import TransactionId, transaction_handle
 from ternmq_proxy.processors.client_commands import CheckTransaction
@@ -47,7 +47,7 @@ class _SentCheck(NamedTuple):
     client_id: str
     topic: str
     group: str
-    asked_s: float
+    sent_s: float
 
 
 class OrphanChecks:
@@ -74,8 +74,8 @@ class OrphanChecks:
         """Returns the members of a producer group that are connected here; the front that has them sets it."""
         self._turns: dict[tuple[str, str], int] = {}  # topic, or else producer group
         self._checks: dict[str, _SentCheck] = {}  # by transaction id, the oldest first
-        self._asked: dict[str, dict[str, None]] = {}  # by client id, the transactions whose checks it got, in order
-        self._passing_on: set[asyncio.Task[None]] = set()
+        self._by_client: dict[str, dict[str, None]] = {}  # by client id, the transactions whose checks it got, in order
+        self._tasks = BackgroundTasks()
 
     async def send_check(self, orphan: OrphanedTransaction) -> bool:
         """Send the check to a producer; return whether there was one."""
@@ -95,27 +95,23 @@ class OrphanChecks:
         """Forget the check of a transaction whose producer answered."""
         check = self._checks.pop(transaction_id, None)
         if check is not None:
-            asked = self._asked[check.client_id]
-            del asked[transaction_id]
-            if not asked:
-                del self._asked[check.client_id]
+            sent = self._by_client[check.client_id]
+            del sent[transaction_id]
+            if not sent:
+                del self._by_client[check.client_id]
 
     def forget_client(self, client_id: str) -> None:
         """Pass the checks of a client on to others, after it disconnected."""
         self._forget_old()
-        open_checks = {name: self._checks[name] for name in self._asked.get(client_id, ())}
+        open_checks = {name: self._checks[name] for name in self._by_client.get(client_id, ())}
         for transaction_id in open_checks:
             self.forget_transaction(transaction_id)
         if open_checks:
-            task = asyncio.create_task(self._pass_on(open_checks), name=f"transaction checks of {client_id}")
-            self._passing_on.add(task)
-            task.add_done_callback(self._passing_on.discard)
+            self._tasks.start(self._pass_on(open_checks), name=f"transaction checks of {client_id}")
 
     async def close(self) -> None:
         """Stop passing checks on."""
-        for task in self._passing_on:
-            task.cancel()
-        await asyncio.gather(*self._passing_on, return_exceptions=True)
+        await self._tasks.stop()
 
     def _list_producers(self, topic: str, group: str) -> "Sequence[AskedProducer]":
         return self.find_members(group) if group else self._clients.find_publishers(topic)
@@ -143,14 +139,14 @@ class OrphanChecks:
     def _remember_check(self, orphan: OrphanedTransaction, group: str, client_id: str) -> None:
         self.forget_transaction(orphan.transaction_id)
         self._checks[orphan.transaction_id] = _SentCheck(client_id, orphan.topic, group, self._now())
-        self._asked.setdefault(client_id, {})[orphan.transaction_id] = None
+        self._by_client.setdefault(client_id, {})[orphan.transaction_id] = None
         self._forget_old()
 
     def _forget_old(self) -> None:
         too_old_s = self._now() - CHECK_AGE_MAX_S
         while self._checks:
             oldest = next(iter(self._checks))
-            if self._checks[oldest].asked_s >= too_old_s and len(self._checks) <= self._checks_max:
+            if self._checks[oldest].sent_s >= too_old_s and len(self._checks) <= self._checks_max:
                 return
             self.forget_transaction(oldest)
 

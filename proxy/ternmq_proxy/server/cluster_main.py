@@ -119,8 +119,8 @@ class ProxyServer:
         stack.push_async_callback(http.stop_listening)
         self.http_address = await http.start_listening(self._http)
         clock_watch = ClockWatch(self._clock)
-        stack.push_async_callback(clock_watch.stop_watching)
-        clock_watch.start_watching()
+        stack.push_async_callback(clock_watch.stop)
+        clock_watch.start()
         directory = self._directory = await self._registry(stack)
         catalog = Catalog(
             directory,

@@ -1,11 +1,10 @@
 """Keeps the figures of the last hours of a process that serves clients: calls, their durations, memory."""
 
-import asyncio
-import logging
 import resource
 import time
 from typing import TYPE_CHECKING
 
+from ternmq_common.event_loop.background_loop import BackgroundLoop
 from ternmq_runtime.observability.durations import quantile_s
 from ternmq_runtime.observability.history_rings import STEP_MS, HistoryRings
 from ternmq_runtime.observability.self_report import read_resident_bytes
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
     from ternmq_runtime.observability.durations import DurationHistogram
     from ternmq_runtime.observability.figures import FrontFigures
 
-_log = logging.getLogger(__name__)
 SERIES = (
     "calls",
     "failed_calls",
@@ -33,10 +31,13 @@ _SEND, _OK = "SendMessage", "OK"
 _MIN_S = 0.001
 
 
-class FrontHistory:
+class FrontHistory(BackgroundLoop):
     """The history of one process, on its event loop; empty before `start_sampling`."""
 
     def __init__(self, now_ms: "Callable[[], int]") -> None:
+        super().__init__(
+            self.take_sample, name="history of calls", what="cannot sample the figures of calls", every_s=STEP_MS / 1000
+        )
         self._now_ms = now_ms
         self._rings = HistoryRings()
         self._figures: FrontFigures | None = None
@@ -45,17 +46,11 @@ class FrontHistory:
         self._before: dict[str, list[int]] = {}
         self.latest: Mapping[str, float] = {}
         """The figures of the last sample, empty before the first."""
-        self._task: asyncio.Task[None] | None = None
 
     def start_sampling(self, figures: "FrontFigures") -> None:
-        """Sample these figures from now on, until `stop_sampling`."""
+        """Sample these figures from now on, until `stop`."""
         self._figures = figures
-        self._task = asyncio.create_task(self._sample_forever(), name="history of calls")
-
-    async def stop_sampling(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        self.start()
 
     @property
     def client_count(self) -> int:
@@ -65,14 +60,6 @@ class FrontHistory:
     def read_history(self) -> "FigureHistory":
         """Return the whole history."""
         return self._rings.read_history(SERIES, self._now_ms())
-
-    async def _sample_forever(self) -> None:
-        while True:
-            await asyncio.sleep(STEP_MS / 1000)
-            try:
-                self.take_sample()
-            except Exception:  # noqa: BLE001 - the outermost of this task, and it logs
-                _log.exception("cannot sample the figures of calls; retrying in %g s", STEP_MS / 1000)
 
     def take_sample(self) -> None:
         """Take one sample."""

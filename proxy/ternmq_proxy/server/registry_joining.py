@@ -6,6 +6,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ternmq_common.errors import StartupError
+from ternmq_common.event_loop.background_tasks import BackgroundTasks
+from ternmq_common.pacing.backoff import RETRY_S
 from ternmq_registry.copies.copy_file import CopyFile
 from ternmq_registry.copies.copy_keeper import CopyKeeper
 from ternmq_registry.errors import RegistryUnavailable
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _FILE = "registry-copy"
-_AGAIN_S = 1.0
 
 
 async def join_cluster_registry(
@@ -43,8 +44,8 @@ async def join_cluster_registry(
             "the registry can't be reached: %s; serving from a copy of it, %s, and refusing changes "
             "until it is back", directory.problem, age_text(copy),
         )  # fmt: skip
-        later = asyncio.create_task(_join_later(directory, settings, over), name="joining the registry")
-        stack.push_async_callback(_cancel_task, later)
+        tasks = await stack.enter_async_context(BackgroundTasks())
+        tasks.start(_join_later(directory, settings, over), name="joining the registry")
     if file is not None:
         keeper = CopyKeeper(directory, file)
         stack.push_async_callback(keeper.stop)
@@ -83,7 +84,7 @@ async def _join_later(directory: "RegistryDirectory", settings: "ProxySettings",
             except StartupError as error:
                 if not isinstance(error.__cause__, RegistryUnavailable):
                     raise
-                await asyncio.sleep(_AGAIN_S)
+                await asyncio.sleep(RETRY_S)
             else:
                 return
     except StartupError as error:
@@ -92,8 +93,3 @@ async def _join_later(directory: "RegistryDirectory", settings: "ProxySettings",
     except Exception:  # noqa: BLE001 - the outermost of this task, and it logs
         _log.critical("the registry is back, but this proxy cannot use it; shutting down", exc_info=True)
         over.set()
-
-
-async def _cancel_task(task: "asyncio.Task[None]") -> None:
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)

@@ -1,12 +1,13 @@
 """Serves clients in front of any storage: services, gRPC front, and the maintenance of clients."""
 
-import asyncio
 import functools
 import logging
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from ternmq_common.catalog.delay_levels import parse_delay_levels
+from ternmq_common.event_loop.background_loop import BackgroundLoop
+from ternmq_common.event_loop.background_tasks import BackgroundTasks
 from ternmq_common.event_loop.fairness import WorkTurns
 from ternmq_common.filters.filter_cache import FilterCache
 from ternmq_common.limits import MessageLimits, RequestLimits
@@ -113,18 +114,24 @@ async def serve_clients(
     if remoting is not None:
         stack.push_async_callback(remoting.stop, settings.shutdown_grace_ms / 1000)
     stack.callback(messages.end_polls)
-    care = asyncio.create_task(_maintain_clients(services), name="client care")
-    stack.callback(care.cancel)
+    care = BackgroundLoop(
+        functools.partial(_maintain_clients, services),
+        name="client care",
+        what="client maintenance failed",
+        every_s=_CLIENT_CARE_S,
+    )
+    care.start()
+    stack.push_async_callback(care.stop)
+    tasks = await stack.enter_async_context(BackgroundTasks())
     if services.access.is_on:
-        watching = asyncio.create_task(services.access.check_rights_forever(), name="access control")
-        stack.callback(watching.cancel)
+        tasks.start(services.access.check_rights_forever(), name="access control")
     if not catalog.is_alone:
         await _share_quotas(services, stack)
     await front.start(services)
     if remoting is not None:
         await remoting.start(services)
     services.history.start_sampling(front.figures)
-    stack.push_async_callback(services.history.stop_sampling)
+    stack.push_async_callback(services.history.stop)
     if not catalog.is_embedded:
         heartbeat = ProxyHeartbeat(functools.partial(make_proxy_entry, services), catalog.proxies)
         stack.push_async_callback(heartbeat.stop_heartbeats)
@@ -214,9 +221,9 @@ async def _share_quotas(services: Services, stack: "AsyncExitStack") -> None:
     catalog = services.catalog
     shares = QuotaShares(services.quotas, name_of(services.process), catalog.proxies.exchange_demand)
     await shares.take_equal_part()
-    keeping = asyncio.create_task(shares.renew_forever(), name="shares of quotas")
     stack.push_async_callback(shares.give_up_shares, catalog.proxies.remove_proxy)
-    stack.callback(keeping.cancel)
+    tasks = await stack.enter_async_context(BackgroundTasks())
+    tasks.start(shares.renew_forever(), name="shares of quotas")
 
 
 async def expire_silent_clients(services: Services) -> None:
@@ -234,12 +241,7 @@ async def expire_silent_clients(services: Services) -> None:
 
 async def _maintain_clients(services: Services) -> None:
     """Renew messages of living clients, release those of dead ones, and report new subscriptions."""
-    while True:
-        await asyncio.sleep(_CLIENT_CARE_S)
-        try:
-            await expire_silent_clients(services)
-            services.clock.check_for_jump()
-            await services.renewal.renew_claims()
-            await handle_new_subscriptions(services)
-        except Exception:  # noqa: BLE001 - the outermost of this task, and it logs
-            _log.exception("client maintenance failed; retrying in %g s", _CLIENT_CARE_S)
+    await expire_silent_clients(services)
+    services.clock.check_for_jump()
+    await services.renewal.renew_claims()
+    await handle_new_subscriptions(services)

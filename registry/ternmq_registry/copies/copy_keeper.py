@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ternmq_common.access.users import AccessSnapshot
+from ternmq_common.event_loop.background_tasks import BackgroundTasks
 from ternmq_common.resources.quotas import QuotaSnapshot
 from ternmq_registry.copies.copy_form import RegistryCopy, UnusableCopy
 
@@ -50,28 +51,25 @@ class CopyKeeper:
         self._stamp_s = stamp_s
         self._pause_s = pause_s
         self._changed = asyncio.Event()
-        self._writing: asyncio.Task[None] | None = None
+        self._tasks, self._writes = BackgroundTasks(), BackgroundTasks()
         self._written: tuple[int, int, int] | None = None
         self._problem: str | None = None
-        self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         """Keep the copy from now on."""
         self._directory.on_change(lambda _: self._changed.set())
         self._changed.set()
-        self._task = asyncio.create_task(self._keep_writing(), name="copy of the registry")
+        self._tasks.start(self._keep_writing(), name="copy of the registry")
 
     def request_write(self) -> None:
         """Write the copy soon, as `synced_up_to` has changed."""
         self._changed.set()
 
     async def stop(self) -> None:
-        if self._task is None:
+        if not self._tasks:
             return
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
-        if self._writing is not None:
-            await asyncio.gather(self._writing, return_exceptions=True)
+        await self._tasks.stop()
+        await self._writes.wait_until_done()
         if self._changed.is_set():
             await self._write_copy()
 
@@ -86,8 +84,7 @@ class CopyKeeper:
                     await self._changed.wait()
             self._changed.clear()
             # A write goes on when this task is cancelled: a file is not left half written.
-            self._writing = asyncio.create_task(self._write_copy(), name="writing the copy of the registry")
-            await asyncio.shield(self._writing)
+            await self._writes.run_to_end(self._write_copy())
             await asyncio.sleep(self._pause_s)
 
     async def _write_copy(self) -> None:

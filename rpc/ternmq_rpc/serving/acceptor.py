@@ -11,11 +11,12 @@ import socket
 import time
 from collections.abc import Callable
 
+from ternmq_common.event_loop.background_tasks import BackgroundTasks
+from ternmq_common.pacing.backoff import RETRY_S
 from ternmq_common.pacing.log_throttle import LogThrottle
 
 _log = logging.getLogger(__name__)
 _AT_ONCE = 64
-_AGAIN_S = 1.0
 _NO_MORE = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
@@ -36,7 +37,7 @@ class Acceptor:
         self._count = count
         self._connections_max = connections_max
         self._listening: dict[socket.socket, str] = {}
-        self._coming: set[asyncio.Task[None]] = set()
+        self._openings = BackgroundTasks()
         # Connections that `count` does not include yet. Some event loops end the task a while after the connection.
         self._uncounted: set[object] = set()
         self._again: asyncio.TimerHandle | None = None
@@ -62,8 +63,7 @@ class Acceptor:
         for sock, listener in self._listening.items():
             loop.remove_reader(sock)
             self._accept_connections(sock, listener)
-        if self._coming:
-            await asyncio.wait(self._coming)
+        await self._openings.wait_until_done()
         for sock in self._listening:
             sock.close()
         self._listening.clear()
@@ -93,14 +93,12 @@ class Acceptor:
                 if error.errno not in _NO_MORE:
                     raise
                 self._stop_accepting(f"no further connection can be opened: {error.strerror}")
-                self._again = asyncio.get_running_loop().call_later(_AGAIN_S, self._resume_accepting)
+                self._again = asyncio.get_running_loop().call_later(RETRY_S, self._resume_accepting)
                 return
             accepted.setblocking(False)
             connection = self._make(listener)
             self._uncounted.add(connection)
-            coming = asyncio.create_task(self._open_connection(accepted, connection), name="connection")
-            self._coming.add(coming)
-            coming.add_done_callback(self._coming.discard)
+            self._openings.start(self._open_connection(accepted, connection), name="connection")
 
     async def _open_connection(self, sock: socket.socket, connection: asyncio.BaseProtocol) -> None:
         try:

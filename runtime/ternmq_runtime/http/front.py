@@ -23,25 +23,20 @@ reports belongs to the event loop, and is read there (`watched_loop.py`): 503 "t
 long.
 """
 
-import asyncio
-import json
 import logging
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from ternmq_common.errors import StartupError
 from ternmq_common.limits import SECOND_MS
 from ternmq_common.process.own_version import own_version
-from ternmq_rpc.serving.sockets import UNIX, actual_address, bind_socket
 from ternmq_runtime.http.answer import HttpAnswer
 from ternmq_runtime.http.connection import ANSWER_S
-from ternmq_runtime.http.server import HttpServer, open_sockets
-from ternmq_runtime.http.watched_loop import LoopBusy, WatchedLoop
+from ternmq_runtime.http.listening_front import JSON, OPEN_PATHS, ListeningFront, json_answer
+from ternmq_runtime.http.watched_loop import LoopBusy
 
 if TYPE_CHECKING:
-    import socket
     from collections.abc import Awaitable, Callable, Mapping
 
     from ternmq_rpc.tls.opening import PortTls
@@ -49,13 +44,10 @@ if TYPE_CHECKING:
     from ternmq_runtime.http.basic import HttpCaller
 
 _log = logging.getLogger(__name__)
-_JSON = "application/json"
 # The content type that Prometheus's own client uses for its text format.
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 INTERNAL_PATH = "/inside/"
 """The prefix of the paths that siblings use."""
-OPEN_PATHS = ("/health/started", "/health/live", "/health/ready")
-"""Open to load balancers and orchestrators, which are not users."""
 PATHS = ("/health/started", "/health/live", "/health/ready", "/version")
 
 
@@ -73,7 +65,7 @@ class HttpTiming:
 HTTP_TIMING = HttpTiming()
 
 
-class HttpFront:
+class HttpFront(ListeningFront):
     """The HTTP front of one process.
 
     `started` and `ready` return what prevents it, None if nothing does; `degraded` returns what is wrong although
@@ -99,11 +91,9 @@ class HttpFront:
         site: "AsgiSite | None" = None,
         timing: HttpTiming = HTTP_TIMING,
     ) -> None:
+        super().__init__(header_timeout_ms=header_timeout_ms, tls=tls, site=site, answer_s=timing.answer_s)
         self._internal = internal
         self._timing = timing
-        self._tls = tls
-        self._site = site
-        self._address = ""
         self._started = started
         self._ready = ready
         self._degraded = degraded
@@ -112,36 +102,6 @@ class HttpFront:
         self._clock_remark: dict[str, bool] = {"test_clock": True} if test_clock else {}
         self._exposed = exposure_fields(exposed)
         self._may_read = may_read
-        self._header_timeout_s = header_timeout_ms / 1000
-        self._server: HttpServer | None = None
-        self._loop: WatchedLoop
-
-    async def start_listening(self, address: str) -> str:
-        """Serve on `host:port`, or `unix:PATH`; return that with the real port. StartupError: it is not available."""
-        self._loop = WatchedLoop()
-        sockets = [bind_socket(address)] if address.startswith(UNIX) else await open_http_sockets(address)
-        self._server = HttpServer(
-            sockets,
-            self._answer_request,
-            lambda code, text: json_answer(code, {"error": text}),
-            self._loop.watch_loop,
-            header_timeout_s=self._header_timeout_s,
-            answer_s=self._timing.answer_s,
-            tls=self._tls,
-            site=self._site,
-            always=frozenset(OPEN_PATHS),
-        )
-        self._server.start_thread()
-        self._address = actual_address(address, sockets[0])
-        return self._address
-
-    def announce_address(self) -> None:
-        """Tell the site, if there is one, its address: the process has started."""
-        announce_site(self._site, self._address, self._tls)
-
-    async def stop_listening(self) -> None:
-        if self._server is not None:
-            await asyncio.to_thread(self._server.stop_thread)
 
     # --- in the thread
 
@@ -188,8 +148,8 @@ class HttpFront:
         if path.startswith(INTERNAL_PATH):
             question, _, argument = path.removeprefix(INTERNAL_PATH).partition("/")
             if (answer := self._internal.get(question)) is not None:
-                said = await self._loop.run_there(lambda: answer(unquote(argument)), self._timing.patience_s)
-                return HttpAnswer(200, "application/octet-stream", said)
+                content = await self._loop.run_there(lambda: answer(unquote(argument)), self._timing.patience_s)
+                return HttpAnswer(200, "application/octet-stream", content)
         paths = ", ".join(PATHS if self._metrics is None else (*PATHS, "/metrics"))
         return json_answer(404, {"error": f"{path} is not here; there are {paths}"})
 
@@ -209,12 +169,6 @@ class HttpFront:
             return json_answer(500, {"error": "cannot render the metrics; the log says why"})
 
 
-def announce_site(site: "AsgiSite | None", address: str, tls: "PortTls | None") -> None:
-    """Tell the site, if there is one, its address."""
-    if site is not None:
-        site.server_started(f"{'http' if tls is None else 'https'}://{address}/")
-
-
 def describe_copy(age_s: float | None) -> str | None:
     """Describe, for readiness, a copy of the registry that is so many seconds old; None if there is none."""
     if age_s is None:
@@ -227,22 +181,6 @@ def exposure_fields(exposed: str | None) -> "dict[str, str | bool]":
     return {} if exposed is None else {"insecure": True, "insecure_because": exposed}
 
 
-async def open_http_sockets(address: str) -> "list[socket.socket]":
-    """Return sockets at all addresses of `host:port`; StartupError if they are not available."""
-    host, port = address.rsplit(":", 1)
-    try:
-        return await asyncio.to_thread(open_sockets, host.strip("[]"), int(port))
-    except OSError as error:
-        raise StartupError(
-            f"HTTP can't listen on {address}: {error.strerror}; stop what listens there, or choose another --http"
-        ) from error
-
-
 NOT_ALLOWED = HttpAnswer(
-    401, _JSON, b'{"error": "access key and secret of a user are needed who may Get Cluster:metrics"}\n', "ternmq"
+    401, JSON, b'{"error": "access key and secret of a user are needed who may Get Cluster:metrics"}\n', "ternmq"
 )
-
-
-def json_answer(code: int, content: "Mapping[str, str | int]") -> HttpAnswer:
-    """Return an answer with a line of JSON."""
-    return HttpAnswer(code, _JSON, json.dumps(content).encode() + b"\n")

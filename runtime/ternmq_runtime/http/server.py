@@ -20,6 +20,7 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
+from ternmq_common.event_loop.background_tasks import BackgroundTasks
 from ternmq_common.pacing.log_throttle import LogThrottle
 from ternmq_rpc.tls.handshake_throttle import HandshakeThrottle
 from ternmq_runtime.http.connection import ANSWER_S, HttpConnection, HttpService
@@ -67,7 +68,7 @@ class HttpServer:
             answer, refused, site, tls, header_timeout_s, answer_s, RequestSlots(always), handshakes
         )
         self._connections: dict[HttpConnection, asyncio.Task[None]] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks()
         self._clients: set[socket.socket] = set()
         self._log_throttle = LogThrottle(time.monotonic)
         self._loop = asyncio.new_event_loop()
@@ -89,7 +90,7 @@ class HttpServer:
             runner.run(self._serve_connections())
 
     async def _serve_connections(self) -> None:
-        beside = asyncio.create_task(self._beside())
+        self._tasks.start(self._beside(), name="work beside the HTTP server")
         for sock in self._sockets:
             sock.setblocking(False)
             self._loop.add_reader(sock, self._accept_connection, sock)
@@ -97,10 +98,7 @@ class HttpServer:
         for sock in self._sockets:
             self._loop.remove_reader(sock)
             sock.close()
-        tasks = [beside, *self._tasks]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._tasks.stop()
         for client in self._clients:  # of tasks that were cancelled before they began
             client.close()
 
@@ -133,14 +131,12 @@ class HttpServer:
             return
         client.setblocking(False)
         connection = HttpConnection(client, self._served)
-        self._connections[connection] = task = self._loop.create_task(connection.serve_peer())
-        self._tasks.add(task)
+        self._connections[connection] = task = self._tasks.start(connection.serve_peer(), name="HTTP connection")
         self._clients.add(client)
-        task.add_done_callback(lambda _: self._connection_ended(connection, client, task))
+        task.add_done_callback(lambda _: self._connection_ended(connection, client))
 
-    def _connection_ended(self, connection: HttpConnection, client: socket.socket, task: "asyncio.Task[None]") -> None:
+    def _connection_ended(self, connection: HttpConnection, client: socket.socket) -> None:
         self._connections.pop(connection, None)
-        self._tasks.discard(task)
         self._clients.discard(client)
         client.close()
 

@@ -6,7 +6,6 @@ from the start all the same.
 """
 
 import asyncio
-import logging
 import threading
 import time
 import uuid
@@ -14,6 +13,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ternmq_common.errors import StartupError
+from ternmq_common.event_loop.background_loop import BackgroundLoop
 from ternmq_common.installing import install_hint
 from ternmq_common.process.own_version import own_version
 from ternmq_runtime.observability.samples import FigureSources
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from ternmq_runtime.observability.otel_traces import OtelTraces
     from ternmq_runtime.observability.tracing import SpanFactory
 
-_log = logging.getLogger(__name__)
 COUNT_INTERVAL_S = 10.0
 EXPORT_INTERVAL_S = 10.0
 LAST_WORDS_S = 2.0
@@ -76,7 +75,12 @@ class ProcessObservability:
         self._turn = asyncio.Lock()
         self._metrics: OtelMetrics | None = None
         self._traces: OtelTraces | None = None
-        self._exporting: asyncio.Task[None] | None = None
+        self._export = BackgroundLoop(
+            self._export_all,
+            name="export of metrics",
+            what="cannot export to the collector",
+            every_s=EXPORT_INTERVAL_S,
+        )
 
     # --- sources of figures
 
@@ -116,13 +120,12 @@ class ProcessObservability:
         if self._endpoint is None:
             return
         try:
-            metrics, self._traces = await asyncio.to_thread(self._create_exporters, self._endpoint)
+            self._metrics, self._traces = await asyncio.to_thread(self._create_exporters, self._endpoint)
         except ModuleNotFoundError as missing:
             raise StartupError(
                 f"otlp_endpoint is set, and {missing.name} is not installed: {install_hint('otel,server')}"
             ) from None
-        self._metrics = metrics
-        self._exporting = asyncio.create_task(self._export_forever(metrics), name="export of metrics")
+        self._export.start()
 
     def _create_exporters(self, endpoint: str) -> "tuple[OtelMetrics, OtelTraces]":
         from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter
@@ -152,15 +155,11 @@ class ProcessObservability:
 
         return OtelMetrics(self._resource, self._sources.take_samples)
 
-    async def _export_forever(self, metrics: "OtelMetrics") -> None:
-        while True:
-            await asyncio.sleep(EXPORT_INTERVAL_S)
-            try:
-                async with self._turn:
-                    await self._count_slowly()
-                await _run_in_thread(metrics.export_metrics)
-            except Exception:  # noqa: BLE001 - the outermost of this task, and it logs
-                _log.exception("cannot export to the collector; retrying in %g s", EXPORT_INTERVAL_S)
+    async def _export_all(self) -> None:
+        assert self._metrics is not None
+        async with self._turn:
+            await self._count_slowly()
+        await _run_in_thread(self._metrics.export_metrics)
 
     async def _count_slowly(self) -> None:
         """Count what takes long, unless that was done a moment ago."""
@@ -186,9 +185,8 @@ class ProcessObservability:
 
     async def stop_export(self) -> None:
         """Export once more, if the collector takes it soon, and stop."""
-        if self._exporting is not None:
-            self._exporting.cancel()
-            await asyncio.gather(self._exporting, return_exceptions=True)
+        await self._export.stop()
+        if self._traces is not None:
             with suppress(TimeoutError):
                 await asyncio.wait_for(_run_in_thread(self._close_exporters), LAST_WORDS_S)
 
@@ -219,7 +217,7 @@ def _run_in_thread(step: "Callable[[], None]") -> "asyncio.Future[None]":
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[None] = loop.create_future()
 
-    def tell(error: Exception | None) -> None:
+    def set_outcome(error: Exception | None) -> None:
         if ended.done():
             return
         if error is None:
@@ -234,7 +232,7 @@ def _run_in_thread(step: "Callable[[], None]") -> "asyncio.Future[None]":
         except Exception as error:  # noqa: BLE001 - the outermost of this thread; the future has it
             failure = error
         with suppress(RuntimeError):  # the loop did not wait
-            loop.call_soon_threadsafe(tell, failure)
+            loop.call_soon_threadsafe(set_outcome, failure)
 
     threading.Thread(target=run, name="telemetry", daemon=True).start()
     return ended

@@ -9,21 +9,10 @@ import json
 from typing import TYPE_CHECKING
 
 from ternmq_common.process.own_version import own_version
-from ternmq_rpc.serving.sockets import UNIX, actual_address
+from ternmq_rpc.serving.sockets import UNIX
 from ternmq_runtime.http.answer import HttpAnswer
-from ternmq_runtime.http.front import (
-    INTERNAL_PATH,
-    METRICS_TYPE,
-    NOT_ALLOWED,
-    OPEN_PATHS,
-    PATHS,
-    announce_site,
-    exposure_fields,
-    json_answer,
-    open_http_sockets,
-)
-from ternmq_runtime.http.server import HttpServer
-from ternmq_runtime.http.watched_loop import WatchedLoop
+from ternmq_runtime.http.front import INTERNAL_PATH, METRICS_TYPE, NOT_ALLOWED, PATHS, exposure_fields
+from ternmq_runtime.http.listening_front import OPEN_PATHS, ListeningFront, json_answer
 from ternmq_runtime.workers import health
 from ternmq_runtime.workers.health import ProcessHealth
 from ternmq_runtime.workers.local_requests import NoAnswer, request_locally
@@ -45,7 +34,7 @@ _METRICS_PATIENCE_S = 5.0
 _LIVE_S = 10.0
 
 
-class GatheringFront:
+class GatheringFront(ListeningFront):
     """The HTTP front of all processes, which `keepers` have; `started` returns what prevents the start, None if nothing
     does. Both are read in the thread. `exposed`: what of the server is open to everybody; `for_users`: all but health
     is only for users, whom a worker knows."""
@@ -61,42 +50,11 @@ class GatheringFront:
         for_users: bool = False,
         site: "AsgiSite | None" = None,
     ) -> None:
-        self._site = site
-        self._address = ""
+        super().__init__(header_timeout_ms=header_timeout_ms, tls=tls, site=site)
         self._exposed = exposure_fields(exposed)
         self._for_users = for_users
         self._keepers = keepers
-        self._tls = tls
         self._started = started
-        self._header_timeout_s = header_timeout_ms / 1000
-        self._loop: WatchedLoop
-        self._server: HttpServer | None = None
-
-    async def start_listening(self, address: str) -> str:
-        """Serve on `host:port`; return that with the real port. StartupError: the address is not available."""
-        self._loop = WatchedLoop()
-        sockets = await open_http_sockets(address)
-        self._server = HttpServer(
-            sockets,
-            self._answer_request,
-            lambda code, text: json_answer(code, {"error": text}),
-            self._loop.watch_loop,
-            header_timeout_s=self._header_timeout_s,
-            tls=self._tls,
-            site=self._site,
-            always=frozenset(OPEN_PATHS),
-        )
-        self._server.start_thread()
-        self._address = actual_address(address, sockets[0])
-        return self._address
-
-    def announce_address(self) -> None:
-        """Tell the site, if there is one, its address: everything has started."""
-        announce_site(self._site, self._address, self._tls)
-
-    async def stop_listening(self) -> None:
-        if self._server is not None:
-            await asyncio.to_thread(self._server.stop_thread)
 
     # --- in the thread
 
@@ -135,14 +93,14 @@ class GatheringFront:
 
     async def _read_health(self, path: str) -> dict[str, ProcessHealth | None]:
         bodies = await self._request_all(path, _PATIENCE_S)
-        said: dict[str, ProcessHealth | None] = {}
+        found: dict[str, ProcessHealth | None] = {}
         for name, answered in bodies.items():
             content = json.loads(answered[1]) if answered is not None else {}
             is_well = answered is not None and answered[0] == 200
-            said[name] = (
+            found[name] = (
                 None if answered is None else ProcessHealth(is_well, content["status"], content.get("degraded"))
             )
-        return said
+        return found
 
     async def _join_metrics(self) -> str:
         bodies = await self._request_all("/metrics", _METRICS_PATIENCE_S)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ternmq_common.errors import StartupError
+from ternmq_common.event_loop.background_tasks import BackgroundTasks
 from ternmq_runtime.workers.child_process import ChildProcess, ProcessKilled, describe_exit
 from ternmq_runtime.workers.restarts import LONGEST_S, RestartBackoff
 from ternmq_runtime.workers.worker_place import WorkerPlace, encode_place
@@ -36,7 +37,7 @@ class ProcessKeeper:
         self._command = command
         self._on_lost = lost
         self._child = ChildProcess(place.name, *command)
-        self._keeping: asyncio.Task[None] | None = None
+        self._tasks = BackgroundTasks()
         self._ends = False
         self.serves = False
 
@@ -49,14 +50,12 @@ class ProcessKeeper:
         await self._start_child(self.place)
         if self._ends:  # another process has failed meanwhile
             return
-        self._keeping = asyncio.create_task(self._restart_forever(), name=f"watch over {self.place.name}")
+        self._tasks.start(self._restart_forever(), name=f"watch over {self.place.name}")
 
     async def end_process(self, grace_s: float) -> None:
         """End the process in order, kill it after so many seconds; it is not restarted."""
         self._ends = True
-        if self._keeping is not None:
-            self._keeping.cancel()
-            await asyncio.gather(self._keeping, return_exceptions=True)
+        await self._tasks.stop()
         self.serves = False
         await self._child.end_process(grace_s)
 

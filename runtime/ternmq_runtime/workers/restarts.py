@@ -3,13 +3,15 @@ Pure; times in seconds."""
 
 from dataclasses import dataclass
 
+from ternmq_common.pacing.backoff import ExponentialBackoff
+
 FIRST_S = 0.5
 LONGEST_S = 10.0
 STEADY_S = 10.0
 """A process that has lived so long does not count as dying again and again."""
 
 _OFTEN = 3
-_DOUBLINGS_MAX = 10
+_BACKOFF = ExponentialBackoff(FIRST_S, LONGEST_S)
 
 
 @dataclass(slots=True)
@@ -30,9 +32,7 @@ class RestartBackoff:
             self.in_a_row = 0
         self.count += 1
         self.in_a_row += 1
-        if self.in_a_row == 1:
-            return 0.0
-        return min(LONGEST_S, FIRST_S * 2.0 ** min(self.in_a_row - 2, _DOUBLINGS_MAX))
+        return 0.0 if self.in_a_row == 1 else _BACKOFF.delay_s(self.in_a_row - 1)
 
     @property
     def is_worth_logging(self) -> bool:

@@ -22,12 +22,12 @@ from pyspark_ternmq.sink.plain_rows import PlainRequest
 from pyspark_ternmq.sink.producers import RequestProducer
 from pyspark_ternmq.sink.rows import RowRequest
 from ternmq import ClientError, SendManyError
-from ternmq.times.backoff import ExponentialBackoff, add_jitter
+from ternmq_common.pacing.backoff import ExponentialBackoff, add_jitter
 
 logger = logging.getLogger(__name__)
 
 # Beyond the producer's own attempts, which have a part of the time.
-BACKOFF = ExponentialBackoff(initial_s=0.1, max_s=2.0, multiplier=2.0)
+BACKOFF = ExponentialBackoff(initial_s=0.1, max_s=2.0)
 
 
 class RequestSender:

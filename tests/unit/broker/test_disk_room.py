@@ -5,8 +5,8 @@ import logging
 import pytest
 
 from ternmq_broker.store.disk.reserve import DiskReserve
-from ternmq_broker.upkeep.background_loop import FailureLog
 from ternmq_broker.upkeep.disk_room import DiskBytes, DiskSpaceWatch, automatic_mark
+from ternmq_common.event_loop.background_loop import FailureLog
 from ternmq_common.limits import GIB, MIB
 from ternmq_protos.v2 import definition_pb2
 

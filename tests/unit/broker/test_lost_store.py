@@ -94,7 +94,9 @@ async def test_housekeeping_and_the_end_leave_what_is_there_as_it_is(tmp_path: P
     await broker._room.check_and_renew()
     before = contents(elsewhere)
     for loop in broker._housekeeping._loops:
-        await loop._step()
+        step = loop._step()
+        assert step is not None
+        await step
     await broker.close()
     assert contents(elsewhere) == before
     assert contents(tmp_path / "data") == {}

@@ -129,8 +129,7 @@ async def test_who_is_added_to_those_in_sync_counts_before_the_registry_hears_of
     await leader._do_periodic_work()
     assert shown.others_hold == 100
     await leader._ticks.stop()
-    for task in leader._tasks:
-        task.cancel()
+    leader._tasks.cancel()
 
 
 async def _never(*_: object) -> None:

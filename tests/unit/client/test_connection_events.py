@@ -23,11 +23,12 @@ from ternmq import (
 from ternmq.background import THREAD_NAME
 from ternmq.connections.connection_events import ConnectionEvents, ConnectionListener
 from ternmq.errors import ConnectionFailed
+from ternmq_common.event_loop.background_tasks import BackgroundTasks
 from tests.support.until import until
 from tests.unit.client.scripted_server import TOPIC, ScriptedServer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable
 
     from ternmq.client import Client
 
@@ -212,15 +213,10 @@ async def test_a_listener_that_hangs_makes_no_client_grow() -> None:
     async def hangs(_: ConnectionEvent) -> None:
         await asyncio.Event().wait()
 
-    def spawn(work: "Coroutine[None, None, None]") -> asyncio.Task[None]:
-        tasks.append(asyncio.create_task(work))
-        return tasks[-1]
-
-    tasks: list[asyncio.Task[None]] = []
-    events = ConnectionEvents(hangs, spawn, waiting_max=5)
+    tasks = BackgroundTasks()
+    events = ConnectionEvents(hangs, tasks, waiting_max=5)
     for number in range(20):
         events.add_event(ConnectionEvent("c", str(number), LOST))
     assert [event.endpoint for event in events._waiting] == ["15", "16", "17", "18", "19"]
-    [task] = tasks
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
+    assert len(tasks) == 1
+    await tasks.stop()

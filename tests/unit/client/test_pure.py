@@ -28,7 +28,8 @@ from ternmq.messages.filters import check_subscriptions
 from ternmq.messages.message_id import MessageIdGenerator, parse_message_id
 from ternmq.messages.message_view import INFLATED_BYTES_MAX
 from ternmq.producing.send_batches import BATCH_MESSAGES_MAX, split_batches
-from ternmq.times.backoff import CustomizedBackoff, ExponentialBackoff, add_jitter, read_backoff
+from ternmq.times.backoff import CustomizedBackoff, read_backoff
+from ternmq_common.pacing.backoff import ExponentialBackoff, add_jitter
 from ternmq_common.signing import SignedAuthorization, authorization_header, signature_of
 from ternmq_protos.pool import Duration
 from ternmq_protos.v2 import definition_pb2 as pb
@@ -146,7 +147,7 @@ def test_batches_keep_the_order_and_the_limits(sizes: list[tuple[str, int]], byt
 
 @given(attempt=st.integers(-5, 100_000))
 def test_delays_grow_up_to_their_limit(attempt: int) -> None:
-    backoff = ExponentialBackoff(initial_s=0.01, max_s=1.0, multiplier=2.0)
+    backoff = ExponentialBackoff(initial_s=0.01, max_s=1.0)
     assert 0.01 <= backoff.delay_s(attempt) <= backoff.delay_s(attempt + 1) <= 1.0
     customized = CustomizedBackoff((1, 5, 10))
     assert customized.delay_s(attempt) in {1, 5, 10}

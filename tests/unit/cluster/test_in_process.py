@@ -461,7 +461,7 @@ async def test_proxies_ask_each_other_by_way_of_a_broker(two: TwoByTwo) -> None:
 async def test_a_proxy_that_cannot_answer_another_or_hangs_is_named(
     two: TwoByTwo, caplog: pytest.LogCaptureFixture
 ) -> None:
-    two.first.proxies.limits = two.second.proxies.limits = ConnectionLimits(tell_s=0.1)
+    two.first.proxies.limits = two.second.proxies.limits = ConnectionLimits(notify_s=0.1)
 
     async def fails(question: str, argument: str) -> bytes:
         if question == "hangs":

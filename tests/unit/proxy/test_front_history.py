@@ -31,4 +31,4 @@ async def test_calls_are_those_since_the_last_look() -> None:
     second = last()
     assert (second["call_p50_ms"], second["call_p99_ms"], second["send_p99_ms"]) == (200.0, 200.0, 0.0)
     assert second["failed_calls"] == 0
-    await remembered.stop_sampling()
+    await remembered.stop()

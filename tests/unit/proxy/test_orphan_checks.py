@@ -107,7 +107,7 @@ class Room:
         """The client goes; returns when its checks have been passed on."""
         self.clients.forget_client(client_id)
         self.checks.forget_client(client_id)
-        await asyncio.gather(*self.checks._passing_on)
+        await asyncio.gather(*self.checks._tasks._tasks)
 
     async def passed_on(self) -> list[str]:
         """What another producer is asked when `sender` goes."""
@@ -296,7 +296,7 @@ async def test_closing_ends_what_is_under_way(room: Room) -> None:
     await stuck.arrived.wait()
     async with asyncio.timeout(POLL_S):
         await room.checks.close()
-    assert not room.checks._passing_on
+    assert not room.checks._tasks
 
 
 async def test_a_half_message_of_a_producer_group_is_checked_at_its_members_alone(room: Room) -> None:
@@ -311,5 +311,5 @@ async def test_a_half_message_of_a_producer_group_is_checked_at_its_members_alon
     asked = set(one.stream.asked)
     members["g"] = [two]
     room.checks.forget_client("one")
-    await asyncio.gather(*room.checks._passing_on)
+    await asyncio.gather(*room.checks._tasks._tasks)
     assert set(two.stream.asked) >= asked

@@ -23,9 +23,11 @@ from ternmq_broker.server.replication.replica_messages import FollowRequest, Hel
 from ternmq_broker.store.copying.log_copy import BadCopy
 from ternmq_broker.store.journal.progress_journal import BadLines
 from ternmq_broker.store.log.record import BadRecord
-from ternmq_broker.upkeep.background_loop import FailureLog
 from ternmq_broker.upkeep.log_upkeep import RepairSources
 from ternmq_common.errors import MessagingError, StartupError
+from ternmq_common.event_loop.background_loop import FailureLog
+from ternmq_common.event_loop.background_tasks import BackgroundTasks
+from ternmq_common.pacing.backoff import RETRY_S, ExponentialBackoff
 from ternmq_common.printable import cut_text, escape_line
 from ternmq_common.shard import shard_frames
 from ternmq_common.shard.shard_frames import InvalidFrame
@@ -48,7 +50,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _LOOKS_PER_LEASE = 8
 _CONNECT_S = 3.0
-_AGAIN_S, _AGAIN_MAX_S = 0.05, 1.0
+_BACKOFF = ExponentialBackoff(0.05, RETRY_S)
 # A full disk may last, and each try is logged here and at the leader.
 _AFTER_DISK_S = 5.0
 _MUCH_BYTES = 64 << 10
@@ -98,7 +100,7 @@ class ShardFollower:
         self._renewed_s = seconds()
         self._journal: list[bytes] = []
         self._journal_bytes = 0
-        self._changing: asyncio.Task[None] | None = None
+        self._changes = BackgroundTasks()
         self._notes_failed = FailureLog("this replica can't note what it has and what was deleted")
         self.problem: str | None = "this replica has not found its leader yet"
         self.is_ending = False
@@ -114,14 +116,12 @@ class ShardFollower:
         self._copy.start()
         try:
             while True:
-                stream = asyncio.create_task(self._follow_forever(), name="copy of the leader's log")
                 try:
-                    await self._watch_until_due(stream)
+                    async with BackgroundTasks() as tasks:
+                        stream = tasks.start_awaited(self._follow_forever(), name="copy of the leader's log")
+                        await self._watch_until_due(stream)
                 finally:
-                    stream.cancel()
-                    await asyncio.gather(stream, return_exceptions=True)
-                    if self._changing is not None:
-                        await asyncio.gather(self._changing, return_exceptions=True)
+                    await self._changes.wait_until_done()
                 # From here on nothing is acknowledged to another leader.
                 if (election := await self._ask_for_leadership()) is not None:
                     return election
@@ -270,7 +270,7 @@ class ShardFollower:
                 break
             except RegistryUnavailable as error:
                 _log.warning("whether this replica leads is not known: %s", error.message)
-                await asyncio.sleep(_AGAIN_MAX_S)
+                await asyncio.sleep(RETRY_S)
         entry = await self._read_entry_until_known()
         if epoch is None or entry.epoch != epoch:
             _log.info("replica %s leads", membership.names_of([entry.store_id]))
@@ -282,7 +282,7 @@ class ShardFollower:
             try:
                 entry, asked_s = await self._membership.read_entry()
             except RegistryUnavailable:
-                await asyncio.sleep(_AGAIN_MAX_S)
+                await asyncio.sleep(RETRY_S)
             else:
                 self._following.note_view(view_of(entry), asked_s)
                 return entry
@@ -290,7 +290,7 @@ class ShardFollower:
     # --- the leader
 
     async def _follow_forever(self) -> None:
-        wait_s = _AGAIN_S
+        failures = 0
         while True:
             began_s = self._seconds()
             why = self._copy.lost_file or await self._follow_until_lost()
@@ -298,12 +298,12 @@ class ShardFollower:
                 self._logged_reason = why
                 _log.warning("this replica has no leader to follow: %s", why)
             self.problem = f"this replica has no leader to follow: {why}"
-            wait_s = _AGAIN_S if self._seconds() - began_s > _AGAIN_MAX_S else min(2 * wait_s, _AGAIN_MAX_S)
+            failures = 1 if self._seconds() - began_s > RETRY_S else failures + 1
             pause_s, self._pause_s = self._pause_s, 0.0
             await asyncio.sleep(pause_s)
             self._registry_was_read.clear()
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(wait_s):
+                async with asyncio.timeout(_BACKOFF.delay_s(failures)):
                     await self._registry_was_read.wait()
 
     async def _follow_until_lost(self) -> str:
@@ -403,8 +403,7 @@ class ShardFollower:
 
     async def _begin_again(self, lead: LeadAnswer | None) -> None:
         """Open the store again, cut off or replaced as `lead` says; runs to its end even if cancelled."""
-        self._changing = asyncio.create_task(self._reopen_store(lead), name="store that is opened anew")
-        await asyncio.shield(self._changing)
+        await self._changes.run_to_end(self._reopen_store(lead))
 
     async def _reopen_store(self, lead: LeadAnswer | None) -> None:
         await self._copy.stop()

@@ -13,14 +13,15 @@ from ternmq_broker.sending.flusher import LogFlusher
 from ternmq_broker.server.replication.copy_reads import CopyReads
 from ternmq_broker.store.copying.log_copy import BadCopy
 from ternmq_broker.store.log.record import BadRecord
-from ternmq_broker.upkeep.background_loop import BackgroundLoop
 from ternmq_broker.upkeep.log_upkeep import LogUpkeep
 from ternmq_broker.upkeep.store_upkeep import StoreUpkeep
 from ternmq_common.catalog.cluster import DeletedKind
+from ternmq_common.event_loop.background_loop import BackgroundLoop
+from ternmq_common.event_loop.background_tasks import BackgroundTasks
 from ternmq_runtime.observability.figures import MessageCounts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable
 
     from ternmq_broker.server.deletion_notes import DeletionNotes
     from ternmq_broker.server.replication.replica_messages import LogBytes
@@ -62,7 +63,7 @@ class FollowerCopy:
         self._partial = b""
         self._log_start = 0
         self._upkeep = StoreUpkeep(opened.store)
-        self._running: set[asyncio.Future[None]] = set()
+        self._writes = BackgroundTasks()
         self._loop = BackgroundLoop(
             self._look_after, name="copy", what="what is derived of the copied log was not written", every_s=_LOOK_S
         )
@@ -89,20 +90,8 @@ class FollowerCopy:
         await self._room.stop()
         await self._loop.stop()
         await self.log_upkeep.stop()
-        await asyncio.gather(*self._running, return_exceptions=True)
+        await self._writes.wait_until_done()
         await self._flusher.stop()
-
-    async def _run_shielded(self, work: "Coroutine[None, None, None]") -> None:
-        """Run work that writes files to its end, even if the caller is cancelled."""
-        running = asyncio.ensure_future(work)
-        self._running.add(running)
-        running.add_done_callback(self._collect_result)
-        await asyncio.shield(running)
-
-    def _collect_result(self, running: "asyncio.Future[None]") -> None:
-        self._running.discard(running)
-        if not running.cancelled():
-            running.exception()  # the next step reports a failed disk to a caller that was cancelled
 
     @property
     def disk_failure(self) -> "MessagingError | None":
@@ -163,7 +152,7 @@ class FollowerCopy:
                 for deletion in taken.deletions:
                     if deletion.kind is DeletedKind.TOPIC:
                         self._counts.forget_topic(deletion.name)
-                await self._run_shielded(asyncio.to_thread(self._notes.add_done, *taken.deletions))
+                await self._writes.run_to_end(asyncio.to_thread(self._notes.add_done, *taken.deletions))
 
     def _notify_held(self, error: "MessagingError | None") -> None:
         if error is None:
@@ -178,17 +167,17 @@ class FollowerCopy:
     async def replace_journal(self, lines: list[bytes]) -> None:
         """Replace the journal by the leader's. BadLines if these are no journal."""
         replacing = partial(asyncio.to_thread, self._journal.replace_all, lines)
-        await self._run_shielded(self._room.with_reserve(replacing, may_use_all=False))
+        await self._writes.run_to_end(self._room.with_reserve(replacing, may_use_all=False))
 
     async def add_to_journal(self, lines: list[bytes]) -> None:
         """Append lines that were added to the leader's journal. BadLines if they are invalid."""
-        await self._run_shielded(asyncio.to_thread(self._journal.append_copied, lines))
+        await self._writes.run_to_end(asyncio.to_thread(self._journal.append_copied, lines))
 
     # --- what is derived of the log
 
     async def _look_after(self) -> None:
         if self.lost_file is None:
-            await self._run_shielded(self._update_derived())
+            await self._writes.run_to_end(self._update_derived())
 
     async def _update_derived(self) -> None:
         if count := self.store.replica_log.count_removable(self._log_start):

@@ -26,6 +26,7 @@ from ternmq_broker.server.replication.replica_messages import (
     LogBytes,
 )
 from ternmq_broker.store.disk.files import WouldBlock
+from ternmq_common.event_loop.background_tasks import BackgroundTasks
 from ternmq_common.shard import shard_frames
 from ternmq_common.shard.shard_frames import FORM, InvalidFrame
 from ternmq_rpc.grpc_http2.messages import GrpcStatus, StreamBroken
@@ -142,16 +143,14 @@ class FollowerStream:
     async def _run_stream(self) -> None:
         leader = self._leader
         leader.add_follower(self)
-        writer = asyncio.create_task(self._write_forever(), name=f"log for {self.name}")
         try:
-            reader = asyncio.ensure_future(self._read_pieces())
-            done, _ = await asyncio.wait({reader, writer}, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                task.result()
+            async with BackgroundTasks() as tasks:
+                writer = tasks.start_awaited(self._write_forever(), name=f"log for {self.name}")
+                reader = tasks.start_awaited(self._read_pieces(), name=f"pieces of {self.name}")
+                done, _ = await asyncio.wait({reader, writer}, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    task.result()
         finally:
-            for task in (reader, writer):
-                task.cancel()
-            await asyncio.gather(reader, writer, return_exceptions=True)
             self._log_requests.close()
             leader.remove_follower(self)
 

@@ -14,16 +14,17 @@ from typing import TYPE_CHECKING, Final
 from ternmq_broker.replication.leader_state import NO_LOG_LIMIT, InSyncChange, LeaderState
 from ternmq_broker.server.replication.follower_stream import FollowerStream
 from ternmq_broker.server.replication.replica_messages import FollowRequest, HeldReport, LeaderHeartbeat
-from ternmq_broker.upkeep.background_loop import BackgroundLoop
 from ternmq_broker.upkeep.log_upkeep import RepairSources
 from ternmq_common.catalog.cluster import ReplicationMode
 from ternmq_common.errors import ErrorCode, MessagingError, StartupError
+from ternmq_common.event_loop.background_loop import BackgroundLoop
+from ternmq_common.event_loop.background_tasks import BackgroundTasks
 from ternmq_common.event_loop.turn_end import turn_end
 from ternmq_common.server_settings import FlushMode
 from ternmq_registry.errors import RegistryUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable
 
     from ternmq_broker.broker import Broker
     from ternmq_broker.replication.space_shortage import SpaceShortage
@@ -88,7 +89,7 @@ class ReplicatingLeader:
             waits_for_replicas=self._mode is ReplicationMode.SYNC,
         )
         self._followers: dict[str, FollowerStream] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks()
         self._ticks = BackgroundLoop(
             self._do_periodic_work, name="replication", what="a step of replication failed", every_s=_TICK_S
         )
@@ -129,23 +130,16 @@ class ReplicatingLeader:
     def start(self, load: "Callable[[], BrokerLoad]") -> None:
         """Renew the lease and serve followers from now on; the broker has started."""
         self._ticks.start()
-        self._start_task(self._renew_forever(load), "heartbeat")
+        self._tasks.start(self._renew_forever(load), name="heartbeat")
         self._broker.wake_when_readable(self.store.log.log_end)
 
     async def stop(self) -> None:
         """Stop leading. Nothing is acknowledged from here on that was not before."""
         self.store.log.on_append = None
         await self._ticks.stop()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.stop()
         for follower in list(self._followers.values()):
             follower.end_stream("its leader leads no more")
-
-    def _start_task(self, work: "Coroutine[None, None, None]", name: str) -> None:
-        task: asyncio.Task[None] = asyncio.create_task(work, name=name)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
     # --- followers
 
@@ -359,7 +353,7 @@ class ReplicatingLeader:
         if now_s >= self._again_s and (change := self._leading.next_change(now_s)) is not None:
             # An added replica counts from here on: a sync that ends soon must not acknowledge what it lacks.
             self._update_acknowledged()
-            self._start_task(self._change_in_sync(change), "in-sync set")
+            self._tasks.start(self._change_in_sync(change), name="in-sync set")
 
     def _note_not_serving(self) -> None:
         """Note that this replica does not serve, so that refused callers are notified when it serves again."""

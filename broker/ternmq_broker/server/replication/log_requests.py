@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from ternmq_broker.server.replication import replica_messages
 from ternmq_broker.server.replication.replica_messages import LogReply, LogRequest
 from ternmq_broker.upkeep.log_upkeep import SourceAway
+from ternmq_common.event_loop.background_tasks import BackgroundTasks
 from ternmq_common.shard import shard_frames
 from ternmq_rpc.grpc_http2.messages import StreamBroken
 
@@ -34,7 +35,7 @@ class LogRequests:
         self._answer_s = answer_s
         self._turn = asyncio.Lock()
         self._pending_request: tuple[LogRequest, asyncio.Future[bytes]] | None = None
-        self._giving: asyncio.Task[None] | None = None
+        self._answers = BackgroundTasks()
         self._is_closed = False
 
     async def request_log(self, position: int, size: int) -> bytes:
@@ -75,10 +76,10 @@ class LogRequests:
             answer.set_result(given.data)
 
     def _start_answer(self, wanted: LogRequest) -> None:
-        if self._giving is not None and not self._giving.done():
+        if self._answers:
             self._send_answer(wanted, b"")
         else:
-            self._giving = asyncio.create_task(self._read_and_answer(wanted), name="log for another replica")
+            self._answers.start(self._read_and_answer(wanted), name="log for another replica")
 
     async def _read_and_answer(self, wanted: LogRequest) -> None:
         self._send_answer(
@@ -98,7 +99,6 @@ class LogRequests:
     def close(self) -> None:
         """Fail the request that waits: the stream has ended."""
         self._is_closed = True
-        if self._giving is not None:
-            self._giving.cancel()
+        self._answers.cancel()
         if self._pending_request is not None and not self._pending_request[1].done():
             self._pending_request[1].set_exception(SourceAway())

@@ -24,6 +24,7 @@ from ternmq_broker.server.replication.membership import WonElection, in_sync_set
 from ternmq_broker.server.replication.read_connection import ReadService
 from ternmq_broker.server.replication.replica_figures import CopyFigures, follower_figures, leader_figures
 from ternmq_common.errors import ErrorCode, MessagingError, StartupError
+from ternmq_common.event_loop.background_tasks import BackgroundTasks
 from ternmq_common.process.own_version import own_version
 from ternmq_registry.errors import RegistryUnavailable
 from ternmq_runtime.observability.figures import MemberFigures, MessageCounts, ReplicaFigures
@@ -81,7 +82,7 @@ class ShardReplica:
         self._tls = tls
         self._seconds = seconds
         self._stopping = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
+        self._tasks = BackgroundTasks()
         self.follower: ShardFollower | None = None
         self.leader: ReplicatingLeader | None = None
         self.broker: Broker | None = None
@@ -134,13 +135,12 @@ class ShardReplica:
 
     def start(self, entry: "BrokerEntry") -> None:
         """Lead or follow from now on; `entry` is the shard as this replica has joined it."""
-        self._task = asyncio.create_task(self._lead_or_follow(entry), name="replica")
+        self._tasks.start(self._lead_or_follow(entry), name="replica")
 
     async def stop(self) -> None:
         """Hand the leadership over if a replica can take it, and end."""
         self._stopping.set()
-        if self._task is not None:
-            await asyncio.gather(self._task, return_exceptions=True)
+        await self._tasks.wait_until_done()
         with contextlib.suppress(MessagingError):  # its lease runs out by itself
             await self._membership.leave_shard()
         try:
@@ -199,16 +199,15 @@ class ShardReplica:
         reads = self._read_service(follower, counts)
         self._observability.watch_broker(CopyFigures(self._files, follower, counts))
         self._front.serve_reads(reads)
-        following = asyncio.create_task(follower.run(await self._read_entry()), name="follower")
-        ending = asyncio.create_task(self._stopping.wait())
+        tasks = BackgroundTasks()
+        following = tasks.start_awaited(follower.run(await self._read_entry()), name="follower")
+        ending = tasks.start(self._stopping.wait(), name="end of the follower")
         try:
             await asyncio.wait({following, ending}, return_when=asyncio.FIRST_COMPLETED)
             return following.result() if following.done() else None
         finally:
             follower.is_ending = True
-            for task in (following, ending):
-                task.cancel()
-            await asyncio.gather(following, ending, return_exceptions=True)
+            await tasks.stop()
             self._front.end_reads()
             self._observability.watch_broker(None)
             self.follower = None
@@ -319,13 +318,12 @@ class ShardReplica:
     async def _begin_deletions(self, deletion_log: DeletionLog, leader: ReplicatingLeader) -> None:
         """Do the deletions of the time without a leader, before messages are accepted."""
         while not leader.deposed.is_set() and not self._stopping.is_set():
-            beginning = asyncio.create_task(deletion_log.begin_with_registry(), name="deletions")
-            # Deletions must be held by enough replicas, and these may not come.
-            await self._wait_until_over(leader, beginning)
-            if not beginning.done():
-                beginning.cancel()
-                await asyncio.gather(beginning, return_exceptions=True)
-                break
+            async with BackgroundTasks() as tasks:
+                beginning = tasks.start_awaited(deletion_log.begin_with_registry(), name="deletions")
+                # Deletions must be held by enough replicas, and these may not come.
+                await self._wait_until_over(leader, beginning)
+                if not beginning.done():
+                    break
             try:
                 beginning.result()
             except (MessagingError, OSError) as error:
@@ -339,12 +337,9 @@ class ShardReplica:
     async def _wait_until_over(self, leader: ReplicatingLeader, *others: "asyncio.Task[None]") -> None:
         """Return when this leadership must end, or one of the other tasks is done."""
         events = (leader.deposed, leader.move_requested, self._stopping)
-        waits = [asyncio.create_task(event.wait()) for event in events]
-        try:
+        async with BackgroundTasks() as tasks:
+            waits = [tasks.start(event.wait(), name="end of the leadership") for event in events]
             await asyncio.wait([*waits, *others], return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for wait in waits:
-                wait.cancel()
 
     async def _end_leadership(
         self, broker: Broker, leader: ReplicatingLeader, proxies: ProxyConnections, load: LoadReport

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 from ternmq_broker.store.copying.copy_start import JoinState, begin_copy
 from ternmq_broker.store.copying.log_truncation import truncate_store
 from ternmq_broker.store_opening import open_files, open_store
-from ternmq_broker.upkeep.background_loop import FailureLog
 from ternmq_common.errors import StartupError
+from ternmq_common.event_loop.background_loop import FailureLog
+from ternmq_common.pacing.backoff import RETRY_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from ternmq_broker.store_disk import BrokerFolders, StoreDisk
 
 _log = logging.getLogger(__name__)
-_OPEN_AGAIN_S = 1.0
 
 
 class ReplicaFiles:
@@ -51,7 +51,7 @@ class ReplicaFiles:
         """Close the store without writing, and open it again."""
         self._with_files_closed(lambda _: None)
 
-    async def wait_until_open(self, is_ending: "Callable[[], bool]", again_s: float = _OPEN_AGAIN_S) -> None:
+    async def wait_until_open(self, is_ending: "Callable[[], bool]", again_s: float = RETRY_S) -> None:
         """Open the store again as soon as its disk allows it; tries every `again_s` seconds.
 
         StartupError for another reason, or if the process ends meanwhile.

@@ -92,7 +92,6 @@ class _VerificationRun:
         self._index = IndexCheck(view, self._walk.places, result.findings)
         self._timers = PendingTimers()
         self._halves = HalfIndex()
-        self._covered_halves = 0
 
     def run(self) -> None:
         result, walk, log = self._result, self._walk, self._walk.log

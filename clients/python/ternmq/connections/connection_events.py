@@ -12,16 +12,19 @@ Listener  a plain or a coroutine function on the event loop; `ternmq.blocking` c
 Failures  the first exception of a listener is logged, further ones at debug level; none has another effect
 """
 
-import asyncio
 import inspect
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from ternmq.errors import ClientError
+from ternmq_common.event_loop.background_tasks import BackgroundTasks
+
+if TYPE_CHECKING:
+    import asyncio
 
 logger = logging.getLogger(__name__)
 
@@ -56,14 +59,14 @@ class ConnectionEvents:
     def __init__(
         self,
         listener: ConnectionListener | None,
-        spawn: Callable[[Coroutine[None, None, None]], asyncio.Task[None]],
+        tasks: BackgroundTasks,
         *,
         waiting_max: int = WAITING_EVENTS_MAX,
     ) -> None:
         if listener is not None and not callable(listener):
             raise TypeError(f"on_connection is a function that gets a ConnectionEvent, which {listener!r} is not")
         self._listener = listener
-        self._spawn = spawn
+        self._tasks = tasks
         self._waiting: deque[ConnectionEvent] = deque(maxlen=waiting_max)
         self._calling: asyncio.Task[None] | None = None
         self._has_failed = False
@@ -74,7 +77,7 @@ class ConnectionEvents:
             return
         self._waiting.append(event)
         if self._calling is None or self._calling.done():
-            self._calling = self._spawn(self._call_listener(self._listener))
+            self._calling = self._tasks.start(self._call_listener(self._listener))
 
     async def _call_listener(self, listener: ConnectionListener) -> None:
         while self._waiting:

@@ -15,7 +15,9 @@ from dataclasses import dataclass
 from ternmq.connections.connection import GrpcConnection, TelemetryStream
 from ternmq.connections.isolated_endpoints import IsolatedEndpoints, log_level_of
 from ternmq.errors import ClientError, ConnectionFailed, DeadlineExceeded, TransportError, Unauthorized, create_error
-from ternmq.times.backoff import RECONNECT_BACKOFF, add_jitter
+from ternmq.times.backoff import RECONNECT_BACKOFF
+from ternmq_common.event_loop.background_tasks import BackgroundTasks
+from ternmq_common.pacing.backoff import add_jitter
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 
@@ -45,8 +47,8 @@ class TelemetrySession:
         self._failure: ClientError | None = None
         self._has_retired = False
         self._has_settings = asyncio.Event()
-        self._answers: set[asyncio.Task[None]] = set()
-        self._task = asyncio.create_task(self._keep_open(), name=f"ternmq session {connection.endpoints}")
+        self._tasks = BackgroundTasks(logger)
+        self._tasks.start(self._keep_open(), name=f"ternmq session {connection.endpoints}")
 
     @property
     def is_settled(self) -> bool:
@@ -86,10 +88,7 @@ class TelemetrySession:
                 logger.debug("%s: the stream broke before it was ended: %s", self.connection.endpoints, error)
 
     async def close(self) -> None:
-        tasks = [self._task, *self._answers]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._tasks.stop()
 
     async def _keep_open(self) -> None:
         failures = itertools.count(1)
@@ -143,9 +142,7 @@ class TelemetrySession:
         if command is None or command.WhichOneof("command") in {None, "settings"}:
             return self._handle_settings(command)
         # Verifying a message takes as long as the user's listener; other commands may arrive meanwhile.
-        task = asyncio.create_task(self._send_answer(stream, command))
-        self._answers.add(task)
-        task.add_done_callback(self._answers.discard)
+        self._tasks.start(self._send_answer(stream, command))
         return False
 
     def _handle_settings(self, command: rpc.TelemetryCommand | None) -> bool:

@@ -17,6 +17,7 @@ from ternmq.connections.isolated_endpoints import log_level_of
 from ternmq.consuming.ack_requests import ACK_ENTRIES_MAX, AckKey, RefusedAck
 from ternmq.errors import ClientError
 from ternmq.messages.message_view import MessageView
+from ternmq_common.event_loop.background_tasks import cancel_tasks
 
 logger = logging.getLogger(__name__)
 
@@ -47,9 +48,7 @@ class AckSender:
         tasks = list(self._senders.values())
         if tasks:
             await asyncio.wait(tasks, timeout=timeout_s)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_tasks(tasks)
 
     async def _send_pending(self, key: AckKey) -> None:
         pending = self._pending[key]

@@ -13,6 +13,7 @@ from typing import Protocol
 from ternmq.errors import ClientError
 from ternmq.messages.message_view import MessageView
 from ternmq.times.backoff import SEND_BACKOFF
+from ternmq_common.event_loop.background_tasks import BackgroundTasks
 from ternmq_protos.v2 import definition_pb2 as pb
 
 logger = logging.getLogger(__name__)
@@ -37,20 +38,16 @@ class MessageReturns:
         self._change_invisible = change_invisible
         self._timeout_s = timeout_s
         self._room = asyncio.Semaphore(AT_A_TIME)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks(logger)
 
     def begin_return(self, views: Sequence[MessageView]) -> None:
         """Give messages back in the background, to be delivered at once."""
-        if not views:
-            return
-        task = asyncio.create_task(self.return_all([(view, 0.0) for view in views]))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        if views:
+            self._tasks.start(self.return_all([(view, 0.0) for view in views]))
 
     async def wait_returns(self) -> None:
         """Wait for the calls of `begin_return`, which are limited in time."""
-        while self._tasks:
-            await asyncio.wait(self._tasks)
+        await self._tasks.wait_until_done()
 
     async def return_all(self, unstarted: Sequence[tuple[MessageView, float]]) -> None:
         """Give back messages that were not started, each with the seconds until its next delivery: above 0 if it

@@ -19,7 +19,6 @@ from collections.abc import Awaitable, Callable, Hashable
 from functools import partial
 from typing import Unpack
 
-from ternmq.client import cancel_tasks
 from ternmq.clock_jumps import add_listener
 from ternmq.connections import connection as calls
 from ternmq.connections.connection import GrpcConnection
@@ -42,6 +41,7 @@ from ternmq.process.program_signals import OverdueExit, ProgramSignals
 from ternmq.times.backoff import CONSUME_BACKOFF, Backoff, read_backoff
 from ternmq.times.durations import Seconds, seconds_from_0
 from ternmq.times.wire_time import to_duration, to_seconds
+from ternmq_common.event_loop.background_tasks import cancel_tasks
 from ternmq_common.limits import DEFAULT_MAX_ATTEMPTS, MIB, RECEIVE_BATCH_MAX
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
@@ -212,7 +212,7 @@ class PushConsumer(Consumer):
         )
         self._ignore_jumps = add_listener(self._access_point, self._consumption.advance_clock)
         await self._assign_queues()
-        self._assigner = self._spawn_task(self._assign_forever(self._assigning, self._assign_queues))
+        self._assigner = self._tasks.start(self._assign_forever(self._assigning, self._assign_queues))
 
     async def _finish_work(self) -> None:
         self._ignore_jumps()
@@ -220,9 +220,9 @@ class PushConsumer(Consumer):
             self._consumption.stop_starting()
         receivers = [*self._receiving.values(), *([self._assigner] if self._assigner else [])]
         await cancel_tasks(receivers)
-        ending = self._spawn_task(self._end_polls(self._polls))
+        ending = self._tasks.start(self._end_polls(self._polls))
         if self._consumption is not None:
-            giving_back = self._spawn_task(self._giving_back.return_all(self._consumption.unstarted))
+            giving_back = self._tasks.start(self._giving_back.return_all(self._consumption.unstarted))
             await self._consumption.wait_finished(self._drain_timeout_s, self._log_late)
             await asyncio.wait([giving_back])
         await asyncio.wait([ending])
@@ -237,7 +237,7 @@ class PushConsumer(Consumer):
         """Poll the queues that the server names, and no others."""
         assigned = await self._assigning.wanted_queues(self.client_id, missing_only=missing_only)
         for queue in assigned - self._receiving.keys():
-            self._receiving[queue] = self._spawn_task(self._receive_forever(queue))
+            self._receiving[queue] = self._tasks.start(self._receive_forever(queue))
         # The polls that wait at the server end by themselves.
         await cancel_tasks([self._receiving.pop(queue) for queue in self._receiving.keys() - assigned])
 

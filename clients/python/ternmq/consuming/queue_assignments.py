@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable
 from ternmq.connections.isolated_endpoints import log_level_of
 from ternmq.connections.route import RouteQueue
 from ternmq.errors import ClientError
-from ternmq.times.backoff import ExponentialBackoff
+from ternmq_common.pacing.backoff import ExponentialBackoff
 from ternmq_protos.v2 import definition_pb2 as pb
 
 logger = logging.getLogger(__name__)

@@ -4,7 +4,7 @@ Cancelling  a caller that stops waiting leaves the call running. Cutting it off 
             server counts as delivered what it has written
 Left calls  the next receive of the topic takes one over, so that receives with short timeouts don't pile up polls at
             the server. Messages that arrive while nobody waits are `unwanted`
-End         nothing more is begun; the server is asked to end the waiting polls, and those that it doesn't end in time
+End         nothing more is begun; the server is requested to end waiting polls; those that it doesn't end in time
             are cancelled
 """
 
@@ -16,6 +16,7 @@ from typing import Any, Generic, TypeVar
 
 from ternmq.errors import ClientError, NotRunning
 from ternmq.messages.message_view import MessageView
+from ternmq_common.event_loop.background_tasks import cancel_tasks
 
 logger = logging.getLogger(__name__)
 
@@ -95,11 +96,7 @@ class ReceivePolls(Generic[ViewT]):
         tasks = [poll.task for poll in self._open]
         if tasks:
             await asyncio.wait(tasks, timeout=within_s)
-        late = [poll.task for poll in self._open]
-        for task in late:
-            task.cancel()
-        if late:
-            await asyncio.wait(late)
+        await cancel_tasks([poll.task for poll in self._open])
 
     def _collect_unwanted(self, poll: ReceivePoll[ViewT]) -> None:
         """Collect the result of a finished call if nobody waits for it."""

@@ -15,7 +15,6 @@ import logging
 from collections.abc import Collection, Iterable, Sequence
 
 from ternmq.arguments import check_topics
-from ternmq.client import cancel_tasks
 from ternmq.connections import connection as calls
 from ternmq.connections.connection import GrpcConnection
 from ternmq.connections.endpoints import Endpoints
@@ -25,6 +24,7 @@ from ternmq.errors import ClientError, LiteSubscriptionQuotaExceeded, TransportE
 from ternmq.lite.lite_begin import LiteBegin, offset_option
 from ternmq.messages.message import check_lite_topic
 from ternmq.times.backoff import RECONNECT_BACKOFF
+from ternmq_common.event_loop.background_tasks import cancel_tasks
 from ternmq_common.limits import LITE_TOPIC_BYTES_MAX
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
@@ -109,8 +109,8 @@ class LiteConsumer(Consumer):
             await self._sync_servers(pb.COMPLETE_ADD, [])
         if self._first_lite_topics:
             await self._subscribe_names(self._first_lite_topics)
-        self._sync_task = self._spawn_task(self._sync_forever())
-        self._spawn_task(self._run_every(self._timing.lite_sync_s, self._schedule_full_sync))
+        self._sync_task = self._tasks.start(self._sync_forever())
+        self._tasks.start(self._run_every(self._timing.lite_sync_s, self._schedule_full_sync))
 
     async def _finish_work(self) -> None:
         await super()._finish_work()

@@ -30,9 +30,9 @@ from ternmq.outbox.rows import BatchLimits, PostponedRow, RefusedRow, settle_row
 from ternmq.outbox.table import Outbox, now_ms
 from ternmq.process.program_signals import ProgramSignals
 from ternmq.producing.producer import Producer
-from ternmq.times.backoff import ExponentialBackoff, add_jitter
 from ternmq.times.durations import Seconds, seconds_above_0
 from ternmq_common.limits import MIB
+from ternmq_common.pacing.backoff import ExponentialBackoff, add_jitter
 
 logger = logging.getLogger(__name__)
 
@@ -41,8 +41,8 @@ BATCH_BYTES = 16 * MIB
 BATCH_ROWS_MAX = 10_000
 POLL_INTERVAL_S = 0.5
 DELIVERY_TIMEOUT_S = 10.0
-AWAY_BACKOFF = ExponentialBackoff(initial_s=0.2, max_s=10.0, multiplier=2.0)
-ROW_BACKOFF = ExponentialBackoff(initial_s=1.0, max_s=300.0, multiplier=2.0)
+AWAY_BACKOFF = ExponentialBackoff(initial_s=0.2, max_s=10.0)
+ROW_BACKOFF = ExponentialBackoff(initial_s=1.0, max_s=300.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,8 +194,8 @@ class OutboxRelay:
 
 def _describe_error(error: Exception) -> str:
     """Return the driver's message in one line: SQLAlchemy adds the whole statement."""
-    said = str(error.orig if isinstance(error, DBAPIError) else error).strip()
-    return said.partition("\n")[0] or type(error).__name__
+    text = str(error.orig if isinstance(error, DBAPIError) else error).strip()
+    return text.partition("\n")[0] or type(error).__name__
 
 
 def _record_failure(row: Row[Any], error: ClientError) -> RefusedRow | PostponedRow:

@@ -17,8 +17,6 @@ from sqlalchemy import Connection, Row, Select, delete, exists, or_, select, tup
 
 from ternmq.outbox.table import ERROR_CHARACTERS_MAX, Outbox
 
-GroupKey = tuple[str, str]
-
 
 @dataclass(frozen=True, slots=True)
 class RefusedRow:

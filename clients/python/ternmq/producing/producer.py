@@ -48,6 +48,7 @@ from ternmq.times.durations import Seconds, check_span, seconds_above_0
 from ternmq.transactions.checking import Checker, TransactionChecks
 from ternmq.transactions.transaction import HalfMessage, Transaction, TransactionOwner, TransactionResolution
 from ternmq.transactions.transaction_end import END_ATTEMPTS, end_transaction
+from ternmq_common.event_loop.background_tasks import BackgroundTasks
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 
@@ -129,7 +130,7 @@ class Producer(Client):
             end = partial(self._end_transaction, pb.SOURCE_SERVER_CHECK)
             self._checks = TransactionChecks(checker, end, client_id=self.client_id)
         self._topics_without_checker: set[str] = set()
-        self._transaction_tasks: set[asyncio.Task[object]] = set()
+        self._transaction_tasks = BackgroundTasks(logger)
 
     async def send(self, message: Message) -> SendReceipt:
         """Send one message; return when it is stored."""
@@ -179,7 +180,7 @@ class Producer(Client):
         owner = TransactionOwner(
             send_half=self._send_half,
             end_half=partial(self._end_transaction, pb.SOURCE_CLIENT),
-            keep_task=self._keep_task,
+            tasks=self._transaction_tasks,
             leave_timeout_s=self._request_timeout_s,
         )
         return Transaction(owner, recovery)
@@ -252,16 +253,16 @@ class Producer(Client):
                 await self._idle.wait()
 
     async def _fetch_route_of(self, topic: str, *, transactional: bool) -> TopicRoute:
-        """Return the route, after the server was told that this producer publishes to one more topic."""
+        """Return the route, after the server was notified that this producer publishes to one more topic."""
         is_new = topic not in self._topics
-        has_to_be_told = self._topics.add_topic(topic, transactional=transactional)
+        has_to_be_sent = self._topics.add_topic(topic, transactional=transactional)
         try:
             route = await self._routes.get_route(topic)
         except BaseException:
             if is_new:
                 self._topics.drop_topic(topic)
             raise
-        if has_to_be_told:
+        if has_to_be_sent:
             await self._send_settings()
         return route
 
@@ -361,8 +362,3 @@ class Producer(Client):
     ) -> None:
         with self._count_in_flight():
             await end_transaction(self._call_endpoint, half, resolution, source, self._timing.end_backoff)
-
-    def _keep_task(self, task: asyncio.Task[object]) -> None:
-        """Keep a reference to the task, since the event loop has none."""
-        self._transaction_tasks.add(task)
-        task.add_done_callback(self._transaction_tasks.discard)

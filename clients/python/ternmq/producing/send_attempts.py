@@ -27,7 +27,8 @@ from ternmq.hooks import Sending
 from ternmq.messages.message import Message
 from ternmq.producing.group_order import SendTurn
 from ternmq.producing.send_batches import Outcome, read_outcomes, repeatable_indexes
-from ternmq.times.backoff import REACH_BACKOFF, SEND_BACKOFF, Backoff, add_jitter
+from ternmq.times.backoff import REACH_BACKOFF, SEND_BACKOFF, Backoff
+from ternmq_common.pacing.backoff import add_jitter
 from ternmq_common.retry_hint import parse_retry_hint
 
 SHORTEST_ATTEMPT_S = 0.001
@@ -138,7 +139,7 @@ class SendAttempts:
 
 
 def _requested_pause_s(outcomes: list[Outcome], places: list[int]) -> float:
-    """Return how long a server asked to wait, doubled, since a pause may be half as long as requested."""
+    """Return how long a server requested to wait, doubled, since a pause may be half as long as requested."""
     refusals = [outcome for place in places if isinstance(outcome := outcomes[place], TooManyRequests)]
     return max((2 * parse_retry_hint(str(refusal)) for refusal in refusals), default=0.0)
 

@@ -12,11 +12,11 @@ import itertools
 import logging
 from collections.abc import Callable, Mapping
 
-from ternmq.client import cancel_tasks
 from ternmq.errors import ClientError, Forbidden
 from ternmq.pull.offsets import OffsetStore
 from ternmq.pull.pull_queue import PullQueue
 from ternmq.times.backoff import SEND_BACKOFF
+from ternmq_common.event_loop.background_tasks import BackgroundTasks
 
 logger = logging.getLogger(__name__)
 
@@ -29,25 +29,22 @@ class OffsetCommitter:
     def __init__(self, offsets: OffsetStore, lost: Callable[[PullQueue], None]) -> None:
         self._offsets = offsets
         self._lost = lost
-        self._under_way: set[asyncio.Task[None]] = set()
+        self._commits = BackgroundTasks(logger)
 
     async def commit_offsets(self, targets: Mapping[PullQueue, int | None]) -> None:
         """Commit the known offsets; if some fail, the others are committed, and the first error is raised."""
         tasks = [
-            asyncio.create_task(self._commit_queue(state, queue_offset, state.epoch))
+            self._commits.start_awaited(self._commit_queue(state, queue_offset, state.epoch))
             for state, queue_offset in targets.items()
             if queue_offset is not None and _is_news(state, queue_offset)
         ]
-        for task in tasks:
-            self._under_way.add(task)
-            task.add_done_callback(self._under_way.discard)
         for outcome in await asyncio.shield(asyncio.gather(*tasks, return_exceptions=True)):
             if outcome is not None:
                 raise outcome
 
     async def close(self) -> None:
         """Cancel the commits whose callers have gone."""
-        await cancel_tasks(self._under_way)
+        await self._commits.stop()
 
     async def _commit_queue(self, state: PullQueue, queue_offset: int, epoch: int) -> None:
         async with state.committing:

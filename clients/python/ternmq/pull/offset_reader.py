@@ -41,9 +41,9 @@ from ternmq.errors import ClientError, InternalError, NotFound, check_status, cr
 from ternmq.messages.filters import Filter, TagFilter
 from ternmq.options import ClientOptions
 from ternmq.pull.offsets import StartFrom, check_start, offset_request
-from ternmq.times.backoff import ExponentialBackoff, add_jitter
 from ternmq.times.durations import Seconds, seconds_above_0, seconds_from_0
 from ternmq_common.limits import PULL_BATCH_MAX, PULL_ROWS_MAX
+from ternmq_common.pacing.backoff import ExponentialBackoff, add_jitter
 from ternmq_common.pulled_rows import ROWS_TAG, MalformedRows, PulledRows
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.client_v1.answers_pb2 import PulledMessages
@@ -55,7 +55,7 @@ from ternmq_rpc.grpc_stream.blocking_calls import BlockingConnection
 ResultT = TypeVar("ResultT")
 
 PATIENCE_S = 60.0
-_BACKOFF = ExponentialBackoff(initial_s=0.1, max_s=2.0, multiplier=2.0)
+_BACKOFF = ExponentialBackoff(initial_s=0.1, max_s=2.0)
 _ADMIN = "/ternmq.admin.v1.Admin/"
 _LIST_TOPICS = RpcMethod("ListTopics", admin_pb2.ListTopicsRequest, admin_pb2.ListTopicsResponse)
 _DESCRIBE_TOPIC = RpcMethod("DescribeTopic", admin_pb2.DescribeTopicRequest, admin_pb2.DescribeTopicResponse)
@@ -71,7 +71,7 @@ class Part:
     """Messages of one pull, in order, and the offset behind what was looked at.
 
     `responses` are serialized `PullMessageResponse`s with one message each, for callers that decode them in a way of
-    their own. In place of them there may be `rows`, for those that asked for rows.
+    their own. In place of them there may be `rows`, for those that requested rows.
     """
 
     responses: list[bytes]
@@ -107,9 +107,9 @@ class OffsetReader:
         self._identity = ClientIdentity(
             options.get("credentials"), client_id=f"{kind}@{new_client_id()}" if kind else ""
         )
-        asked = (*(() if bodies else ("leave-out=body",)), *(("answer=rows",) if rows else ()))
-        if asked:
-            self._identity.add_options(",".join(asked))
+        wishes = (*(() if bodies else ("leave-out=body",)), *(("answer=rows",) if rows else ()))
+        if wishes:
+            self._identity.add_options(",".join(wishes))
         self._batch_max = PULL_ROWS_MAX if rows else PULL_BATCH_MAX
         self._tls = tls_options(options.get("tls", False))
         self._timeout_s = seconds_above_0("request_timeout", options.get("request_timeout", REQUEST_TIMEOUT_S))
@@ -252,7 +252,7 @@ class OffsetReader:
                 batch_size=min(self._batch_max, stop - start),
                 filter_expression=expression,
             )
-            part = self.patiently(lambda asked=request: self._pull_part(queue.endpoints, asked))  # type: ignore[misc]
+            part = self.patiently(lambda part=request: self._pull_part(queue.endpoints, part))  # type: ignore[misc]
             if part.next_offset <= start:
                 raise InternalError(
                     pb.INTERNAL_ERROR, f"{queue.topic}/{queue.broker}/{queue.queue_id} has nothing at offset {start}"
@@ -317,12 +317,12 @@ class OffsetReader:
     ) -> list[ResponseT]:
         """Send the requests at the same time and return the answers; those that fail are repeated one by one."""
         metadata = self._identity.read_and_sign()
-        asked = [
+        calls = [
             self._create_callable(endpoints, method).future(request, timeout=self._timeout_s, metadata=metadata)
             for endpoints, request in requests
         ]
         answers: list[ResponseT] = []
-        for (endpoints, request), answer in zip(requests, asked, strict=True):
+        for (endpoints, request), answer in zip(requests, calls, strict=True):
             try:
                 result: ResponseT = answer.result()
                 check_status(result.status)  # type: ignore[attr-defined]

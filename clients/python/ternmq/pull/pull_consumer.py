@@ -125,7 +125,7 @@ class PullConsumer(QueueReader):
         self._check_running()
         given_up = self._buffer.mark_handled()
         if given_up:
-            self._spawn_task(self._commit_handled(given_up))
+            self._tasks.start(self._commit_handled(given_up))
         await asyncio.sleep(0)  # a handler that never waits must not block pulls and heartbeats
 
     async def _take_messages(self, count: int) -> list[MessageView]:

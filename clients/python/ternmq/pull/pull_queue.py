@@ -71,11 +71,6 @@ class PullQueue:
         return self.next_offset if self._first_unhandled is None else self._first_unhandled
 
     @property
-    def has_unhandled(self) -> bool:
-        """Whether messages of the last step may still be processed."""
-        return self._first_unhandled is not None
-
-    @property
     def pulled_offset(self) -> int:
         assert self._pulled is not None, "the position has to be found first"
         return self._pulled

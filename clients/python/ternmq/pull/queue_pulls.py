@@ -20,6 +20,7 @@ from ternmq.errors import ClientError, InternalError, TransportError, create_err
 from ternmq.messages.message_view import MessageView
 from ternmq.pull.pull_buffer import PullBuffer
 from ternmq.pull.pull_queue import PullQueue
+from ternmq_common.event_loop.background_tasks import BackgroundTasks
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 
@@ -34,11 +35,11 @@ class PulledBatch:
     views: list[MessageView] = field(default_factory=list)
     next_offset: int | None = None
 
-    def next_pull_offset(self, asked_offset: int) -> int:
+    def next_pull_offset(self, requested_offset: int) -> int:
         """Return where the next pull begins."""
         behind_last = self.views[-1].offset + 1 if self.views else None
         if self.next_offset is None:
-            return asked_offset if behind_last is None else behind_last
+            return requested_offset if behind_last is None else behind_last
         return self.next_offset if behind_last is None else max(self.next_offset, behind_last)
 
 
@@ -86,32 +87,28 @@ class QueuePulls:
         self._source = source
         self._buffer = buffer
         self._error_pause_s = error_pause_s
-        self._tasks: dict[PullQueue, asyncio.Task[None]] = {}
-        self._ending: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks(logger)
+        self._pulls: dict[PullQueue, asyncio.Task[None]] = {}
 
     def start_pulling(self, state: PullQueue) -> None:
         """Pull this queue from now on; it may be started already."""
-        if state not in self._tasks:
-            self._tasks[state] = asyncio.create_task(self._pull_forever(state), name=f"ternmq pull {state.name}")
+        if state not in self._pulls:
+            self._pulls[state] = self._tasks.start(self._pull_forever(state), name=f"ternmq pull {state.name}")
 
     def stop_pulling(self, state: PullQueue) -> None:
         """Cancel the waiting call; its messages are lost here, which does no harm."""
-        task = self._tasks.pop(state, None)
-        if task is not None:
-            task.cancel()
-            self._ending.add(task)
-            task.add_done_callback(self._ending.discard)
+        if state in self._pulls:
+            self._pulls.pop(state).cancel()
 
     def restart_pulling(self, state: PullQueue) -> None:
         """Restart after a change of the position, if the queue was started at all."""
-        if state in self._tasks:
+        if state in self._pulls:
             self.stop_pulling(state)
             self.start_pulling(state)
 
     async def close(self) -> None:
-        for state in list(self._tasks):
-            self.stop_pulling(state)
-        await asyncio.gather(*self._ending, return_exceptions=True)
+        self._pulls.clear()
+        await self._tasks.stop()
 
     async def _pull_forever(self, state: PullQueue) -> None:
         while True:
@@ -129,23 +126,23 @@ class QueuePulls:
         """Pull once; return the seconds to wait before the next pull."""
         await state.wait_room()
         await self._source.begin(state)
-        asked_offset = state.pulled_offset
+        requested_offset = state.pulled_offset
         began_s = asyncio.get_running_loop().time()
         pulled = await self._source.pull(state)
         if pulled.status.code == pb.ILLEGAL_OFFSET:
-            await self._reset_position(state, asked_offset)
+            await self._reset_position(state, requested_offset)
             return self._error_pause_s
-        next_offset = pulled.next_pull_offset(asked_offset)
-        if next_offset < asked_offset:
-            logger.warning("%s is set back from %d to %d by the server", state.name, asked_offset, next_offset)
+        next_offset = pulled.next_pull_offset(requested_offset)
+        if next_offset < requested_offset:
+            logger.warning("%s is set back from %d to %d by the server", state.name, requested_offset, next_offset)
             self._buffer.seek_queue(state, next_offset)
         else:
             self._buffer.accept_pull(state, pulled.views, next_offset)
-        if next_offset > asked_offset:
+        if next_offset > requested_offset:
             return 0.0
         return max(0.0, began_s + self._error_pause_s - asyncio.get_running_loop().time())
 
-    async def _reset_position(self, state: PullQueue, asked_offset: int) -> None:
+    async def _reset_position(self, state: PullQueue, requested_offset: int) -> None:
         queue_offset = await self._source.find_start(state)
-        logger.warning("%s has no offset %d: going on at %d", state.name, asked_offset, queue_offset)
+        logger.warning("%s has no offset %d: going on at %d", state.name, requested_offset, queue_offset)
         self._buffer.seek_queue(state, queue_offset)

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Unpack
 
-from ternmq.client import cancel_tasks
 from ternmq.connections.connection import GrpcConnection
 from ternmq.connections.isolated_endpoints import log_level_of
 from ternmq.connections.route import RouteQueue
@@ -30,6 +29,7 @@ from ternmq.pull.pull_queue import PullQueue
 from ternmq.pull.queue_pulls import PulledBatch, PullSource, QueuePulls, pull_batch
 from ternmq.pull.queue_rebalancer import AssignmentListener, QueueRebalancer
 from ternmq.times.wire_time import to_duration, to_seconds
+from ternmq_common.event_loop.background_tasks import cancel_tasks
 from ternmq_common.limits import RECEIVE_BATCH_MAX
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
@@ -97,10 +97,10 @@ class QueueReader(Consumer):
         # "latest" means from the start on. A position that can't be found now is tried again by the pulls, which also
         # log it.
         await asyncio.gather(*map(self._find_position, self._buffer.queues.values()), return_exceptions=True)
-        self._periodic.append(self._spawn_task(self._assign_forever(self._assigning, self._assign_queues)))
+        self._periodic.append(self._tasks.start(self._assign_forever(self._assigning, self._assign_queues)))
         if self._policy.auto_commit_s is not None:
             self._periodic.append(
-                self._spawn_task(self._run_every(self._policy.auto_commit_s, self._commit_all_handled))
+                self._tasks.start(self._run_every(self._policy.auto_commit_s, self._commit_all_handled))
             )
 
     async def _finish_work(self) -> None:
@@ -147,11 +147,11 @@ class QueueReader(Consumer):
         return await find_offset(self._call_endpoint, state.queue, self._policy.start_from)
 
     async def _pull_queue(self, state: PullQueue) -> PulledBatch:
-        queue, asked_offset = state.queue, state.pulled_offset
+        queue, requested_offset = state.queue, state.pulled_offset
         request = rpc.PullMessageRequest(
             group=pb.Resource(name=self.group),
             message_queue=queue.proto,
-            offset=asked_offset,
+            offset=requested_offset,
             batch_size=min(self._batch_size, state.free_messages),
             filter_expression=self._filters[queue.topic].to_proto(),
             long_polling_timeout=to_duration(self._poll_s),
@@ -161,11 +161,11 @@ class QueueReader(Consumer):
             pulled = await pull_batch(self._connection_to(queue.endpoints), request, queue, timeout_s=timeout_s)
         if pulled.views:
             self._hooks.delivered(self.client_id, self.group, pulled.views)
-        elif pulled.next_pull_offset(asked_offset) > asked_offset and pulled.status.code != pb.ILLEGAL_OFFSET:
-            self._log_skipped(state, asked_offset, pulled)
+        elif pulled.next_pull_offset(requested_offset) > requested_offset and pulled.status.code != pb.ILLEGAL_OFFSET:
+            self._log_skipped(state, requested_offset, pulled)
         return pulled
 
-    def _log_skipped(self, state: PullQueue, asked_offset: int, pulled: PulledBatch) -> None:
+    def _log_skipped(self, state: PullQueue, requested_offset: int, pulled: PulledBatch) -> None:
         """Log skipped messages: usual with a filter; without one they are gone, or another member has handled them."""
         wanted = self._filters[state.queue.topic]
         has_filter = not isinstance(wanted, TagFilter) or wanted.expression.strip() != "*"
@@ -174,7 +174,7 @@ class QueueReader(Consumer):
             "%s goes on at %d, not at %d, as the server says: %s",
             state.name,
             pulled.next_offset,
-            asked_offset,
+            requested_offset,
             pulled.status.message,
         )
 

@@ -13,11 +13,11 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TypeAlias
 
-from ternmq.client import cancel_tasks
 from ternmq.connections.route import RouteQueue
 from ternmq.pull.pull_buffer import PullBuffer
 from ternmq.pull.pull_queue import MessageQueue, PullQueue
 from ternmq.pull.queue_pulls import QueuePulls
+from ternmq_common.event_loop.background_tasks import BackgroundTasks
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ class QueueRebalancer:
         self._listener = listener
         self._settle = settle
         self._one_at_a_time = asyncio.Lock()
-        self._telling: set[asyncio.Task[None]] = set()
+        self._listener_calls = BackgroundTasks(logger)
 
     async def apply_assignment(self, wanted: Iterable[RouteQueue]) -> None:
         """Give up queues that aren't assigned any more, take new ones, and follow queues that moved to another
@@ -65,12 +65,10 @@ class QueueRebalancer:
         """Give up a queue that belongs to another member; the next assignment may bring it back."""
         if self._buffer.lose_queue(state):
             self._pulls.stop_pulling(state)
-            task = asyncio.create_task(self._call_listener([], [state]))
-            self._telling.add(task)
-            task.add_done_callback(self._telling.discard)
+            self._listener_calls.start(self._call_listener([], [state]))
 
     async def close(self) -> None:
-        await cancel_tasks(self._telling)
+        await self._listener_calls.stop()
 
     async def _call_listener(self, granted: Sequence[PullQueue], revoked: Sequence[PullQueue]) -> None:
         if self._listener is None:

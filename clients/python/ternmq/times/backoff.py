@@ -1,24 +1,10 @@
-"""Computes how long to wait before a repetition. Pure: the randomness is an argument."""
+"""The backoffs of clients, of which some are as a server's policy has them."""
 
 from dataclasses import dataclass
 
 from ternmq.times.wire_time import to_seconds
+from ternmq_common.pacing.backoff import ExponentialBackoff
 from ternmq_protos.v2 import definition_pb2 as pb
-
-
-@dataclass(frozen=True, slots=True)
-class ExponentialBackoff:
-    """A growing delay: `initial * multiplier^(attempt - 1)`, at most `max_s`."""
-
-    initial_s: float
-    max_s: float
-    multiplier: float
-
-    def delay_s(self, attempt: int) -> float:
-        try:
-            return min(self.initial_s * self.multiplier ** (max(attempt, 1) - 1), self.max_s)
-        except OverflowError:
-            return self.max_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +19,11 @@ class CustomizedBackoff:
 
 Backoff = ExponentialBackoff | CustomizedBackoff
 
-END_BACKOFF = ExponentialBackoff(initial_s=0.1, max_s=2.0, multiplier=2.0)
-SEND_BACKOFF = ExponentialBackoff(initial_s=0.01, max_s=1.0, multiplier=2.0)
+END_BACKOFF = ExponentialBackoff(initial_s=0.1, max_s=2.0)
+SEND_BACKOFF = ExponentialBackoff(initial_s=0.01, max_s=1.0)
 # A server that restarts is away for seconds, while another broker may take a message at once.
-REACH_BACKOFF = ExponentialBackoff(initial_s=0.01, max_s=1.0, multiplier=2.0)
-RECONNECT_BACKOFF = ExponentialBackoff(initial_s=0.2, max_s=5.0, multiplier=2.0)
+REACH_BACKOFF = ExponentialBackoff(initial_s=0.01, max_s=1.0)
+RECONNECT_BACKOFF = ExponentialBackoff(initial_s=0.2, max_s=5.0)
 _MINUTE_S = 60.0
 CONSUME_BACKOFF = CustomizedBackoff(
     (1, 5, 10, 30, *(minutes * _MINUTE_S for minutes in (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 20, 30, 60, 120)))
@@ -56,8 +42,3 @@ def read_backoff(policy: pb.RetryPolicy, default: Backoff) -> Backoff:
         if initial_s > 0 and max_s > 0:
             return ExponentialBackoff(initial_s, max_s, max(curve.multiplier, 1.0))
     return default
-
-
-def add_jitter(delay_s: float, random_fraction: float) -> float:
-    """Return between half and all of a delay, so that clients that failed together don't come back together."""
-    return delay_s * (0.5 + random_fraction / 2)

@@ -16,6 +16,7 @@ from ternmq.errors import ClientError
 from ternmq.messages.message_view import MessageView
 from ternmq.process.user_function import UserFunction
 from ternmq.transactions.transaction import HalfMessage, TransactionResolution
+from ternmq_common.event_loop.background_tasks import cancel_tasks
 from ternmq_protos.v2 import service_pb2 as rpc
 
 logger = logging.getLogger(__name__)
@@ -70,9 +71,7 @@ class TransactionChecks:
             _, late = await asyncio.wait(self._checks.values(), timeout=timeout_s)
             if late:
                 logger.warning("%s: %d checks were not done in time", self._client_id, len(late))
-            for check in late:
-                check.cancel()
-            await asyncio.gather(*late, return_exceptions=True)
+            await cancel_tasks(late)
         self._checker.close()
 
     async def _check_transaction(self, view: MessageView, half: HalfMessage) -> None:

@@ -22,6 +22,7 @@ from typing import Self
 from ternmq.connections.endpoints import Endpoints
 from ternmq.errors import BadRequest, ClientError
 from ternmq.messages.message import LIMITS, Message, SendReceipt
+from ternmq_common.event_loop.background_tasks import BackgroundTasks
 from ternmq_protos.v2 import definition_pb2 as pb
 
 logger = logging.getLogger(__name__)
@@ -50,12 +51,12 @@ class HalfMessage:
 class TransactionOwner:
     """The functions of the producer that a transaction needs.
 
-    `keep_task` holds a task until it is done. `leave_timeout_s` is how long a failed block waits for its rollback.
+    `tasks` holds tasks until they are done. `leave_timeout_s` is how long a failed block waits for its rollback.
     """
 
     send_half: Callable[[Message, timedelta | None], Coroutine[None, None, tuple[SendReceipt, HalfMessage]]]
     end_half: Callable[[HalfMessage, TransactionResolution], Awaitable[None]]
-    keep_task: Callable[[asyncio.Task[object]], None]
+    tasks: BackgroundTasks
     leave_timeout_s: float
 
 
@@ -109,8 +110,7 @@ class Transaction:
                 pb.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
                 "a message of a transaction can't be ordered, delayed, have a priority or a lite topic",
             )
-        self._sending = asyncio.create_task(self._owner.send_half(message, self._recovery))
-        self._owner.keep_task(self._sending)
+        self._sending = self._owner.tasks.start_awaited(self._owner.send_half(message, self._recovery))
         try:
             receipt, self._half = await asyncio.shield(self._sending)
         except Exception:
@@ -159,8 +159,7 @@ class Transaction:
             )
         self._resolution = resolution
         if self._ending is None or _has_failed(self._ending):
-            self._ending = asyncio.create_task(self._end_at_server(resolution))
-            self._owner.keep_task(self._ending)
+            self._ending = self._owner.tasks.start_awaited(self._end_at_server(resolution))
         return self._ending
 
     async def _end_at_server(self, resolution: TransactionResolution) -> None:

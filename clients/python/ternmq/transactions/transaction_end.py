@@ -10,8 +10,9 @@ import random
 
 from ternmq.connections.connection import END_TRANSACTION, CallEndpoint
 from ternmq.errors import ClientError, TransactionOutcomeUnknown, TransactionRefused, check_status
-from ternmq.times.backoff import END_BACKOFF, Backoff, add_jitter
+from ternmq.times.backoff import END_BACKOFF, Backoff
 from ternmq.transactions.transaction import HalfMessage, TransactionResolution
+from ternmq_common.pacing.backoff import add_jitter
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 

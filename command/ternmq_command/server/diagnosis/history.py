@@ -35,12 +35,11 @@ def command(topic: str, group: str, endpoint: str, as_json: bool) -> None:
       ternmq history --group billing --json | jq '.series[] | select(.name == "lag") | .values | max'
     """
     from ternmq.admin import history as history_calls
-    from ternmq_command.calls.admin import AdminClient
+    from ternmq_command.calls.admin import send_call
 
     if topic and group:
         raise WrongUsage("give --topic or --group, not both")
-    with AdminClient(endpoint) as admin:
-        found = admin.send_call(history_calls.get_history(topic=topic, group=group))
+    found = send_call(endpoint, history_calls.get_history(topic=topic, group=group))
     if as_json:
         print_json(_history_record(found))
     else:

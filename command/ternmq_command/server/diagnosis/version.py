@@ -35,10 +35,9 @@ def command(server: bool, endpoint: str, as_json: bool) -> None:
 
 def server_record(endpoint: str) -> dict[str, object]:
     from ternmq.admin import brokers as broker_calls
-    from ternmq_command.calls.admin import AdminClient
+    from ternmq_command.calls.admin import send_call
 
-    with AdminClient(endpoint) as admin:
-        info = admin.send_call(broker_calls.server_info())
+    info = send_call(endpoint, broker_calls.server_info())
     return {
         "server": info.version,
         "server_endpoint": endpoint,

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import json
 
+from ternmq_common.event_loop.background_loop import BackgroundLoop
+from ternmq_common.event_loop.background_tasks import BackgroundTasks
 from ternmq_common.filters.message_filter import FilterText
 from ternmq_common.printable import cut_text
 from ternmq_common.shard.model import MEMBERS_CHANGED
@@ -24,8 +26,7 @@ from ternmq_proxy.processors.client_type import ClientType
 from ternmq_proxy.processors.group_members import GroupMember, GroupMembers, GroupSubscription
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterable, Mapping
-    from typing import Any
+    from collections.abc import Iterable, Mapping
 
     from ternmq_common.shard.model import ConsumerGroup
     from ternmq_proxy.fronts.remoting.call import ClientConnection
@@ -40,8 +41,8 @@ _SUBSCRIPTIONS, _MEMBERS = "remoting-subscriptions", "remoting-members"
 _MEMBERS_DECODER = json.Decoder(list[str])
 _GROUPS_MAX = 10_000
 _CHARACTERS_MAX = 200_000
-# A group that no proxy knows is not asked for again within that time.
-_ASK_AGAIN_S = 1.0
+# A group that no proxy knows is not requested again within that time.
+_REQUEST_AGAIN_S = 1.0
 
 
 class Memberships:
@@ -54,12 +55,17 @@ class Memberships:
         )
         self._keys: dict[ClientConnection, dict[str, str]] = {}  # group or "" for producers, key in the registry
         self._changed: set[str] = set()
-        self._pauses: dict[str, bool] = {}  # groups whose members were just told, and whether there is more to tell
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._telling: asyncio.Task[None] | None = None
+        self._pauses: dict[str, bool] = {}  # groups whose members were just notified, and whether there is more
+        self._tasks, self._notices = BackgroundTasks(), BackgroundTasks()
+        self._expiry = BackgroundLoop(
+            self._expire_members,
+            name="remoting clients",
+            what="silent remoting clients are not released",
+            every_s=_LOOK_EVERY_S,
+        )
         self._moving: tuple[ClientConnection, frozenset[str]] | None = None
         self._elsewhere: dict[str, dict[str, GroupSubscription]] = {}  # what groups subscribe to that are elsewhere
-        self._asked_s: dict[str, float] = {}
+        self._requested_s: dict[str, float] = {}
         self._begun: dict[tuple[str, str], int] = {}  # the version in which the group was created
         self.waiting_pops: Counter[tuple[str, str, int]] = Counter()  # by group, topic and queue
         services.process.front_answers[MEMBERS_CHANGED] = self._answer_changed
@@ -68,19 +74,12 @@ class Memberships:
 
     def start(self) -> None:
         """Begin to look for clients that are silent."""
-        self._add_task(self._expire_forever(), "remoting clients")
+        self._expiry.start()
 
     async def stop(self) -> None:
-        """Stop telling and looking."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-
-    def _add_task(self, coroutine: "Coroutine[Any, Any, None]", name: str) -> "asyncio.Task[None]":
-        task = asyncio.create_task(coroutine, name=name)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
+        """Stop the notices and the search for silent clients."""
+        for each in (self._expiry, self._tasks, self._notices):
+            await each.stop()
 
     # --- clients
 
@@ -132,11 +131,11 @@ class Memberships:
             self._register_consumer(self._keys[client], member, member.consumers[group])
 
     def has_begun(self, group: "ConsumerGroup", topic: str) -> bool:
-        """Return whether the group was told here to begin at the topic's first message."""
+        """Return whether the group was set here to begin at the topic's first message."""
         return self._begun.get((group.name, topic)) == group.created_version
 
     def note_begun(self, group: "ConsumerGroup", topic: str) -> None:
-        """Note that the group was told."""
+        """Note that the group was set so."""
         if len(self._begun) >= _GROUPS_MAX:
             self._begun.clear()
         self._begun[group.name, topic] = group.created_version
@@ -207,16 +206,14 @@ class Memberships:
             self._forget_key(keys, group)
         self.members.remove_channel(client)
 
-    async def _expire_forever(self) -> None:
-        while True:
-            await asyncio.sleep(_LOOK_EVERY_S)
-            for member in self.members.expire_members():
-                _log.info(
-                    "remoting client %s at %s disappeared without closing", cut_text(member.client_id), member.address
-                )
+    def _expire_members(self) -> None:
+        for member in self.members.expire_members():
+            _log.info(
+                "remoting client %s at %s disappeared without closing", cut_text(member.client_id), member.address
+            )
 
     def _release_member(self, client_id: str, group: str) -> None:
-        self._add_task(self._release_queues(client_id, group), f"queues of {client_id}")
+        self._tasks.start(self._release_queues(client_id, group), name=f"queues of {client_id}")
 
     async def _release_queues(self, client_id: str, group: str) -> None:
         try:
@@ -236,11 +233,11 @@ class Memberships:
             return
         self._push_changed(group)
         self._changed.add(group)
-        if self._telling is None or self._telling.done():
-            self._telling = self._add_task(self._tell_proxies(), "changes of members")
+        if not self._notices:
+            self._notices.start(self._notify_proxies(), name="changes of members")
 
     def _push_changed(self, group: str) -> None:
-        """Tell the group's members here that members changed, now or when the pause ends."""
+        """Notify the group's members here that members changed, now or when the pause ends."""
         if group in self._pauses:
             self._pauses[group] = True
             return
@@ -252,7 +249,7 @@ class Memberships:
         if self._pauses.pop(group):
             self._push_changed(group)
 
-    async def _tell_proxies(self) -> None:
+    async def _notify_proxies(self) -> None:
         """Tell the other proxies which groups changed."""
         await asyncio.sleep(0)  # so that brokers get the members before
         while self._changed:
@@ -297,11 +294,11 @@ class Memberships:
         """Return what the group subscribes to, by the heartbeats that came here, or else to other proxies."""
         known = self.members.subscriptions_of(group) or self._elsewhere.get(group)
         now_s = time.monotonic()
-        if known is not None or now_s - self._asked_s.get(group, 0.0) < _ASK_AGAIN_S:
+        if known is not None or now_s - self._requested_s.get(group, 0.0) < _REQUEST_AGAIN_S:
             return known
-        if len(self._asked_s) >= _GROUPS_MAX:
-            self._asked_s.clear()
-        self._asked_s[group] = now_s
+        if len(self._requested_s) >= _GROUPS_MAX:
+            self._requested_s.clear()
+        self._requested_s[group] = now_s
         answers, _ = await ask_others(bytes.decode, _SUBSCRIPTIONS, group, self._services)
         for answer in answers:
             if self._note_subscriptions(group, answer):

@@ -11,6 +11,7 @@ import time
 from typing import TYPE_CHECKING
 
 from ternmq_common.errors import MessagingError
+from ternmq_common.event_loop.background_tasks import BackgroundTasks
 from ternmq_common.shard.model import LiteAction, LiteSync
 from ternmq_proxy.message_service.cluster.broker_links.calls import BrokerUnavailable
 
@@ -31,12 +32,12 @@ _Client = tuple[str, str]
 
 
 class _KnownSubscriptions:
-    __slots__ = ("names", "said_s", "topic")
+    __slots__ = ("names", "synced_s", "topic")
 
     def __init__(self, topic: str) -> None:
         self.topic = topic
         self.names: dict[str, None] = {}
-        self.said_s = 0.0
+        self.synced_s = 0.0
 
 
 class LocalLiteSubscriptions:
@@ -48,7 +49,7 @@ class LocalLiteSubscriptions:
         self._repeats = repeats
         self._known: dict[_Client, _KnownSubscriptions] = {}
         self._looked_s = 0.0
-        self._telling: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks()
 
     async def sync(self, sync: LiteSync) -> None:
         """See `MessageConsuming.sync_lite`. A broker that is away hears it when it is back."""
@@ -73,7 +74,7 @@ class LocalLiteSubscriptions:
         known = self._known.get(client)
         if known is None or known.topic != sync.topic:
             known = self._known[client] = _KnownSubscriptions(sync.topic)
-        known.said_s = now_s
+        known.synced_s = now_s
         if sync.action is LiteAction.COMPLETE_ADD:
             known.names = dict.fromkeys(sync.names)
         elif sync.action is LiteAction.PARTIAL_ADD:
@@ -83,7 +84,7 @@ class LocalLiteSubscriptions:
                 known.names.pop(name, None)
         if now_s - self._looked_s > _LOOK_S:
             self._looked_s = now_s
-            for each in [each for each, known in self._known.items() if now_s - known.said_s > REMEMBERED_S]:
+            for each in [each for each, known in self._known.items() if now_s - known.synced_s > REMEMBERED_S]:
                 del self._known[each]
 
     def forget_client(self, group: str, client_id: str) -> None:
@@ -100,14 +101,12 @@ class LocalLiteSubscriptions:
     def link_changed(self, broker: str) -> None:
         """Send all subscriptions to a broker that reconnected, which may be a new process."""
         if self._known and self._links.is_connected(broker):
-            task = asyncio.create_task(self._sync_broker(broker), name=f"lite subscriptions for {broker}")
-            self._telling.add(task)
-            task.add_done_callback(self._telling.discard)
+            self._tasks.start(self._sync_broker(broker), name=f"lite subscriptions for {broker}")
 
     async def _sync_broker(self, broker: str) -> None:
         oldest_s = time.monotonic() - REMEMBERED_S
         for (group, client_id), known in list(self._known.items()):
-            if known.said_s < oldest_s or broker not in self._directory.snapshot.brokers_of(known.topic):
+            if known.synced_s < oldest_s or broker not in self._directory.snapshot.brokers_of(known.topic):
                 continue
             sync = LiteSync(group, known.topic, client_id, LiteAction.COMPLETE_ADD, list(known.names))
             try:

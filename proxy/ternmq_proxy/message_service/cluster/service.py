@@ -5,6 +5,7 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
+from ternmq_common.event_loop.background_tasks import BackgroundTasks
 from ternmq_common.shard import shard_frames
 from ternmq_proxy.message_service.cluster.administering import ClusterAdministering
 from ternmq_proxy.message_service.cluster.broker_choice import BrokerChoice
@@ -77,11 +78,10 @@ class ClusterMessageService:
         self._followers = (
             FollowerReads(directory, proxy=proxy, timing=link_timing, tls=tls) if read_from_followers else None
         )
-        self._ask: AskProducer | None = None
+        self._check_producer: AskProducer | None = None
         self._answer_proxies: AnswerProxies | None = None
         self._lite_listener: Callable[[Sequence[DroppedLite]], None] | None = None
-        self._refreshing: asyncio.Task[None] | None = None
-        self._seeking: asyncio.Task[None] | None = None
+        self._refreshing, self._seeking = BackgroundTasks(), BackgroundTasks()
         self.connected = asyncio.Event()
         """Set when a broker is connected for the first time."""
 
@@ -106,9 +106,8 @@ class ClusterMessageService:
 
     async def close(self) -> None:
         self.polls.close()
-        for task in filter(None, (self._refreshing, self._seeking)):
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+        await self._refreshing.stop()
+        await self._seeking.stop()
         await self.links.close()
         if self._followers is not None:
             await self._followers.close()
@@ -147,8 +146,8 @@ class ClusterMessageService:
         self.polls.note_broker_changed(broker)
         self._notices.link_changed(broker)
         self._lite.link_changed(broker)
-        if self._seeks_leader(broker) and (self._seeking is None or self._seeking.done()):
-            self._seeking = asyncio.create_task(self._seek_leaders(), name="search for leaders")
+        if not self._seeking and self._seeks_leader(broker):
+            self._seeking.start(self._seek_leaders(), name="search for leaders")
 
     def _seeks_leader(self, broker: str) -> bool:
         """Return whether another replica may soon lead the shard."""
@@ -168,14 +167,14 @@ class ClusterMessageService:
         self.polls.note_ready(broker, group, topic)
 
     def registry_changed(self, version: int) -> None:
-        if version > self._directory.snapshot.version and (self._refreshing is None or self._refreshing.done()):
-            self._refreshing = asyncio.create_task(self._directory.wait_for_version(version), name="later version")
+        if version > self._directory.snapshot.version and not self._refreshing:
+            self._refreshing.start(self._directory.wait_for_version(version), name="later version")
 
     async def check_orphan(self, orphan: "OrphanedTransaction") -> bool:
-        if self._ask is None:
+        if self._check_producer is None:
             return False
         try:
-            return await self._ask(orphan)
+            return await self._check_producer(orphan)
         except Exception:  # noqa: BLE001 - the outermost of this check, and it logs
             _log.exception("cannot check transaction %s", orphan.transaction_id)
             return False
@@ -210,7 +209,7 @@ class ClusterMessageService:
         return self.routes.find_route(topic)
 
     def watch_orphans(self, ask: "AskProducer") -> None:
-        self._ask = ask
+        self._check_producer = ask
 
     def announce_members(
         self,

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
+from ternmq_common.pacing.backoff import ExponentialBackoff
+
 FIRST_S = 0.1
 LONGEST_S = 10.0
-# From here on the wait is the longest; powers of two beyond a thousand don't fit into floats.
-_DOUBLINGS_MAX = 10
 
 
 @dataclass(slots=True)
@@ -22,7 +22,7 @@ class CircuitBreaker:
         """Record a failure; return the backoff from now on. Calls that were under way together count as one failure."""
         if not self.is_aside(now_s):
             self.failures += 1
-            self.until_s = now_s + min(self.longest_s, self.first_s * 2 ** min(self.failures - 1, _DOUBLINGS_MAX))
+            self.until_s = now_s + ExponentialBackoff(self.first_s, self.longest_s).delay_s(self.failures)
         return self.until_s - now_s
 
     def record_success(self) -> None:

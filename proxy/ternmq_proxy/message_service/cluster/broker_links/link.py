@@ -1,8 +1,8 @@
 """The stream to one broker: calls out, answers in, in any order.
 
 A link reconnects when it breaks, at once and then with a growing backoff. A broker is also lost when it does not answer
-a ping for some seconds: its process may be stopped, or a cable cut. Calls fail then, and tell whether the broker may
-have done them.
+a ping for some seconds: its process may be stopped, or a cable cut. Calls fail then, and their errors say whether the
+broker may have done them.
 """
 
 import asyncio
@@ -17,6 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from ternmq_common.errors import ErrorCode, MessagingError
+from ternmq_common.event_loop.background_tasks import BackgroundTasks
 from ternmq_common.process.own_version import own_version
 from ternmq_common.shard import shard_frames
 from ternmq_common.shard.calls import ShardCall, Values
@@ -103,7 +104,7 @@ class BrokerLink:
         self._calls = LinkCalls(broker)
         self._outbox: FrameOutbox[int] = FrameOutbox()
         self._sent_up_to = 0
-        self._told_version = 0
+        self._sent_version = 0
         self._presence: Callable[[], bytes] | None = None
         self._presence_count = 0  # how often it was set
         self._takes_changes = False
@@ -124,11 +125,10 @@ class BrokerLink:
         self._connected = False
         self._leaving = False
         self._closing = False
-        self._welcomed_s = self._heard_s = self._spoke_s = 0.0
-        self._unheard_bytes = 0  # sent since the last bytes were received
+        self._welcomed_s = self._received_s = self._spoke_s = 0.0
+        self._unanswered_bytes = 0  # sent since the last bytes were received
         self._why = "it was not reached yet"
-        self._answer_tasks: set[asyncio.Task[None]] = set()
-        self._task: asyncio.Task[None] | None = None
+        self._connecting, self._replies = BackgroundTasks(), BackgroundTasks()
         self._circuit_breaker = CircuitBreaker(first_s=timing.first_retry_s, longest_s=timing.longest_retry_s)
         self._hurry = asyncio.Event()
         self._counts = Counter[str]()  # since the proxy knows the broker; `lost` calls ended with a connection
@@ -150,7 +150,7 @@ class BrokerLink:
         return LinkFigures(broker=self.broker, up=self.is_connected, set_aside=set_aside, **counts)
 
     def start(self) -> None:
-        self._task = asyncio.create_task(self._connect_forever(), name=f"link to {self.broker}")
+        self._connecting.start(self._connect_forever(), name=f"link to {self.broker}")
 
     def reconnect_now(self) -> None:
         """Reconnect at once, since the registry says that the broker is back."""
@@ -160,26 +160,24 @@ class BrokerLink:
     async def close(self) -> None:
         """End the link. Running calls get a moment to finish, so that messages for abandoned calls are given back; not
         at a broker that hangs, which another replica has replaced."""
-        if self._task is not None:
-            self._closing = True
-            if self._connected and not self.is_unresponsive():
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(self._timing.close_s):
-                        await self._end_stream(self._task)
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        self._closing = True
+        if self._connected and not self.is_unresponsive():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._timing.close_s):
+                    await self._end_stream()
+        await self._connecting.stop()
         self._lose_stream("the proxy closed the connection")
 
     def is_unresponsive(self) -> bool:
         """Return whether the broker has not answered a ping for longer than that may take."""
         timing = self._timing
-        return asyncio.get_running_loop().time() - self._heard_s > timing.ping_after_s + 2 * timing.look_s
+        return asyncio.get_running_loop().time() - self._received_s > timing.ping_after_s + 2 * timing.look_s
 
-    async def _end_stream(self, task: "asyncio.Task[None]") -> None:
+    async def _end_stream(self) -> None:
         await self._calls.wait_idle()
         if self.is_connected:
             self._drain_stream()
-        await asyncio.wait({task})
+        await self._connecting.wait_until_done()
 
     def announce_members(self, changes: bytes, presence: "Callable[[], bytes]") -> None:
         """Send which members that pull have changed, as an encoded piece. Every new stream begins with all of them,
@@ -206,8 +204,8 @@ class BrokerLink:
         """Call the broker, and return the result. Raises the broker's MessagingError (BrokerRefused if it can't do the
         call now), BrokerUnavailable or LateAnswer.
 
-        `on_late` gets a result that arrives after the caller gave up; without it the broker is told to cancel a call
-        that reads. For the rest see `FramePiece`; `timeout_s` None: the call's own.
+        `on_late` gets a result that arrives after the caller gave up; without it a CANCEL is sent for a call that
+        reads. For the rest see `FramePiece`; `timeout_s` None: the call's own.
         """
         number, piece, deadline_s = self._prepare_call(
             call, values, topic_created_version, group_created_version, timeout_s
@@ -225,15 +223,15 @@ class BrokerLink:
         self,
         call: ShardCall,
         values: Values,
-        heard: ResultCallback,
+        on_result: ResultCallback,
         *,
         topic_created_version: int = 0,
         group_created_version: int = 0,
     ) -> None:
-        """Call the broker like `ask_broker`, without waiting; the result goes to `heard`. If this raises, the broker
-        was not called and `heard` is not."""
+        """Call the broker like `ask_broker`, without waiting; the result goes to `on_result`. If this raises, neither
+        the broker nor `on_result` is called."""
         number, piece, deadline_s = self._prepare_call(call, values, topic_created_version, group_created_version, None)
-        self._calls.add_callback_call(number, call, deadline_s, heard)
+        self._calls.add_callback_call(number, call, deadline_s, on_result)
         self._send_piece(piece, number)
 
     def _prepare_call(
@@ -262,7 +260,7 @@ class BrokerLink:
             number, values, topic_created_version, group_created_version, int(timeout_s * 1000), current_traceparent()
         )
         # It waits behind what is already queued, which takes its time on a slow line.
-        ahead = self._outbox.bytes + self._unheard_bytes + len(piece)
+        ahead = self._outbox.bytes + self._unanswered_bytes + len(piece)
         return number, piece, asyncio.get_running_loop().time() + timeout_s + ahead / self._timing.slow_bytes_per_s
 
     def _send_piece(self, piece: bytes, number: int) -> None:
@@ -278,8 +276,8 @@ class BrokerLink:
 
     def _send_version(self) -> None:
         version = self._known_version()
-        if version != self._told_version:
-            self._told_version = version
+        if version != self._sent_version:
+            self._sent_version = version
             self._outbox.add_piece(shard_frames.VERSION.encode_note(version), 0)
 
     # --- the stream
@@ -328,21 +326,21 @@ class BrokerLink:
     async def _exchange_greetings(self, stream: MessageStream) -> None:
         hello = shard_frames.HELLO.encode_note(PeerGreeting(self._proxy, own_version()))
         self._hurry.clear()
-        self._told_version, told_count = self._known_version(), self._presence_count
-        said = [hello, shard_frames.VERSION.encode_note(self._told_version)]
+        self._sent_version, sent_count = self._known_version(), self._presence_count
+        pieces = [hello, shard_frames.VERSION.encode_note(self._sent_version)]
         if self._presence is not None:
-            said.append(self._presence())
-        stream.write_messages(shard_frames.join_pieces(said))
+            pieces.append(self._presence())
+        stream.write_messages(shard_frames.join_pieces(pieces))
         broker = await self._receive_greeting(stream)
         if broker.form != FORM:
             raise _GreetingRefused(f"it says form {broker.form}, not {FORM}; let proxies and brokers be of one version")
         if broker.name != self.broker:
             raise _GreetingRefused(f"broker {broker.name} is at its address")
         self._connected, self._leaving = True, False
-        self._welcomed_s = self._heard_s = self._spoke_s = asyncio.get_running_loop().time()
-        self._unheard_bytes = 0
+        self._welcomed_s = self._received_s = self._spoke_s = asyncio.get_running_loop().time()
+        self._unanswered_bytes = 0
         self._takes_changes = broker.takes_changes
-        if self._presence is not None and self._presence_count != told_count:
+        if self._presence is not None and self._presence_count != sent_count:
             self._outbox.add_piece(self._presence(), 0)
         _log.info("connected to broker %s at %s", self.broker, self.address)
         self._events.link_changed(self.broker)
@@ -363,20 +361,17 @@ class BrokerLink:
         return broker
 
     async def _use_stream(self, stream: MessageStream) -> None:
-        reader = asyncio.create_task(self._read_pieces(stream), name=f"answers of {self.broker}")
-        writer = asyncio.create_task(self._write_pieces(stream), name=f"calls of {self.broker}")
-        watch = asyncio.create_task(self._watch_deadlines(stream), name=f"watch over {self.broker}")
-        tasks = (reader, writer, watch)
-        try:
+        async with BackgroundTasks() as tasks:
+            works = (
+                tasks.start_awaited(self._read_pieces(stream), name=f"answers of {self.broker}"),
+                tasks.start_awaited(self._write_pieces(stream), name=f"calls of {self.broker}"),
+                tasks.start_awaited(self._watch_deadlines(stream), name=f"watch over {self.broker}"),
+            )
             # The reader ends by an exception, after the writer if the broker leaves, since it reads the last answers.
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
-            for task in tasks:
+            await asyncio.wait(works, return_when=asyncio.FIRST_EXCEPTION)
+            for task in works:
                 if task.done():
                     task.result()
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _write_pieces(self, stream: MessageStream) -> None:
         while not (self._leaving and not len(self._outbox)):
@@ -384,7 +379,7 @@ class BrokerLink:
             self._sent_up_to = max(self._sent_up_to, *batch.tokens)
             self._counts["frames_out"] += 1
             self._spoke_s = asyncio.get_running_loop().time()
-            self._unheard_bytes += len(batch.frame)
+            self._unanswered_bytes += len(batch.frame)
             try:
                 stream.write_messages(batch.frame)
                 await stream.wait_drained()
@@ -396,7 +391,7 @@ class BrokerLink:
     async def _read_pieces(self, stream: MessageStream) -> None:
         loop = asyncio.get_running_loop()
         while frames := await stream.read_all():
-            self._heard_s, self._unheard_bytes = loop.time(), 0
+            self._received_s, self._unanswered_bytes = loop.time(), 0
             self._counts["frames_in"] += len(frames)
             for data in frames:
                 for piece in shard_frames.decode_frame(data):
@@ -425,9 +420,9 @@ class BrokerLink:
     def _receive_question(self, piece: FramePiece) -> None:
         self._reply_in_task(partial(self._question_reply, shard_frames.PROXY_QUESTION.decode_note(piece), piece.number))
 
-    async def _question_reply(self, asked: shard_frames.ProxyQuestion, number: int) -> bytes:
+    async def _question_reply(self, question: shard_frames.ProxyQuestion, number: int) -> bytes:
         return shard_frames.PROXY_REPLY.encode_note(
-            shard_frames.ProxyAnswered(await self._events.answer_question(*asked)), number
+            shard_frames.ProxyAnswered(await self._events.answer_question(*question)), number
         )
 
     def _reply_in_task(self, answer: Callable[[], Awaitable[bytes]]) -> None:
@@ -438,9 +433,7 @@ class BrokerLink:
             if self._connected:
                 self._outbox.add_piece(piece, 0)
 
-        task = asyncio.create_task(send_reply())
-        self._answer_tasks.add(task)
-        task.add_done_callback(self._answer_tasks.discard)
+        self._replies.start(send_reply(), name=f"reply to {self.broker}")
 
     async def _watch_deadlines(self, stream: MessageStream) -> None:
         """End calls whose time is over, and the stream when the broker does not answer pings."""
@@ -450,14 +443,14 @@ class BrokerLink:
             await asyncio.sleep(timing.look_s)
             now = loop.time()
             if under_way != stream.transfer_progress:
-                self._heard_s, under_way = now, stream.transfer_progress  # a slow line is not a silent broker
+                self._received_s, under_way = now, stream.transfer_progress  # a slow line is not a silent broker
             # Nothing could be received while this process was stopped.
             if (stood_s := now - looked_s - timing.look_s) > timing.look_s:
-                self._heard_s += stood_s
+                self._received_s += stood_s
             looked_s = now
             self._counts["late"] += self._calls.expire_calls(now)
-            silence_s = now - self._heard_s
-            if silence_s > timing.silence_s + self._unheard_bytes / timing.slow_bytes_per_s:
+            silence_s = now - self._received_s
+            if silence_s > timing.silence_s + self._unanswered_bytes / timing.slow_bytes_per_s:
                 raise TimeoutError
             # The broker needs signs of life too, also from a proxy to which it sends a lot.
             if max(silence_s, now - self._spoke_s) > timing.ping_after_s and not len(self._outbox):
@@ -467,8 +460,7 @@ class BrokerLink:
         """Fail all calls after the stream was lost."""
         was_connected, self._connected, self._leaving = self._connected, False, False
         before, self._why = self._why, why
-        for task in self._answer_tasks:
-            task.cancel()  # their numbers mean nothing to the next stream
+        self._replies.cancel()  # their numbers mean nothing to the next stream
         self._outbox.clear()
         text = f"the connection to broker {self.broker} was lost: {why}"
         self._counts["lost"] += self._calls.fail_all_calls(text, sent_up_to=self._sent_up_to)

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+from ternmq_common.event_loop.background_tasks import BackgroundTasks
 from ternmq_proxy.message_service.cluster.broker_links.calls import BrokerUnavailable
 from ternmq_proxy.message_service.cluster.broker_links.link import BrokerLink
 from ternmq_proxy.message_service.cluster.broker_links.link_timing import LINK_TIMING, LinkTiming
@@ -40,14 +41,15 @@ class BrokerLinks:
         self._brokers: dict[str, RemoteBroker] = {}
         self._epochs: dict[str, int] = {}
         self._presence: Callable[[], bytes] | None = None
-        self._ending: set[asyncio.Task[None]] = set()
+        self._ending = BackgroundTasks()
 
     def start(self) -> None:
         self.follow_snapshot(self._directory.snapshot)
 
     async def close(self) -> None:
         brokers, self._brokers = self._brokers, {}
-        await asyncio.gather(*(broker.link.close() for broker in brokers.values()), *self._ending)
+        await asyncio.gather(*(broker.link.close() for broker in brokers.values()))
+        await self._ending.wait_until_done()
 
     def follow_snapshot(self, snapshot: "RegistrySnapshot") -> None:
         """Keep a link to each broker of the snapshot, at its address."""
@@ -78,9 +80,7 @@ class BrokerLinks:
 
     def _end_broker(self, broker: RemoteBroker) -> None:
         _log.info("broker %s is no longer at %s", broker.name, broker.link.address)
-        task = asyncio.create_task(broker.link.close(), name=f"end of the link to {broker.name}")
-        self._ending.add(task)
-        task.add_done_callback(self._ending.discard)
+        self._ending.start(broker.link.close(), name=f"end of the link to {broker.name}")
 
     def announce_members(self, changes: bytes, presence: "Callable[[], bytes]") -> None:
         """Send changes of the pulling members to all brokers; see `BrokerLink.announce_members`."""

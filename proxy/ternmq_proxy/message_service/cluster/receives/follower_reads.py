@@ -1,10 +1,10 @@
 """Sends pulls of cold backlogs to in-sync followers, which leaves the leader's disk and memory to live messages.
 
 Cold    the offset of the pull is far behind the end of its queue, by bounds that the leader returned: a client's
-        pull asks for these first. So the leader also tells what is deleted, purged or expired before a follower is
-        asked.
+        pull requests these first. So the leader also reports what is deleted, purged or expired before a follower is
+        read.
 Leader  serves all else: receives, offsets, groups that lock their queues, long polls. If a follower returns no
-        messages at once, the leader is asked in the same call, and that follower is left alone for a growing while.
+        messages at once, the leader is read in the same call, and that follower is left alone for a growing while.
 """
 
 import asyncio
@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
 from ternmq_common.errors import MessagingError
+from ternmq_common.event_loop.background_tasks import BackgroundTasks
 from ternmq_common.shard.calls import CALLS
 from ternmq_proxy.message_service.cluster.broker_links.circuit_breaker import CircuitBreaker
 from ternmq_proxy.message_service.cluster.broker_links.link import BrokerLink
@@ -36,7 +37,7 @@ _PULL = CALLS["pull"]
 
 
 class _IgnoredEvents:
-    """Ignores the notifications of a link to a follower, which is only asked."""
+    """Ignores the notifications of a link to a follower, which is only read."""
 
     def link_changed(self, broker: str) -> None: ...
 
@@ -99,7 +100,7 @@ class FollowerReads:
         self._tls = tls
         self._seconds = seconds
         self._followers: dict[tuple[str, str], _FollowerLink] = {}  # by shard and store
-        self._ending: set[asyncio.Task[None]] = set()
+        self._ending = BackgroundTasks()
         self._ends: dict[QueueRef, int] = {}
         self._counts: dict[str, _ReadCounts] = {}
 
@@ -152,13 +153,12 @@ class FollowerReads:
         return link
 
     def _end_follower(self, follower: _FollowerLink) -> None:
-        task = asyncio.create_task(follower.link.close(), name=f"end of the link to {follower.link.broker}")
-        self._ending.add(task)
-        task.add_done_callback(self._ending.discard)
+        self._ending.start(follower.link.close(), name=f"end of the link to {follower.link.broker}")
 
     async def close(self) -> None:
         followers, self._followers = self._followers, {}
-        await asyncio.gather(*(each.link.close() for each in followers.values()), *self._ending)
+        await asyncio.gather(*(each.link.close() for each in followers.values()))
+        await self._ending.wait_until_done()
 
     # --- pulls
 
@@ -197,7 +197,7 @@ class FollowerReads:
     async def _pull_from_follower(
         self, entry: "BrokerEntry", queue: "QueueRef", offset: int, passing: "MessageFilter", batch: int
     ) -> "PulledMessages | None":
-        """Pull from a follower; return None if the leader is to be asked."""
+        """Pull from a follower; return None if the leader is to be read."""
         follower = self._usable_follower(entry, queue)
         if follower is None:
             return None

@@ -1,4 +1,4 @@
-"""A step that a broker repeats in a task of its own, also after it failed.
+"""A step that a server repeats in a task of its own, also after it failed.
 
 A full disk must not end the loop, as it passes; nor may a bug, unnoticed. But it may last for days: a step that fails
 every second must not fill the log, so each kind of OSError is logged once, until a step works.
@@ -8,10 +8,12 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+from ternmq_common.event_loop.background_tasks import BackgroundTasks
+from ternmq_common.pacing.backoff import RETRY_S
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-_AFTER_FAILURE_S = 1.0
 _log = logging.getLogger(__name__)
 
 
@@ -41,36 +43,37 @@ class FailureLog:
 
 
 class BackgroundLoop:
-    """Repeats a step in a task called `name`; `what` says what a failed step means.
+    """Repeats a step in a task called `name`; `what` says what a failed step means. Owners may be subclasses.
 
     Before each step, and so after each failure, it pauses for `every_s`; with 0 the step waits for its work itself.
     """
 
-    def __init__(self, step: "Callable[[], Awaitable[None]]", *, name: str, what: str, every_s: float = 0.0) -> None:
+    def __init__(
+        self, step: "Callable[[], Awaitable[None] | None]", *, name: str, what: str, every_s: float = 0.0
+    ) -> None:
         self._step = step
         self._name = name
-        self._every_s = every_s
+        self.every_s = every_s
         self._failures = FailureLog(what)
-        self._task: asyncio.Task[None] | None = None
+        self._tasks = BackgroundTasks()
 
     def start(self) -> None:
-        self._task = asyncio.create_task(self._run_steps(), name=self._name)
+        self._tasks.start(self._run_steps(), name=self._name)
 
     async def stop(self) -> None:
         """Cancel the step, which must allow that, and wait for its end."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await self._tasks.stop()
 
     async def _run_steps(self) -> None:
         while True:
-            if self._every_s:
-                await asyncio.sleep(self._every_s)
+            if self.every_s:
+                await asyncio.sleep(self.every_s)
             try:
-                await self._step()
+                if (waited := self._step()) is not None:
+                    await waited
             except Exception as error:  # noqa: BLE001 - the outermost of this task, and it logs
-                self._failures.log_failure(error, self._every_s or _AFTER_FAILURE_S)
-                if not self._every_s:
-                    await asyncio.sleep(_AFTER_FAILURE_S)
+                self._failures.log_failure(error, self.every_s or RETRY_S)
+                if not self.every_s:
+                    await asyncio.sleep(RETRY_S)
             else:
                 self._failures.note_success()
