@@ -27,7 +27,8 @@ class BackgroundTasks:
         self._tasks: dict[asyncio.Task[Any], None] = {}  # in the order of their starts, which simulations need
 
     def __len__(self) -> int:
-        return len(self._tasks)
+        """How many tasks run. One that ended in this turn of the loop does not, though it is still kept."""
+        return sum(not task.done() for task in self._tasks)
 
     def start(self, work: "Coroutine[Any, Any, T]", *, name: str | None = None) -> "asyncio.Task[T]":
         """Run the work in a task; an error that ends it is logged. Without a name it has that of its function."""

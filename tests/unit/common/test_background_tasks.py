@@ -98,3 +98,15 @@ async def test_work_goes_on_to_its_end_without_its_caller(caplog: pytest.LogCapt
 
 async def test_cancelling_nothing_returns_at_once() -> None:
     await cancel_tasks([])
+
+
+async def test_a_task_that_ended_in_this_turn_does_not_run() -> None:
+    async def work() -> None:
+        pass
+
+    tasks = BackgroundTasks()
+    task = tasks.start(work())
+    assert len(tasks) == 1
+    await asyncio.sleep(0)  # it ends in the turn that goes on here, and is released in the next one
+    assert task.done()
+    assert not tasks
