@@ -143,14 +143,15 @@ class FollowerStream:
     async def _run_stream(self) -> None:
         leader = self._leader
         leader.add_follower(self)
+        tasks = BackgroundTasks()  # no context manager: mypyc (2.4) loses an error that passes `async with`
         try:
-            async with BackgroundTasks() as tasks:
-                writer = tasks.start_awaited(self._write_forever(), name=f"log for {self.name}")
-                reader = tasks.start_awaited(self._read_pieces(), name=f"pieces of {self.name}")
-                done, _ = await asyncio.wait({reader, writer}, return_when=asyncio.FIRST_COMPLETED)
-                for task in done:
-                    task.result()
+            writer = tasks.start_awaited(self._write_forever(), name=f"log for {self.name}")
+            reader = tasks.start_awaited(self._read_pieces(), name=f"pieces of {self.name}")
+            done, _ = await asyncio.wait({reader, writer}, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
         finally:
+            await tasks.stop()
             self._log_requests.close()
             leader.remove_follower(self)
 
