@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 from ternmq_common.errors import StartupError
@@ -24,7 +25,7 @@ OPEN_PATHS = ("/health/started", "/health/live", "/health/ready")
 """Open to load balancers and orchestrators, which are not users."""
 
 
-class ListeningFront:
+class ListeningFront(ABC):
     """An HTTP front at one address. `_loop` runs what belongs to the loop that called `start_listening`."""
 
     def __init__(
@@ -71,9 +72,9 @@ class ListeningFront:
         if self._server is not None:
             await asyncio.to_thread(self._server.stop_thread)
 
+    @abstractmethod
     async def _answer_request(self, method: str, path: str, asker: "HttpCaller") -> HttpAnswer:
         """Answer one request, in the thread of HTTP."""
-        raise NotImplementedError
 
 
 def json_answer(code: int, content: "Mapping[str, str | int]") -> HttpAnswer:

@@ -21,8 +21,8 @@ _NO_SIZES: Final = array("I")
 class MessageLocation:
     """The location of one message in the commit log; `size` 0: its record was lost.
 
-    It never changes. It is not frozen, and has an `__init__` of its own, since one is created for each message that is
-    read, and a generated one takes several times as long.
+    It never changes. It is not frozen, and its `__init__` is written out, since one is created for each message that is
+    read, and what a dataclass generates is not compiled.
     """
 
     log_offset: int

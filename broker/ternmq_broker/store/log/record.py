@@ -128,7 +128,8 @@ class Record:
     rest_stored_ms: int
     log_offset: int = field(compare=False)
 
-    def __init__(  # one that is compiled: the one that a dataclass generates is not, and costs five times as much
+    # Written out, since the one that a dataclass generates is not compiled.
+    def __init__(
         self,
         kind: RecordKind,
         topic: str,
