@@ -89,7 +89,7 @@ def _read_contents(data: Bytes, wire_type: int, places: Ints) -> tuple[Ints, Int
     numbers, after = read_varints(data, places)
     if wire_type == _VARINT:
         return numbers, after - places, after
-    # Less than no byte is more than all, as numbers without a sign.
+    # Without its sign, a negative size is larger than all bytes.
     if len(numbers) and int(np.maximum.reduce(numbers.view(np.uint64))) > len(data):
         raise NotScannable("a field is longer than all messages")
     return after, numbers, after + numbers
@@ -101,7 +101,7 @@ def read_varints(data: Bytes, places: Ints) -> tuple[Ints, Ints]:
 
 
 def _read_from_bit(data: Bytes, places: Ints, shift: int) -> tuple[Ints, Ints]:
-    """What numbers have from this bit on, of which the bytes begin at these places, and the places behind them."""
+    """The numbers' bits from this one on, whose bytes begin at these places, and the places behind them."""
     if shift == 7 * _VARINT_BYTES_MAX:
         raise NotScannable("a number has more than 10 bytes")
     byte = data.take(places)

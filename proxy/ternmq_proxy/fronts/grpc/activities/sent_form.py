@@ -10,9 +10,8 @@ if TYPE_CHECKING:
 
     from ternmq_common.shard.model import NewMessage
 
-_STATUS: Final = encode_field(
-    b"\x0a", OK.SerializeToString()
-)  # SendMessageResponse.status = 1, SendResultEntry.status = 1
+# SendMessageResponse.status = 1, SendResultEntry.status = 1.
+_STATUS: Final = encode_field(b"\x0a", OK.SerializeToString())
 _ENTRY_TAG: Final = b"\x12"  # SendMessageResponse.entries = 2
 _MESSAGE_ID_TAG: Final = b"\x12"  # SendResultEntry.message_id = 2
 _TRANSACTION_ID_TAG: Final = b"\x1a"  # SendResultEntry.transaction_id = 3
