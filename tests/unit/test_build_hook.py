@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[2]
+CONSTANT = re.compile(r"_?[A-Z][A-Z0-9_]+|\(_?[A-Z][A-Z0-9_]+, .*\)")
 
 
 @pytest.fixture(scope="module")
@@ -161,11 +162,8 @@ def test_what_is_named_is_there(wheel: dict[str, Any]) -> None:
 
 def test_errors_of_different_classes_have_different_names_within_a_function(wheel: dict[str, Any]) -> None:
     """Else mypyc takes the second one for one of the first class, and raises TypeError where that is a compiled one."""
-    folders = [(ROOT / package).parent for package in wheel["packages"]]
-    for path in (
-        path for pattern in wheel["hooks"]["custom"]["modules"] for each in folders for path in each.glob(pattern)
-    ):
-        for function in ast.walk(ast.parse(path.read_text())):
+    for path, module in _compiled_modules(wheel):
+        for function in ast.walk(module):
             if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
                 classes: dict[str, str] = {}
                 for handler in _handlers(function):
@@ -174,6 +172,34 @@ def test_errors_of_different_classes_have_different_names_within_a_function(whee
                         assert classes.setdefault(handler.name, kind) == kind, (
                             f"{path}: {function.name}: {handler.name}"
                         )
+
+
+def test_constants_are_final(wheel: dict[str, Any]) -> None:
+    """Else mypyc looks them up by name at each use."""
+    for path, module in _compiled_modules(wheel):
+        for statement in module.body:
+            names = [ast.unparse(each) for each in getattr(statement, "targets", ())]
+            if isinstance(statement, ast.AnnAssign) and not ast.unparse(statement.annotation).startswith("Final"):
+                names = [ast.unparse(statement.target)]
+            is_type = isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Call)
+            is_type = is_type and ast.unparse(statement.value.func) in ("TypeVar", "ParamSpec")  # type: ignore[attr-defined]
+            assert is_type or not [name for name in names if CONSTANT.fullmatch(name)], f"{path}: {names}"
+
+
+def test_context_managers_that_wait_are_those_of_time_limits(wheel: dict[str, Any]) -> None:
+    """An error that left the block of another one was lost where it was compiled, and replicas did not come back."""
+    for path, module in _compiled_modules(wheel):
+        for node in ast.walk(module):
+            if isinstance(node, ast.AsyncWith):
+                used = [ast.unparse(item.context_expr).partition("(")[0] for item in node.items]
+                assert used == ["asyncio.timeout"], f"{path}: {used}"
+
+
+def _compiled_modules(wheel: dict[str, Any]) -> "Iterator[tuple[Path, ast.Module]]":
+    folders = [(ROOT / package).parent for package in wheel["packages"]]
+    for pattern in wheel["hooks"]["custom"]["modules"]:
+        for path in (path for each in folders for path in each.glob(pattern)):
+            yield path, ast.parse(path.read_text())
 
 
 def _handlers(within: ast.AST) -> "Iterator[ast.ExceptHandler]":

@@ -18,7 +18,7 @@ from ternmq_common.printable import find_name_problem
 from ternmq_common.resources.quotas import QuotaKind
 from ternmq_common.shard.model import DeliveredMessage, PopOrder, group_by_settled_topic
 from ternmq_proxy.call import Call
-from ternmq_proxy.operations.by_queue.group_ways import GroupWay, joining
+from ternmq_proxy.operations.by_queue.group_ways import join_popping
 from ternmq_proxy.operations.group_creation import may_create_group
 from ternmq_proxy.operations.invisible_duration import checked_invisible_ms
 from ternmq_proxy.operations.lite_groups import check_lite_receive
@@ -140,8 +140,7 @@ async def _receive_messages(request: ReceiveRequest, call: Call, services: Servi
     group = await services.catalog.ensure_group(group_name, fifo=is_fifo, may_create=may_create, bind=bind)
     known = services.clients.find_client(client_id)
     if known is None or known.popping != group_name:
-        async with joining(group_name, GroupWay.POPS, services):
-            services.clients.note_call(client_id, group_name, user=call.user, joined=True).popping = group_name
+        await join_popping(client_id, group_name, call.user, services)
     else:
         services.clients.note_call(client_id, group_name, user=call.user, joined=True)
     services.subscriptions.note_filter(group_name, client_id, topic_name, passing.expression)

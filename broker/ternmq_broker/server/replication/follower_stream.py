@@ -143,7 +143,7 @@ class FollowerStream:
     async def _run_stream(self) -> None:
         leader = self._leader
         leader.add_follower(self)
-        tasks = BackgroundTasks()  # no context manager: compiled, the error was lost on its way through one
+        tasks = BackgroundTasks()
         try:
             writer = tasks.start_awaited(self._write_forever(), name=f"log for {self.name}")
             reader = tasks.start_awaited(self._read_pieces(), name=f"pieces of {self.name}")

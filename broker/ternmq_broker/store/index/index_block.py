@@ -31,13 +31,13 @@ from ternmq_common.names import LITE_PREFIX, lite_parent
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_MAGIC = 0x59494D54
-_MAGIC_LOG_ORDER = 0x58494D54
-_HEAD = struct.Struct("<IIQQQQIIII")
-_RUN = struct.Struct("<IIQII")
+_MAGIC: Final = 0x59494D54
+_MAGIC_LOG_ORDER: Final = 0x58494D54
+_HEAD: Final = struct.Struct("<IIQQQQIIII")
+_RUN: Final = struct.Struct("<IIQII")
 ROW_BYTES: Final = 12
-_CHECKED_FROM = 8
-HEAD_BYTES = _HEAD.size
+_CHECKED_FROM: Final = 8
+HEAD_BYTES: Final = _HEAD.size
 assert HEAD_BYTES == 56
 assert array("I").itemsize == 4
 
@@ -46,7 +46,7 @@ class BadBlock(Exception):
     """The bytes are no whole index block."""
 
 
-_LITE_PREFIX = LITE_PREFIX.encode()
+_LITE_PREFIX: Final = LITE_PREFIX.encode()
 
 
 def key_hash(topic: str, key: str) -> int:

@@ -16,7 +16,7 @@ Damage      Every read is checked: a damaged page raises DamagedKeys, and never 
 import sys
 from array import array
 from bisect import bisect_left, bisect_right
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
 if TYPE_CHECKING:
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 
     from ternmq_broker.store.disk.files import StoreFile
 
-PAGE_KEYS = 128
-_CHECK_BYTES = 4
-_PAGE_BYTES = 4 * PAGE_KEYS + _CHECK_BYTES
-_HASH_BITS = 32
+PAGE_KEYS: Final = 128
+_CHECK_BYTES: Final = 4
+_PAGE_BYTES: Final = 4 * PAGE_KEYS + _CHECK_BYTES
+_HASH_BITS: Final = 32
 # So many keys are sorted by one call, during which no other thread runs: about a third of a millisecond.
-_SORTED_AT_ONCE = 1024
-_KEYS_AT_ONCE = 4096
-_DIGIT_BITS_MAX = 12
+_SORTED_AT_ONCE: Final = 1024
+_KEYS_AT_ONCE: Final = 4096
+_DIGIT_BITS_MAX: Final = 12
 # So many bytes of keys in the log's order are searched by one call.
-_SEARCHED_BYTES_AT_ONCE = 1 << 16
+_SEARCHED_BYTES_AT_ONCE: Final = 1 << 16
 
 
 class DamagedKeys(Exception):

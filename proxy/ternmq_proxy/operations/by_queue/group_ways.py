@@ -80,6 +80,12 @@ async def joining(group: str, way: GroupWay, services: "Services") -> "AsyncIter
                 await services.messages.consuming.release_way(broker, group, join)
 
 
+async def join_popping(client_id: str, group: str, user: str, services: "Services") -> None:
+    """Let a client that receives join the group; FORBIDDEN as `joining`."""
+    async with joining(group, GroupWay.POPS, services):
+        services.clients.note_call(client_id, group, user=user, joined=True).popping = group
+
+
 async def _hold_way(broker: str, group: str, way: GroupWay, join: str, services: "Services") -> None:
     """Hold the way at the broker, if it can be asked; FORBIDDEN if it holds the other way."""
     try:
