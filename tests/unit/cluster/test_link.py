@@ -29,7 +29,7 @@ async def test_a_call_is_answered() -> None:
 
 
 async def test_a_broker_that_does_not_welcome_is_not_asked() -> None:
-    async with linked(silent, serve, timing=LinkTiming(connect_timeout_s=0.1)) as (link, broker, told):
+    async with linked(silent, serve, timing=LinkTiming(connect_timeout_s=1.0)) as (link, broker, told):
         await until(lambda: len(broker.streams) == 1)
         with pytest.raises(BrokerUnavailable, match="not reached yet") as caught:
             await bounds(link)
