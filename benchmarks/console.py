@@ -72,8 +72,8 @@ async def sends_ms(endpoint: str, seconds: float) -> list[float]:
     """Return how long sends took, RATE a second, in a process of their own."""
     command = (sys.executable, "-m", "benchmarks.console", "--send-to", endpoint, "--seconds", str(seconds))
     process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
-    said, _ = await process.communicate()
-    return [float(each) for each in json.loads(said)]
+    output, _ = await process.communicate()
+    return [float(each) for each in json.loads(output)]
 
 
 async def send_all(endpoint: str, seconds: float) -> list[float]:
@@ -152,11 +152,11 @@ async def beside_pages(stack: Stack, seconds: float) -> str:
     for path, every_s in itertools.islice(itertools.cycle(PAGES.values()), OPEN):
         renewing.append(asyncio.create_task(renew(stack.http, path, every_s)))
         await asyncio.sleep(0.3)
-    told = await round_of_sends(stack, seconds)
+    figures = await round_of_sends(stack, seconds)
     for task in renewing:
         task.cancel()
     await asyncio.gather(*renewing, return_exceptions=True)
-    return told
+    return figures
 
 
 async def measure(stack: Stack, seconds: float) -> None:

@@ -1,4 +1,4 @@
-"""Measures how long a request, or a round of periodic work, holds the event loop: `python benchmarks/loop_holds.py`.
+"""Measures how long a request, or a round of periodic work, blocks the event loop: `python benchmarks/loop_holds.py`.
 
 Requests take the front's way, from their bytes to those of the answer, without the transport; a task that only yields
 measures how long it had to wait. The target is 5 ms. The least of several rounds counts, since other load on the

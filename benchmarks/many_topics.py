@@ -100,7 +100,7 @@ def main() -> None:
         with many.stack, one.stack:
             for server in servers:
                 asyncio.run(send(server, count))
-            compare(f"{count} topics and one, nobody has read", many, one)
+            compare(f"{count} topics and one, none of them read", many, one)
             for server in servers:
                 asyncio.run(consume(server))
             compare(f"{count} topics and one, a group has acknowledged all", many, one)

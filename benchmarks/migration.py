@@ -7,7 +7,7 @@ Fleet     10 topics of 8 queues, 20 groups, two for each topic, producers and co
 Move      `ternmq import rocketmq`, `ternmq mirror --state`, then topic by topic: in one half of them consumers move
           first, each group as soon as it stopped there, then the producer, in the middle of its messages; in the other
           half the producer moves first. The mirror is killed now and then, and starts again
-Lost      a message that a producer was told is stored, and that a group has not got at either side
+Lost      a message that was acknowledged to its producer, and that a group received at neither cluster
 Doubles   messages that a group got more than once, at both sides together. `repeats` are sends that the client repeated
 """
 
@@ -81,9 +81,9 @@ class Fleet:
         missing, twice = 0, dict[str, int]()
         for topic in self.topics:
             for group in self.groups_of(topic):
-                said = await self.driver.run("tally", group=group, topic=topic, count=self.each)
-                missing += self.each - int(said["seen"])
-                twice[topic] = twice.get(topic, 0) + int(said["doubles"])
+                report = await self.driver.run("tally", group=group, topic=topic, count=self.each)
+                missing += self.each - int(report["seen"])
+                twice[topic] = twice.get(topic, 0) + int(report["doubles"])
         return missing, sum(twice.values()), twice
 
     async def until_delivered(self) -> tuple[int, int, dict[str, int]]:
@@ -121,7 +121,7 @@ class Mirror:
 
 
 async def move_fleet(
-    fleet: Fleet, mirror: Mirror, import_options: list[str], kills: int, status: Path
+    fleet: Fleet, mirror: Mirror, import_options: list[str], kills: int, status_file: Path
 ) -> dict[str, object]:
     """Move all topics, and return what came of it."""
     began = time.monotonic()
@@ -136,7 +136,7 @@ async def move_fleet(
     await mirror.start()
     consumers_first, producers_first = fleet.topics[: TOPICS // 2], fleet.topics[TOPICS // 2 :]
     for number, topic in enumerate(consumers_first):
-        await move_groups(fleet, topic, status)
+        await move_groups(fleet, topic, status_file)
         if number < kills:
             await mirror.kill_and_start()
     sent_s = time.monotonic()
@@ -144,7 +144,7 @@ async def move_fleet(
     for topic in fleet.topics:
         await fleet.flood(topic, half, fleet.each - half, moved=True)
     for topic in producers_first:
-        await move_groups(fleet, topic, status)
+        await move_groups(fleet, topic, status_file)
     await fleet.until_flooded(2 * TOPICS)
     missing, doubles, twice = await fleet.until_delivered()
     result = await mirror.end()
@@ -165,35 +165,35 @@ async def move_fleet(
     }
 
 
-def read_status(status: Path) -> dict[str, Any]:
-    """Return what the mirror last said, nothing if that is nothing yet."""
-    found: dict[str, Any] = json.loads(status.read_text()) if status.exists() else {}
-    return found
+def read_status(path: Path) -> dict[str, Any]:
+    """Return the mirror's last status; empty before the first one."""
+    status: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    return status
 
 
-async def until_moved(status: Path, groups: list[str]) -> None:
+async def until_moved(status_file: Path, groups: list[str]) -> None:
     """Wait until the mirror has looked at the groups after they stopped, and says that nothing would come twice, or as
     much as before."""
     stopped = datetime.now(UTC)
     before, since = -1, time.monotonic()
     while time.monotonic() - since < SETTLE_S:
         await asyncio.sleep(0.2)
-        said = await asyncio.to_thread(read_status, status)
-        if not said or (datetime.fromisoformat(said["time"]) - stopped).total_seconds() < LOOK_S:
+        status = await asyncio.to_thread(read_status, status_file)
+        if not status or (datetime.fromisoformat(status["time"]) - stopped).total_seconds() < LOOK_S:
             since = time.monotonic()
             continue
-        behind = sum(said["groups"].get(group, 0) for group in groups)
+        behind = sum(status["groups"].get(group, 0) for group in groups)
         if not behind:
             return
         if behind != before:
             before, since = behind, time.monotonic()
 
 
-async def move_groups(fleet: Fleet, topic: str, status: Path) -> None:
+async def move_groups(fleet: Fleet, topic: str, status_file: Path) -> None:
     """Move both groups of a topic: stop there, wait until the mirror has moved the group, start here."""
     for group in fleet.groups_of(topic):
         await fleet.driver.run("stop", name=f"{group}-there")
-    await until_moved(status, fleet.groups_of(topic))
+    await until_moved(status_file, fleet.groups_of(topic))
     for group in fleet.groups_of(topic):
         await fleet.start_consumer(group, topic, moved=True)
 
@@ -230,15 +230,15 @@ async def main() -> None:
     parser.add_argument("--messages", type=int, help=f"by default {QUICK:,}")
     parser.add_argument("--rate", type=float, default=2500, help="messages per second, of all producers")
     parser.add_argument("--kills", type=int, default=2, help="how often the mirror is killed")
-    said = parser.parse_args()
-    messages = said.messages or (FULL if said.full else QUICK)
+    arguments = parser.parse_args()
+    messages = arguments.messages or (FULL if arguments.full else QUICK)
     with tempfile.TemporaryDirectory(prefix="migration-") as name:
         folder = Path(name)
         with ApacheRocketMQ(waitTimeMillsInSendQueue=30_000) as peer, RemotingStack(folder / "server") as stack:
             command = [*command_of("java4", folder / "clients", options=JAVA_OPTIONS), peer.namesrv_address]
             async with Driver(command, folder / "clients") as driver:
                 here = stack.addresses["remoting"]
-                fleet = Fleet(peer.namesrv_address, here, driver, messages // TOPICS, said.rate)
+                fleet = Fleet(peer.namesrv_address, here, driver, messages // TOPICS, arguments.rate)
                 await create_topics(peer.broker_address, fleet.topics)
                 peer.create_groups([group for topic in fleet.topics for group in fleet.groups_of(topic)])
                 source = ["--namesrv", peer.namesrv_address, "--endpoint", stack.grpc]
@@ -246,7 +246,7 @@ async def main() -> None:
                     [*source, "--remoting", here, "--topic", "load-*", "--state", str(folder / "state")],
                     folder / "mirror.log",
                 )
-                result = await move_fleet(fleet, mirror, source, said.kills, folder / "state" / "status.json")
+                result = await move_fleet(fleet, mirror, source, arguments.kills, folder / "state" / "status.json")
                 print(json.dumps(result))
                 print((folder / "mirror.log").read_text()[-2000:], file=sys.stderr)
     raise SystemExit(1 if result["lost"] else 0)

@@ -93,8 +93,8 @@ def measure(folder: Path, delay_ms: int, arguments: argparse.Namespace) -> None:
         calm = load.healthy_alone(seconds=3.0)
         found = load.flood(arguments.in_flight, arguments.seconds)
     if arguments.json:
-        told = {"delay_ms": delay_ms, "best": best, "greedy": found.greedy, "calm": calm, "healthy": found.healthy}
-        print(json.dumps({**told, "memory_mb": found.memory_mb}), flush=True)
+        printed = {"delay_ms": delay_ms, "best": best, "greedy": found.greedy, "calm": calm, "healthy": found.healthy}
+        print(json.dumps({**printed, "memory_mb": found.memory_mb}), flush=True)
         return
     print(f"overload_delay_ms = {delay_ms}; best {best:,.0f} messages a second", flush=True)
     for label, figure in found.lines(best, calm):

@@ -207,7 +207,7 @@ def idle(bench: Bench) -> Figures:
     spark_s = bench.used_by_living(lambda: time.sleep(triggers / 2))
     assert query.isActive
     query.stop()
-    return {"idle: ms of CPU for a micro-batch with nothing new, asked below 150": spark_s / triggers * 1000}
+    return {"idle: ms of CPU for a micro-batch with nothing new, target below 150": spark_s / triggers * 1000}
 
 
 BARS: dict[str, Callable[[Bench], Figures]] = {"source": source, "sink": sink, "idle": idle}

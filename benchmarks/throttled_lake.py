@@ -43,11 +43,11 @@ def main() -> None:
         fill(stack.grpc, arguments.messages)
         with limited(arguments.cpus) as groups:
             begun_s = time.monotonic()
-            said = run_lake(groups, stack.grpc, folder / "lake", arguments.master)
+            output = run_lake(groups, stack.grpc, folder / "lake", arguments.master)
             took_s = time.monotonic() - begun_s
             used = used_text(groups)
         check(folder / "lake", arguments.messages)
-    again = sum(STARTS_AGAIN in line for line in said.splitlines())
+    again = sum(STARTS_AGAIN in line for line in output.splitlines())
     print(f"{arguments.messages:,} messages with {arguments.cpus} CPUs: {took_s:.0f} s, started again {again} times")
     print(used)
 
@@ -96,15 +96,15 @@ def run_lake(groups: Sequence[Path], endpoint: str, out: Path, master: str) -> s
     # A shell enters the groups and becomes the command.
     enter = "".join(f"echo $$ >{group / 'cgroup.procs'}; " for group in groups)
     command = ["sh", "-ec", f'{enter} exec "$@"', "sh", *lake, "--endpoint", endpoint, "--master", master]
-    said = list[str]()
+    output = list[str]()
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         for line in process.stderr:
-            said.append(line)
+            output.append(line)
             sys.stderr.write(line)
     if process.returncode:
         sys.exit(f"the pipeline ended with {process.returncode}")
-    return "".join(said)
+    return "".join(output)
 
 
 def check(lake: Path, messages: int) -> None:

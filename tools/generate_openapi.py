@@ -77,8 +77,8 @@ class Schemas:
             return {"type": "string", "enum": [value.name for value in descriptor.values]}
         fields = {field.name: self.of(field) for field in descriptor.fields if not (answer and field.name == "status")}
         schema: Json = {"type": "object", "properties": fields, "additionalProperties": False}
-        if said := self._comments.get(descriptor.full_name):
-            schema["description"] = said
+        if comment := self._comments.get(descriptor.full_name):
+            schema["description"] = comment
         return schema
 
     def of(self, field: Descriptor) -> Json:
@@ -152,7 +152,7 @@ def body_schema(route: ApiRoute, schemas: Schemas) -> Json:
 def responses(route: ApiRoute, schemas: Schemas) -> Json:
     """Return the possible answers of a route."""
     descriptor = CALLS[route.call].answer.DESCRIPTOR
-    said: Json = {}
+    answers: Json = {}
     if route.call == READING:
         message = schemas.of(descriptor.fields_by_name["message"])
         offset = schemas.of(descriptor.fields_by_name["next_offset"])
@@ -166,11 +166,11 @@ def responses(route: ApiRoute, schemas: Schemas) -> Json:
     content: Json = {_JSON: {"schema": schema}}
     if route.items:
         content[_LINES] = {"schema": message}
-    said["200"] = {"description": "done", "content": content}
+    answers["200"] = {"description": "done", "content": content}
     if route.makes:
-        said["201"] = {"description": "made", "content": content}
-    said["default"] = {"$ref": "#/components/responses/Problem"}
-    return said
+        answers["201"] = {"description": "made", "content": content}
+    answers["default"] = {"$ref": "#/components/responses/Problem"}
+    return answers
 
 
 def specification() -> Json:

@@ -1,5 +1,5 @@
-"""Generates pages of `docs/reference`: `command.md`, the help of every command, and `settings.md`, what `ternmq up`,
-`ternmq broker` and `ternmq proxy` can be told: `python tools/generate_reference.py [--check]`.
+"""Generates pages of `docs/reference`: `command.md`, the help of every command, and `settings.md`, the settings of
+`ternmq up`, `ternmq broker` and `ternmq proxy`: `python tools/generate_reference.py [--check]`.
 
 Commands are those that click lists, settings those of the settings classes, so a new one needs no line here. The output
 does not depend on the machine: the width is fixed, and no help shows the user's settings (`TERNMQ_ENDPOINT`, contexts).
@@ -36,7 +36,7 @@ TOML file; in upper case behind `TERNMQ_` it is the variable. Some have an optio
 """
 EXPERT = """
 ## Expert settings
-Nobody should need them without a developer at hand: allowances, timeouts and intervals that depend on each other, and
+Do not change them without help of a developer: allowances, timeouts and intervals that depend on each other, and
 on the code. In the file they are in the table `[expert]`, their variables begin with `TERNMQ_EXPERT_`, and they have no
 options. Their names of earlier versions, without `expert`, are read with a warning.
 """

@@ -66,8 +66,8 @@ def show(found: Findings, scale: Scale, arguments: argparse.Namespace, took_s: f
     for note in found.notes:
         print(f"note: {note}")
     if arguments.json:
-        said = {"machine": heading(), "command": sys.argv[1:], "notes": found.notes}
-        arguments.json.write_text(json.dumps({**said, **tables.as_json(found.results)}, indent=1) + "\n")
+        header = {"machine": heading(), "command": sys.argv[1:], "notes": found.notes}
+        arguments.json.write_text(json.dumps({**header, **tables.as_json(found.results)}, indent=1) + "\n")
     if arguments.markdown:
         arguments.markdown.write_text(f"{heading()}\n\n{tables.markdown(rows)}")
     if arguments.plot and any(row.ratios for row in rows):

@@ -70,7 +70,7 @@ def urgent() -> Iterator[None]:
 
 @contextlib.contextmanager
 def in_the_background(roots: Collection[int]) -> Iterator[None]:
-    """Have these and their descendants run only when nobody else needs their core, for the block."""
+    """Lower the priority of these and their descendants for the block: they run only on an idle core."""
     _schedule(roots, os.SCHED_IDLE)
     try:
         yield

@@ -30,7 +30,7 @@ func consume(ctx context.Context, o *options, begin func()) (*figures, error) {
 	settle := func(c *client, topic string, messages []*pb.Message, t *tally) {
 		done := acknowledge(ctx, c, o, topic, messages, t)
 		if total := acknowledged.Add(done); o.count > 0 && total >= o.count {
-			// Those who still wait wait for nothing.
+			// The remaining waiters have nothing to wait for.
 			ended.CompareAndSwap(0, int64(time.Since(began)))
 			stop()
 		}

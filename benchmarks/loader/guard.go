@@ -16,7 +16,7 @@ import (
 // The secret of -access-key; an argument would show it to everybody on the machine.
 const secretVariable = "LOADER_SECRET"
 
-// user signs requests, as official clients do, each one anew.
+// user signs each request of its own, as official clients do.
 type user struct {
 	accessKey string
 	secret    []byte

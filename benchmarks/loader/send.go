@@ -77,7 +77,7 @@ func asAnswersCome(ctx context.Context, o *options, do func(t *tally, number int
 	return summed(all, time.Since(began))
 }
 
-// byTheClock begins -rate works a second for -seconds, whatever became of those before.
+// byTheClock begins -rate works a second for -seconds, without waiting for earlier ones.
 func byTheClock(ctx context.Context, o *options, do func(t *tally, number int64)) *figures {
 	shared := &tally{}
 	began := time.Now()

@@ -154,7 +154,7 @@ func spread(group string) func(int) string {
 	}
 }
 
-// idle connects -clients consumers that receive nothing, and holds them for -seconds after it was told to begin.
+// idle connects -clients consumers that receive nothing, and keeps them connected for -seconds after the begin signal.
 func idle(ctx context.Context, o *options, begin func()) (*figures, error) {
 	clients, err := connectAll(ctx, o, spread(o.group), o.clients)
 	if err != nil {

@@ -153,7 +153,7 @@ class MachineWatch:
             time.sleep(LOOK_EVERY_S)
 
     def busy_s(self) -> float:
-        """Return the seconds of processor time since the beginning, by whatever ran on the machine."""
+        """Return the seconds of processor time that the whole machine used since the beginning."""
         return _busy_s() - self._busy_s
 
 
