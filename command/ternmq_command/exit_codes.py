@@ -1,4 +1,4 @@
-"""Exit codes of commands, and the lines that say what went wrong.
+"""Exit codes of commands, and the error line that a failed command prints.
 
 A failure is one line on standard error; the exit codes are those of `main`. Where `--json` was given, the last line of
 it is one JSON object:

@@ -1,4 +1,4 @@
-"""Plans what is declared against a server, and carries it out, or nothing if part of it is impossible."""
+"""Compares declarations with a server, and applies all changes, or none if one of them is impossible."""
 
 import itertools
 from dataclasses import dataclass, field
@@ -20,8 +20,8 @@ DONE = {"create": "created", "update": "updated", "nothing": "unchanged"}
 
 
 def apply_declarations(declared: "Declarations", *, source: str, endpoint: str, dry_run: bool, as_json: bool) -> bool:
-    """Create and update what is declared, or only print that if it is a dry run; return whether anything differed.
-    `source` names where it is declared.
+    """Create and update the declared resources, or only print the changes of a dry run; return whether any differed.
+    `source` names the file.
 
     Raises CommandFailure if something was refused, then nothing was changed unless the server refused it meanwhile.
     """
@@ -65,7 +65,7 @@ class ChangeResult:
         return {**self._common_fields(), "reason": self.reason, "changes": changes, **secret}
 
     def table_row(self) -> "Record":
-        """Return the row for people, who know the settings of created ones from the file."""
+        """Return the row of the table; settings of created resources are in the file, so the row leaves them out."""
         return {
             **self._common_fields(),
             "changes": self.change.differences if self.word == "updated" else "",

@@ -111,8 +111,8 @@ def file_content(
             }
             for policy in user.policies
         ]
-        said: dict[str, object] = {"name": user.name, "super": user.is_super, "enabled": user.enabled}
-        return {**said, "policies": policies} if policies else said
+        fields: dict[str, object] = {"name": user.name, "super": user.is_super, "enabled": user.enabled}
+        return {**fields, "policies": policies} if policies else fields
 
     content = {"topics": [of_topic(topic) for topic in topics], "groups": [of_group(group) for group in groups]}
     of_quotas = [{key: value for key, value in quota_record(quota).items() if value is not None} for quota in quotas]

@@ -33,7 +33,7 @@ DEFAULT_TYPE = "normal"
 
 
 class ChangeAction(enum.Enum):
-    """What is done with one topic, group, user, policy or quota."""
+    """The planned change of one topic, group, user, policy or quota."""
 
     CREATE = "create"
     UPDATE = "update"

@@ -36,13 +36,13 @@ class AccessOptions:
 
     def tls_options(self) -> "TlsOptions | None":
         """Return the options of TLS, None for a plain connection; any option of TLS implies TLS. Raises WrongUsage."""
-        said = {name: self._first_value(name) for name in (*_TLS_FILES, "server_name")}
-        if not self._first_value("tls") and not any(said.values()):
+        options = {name: self._first_value(name) for name in (*_TLS_FILES, "server_name")}
+        if not self._first_value("tls") and not any(options.values()):
             return None
         from ternmq.connections.tls import TlsOptions
 
         try:
-            return TlsOptions(**said)
+            return TlsOptions(**options)
         except ValueError:
             raise WrongUsage("--client-cert and --client-key belong together: one of them is missing") from None
 

@@ -93,7 +93,7 @@ def readable_body(view: "MessageView") -> bytes:
 
 
 def print_message(view: "MessageView", *, as_json: bool, raw: bool, template: "Template | None" = None) -> None:
-    """Print a message on one line, whatever its body contains; with `raw`, body and names are not escaped."""
+    """Print a message on one line; body and names are escaped, unless `raw` is set."""
     record = message_record(view)
     if template is not None:
         template.write_record(record, raw=raw)

@@ -117,7 +117,7 @@ class RemotingCalls:
         return {str(name): value for name, value in content.items()}
 
     def read_content(self, code: int, **fields: str) -> object:
-        """Send a request whose answer is JSON, and return what it says."""
+        """Send a request whose answer is JSON, and return the parsed answer."""
         body = self.send_request(code, **fields).body
         try:
             return decode_dialect(body, bytes_max=ANSWER_BYTES_MAX) if body else {}

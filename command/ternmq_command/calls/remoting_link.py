@@ -51,7 +51,7 @@ class RemotingLink:
     async def request(
         self, code: int, fields: Mapping[str, str], body: bytes = b"", *, timeout_s: float = TIMEOUT_S
     ) -> Command:
-        """Send a request, and return its answer, whatever its code is. RemotingUnreachable without one."""
+        """Send a request, and return its answer with any code. Raises RemotingUnreachable without an answer."""
         number = 0
         try:
             async with asyncio.timeout(timeout_s):

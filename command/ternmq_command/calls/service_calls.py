@@ -42,8 +42,8 @@ class ServiceCalls(PlainCalls):
     service: ClassVar[str]
 
     def __init__(self, endpoint: str) -> None:
-        said = current_access()
-        super().__init__(endpoint, name=CLIENT_NAME, tls=said.tls_options(), credentials=said.credentials())
+        access = current_access()
+        super().__init__(endpoint, name=CLIENT_NAME, tls=access.tls_options(), credentials=access.credentials())
 
     def _call_method(
         self, method: str, request: "Message", answer_type: type[A], *, timeout_s: float = CALL_TIMEOUT_S

@@ -39,7 +39,7 @@ def command() -> None:
 def list_clients(group: str, topic: str, clients_max: int | None, endpoint: str, as_json: bool) -> None:
     """List the clients of the server at the endpoint, or of all proxies of its cluster, by their ids.
 
-    Language, version, host name and topics of a client are those of its last settings. A client of the remoting
+    Language, version, host name and topics are those that a client reported last. A client of the remoting
     protocol is listed once for each of its groups.
 
     \b

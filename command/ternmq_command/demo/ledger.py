@@ -1,4 +1,4 @@
-"""The ledger: the rows that the broker acknowledged, those that came back, and the figures of the report.
+"""The ledger of the demo: acknowledged rows, received rows, and the figures of the report.
 
 File    JSON beside the broker's data, replaced atomically; `clean` is false while a demo runs
 Unclean a demo that was killed may have acknowledged rows that are not in its file, so it can't be continued

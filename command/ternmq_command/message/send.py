@@ -152,7 +152,7 @@ def command(
             )
 
         def message_of(content: bytes) -> Message:
-            said = LineContent(
+            values = LineContent(
                 body=content,
                 tag=tag,
                 keys=keys,
@@ -160,7 +160,7 @@ def command(
                 message_group=message_group,
                 lite_topic=lite_topic,
             )
-            return message_with(said)
+            return message_with(values)
 
         if jsonl is not None:
             _send_batches(endpoint, topic, _json_batches(jsonl, message_with), as_json=as_json)

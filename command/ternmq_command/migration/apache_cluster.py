@@ -1,7 +1,7 @@
 """Reads the topics, consumer groups, users and lags of a cluster of Apache RocketMQ; it changes nothing there.
 
-Every broker has its own tables, and only masters are asked. Two brokers may have one topic with different settings:
-`SourceTopic` and `SourceGroup` are what one broker says.
+Every broker has its own tables, and only masters are queried. Two brokers may have one topic with different settings:
+`SourceTopic` and `SourceGroup` are the settings at one broker.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -61,8 +61,8 @@ class SourceUser:
 
 @dataclass(frozen=True, slots=True)
 class SourceCluster:
-    """What the source has. `system_topics` are those that its servers list as their own. `users` is None where a broker
-    without access control answers."""
+    """The topics, groups and users of the source. `system_topics` are those that its servers list as their own. `users`
+    is None where a broker has no access control."""
 
     brokers: Sequence[str]
     system_topics: frozenset[str]
@@ -178,7 +178,7 @@ def _read_users(calls: RemotingCalls) -> list[SourceUser] | None:
 
 
 def _tables(value: object) -> dict[str, Table]:
-    """Return the JSON objects of a JSON object, by name; whatever else it has is left out."""
+    """Return the values of a JSON object that are JSON objects, by name."""
     content = value if isinstance(value, dict) else {}
     return {str(name): each for name, each in content.items() if isinstance(each, dict)}
 

@@ -1,4 +1,4 @@
-"""Translates what a RocketMQ cluster has into what `ternmq apply` declares; pure, before anything is changed.
+"""Translates the resources of a RocketMQ cluster into declarations of `ternmq apply`; pure, changes nothing.
 
 Topics   the most queues that a broker has of it; the message type of 5.x, `mixed` for a topic without one, since
          clients of 4.x send any kind to any topic.
@@ -6,7 +6,7 @@ Groups   begin at the earliest message: what producers send here before the grou
          otherwise. A group that is orderly on any broker is FIFO.
 Users    with their secrets, unless a secret can't be one here; then the server creates one.
 Left     system topics, retry and dead-letter topics (each group gets its own), groups of the brokers' own tools, and
-         whatever has a name that is not allowed here. `notes` says all of that which an operator has to know.
+         names that are not allowed here. `notes` tells the operator of each.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -50,7 +50,7 @@ class CheckpointFolder:
             self._lock.close()
 
     def read(self, source: str, target: str) -> dict[str, TopicPositions]:
-        """Return the positions of each topic as the file has them; none if it is damaged, or of other clusters."""
+        """Read the positions of each topic from the file; none if it is damaged, or of other clusters."""
         try:
             data = (self._path / "positions").read_bytes()
         except OSError:
@@ -59,18 +59,18 @@ class CheckpointFolder:
         if checksum != b"%08x" % crc32(content) or len(data) > FILE_BYTES_MAX:
             return {}
         try:
-            said = json.loads(content)
-            if (said["version"], said["source"], said["target"]) != (VERSION, source, target):
+            stored = json.loads(content)
+            if (stored["version"], stored["source"], stored["target"]) != (VERSION, source, target):
                 return {}
-            return {name: _read_topic(topic) for name, topic in said["topics"].items()}
+            return {name: _read_topic(topic) for name, topic in stored["topics"].items()}
         except (ValueError, KeyError, TypeError, AttributeError):
             return {}
 
     def write(self, source: str, target: str, topics: dict[str, TopicPositions]) -> None:
         """Replace the file, so that one or the other is whole after a power cut."""
         shown = {name: _show_topic(topic) for name, topic in topics.items()}
-        said = {"version": VERSION, "source": source, "target": target, "topics": shown}
-        content = json.dumps(said, separators=(",", ":")).encode()
+        positions = {"version": VERSION, "source": source, "target": target, "topics": shown}
+        content = json.dumps(positions, separators=(",", ":")).encode()
         new = self._path / "positions.new"
         with new.open("wb") as file:
             file.write(b"%08x\n%b" % (crc32(content), content))
@@ -104,8 +104,8 @@ def _show_topic(topic: TopicPositions) -> dict[str, object]:
     }
 
 
-def _read_topic(said: dict[str, object]) -> TopicPositions:
-    queues, sources, doubles = said["queues"], said["sources"], said["doubles"]
+def _read_topic(content: dict[str, object]) -> TopicPositions:
+    queues, sources, doubles = content["queues"], content["sources"], content["doubles"]
     assert isinstance(queues, list)
     assert isinstance(sources, list)
     assert isinstance(doubles, int)

@@ -84,11 +84,11 @@ def command(
 
     Create topics and groups first with `ternmq import rocketmq`. Each queue is copied in order into a queue of the
     same topic, until SIGTERM or Ctrl-C. A group that has no members at the target is moved over the messages that it
-    has consumed at the source, so that its consumers go on there: they miss nothing, and few messages come twice.
+    has consumed at the source, so that its consumers continue there: they miss no message, and receive few twice.
 
-    Copies name their place at the source in the property TERNMQ_MIRROR. A mirror that was killed reads them, and goes
-    on behind them. At the end it says what it did: messages copied, lost because the source removed them before, and
-    found twice.
+    Copies name their place at the source in the property TERNMQ_MIRROR. A mirror that was killed reads them, and
+    continues after them. At the end it prints a summary: messages copied, messages found twice, and messages lost
+    because the source removed them before.
 
     With access control at the source, $ROCKETMQ_ACCESS_KEY and $ROCKETMQ_SECRET_KEY are the keys of a super user.
 

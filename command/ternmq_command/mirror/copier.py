@@ -27,7 +27,7 @@ SLOTS = 64
 """So many queues hold messages at a time: each at most the answer to one pull."""
 _POLL_S = 15.0
 _ILLEGAL, _NO_PERMISSION, _NO_TOPIC = 13, 16, 17
-# Stored or not: a flush or a replica took too long, or the server said nothing that is known.
+# The message may be stored: a flush or a replica took too long, or the answer has an unknown code.
 _UNKNOWN = frozenset({1, 10, 11, 12})
 _MEANT = frozenset({_NO_PERMISSION, 29})
 
@@ -41,8 +41,8 @@ class MessageRefused(CommandFailure):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pauses:
     """How long copiers wait, in seconds: `backoff` after a failure, doubled up to `backoff_max`; `unknown` before they
-    look for messages whose send had no answer; `look` before they look again at what nobody reports; `believed` until a
-    queue that ends before its copies counts as cut off."""
+    look for messages whose send had no answer; `look` before they check again for changes that no call reports;
+    `believed` until a queue that ends before its copies counts as truncated."""
 
     backoff: float = 0.2
     backoff_max: float = 15.0
@@ -130,7 +130,7 @@ class QueueCopier:
         return 0 if at is None else at.next_offset
 
     async def run(self) -> None:
-        """Copy until the mirror stops. CommandFailure for what nobody but a person can mend."""
+        """Copy until the mirror stops. Raises CommandFailure where an operator has to act."""
         while not self._shared.stopping.is_set():
             try:
                 if self._retries_of is not None and self._retries_of not in self._shared.left_groups:

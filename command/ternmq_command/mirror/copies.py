@@ -1,4 +1,4 @@
-"""What becomes of a message that is copied; pure.
+"""Decides how a message is copied: what its copy keeps, or why it is not copied; pure.
 
 Kept      body, id, tag, keys, message group, flag, the users' properties, and, by the property of its origin, when and
           where it was born.
@@ -85,8 +85,8 @@ def copy_message(
     )
     kept[MIRROR_PROPERTY] = encode_origin(origin)
     if delays:
-        said = pairs.get(_TIMER, "")
-        kept[_TIMER] = said if _is_past(said, record.stored_ms) else str(origin.stored_ms)
+        timer = pairs.get(_TIMER, "")
+        kept[_TIMER] = timer if _is_past(timer, record.stored_ms) else str(origin.stored_ms)
     if retried_topic:
         kept.setdefault(RETRY_TOPIC, retried_topic)
     is_retry = record.topic.startswith(RETRY_PREFIX)

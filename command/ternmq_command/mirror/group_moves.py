@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _ROUNDS_WITHOUT_MEMBERS = 2
 _AT_ONCE = 16
-"""So many groups are asked about at a time."""
+"""How many groups are queried at a time."""
 _GROUP_MISSING = 26
 
 

@@ -1,7 +1,7 @@
 """Which message of the source is where in the target: what was copied, and where a consumer group may begin; pure.
 
 Run          messages that follow each other in a queue of the source and in a queue of the target.
-Gap          whatever is between runs in the target: messages of its own producers, and what is not known any more.
+Gap          messages between runs in the target: those of its own producers, and copies that are no longer known.
 Next offset  of a queue of the source is behind the last message of it that is in the target.
 Begin        of a group in a queue of the target: it moves over messages that the group has consumed at the source, and
              never over a gap, as its messages may be new to the group. So nothing is skipped; what is behind a gap, and

@@ -1,4 +1,4 @@
-"""Pulls from either cluster. What a server answers is checked: nothing of it is believed to be what was asked for."""
+"""Pulls from either cluster, and checks that each answer is for the requested queue and offset."""
 
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ _SLACK_S = 10.0
 
 
 class Pulled(NamedTuple):
-    """The answer to a pull: messages in order, and where to go on. The queue holds `minimum` up to `maximum`;
+    """The answer to a pull: messages in order, and the next offset. The queue has offsets `minimum` up to `maximum`;
     `is_moved` if the offset was outside of that."""
 
     records: list[MessageRecord]

@@ -1,4 +1,4 @@
-"""One call of `ternmq mirror`: opens both sides, ends by signals, shows how far it is, and prints what it did."""
+"""One call of `ternmq mirror`: opens both clusters, shows its progress, stops at a signal, and prints a summary."""
 
 import asyncio
 import signal

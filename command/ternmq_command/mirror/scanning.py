@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 async def scan_topic(
     target: "Target", queues: list[Queue], source: str, known: TopicPositions | None
 ) -> TopicPositions:
-    """Return the positions of a topic with these queues as the target has them. `known` is what a file says; it saves
-    reading what is before, if the target agrees with it."""
+    """Return the positions of a topic with these queues in the target. `known` comes from a file: if it agrees with the
+    target, earlier messages need not be read."""
     if known is None or not await _agrees(target, queues, source, known):
         known = TopicPositions()
     for queue in queues:
@@ -46,7 +46,7 @@ def origin_of(record: "MessageRecord", source: str) -> Origin | None:
 
 
 async def _agrees(target: "Target", queues: list[Queue], source: str, known: TopicPositions) -> bool:
-    """Return whether the last message of each queue in `known` is in the target as `known` has it."""
+    """Return whether the last message of each queue in `known` is in the target at the same place."""
     if not set(known.queues) <= set(queues):
         return False
     for queue, its in known.queues.items():

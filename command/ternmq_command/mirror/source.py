@@ -1,6 +1,6 @@
-"""The cluster that is copied, by its name servers and brokers. Nothing is changed there.
+"""The source cluster, reached by its name servers and brokers; the mirror only reads it.
 
-It is asked again now and then (`refresh`): brokers come, go, and follow each other as masters.
+The list of brokers is refreshed at intervals (`refresh`): brokers join, leave, and become masters.
 """
 
 import json
@@ -77,7 +77,7 @@ class Source:
         for name, address in masters_of(content).items():
             if "/" in name or find_name_problem(name):
                 raise RemotingUnreachable(f"the name server lists a broker with the name {cut_text(name)}")
-            # A slave may lack the last messages: it is asked only if no master was ever seen.
+            # A slave may lack the last messages: it is used only if no master was ever seen.
             if name in with_master or name not in self._masters:
                 self._masters[name] = address
         if not self._masters:

@@ -80,8 +80,8 @@ def decoding_options(command: F) -> F:
 
     @functools.wraps(command)
     def with_decoding(*arguments: Any, **others: Any) -> Any:  # noqa: ANN401
-        said = DecodingValues(**{name: others.pop(name) for name in OPTIONS})
-        return command(*arguments, decoding=lambda: _build_format(said), **others)
+        values = DecodingValues(**{name: others.pop(name) for name in OPTIONS})
+        return command(*arguments, decoding=lambda: _build_format(values), **others)
 
     decorated: Callable[..., Any] = with_decoding
     for option in reversed(list(OPTIONS.values())):
@@ -89,41 +89,43 @@ def decoding_options(command: F) -> F:
     return cast("F", decorated)
 
 
-def _build_format(said: DecodingValues) -> "BodyFormat | AvroOfSubject | None":
+def _build_format(values: DecodingValues) -> "BodyFormat | AvroOfSubject | None":
     """Return the format of bodies; raises WrongUsage, before Java is started, for a schema that can't be columns."""
-    _check_options(said)
+    _check_options(values)
     registry = None
-    if said.schema_registry is not None:
-        registry = build_registry(said.schema_registry, said.schema_registry_ca, said.schema_registry_credentials_file)
-    if said.avro_schema is not None:
-        return _avro_format(said.avro_schema, registry)
-    if said.schema_registry_subject is not None and registry is not None:
+    if values.schema_registry is not None:
+        registry = build_registry(
+            values.schema_registry, values.schema_registry_ca, values.schema_registry_credentials_file
+        )
+    if values.avro_schema is not None:
+        return _avro_format(values.avro_schema, registry)
+    if values.schema_registry_subject is not None and registry is not None:
         _check_fastavro()
         from pyspark_ternmq.decoding.schema_registry.subject import AvroOfSubject
 
-        return AvroOfSubject(said.schema_registry_subject, registry)
-    if said.protobuf_descriptor is not None and said.protobuf_message is not None:
-        return _protobuf_format(said.protobuf_descriptor, said.protobuf_message, registry)
+        return AvroOfSubject(values.schema_registry_subject, registry)
+    if values.protobuf_descriptor is not None and values.protobuf_message is not None:
+        return _protobuf_format(values.protobuf_descriptor, values.protobuf_message, registry)
     return None
 
 
-def _check_options(said: DecodingValues) -> None:
-    if (said.protobuf_descriptor is None) != (said.protobuf_message is None):
+def _check_options(values: DecodingValues) -> None:
+    if (values.protobuf_descriptor is None) != (values.protobuf_message is None):
         raise WrongUsage("--protobuf-descriptor and --protobuf-message go together")
-    formats = (said.avro_schema, said.protobuf_descriptor, said.schema_registry_subject)
+    formats = (values.avro_schema, values.protobuf_descriptor, values.schema_registry_subject)
     given = len(formats) - formats.count(None)
     if given > 1:
         raise WrongUsage(
             "--avro-schema, --protobuf-descriptor and --schema-registry-subject exclude each other: each sets what the "
             "columns are"
         )
-    if said.schema_registry is not None and not given:
+    if values.schema_registry is not None and not given:
         raise WrongUsage(
             "--schema-registry needs to know the columns: --schema-registry-subject, --avro-schema or "
             "--protobuf-descriptor"
         )
-    of_registry = (said.schema_registry_subject, said.schema_registry_ca, said.schema_registry_credentials_file)
-    if said.schema_registry is None and of_registry.count(None) < len(of_registry):
+    of_registry = (values.schema_registry_subject, values.schema_registry_ca, values.schema_registry_credentials_file)
+    if values.schema_registry is None and of_registry.count(None) < len(of_registry):
         raise WrongUsage("--schema-registry-subject, -ca and -credentials-file go with --schema-registry")
 
 

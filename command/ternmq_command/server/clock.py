@@ -56,7 +56,7 @@ def show(endpoint: str, as_json: bool) -> None:
 @endpoint_option
 @json_option
 def advance(by: timedelta, endpoint: str, as_json: bool) -> None:
-    """Move the server's clock ahead by BY: 90s, 1h30m, 3d. Whatever becomes due by that happens now.
+    """Move the server's clock ahead by BY: 90s, 1h30m, 3d. All that becomes due happens now.
 
     Delayed messages are delivered, invisible durations end, producers get transaction checks. It is one jump: what
     would have happened several times in between happens once. The clock goes on from there, and can't be moved back.

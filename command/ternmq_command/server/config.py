@@ -1,4 +1,4 @@
-"""`ternmq config`: prints the settings in force, and where each comes from."""
+"""`ternmq config`: prints the settings in force, and the source of each."""
 
 from pathlib import Path
 

@@ -114,28 +114,28 @@ def move_leader(shard: str, replica: str, timeout: timedelta, endpoint: str, as_
     from ternmq_command.calls.admin import AdminClient
 
     with AdminClient(endpoint) as admin:
-        asked = admin.send_call(shards.move_leader(shard, replica))
-        broker = _wait_for_leader(admin, asked, replica, timeout)
+        requested = admin.send_call(shards.move_leader(shard, replica))
+        broker = _wait_for_leader(admin, requested, replica, timeout)
     if as_json:
         print_json(shard_record(broker))
     else:
         echo(f"replica {replica} leads shard {shard}, in epoch {broker.epoch}")
 
 
-def _wait_for_leader(admin: "AdminClient", asked: "Broker", replica: str, timeout: timedelta) -> "Broker":
+def _wait_for_leader(admin: "AdminClient", requested: "Broker", replica: str, timeout: timedelta) -> "Broker":
     """Wait until this replica leads, and return the broker; raises CommandFailure if it does not."""
     end = time.monotonic() + timeout.total_seconds()
-    broker = asked
+    broker = requested
     while broker.leader is None or broker.leader.name != replica:
         # The answer of a proxy that does not know of the request yet has no later epoch.
-        if broker.epoch > asked.epoch and broker.move_to != replica:
+        if broker.epoch > requested.epoch and broker.move_to != replica:
             leader = "another one" if broker.leader is None else f"replica {broker.leader.name}"
             raise CommandFailure(f"shard {broker.name} is led by {leader} now", hint="repeat the command")
         if time.monotonic() >= end:
             raise CommandFailure(
                 f"replica {replica} does not lead shard {broker.name} after {timeout.total_seconds():g} s",
-                hint=f"the request stands; `ternmq shard show {broker.name}` shows when it leads, and whether a leader "
-                "is live",
+                hint=f"the request stays in force; `ternmq shard show {broker.name}` shows when it leads, and whether "
+                "a leader is live",
             )
         time.sleep(poll_intervals().leader_s)
         broker = _find_shard(admin, broker.name)

@@ -20,7 +20,7 @@ def confirm_action(question: str | Callable[[], str], *, yes: bool) -> None:
     """Ask the question unless `--yes` was given; "no" ends the command as Ctrl-C does.
 
     Raises WrongUsage where there is no terminal to ask at: a script that forgot `--yes` must not delete what a person
-    would have kept. If `question` is a function, it is called only when the question is asked.
+    would have kept. If `question` is a function, it is called only when the question is printed.
     """
     if yes:
         return

@@ -138,7 +138,7 @@ class ExactTimeParam(MomentType):
 
 
 class ConsumeFromParam(TextType):
-    """Where a group begins, as the wire has it: a word, or milliseconds since the epoch."""
+    """The start of a group in the form of the wire: a word, or milliseconds since the epoch."""
 
     name = "auto|earliest|latest|TIME"
 

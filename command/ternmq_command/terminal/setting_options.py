@@ -79,7 +79,7 @@ def given_texts(settings: Iterable[Setting], given: Mapping[str, Any]) -> dict[s
 
 
 def settings_record(settings: Iterable[Setting], there: object) -> "Record":
-    """Return the settings of a topic as `ternmq.admin` has it."""
+    """Return the settings of a topic as names and values of `ternmq.admin`."""
     return {each.name: each.kind.to_text(getattr(there, each.name)) for each in settings}
 
 

@@ -100,10 +100,10 @@ def create(name: str, type_name: str, brokers: str, endpoint: str, as_json: bool
     from ternmq_command.calls.admin import AdminClient
 
     places = [place for broker in brokers.split(",") if (place := broker.strip())]
-    asked = DeclaredTopic(name=name, type_name=type_name, settings=settings)
+    wanted = DeclaredTopic(name=name, type_name=type_name, settings=settings)
     with (
         AdminClient(endpoint) as admin,
-        suggesting_update(lambda: _find_difference(admin, asked, is_more_asked=bool(places))),
+        suggesting_update(lambda: _find_difference(admin, wanted, has_places=bool(places))),
     ):
         created = admin.send_call(
             topic_calls.create_topic(name, cast("TopicType", type_name), brokers=places, **settings)
@@ -114,7 +114,7 @@ def create(name: str, type_name: str, brokers: str, endpoint: str, as_json: bool
         echo(f"topic {name} {'created' if created else 'exists already, with these settings'}")
 
 
-def _find_difference(admin: "AdminClient", asked: "DeclaredTopic", *, is_more_asked: bool) -> "PlannedChange | None":
+def _find_difference(admin: "AdminClient", wanted: "DeclaredTopic", *, has_places: bool) -> "PlannedChange | None":
     """Return the change that would give the existing topic the requested settings.
 
     None if there is no such topic, or if only its brokers differ, which a declaration does not have.
@@ -122,11 +122,11 @@ def _find_difference(admin: "AdminClient", asked: "DeclaredTopic", *, is_more_as
     from ternmq.admin import topics as topic_calls
     from ternmq_command.apply.plan import topic_change
 
-    there = next((topic for topic in admin.send_call(topic_calls.list_all()) if topic.name == asked.name), None)
+    there = next((topic for topic in admin.send_call(topic_calls.list_all()) if topic.name == wanted.name), None)
     if there is None:
         return None
-    change = topic_change(asked, there)
-    return None if is_more_asked and not (change.is_needed or change.is_refused) else change
+    change = topic_change(wanted, there)
+    return None if has_places and not (change.is_needed or change.is_refused) else change
 
 
 @command.command(name="list")

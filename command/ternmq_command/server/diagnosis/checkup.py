@@ -48,18 +48,18 @@ class Finding:
 
     subject: str
     state: State
-    said: str
+    text: str
     advice: str = ""
 
 
 def check_installation() -> Iterator[Finding]:
     """Report this command's version, and whether the installation is compiled, which makes a server faster."""
-    said = f"ternmq {metadata.version('ternmq')}, Python {platform.python_version()}"
+    text = f"ternmq {metadata.version('ternmq')}, Python {platform.python_version()}"
     if is_compiled():
-        yield Finding("installation", "ok", f"{said}, compiled")
+        yield Finding("installation", "ok", f"{text}, compiled")
     else:
         yield Finding(
-            "installation", "ok", f"{said}, plain Python", f"sends take 0.6 of the CPU compiled: {COMPILED_HINT}"
+            "installation", "ok", f"{text}, plain Python", f"sends take 0.6 of the CPU compiled: {COMPILED_HINT}"
         )
 
 
@@ -91,15 +91,15 @@ def check_disk(data_dir: Path) -> Iterator[Finding]:
         yield Finding("disk", "problem", f"{data_dir}: {error.strerror or error}", "look at the file system")
         return
     share = disk.free / disk.total
-    said = f"{disk.free / 2**30:,.1f} GiB of {disk.total / 2**30:,.1f} free at {data_dir}"
+    text = f"{disk.free / 2**30:,.1f} GiB of {disk.total / 2**30:,.1f} free at {data_dir}"
     if share < FREE_SHARE_MIN:
-        yield Finding("disk", "problem", said, "brokers refuse sends at this: free some, or shorten retention_ms")
+        yield Finding("disk", "problem", text, "brokers refuse sends at this: free some, or shorten retention_ms")
     elif share < 2 * FREE_SHARE_MIN:
-        yield Finding("disk", "warning", said, "free disk space soon, or shorten retention_ms")
+        yield Finding("disk", "warning", text, "free disk space soon, or shorten retention_ms")
     elif not os.access(data_dir, os.W_OK):
         yield Finding("disk", "problem", f"{data_dir} can't be written by this user", "run the broker as its owner")
     else:
-        yield Finding("disk", "ok", said)
+        yield Finding("disk", "ok", text)
 
 
 def check_registry(url: str, password_file: Path | None = None) -> Iterator[Finding]:
@@ -135,9 +135,9 @@ def check_access() -> Iterator[Finding]:
     """Check whether the options of TLS and keys are usable; whether the server accepts them shows in its first call."""
     from ternmq_command.calls.access import current_access
 
-    said = current_access()
+    access = current_access()
     try:
-        tls, keys = said.tls_options(), said.current_credentials()
+        tls, keys = access.tls_options(), access.current_credentials()
         if tls is not None:
             from ternmq.errors import UnusableFile
 
@@ -165,11 +165,11 @@ def check_server(admin: "AdminClient") -> Iterator[Finding]:
 
     info, server_time = call_with_time(lambda: admin.send_call(broker_calls.server_info()), server_now)
     own = metadata.version("ternmq")
-    said = f"version {info.version}, {info.resident_bytes / 2**20:,.0f} MiB"
+    text = f"version {info.version}, {info.resident_bytes / 2**20:,.0f} MiB"
     if info.version == own:
-        yield Finding("server", "ok", said)
+        yield Finding("server", "ok", text)
     else:
-        yield Finding("server", "warning", f"{said}; this command is {own}", "use the command of the server's version")
+        yield Finding("server", "warning", f"{text}; this command is {own}", "use the command of the server's version")
     if server_time is None:
         yield Finding("clock", "warning", "the server does not report its time", "it is an older one: upgrade it")
         return
@@ -270,18 +270,18 @@ def check_health(http: str) -> Iterator[Finding]:
         return
     try:
         health = json.loads(body)
-        said, degraded = str(health["status"]), health.get("degraded")
+        text, degraded = str(health["status"]), health.get("degraded")
     except (ValueError, KeyError, AttributeError, TypeError):
         yield Finding(
             "health", "warning", f"{build_url(http, '')} is not TernMQ's", "name the server's address with --http"
         )
         return
     if status != 200:
-        yield Finding("health", "problem", said, "the server's log says more")
+        yield Finding("health", "problem", text, "the server's log says more")
     elif degraded is not None:
         yield Finding("health", "warning", str(degraded), "the server's log says more")
     else:
-        yield Finding("health", "ok", said)
+        yield Finding("health", "ok", text)
 
 
 def check_round_trip(endpoint: str, admin: "AdminClient") -> Iterator[Finding]:
@@ -301,8 +301,8 @@ def check_round_trip(endpoint: str, admin: "AdminClient") -> Iterator[Finding]:
         yield Finding("round trip", "problem", failure.message, "the server's log says more")
         return
     if broker is None:
-        said = f"a message was stored, and not found again within {ROUND_TRIP_PATIENCE_S:g} s"
-        yield Finding("round trip", "problem", said, "the server's log says more")
+        text = f"a message was stored, and not found again within {ROUND_TRIP_PATIENCE_S:g} s"
+        yield Finding("round trip", "problem", text, "the server's log says more")
     else:
         yield Finding("round trip", "ok", f"sent to {broker} and read again in {took_ms:.0f} ms")
 

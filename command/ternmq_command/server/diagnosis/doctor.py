@@ -76,7 +76,10 @@ def command(
             _print_finding(finding)
     if as_json:
         print_json(
-            [{name: getattr(each, name) for name in ("subject", "state", "said", "advice")} for each in findings]
+            [
+                {"subject": each.subject, "state": each.state, "said": each.text, "advice": each.advice}
+                for each in findings
+            ]
         )
     problems = {finding.subject for finding in findings if finding.state == "problem"}
     if "server" in problems:
@@ -129,6 +132,6 @@ def _run_checks(
 
 
 def _print_finding(finding: "Finding") -> None:
-    echo(f"{finding.state:<8} {finding.subject:<13} {finding.said}")
+    echo(f"{finding.state:<8} {finding.subject:<13} {finding.text}")
     if finding.advice:
         echo(f"{'':<22} -> {finding.advice}")

@@ -34,8 +34,8 @@ def check_remoting(address: str, *, is_wanted: bool) -> "Iterator[Finding]":
     unreached = {at: reason for at in sorted(set(brokers.values())) if (reason := _find_reason(at))}
     if unreached:
         at, reason = next(iter(unreached.items()))
-        said = f"clients are sent to {at}, and it can't be reached from here: {reason}"
-        yield Finding(SUBJECT, "problem", said, "start the proxies with --advertised-remoting HOST:PORT")
+        text = f"clients are sent to {at}, and it can't be reached from here: {reason}"
+        yield Finding(SUBJECT, "problem", text, "start the proxies with --advertised-remoting HOST:PORT")
     elif brokers:
         yield Finding(SUBJECT, "ok", f"{address} names {len(brokers)} brokers, and each can be reached")
     else:
