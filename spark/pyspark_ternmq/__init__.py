@@ -3,9 +3,9 @@
     spark.readStream.format("ternmq").options(endpoint="127.0.0.1:8081", subscribe="orders").load()
 
 Spark imports every installed module whose name begins with `pyspark_` and registers its `DefaultSource`, so nothing has
-to be registered. Importing it before the session is made has Spark's workers be this Python (`worker_python.py`), which
-matters where no virtual environment is activated. `pyspark_ternmq.pipelines` has what the command `ternmq pipeline`
-runs.
+to be registered. Importing it before the session is created makes Spark's workers use this Python (`worker_python.py`),
+which matters where no virtual environment is activated. `pyspark_ternmq.pipelines` has what the command `ternmq
+pipeline` runs.
 """
 
 from pyspark_ternmq.data_source import TernmqDataSource as DefaultSource

@@ -1,7 +1,7 @@
 """The refusal of a query, as the last line that a script prints.
 
 Spark says ours at the beginning of its error (`refusals.py`), and goes on with the query's plan, and Python prints that
-below its own traceback. Whoever imported the package reads it again at the end. In notebooks and shells, which show
+below its own traceback. The user reads it again at the end. In notebooks and shells, which show
 errors in their own way, nothing changes.
 """
 

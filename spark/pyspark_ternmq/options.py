@@ -1,7 +1,8 @@
 """Options as Spark hands them over, texts under names whose case does not count, and what they mean.
 
 `OptionReader` reads them one by one with a clear error for each that is wrong; `ConnectionOptions` is what source and
-sink have in common: where the broker is, and who asks. Secrets are kept out of every text that this module makes.
+sink have in common: the broker's address and the credentials. Secrets are kept out of every text that this module
+makes.
 """
 
 import difflib
@@ -52,7 +53,7 @@ class OptionReader:
                 raise WrongOption(f"format ternmq has no option {name!r}{nearest_name(name, names)}")
 
     def read_text(self, name: str, default: str | None = None) -> str | None:
-        """The value; the default for one that is absent or blank."""
+        """Return the value of an option; the default if it is absent or blank."""
         return self._values.get(name.lower(), "").strip() or default
 
     def read_required(self, name: str, what: str) -> str:

@@ -1,7 +1,7 @@
 """Refusals in one line: what Spark passes on of an error of ours is its words, without a Python traceback.
 
 Where code of ours runs, in Python workers of Spark's, an error ends the process, and Spark sends its traceback to Java,
-where it stands in front of the words. A wrong option, a loss, or what a broker refuses has nothing to find in it.
+where it is in front of the text. A wrong option, a loss, or what a broker refuses has nothing to find in it.
 Anything else keeps its traceback: that is a mistake, of ours or of the query's.
 """
 

@@ -67,7 +67,7 @@ HEADERS = StructField(
 
 
 def schema_of(options: Mapping[str, str]) -> StructType:
-    """The columns of a read that names none. What is wrong with options is said when they are read."""
+    """The columns of a read that names none. Errors of options are raised when the options are read."""
     values = {name.lower(): value.strip().lower() for name, value in options.items()}
     if values.get("columnnames") != "kafka":
         return SCHEMA
@@ -76,7 +76,7 @@ def schema_of(options: Mapping[str, str]) -> StructType:
 
 
 def checked_columns(schema: StructType, *, kafka_names: bool = False) -> tuple[str, ...]:
-    """The columns that are wanted; WrongOption for one that no message has, or that has another type."""
+    """Return the requested columns. Raises WrongOption for an unknown column, or another type."""
     # Imports the client library, which is not needed for the schema alone.
     from pyspark_ternmq.options import WrongOption, nearest_name
 

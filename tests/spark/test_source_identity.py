@@ -1,4 +1,4 @@
-"""Topics that are deleted and made again under a stream, or under offsets that somebody kept."""
+"""Topics that are deleted and created again under a stream, or under offsets that somebody kept."""
 
 import json
 from collections.abc import Iterable
@@ -41,7 +41,7 @@ def test_a_topic_that_was_made_anew_is_a_loss_unless_it_is_allowed(
     send_bodies(stack.endpoint, topic, numbers(10))
     finished(to_files(stream(spark, stack.endpoint, topic), tmp_path))
     made_anew(stack, topic, 10, 34)
-    with pytest.raises(PySparkException, match=rf"topic {topic} was deleted and made again since this query read it"):
+    with pytest.raises(PySparkException, match=rf"topic {topic} was deleted and created again since this query read it"):
         to_files(stream(spark, stack.endpoint, topic), tmp_path).awaitTermination()
     assert written(spark, tmp_path) == numbers(10)
     allowed = stream(spark, stack.endpoint, topic, failOnDataLoss="false", maxOffsetsPerTrigger=10)
@@ -66,7 +66,7 @@ def test_a_checkpoint_without_identities_goes_on_and_gets_them(
     assert finished(to_files(stream(spark, stack.endpoint, topic), tmp_path)) == [5]
     assert offsets_of(tmp_path, 1)["@identities"] == {topic: identity}
     made_anew(stack, topic, 15, 40)
-    with pytest.raises(PySparkException, match="deleted and made again"):
+    with pytest.raises(PySparkException, match="deleted and created again"):
         to_files(stream(spark, stack.endpoint, topic), tmp_path).awaitTermination()
 
 
@@ -81,7 +81,7 @@ def test_a_micro_batch_is_not_repeated_with_messages_of_another_topic(
     finished(to_files(source.load(), tmp_path))
     forget_commit(tmp_path)
     made_anew(stack, topic, 15)
-    with pytest.raises(PySparkException, match=r"made again since the micro-batch was planned that is to be repeated"):
+    with pytest.raises(PySparkException, match=r"created again since the micro-batch was planned that is to be repeated"):
         to_files(source.load(), tmp_path).awaitTermination()
     # What is still there is read again, then the new topic from its beginning.
     sizes = finished(to_files(source.option("failOnDataLoss", "false").load(), tmp_path))
@@ -133,7 +133,7 @@ def test_a_topic_that_is_made_anew_while_a_query_reads_what_there_was_is_left_to
         reader.prepareForTriggerAvailableNow()
     start = strict.initialOffset()
     made_anew(stack, topic, 30)
-    with pytest.raises(DataLoss, match=r"made again while this query ran"):
+    with pytest.raises(DataLoss, match=r"created again while this query ran"):
         strict.latestOffset(start, ALL)
     assert lenient.latestOffset(start, ALL) == start
     following = reader_of(stack, topic, failOnDataLoss="false")

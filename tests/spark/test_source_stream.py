@@ -227,7 +227,7 @@ def test_a_broker_without_its_data_is_a_loss_unless_it_is_allowed(
         shutil.rmtree(process.data_dir)
         process.start()
         send_bodies(process.grpc, "orders", numbers(10, 10 + count))
-        with pytest.raises(PySparkException, match=r"topic orders was deleted and made again"):
+        with pytest.raises(PySparkException, match=r"topic orders was deleted and created again"):
             to_files(stream(spark, process.grpc, "orders"), tmp_path).awaitTermination()
         allowed = stream(spark, process.grpc, "orders", failOnDataLoss="false")
         assert finished(to_files(allowed, tmp_path)) == [count]

@@ -33,7 +33,7 @@ def protobuf(column: "Column | str", descriptor_set: bytes, message: str) -> "Co
     """What bodies in Protobuf say: messages of the full name `message`, described by what
     `protoc --include_imports --descriptor_set_out` writes.
 
-    WrongSchema, a ValueError, for a descriptor set that is none or has no such message, or one that can't be columns.
+    Raises WrongSchema, a ValueError, if the descriptor set is invalid, lacks the message, or can't be columns.
     """
     from pyspark_ternmq.decoding.columns import decode_column
     from pyspark_ternmq.decoding.protobuf_body import ProtobufFormat

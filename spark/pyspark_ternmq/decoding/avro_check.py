@@ -1,4 +1,4 @@
-"""What stands between hostile bodies and fastavro, which is written in C and takes what it gets: a list that says that
+"""Protects fastavro, which is written in C and checks little, from hostile bodies: a list that says that
 it has 2^60 items of null, a symbol of the number -1, a number of 20 bytes.
 
 A check is made of the schema that a body was written with. It goes over a body without making objects of it, and ends

@@ -29,7 +29,7 @@ class BodyFormat(Protocol):
 
     @property
     def name(self) -> str:
-        """As it stands in columns and reasons: `avro`, `protobuf`."""
+        """The name of the format in columns and reasons: `avro`, `protobuf`."""
 
     def column_type(self) -> StructType:
         """The type of what is decoded; WrongSchema if there is none."""

@@ -38,7 +38,7 @@ _NUMBER_TEXTS = {"NaN", "+INF", "INF", "+Infinity", "Infinity", "-INF", "-Infini
 
 
 def json_problems(bodies: "Column", schema: StructType) -> "Column":
-    """For each body why it is no JSON of the schema; null for one that is null."""
+    """Return for each body why it is no JSON of the schema; null for a null body."""
 
     def explain_batch(batch: pa.Array) -> pa.Array:
         # Nearly always there is nothing to explain.

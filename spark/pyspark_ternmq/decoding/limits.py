@@ -1,4 +1,4 @@
-"""What a body may be, and what a schema: bodies come from anybody, and schemas from whoever may register them."""
+"""Limits of bodies and schemas, which come from untrusted users."""
 
 VALUES_MAX = 1_000_000
 """Items of lists and entries of maps of one body, each with all that it holds; about 100 MB as Python's objects."""
@@ -40,7 +40,7 @@ class SchemaNesting:
         self._fields = 0
 
     def enter_type(self, name: str, path: str, *, fields: int = 0) -> None:
-        """Go into a type; names of types that may contain others are told apart, '' is any other."""
+        """Go into a type; `name` identifies a type that may contain others, '' is any other type."""
         if name and name in self._open:
             raise WrongSchema(f"{path}: {name} contains itself, and a column can't")
         self._open.append(name)

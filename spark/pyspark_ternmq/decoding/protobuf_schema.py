@@ -1,8 +1,8 @@
 """Protobuf messages as columns of Spark, from a FileDescriptorSet as `protoc --include_imports` writes it.
 
 Numbers     signed ones as they are; uint32 is a bigint, uint64 a decimal(20,0).
-Null        what a body does not have, where it could be told: messages, `optional`, members of a oneof. Other scalars
-            have their default, as Protobuf says.
+Null        fields that a body lacks, where Protobuf records presence: messages, `optional`, members of a oneof. Other
+            scalars have their default, as Protobuf says.
 Enums       by name; a number without one is its digits. `google.protobuf.Timestamp` is a timestamp.
 Refused     recursive messages, such as `google.protobuf.Struct`, messages without fields, and what is too deep or wide.
 """

@@ -55,11 +55,11 @@ def hourly_departures(rows: Sequence[Row], file: Path) -> str:
     departed = sum(row["departed"] for row in rows)
     subtitle = f"Departures per day by scheduled hour, New York time; mean of {departed:,} departures"
     title = hourly_finding(profile)
-    with draw_figure(file, title=title, subtitle=subtitle) as made:
-        grid = made.add_gridspec(
+    with draw_figure(file, title=title, subtitle=subtitle) as figure:
+        grid = figure.add_gridspec(
             2, 1, height_ratios=(7, 4), left=0.105, right=0.97, top=0.835, bottom=0.105, hspace=0.1
         )
-        heat, airports = made.add_subplot(grid[0]), made.add_subplot(grid[1])
+        heat, airports = figure.add_subplot(grid[0]), figure.add_subplot(grid[1])
         _heat_map(heat, profile)
         _stacked_airports(airports, profile)
     return title
@@ -115,8 +115,8 @@ def delays_by_carrier(rows: Sequence[Row], file: Path) -> str:
         f"punctual: less than {PUNCTUAL_MINUTES} minutes late"
     )
     title = carrier_finding(rows)
-    with draw_figure(file, title=title, subtitle=subtitle) as made:
-        axes = made.add_axes((0.2, 0.12, 0.575, 0.72))
+    with draw_figure(file, title=title, subtitle=subtitle) as figure:
+        axes = figure.add_axes((0.2, 0.12, 0.575, 0.72))
         horizontal_bars_frame(axes, [display_name(row) for row in flown], "departure delay, minutes after schedule")
         _delay_bars(axes, flown, few=few_flights(rows))
         _carrier_columns(axes, flown)
@@ -157,8 +157,8 @@ def busiest_routes(rows: Sequence[Row], file: Path) -> str:
     shown = rows[:ROUTES_SHOWN]
     subtitle = f"Scheduled flights by route, of {sum_rows(rows):,} in all; darker: departing later on average"
     title = route_finding(rows, shown)
-    with draw_figure(file, title=title, subtitle=subtitle) as made:
-        axes = made.add_axes((0.355, 0.12, 0.55, 0.72))
+    with draw_figure(file, title=title, subtitle=subtitle) as figure:
+        axes = figure.add_axes((0.355, 0.12, 0.55, 0.72))
         labels = [f"{row['origin']} \N{RIGHTWARDS ARROW} {row['dest']}" for row in shown]
         horizontal_bars_frame(axes, labels, "flights")
         # A name that is only the code again says nothing.

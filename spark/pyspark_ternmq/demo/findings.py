@@ -16,7 +16,7 @@ PUNCTUAL_MINUTES = 15
 """A departure that is less late than this is punctual, as in the statistics of the US."""
 FEW_FLIGHTS_MOST = 1000
 PEAK_PROMINENCE = 0.1
-"""An hour is a peak if it stands out by this share of the busiest one; less is the noise of a schedule."""
+"""An hour is a peak if it exceeds its neighbours by this share of the busiest one; less is noise of a schedule."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,7 @@
 """The flights in the lake, and the three tables that are computed from them.
 
 Flight      one message of the lake's `data`, its body parsed by the lake pipeline as `JSON_SCHEMA` says. A message that
-            was sent again after an answer that was lost has an id of its own, so flights are told apart by `row`.
+            was sent again after an answer that was lost has an id of its own, so `row` identifies a flight.
 Time        the schedule's, in New York: what the flights say of themselves. The lake's own date and hour are those of
             the message's birth, and mean nothing here.
 Departed    a flight has a departure delay if and only if it departed; the others were cancelled.

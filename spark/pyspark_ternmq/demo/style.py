@@ -50,15 +50,15 @@ SETTINGS: Any = {
 
 @contextmanager
 def draw_figure(file: Path, *, title: str, subtitle: str) -> Iterator[Figure]:
-    """A figure with its words around it, which is saved when the block ends well."""
+    """Draw a figure with title and subtitle, and save it when the block succeeds."""
     with mpl.rc_context(SETTINGS):
-        made = Figure(figsize=INCHES, dpi=DPI)
+        figure = Figure(figsize=INCHES, dpi=DPI)
         size = TITLE_POINTS * min(1.0, TITLE_CHARACTERS / len(title))
-        made.text(LEFT, 0.945, title, fontsize=size, fontweight="bold", va="center")
-        made.text(LEFT, 0.898, subtitle, fontsize=13, color=MUTED, va="center")
-        made.text(LEFT, 0.022, SOURCE, fontsize=10, color=MUTED, va="center")
-        yield made
-        made.savefig(file, format="png")
+        figure.text(LEFT, 0.945, title, fontsize=size, fontweight="bold", va="center")
+        figure.text(LEFT, 0.898, subtitle, fontsize=13, color=MUTED, va="center")
+        figure.text(LEFT, 0.022, SOURCE, fontsize=10, color=MUTED, va="center")
+        yield figure
+        figure.savefig(file, format="png")
 
 
 def horizontal_bars_frame(axes: Axes, labels: Sequence[str], unit: str) -> None:

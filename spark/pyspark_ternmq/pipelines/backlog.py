@@ -6,7 +6,7 @@
 Plan        how far the move goes in each queue is settled once and kept in the checkpoint; see `backlog_plan`.
 Progress    is the group's own: its offset in the source moves when everything up to it is stored in the target. So a
             move that ends anywhere loses nothing, and goes on from there; the step that it ended in comes twice.
-Ids         messages keep theirs, so whoever reads can drop what came twice. Keys, tags, properties, bodies and message
+Ids         messages keep theirs, so readers can drop repeated ones. Keys, tags, properties, bodies and message
             groups stay as well; the time of birth is that of the move.
 Order       a message group is in one queue, hence in one task, and steps follow each other.
 Beginning   before the first message is sent, the group gets an offset in every queue of the target: a group that begins

@@ -23,7 +23,7 @@ class FileEntry:
 
 
 class FileSystem(Protocol):
-    """Raises OSError for whatever goes wrong."""
+    """File operations of a lake; each raises OSError if it fails."""
 
     def qualify_path(self, path: str) -> str:
         """The path with scheme and host, without a slash at its end."""
@@ -31,7 +31,7 @@ class FileSystem(Protocol):
     def exists(self, path: str) -> bool: ...
 
     def find_matching(self, pattern: str) -> Sequence[str]:
-        """Paths that a pattern stands for, with `*`, `?`, `[ab]` and `{a,b}`; sorted."""
+        """Return the paths that match a pattern, with `*`, `?`, `[ab]` and `{a,b}`; sorted."""
 
     def files_below(self, folder: str, *, with_marks: bool = False) -> Sequence[FileEntry]:
         """All files below a folder, sorted by path; none if it is not there. Of a file, itself with its whole path."""

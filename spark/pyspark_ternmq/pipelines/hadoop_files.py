@@ -15,7 +15,7 @@ from pyspark_ternmq.pipelines.files import FileEntry
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# Of most files all of the footer; one that claims more than the other is no Parquet.
+# The whole footer of most files; a file that claims a longer footer than the maximum is no Parquet.
 FOOTER_BYTES, FOOTER_BYTES_MAX = 16 * 1024, 256 * 1024 * 1024
 # Objects of Java have no types here.
 Java = Any

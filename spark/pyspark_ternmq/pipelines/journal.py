@@ -1,6 +1,6 @@
 """What a pipeline that works in steps keeps in its checkpoint: what is to do, and how much of it is done.
 
-plan.json   made once, before the first step, together with the options that it was made for
+plan.json   written once, before the first step, together with its options
 done.json   how many of its steps are done; replaced after each
 others      what a step settles before it begins, under names of the pipeline's own
 
@@ -21,7 +21,7 @@ class JournalError(Exception):
 
 
 class JournalStore(Protocol):
-    """Where a checkpoint is, for one process at a time. OSError for whatever goes wrong there."""
+    """The store of a checkpoint, for one process at a time; its methods raise OSError."""
 
     @property
     def name(self) -> str:

@@ -1,4 +1,4 @@
-"""Where checkpoints of pipelines that work in steps are: a folder of the driver's machine, or one that Hadoop reaches.
+"""Stores of checkpoints of pipelines that work in steps: a folder of the driver's machine, or of Hadoop.
 
 Local       the lock is the system's, which lets go of it when the process dies; a file is written beside its place,
             synced, and renamed over the one before.

@@ -50,8 +50,7 @@ class QueryPosition:
 class ProgressLine:
     """Shows a pipeline's position while its `with` block runs.
 
-    Invariant: after `say` and `__exit__` the cursor is at the start of a line. `batch` is the last one that it was
-    told of.
+    Invariant: after `say` and `__exit__` the cursor is at the start of a line. `batch` is the last reported one.
     """
 
     def __init__(self, name: str, *, stream: TextIO | None = None, now_s: Callable[[], float] = time.monotonic) -> None:
@@ -77,7 +76,8 @@ class ProgressLine:
         self.show_progress(position.text())
 
     def show_progress(self, text: str) -> None:
-        """Show it: at once on a terminal, elsewhere if the last line is old enough, and older if it said the same."""
+        """Show the line: at once on a terminal, elsewhere if the last line is old enough, and later if it is the
+        same."""
         line = f"{self._name}: {text}"
         if self._is_terminal:
             self._write_text("\r" + line.ljust(self._width))
@@ -142,7 +142,7 @@ def follow_query(
     on_report: Callable[[Mapping[str, Any]], None] = lambda report: None,
     on_look: Callable[[], None] = lambda: None,
 ) -> None:
-    """Show a query's progress until it ends; it raises as the query does, and whatever else is raised stops the query.
+    """Show a query's progress until it ends; raises the query's error, and stops the query at any other exception.
 
     `rows` counts for pipelines that know better than Spark what they took in; `on_report` hears of each batch's report.
     `on_look` is called about twice a second.
@@ -174,7 +174,7 @@ class _SeenReports:
         last = query.lastProgress
         if last is None:
             return QueryPosition(rows=0 if rows is None else rows())
-        # Each report costs dozens of calls into Java, so that all are asked for only if one was missed.
+        # Each report costs dozens of calls into Java, so all are requested only if one was missed.
         for report in [last] if last["batchId"] <= self._batch + 1 else query.recentProgress:
             self._add_report(report)
         return QueryPosition(

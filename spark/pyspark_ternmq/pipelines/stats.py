@@ -1,4 +1,4 @@
-"""Stats: how many messages a topic got, how large, how soon they were stored, by windows of time.
+"""Writes statistics of topics by windows of time: number, size and latency of messages.
 
     stats.run(spark, StatsOptions(connection=..., topics=["orders"], out="/data/stats"))
 
@@ -8,11 +8,11 @@ Window      by the time of storing. It is written once, when a message was seen 
 By          topic, tag or key. A message with several keys counts for each of them; without one, for null.
 Latency     from birth to storing, in milliseconds: below 0 where a producer's clock is ahead. Percentiles are within
             one in ten thousand of their rank.
-Dropped     messages that are older than what was written already. Spark drops them; they are counted, and told in a
-            warning and in the report. It counts what a task has added up as one, so there are at least so many. Queues
-            that are read to their end in one batch drop nothing; with `max_offsets_per_trigger`, a queue that is read
-            sooner to its end can close windows of the others.
-To files    each window once, whatever is killed: `out/windows/date=...`, committed like the lake's batches.
+Dropped     messages that are older than what was written already. Spark drops them; their number is in a warning and in
+            the report. It is a lower bound: a task's partial sum counts as one. Queues that are read to their end in
+            one batch drop nothing; with `max_offsets_per_trigger`, a queue that is read sooner to its end can close
+            windows of the others.
+To files    each window once, also after a kill: `out/windows/date=...`, committed like the lake's batches.
 To a topic  at least once: a window that is sent again has the id that it had, since its id is made of what it is
             about. A run over the same messages with another checkpoint makes the same ids too.
 """
@@ -267,7 +267,7 @@ class _WindowOutput:
 
 
 def _date_column(moment: str) -> "Column":
-    """In UTC, whatever zone the session is in."""
+    """Convert to UTC from the session's zone."""
     return f.date_from_unix_date(f.floor(f.unix_seconds(moment) / DAY_S).cast("int"))
 
 

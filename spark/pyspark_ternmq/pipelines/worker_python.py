@@ -5,7 +5,7 @@ The zip     Spark puts `pyspark.zip` of its home before all else on a worker's p
             room within the 10 s; the whole of a run, most of which is Java's, was not seen to become shorter.
 Instead     workers of this machine are started by `worker-python.sh`, which takes the zip off the path and becomes the
             Python that this is; it imports the same PySpark from where it is installed.
-Not if      somebody said which Python workers are to be, or Spark's home is not that of the installed PySpark: the zip
+Not if      the user chose the workers' Python, or Spark's home is not that of the installed PySpark: the zip
             may be of another release then.
 """
 
@@ -24,7 +24,7 @@ PYTHON_VARIABLE = "PYSPARK_TERNMQ_PYTHON"
 
 
 def choose_worker_python(environment: MutableMapping[str, str], *, is_local: bool) -> None:
-    """Say in the environment, before Java starts, what workers are to be started with, unless that was said."""
+    """Set the workers' Python in the environment, before Java starts, unless it is set."""
     if "PYSPARK_PYTHON" in environment and environment["PYSPARK_PYTHON"] != environment.get(CHOSEN):
         return
     environment["PYSPARK_PYTHON"] = sys.executable

@@ -1,8 +1,8 @@
 """The sink: rows of Spark become messages.
 
 writer    what Spark calls; one task writes one partition
-options   what a write was told
-columns   which column holds what, checked on the driver
+options   the options of a write
+columns   the meaning of each column, checked on the driver
 rows      Arrow batches become messages, messages become requests
 ids       message ids that come out the same when a task runs again
 producers one producer a task, and one for each queue that rows chose

@@ -1,4 +1,4 @@
-"""Which column of the rows holds which part of a message; checked on the driver, before anything is sent.
+"""Maps columns of rows to parts of a message; checked on the driver, before anything is sent.
 
 Names are compared without case, as Spark does. Nothing is passed over without a word: columns that only a broker gives,
 such as the offset, are refused, unless an option says that rows are as the source reads them.
@@ -61,7 +61,7 @@ class RowColumns:
 def checked_columns(
     schema: StructType, *, topic: str | None, kafka_names: bool = False, ignores_source: bool = False
 ) -> RowColumns:
-    """The columns of a write; WrongOption for one that is missing, unknown or of another type.
+    """Return the columns of a write. Raises WrongOption if one is missing, unknown or of another type.
 
     `topic` is the option, which counts more than the column. A column of type void, as `lit(None)` makes it, is as good
     as none. `ignores_source` leaves out what only the source knows, and where its rows were.

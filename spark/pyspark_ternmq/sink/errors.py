@@ -26,7 +26,7 @@ class WriteFailed(Exception):
 
 
 def row_failed(error: ClientError, *, topic: str | None, row: int, partition: int) -> WriteFailed:
-    """The error of one row: what the broker or the client library said first, then where it was."""
+    """The error of one row: the error of the broker or client library, then the row's place."""
     column = COLUMN_OF_CODE.get(error.code)
     place = f"row {row} of partition {partition}" + (f", column {column}" if column else "")
     return WriteFailed(f"{error} ({f'topic {topic}, ' if topic is not None else ''}{place})")

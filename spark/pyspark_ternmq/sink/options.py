@@ -54,7 +54,7 @@ class SinkOptions:
 
 
 def sink_options(options: Mapping[str, str]) -> SinkOptions:
-    """The options of one write; WrongOption names the one that can't be."""
+    """The options of one write. Raises WrongOption, which names the invalid option."""
     reader = OptionReader(options, SINK_OPTIONS)
     rows_per_second = reader.read_rate("rowsPerSecond")
     has_kafka_names = kafka_names(reader)

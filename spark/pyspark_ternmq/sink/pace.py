@@ -51,7 +51,7 @@ class WritePace:
             written = os.pread(self._file, _TIME.size, 0)
             free = _TIME.unpack(written)[0] if len(written) == _TIME.size else now
             duration = rows * self._row_s
-            # Time that nobody used is not made up for. The clock begins anew when the machine does: a time that is far
+            # Unused time is not made up for. The clock restarts with the machine: a time that is far
             # ahead is from before.
             start = now if free < now or free > now + _KEPT_S else free
             os.pwrite(self._file, _TIME.pack(start + duration), 0)

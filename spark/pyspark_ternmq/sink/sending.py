@@ -56,7 +56,7 @@ class RequestSender:
         self._lanes: dict[tuple[str, int], asyncio.Task[None]] = {}
 
     async def put(self, request: RowRequest | PlainRequest) -> None:
-        """Send one more request, as soon as there is room; raises WriteFailed of one that was put before."""
+        """Send one more request as soon as there is room. Raises WriteFailed of an earlier request."""
         while len(self._tasks) >= self._max_in_flight:
             await self._some_done()
         if isinstance(request, PlainRequest):
@@ -87,7 +87,7 @@ class RequestSender:
 
     async def _some_done(self) -> None:
         done, self._tasks = await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
-        for error in [task.exception() for task in done]:  # all are looked at, else asyncio complains of the others
+        for error in [task.exception() for task in done]:  # each exception is retrieved, else asyncio logs it
             if error is not None:
                 raise error
 

@@ -1,8 +1,8 @@
 """The writers that Spark calls: one object for a write, whose `write` runs for each partition on the executors.
 
-Guarantee   at least once. A task returns when the broker has stored all its rows; one that fails is run again by Spark,
+Guarantee   at least once. A task returns when the broker has stored all its rows; Spark runs a failed task again,
             and a batch of a stream that wasn't committed is run again after a restart. The rows that had been stored
-            before are then stored again, under the same message ids, so that whoever reads can drop them.
+            before are then stored again, under the same message ids, so that readers can drop them.
 Same ids    need the same rows at the same places: a batch of a stream that comes from a source whose offsets are in the
             checkpoint and is not shuffled, for example. Where rows have ids of their own, in the column `message_id`,
             those count.

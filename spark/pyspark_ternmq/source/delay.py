@@ -1,6 +1,6 @@
 """When a micro-batch waits for more: options `minOffsetsPerTrigger` and `maxTriggerDelay`; pure.
 
-The first trigger of a query takes what there is, so that one that is started again and again comes on. From then on
+The first trigger of a query takes what there is, so that a query that is often restarted makes progress. From then on
 messages wait until there are enough of them, and no longer than the delay, which begins when the first of them is seen.
 """
 

@@ -1,14 +1,13 @@
 """Commits the progress of a stream to a consumer group (option `group`), which shows its lag and its driver.
 
-Told     at each trigger where the query goes on from. What lies before it is done: Spark has noted the micro-batch that
-         ended there. So the group is never ahead of the checkpoint, which alone decides where to go on.
-Member   the driver is one that pulls, as long as triggers come; its client id begins with "spark". PySpark 4.3 ends it
-         without a word, so it is a member until the server has not heard of it for a while.
-Others   a group is for one query. Another driver that comes while this one is there is one, and so is one that was
-         there before, unless it is gone when servers have forgotten it: a query that is started again after a kill
-         finds its own former driver. Each minute a line says who it is. Nothing is refused, as that would lock a
-         restart out.
-Failing  a group that can't be told for a moment is told the next time; one that can't be at all ends the query.
+Commits  the start of the next micro-batch at each trigger. Messages before it are done: Spark has noted the micro-batch
+         that ended there. So the group is never ahead of the checkpoint, which alone decides where the query continues.
+Member   the driver is a pulling member while triggers come; its client id begins with "spark". PySpark 4.3 ends it
+         without a call, so it is a member until the server removes it.
+Others   a group is for one query. Another driver in the group is reported each minute in the log. A query that is
+         restarted after a kill finds its own former driver until servers remove it, so that one is reported only if it
+         stays. Other drivers are not refused, as that would lock a restart out.
+Failing  a commit that fails for a moment is repeated at the next trigger; a permanent failure ends the query.
 """
 
 import logging
@@ -28,17 +27,17 @@ _KIND = "spark@"
 
 
 class GroupProgress:
-    """Of one query. Tells what has changed; nothing else costs a call."""
+    """The progress of one query in its consumer group; only changes cost a call."""
 
     def __init__(self, group: str) -> None:
         self._group = group
-        self._told: dict[tuple[str, str], int] = {}
+        self._committed: dict[tuple[str, str], int] = {}
         self._joined_at_s = -math.inf
         self._is_failing = False
         self._others = OtherDrivers(group)
 
-    def tell(self, reader: OffsetReader, seen: SeenTopics, at: StreamPosition, now_s: float) -> None:
-        """The query goes on from there, of the topics that are seen now."""
+    def commit_progress(self, reader: OffsetReader, seen: SeenTopics, at: StreamPosition, now_s: float) -> None:
+        """Commit the offsets from which the query continues, for the topics that exist now."""
         reader = reader.without_patience()
         news = self._changed_offsets(seen, at)
         try:
@@ -46,9 +45,9 @@ class GroupProgress:
                 reader.commit(
                     self._group, [(seen.queues[topic][name], offset) for (topic, name), offset in news.items()]
                 )
-                self._told |= news
+                self._committed |= news
             # After the commit, which creates a missing group with the type of its topics.
-            if self._told and now_s - self._joined_at_s >= JOIN_INTERVAL_S:
+            if self._committed and now_s - self._joined_at_s >= JOIN_INTERVAL_S:
                 self._others.check_drivers(reader, now_s)
                 reader.join(self._group)
                 self._joined_at_s = now_s
@@ -61,27 +60,28 @@ class GroupProgress:
             self._is_failing = True
 
     def _changed_offsets(self, seen: SeenTopics, at: StreamPosition) -> dict[tuple[str, str], int]:
-        """Offsets that the group does not have yet; none of a topic that was created again, or that lost messages."""
-        anew = at.recreated_topics(seen.identities)
+        """Return the offsets that the group does not have yet, without recreated topics and topics that lost
+        messages."""
+        recreated = at.recreated_topics(seen.identities)
         return {
             (topic, name): offset
             for topic, ends in seen.ends.items()
             for name, end in ends.items()
-            if topic not in anew
+            if topic not in recreated
             and name in seen.queues.get(topic, {})
             and (offset := at.find_offset(topic, name)) is not None
             and offset <= end
-            and offset != self._told.get((topic, name))
+            and offset != self._committed.get((topic, name))
         }
 
 
 class OtherDrivers:
-    """Says each minute which other drivers of Spark are members of the group, as long as there are some."""
+    """Logs each minute which other drivers of Spark are members of the group."""
 
     def __init__(self, group: str) -> None:
         self._group = group
         self._looked_at_s = -math.inf
-        self._since_s: dict[str, float] | None = None  # when each was seen first; None: nobody has looked
+        self._since_s: dict[str, float] | None = None  # when each was seen first; None before the first look
         self._can_look = True
 
     def check_drivers(self, reader: OffsetReader, now_s: float) -> None:
@@ -109,6 +109,6 @@ class OtherDrivers:
         """The drivers that came since the first look, or have been there for longer than servers remember the dead."""
         is_first, known = self._since_s is None, self._since_s or {}
         found = sorted(each for each in members if each.startswith(_KIND) and each != own)
-        # A driver that is there at the first look may be dead; one that comes later is not.
+        # A driver that is there at the first look may be dead; a later one is not.
         self._since_s = {each: known.get(each, now_s if is_first else -math.inf) for each in found}
         return [each for each in found if now_s - self._since_s[each] >= FORGOTTEN_S]

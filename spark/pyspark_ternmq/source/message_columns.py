@@ -1,7 +1,7 @@
 """The columns of a batch of messages, built by Arrow without a Python object for each message.
 
 `wire_fields` finds where each field of each message lies in the bytes of the answers, and Arrow copies the contents of
-one field of all messages into one column. Only the columns that are asked for are built.
+one field of all messages into one column. Only requested columns are built.
 """
 
 import zlib

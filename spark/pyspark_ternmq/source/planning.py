@@ -10,7 +10,7 @@ from ternmq.pull.offset_reader import OffsetReader
 
 def check_filter(reading: Reading, reader: OffsetReader, queues: QueuesByTopic) -> None:
     """`BadRequest` with the broker's words if it can't read the filter: a task would fail of it, and of an empty topic
-    nobody would hear of it."""
+    it would go unnoticed."""
     any_queue = next((queue for of_topic in queues.values() for queue in of_topic.values()), None)
     if reading.passing is not None and any_queue is not None:
         reader.check(any_queue, reading.passing)

@@ -87,7 +87,7 @@ class WantedRanges:
         )
 
     def with_filter(self, condition: Filter) -> "WantedRanges | None":
-        """With one more condition; None if this can't be said here."""
+        """Return the filter with one more condition; None if it can't be expressed."""
         path, values = _column_and_values(condition)
         if path == "offset" and type(condition) in _RANGES:
             [value] = values

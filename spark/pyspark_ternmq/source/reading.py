@@ -2,7 +2,7 @@
 
 Offsets of a queue have no gaps, so a message that is missing was removed by retention, or lost with a disk. With
 `failOnDataLoss` that fails the task; without it the task logs what is missing. With a filter, a message that does not
-match looks like one that was removed: it counts as lost if it is below the first offset of the queue.
+match looks like a removed message: it counts as lost if it is below the first offset of the queue.
 """
 
 import logging

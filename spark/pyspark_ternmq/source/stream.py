@@ -1,8 +1,8 @@
-"""`spark.readStream`: Spark keeps the offsets in its checkpoint; this says how far there is something to read.
+"""The streaming source of `spark.readStream`: plans micro-batches; Spark keeps the offsets in its checkpoint.
 
 Added       queues, and topics that fit a pattern, are read from their beginning.
 Away        a queue that is not in the route, as while its broker is away, keeps its offset and is read when it is back.
-Made anew   a topic that was deleted and made again has another identity than in the checkpoint (`position.py`). With
+Recreated   a topic that was deleted and created again has another identity than in the checkpoint (`position.py`). With
             `failOnDataLoss` the query ends with an error, without it the new topic is read from its beginning.
 Deleted     a topic that is gone ends the query with `failOnDataLoss`, without it the others are read on. Its offsets
             stay in the checkpoint: should it be there again, its identity says whether it is the same.
@@ -104,23 +104,23 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._seen = self._watch.look_at_topics() if self._target is None else self._in_target(at, self._target)
         self._options.subscription.check_there(self._seen.identities, may_be_gone=at.offsets)
         self._say_what_is_deleted(at)
-        anew = at.recreated_topics(self._seen.identities)
-        for topic in anew:
+        recreated = at.recreated_topics(self._seen.identities)
+        for topic in recreated:
             self._report_loss(f"{_recreated_text(topic)} since this query read it", "it is read from its beginning")
-        begin = self._begin_offsets(at, anew, self._seen.queues, self._seen.ends)
+        begin = self._begin_offsets(at, recreated, self._seen.queues, self._seen.ends)
         self._begun = start, begin
         lost = _queues_that_end_before(begin, self._seen.ends)
         for queue in lost:
             self._report_loss(f"{queue}: its broker lost messages", "it is read from its beginning")
         if self._group is not None:
-            self._group.tell(self._watch.reader, self._seen, at, time.monotonic())
+            self._group.commit_progress(self._watch.reader, self._seen, at, time.monotonic())
         self._planned = at.offsets
-        if not anew and not lost and self._should_wait(begin, limit):
+        if not recreated and not lost and self._should_wait(begin, limit):
             return start
         ends = limit_end(begin, self._seen.ends, limit.max_rows) if isinstance(limit, ReadMaxRows) else self._seen.ends
         moved = at.moved_to(ends, self._seen.identities)
         self._planned = moved.offsets
-        return start if moved.offsets == at.offsets and not anew else moved.to_kept()
+        return start if moved.offsets == at.offsets and not recreated else moved.to_kept()
 
     def reportLatestOffset(self) -> Kept | None:  # noqa: N802
         if not self._seen.ends:
@@ -130,15 +130,15 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @in_one_line()
     def partitions(self, start: Kept, end: Kept) -> list[InputPartition]:
         at, to = StreamPosition.of(start), StreamPosition.of(end)
-        anew = at.recreated_topics(to.identities)
-        wanted = self._planned_of_now(to, _wanted_ends(at, to, anew, is_first=start == self._initial))
+        recreated = at.recreated_topics(to.identities)
+        wanted = self._planned_of_now(to, _wanted_ends(at, to, recreated, is_first=start == self._initial))
         queues = self._seen.queues
         if find_missing(wanted, queues):
             # A batch of before a restart, whose brokers may not all be back yet.
             queues = self._watch.queues_with(wanted)
         begin = self._begun[1] if self._begun is not None and self._begun[0] == start else {}
         if any(name not in begin.get(topic, {}) for topic, of_topic in wanted.items() for name in of_topic):
-            begin = self._begin_offsets(at, anew, queues, wanted)
+            begin = self._begin_offsets(at, recreated, queues, wanted)
         again = self._watch.find_begins(queues, _queues_behind(begin, wanted))
         begin = {topic: {**begin[topic], **again[topic]} for topic in wanted}
         return list(partitions_of(self._options, queues, begin, wanted))
@@ -171,18 +171,18 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return StreamPosition({}).moved_to(offsets, self._seen.identities)
 
     def _in_target(self, at: StreamPosition, target: SeenTopics) -> SeenTopics:
-        """What a query that ends with what there was may read: nothing of a topic that was deleted since then, nor of
-        one of its name that was created after that."""
+        """Return what a query with a fixed end may read: nothing of topics that were deleted since its start, or
+        created again."""
         now = self._watch.find_identities()
-        anew = StreamPosition({}, target.identities).recreated_topics(now)
-        for topic in anew:
+        recreated = StreamPosition({}, target.identities).recreated_topics(now)
+        for topic in recreated:
             self._report_loss(f"{_recreated_text(topic)} while this query ran", "the next query reads it")
         deleted = [topic for topic in target.identities if topic not in now]
         for topic in deleted:
             if topic not in self._deleted:
                 self._report_loss(f"topic {topic} was deleted while this query ran", _OTHERS)
         self._deleted |= frozenset(deleted)
-        gone = {*anew, *deleted}
+        gone = {*recreated, *deleted}
         return SeenTopics(
             {topic: identity for topic, identity in target.identities.items() if topic not in gone},
             target.queues,
@@ -206,10 +206,12 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
         _log.warning("%s; %s", what, instead)
 
-    def _begin_offsets(self, at: StreamPosition, anew: list[str], queues: QueuesByTopic, ends: Offsets) -> Offsets:
+    def _begin_offsets(self, at: StreamPosition, recreated: list[str], queues: QueuesByTopic, ends: Offsets) -> Offsets:
         """The offset from which each of the queues with these ends is read; lost messages are skipped."""
         unread = {
-            topic: {name: end for name, end in of_topic.items() if topic in anew or _is_unread(at, topic, name, end)}
+            topic: {
+                name: end for name, end in of_topic.items() if topic in recreated or _is_unread(at, topic, name, end)
+            }
             for topic, of_topic in ends.items()
         }
         firsts = self._watch.find_begins(queues, unread)
@@ -218,8 +220,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for topic, of_topic in ends.items():
             begin[topic] = {}
             for name, end in of_topic.items():
-                start = None if topic in anew else at.find_offset(topic, name)
-                # Retention may have gone on since the end was asked for.
+                start = None if topic in recreated else at.find_offset(topic, name)
+                # Retention may have removed more since the end was requested.
                 first = min(firsts[topic].get(name, 0), end)
                 begin[topic][name] = first if start is None else max(start, first)
                 if start is not None:
@@ -249,11 +251,11 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         identities = self._seen.identities
         if any(identities.get(topic) != to.identities.get(topic, "") for topic in wanted):
             identities = self._watch.find_identities()
-        anew = to.recreated_topics(identities)
+        recreated = to.recreated_topics(identities)
         has = self._options.subscription.has_topic
-        gone = [topic for topic in wanted if topic in anew or (topic not in identities and has(topic))]
+        gone = [topic for topic in wanted if topic in recreated or (topic not in identities and has(topic))]
         for topic in gone:
-            what = _recreated_text(topic) if topic in anew else f"topic {topic} was deleted"
+            what = _recreated_text(topic) if topic in recreated else f"topic {topic} was deleted"
             self._report_loss(
                 f"{what} since the micro-batch was planned that is to be repeated", "it has none of its messages"
             )
@@ -284,7 +286,7 @@ class RefusedReader(DataSourceStreamReader):
 
 
 def _recreated_text(topic: str) -> str:
-    return f"topic {topic} was deleted and made again"
+    return f"topic {topic} was deleted and created again"
 
 
 def _queues_that_end_before(begin: Offsets, ends: Offsets) -> list[str]:
@@ -296,16 +298,18 @@ def _queues_that_end_before(begin: Offsets, ends: Offsets) -> list[str]:
     ]
 
 
-def _wanted_ends(at: StreamPosition, to: StreamPosition, anew: list[str], *, is_first: bool) -> Offsets:
+def _wanted_ends(at: StreamPosition, to: StreamPosition, recreated: list[str], *, is_first: bool) -> Offsets:
     """Where the queues end that have something to read.
 
-    The start of the first micro-batch is asked for again when it is repeated, and may lie behind its end then.
+    The start of the first micro-batch is requested again when it is repeated, and may then be behind its end.
     """
     wanted: Offsets = {}
     for topic, of_topic in to.offsets.items():
         for name, stop in of_topic.items():
             start = at.find_offset(topic, name)
-            is_empty = stop == 0 if topic in anew or start is None else stop == start or (is_first and stop < start)
+            is_empty = (
+                stop == 0 if topic in recreated or start is None else stop == start or (is_first and stop < start)
+            )
             if not is_empty:
                 wanted.setdefault(topic, {})[name] = stop
     return wanted

@@ -34,7 +34,7 @@ class TopicSelection:
         return f"topic{'s' if len(parts) > 1 else ''} {', '.join(parts)}"
 
     def find_queues(self, reader: OffsetReader, topics: Iterable[str], *, strict: bool) -> QueuesByTopic:
-        """The queues of these topics that are read. `strict`: WrongOption for one that is assigned and not there; else
+        """Return the queues to read of these topics. `strict`: raises WrongOption if an assigned one is not there; else
         its broker may be away."""
         found = queues_of(reader, topics)
         if self.assigned is None:
@@ -58,8 +58,8 @@ class TopicSelection:
         return re.fullmatch(self.pattern, topic) is not None and not is_system_topic(topic)
 
     def find_identities(self, reader: OffsetReader) -> Identities:
-        """The topics that are read, each with its identity; empty if the server has none. `NotFound` for one that
-        isn't there. Their routes must not be asked for before: servers give those of topics to be, too."""
+        """Return the identities of the topics to read; "" where the server has none. Raises `NotFound` if one does not
+        exist. Do not query routes before: servers return routes of topics that do not exist yet, too."""
         found = self.identities_of_those_there(reader)
         self.check_there(found)
         return found

@@ -17,7 +17,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class SeenTopics:
-    """The topics at one moment: which they are, their queues that are in the route, and where these end."""
+    """The topics at one moment: their identities, the queues in their routes, and the ends of these."""
 
     identities: Identities = field(default_factory=dict)
     queues: QueuesByTopic = field(default_factory=dict)
@@ -25,7 +25,8 @@ class SeenTopics:
 
 
 class TopicWatch:
-    """Made where Spark plans, opened at the first question. Whatever it needs travels; what is open does not."""
+    """Reads the topics of a stream. Created where Spark plans, connects at the first call; pickled without
+    connection."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
@@ -39,8 +40,9 @@ class TopicWatch:
         return self._reader
 
     def look_at_topics(self, *, strict: bool = False) -> SeenTopics:
-        """Identities first: a topic that is created again meanwhile shows the next time, and not never. All is asked
-        again when a broker can't be reached: one that is away leaves the route after some seconds.
+        """Read identities, queues and ends; identities first, so that a topic that is recreated meanwhile shows the
+        next time. All is read again when a broker can't be reached: a broker that is away leaves the route after some
+        seconds.
 
         A topic that isn't there is a `NotFound` where a loss is an error, else it is left out. `strict`: so is a queue
         that is assigned, which may be away else."""

@@ -4,7 +4,7 @@ All messages lie one behind the other in the same bytes. In each step the messag
 advance by one field, so messages whose fields are in the same order, as encoders write them, advance together.
 
 Limits   sizes and positions are below 2 GiB; nested messages are found as bytes, and are looked into by another call
-Refused  what isn't protobuf, and groups (wire types 3 and 4), which nobody has written for years: `NotScannable`
+Refused  what isn't protobuf, and groups (wire types 3 and 4), which are out of use for years: `NotScannable`
 """
 
 from collections.abc import Iterator

@@ -47,8 +47,8 @@ def at(first: int, second: int, identity: str = "a-1") -> StreamPosition:
 async def test_only_what_has_changed_is_told_and_the_driver_is_a_member(server: ScriptedServer) -> None:
     def use(reader: OffsetReader, seen: SeenTopics, group: GroupProgress) -> None:
         for now_s, second in enumerate((1, 1, 3, 3)):
-            group.tell(reader, seen, at(0, second), now_s)
-        group.tell(reader, seen, at(0, 3), JOIN_INTERVAL_S)
+            group.commit_progress(reader, seen, at(0, second), now_s)
+        group.commit_progress(reader, seen, at(0, 3), JOIN_INTERVAL_S)
 
     assert sorted(await told(server, use)) == [0, 1, 3]
     beats = server.requests["Heartbeat"]
@@ -58,9 +58,11 @@ async def test_only_what_has_changed_is_told_and_the_driver_is_a_member(server: 
 
 async def test_nothing_is_told_of_other_topics_and_of_what_is_lost(server: ScriptedServer) -> None:
     def use(reader: OffsetReader, seen: SeenTopics, group: GroupProgress) -> None:
-        group.tell(reader, seen, at(0, 3, identity="b-2"), 0)
-        group.tell(reader, seen, StreamPosition({TOPIC: {"broker-a/1": 4}, "elsewhere": {"broker-a/0": 1}}), 1)
-        group.tell(reader, seen, StreamPosition({}), 2)
+        group.commit_progress(reader, seen, at(0, 3, identity="b-2"), 0)
+        group.commit_progress(
+            reader, seen, StreamPosition({TOPIC: {"broker-a/1": 4}, "elsewhere": {"broker-a/0": 1}}), 1
+        )
+        group.commit_progress(reader, seen, StreamPosition({}), 2)
 
     assert await told(server, use) == []
     assert server.requests["Heartbeat"] == []
@@ -74,7 +76,7 @@ async def test_a_group_that_can_not_be_told_now_is_told_the_next_time(
 
     def use(reader: OffsetReader, seen: SeenTopics, group: GroupProgress) -> None:
         for now_s in range(3):
-            group.tell(reader, seen, at(0, 1), now_s)
+            group.commit_progress(reader, seen, at(0, 1), now_s)
         assert len(caplog.records) == 1, "said once"
 
     assert sorted((await told(server, use))[-2:]) == [0, 1]
@@ -145,6 +147,6 @@ async def test_a_group_that_can_not_be_told_at_all_ends_the_query(server: Script
 
     def use(reader: OffsetReader, seen: SeenTopics, group: GroupProgress) -> None:
         with pytest.raises(BadRequest):
-            group.tell(reader, seen, at(0, 1), 0)
+            group.commit_progress(reader, seen, at(0, 1), 0)
 
     await told(server, use)

@@ -65,7 +65,7 @@ def test_an_iceberg_table_is_known_by_its_metadata_or_by_the_mark_of_its_lake() 
 
 def test_a_folder_that_happens_to_be_called_metadata_is_none_of_a_table() -> None:
     [place] = places_of(memory("/files/metadata/notes.txt", "/files/a.parquet"), "/files")
-    assert place == SourcePlace(kind="folder", path="/files", asked="/files")
+    assert place == SourcePlace(kind="folder", path="/files", requested="/files")
 
 
 @pytest.mark.parametrize("path", [f"/lake/data/{PART}/a.parquet", "/lake/data/_delta_log"])

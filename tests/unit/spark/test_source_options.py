@@ -198,5 +198,5 @@ def test_keys_may_be_in_a_file_that_the_driver_reads(tmp_path: Path) -> None:
 
 def test_a_file_that_holds_no_certificate_is_refused_on_the_driver(tmp_path: Path) -> None:
     (tmp_path / "ca.pem").write_text("none")
-    with pytest.raises(WrongOption, match="holds no certificates in PEM"):
+    with pytest.raises(WrongOption, match="has no certificates in PEM"):
         connection_of(OptionReader({"endpoint": "mq:443", "tlsCaFile": str(tmp_path / "ca.pem")}, ()))

@@ -154,7 +154,7 @@ async def test_a_topic_whose_offsets_began_anew_is_read_from_its_beginning_or_no
     start = {TOPIC: {**dict.fromkeys(NAMES, 0), "broker-a/1": 10}, "@identities": {TOPIC: "0-0"}}
 
     def strict(reader: TopicStreamReader) -> None:
-        with pytest.raises(DataLoss, match=f"topic {TOPIC} was deleted and made again since this query read it"):
+        with pytest.raises(DataLoss, match=f"topic {TOPIC} was deleted and created again since this query read it"):
             reader.latestOffset(start, ReadAllAvailable())
 
     def lenient(reader: TopicStreamReader) -> Kept:

@@ -1,6 +1,6 @@
 """Keeps the decoders that were created from schemas of a registry, by schema id.
 
-Fetched     each id once in a worker, at the first body that has it. Ids that the registry does not know are asked for
+Fetched     each id once in a worker, at the first body that has it. Ids that the registry does not know are requested
             again after a minute: a body may be faster than a registry's copy.
 Limits      the oldest go when there are too many: bodies can have any id.
 """
@@ -35,7 +35,7 @@ class ById(Generic[T]):
         self._unknown = OrderedDict[int, float]()
 
     def get(self, number: int) -> T:
-        """BrokenBody for an id that has no schema, or one that can't be used."""
+        """Return the schema of an id. Raises BrokenBody if there is none, or if it can't be used."""
         found = self._known.get(number)
         if found is None:
             with self._lock:

@@ -1,7 +1,7 @@
 """Protobuf whose bodies say by an id and indexes which message of which file in a registry they are.
 
-Columns are those of the message in the descriptor set, whatever version of its file a body was written with: Protobuf
-needs no other schema to read it. The registry tells only whether it is that message.
+Columns are those of the message in the descriptor set, for any version of the file with which a body was written:
+Protobuf needs no other schema to read it. The registry tells only whether it is that message.
 """
 
 from collections.abc import Callable

@@ -1,11 +1,12 @@
-"""Schemas of a schema registry, by Confluent's HTTP API, as other registries have it too.
+"""A client of schema registries with Confluent's HTTP API.
 
-Asked       `GET /schemas/ids/{id}` for what a body was written with, `GET /subjects/{subject}/versions/{version}` for
+Calls       `GET /schemas/ids/{id}` for the schema of a body, `GET /subjects/{subject}/versions/{version}` for
             schemas that it refers to, and for the latest of a subject.
-Away        a registry that can't be reached, or is busy, is asked again for `retry_s`; then it is an error of the
-            batch. Whatever else it says than that it has no such schema is an error at once: no fault of a server may
-            make bodies malformed.
-Keys        travel with a query's plan to the workers, in no text of it; and by plain HTTP to nobody but this machine.
+Away        a call to a registry that can't be reached, or is busy, is repeated for `retry_s`; then the batch fails. Any
+            answer except "no such schema" fails the batch at once: a fault of the server must not make bodies
+            malformed.
+Keys        travel with a query's plan to the workers, and are in none of its texts; plain HTTP sends them to this
+            machine only.
 """
 
 import base64
@@ -95,7 +96,7 @@ class RegistryClient:
         self._registry, self._parts = registry, urlsplit(registry.url)
 
     def schema(self, schema_id: int) -> RegisteredSchema:
-        """NoSuchSchema, RegistryFailed; WrongSchema for one that is too large."""
+        """Fetch a schema. Raises NoSuchSchema, RegistryFailed, or WrongSchema if it is too large."""
         return self._parse_registered(self._get_json(f"/schemas/ids/{schema_id}"), schema_id)
 
     def find_latest(self, subject: str) -> RegisteredSchema:
@@ -194,8 +195,8 @@ class RegistryClient:
         # A 404 of some other server, as at a wrong address, says nothing about schemas.
         if status == 404 and isinstance(found, Mapping) and found.get("error_code") in _NO_SUCH:
             raise NoSuchSchema(path)
-        said = found.get("message", "") if isinstance(found, Mapping) else ""
-        raise RegistryFailed(f"the schema registry {self._registry.url} answers {status} {str(said)[:200]}".rstrip())
+        reason = found.get("message", "") if isinstance(found, Mapping) else ""
+        raise RegistryFailed(f"the schema registry {self._registry.url} answers {status} {str(reason)[:200]}".rstrip())
 
 
 def _schema_kind(found: Json) -> str:

@@ -10,8 +10,8 @@ Ids         a letter that is sent is a new message, with an id made of the lette
             sends its letters again with the same ids; so does another checkpoint.
 Letters     stay in the dead letter topic, which is a log. Unlike `ternmq dlq resend`, this sends to the topic that a
             letter came from, for all of its groups: a message that was changed can't go to the retry topic.
-Refused     letters for topics that are not there, or take messages of another type, fail one by one; whatever else a
-            broker refuses ends the run with its words, and the next run goes on with that step.
+Refused     letters for topics that are not there, or take messages of another type, fail one by one; any other error of
+            a broker refuses ends the run with its words, and the next run goes on with that step.
 """
 
 import json

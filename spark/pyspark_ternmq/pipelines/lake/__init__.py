@@ -11,7 +11,7 @@ Ids         are remembered in Spark's state store, by default in the memory of J
             session is to have, from the first run on, the setting spark.sql.streaming.stateStore.providerClass =
             org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider
 Formats     plain Parquet; or Delta or Iceberg tables `data`, `late` and `malformed` of the same files (`tables/`).
-Restart     with the same `checkpoint` and `out`, after whatever end: no row is lost, none comes twice. A new checkpoint
+Restart     with the same `checkpoint` and `out`, after any end: no row is lost, none comes twice. A new checkpoint
             begins again, and brings what is there a second time. A checkpoint is for one process at a time (`Locked`).
 """
 

@@ -72,12 +72,12 @@ def classify_messages(
 
 
 def drop_duplicates(rows: "DataFrame", window: timedelta, *, not_before_ms: int = 0) -> "DataFrame":
-    """Without rows whose id came before, within `window` by the clock of the pipeline.
+    """Drop rows whose id came before, within `window` by the clock of the pipeline.
 
-    Watermarks drop what is too old, so they stand on a time that can't be: when the row was taken, which is the same
-    for all of a micro-batch, and is in the checkpoint. Event times would lose rows when queues are read unevenly.
-    `not_before_ms` is the time of earlier batches: on a machine whose clock is behind, rows would seem too old. The
-    column TAKEN stays, so that the next run can be told.
+    Watermarks drop rows that are too old. They use the time at which the row was taken, so that no row is: it is the
+    same for all rows of a micro-batch, and is in the checkpoint. Event times would lose rows when queues are read
+    unevenly. `not_before_ms` is the time of earlier batches: on a machine whose clock is behind, rows would seem too
+    old. The column TAKEN stays, so that the next run gets its time.
     """
     if window < ID_WINDOW_MIN:
         return rows

@@ -1,17 +1,18 @@
-"""Batches into plain files, each exactly once, whatever moment a process is killed in.
+"""Commits batches to plain files exactly once, even if a process is killed at any moment.
 
-Layout      _staging/<query>-<batch>.<try>/kind=data/topic=T/...   what a batch writes, seen by nobody
-            _commits/<query>-<batch>.json                          its manifest: which staged file goes where
+Layout      _staging/<query>-<batch>.<try>/kind=data/topic=T/...   what a batch writes, hidden from readers
+            _commits/<query>-<batch>.json                          its manifest: the place of each staged file
             data/topic=T/...  late/...  malformed/...              what readers see
-Tables      a format that keeps lists of its files (`tables/`) is told of them when they are at their places.
-Commit      the manifest's appearing under its name. Without it the batch never was: its staging is wiped, and it is
-            written anew. With it the batch is: its files are renamed into place, by whoever comes next if need be.
-Counted     what is staged has the rows that were counted as they were written, or nothing appears: the batch is an
-            error, and is written again by the next run.
-Finished    a batch whose staging folders are gone. Nobody renames files for it any more, so that compaction may have
-            them; files of a batch that is not finished it leaves alone.
-One writer  has the lock of the query's checkpoint. One that slept, and lost it, stages into a folder of its own, and
-            can't make anything appear (`lock.publish`).
+Tables      a format that keeps lists of its files (`tables/`) gets them when they are at their places.
+Commit      is the rename that gives the manifest its name. Without a manifest the staged files are deleted, and the
+            batch is written again. With it the batch is committed: its files are renamed into place, by the next
+            process if need be.
+Counted     staged files must have as many rows as were counted while they were written. Otherwise the batch fails,
+            nothing is committed, and the next run writes it again.
+Finished    a batch whose staging folders are gone. Its files are no longer renamed, so compaction may merge them; it
+            leaves files of other batches alone.
+One writer  has the lock of the query's checkpoint. A writer that slept and lost the lock stages into its own folder,
+            and can't commit (`lock.publish`).
 Bounded     batches of a query come in order: a manifest stands for all before it, and they are removed when it is
             finished. So there is one manifest for each query, two for a moment.
 Query       the id in Spark's checkpoint: two checkpoints never meet, and a folder can take several.
@@ -89,7 +90,7 @@ class BatchManifest:
 
 
 class BatchCommits:
-    """The batches of one query in a lake's folder, for whoever has the lock of its checkpoint.
+    """The batches of one query in a lake's folder, for the process that has the lock of its checkpoint.
 
     Invariant: between calls, every manifest of the query but the last is finished.
     """
@@ -159,7 +160,7 @@ class BatchCommits:
 
     def _finish_batch(self, batch: int) -> None:
         text = read_if_there(self._files, self._manifest_path(batch))
-        # Else somebody who woke has just removed it, as is done with those that are finished.
+        # Otherwise a process that woke has just removed it, as a finished one.
         if text is not None:
             self._move_batch(BatchManifest.from_json(text))
 
@@ -213,7 +214,7 @@ def is_compaction(name: str) -> bool:
 
 
 def is_manifest(name: str) -> bool:
-    """Whether a file of `_commits` has appeared; one that is to appear has more behind its name."""
+    """Return whether a file of `_commits` was published; until then its name is longer."""
     return name.endswith(".json")
 
 

@@ -1,12 +1,13 @@
-"""Small files of a lake merged into larger ones, each row exactly once, whatever moment it is killed in.
+"""Merges small files of a lake into larger ones; each row stays exactly once, even if it is killed at any moment.
 
 Merge       the files of a group are read and written as one, into _staging/compact-<id>/; the rows of both are counted.
 Commit      _commits/compact-<id>.json names the file to add and those to remove; before it, nothing has changed.
-Swap        the merged file is renamed into place, the small ones are deleted, staging and manifest go. Who comes next
-            finishes a swap whose manifest is there.
-Readers     who lists a partition between the rename and the last delete sees old files and the new one: rows twice,
-            never none. That takes a few calls to the file system, and `_commits/compact-*.json` is there for as long.
-            Who listed the old files before and opens them after is told by Spark that a file is gone, and reads anew.
+Swap        the merged file is renamed into place, the small ones are deleted, staging and manifest are removed. The
+            next run finishes a swap whose manifest is there.
+Readers     that list a partition between the rename and the last delete see old files and the new one: rows twice,
+            never none. That takes a few calls to the file system, while `_commits/compact-*.json` exists. For readers
+            that listed the old files before, and open them after, Spark reports a missing file; they have to read
+            again.
 Beside      the lake pipeline needs no lock: it only adds files, and those of its unfinished batch are left alone.
 """
 
@@ -119,7 +120,7 @@ class LakeCompaction:
         unpublished = [self._path_of(COMMITS, name) for name in self._list_manifests() if not is_manifest(name)]
         withdraw_files(self._files, self._lock, unpublished)
         for name in self._list_manifests():
-            # One that slept may wake and finish it first.
+            # A compaction that slept may wake and finish it first.
             if is_manifest(name) and (text := read_if_there(self._files, self._path_of(COMMITS, name))) is not None:
                 self._finish_swap(FileSwap.from_json(text))
         staged = [name for name in self._files.folders_in(self._path_of(STAGING)) if is_compaction(name)]

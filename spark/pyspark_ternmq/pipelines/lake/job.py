@@ -1,7 +1,7 @@
 """The lake pipeline as a Spark query: from the source to a committed batch.
 
-Batch again     Spark runs a batch again unless it knows that it ended. One that was committed before is not written a
-                second time, but its rows are computed once more if ids are remembered: the next batch needs what this
+Batch again     Spark runs a batch again unless it knows that it ended. A batch that was committed before is not written
+                a second time, but its rows are computed once more if ids are remembered: the next batch needs what this
                 one remembers, and how much of it a killed run had kept is Spark's own affair.
 One pass        a batch is computed once: a second action would run its state twice. So all kinds are written together,
                 and counted on the way.
@@ -240,7 +240,7 @@ def _with_partition_columns(rows: "DataFrame") -> tuple["DataFrame", tuple[str, 
 
 
 def _heal_compaction(files: HadoopFiles, root: str) -> None:
-    """Finish what a compaction that was killed had committed; one that lives does it by itself."""
+    """Finish the committed swaps of a killed compaction; a live one does it itself."""
     with suppress(Locked), compaction.open_compaction(files, root, LockOwner.this_process()):
         pass
 

@@ -1,14 +1,15 @@
-"""One process at a time: at the compaction of a lake, and at a checkpoint.
+"""A lock in a file system: for the compaction of a lake, and for a checkpoint.
 
-Turns       files `<turn>.json` in the lock's folder say who has it; the highest turn has. To take a lock over is to
-            make the next turn and to remove those before, so nobody gets back a turn that he lost.
-Life        the owner makes `<turn>.seen-<token>-<n>` anew now and then. Somebody else may take over when the owner's
-            process is gone from this machine, or when nothing was seen of it for long: killed elsewhere, or asleep.
-Look        an owner that slept has to be told. So it looks whether its turn is still there right before what can't be
-            taken back, and whoever takes over begins by removing what others had not made to count yet: see `publish`.
+Turns       a file `<turn>.json` in the lock's folder names an owner; the highest turn has the lock. A process takes a
+            lock over by creating the next turn and removing earlier ones, so a lost turn never comes back.
+Life        the owner replaces `<turn>.seen-<token>-<n>` at intervals. Another process may take over when the owner's
+            process is gone from this machine, or has not replaced the file for long: it was killed elsewhere, or
+            sleeps.
+Check       an owner that slept has to find out. So it checks that its turn exists right before each step that can't be
+            undone, and a new owner begins by removing files that others had not published yet: see `publish`.
 
-Where two can make the same file at once, as in an object store, the later one has the turn, and the first is told when
-it looks.
+Where two processes can create the same file at once, as in an object store, the later one has the turn, and the first
+finds out at its next check.
 """
 
 import json
@@ -78,20 +79,20 @@ class LockOwner:
 
 
 def is_running(owner: LockOwner) -> bool:
-    """Whether a process of this machine lives, and is not a later one of the same number."""
+    """Return whether the owner's process lives on this machine; a later process of the same number does not count."""
     try:
         os.kill(owner.pid, 0)
     except (ProcessLookupError, OverflowError):
         return False
     except PermissionError:
         pass
-    # Where one of them is not told, as for other users' processes, the number has to do.
+    # Where a start time is unknown, as for other users' processes, the number has to do.
     found = process_start(owner.pid)
     return not found or not owner.started or found == owner.started
 
 
 def process_start(pid: int) -> str:
-    """When a process was started, in ticks of the kernel; empty where it does not tell."""
+    """Return the start time of a process, in ticks of the kernel; empty where it is unknown."""
     try:
         # After the name, which may have any characters; it is the 22nd field of all.
         return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[19]
@@ -146,7 +147,7 @@ class FolderLock:
             self._files.create(self._turn_path(self._turn), self._owner.to_json())
         except FileExistsError:
             raise Locked(self._refusal_text(self._turn_text(self._turn))) from None
-        # Of those who saw the same, one made this turn; others may have come, worked and gone since this one looked.
+        # One of several processes created this turn; others may have come, worked and gone since this one looked.
         if not self._is_mine() or self._turn_text(before) != text:
             other = max(self._list_turns() - {self._turn}, default=self._turn)
             if self._turn_text(self._turn) == self._owner.to_json():
@@ -236,7 +237,7 @@ class FolderLock:
         return f"{self._folder}/{turn}.json"
 
     def _seen_path(self, seen: int | None = None) -> str:
-        # With the token, for one that slept may have had this turn before, and wake.
+        # With the token: an owner that slept may have had this turn before, and wake.
         return f"{self._folder}/{self._turn}.seen-{self._owner.token}-{self._seen if seen is None else seen}"
 
 
@@ -252,7 +253,7 @@ def _turn_of(name: str) -> int:
 def publish_file(files: "FileSystem", lock: FolderLock, path: str, text: str) -> None:
     """Make a file appear under its name, unless the lock was lost by then.
 
-    Whoever takes the lock over removes first what has not appeared (`withdraw`), and looks at what has only then. So
+    A new owner first removes files that were not published (`withdraw`), and only then reads the published ones. So
     if this process falls asleep after its look, either its file is seen there, or its rename finds nothing to rename.
     """
     unpublished = f"{path}.{uuid.uuid4().hex}"

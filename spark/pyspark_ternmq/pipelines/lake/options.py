@@ -59,7 +59,7 @@ class CompactionReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LakeOptions:
-    """Topics into a folder. Paths are whatever Hadoop can write: local ones, `hdfs://`, `s3a://`."""
+    """Topics into a folder. Paths are any that Hadoop can write: local ones, `hdfs://`, `s3a://`."""
 
     connection: PipelineConnection
     topics: Sequence[str]
@@ -87,7 +87,7 @@ class LakeOptions:
     """Instead: bodies are Avro or Protobuf, and become a column `avro` or `protobuf`. The schema of a subject is looked
     up once, and kept in the lake."""
     max_malformed: float = 0.5
-    """Which share of a batch may be malformed; one that has more is an error, and nothing of it is written. With
+    """The share of a batch that may be malformed; a batch with more fails, and nothing of it is written. With
     `trigger` fewer than MALFORMED_MIN malformed rows are none: one message alone would end a quiet pipeline."""
     trigger: timedelta | None = None
     """How often to look for new messages, for ever; without it the pipeline takes what is there and ends."""

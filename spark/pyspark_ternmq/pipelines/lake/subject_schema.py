@@ -1,7 +1,7 @@
 """The schema of a subject that a lake has columns of: `_schemas/<subject>.json` in its folder.
 
-It is what was the latest when the lake began with it. Runs that start again have the same columns, whatever was
-registered since; without the file the next one takes the latest anew.
+It is what was the latest when the lake began with it. Later runs have the same columns, even if schemas were registered
+since; without the file the next one fetches the latest again.
 """
 
 import json

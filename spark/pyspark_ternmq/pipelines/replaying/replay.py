@@ -10,7 +10,7 @@ Steps       the rows are cut by time into slices, and each slice is one write of
 Order       by time from slice to slice. Within a slice each message group is in order; others are sent side by side.
 Pace        `speed` 1.0 sends at the pace of the times, 2.0 twice as fast: slices as wide as `tick` wait for their end,
             so no message is sent before its time, and none later than a tick and the time that sending takes.
-Ids         new ones, made of the replay's id and the place that the row came from; `keep_ids` keeps the rows' own.
+Ids         new ones, derived from the replay's id and the place that the row came from; `keep_ids` keeps the rows' own.
 """
 
 import tempfile
@@ -157,7 +157,7 @@ def run(
 
         plan = read_plan(journal.load_plan(options.identity(), make_journal_plan), journal)
         _say_what(plan, shown)
-        # Of a plan that is done nothing is read any more, whatever became of its files.
+        # The files of a finished plan are not read any more: they may be gone.
         if not found and journal.done < len(plan.slices):
             found = reopen_snapshots(snapshots, plan, journal)
         rows = sendable_rows(spark, options, plan.file_format, found) if found else None

@@ -4,7 +4,7 @@ Columns     those of the source, of which `body` and the time that orders are ne
             `body_base64` the bytes, `born`, `stored` and `queue` may stand for the longer names.
 Left out    rows that can't be sent: without a body or a time, lines that are no JSON, and bodies that could not be
             unpacked (`corrupt`). They are counted.
-Live        the rows of a table are those of one version of it, whatever else lies in its folder (`snapshots/`).
+Live        the rows of a table are those of one version of it; other files in its folder are ignored (`snapshots/`).
 Place       (topic, broker, queue, offset, message id) names a message: of rows with one name, one is sent. The id is
             part of it, since a topic that was deleted and created again has the same offsets. Where some rows have no
             such names, ids come from what rows contain, and from a number for equal ones: which of them gets which is

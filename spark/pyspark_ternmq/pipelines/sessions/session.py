@@ -34,7 +34,7 @@ _TRACEBACK = "Traceback (most recent call last):"
 _WHILE_HANDLING = "During handling of the above exception, another exception occurred:"
 _ERROR_LINE = re.compile(r"^(?P<kind>[A-Za-z_][\w.]*): (?P<words>.+)$")
 _OF_A_CALL = "An error occurred while calling "
-# Behind the line about a call stands Java's error, and behind each cause the one below it.
+# Java's error follows the line about a call, and each cause follows the one above it.
 _JAVA_ERROR = re.compile(r"^(?:Caused by: |: )(?!py4j\.)(?P<words>\S.*)$", re.MULTILINE)
 _CONDITION = re.compile(r"^\[[A-Z0-9_.]+\]\s*")
 
@@ -48,7 +48,7 @@ def spark_session(
 ) -> SparkSession:
     """The process's session; a new one if it has none. SparkMissing without Java.
 
-    `master` is where it runs; without one it is what `spark-submit` said, or this machine. `config` are settings of
+    `master` is where it runs; without one it is the master of `spark-submit`, or this machine. `config` are settings of
     Spark, and stand above those that are made here. A quiet one leaves standard error to the pipeline: what Java and
     the workers write there is kept only to say why Java did not start.
     """
@@ -80,16 +80,16 @@ def _start_java(name: str, master: str, settings: Mapping[str, str], *, is_quiet
             if error.getCondition() != "JAVA_GATEWAY_EXITED":
                 raise
             output.seek(0)
-            said = " ".join(output.read().decode(errors="replace").split())
+            output_text = " ".join(output.read().decode(errors="replace").split())
             raise SparkMissing(
-                f"Java ended before Spark was up (Java 17 or later is needed). {said}".strip()
+                f"Java ended before Spark was up (Java 17 or later is needed). {output_text}".strip()
             ) from error
     SparkContext(conf=conf, gateway=gateway)
 
 
 def settings_for(master: str | None) -> dict[str, str]:
     """What a pipeline's session is set to unless its caller says otherwise."""
-    # What Spark warns of in a pipeline's life (a slow batch, a missing native library) is for those who look for it.
+    # Spark's warnings in a pipeline's life (a slow batch, a missing native library) are not for the terminal.
     settings = {
         "spark.sql.session.timeZone": "UTC",
         "spark.log.level": "ERROR",

@@ -1,4 +1,4 @@
-"""Settings of Spark that a pipeline needs whatever session it is given."""
+"""Settings of Spark that a pipeline needs in any session."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""What a path holds at one moment: the files and live rows of a table at one version, or the files of a folder.
+"""Snapshots of a path: the files and live rows of a table at one version, or the files of a folder.
 
 finding   which of them a path is: never a listing of a table's files, most of which may not be part of it any more
 snapshot  the files of one moment, and whether those of an earlier plan are still there

@@ -62,7 +62,7 @@ class DeltaSource:
         schema = [field for field in pa.schema(table.schema()) if field.name in self._columns]
         deleted = self._deleted_rows(table)
         return SourceSnapshot(
-            path=self._place.asked,
+            path=self._place.requested,
             files=[self._live_file(added, deleted) for added in _list_added(table) if self._is_wanted(added)],
             table=TableVersion(
                 kind="delta", name=self._name, table_id=str(table.metadata().id), version=table.version()

@@ -1,10 +1,10 @@
 """Which table a path is in, or that it is in none. Pure but for `FileSystem`.
 
 Delta       a folder with `_delta_log`; Iceberg: one with `metadata/*.metadata.json`
-Lake        a folder with `_lake.json` stands for its `data`. The file also tells the format of tables whose metadata
+Lake        of a folder with `_lake.json`, its `data` is read. The file also tells the format of tables whose metadata
             their catalog keeps elsewhere
 Part        a path below a table is that part of it whose columns have the values that its folders name. The folders
-            are not looked at: a merge may put the same rows into `hour=7` that came in `hour=07`
+            are ignored: a merge may put the same rows into `hour=7` that came in `hour=07`
 Refused     a folder above a table, and a single file of one
 """
 
@@ -32,31 +32,31 @@ class WrongSource(Exception):
 class SourcePlace:
     """Where rows are: a table's folder and the `values` that columns of the wanted part have, or a folder or file.
 
-    `asked` is the path that was named.
+    `requested` is the path as the caller gave it.
     """
 
     kind: Kind
     path: str
-    asked: str
+    requested: str
     values: Mapping[str, str] = field(default_factory=dict)
 
 
 def places_of(files: "FileSystem", path: str) -> list[SourcePlace]:
-    """What a path stands for; more than one place if it is a pattern. WrongSource for what can't be read."""
+    """Find the places of a path; a pattern may have several. Raises WrongSource if one can't be read."""
     root = files.qualify_path(path)
     if not files.exists(root) and _GLOB & set(path):
         found = [place_of(files, one) for one in files.find_matching(root)]
     else:
         found = [place_of(files, root)]
     # A part of a table may have rows although no folder has its name any more.
-    found = [place for place in found if place.values or files.exists(place.asked)]
+    found = [place for place in found if place.values or files.exists(place.requested)]
     if not found:
         raise WrongSource(f"there is nothing at {path}")
     return found
 
 
 def place_of(files: "FileSystem", path: str) -> SourcePlace:
-    """What one path stands for, which has scheme and host."""
+    """Find the place of one path, which has scheme and host."""
     for folder in _parent_folders(path):
         try:
             kind = _table_in(files, folder)
@@ -67,10 +67,10 @@ def place_of(files: "FileSystem", path: str) -> SourcePlace:
                 raise
             continue
         if kind is not None:
-            return SourcePlace(kind=kind, path=folder, asked=path, values=_partition_values(path, folder, kind))
+            return SourcePlace(kind=kind, path=folder, requested=path, values=_partition_values(path, folder, kind))
         if is_lake:
             return _of_lake(files, path, folder)
-    return SourcePlace(kind="folder", path=path, asked=path)
+    return SourcePlace(kind="folder", path=path, requested=path)
 
 
 def _of_lake(files: "FileSystem", path: str, lake: str) -> SourcePlace:
@@ -79,11 +79,13 @@ def _of_lake(files: "FileSystem", path: str, lake: str) -> SourcePlace:
     if path == lake:
         return place_of(files, f"{lake}/{DATA}")
     if wanted == "parquet":
-        return SourcePlace(kind="folder", path=path, asked=path)
+        return SourcePlace(kind="folder", path=path, requested=path)
     kind_folder = f"{lake}/{path.removeprefix(f'{lake}/').partition('/')[0]}"
     if wanted == "delta":
         raise WrongSource(f"{kind_folder} is a folder of a Delta lake in which no table is yet")
-    return SourcePlace(kind=wanted, path=kind_folder, asked=path, values=_partition_values(path, kind_folder, wanted))
+    return SourcePlace(
+        kind=wanted, path=kind_folder, requested=path, values=_partition_values(path, kind_folder, wanted)
+    )
 
 
 def _parent_folders(path: str) -> Iterator[str]:

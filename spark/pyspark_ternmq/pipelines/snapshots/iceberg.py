@@ -56,7 +56,7 @@ class IcebergSource:
         root = self._place.path
         schema = [field for field in self._table.schema().as_arrow() if field.name in self._columns]
         return SourceSnapshot(
-            path=self._place.asked,
+            path=self._place.requested,
             files=[_live_file(task.file, root, self._name, deleted.get(task.file.file_path)) for task in tasks],
             table=TableVersion(
                 kind="iceberg", name=self._name, table_id=str(self._table.metadata.table_uuid), version=version

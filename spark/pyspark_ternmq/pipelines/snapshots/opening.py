@@ -40,7 +40,7 @@ class SourceSnapshots:
         return found
 
     def take_again(self, kept: Sequence[KeptSnapshot]) -> list[SourceSnapshot]:
-        """The files of a plan, whatever else is there by now. SourceChanged if they are not what they were."""
+        """Open the files of a plan, and no later ones. Raises SourceChanged if one has changed."""
         try:
             return [self._open_kept(one) for one in kept]
         except WrongSource as error:

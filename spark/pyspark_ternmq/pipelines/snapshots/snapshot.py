@@ -108,7 +108,7 @@ class KeptSnapshot:
 
 
 class SnapshotSource(Protocol):
-    """What snapshots are taken of; WrongSource for one that can't be read."""
+    """A source of snapshots. Raises WrongSource if it can't be read."""
 
     def take_snapshot(self, version: int | None = None) -> SourceSnapshot:
         """As it is now, or a table at an older version."""

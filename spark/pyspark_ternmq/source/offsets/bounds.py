@@ -1,8 +1,7 @@
-"""Whether what a batch is to read is there; pure.
+"""Checks that the range of a batch exists; pure.
 
-Nothing to read is no error by itself: an empty topic, a time since which nothing came, a range whose end is its start.
-An offset that no queue has reached is one, and so is an end below the start: whoever asked for that would take 0 rows
-for an answer.
+An empty range is no error: an empty topic, a time after the last message, a range whose end is its start. An offset
+that no queue has reached is an error, and so is an end below the start: the caller would take 0 rows for an answer.
 """
 
 import logging
@@ -17,8 +16,8 @@ _log = logging.getLogger(__name__)
 def checked_range(
     first: ReadPlaces, last: ReadPlaces, start: Offsets, stop: Offsets, ends: Offsets, *, strict: bool
 ) -> tuple[Offsets, Offsets]:
-    """Where to start and stop. `ends` are where the queues end. What is asked for and not there is a WrongOption, or if
-    it isn't `strict` a line in the log."""
+    """Return where to start and stop; `ends` are the ends of the queues. A requested range that does not exist raises
+    WrongOption if `strict`, else it is logged."""
     for problem in (*find_beyond(first, ends), *find_beyond(last, ends), *_find_reversed(first, last, start, stop)):
         if strict:
             raise WrongOption(f"{problem}. To read what there is set the option failOnDataLoss to false")

@@ -173,7 +173,7 @@ def offsets_at(reader: OffsetReader, queues: QueuesByTopic, place: Place) -> Off
 
 
 def starting_places(reader: OptionReader, default: Literal["earliest", "latest"], *, stream: bool) -> ReadPlaces:
-    """Where to begin; a stream that has a checkpoint goes on from there, whatever this says."""
+    """Where to begin; a stream that has a checkpoint continues from there instead."""
     return _read_places(reader, "starting", default, allowed=("earliest", "latest") if stream else ("earliest",))
 
 

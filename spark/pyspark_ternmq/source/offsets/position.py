@@ -1,8 +1,8 @@
-"""Where a stream is: the offsets of its queues, and which topics they are offsets of; pure.
+"""The position of a stream: the offsets of its queues, and the identities of their topics; pure.
 
 Kept        in Spark's checkpoint as `{topic: {"broker/queue id": offset}, "@identities": {topic: identity}}`; no topic
             can have such a name. Checkpoints of earlier releases, and of servers without identities, have none.
-Made anew   is a topic whose identity is another one than that of the checkpoint: it was deleted and made again, and the
+Recreated   is a topic whose identity differs from that of the checkpoint: it was deleted and created again, and the
             checkpoint's offsets mean nothing in it.
 """
 
@@ -55,9 +55,9 @@ class StreamPosition:
     def moved_to(self, ends: Offsets, identities: Identities) -> "StreamPosition":
         """This position after a micro-batch up to `ends`. Queues that are not there now keep their offsets, but not
         those of a topic that was created again."""
-        anew = self.recreated_topics(identities)
+        recreated = self.recreated_topics(identities)
         offsets = {
-            topic: {**({} if topic in anew else self.offsets.get(topic, {})), **ends.get(topic, {})}
+            topic: {**({} if topic in recreated else self.offsets.get(topic, {})), **ends.get(topic, {})}
             for topic in dict.fromkeys((*self.offsets, *ends))
         }
         known = {topic: identity for topic, identity in identities.items() if identity and topic in offsets}

@@ -3,7 +3,7 @@
 Commit      adds a batch's files and `txn` (query id, batch). Delta does not refuse a transaction that was there before,
             so the table is looked at first; that it has not changed since is delta-rs's own check: of two commits of
             one query that saw the same table, the second fails.
-Partition   values of a file's folders: `date` a date, `hour` a whole number, whatever the folder looks like.
+Partition   values of a file's folders: `date` a date, `hour` a whole number, for any form of the folder's name.
 """
 
 import time

@@ -63,7 +63,7 @@ def compact_delta(
             table.vacuum(
                 retention_hours=int(options.retention.total_seconds() // _HOUR_S),
                 dry_run=False,
-                # Which refuses less than what the table was made with, a week: the operator has said what is meant.
+                # The check refuses less than the table's default of a week, but the operator chose this value.
                 enforce_retention_duration=False,
             )
         except DeltaError as error:

@@ -3,7 +3,7 @@
 Commit      adds a batch's files, and sets the table's property `ternmq.batch.<query>`, in one transaction: snapshots
             are expired some day, properties stay. The snapshot's summary has query and batch as well.
 Twice       PyIceberg repeats a commit that another one overtook, without a look at what that was. So that is turned
-            off, and the property is looked at before each try.
+            off, and the property is checked before each try.
 Partition   Iceberg takes a file's values from the file itself, so topic, date and hour are columns of its files.
 """
 
@@ -122,7 +122,7 @@ class IcebergTables:
 
 
 def opened_catalog(name: str, options: Mapping[str, str]) -> Catalog:
-    """A catalog of PyIceberg's configuration, or one that the options describe; ValueError for one that is neither."""
+    """Open a catalog of PyIceberg's configuration, or of the options. Raises ValueError if there is neither."""
     try:
         return load_catalog(name, **options)
     except (NotInstalledError, ValueError) as error:

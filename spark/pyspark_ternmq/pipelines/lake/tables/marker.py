@@ -26,7 +26,7 @@ def format_of(files: "FileSystem", root: str) -> Format | None:
 
 
 def settle_format(files: "FileSystem", root: str, wanted: Format) -> None:
-    """Mark a new lake with its format; WrongFormat for one that has another."""
+    """Mark a new lake with its format. Raises WrongFormat if it has another."""
     found = format_of(files, root)
     if found is None:
         _write_marker(files, root, wanted)
