@@ -40,7 +40,7 @@ func main() {
 		log.Fatalf("COUNT: %v", err)
 	}
 	time.AfterFunc(deadline, func() { log.Fatalf("not done within %v", deadline) })
-	// The client encrypts unless told otherwise.
+	// The client encrypts by default.
 	rocketmq.EnableSsl = false
 	if err := (example{os.Args[1], os.Args[2], os.Args[3], count}).run(); err != nil {
 		log.Fatal(err)

@@ -92,22 +92,22 @@ class Transaction:
 
     `send` fails            nothing was stored as far as is known, and leaving ends nothing. If the message was
                                  stored
-                            and only the answer got lost, it is an orphan, and the checker is asked
+                            and only the answer was lost, it is an orphan, and the checker is called
     the commit fails        it is repeated for a while. Then `TransactionOutcomeUnknown`: the local work is done, and
                             unless the server has the commit, it will ask the checker. `TransactionRefused`: the
-                            message won't be delivered, since a checker or an operator rolled it back, or nobody
+                            message won't be delivered, since a checker or an operator rolled it back, or no checker
                             answered the server's checks in time
-    the block fails         its exception is raised, whatever becomes of the rollback; if that can't be sent to the
-                            server, it is logged, and the checker is asked
+    the block fails         its exception is raised, even if the rollback fails; if that can't be sent to the server,
+                            the failure is logged, and the checker is called
     the block is cancelled  the same; the wait for the rollback is limited, and it goes on in the background
-    the process dies        the checker of another producer of the topic is asked, or of this one when it is back
+    the process dies        the checker of another producer of the topic is called, or of this one when it is back
     """
 
     def __init__(self, transaction: ternmq.Transaction) -> None:
         self._transaction = transaction
 
     def send(self, message: Message) -> SendReceipt:
-        """Store the message of this transaction; nobody receives it before the commit.
+        """Store the message of this transaction; no consumer receives it before the commit.
 
         There is only one: a second `send` is a `BadRequest`, unless the first one failed. A message that is
         ordered, delayed or has a priority or a lite topic is refused before it is sent
@@ -192,7 +192,7 @@ class Producer(_Blocking[ternmq.Producer]):
         """Send messages with as few requests as the limits of the server allow: one request for each topic's share.
 
         Raises `SendManyError` if some failed; it says which. A server of Apache RocketMQ stores each request in one
-        queue, whatever the message groups, and refuses several delayed messages in one request.
+        queue, regardless of message groups, and refuses several delayed messages in one request.
 
         `message_ids` sets the ids of the messages, for callers that may have to send the same messages again after a
         crash and want them to be recognized; `BadRequest` for an id that is blank or has control characters. The caller
@@ -209,7 +209,7 @@ class Producer(_Blocking[ternmq.Producer]):
 
         The topic must be of type TRANSACTION. `recovery` is how long the server waits before it first asks a checker,
         up to an hour; by default it is the server's setting (6 s). It should be longer than the work takes: a checker
-        that is asked in the middle of it must answer UNKNOWN. `Transaction` says what happens when something fails.
+        that is called in the middle of it must return UNKNOWN. `Transaction` says what happens when something fails.
         """
         return Transaction(call_on_loop(self._client.begin_transaction, recovery=recovery))
 

@@ -61,7 +61,7 @@ class ClientLife(Enum):
 class Client:
     """The base of `Producer`, `SimpleConsumer`, `PushConsumer` and `PullConsumer`, and of consumers of lite topics.
 
-    Invariants: sessions and connections exist only while running or closing; `_isolated` holds endpoints, never queues.
+    Invariants: sessions and connections exist only while running or closing; `_isolated` has endpoints, never queues.
     """
 
     client_type: pb.ClientType
@@ -287,7 +287,7 @@ class Client:
                 await session.wait_opened()
             except TransportError as error:  # the session has noted the loss
                 failures.append(error)
-            except ClientError as error:  # a refusal: it must be seen, whatever the other servers say
+            except ClientError as error:  # a refusal: it must be seen, even if other servers accept
                 failures.insert(0, error)
         if failures and (not isinstance(failures[0], TransportError) or len(failures) == len(all_endpoints)):
             await self._drop_sessions(waited)

@@ -1,4 +1,4 @@
-"""Moves of test clocks: what waits for a time in this process is told, so that it continues as the server does.
+"""Moves of test clocks: timers of this process are advanced as those of the server are.
 
 A server with a test clock does not notify clients when the clock is moved, so the caller that moves it from this
 process does. Clients belong to the server if they use its port: one server has several names. For any thread.

@@ -135,7 +135,7 @@ async def test_a_running_producer_and_an_admin_speak_tls(authority: Authority) -
 async def test_unusable_files_are_named_and_end_a_start(server: ScriptedServer, tmp_path: Path) -> None:
     (tmp_path / "ca.pem").write_text("no certificate")
     for tls, said in (
-        (TlsOptions(ca=tmp_path / "ca.pem"), r"ca\.pem holds no certificates in PEM"),
+        (TlsOptions(ca=tmp_path / "ca.pem"), r"ca\.pem has no certificates in PEM"),
         (TlsOptions(ca=tmp_path / "absent.pem"), r"absent\.pem can't be read: No such file"),
         (TlsOptions(client_cert=b"none", client_key=b"none"), "client_cert and client_key are no certificate and its"),
     ):

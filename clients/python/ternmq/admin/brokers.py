@@ -69,7 +69,7 @@ class Broker:
 
     A broker with `replicas` is a shard, and these values are its leader's. It may have `replicas_wanted`; `min_insync`
     must have a message before it is acknowledged, and `replication` (`sync` or `async`) says when a send is answered.
-    `move_to` is the replica that is asked to lead, "" if none is.
+    `move_to` is the replica that is to lead next, "" if there is none.
 
     """
 

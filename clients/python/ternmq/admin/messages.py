@@ -34,7 +34,7 @@ class ResentDeadLetter:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenTransaction:
     """A transaction that its producer has not ended. `state` is `pending` or `discarded`, or its new state after it was
-    resolved; `checks` is how often a producer was asked about it, `next_check` None if there will be none; `sender` is
+    resolved; `checks` is the number of transaction checks, `next_check` None if there will be none; `sender` is
     the producer's client id, empty if it is not known any more."""
 
     transaction_id: str
@@ -154,7 +154,7 @@ def _read_transaction(transaction: admin_pb2.Transaction) -> OpenTransaction:
 
 
 def create_view(message: pb.Message, broker: str = "") -> "MessageView":
-    """Create the view of a stored message. It is not a delivery: nobody settles it, so it needs no address."""
+    """Create the view of a stored message. It is not a delivery: it is not acknowledged, so it needs no address."""
     from ternmq.connections.endpoints import Endpoints  # here, since transactions are listed without messages
     from ternmq.messages.message_view import MessageView
 

@@ -33,7 +33,7 @@ class Proxy:
     all its `processes`.
 
     `lease_end` is by the registry's clock: a proxy that has not reported until then is removed from the list; None if
-    the registry does not know it. `asked` marks the one that has answered.
+    the registry does not know it. `asked` marks the proxy that answered this call.
     """
 
     name: str
@@ -79,7 +79,7 @@ class ConnectedClient:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientPage:
-    """Clients by their ids, where the next page begins, the proxies that did not answer, and the one that was asked."""
+    """Clients by their ids, the start of the next page, the proxies that did not answer, and the one that did."""
 
     clients: tuple[ConnectedClient, ...]
     next_page: str

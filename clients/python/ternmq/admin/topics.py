@@ -65,7 +65,7 @@ class Topic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueState:
-    """The messages that a message queue holds: offsets from `min_offset` up to, not including, `max_offset`. With
+    """The messages of a message queue: offsets from `min_offset` up to, not including, `max_offset`. With
     `contents` also about how many bytes they take (`size`), and when the first was stored. `purged_below`: where the
     queue began after the last purge, 0 if there was none; None if the broker does not report it."""
 
@@ -95,7 +95,7 @@ class TopicDescription:
 
     @property
     def messages(self) -> int:
-        """How many messages it holds, including those of its lite topics."""
+        """How many messages it has, including those of its lite topics."""
         return sum(queue.max_offset - queue.min_offset for queue in self.queues) + (self.lite_messages or 0)
 
 

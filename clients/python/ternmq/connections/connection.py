@@ -4,7 +4,7 @@ An error of gRPC becomes a `TransportError` that names the endpoint; code above 
 Calls that fail because the channel was closed raise `NotRunning`.
 
 Forks       grpc.aio has one thread for all channels of a process, which a forked child lacks: a channel that is opened
-            there hangs, or crashes the process (grpcio 1.85, whatever GRPC_ENABLE_FORK_SUPPORT says). The thread ends
+            there hangs, or crashes the process (grpcio 1.85, with any GRPC_ENABLE_FORK_SUPPORT). The thread ends
             with the last channel; if it ran at the fork, opening a channel in the child raises `NotRunning`.
             gRPC's core ends its own threads some 30 ms after that. After a fork in between, the child's core relies on
             threads that it lacks, and about one such child in fifty hung. So a fork waits for these threads.

@@ -31,7 +31,7 @@ _BROKEN = frozenset(
 )
 
 # By these statuses a server explains a refusal, where the answers of a call have no status.
-_TOLD_BY_GRPC = frozenset({grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.RESOURCE_EXHAUSTED})
+_REFUSED_BY_STATUS = frozenset({grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.RESOURCE_EXHAUSTED})
 _CODES = {name: cast("pb.Code", code) for name, code in pb.Code.items() if code >= pb.BAD_REQUEST}
 _REFUSALS: dict[grpc.StatusCode, tuple[type[ClientError], pb.Code]] = {
     grpc.StatusCode.INVALID_ARGUMENT: (BadRequest, pb.BAD_REQUEST),
@@ -57,7 +57,7 @@ def error_of_status(
         if not is_passing:
             return TlsFailed(endpoint, f"{advised} ({details})")
         return ConnectionFailed(endpoint, f"{details}; {advised}" if advised else details)
-    if status in _TOLD_BY_GRPC and (refusal := _read_refusal(endpoint, grpc_details)) is not None:
+    if status in _REFUSED_BY_STATUS and (refusal := _read_refusal(endpoint, grpc_details)) is not None:
         return refusal
     if status in _REFUSALS:
         family, code = _REFUSALS[status]
@@ -69,9 +69,9 @@ def error_of_status(
     )
 
 
-def _read_refusal(endpoint: str, said: str) -> ClientError | None:
+def _read_refusal(endpoint: str, details: str) -> ClientError | None:
     """Read a refusal that a server sends by a gRPC status because the answers of the call have none of their own, as
     for the settings on a Telemetry stream. It begins with the protocol's code, as `MessagingError` writes it."""
-    name, separator, text = said.partition(": ")
+    name, separator, text = details.partition(": ")
     code = _CODES.get(name) if separator else None
     return None if code is None else create_error(code, f"{endpoint}: {text}")

@@ -1,4 +1,4 @@
-"""The identity of a client in every call: its id, and the signature that proves who it is."""
+"""The identity of a client in every call: its id, and the signature that proves its user."""
 
 import asyncio
 import functools

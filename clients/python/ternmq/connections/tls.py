@@ -63,10 +63,10 @@ class TlsOptions:
             ca = None if self.ca is None else _read_content(self.ca).decode("ascii")
             context = ssl.create_default_context(cadata=ca)
         except (ValueError, ssl.SSLError):
-            raise UnusableFile(f"{_describe_pem('ca', self.ca)} holds no certificates in PEM") from None
+            raise UnusableFile(f"{_describe_pem('ca', self.ca)} has no certificates in PEM") from None
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         if self.client_cert is not None and self.client_key is not None:
-            # Without this a passphrase would be asked for at the terminal, even in a service.
+            # Without this OpenSSL would request a passphrase at the terminal, even in a service.
             try:
                 with _as_file(self.client_cert) as cert, _as_file(self.client_key) as key:
                     context.load_cert_chain(cert, key, password=lambda: b"")
@@ -107,9 +107,9 @@ def advise_on_failure(details: str, *, uses_tls: bool) -> tuple[str, bool]:
     """Return what to do about a connection that failed with these words of OpenSSL or gRPC, "" if it has nothing to do
     with TLS; and whether it may recover by itself."""
     text = details.lower()
-    for words, said in _REFUSALS:
+    for words, reason in _REFUSALS:
         if any(word in text for word in words):
-            return said, False
+            return reason, False
     if _CLOSED_AT_ONCE in text or ("failed to connect" in text and "socket closed" in text):
         return (_CLOSED_TLS if uses_tls else _CLOSED_PLAIN), True
     return "", True

@@ -69,7 +69,7 @@ class Consumer(Client):
         return choose_queues(queues, turn=next(self._turn), isolated=self._isolated, count=1)[0]
 
     async def _query_assignment(self, topic: str) -> set[RouteQueue]:
-        """Query the queues that are assigned to this client; a queue id of -1 stands for all of a broker."""
+        """Query the queues that are assigned to this client; a queue id of -1 means all of a broker."""
         queue = await self._readable_queue(topic)
         request = rpc.QueryAssignmentRequest(
             topic=pb.Resource(name=topic), group=self._group_proto(), endpoints=self._access_point.to_proto()
@@ -104,7 +104,7 @@ class Consumer(Client):
 
     async def _change_invisible_duration(self, view: MessageView, seconds: float, *, suspend: bool = False) -> None:
         """Change the invisible duration, and renew the view's receipt handle: the old one may be invalid now.
-        `suspend`: for a message that nobody has seen, whose attempt does not count then."""
+        `suspend`: the application has not seen the message, so the attempt does not count."""
         request = rpc.ChangeInvisibleDurationRequest(
             group=pb.Resource(name=self.group),
             topic=pb.Resource(name=view.topic),

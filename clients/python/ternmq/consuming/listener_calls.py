@@ -51,7 +51,7 @@ class Suspend(Exception):
 
 
 class ConsumeOutcome(NamedTuple):
-    """The result of a listener, and if it said so, after how many seconds it wants the message again, or for how many
+    """The result of a listener, and optionally after how many seconds it wants the message again, or for how many
     the lite topic is suspended."""
 
     result: ConsumeResult

@@ -3,7 +3,7 @@
 Cancelling  a caller that stops waiting leaves the call running. Cutting it off would hide messages in flight: the
             server counts as delivered what it has written
 Left calls  the next receive of the topic takes one over, so that receives with short timeouts don't pile up polls at
-            the server. Messages that arrive while nobody waits are `unwanted`
+            the server. Messages that arrive while no call waits are `unwanted`
 End         nothing more is begun; the server is requested to end waiting polls; those that it doesn't end in time
             are cancelled
 """
@@ -41,9 +41,9 @@ class ReceivePoll(Generic[ViewT]):
 
 
 class ReceivePolls(Generic[ViewT]):
-    """The calls of one consumer. `unwanted` takes messages for which nobody waits any more.
+    """The calls of one consumer. `unwanted` takes messages for which no call waits any more.
 
-    Invariants: `_open` are the polls whose outcome nobody has got yet; nobody waits for those in `_left`.
+    Invariants: `_open` are the polls whose outcome was not returned yet; no call waits for those in `_left`.
     """
 
     def __init__(self, unwanted: Callable[[list[ViewT]], None]) -> None:
@@ -99,7 +99,7 @@ class ReceivePolls(Generic[ViewT]):
         await cancel_tasks([poll.task for poll in self._open])
 
     def _collect_unwanted(self, poll: ReceivePoll[ViewT]) -> None:
-        """Collect the result of a finished call if nobody waits for it."""
+        """Collect the result of a finished poll if no call waits for it."""
         if not poll.task.done() or poll not in self._open or not (self._has_ended or poll in self._left):
             return
         self._open.discard(poll)
@@ -111,9 +111,9 @@ class ReceivePolls(Generic[ViewT]):
             if views := poll.task.result():
                 self._unwanted(views)
         elif isinstance(error, ClientError):
-            logger.debug("a receive for which nobody waits any more: %s", error)
+            logger.debug("an abandoned receive failed: %s", error)
         else:
-            logger.error("a receive for which nobody waits any more failed", exc_info=error)
+            logger.error("an abandoned receive failed", exc_info=error)
 
 
 def _closed_error() -> NotRunning:

@@ -80,7 +80,7 @@ class SimpleConsumer(Consumer):
             timeout_s=ACK_ATTEMPTS * (self._request_timeout_s + 1.0),
         )
         self.unclaimed = self._giving_back.begin_return
-        """Gives back messages that nobody has seen; for `ternmq.blocking`."""
+        """Gives back messages that the application has not seen; for `ternmq.blocking`."""
         self._polls: ReceivePolls[ReceivedMessage] = ReceivePolls(self.unclaimed)
         self._settling = 0
         self._settled = asyncio.Event()

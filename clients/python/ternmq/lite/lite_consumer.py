@@ -6,7 +6,7 @@ One by one  the sync calls wait for each other: a server that handled an older o
             added
 Dropped     a subscription that a server reports as ended is forgotten here: the lite topic was dropped, or another
             client of a group whose lite topics are exclusive has taken it over
-Away        one server of several that can't be reached is synced when it can; nobody waits for that
+Away        one server of several that can't be reached is synced when it can; no call waits for that
 Close       the servers forget everything when the client terminates; nothing is synced after that
 """
 
@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 class LiteConsumer(Consumer):
     """The base of `LitePushConsumer` and `LiteSimpleConsumer`: one topic, of which lite topics are subscribed.
 
-    Invariants: a sync call holds `_sync_lock`; `_pending_servers` are servers that need a full sync.
+    Invariants: a sync call acquires `_sync_lock`; `_pending_servers` are servers that need a full sync.
     """
 
     def _init_subscription(self, topic: str, lite_topics: Iterable[str]) -> None:

@@ -23,7 +23,7 @@ class TagFilter:
             raise BadRequest(pb.ILLEGAL_FILTER_EXPRESSION, f"{self.expression!r} names no tag; write '*' for all")
         _check_text(self.expression)
         if any("|" in tag for tag in tags):
-            text = f"{self.expression!r} holds a single |, which no tag can have; write a || b for one of two tags"
+            text = f"{self.expression!r} has a single |, which no tag can have; write a || b for one of two tags"
             raise BadRequest(pb.ILLEGAL_FILTER_EXPRESSION, text)
 
     def to_proto(self) -> pb.FilterExpression:

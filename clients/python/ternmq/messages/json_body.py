@@ -116,9 +116,9 @@ def _validate_model(body: bytes, model: Any) -> object:  # noqa: ANN401 - a clas
     except ValidationError as error:
         # Without the values, which may be secret and long.
         errors = error.errors(include_url=False, include_input=False, include_context=False)
-        said = [f"{'.'.join(map(str, one['loc'])) or 'body'}: {one['msg']}" for one in errors[:ERRORS_SHOWN_MAX]]
+        problems = [f"{'.'.join(map(str, one['loc'])) or 'body'}: {one['msg']}" for one in errors[:ERRORS_SHOWN_MAX]]
         more = [f"{len(errors) - ERRORS_SHOWN_MAX} more"] if len(errors) > ERRORS_SHOWN_MAX else []
-        raise ValueError("; ".join(said + more)) from error
+        raise ValueError("; ".join(problems + more)) from error
 
 
 # Dataclasses.
@@ -148,14 +148,14 @@ def _create_instance(wanted: type, value: object, place: str) -> object:
         raise _mismatch_error(wanted, place)
     hints = _type_hints(wanted)
     fields = [field for field in dataclasses.fields(wanted) if field.init]
-    made: dict[str, object] = {}
+    values: dict[str, object] = {}
     for field in fields:
         there = _member_path(place, field.name)
         if field.name in value:
-            made[field.name] = _convert_to(hints[field.name], value[field.name], there)
+            values[field.name] = _convert_to(hints[field.name], value[field.name], there)
         elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
             raise ValueError(f"{there} is missing")
-    return wanted(**made)
+    return wanted(**values)
 
 
 @functools.cache
@@ -210,8 +210,8 @@ def _convert_container(kind: Any, items: Sequence[Any], value: object, place: st
         pairs = zip(items, value, strict=True)
     else:
         pairs = zip([items[0] if items else Any] * len(value), value, strict=True)
-    made = [_convert_to(item, each, f"{place}[{number}]") for number, (item, each) in enumerate(pairs)]
-    return made if kind is Sequence else kind(made)
+    converted = [_convert_to(item, each, f"{place}[{number}]") for number, (item, each) in enumerate(pairs)]
+    return converted if kind is Sequence else kind(converted)
 
 
 def _convert_scalar(wanted: Any, value: object, place: str) -> object:  # noqa: ANN401

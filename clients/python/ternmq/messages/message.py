@@ -41,7 +41,7 @@ class MessageOptions(TypedDict, total=False):
 
 @dataclass(slots=True)
 class Message:
-    """One message to send; it is checked when it is created, so a mistake shows where it was made.
+    """One message to send; it is checked when it is created, so a mistake shows where the message is created.
 
         Message("orders", b"...", tag="paid", keys=("order-17",), properties={"region": "eu"})
 

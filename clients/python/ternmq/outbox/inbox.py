@@ -42,7 +42,7 @@ class Inbox:
                 if inbox.first_time(session, view, "billing"):
                     ...
 
-        Acknowledge the message after the commit, whatever the result was.
+        Acknowledge the message after the commit, for any result.
         """
         if not isinstance(session, Session):
             raise TypeError("first_time takes a Session; for an AsyncSession write: await inbox.first_time_async(...)")

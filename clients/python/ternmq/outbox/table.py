@@ -82,7 +82,7 @@ class Outbox:
 
     def waiting(self) -> Select[Any]:
         """Return a query of all that was not sent, in order: message id, topic, message group, due time and error; for
-        people who look into it."""
+        operators who read it."""
         columns = self.table.c
         shown = (columns.message_id, columns.topic, columns.message_group, columns.due_ms, columns.error)
         return select(*shown).where(columns.sent_ms.is_(None)).order_by(columns.id)

@@ -1,4 +1,4 @@
-"""Formats the stacks of a process, for an operator who asks why nothing moves."""
+"""Formats the stacks of a process, for an operator who diagnoses a process that hangs."""
 
 import asyncio
 import sys

@@ -145,7 +145,7 @@ class Producer(Client):
         """Send messages with as few requests as the limits of the server allow: one request for each topic's share.
 
         Raises `SendManyError` if some failed; it says which. A server of Apache RocketMQ stores each request in one
-        queue, whatever the message groups, and refuses several delayed messages in one request.
+        queue, regardless of message groups, and refuses several delayed messages in one request.
 
         `message_ids` sets the ids of the messages, for callers that may have to send the same messages again after a
         crash and want them to be recognized; `BadRequest` for an id that is blank or has control characters. The caller
@@ -173,7 +173,7 @@ class Producer(Client):
 
         The topic must be of type TRANSACTION. `recovery` is how long the server waits before it first asks a checker,
         up to an hour; by default it is the server's setting (6 s). It should be longer than the work takes: a checker
-        that is asked in the middle of it must answer UNKNOWN. `Transaction` says what happens when something fails.
+        that is called in the middle of it must return UNKNOWN. `Transaction` says what happens when something fails.
         """
         if recovery is not None:
             check_span("recovery", recovery)

@@ -35,7 +35,7 @@ class PublishedTopics:
         return sorted([*self._named, *itertools.islice(others, room)])
 
     def add_topic(self, topic: str, *, transactional: bool) -> bool:
-        """Add a topic; return whether servers have to be told, since it is used in this way for the first time."""
+        """Add a topic; return whether servers need new settings, since it is used in this way for the first time."""
         if topic in self._named or topic in self._transactional or (topic in self._used and not transactional):
             return False
         is_new = topic not in self._used

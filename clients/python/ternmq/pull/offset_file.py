@@ -99,7 +99,7 @@ def _parse_offsets(topics: object) -> dict[MessageQueue, int]:
 
 def _check_object(value: object) -> dict[str, object]:
     if not isinstance(value, dict):
-        raise ValueError(f"{value!r} stands where an object should")  # noqa: TRY004 - as JSON's own errors are
+        raise ValueError(f"{value!r} is not an object")  # noqa: TRY004 - as JSON's own errors are
     return value
 
 

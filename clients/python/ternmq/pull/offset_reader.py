@@ -68,7 +68,7 @@ _IN_THIS_THREAD = ((grpc.experimental.ChannelOptions.SingleThreadedUnaryStream, 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Messages of one pull, in order, and the offset behind what was looked at.
+    """Messages of one pull, in order, and the offset after the last message that was read.
 
     `responses` are serialized `PullMessageResponse`s with one message each, for callers that decode them in a way of
     their own. In place of them there may be `rows`, for those that requested rows.

@@ -3,7 +3,7 @@
 Life        the offsets are opened, then routes and handshakes, then the first assignment; at the end no more pulls, the
             last automatic commit, termination
 Commits     automatic ones go as far as messages are handled, see `PullBuffer.mark_handled`
-Failures    of assignments leave the queues unchanged, those of commits are made up by the next one; both are logged
+Failures    of assignments leave the queues unchanged, the next commit makes up for a failed one; both are logged
 """
 
 import asyncio

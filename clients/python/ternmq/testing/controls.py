@@ -21,7 +21,7 @@ from ternmq.connections.tls import Tls, tls_options
 class Controls(ABC):
     """A broker that a test controls.
 
-    Calls block for some milliseconds, and may be made from any thread and from coroutines. Errors are those of the
+    Calls block for some milliseconds, and are allowed in any thread and in coroutines. Errors are those of the
     client library: `BadRequest`, `Forbidden`, `ConnectionFailed` and so on.
     """
 

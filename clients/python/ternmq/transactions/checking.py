@@ -3,8 +3,8 @@
     def check(view: MessageView) -> TransactionResolution:
         return TransactionResolution.COMMIT if order_exists(view.keys[0]) else TransactionResolution.ROLLBACK
 
-COMMIT and ROLLBACK are sent to the server that asked. UNKNOWN, no result, or an exception send nothing: the server asks
-again at its next cycle, up to its number of checks (15), after which the message is never delivered.
+COMMIT and ROLLBACK are sent to the server of the check. UNKNOWN, no result, or an exception send nothing: the server
+checks again at its next cycle, up to its number of checks (15), after which the message is never delivered.
 """
 
 import asyncio

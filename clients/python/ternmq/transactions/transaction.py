@@ -51,7 +51,7 @@ class HalfMessage:
 class TransactionOwner:
     """The functions of the producer that a transaction needs.
 
-    `tasks` holds tasks until they are done. `leave_timeout_s` is how long a failed block waits for its rollback.
+    `tasks` keeps tasks until they are done. `leave_timeout_s` is how long a failed block waits for its rollback.
     """
 
     send_half: Callable[[Message, timedelta | None], Coroutine[None, None, tuple[SendReceipt, HalfMessage]]]
@@ -73,15 +73,15 @@ class Transaction:
 
     `send` fails            nothing was stored as far as is known, and leaving ends nothing. If the message was
                                  stored
-                            and only the answer got lost, it is an orphan, and the checker is asked
+                            and only the answer was lost, it is an orphan, and the checker is called
     the commit fails        it is repeated for a while. Then `TransactionOutcomeUnknown`: the local work is done, and
                             unless the server has the commit, it will ask the checker. `TransactionRefused`: the
-                            message won't be delivered, since a checker or an operator rolled it back, or nobody
+                            message won't be delivered, since a checker or an operator rolled it back, or no checker
                             answered the server's checks in time
-    the block fails         its exception is raised, whatever becomes of the rollback; if that can't be sent to the
-                            server, it is logged, and the checker is asked
+    the block fails         its exception is raised, even if the rollback fails; if that can't be sent to the server,
+                            the failure is logged, and the checker is called
     the block is cancelled  the same; the wait for the rollback is limited, and it goes on in the background
-    the process dies        the checker of another producer of the topic is asked, or of this one when it is back
+    the process dies        the checker of another producer of the topic is called, or of this one when it is back
     """
 
     def __init__(self, owner: TransactionOwner, recovery: timedelta | None) -> None:
@@ -93,7 +93,7 @@ class Transaction:
         self._ending: asyncio.Task[None] | None = None
 
     async def send(self, message: Message) -> SendReceipt:
-        """Store the message of this transaction; nobody receives it before the commit.
+        """Store the message of this transaction; no consumer receives it before the commit.
 
         There is only one: a second `send` is a `BadRequest`, unless the first one failed. A message that is
         ordered, delayed or has a priority or a lite topic is refused before it is sent
@@ -174,7 +174,7 @@ class Transaction:
             await self._owner.end_half(half, resolution)
 
     def _log_failure(self, ending: asyncio.Task[None]) -> None:
-        """Log the failure of an end that nobody waits for any more."""
+        """Log the failure of a commit or rollback whose caller no longer waits."""
         if not ending.cancelled() and (error := ending.exception()) is not None:
             assert self._resolution is not None
             logger.warning("a %s failed: %s", self._resolution.value, error)

@@ -2,7 +2,7 @@
 
 A call without an answer, or with one that a repetition may change, is repeated with backoff. TernMQ answers a repeated
 COMMIT like the first one; Apache RocketMQ answers INTERNAL_SERVER_ERROR, as for any transaction that it can't find, so
-there a lost first answer ends as `TransactionOutcomeUnknown` although the server did what was asked.
+there a lost first answer ends as `TransactionOutcomeUnknown` although the server did it.
 """
 
 import asyncio

@@ -139,7 +139,7 @@ class Admin:
     ) -> topics.Topic:
         """Change a topic; what is left out stays. Queues can be added but not removed. Returns the changed topic.
 
-        A broker can be removed when it is draining, or nobody can write to the topic: its messages are lost.
+        A broker can be removed when it is draining, or no client can write to the topic: its messages are lost.
         """
         change = topics.update_topic(
             name, queues=queues, add_brokers=add_brokers, remove_brokers=remove_brokers, **settings
@@ -292,7 +292,7 @@ class Admin:
     async def put_quota(self, kind: quotas.QuotaKindName, name: str, **limits: Unpack[quotas.QuotaLimits]) -> bool:
         """Set the quota of a user, topic, group or client to these limits and no others; True if there was none.
 
-        The name `*` is the default of its kind. A quota holds for all proxies together.
+        The name `*` is the default of its kind. A quota applies to all proxies together.
         """
         return await self._send_call(quotas.put_quota(kind, name, limits))
 

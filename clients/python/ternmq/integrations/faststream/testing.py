@@ -27,7 +27,7 @@ FAKE_GROUP = "faststream-test"
 
 
 class TestTernmqBroker(TestBroker[TernmqBroker, TernmqBroker], broker=TernmqBroker):
-    """`async with TestTernmqBroker(broker) as broker: ...`; each group gets each message, whatever its filter and
+    """`async with TestTernmqBroker(broker) as broker: ...`; each group gets each message, regardless of its filter and
     delay."""
 
     __test__ = False

@@ -37,7 +37,7 @@ public final class Example {
     private final int count;
 
     private Example(String endpoint, String topic, String group, int count) {
-        // The client encrypts unless told otherwise.
+        // The client encrypts by default.
         this.configuration = ClientConfiguration.newBuilder().setEndpoints(endpoint).enableSsl(false).build();
         this.subscription = Collections.singletonMap(topic, FilterExpression.SUB_ALL);
         this.topic = topic;
