@@ -170,10 +170,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--check", action="store_true", help="only say whether the generated code is current")
     check: bool = parser.parse_args().check
-    made = formatted(reworded(generated()))
+    content = formatted(reworded(generated()))
     if not check:
-        TARGET.write_text(made)
-    elif TARGET.read_text() != made:
+        TARGET.write_text(content)
+    elif TARGET.read_text() != content:
         sys.stderr.write(f"stale: {TARGET.relative_to(ROOT)}; run python tools/generate_blocking.py\n")
         return 1
     return 0
@@ -265,8 +265,8 @@ def body(kind: Delegating, method: ast.FunctionDef | ast.AsyncFunctionDef, retur
 
 
 def constructor(kind: Delegating, method: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
-    made = f"ternmq.{kind.name}({', '.join(arguments(method.args))})"
-    return f"def __init__({ast.unparse(method.args)}) -> None:\n    super().__init__({made})"
+    inner = f"ternmq.{kind.name}({', '.join(arguments(method.args))})"
+    return f"def __init__({ast.unparse(method.args)}) -> None:\n    super().__init__({inner})"
 
 
 def arguments(parameters: ast.arguments) -> list[str]:

@@ -58,7 +58,7 @@ class Schemas:
     """The schemas of all messages and enums that were referred to, by their names."""
 
     def __init__(self) -> None:
-        self.made: dict[str, Json] = {}
+        self.by_name: dict[str, Json] = {}
         self._of: dict[str, str] = {}
         self._comments = comments()
 
@@ -67,9 +67,9 @@ class Schemas:
         name = descriptor.name
         if self._of.setdefault(name, descriptor.full_name) != descriptor.full_name:
             raise SystemExit(f"{descriptor.full_name} and {self._of[name]} have the same name")
-        if name not in self.made:
-            self.made[name] = {}
-            self.made[name] = self._schema(descriptor, answer=answer)
+        if name not in self.by_name:
+            self.by_name[name] = {}
+            self.by_name[name] = self._schema(descriptor, answer=answer)
         return {"$ref": f"#/components/schemas/{name}"}
 
     def _schema(self, descriptor: Descriptor, *, answer: bool) -> Json:
@@ -139,7 +139,7 @@ def body_schema(route: ApiRoute, schemas: Schemas) -> Json:
     descriptor = CALLS[route.call].request.DESCRIPTOR
     if route.call == SENDING:
         reference = schemas.reference(descriptor)
-        schemas.made[descriptor.name]["properties"][TEXT] = {
+        schemas.by_name[descriptor.name]["properties"][TEXT] = {
             "type": "string",
             "description": "the body as text, in place of `body`",
         }
@@ -188,7 +188,7 @@ def specification() -> Json:
         "required": ["code", "message"],
         "additionalProperties": False,
     }
-    schemas.made["Problem"] = {
+    schemas.by_name["Problem"] = {
         "type": "object",
         "properties": {
             "error": error,
@@ -221,7 +221,7 @@ def specification() -> Json:
                     "content": {_JSON: {"schema": {"$ref": "#/components/schemas/Problem"}}},
                 }
             },
-            "schemas": dict(sorted(schemas.made.items())),
+            "schemas": dict(sorted(schemas.by_name.items())),
         },
     }
 
@@ -249,12 +249,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--check", action="store_true", help="only say whether the files are current")
     check: bool = parser.parse_args().check
-    made = {TARGET: json.dumps(specification(), indent=1) + "\n", TABLE: table()}
+    files = {TARGET: json.dumps(specification(), indent=1) + "\n", TABLE: table()}
     if not check:
-        for path, text in made.items():
+        for path, text in files.items():
             path.write_text(text)
         return 0
-    stale = [path for path, text in made.items() if not path.exists() or path.read_text() != text]
+    stale = [path for path, text in files.items() if not path.exists() or path.read_text() != text]
     for path in stale:
         sys.stderr.write(f"stale: {path.relative_to(ROOT)}; run python tools/generate_openapi.py\n")
     return 1 if stale else 0

@@ -20,7 +20,7 @@ def parse_address(text: str) -> tuple[str, int]:
 
 
 def is_wildcard(host: str) -> bool:
-    """Whether the host stands for all addresses of a machine, so that no client can connect to it by that name."""
+    """Whether the host means all addresses of a machine, so that no client can connect to it by that name."""
     import ipaddress  # which takes longer than the rest of this module, and only servers ask
 
     try:

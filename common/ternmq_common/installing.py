@@ -34,9 +34,9 @@ def install_hint(extras: str) -> str:
     return f"in a checkout of TernMQ, run pip install '.[{extras}]'"
 
 
-def missing_extra_error(error: ModuleNotFoundError, who: str, extra: str) -> ModuleNotFoundError:
-    """The error to raise instead, if `who` misses a package of `extra`; an error of our own stays as it is."""
+def missing_extra_error(error: ModuleNotFoundError, user: str, extra: str) -> ModuleNotFoundError:
+    """Return the error to raise instead, if `user` misses a package of `extra`; other errors stay as they are."""
     missing = (error.name or "").partition(".")[0]
     if missing.startswith("ternmq"):
         return error
-    return ModuleNotFoundError(f"{who} needs the package {missing}: {install_hint(extra)}", name=error.name)
+    return ModuleNotFoundError(f"{user} needs the package {missing}: {install_hint(extra)}", name=error.name)

@@ -9,7 +9,7 @@ from ternmq_common.printable import cut_text
 
 DISCARD_TOPIC: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
 TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
-"""Where RocketMQ's clients send their message traces, if they are told to."""
+"""The topic of the message traces of RocketMQ's clients, if tracing is on."""
 SYSTEM_TOPICS: Final = frozenset(
     {
         "TBW102",

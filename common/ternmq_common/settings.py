@@ -6,7 +6,7 @@ Links       variables that Kubernetes sets for Services are no settings (`servic
 Others      variables that are settings of another kind of process are ignored, and reported: several kinds may share
             one list of variables. In files they are errors, as a file is for one process.
 Former      names of expert settings without `expert` in front are read, and reported; one source may have one of both
-Passwords   those in URLs are never shown, whatever the field, and no value of a secret setting
+Passwords   those in URLs are never shown, in any field, and no value of a secret setting
 
 A class raises `InvalidSetting` for a value that it refuses; here that becomes one line with the value's origin.
 """

@@ -3,8 +3,8 @@
 Reading   each read of the registry (`Directory`) gets its time, between two moments of our monotonic clock: so its
           time is known as well as half of the time between them. The monotonic clock goes on from there, so that a
           changed clock is noticed at once, and also while the registry is away.
-Limits    a limit is passed if the skew is beyond it whatever the uncertainty; it is over when the skew is safely
-          within it again.
+Limits    the skew exceeds a limit if it does so for any possible reading; it is back when it is safely within the
+          limit.
 Wrong     beyond the second limit the time is unknown. Work by times of the day then waits: timed messages are not
           accepted and not delivered, and nothing is removed for its age (`Clock.problem`).
 Embedded  there is no second clock, and no skew.
@@ -30,16 +30,16 @@ class ClockReading:
     """A reading of the other clock, in milliseconds since the epoch, between two moments of the monotonic clock."""
 
     other_ms: int
-    asked_s: float
+    requested_s: float
     answered_s: float
 
     @property
     def uncertainty_ms(self) -> float:
-        return (self.answered_s - self.asked_s) * 500
+        return (self.answered_s - self.requested_s) * 500
 
     def time_ms(self, at_s: float) -> float:
         """The other clock's time at that moment of the monotonic one."""
-        return self.other_ms + (at_s - (self.asked_s + self.answered_s) / 2) * 1000
+        return self.other_ms + (at_s - (self.requested_s + self.answered_s) / 2) * 1000
 
 
 def is_beyond(skew_ms: float, uncertainty_ms: float, limit_ms: float, *, was: bool) -> bool:

@@ -53,5 +53,5 @@ def record_deletion(connection: "Connection", deletion: RegistryDeletion, *, kee
 def forget_done(connection: "Connection") -> None:
     """Drop the deletions that all brokers have done."""
     slowest = select(func.min(BROKERS.c.applied)).scalar_subquery()
-    nobody = not_(exists(select(BROKERS.c.name)))
-    connection.execute(delete(DELETIONS).where(nobody | (DELETIONS.c.version <= slowest)))
+    no_broker = not_(exists(select(BROKERS.c.name)))
+    connection.execute(delete(DELETIONS).where(no_broker | (DELETIONS.c.version <= slowest)))

@@ -1,6 +1,6 @@
 """Values in the registry that tools of RocketMQ keep in a name server: a text for each namespace and name.
 
-They are no part of snapshots: only who asks for one reads it. Nothing here depends on any of them.
+They are not in snapshots: they are read one by one. Nothing here depends on any of them.
 """
 
 from typing import TYPE_CHECKING

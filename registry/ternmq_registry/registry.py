@@ -142,10 +142,10 @@ class Registry(
             found = _read_topics(connection, 0, topic.name).get(topic.name)
             if found is None:
                 _check_brokers(connection, topic.brokers)
-                made = raise_version(connection)
-                connection.execute(insert(TOPICS).values(**topic_row(topic), changed=made, made=made))
+                version = raise_version(connection)
+                connection.execute(insert(TOPICS).values(**topic_row(topic), changed=version, made=version))
                 _place_topic(connection, topic)
-                return replace(topic, created_version=made), True
+                return replace(topic, created_version=version), True
         if (found.type_name, found.queues) != (topic.type_name, topic.queues):
             raise _conflict_error(f"topic {topic.name!r} exists with type {found.type_name} and {found.queues} queues")
         return found, False
@@ -182,15 +182,15 @@ class Registry(
 
         BAD_REQUEST if it exists with other settings.
         """
-        asked = group_row(group)
+        row = group_row(group)
         with self._database.change_transaction() as connection:
             found = _read_groups(connection, 0, group.name).get(group.name)
             if found is None:
-                made = raise_version(connection)
-                connection.execute(insert(GROUPS).values(**asked, changed=made, made=made))
-                return replace(group, created_version=made), True
+                version = raise_version(connection)
+                connection.execute(insert(GROUPS).values(**row, changed=version, made=version))
+                return replace(group, created_version=version), True
         known = group_row(found)
-        differing = [name for name in known if name != "created_ms" and known[name] != asked[name]]
+        differing = [name for name in known if name != "created_ms" and known[name] != row[name]]
         if differing:
             differences = ", ".join(_describe_setting(name, known[name]) for name in differing)
             raise _conflict_error(f"consumer group {group.name!r} exists with {differences}")

@@ -2,7 +2,7 @@
 
 The file has the same content as that of a stack in one process, so that each can go on where the other ended: it has
 no brokers, and topics name none. The one broker is added to what is read. Deletions are kept until that broker has
-done them, as in a cluster: a worker may create a topic again before another worker has told the broker of its
+done them, as in a cluster: a worker may create a topic again before another worker has informed the broker of its
 deletion.
 """
 

@@ -1,9 +1,9 @@
 """Topics with messages in a store that a registry does not know, as when the registry was lost.
 
-Nobody can receive such messages, and a topic that is created again by its use could have fewer queues than before. The
-topics of timed and half messages are found only by reading them, which would take a start too long: they are counted
-when the registry knows no topic at all. Queues of lite topics are no topics of a registry: they count for their LITE
-topic.
+No consumer can receive such messages, and a topic that is created again by its use could have fewer queues than before.
+The topics of timed and half messages are found only by reading them, which would take a start too long: they are
+counted when the registry knows no topic at all. Queues of lite topics are no topics of a registry: they count for their
+LITE topic.
 """
 
 from typing import TYPE_CHECKING

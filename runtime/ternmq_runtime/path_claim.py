@@ -2,7 +2,7 @@
 
 The lock in a store (`store/lock.py`) is lost with its folder: after `rm -rf`, or below another mounted disk, a second
 server would create the folder again while the first one still runs. So a server also binds an abstract Unix socket
-whose name stands for the path. The kernel removes it with the process, and nobody else can.
+whose name is derived from the path. The kernel removes it with the process, and no other process can.
 
 Limits      only processes of the same network and mount namespace see it; the latter is part of the name, since two
             containers that share the host's network may both have `/data`. Others have the lock in the store. Only
@@ -23,7 +23,7 @@ from pathlib import Path
 from ternmq_common.errors import StartupError
 
 _log = logging.getLogger(__name__)
-# Each second server that connects takes an entry of the backlog, which nobody accepts; when full, its number is not
+# Each second server that connects takes an entry of the backlog, which is never accepted; when full, its number is not
 # known.
 _ASKING_MAX = 64
 _CREDENTIALS = struct.Struct("3i")

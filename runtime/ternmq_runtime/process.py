@@ -93,7 +93,8 @@ def describe_server(settings: "ProcessSettings", ready: str) -> str:
 
 
 def warn_of_exposure(settings: "FrontSettings") -> str | None:
-    """Log once what of the server is open to everybody, and return it; StartupError if that was not asked for."""
+    """Log once which parts of the server are unprotected, and return them. Raises StartupError if that was not
+    allowed."""
     exposed = find_exposure(settings)
     if exposed is not None:
         _log.warning("INSECURE: %s (insecure)", exposed)

@@ -15,7 +15,7 @@ Settings = TypeVar("Settings", bound=FrontSettings)
 
 def choose_remoting(settings: Settings) -> Settings:
     """Return settings with the default address of the remoting front, or without one if others listen there: a server
-    must not fail because of a port that nobody asked for."""
+    must not fail because of a default port."""
     if settings.remoting is not None:
         return settings
     try:

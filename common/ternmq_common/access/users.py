@@ -20,7 +20,7 @@ SECRET_CHARACTERS_MIN, SECRET_CHARACTERS_MAX = 12, 256
 POLICIES_MAX = 256
 SOURCES_MAX = 32
 NO_USERS: Final = (
-    "access control is on, and this server has no user yet, so nobody can sign a call: its operator creates the "
+    "access control is on, and this server has no user yet, so no client can sign a call: its operator creates the "
     "first one by starting it with --init-user NAME (init_user)"
 )
 _NAME = re.compile(r"[A-Za-z0-9_.@-]{1,64}", re.ASCII)

@@ -1,6 +1,7 @@
 """Tasks that belong to an object and run beside its calls: named, kept until they end, and stopped with their owner.
 
-Failure  an error that ends a task is logged once, with the name of the task, or raised to whoever awaits the task.
+Failure  an error that ends a task is logged once, with the name of the task, or raised to the caller that awaits the
+         task.
 Stop     cancels the tasks and waits for their end; tasks that these start meanwhile are stopped too. A task may stop
          the others of its owner.
 Order    an object with tasks of which one needs the other has a `BackgroundTasks` for each, and stops them in order.

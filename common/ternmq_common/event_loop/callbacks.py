@@ -1,4 +1,4 @@
-"""Calls callbacks one after the other, so that an error of one holds up no other; and waits for one."""
+"""Calls callbacks one after the other, so that an error of one does not stop the others; and waits for one."""
 
 import asyncio
 from collections.abc import Callable

@@ -14,7 +14,7 @@ _HINT = "; write a || b for messages with one of two tags"
 
 
 def tag_hash(tag: str) -> int:
-    """The hash that a stored message keeps of its tag, 32 bits; 0 stands for "no tag" and for nothing else."""
+    """The hash that a stored message keeps of its tag, 32 bits; 0 means "no tag" and nothing else."""
     return (crc32(tag.encode()) or 1) if tag else 0
 
 

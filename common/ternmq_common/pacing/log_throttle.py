@@ -15,13 +15,13 @@ _OTHERS = ("others", "")
 
 
 class _ThrottledMinute:
-    """A minute from `since` on; `said` and `left_out` count its lines."""
+    """A minute from `since` on; `logged` and `left_out` count its lines."""
 
-    __slots__ = ("left_out", "said", "since")
+    __slots__ = ("left_out", "logged", "since")
 
     def __init__(self, since: float) -> None:
         self.since = since
-        self.said = 1
+        self.logged = 1
         self.left_out = 0
 
 
@@ -48,10 +48,10 @@ class LogThrottle:
             self._minutes.pop(key, None)
             self._minutes[key] = _ThrottledMinute(now)
             return minute.left_out if minute is not None else 0
-        if minute.said >= self._per_minute:
+        if minute.logged >= self._per_minute:
             minute.left_out += times
             return None
-        minute.said += 1
+        minute.logged += 1
         return 0
 
     def is_due(self, subject: str = "") -> bool:

@@ -2,7 +2,7 @@
 
 Ours    the level without a name is that of our own packages; `info` if there is none.
 Others  libraries stay at warning, or above with ours, unless they are named: at debug some log all that passes.
-Names   are those of loggers, which log lines have; one stands for all below it, `root` for everything.
+Names   are those of loggers, which log lines have; a name covers all below it, `root` everything.
 """
 
 import re

@@ -1,6 +1,6 @@
 """Folders and files that only the server's user may read: they hold everybody's messages.
 
-Servers and tools set the mode of each file, whatever the umask is. An existing folder is narrowed if it belongs to
+Servers and tools set the mode of each file, regardless of the umask. An existing folder is narrowed if it belongs to
 this user; where it belongs to another one, as the volume of a container may, this user has access by that user's
 group.
 """

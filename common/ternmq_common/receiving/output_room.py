@@ -1,6 +1,6 @@
 """Limits the messages on the way to one client: none are claimed for a client that does not read.
 
-`OutputRoom` belongs to a connection, `AnswerRoom` to one of its calls, which holds a place from before it claims
+`OutputRoom` belongs to a connection, `AnswerRoom` to one of its calls, which has a place from before it claims
 messages until they are written. Bytes that are written and not read count, and so do places.
 """
 

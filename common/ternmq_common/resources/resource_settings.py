@@ -1,4 +1,4 @@
-"""Describes the settings of topics, groups and quotas, one description a field, from which every surface is made.
+"""Describes the settings of topics, groups and quotas, one description a field, from which every surface is derived.
 
 A class in `ternmq_common` has a field for each setting, created by `described`; `settings_of` lists the descriptions.
 
@@ -133,7 +133,7 @@ class Span(SettingKind):
     """A duration in milliseconds; 0 is none of its own, for which `absent` is the word. `least` and `most` hold for
     others.
 
-    With `early_none`, which says what stands for none, files are refused before the server sees them. With None for
+    With `early_none`, the text for none, files are refused before the server sees them. With None for
     `absent`, none has no word, and is given as 0.
     """
 

@@ -1,5 +1,5 @@
 """One setting of a process, described once: its name, type, unit, default, range and meaning. What reads and prints it
-is made of that: the file's keys, variables, options and their help, `ternmq config`, and the reference.
+is derived from that: the file's keys, variables, options and their help, `ternmq config`, and the reference.
 
 A settings class is a frozen, keyword-only dataclass whose fields are declared by `setting`; a plain field is a setting
 without a range and a meaning. Types: int, float, bool, str, Path, enums, and each of them `| None` with None as
@@ -95,7 +95,7 @@ class Setting:
     secret: bool = False
     """Whether its value is shown nowhere."""
     expert: bool = False
-    """Whether it is in the table of expert settings, as nobody should need it who does not know the code."""
+    """Whether it is in the table of expert settings, which need knowledge of the code."""
     see: str = ""
     """The page of docs/ that has more."""
     since: str = FIRST_VERSION

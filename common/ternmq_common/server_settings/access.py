@@ -9,7 +9,7 @@ from ternmq_common.server_settings.process import ProcessSettings
 
 @dataclass(frozen=True, kw_only=True)
 class AccessSettings(ProcessSettings):
-    """Who may call a process, and what is logged of it."""
+    """Access control, and the audit log of calls."""
 
     access_control: bool = setting(
         False, "Serve only users of the registry, and only what their policies allow.", flag=True, see="security.md"

@@ -46,7 +46,7 @@ class FrontSettings(AccessSettings, QuotaSettings, TlsSettings, TrafficSettings,
     remoting: str | None = setting(
         None,
         "Address for clients of RocketMQ 4.x, and remoting clients of 5.x: name server and broker at once. `auto` is "
-        "127.0.0.1:9876 if nobody else listens there; `off` serves none.",
+        "127.0.0.1:9876 if that port is free; `off` serves none.",
         flag=True, form="HOST:PORT|off", auto=True, see="remoting.md", since="0.2.0",
     )  # fmt: skip
     advertised_remoting: str | None = setting(

@@ -94,7 +94,7 @@ class TlsSettings(CertificateSettings):
     )  # fmt: skip
     tls_client_auth: ClientAuth | None = setting(
         None,
-        "Whether clients of the gRPC front must show a certificate: none (not asked), optional or required; auto: "
+        "Whether clients of the gRPC front must show a certificate: none (not requested), optional or required; auto: "
         "required with tls_client_ca, none without.",
         auto=True, see="security.md#tls",
     )  # fmt: skip

@@ -91,7 +91,7 @@ class TrafficSettings(ProcessSettings):
     )  # fmt: skip
     keepalive_ms: int = setting(
         2 * MINUTE_MS,
-        "A connection on which nothing came for this long is asked for a sign of life.",
+        "A connection on which nothing came for this long gets a ping.",
         within=(SECOND_MS, DAY_MS), expert=True,
     )  # fmt: skip
     keepalive_timeout_ms: int = setting(

@@ -11,7 +11,7 @@ from ternmq_common.server_settings.process import ProcessSettings
 
 @dataclass(frozen=True, kw_only=True)
 class UsersSettings(ProcessSettings):
-    """How secrets of users are kept, and who is the first user."""
+    """The encryption of users' secrets, and the first user."""
 
     secrets_key_file: Path | None = setting(
         None,

@@ -174,9 +174,9 @@ class ShardCall:
 
     # --- for the broker
 
-    def decode_arguments(self, asked: FramePiece) -> Values:
+    def decode_arguments(self, arguments: FramePiece) -> Values:
         """Decode the arguments; a filter is a FilterText. NoFrame if they are invalid."""
-        return structs.astuple(shard_frames.decode_body(asked, self._arguments))
+        return structs.astuple(shard_frames.decode_body(arguments, self._arguments))
 
     def call_method(self, method: Callable[..., T], values: Values) -> T:
         """Call a method of the same signature."""

@@ -4,8 +4,8 @@ Form   stored / born / host / queue id / offset / broker / topic / clusters
        Times are in milliseconds since the epoch, all of the source; `host` is where the message was born. Clusters are
        separated by ";", the one that it was copied from first, then those before it.
 
-The message is stored with the times and the host of its birth at the source. Whoever sends this property says what any
-producer may say of its own messages.
+The message is stored with the times and the host of its birth at the source. A client that sends this property claims
+what any producer may say of its own messages.
 """
 
 from typing import Final, NamedTuple

@@ -274,10 +274,10 @@ class HeldTopic(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class QueueBounds:
-    """A queue holds the offsets from `minimum` up to, not including, `maximum`.
+    """The bounds of a queue: offsets from `minimum` up to, not including, `maximum`.
 
     `purged_below` is where the last purge by an operator had it begin, 0 if there was none; None: the broker does not
-    report it. `moved_to` is where the reader that asked must go on, since its group was moved; None: where it is.
+    report it. `moved_to` is where the calling reader must continue, since its group was moved; None: where it is.
     """
 
     minimum: Int64
@@ -407,7 +407,7 @@ class FigureHistory:
     """Figures over the last hours, by name: a value for each `step_ms`, the last one ending at `end_ms`, or just
     before.
 
-    -1 stands for an unknown value.
+    -1 means an unknown value.
     """
 
     step_ms: Int64
@@ -538,8 +538,8 @@ class QueueReaderId:
 
 
 MEMBERS_CHANGED = "remoting-members-changed"
-"""The question by which proxies are told that members of a group changed. Its argument is the group's name; after a
-line break may follow what the group subscribes to."""
+"""The question by which proxies learn that members of a group changed. Its argument is the group's name, and optionally
+a line break and the group's subscriptions."""
 
 
 @dataclass(frozen=True, slots=True)

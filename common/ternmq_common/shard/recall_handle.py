@@ -1,6 +1,6 @@
 """The handle by which a timed message can be recalled: base64url of `v2 topic broker due message-id tag`.
 
-`due` is in milliseconds since the epoch, `sign_handle` as in `handle_keys`, of all that stands before it. But for the
+`due` is in milliseconds since the epoch, `sign_handle` as in `handle_keys`, of all that precedes it. But for the
 tag it is RocketMQ's form (`sending.md, Recall`), without padding; on input padding is optional. Clients take it as
 opaque.
 """

@@ -180,8 +180,8 @@ class QueueReading(Protocol):
     def bounds(
         self, queue: QueueRef, *, reader: QueueReaderId | None = None, offset: Int64 = 0
     ) -> Awaitable[QueueBounds]:
-        """The offsets that the queue holds. `reader` is a member that keeps its offsets itself, and is about to read
-        from `offset` on: it is told if its group was moved elsewhere."""
+        """Return the bounds of the queue. `reader` is a member that keeps its offsets itself, and is about to read from
+        `offset` on: the answer has the new place if its group was moved."""
 
     def offset_at(self, queue: QueueRef, time_ms: Int64) -> Awaitable[int]:
         """The first offset stored at or after that time; the end of the queue if there is none."""
@@ -266,7 +266,7 @@ class StorageAdministering(Protocol):
     """Changing by an operator's call what is stored, or how far groups are."""
 
     def skip(self, group: str, queue: QueueRef, offset: Int64) -> Awaitable[None]:
-        """Finish the message at that offset, whoever has it; BAD_REQUEST if the group has not reached it yet."""
+        """Finish the message at that offset for any member; BAD_REQUEST if the group has not reached it yet."""
 
     def drop_retries(self, group: str, topic: str) -> Awaitable[None]:
         """Finish all messages of the topic that wait in the group's retry topic."""

@@ -1,6 +1,6 @@
 """The form of frames between proxy and broker: MessagePack, by msgspec.
 
-A frame is an array of pieces; whatever waits for the other side travels in one. A piece is an array
+A frame is an array of pieces; all pieces that wait travel in one frame. A piece is an array
 
     what | number | body | topic_created_version | group_created_version | timeout_ms | traceparent
 

@@ -56,10 +56,10 @@ class BrokerTable:
 
     def _version_in(self, connection: "Connection") -> int:
         """Read the version, and the database's time into `clock_reading`."""
-        asked_s = time.monotonic()
+        requested_s = time.monotonic()
         version, now_ms = connection.execute(select(VERSION.c.version, DATABASE_NOW_MS)).one()
         if self._database.has_own_clock:
-            self.clock_reading = ClockReading(now_ms, asked_s, time.monotonic())
+            self.clock_reading = ClockReading(now_ms, requested_s, time.monotonic())
         return int(version)
 
     def register_broker(

@@ -313,18 +313,18 @@ def _check_enough(connection: "Connection", shard: BrokerEntry, replica: Replica
 
     A replica that is not in sync may go even if too few are: so the ways out of that stay open.
     """
-    asked = int(connection.execute(select(BROKERS.c.min_insync).where(BROKERS.c.name == shard.name)).scalar_one())
+    min_insync = int(connection.execute(select(BROKERS.c.min_insync).where(BROKERS.c.name == shard.name)).scalar_one())
     wanted = shard.replicas_wanted - 1
-    if asked > wanted:
+    if min_insync > wanted:
         _raise_refusal(
-            f"broker {shard.name!r} would have {wanted} replicas, and each message must be on {asked}: restart its "
-            "leader with a lower --min-insync first"
+            f"broker {shard.name!r} would have {wanted} replicas, and each message must be on {min_insync}: "
+            "restart its leader with a lower --min-insync first"
         )
     left = sum(each.in_sync for each in shard.replicas if each != replica)
-    if replica.in_sync and left < effective_min_insync(asked, wanted):
+    if replica.in_sync and left < effective_min_insync(min_insync, wanted):
         _raise_refusal(
             f"without replica {replica.name!r} broker {shard.name!r} has {left} in sync, and "
-            f"{effective_min_insync(asked, wanted)} are needed; see `ternmq shard show {shard.name}`"
+            f"{effective_min_insync(min_insync, wanted)} are needed; see `ternmq shard show {shard.name}`"
         )
 
 

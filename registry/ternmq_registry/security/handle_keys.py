@@ -35,10 +35,10 @@ class HandleKeyTable:
             kept_after = newest if all_at_once else newest + 1 - KEYS_MAX
             connection.execute(delete(HANDLE_KEYS).where(HANDLE_KEYS.c.number <= kept_after))
             changed = raise_version(connection)
-            made = range(newest + 1, newest + 1 + (1 if newest and not all_at_once else KEYS_AT_FIRST))
+            numbers = range(newest + 1, newest + 1 + (1 if newest and not all_at_once else KEYS_AT_FIRST))
             rows = [
                 {"number": number, "secret": secrets.token_hex(KEY_BYTES), "created_ms": now_ms(), "changed": changed}
-                for number in made
+                for number in numbers
             ]
             connection.execute(insert(HANDLE_KEYS), rows)
             # Their checksums are written at the end of this transaction.

@@ -1,10 +1,10 @@
-"""The first super user, named in the settings: created at a start while nobody could administer the server.
+"""The first super user, named in the settings: created at start if no user could administer the server.
 
 Of processes that start together one creates it. A stack without a secret in its settings generates one, and writes it
 to a file for the operator before it creates the user: if it dies in between, the next start uses that file.
 
-A stack with a registry of its own, and access control, does not start without any user: nobody could create one. A
-proxy of a cluster does, since another proxy may create the user, and logs a warning.
+A stack with a registry of its own, and access control, does not start without any user, since no user could create one.
+A proxy of a cluster does, since another proxy may create the user, and logs a warning.
 """
 
 import logging
@@ -49,10 +49,10 @@ def create_init_user(registry: "Registry", settings: "UsersSettings", data_dir: 
 
 
 def check_has_user(registry: "Registry", settings: "FrontSettings") -> None:
-    """StartupError for a stack that nobody could ever use. Blocks."""
+    """Raise StartupError if no user could ever call the stack. Blocks."""
     if settings.access_control and not registry.has_user():
         raise StartupError(
-            "access control is on and no user is enabled, so nobody could call this server or create a user: add "
+            "access control is on and no user is enabled, so no user could call this server or create a user: add "
             "--init-user NAME for the first one, which may do everything (its secret is that in $TERNMQ_INIT_SECRET, "
             f"or is written to {INIT_SECRET_FILE} in the data directory)"
         )

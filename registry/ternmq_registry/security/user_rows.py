@@ -97,12 +97,12 @@ def decrypt_user(user: StoredUser, secret_encryption: "SecretEncryption | None")
     )
 
 
-def _parse_policy(said: dict[str, Any]) -> AccessPolicy:
+def _parse_policy(fields: dict[str, Any]) -> AccessPolicy:
     return AccessPolicy(
-        resource=AccessResource.parse_resource(said["resource"]),
-        actions=AccessAction.parse_actions(said["actions"]),
-        allows=said["allows"],
-        sources=parse_ranges(said["sources"]),
+        resource=AccessResource.parse_resource(fields["resource"]),
+        actions=AccessAction.parse_actions(fields["actions"]),
+        allows=fields["allows"],
+        sources=parse_ranges(fields["sources"]),
     )
 
 

@@ -283,7 +283,7 @@ def _check_last_super(connection: "Connection", user: StoredUser) -> None:
     if user.is_super and user.is_enabled and _count_super_users(connection) == 1:
         raise MessagingError(
             ErrorCode.PRECONDITION_FAILED,
-            f"user {user.name!r} is the last enabled super user: nobody could administer this server; "
+            f"user {user.name!r} is the last enabled super user: no user could administer this server; "
             "create another one first, with `ternmq user create NAME --super`",
         )
 

@@ -141,5 +141,5 @@ def load_text(load: BrokerLoad | ProxyLoad) -> str:
 def _load_of(text: str, kind: type[L]) -> L:
     # A process of another version may report more, or less.
     known = {field.name for field in dataclasses.fields(kind)}
-    said = cast("dict[str, Any]", json.loads(text))
-    return kind(**{name: value for name, value in said.items() if name in known})
+    values = cast("dict[str, Any]", json.loads(text))
+    return kind(**{name: value for name, value in values.items() if name in known})

@@ -256,7 +256,7 @@ class Http2Machine(ABC, Generic[S]):
             self._queue_output(update + self._inflow.give_back(owed))
 
     def _may_come_early(self, stream: S) -> bool:
-        """Whether more of an unfinished message may arrive than the window holds."""
+        """Whether more of an unfinished message may arrive than the window allows."""
         del stream
         return True
 
@@ -325,7 +325,7 @@ class Http2Machine(ABC, Generic[S]):
             raise Http2Error(ErrorCode.FLOW_CONTROL_ERROR, "more DATA than the stream's window allows")
         if flags & h2.PADDED:
             start, stop = h2.without_padding(self._frames.data, start, stop)
-            stream.owed_bytes += size - (stop - start)  # nobody reads it
+            stream.owed_bytes += size - (stop - start)  # no call reads it
             size = stop - start
         if not size and not flags & h2.END_STREAM:
             self._spend_control(1, "empty DATA")
@@ -370,14 +370,14 @@ class Http2Machine(ABC, Generic[S]):
         stream.expected_bytes -= size
         if stream.expected_bytes >= 0 and not (flags & h2.END_STREAM and stream.expected_bytes):
             return True
-        self._reset_stream(stream, ErrorCode.PROTOCOL_ERROR, "the content is not as long as content-length said")
+        self._reset_stream(stream, ErrorCode.PROTOCOL_ERROR, "the content is shorter or longer than content-length")
         return False
 
     def _refuse_message(self, stream: S, refused: MessageRefused) -> None:
         self._end_with_status(stream, refused.status, str(refused))
 
     def _relieve_input(self) -> None:
-        """React when the connection holds nearly all that it may."""
+        """React when the connection has nearly reached its limit."""
 
     def _release_bytes(self, stream: S, size: int) -> None:
         """Stop counting `size` bytes that the stream held."""
@@ -532,7 +532,7 @@ class Http2Machine(ABC, Generic[S]):
         if self.blocked:
             self._unsent_answers += 1
             if self._unsent_answers > _UNSENT_ANSWERS_MAX:
-                raise OverBudget("control_frames", "frames are answered that nobody reads")
+                raise OverBudget("control_frames", "the peer does not read the answers of its frames")
 
     def _spend_control(self, cost: int, what: str) -> None:
         if not self._control.try_spend(cost, self.now):

@@ -89,8 +89,8 @@ class WaitingMessages:
 class MessageReader:
     """Finds the messages in the contents of DATA frames; whole ones wait in `messages`.
 
-    Of an unfinished message it keeps only what was received, whatever its length promises. `partial`: how many bytes
-    that is, prefix included.
+    Of an unfinished message it keeps only the received bytes, regardless of the announced length. `partial`: how many
+    bytes that is, prefix included.
     """
 
     __slots__ = ("_length", "_message_max", "_parts", "_prefix", "messages", "partial")

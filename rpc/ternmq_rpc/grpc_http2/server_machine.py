@@ -165,7 +165,7 @@ class ServerMachine(Http2Machine[S]):
             return
         check_trailers(fields)
         if stream.expected_bytes:
-            raise MalformedHeaders("less content than content-length said")
+            raise MalformedHeaders("less content than content-length")
         self._end_content(stream)
 
     def _stream_ended(self, stream: S) -> None:
@@ -189,7 +189,7 @@ class ServerMachine(Http2Machine[S]):
         if not self._resets.try_spend(1, self.now):
             raise OverBudget("resets", f"too many calls are broken off: {self.budgets.resets_per_s} a second may be")
 
-    # --- what one connection holds
+    # --- what one connection keeps
 
     def begin_conversation(self, stream: S) -> None:
         """Treat the call as a conversation: it may last, and each message counts until it is read."""

@@ -5,7 +5,7 @@ from typing import Final
 from ternmq_rpc.grpc_http2.messages import MessageReader
 from ternmq_rpc.grpc_http2.outflow import OutStream
 
-# Less than the window of a connection, so that a stream that nobody reads does not stop the others.
+# Less than the window of a connection, so that an unread stream does not stop the others.
 STREAM_WINDOW: Final = 16 << 20
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ternmq_rpc.grpc_http2.server_machine import Fields
     from ternmq_rpc.grpc_stream.call_server import CallServer
 
-# A connection that holds so much of complete requests will hold less when they end, so it may be paused.
+# A connection with so many bytes of complete requests will have fewer when they end, so it may be paused.
 _WHOLE_BYTES: Final = 256 << 10
 _TLS_ONLY: Final = "this port takes TLS only, and the connection is plain text"
 
@@ -157,7 +157,7 @@ class CallConnection(Http2Connection[ServedCall, ServerMachine[ServedCall]]):
         self._server.limits.log_limit(self.peer, failure.limit or "protocol", why)
 
     def cut_off(self, limit: str, why: str) -> None:
-        """Close the connection because of what it holds."""
+        """Close the connection because of the memory it uses."""
         self.machine.fail_connection(ErrorCode.ENHANCE_YOUR_CALM, why, limit)
         if self.machine.failure is not None and not self.closed:
             self._close_failed(self.machine.failure)
@@ -240,7 +240,7 @@ class CallConnection(Http2Connection[ServedCall, ServerMachine[ServedCall]]):
             self._resume_after_wait()
 
     def forget_served(self, call: ServedCall, task: "asyncio.Task[None]") -> None:
-        """Note that the call's task has ended, in whatever way."""
+        """Note that the call's task has ended, with or without an error."""
         del self._server.tasks[task]
         if not call.is_concluded:
             self._end_call(call)
@@ -257,7 +257,7 @@ class CallConnection(Http2Connection[ServedCall, ServerMachine[ServedCall]]):
         self._end_call(call)
 
     def _end_call(self, call: ServedCall) -> None:
-        """Stop serving the call; abort it if nobody ended it."""
+        """Stop serving the call; abort it if it has not ended."""
         self.deadlines.clear_deadline(call)
         self._tasks -= 1
         if not call.is_forgotten:

@@ -104,11 +104,11 @@ class ClientConnection(Http2Connection[MessageStream, ClientMachine[MessageStrea
             self.greeted.set_result(self._stream)
 
     def close_unwanted(self) -> None:
-        """Note that nobody waits for the stream any more; close a connection that has none."""
+        """Note that the stream is no longer used; close a connection without streams."""
         if not self.greeted.done() or self.greeted.cancelled():
             self.greeted.cancel()
             if self._transport is not None:
-                self.hang_up("nobody waits for the stream")
+                self.hang_up("the stream is no longer used")
             elif self._tls is not None:
                 self._tls.abandon_handshake()
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _BATCH_BYTES: Final = 256 << 10
 _LAST_WORDS_S: Final = 0.25
-_TOLD_AT_ONCE: Final = 50
+_REPORTED_AT_ONCE: Final = 50
 _IGNORED_MAX: Final = 4 << 20
 AnyStream = TypeVar("AnyStream", bound=MessageStream)
 AnyMachine = TypeVar("AnyMachine", bound=Http2Machine[Any])
@@ -150,7 +150,7 @@ class Http2Connection(asyncio.BufferedProtocol, ABC, Generic[AnyStream, AnyMachi
             self.schedule_write()
 
     def _continue_input(self) -> None:
-        """Process bytes that were received before and not looked at."""
+        """Process bytes that were received before and not processed."""
         if not self.closed:
             self.process_bytes(b"")
             if not self.machine.has_backlog and not self.closed:
@@ -315,7 +315,7 @@ class Http2Connection(asyncio.BufferedProtocol, ABC, Generic[AnyStream, AnyMachi
 
     def _report_broken(self, streams: list[AnyStream]) -> None:
         """Report the end to a few streams in a turn: a thousand calls at once would hold up the event loop."""
-        for stream in streams[:_TOLD_AT_ONCE]:
+        for stream in streams[:_REPORTED_AT_ONCE]:
             stream.report_broken()
-        if len(streams) > _TOLD_AT_ONCE:
-            self.loop.call_soon(self._report_broken, streams[_TOLD_AT_ONCE:])
+        if len(streams) > _REPORTED_AT_ONCE:
+            self.loop.call_soon(self._report_broken, streams[_REPORTED_AT_ONCE:])

@@ -166,7 +166,7 @@ def decode_command(serialization: int, header: bytes, body: bytes) -> Command:
 
 
 def encode_command(command: Command, serialization: int = JSON) -> bytes:
-    """Return the frame of a command; a code beyond 16 bits is written as JSON whatever was chosen."""
+    """Return the frame of a command; a code beyond 16 bits is always written as JSON."""
     if serialization == BINARY and command.code in _SMALL_CODES:
         header = binary_header.encode_header(
             command.code,

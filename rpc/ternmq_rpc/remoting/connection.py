@@ -4,7 +4,7 @@ Turns     a read may bring thousands of requests; a turn of the event loop begin
           large or take long, and the connection is not read while others wait.
 Limits    requests that wait for their answers count with their bytes, and so does the one that is not whole yet.
           Beyond the limit of the connection it is not read until some are answered; beyond that of answers that the
-          client does not read, too. An answer counts as unread from the moment at which it is made.
+          client does not read, too. An answer counts as unread from its creation.
 Writes    the answers of one turn of the event loop are one write.
 """
 
@@ -355,11 +355,12 @@ class RemotingConnection(asyncio.BufferedProtocol):
                 self.hang_up("idle")
 
     def cut_off(self, limit: str, why: str) -> None:
-        """Close the connection because of what it does or holds."""
+        """Close the connection because of an error or its memory."""
         if not self.is_closed:
             self._server.limits.log_limit(self.peer, limit, f"the connection is closed: {why}")
             self._transport.abort()
-            # Before the transport says so in another turn: who looks for the worst must not find it again.
+            # Before the transport reports it in another turn: the search for the largest connection must not find it
+            # again.
             self._count_unread(0)
             self.reads_nothing = False
 

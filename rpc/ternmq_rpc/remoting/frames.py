@@ -72,7 +72,7 @@ class FrameReader:
     def _complete_frame(self, data: bytes, frames: list[tuple[int, bytes, bytes]]) -> int:
         """Add to the frame that has begun; if it is whole then, it goes to `frames`. Return how much was taken.
 
-        Bytes of a large frame are copied twice, whatever pieces they come in.
+        Bytes of a large frame are copied twice, for any size of its pieces.
         """
         rest, taken = self._rest, 0
         if not self._frame_bytes:

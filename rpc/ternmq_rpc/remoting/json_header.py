@@ -1,6 +1,6 @@
 """The JSON form of a command's header.
 
-Fields of a request's code stand in `extFields`. Java and Go write each as a text; the C++ client and what stands on it
+Fields of a request's code are in `extFields`. Java and Go write each as a text; the C++ client and clients based on it
 write numbers and booleans too. A null is a field that is not there.
 """
 

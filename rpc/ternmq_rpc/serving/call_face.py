@@ -1,4 +1,4 @@
-"""One face of a served call: what code that serves calls uses of one, whatever protocol it came by."""
+"""The interface of a served call, which is the same for every protocol."""
 
 from typing import TYPE_CHECKING, Protocol
 

@@ -1,4 +1,4 @@
-"""A server of connections, whatever protocol they speak: accepts them, and limits what all of them hold together.
+"""A server of connections of any protocol: accepts them, and limits the memory of all together.
 
 Accepting  up to a limit of connections; with TLS each begins with a handshake, or may do so.
 Limits     by `ConnectionBudgets`: a connection ends what exceeds its own; the limits of all connections together are
@@ -55,7 +55,7 @@ class ServedConnection(Protocol):
         """End what takes too long. `crowded`: other connections wait to be accepted."""
 
     def cut_off(self, limit: str, why: str) -> None:
-        """Close the connection because of what it holds."""
+        """Close the connection because of the memory it uses."""
 
     def stop_calls(self) -> None:
         """Accept no more calls."""
@@ -270,7 +270,7 @@ class ConnectionServer(ABC, Generic[AnyConnection, AnyCall]):
         return self.ledger.held_bytes > self.budgets.in_bytes_max * _MUCH
 
     def limit_input(self) -> None:
-        """Close the connection that holds most, if all together hold too much."""
+        """Close the connection that uses most memory, if all together use too much."""
         if self.ledger.held_bytes > self.budgets.in_bytes_max:
             worst = max(self.connections, key=lambda connection: connection.held_bytes)
             worst.cut_off(

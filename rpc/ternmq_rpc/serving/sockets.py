@@ -25,7 +25,7 @@ def format_peer(peer: object) -> str:
 
 
 def bind_socket(host_port: str, *, shared: bool = False) -> socket.socket:
-    """Return a socket that listens at the address, which nobody else can use then. StartupError: it is not available.
+    """Return a socket that listens at the address, for this process only. Raises StartupError if it is not available.
 
     `shared`: processes of the same user that say so too share it, and each connection goes to one of them. At
     `unix:PATH` the file is for this user alone; the file of a process that died is replaced.

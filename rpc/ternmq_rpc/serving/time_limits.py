@@ -116,7 +116,8 @@ class TimeLimits:
             connection.fail_time_limit("keepalive", "it gave no sign of life")
 
     def _close_idle(self, connection: TimedConnection[Request], now: float, *, crowded: bool) -> None:
-        """Close a connection without calls. Its client is told first, so that a new call uses another connection."""
+        """Close a connection without calls. Its client gets a GOAWAY first, so that a new call uses another
+        connection."""
         idle_s = connection.budgets.idle_s
         if now - connection.last_used <= (min(idle_s, IDLE_WHEN_CROWDED_S) if crowded else idle_s):
             return

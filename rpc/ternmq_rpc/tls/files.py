@@ -47,7 +47,7 @@ class TlsFiles:
         key = _read_file(f"{self.prefix}_key", self.key)
         if b"ENCRYPTED" in key:
             raise StartupError(
-                f"{self.prefix}_key: {self.key} has a passphrase, which nobody could type; take it off with "
+                f"{self.prefix}_key: {self.key} has a passphrase, which a server cannot enter; take it off with "
                 "`openssl pkey -in FILE -out NEW`, and let only the server's user read the new file"
             )
         if self.ca is not None:

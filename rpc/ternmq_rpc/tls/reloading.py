@@ -52,12 +52,12 @@ class ReloadedFiles(Generic[Loaded]):
     def _load_files(self) -> None:
         fingerprint = self._seen
         try:
-            made, expires_s = self._make(self._files), self._files.read_expiry_s()
+            loaded, expires_s = self._make(self._files), self._files.read_expiry_s()
         except StartupError as error:
             self._refused = fingerprint
             _log.warning("the new TLS files (%s) are not used, the old ones stay in use: %s", self.name, error)
             return
-        self.current, self.expires_s, self._loaded = made, expires_s, fingerprint
+        self.current, self.expires_s, self._loaded = loaded, expires_s, fingerprint
         self._refused = fingerprint
         self._warned_s = -_DAY_S
         _log.info("TLS (%s) has new files; the certificate is valid for %s", self.name, _format_left(self.left_s))

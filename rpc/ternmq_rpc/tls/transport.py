@@ -139,7 +139,7 @@ class TlsTransport(asyncio.BufferedProtocol):
             self._failed(why)
 
     def abandon_handshake(self) -> None:
-        """Abort a handshake that nobody waits for any more."""
+        """Abort a handshake that is no longer needed."""
         self._settled = True
         if hasattr(self, "_raw"):
             self._raw.abort()

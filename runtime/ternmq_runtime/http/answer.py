@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 
 class HttpAnswer(NamedTuple):
-    """Status, content type and body. With a `realm` the peer is asked for name and password of a user there."""
+    """Status, content type and body. With a `realm` the answer requests name and password of a user there."""
 
     code: int
     content_type: str

@@ -76,7 +76,7 @@ class HttpConnection:
             if self._http.is_refused or self._http.their_state in _UNREAD:
                 await self._discard_input()
         except (OSError, TimeoutError):
-            pass  # the peer has disconnected, or is too slow: nobody is left to tell
+            pass  # the peer has disconnected, or is too slow: no answer can reach it
         except Exception:  # noqa: BLE001 - the outermost of this task, and it logs
             _log.exception("an HTTP request could not be answered")
         finally:

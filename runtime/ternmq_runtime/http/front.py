@@ -71,8 +71,9 @@ class HttpFront(ListeningFront):
     `started` and `ready` return what prevents it, None if nothing does; `degraded` returns what is wrong although
     messages are served; `copy_age_s` the age in seconds of the copy of the registry that is used, None if none is;
     `metrics` renders the text for Prometheus. `test_clock`: the process's clock can be moved; `exposed`: what is open
-    to everybody; `may_read`: who may read what is not health, None for everybody. All are called on the loop that calls
-    `start_listening`, as are `internal`, the answers to siblings by question, which may take a while."""
+    to everybody; `may_read`: decides who may read pages other than health, None for everybody. All are called on the
+    loop that calls `start_listening`, as are `internal`, the answers to siblings by question, which may take a
+    while."""
 
     def __init__(
         self,

@@ -44,7 +44,7 @@ class HttpServer:
     """Serves HTTP on these sockets. `answer` gets method, path and caller; it runs in this thread. `refused` creates
     the answer to something that is not HTTP from a status and a text; `beside` runs beside the connections for ever.
     With `tls`, connections begin with a handshake, or may. `site` answers the paths that it owns, in this thread too.
-    Requests of the paths `always` are answered whatever else is being answered."""
+    Requests of the paths `always` are answered beside any others."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""The process's event loop as seen from another thread: whether it turns, and calls that are made on it.
+"""Watches the process's event loop from another thread, and calls functions on it.
 
 The state of the process belongs to that loop, so it is read there; the thread waits for a moment, and reports that the
 loop is busy if nothing comes.

@@ -81,7 +81,7 @@ ACKNOWLEDGED = Instrument(
     "ternmq.messages.acknowledged", InstrumentKind.COUNTER, _MESSAGES, "Messages that a group has finished"
 )
 RETRIES = Instrument(
-    "ternmq.messages.retries", InstrumentKind.COUNTER, _MESSAGES, "Copies that were made in retry topics"
+    "ternmq.messages.retries", InstrumentKind.COUNTER, _MESSAGES, "Copies that were stored in retry topics"
 )
 DEAD_LETTERS = Instrument(
     "ternmq.messages.dead_letters", InstrumentKind.COUNTER, _MESSAGES, "Messages of a group that became dead letters"
@@ -177,10 +177,10 @@ COLD_PULLS = Instrument(
     "ternmq.cold.pulls",
     InstrumentKind.COUNTER,
     "{pull}",
-    "Pulls far behind the end of a queue, by the role of who answered them",
+    "Pulls far behind the end of a queue, by the role of the replica that answered",
 )
 REGISTRY_REACHABLE = Instrument(
-    "ternmq.registry.reachable", InstrumentKind.LEVEL, "{process}", "1 while it can be asked"
+    "ternmq.registry.reachable", InstrumentKind.LEVEL, "{process}", "1 while it can be reached"
 )
 REGISTRY_VERSION = Instrument(
     "ternmq.registry.version", InstrumentKind.GAUGE, "{version}", "The version that is known here"
@@ -205,7 +205,10 @@ REPLICA_LEADING = Instrument(
     "ternmq.replica.leading", InstrumentKind.LEVEL, "{replica}", "1 while this replica leads its shard"
 )
 REPLICA_SERVING = Instrument(
-    "ternmq.replica.serving", InstrumentKind.LEVEL, "{replica}", "1 while it leads, and nobody else can be the leader"
+    "ternmq.replica.serving",
+    InstrumentKind.LEVEL,
+    "{replica}",
+    "1 while it leads, and no other replica can be the leader",
 )
 REPLICA_EPOCH = Instrument(
     "ternmq.replica.epoch", InstrumentKind.GAUGE, "{epoch}", "The latest leader's that it knows of"
@@ -227,16 +230,19 @@ REPLICA_BEHIND = Instrument(
     "Of a follower: the leader's log that it had not, when it heard last",
 )
 SHARD_IN_SYNC = Instrument(
-    "ternmq.shard.in_sync", InstrumentKind.LEVEL, "{replica}", "Replicas in sync; told by the leader"
+    "ternmq.shard.in_sync", InstrumentKind.LEVEL, "{replica}", "Replicas in sync; reported by the leader"
 )
 SHARD_REPLICAS = Instrument(
-    "ternmq.shard.replicas", InstrumentKind.LEVEL, "{replica}", "Replicas that there are to be; told by the leader"
+    "ternmq.shard.replicas",
+    InstrumentKind.LEVEL,
+    "{replica}",
+    "Replicas that the shard should have; reported by the leader",
 )
 SHARD_MIN_INSYNC = Instrument(
     "ternmq.shard.min_insync",
     InstrumentKind.LEVEL,
     "{replica}",
-    "Replicas that must have a message; told by the leader",
+    "Replicas that must have a message; reported by the leader",
 )
 SHARD_REFUSING = Instrument(
     "ternmq.shard.refusing",
@@ -245,7 +251,7 @@ SHARD_REFUSING = Instrument(
     "1 while its leader refuses messages that too few would have",
 )
 FOLLOWER_BEHIND = Instrument(
-    "ternmq.shard.follower.behind", InstrumentKind.LEVEL, "By", "The log that a follower has not; told by the leader"
+    "ternmq.shard.follower.behind", InstrumentKind.LEVEL, "By", "The log that a follower lacks; reported by the leader"
 )
 
 # --- process

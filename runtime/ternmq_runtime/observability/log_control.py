@@ -44,7 +44,7 @@ def apply_levels(levels: LogLevels) -> None:
 
 
 def change_levels(text: str, *, by: str) -> str:
-    """Put these levels in force and log the change, whatever the levels; return them. ValueError."""
+    """Put these levels in force and log the change at any level; return them. Raises ValueError."""
     levels = parse_levels(text)
     before = current_levels()
     apply_levels(levels)

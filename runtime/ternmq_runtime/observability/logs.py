@@ -1,7 +1,7 @@
 """Logs to standard error, as text for people or as one JSON object a line.
 
 Secrets are masked, at any level and in every logger (`masking.py`). Bytes from the wire are only counted, since a
-header block hides its fields from the mask. Whatever clients may have written is escaped: a record is one line; only a
+header block hides its fields from the mask. Texts of clients are escaped: a record is one line; only a
 traceback has more, and those are indented. So a line that begins with a time is a real record, not text from a client.
 """
 

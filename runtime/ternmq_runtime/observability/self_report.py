@@ -1,4 +1,4 @@
-"""A report of a process for people who look for a fault: versions, settings, threads and tasks.
+"""A report of a process for the diagnosis of faults: versions, settings, threads and tasks.
 
 It has no secrets: settings are masked, and a stack has code and no values. All of it has limits.
 """

@@ -1,5 +1,5 @@
 """Limits how many topics and groups have metric series of their own. Clients create as many as they like, and each
-series has a price for those who store metrics. The others are reported together, as `other`.
+series costs storage of metrics. The others are reported together, as `other`.
 
 Counts      the names that came first have series of their own, and keep them as long as the topic or group exists. Then
             the next ones get series, from 0 on: what was reported of them as `other` stays there, since a counter may

@@ -24,24 +24,26 @@ class ProcessHealth:
 Content = dict[str, str]
 
 
-def combine_live(said: Mapping[str, ProcessHealth | None], running: frozenset[str]) -> tuple[int, Content]:
+def combine_live(reports: Mapping[str, ProcessHealth | None], running: frozenset[str]) -> tuple[int, Content]:
     """Combine liveness: 503 if a restart would help, since a process that runs does not turn. Dead processes are
     restarted anyway."""
-    for name, each in said.items():
+    for name, each in reports.items():
         if name in running and (each is None or not each.is_well):
             return 503, {"status": f"{name}: {SILENT if each is None else each.status}"}
     return 200, {"status": "live"}
 
 
-def combine_ready(said: Mapping[str, ProcessHealth | None]) -> tuple[int, Content]:
+def combine_ready(reports: Mapping[str, ProcessHealth | None]) -> tuple[int, Content]:
     """Combine readiness: whether messages can be sent and received now."""
     amiss = {
-        name: SILENT if each is None else each.status for name, each in said.items() if each is None or not each.is_well
+        name: SILENT if each is None else each.status
+        for name, each in reports.items()
+        if each is None or not each.is_well
     }
-    workers = [name for name in said if name != BROKER]
+    workers = [name for name in reports if name != BROKER]
     if BROKER in amiss or amiss.keys() >= set(workers):
         name = BROKER if BROKER in amiss else workers[0]
         return 503, {"status": f"{name}: {amiss[name]}"}
     degraded = [f"{name}: {why}" for name, why in amiss.items()]
-    degraded += [f"{name}: {each.degraded}" for name, each in said.items() if each is not None and each.degraded]
+    degraded += [f"{name}: {each.degraded}" for name, each in reports.items() if each is not None and each.degraded]
     return 200, {"status": "ready", **({"degraded": "; ".join(degraded)} if degraded else {})}

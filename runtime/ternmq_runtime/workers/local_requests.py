@@ -32,12 +32,12 @@ async def _send_request(
     http = h11.Connection(h11.CLIENT)
     headers = [("host", "localhost"), ("connection", "close"), ("content-length", str(len(asking or b"")))]
     method = "GET" if asking is None else "POST"
-    for said in (
+    for part in (
         h11.Request(method=method, target=path, headers=headers),
         h11.Data(data=asking or b""),
         h11.EndOfMessage(),
     ):
-        writer.write(http.send(said) or b"")
+        writer.write(http.send(part) or b"")
     await writer.drain()
     code, body = 0, bytearray()
     while True:

@@ -27,7 +27,7 @@ Answers = dict[str, Callable[[str], Awaitable[bytes]]]
 
 LOG_LEVELS, CHANGE_LOG_LEVELS, REPORT, READY = "log-levels", "change-log-levels", "report", "/health/ready"
 MAY_READ = "may-read"
-"""Asked by the supervisor, which knows no users: whether an `Asker` may read what HTTP reports; YES if so."""
+"""The question of the supervisor, which knows no users: may an `Asker` read what HTTP reports? YES if so."""
 YES = b"yes"
 # More than a process gives itself to answer.
 _PATIENCE_S = 2.0
@@ -43,13 +43,16 @@ class SiblingProcesses:
     async def ask_all(self, question: str, argument: str = "") -> dict[str, bytes | None]:
         """Send a question to all; return the answers by process name, None for those that give none."""
         answers = await self._request_all(f"{INTERNAL_PATH}{question}/{quote(argument, safe='')}")
-        return {name: said[1] if said is not None and said[0] == 200 else None for name, said in answers.items()}
+        return {
+            name: answer[1] if answer is not None and answer[0] == 200 else None for name, answer in answers.items()
+        }
 
     async def read_health(self) -> dict[str, str | None]:
         """Return what is wrong with each process, as a sentence; None where nothing is."""
         answers = await self._request_all(READY)
         return {
-            name: "it does not answer" if said is None else _describe_fault(*said) for name, said in answers.items()
+            name: "it does not answer" if answer is None else _describe_fault(*answer)
+            for name, answer in answers.items()
         }
 
     async def _request_all(self, path: str) -> "dict[str, tuple[int, bytes] | None]":
@@ -73,8 +76,8 @@ async def _request_or_none(socket: "Path", path: str) -> tuple[int, bytes] | Non
 
 
 def _describe_fault(code: int, body: bytes) -> str | None:
-    said = msgspec.json.decode(body, type=dict[str, str | bool])
-    return str(said["status"]) if code != 200 else str(said["degraded"]) if "degraded" in said else None
+    health = msgspec.json.decode(body, type=dict[str, str | bool])
+    return str(health["status"]) if code != 200 else str(health["degraded"]) if "degraded" in health else None
 
 
 def create_answers(settings: "ProcessSettings") -> Answers:

@@ -307,9 +307,9 @@ REFUSED = [
     ("'x' CONTAINS 'x'", 1, "CONTAINS needs a property on its left"),
     ("NOT a STARTSWITH 'x'", 1, "STARTSWITH needs a property on its left"),
     ("(a = 1) endswith 'x'", 1, "ENDSWITH needs a property on its left"),
-    ("-'x' = 'y'", 1, "a minus stands before a number only"),
-    ("-TRUE", 1, "a minus stands before a number only"),
-    ("a = -(b = 1)", 5, "a minus stands before a number only"),
+    ("-'x' = 'y'", 1, "a minus is allowed before a number only"),
+    ("-TRUE", 1, "a minus is allowed before a number only"),
+    ("a = -(b = 1)", 5, "a minus is allowed before a number only"),
 ]
 
 

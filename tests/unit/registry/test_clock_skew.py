@@ -49,11 +49,11 @@ def skew(wall: Wall) -> ClockSkew:
 
 def reads(skew: ClockSkew, wall: Wall, *, ahead_s: float, took_s: float = 0.002) -> None:
     """The registry is asked, and this clock is so much ahead of its clock."""
-    asked_s = wall.monotonic_s
+    requested_s = wall.monotonic_s
     wall.passes(took_s / 2)
     other_ms = wall.wall_ms - round(ahead_s * 1000)
     wall.passes(took_s / 2)
-    skew.note_reading(ClockReading(other_ms, asked_s, wall.monotonic_s))
+    skew.note_reading(ClockReading(other_ms, requested_s, wall.monotonic_s))
     skew.check_skew()
 
 
@@ -146,7 +146,7 @@ def test_postgresql_says_its_time_and_sqlite_has_none(registry: Registry) -> Non
         reading = registry.clock_reading
         if registry._database.has_own_clock:
             assert reading is not None
-            assert reading.asked_s <= reading.answered_s
+            assert reading.requested_s <= reading.answered_s
             assert abs(reading.time_ms(reading.answered_s) - SystemClock().now_ms()) < 5000 + reading.uncertainty_ms
         else:
             assert reading is None

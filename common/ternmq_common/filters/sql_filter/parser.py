@@ -157,7 +157,7 @@ class _OperandBuilder(Transformer[Token, Operand]):
             return LiteralOperand(position=operand.position, depth=operand.depth, value=negate_number(operand.value))
         if isinstance(operand, PropertyOperand | UnknownOperand):
             return UnknownOperand(position=operand.position, depth=operand.depth)
-        raise IllegalExpression(operand.position, "a minus stands before a number only")
+        raise IllegalExpression(operand.position, "a minus is allowed before a number only")
 
     def group(self, opening: Token, operand: Operand) -> Operand:
         return nest_operand(operand, _position_of(opening))

@@ -4,7 +4,7 @@ int32, int64   an optional sign, then ASCII digits, leading zeros allowed, nothi
 double         around it characters up to U+0020 don't count. An optional sign, then `1`, `1.`, `1.5` or `.5` with an
                optional exponent and an optional suffix d, D, f or F (that changes nothing), or `NaN`, or `Infinity`.
                Too large is infinite, too small is zero. Java's hexadecimal form (`0x1p3`) is refused: no one writes it.
-order          Java's `Double.compare`: NaN equals itself and stands above Infinity, -0.0 stands below 0.0.
+order          Java's `Double.compare`: NaN equals itself and is above Infinity, -0.0 is below 0.0.
 """
 
 import math
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 INT32_LIMIT = 1 << 31
 INT64_LIMIT = 1 << 63
-_DIGITS_KEPT = 20  # a number with as many digits is above the range, whatever follows
+_DIGITS_KEPT = 20  # a number with as many digits is above the range
 _BLANKS = "".join(map(chr, range(0x21)))
 # No part can match the same digits as its neighbour: a long text must fail in linear time.
 _DOUBLE = re.compile(r"([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[dDfF]?|([+-]?(?:NaN|Infinity))")

@@ -1,4 +1,4 @@
-"""The version at which each topic and group was made: brokers have to remove an earlier one of its name first."""
+"""The version at which each topic and group was created: brokers have to remove an earlier one of its name first."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""Checksums of rows, for the embedded registry; whoever opens it fills them in."""
+"""Checksums of rows, for the embedded registry, which fills them in when it is opened."""
 
 import sqlalchemy as sa
 from alembic import op

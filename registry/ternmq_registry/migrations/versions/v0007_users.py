@@ -1,4 +1,4 @@
-"""Users: who may call, with sealed secrets and policies."""
+"""Users, with encrypted secrets and policies."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -3,7 +3,7 @@
 Fields     are looked up by their coded bytes, since clients send nearly the same again and again. Entries of tables are
            shared in this way too: a table is a list of references.
 Evictions  happen late, and only to save memory. The size of a coded value is known only after decoding it, so fields
-           that nobody reads are not decoded and count only the size of their names. It does no harm that a table still
+           that are not read are not decoded and count only the size of their names. It does no harm that a table still
            has entries that its client has evicted: clients refer to an entry by how many came after it.
 Rules      every name is checked by `header_rules`, and every value that is read. A malformed block is read to its end,
            since the connection and its table go on. The first block of a connection is checked against the whole RFC,
@@ -42,7 +42,7 @@ _INTEGER_BYTES_MAX: Final = 4
 
 
 class _FieldName:
-    """A field name. `shared_field`: the one field that stands for all fields of this name if nobody reads their values;
+    """A field name. `shared_field`: the one field used for all fields of this name if their values are not read;
     else None, and `values` has the fields that were seen, by their coded bytes. `bytes_min`: the least that an entry of
     it counts."""
 
@@ -62,7 +62,7 @@ class _FieldName:
 
 
 class _HeaderField:
-    """One header field. `name` is None if nobody reads it; `size`: how many bytes it counts in a table. Not a tuple:
+    """One header field. `name` is None if it is not read; `size`: how many bytes it counts in a table. Not a tuple:
     compiled code creates a new one wherever one is kept, and tables share their fields."""
 
     __slots__ = ("known", "name", "size", "value")
