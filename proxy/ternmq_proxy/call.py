@@ -1,4 +1,4 @@
-"""A call as activities see it, whatever front received it."""
+"""A call as activities see it, the same for every front."""
 
 from contextvars import ContextVar
 from dataclasses import dataclass

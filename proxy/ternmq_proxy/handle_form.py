@@ -1,4 +1,4 @@
-"""A receipt handle as opaque text that any proxy can serve, and that nobody else can make.
+"""A receipt handle as opaque text that any proxy can read, and that only proxies can create.
 
 Text: the version `2`, then base64url of the packed fields with their tag, then that of the broker's name. For a lite
 topic's message a dot and the lite topic's name follow: not every client repeats the name when it settles the message.
@@ -89,7 +89,7 @@ class HandleForm:
         return self.decode_ascii(coded)
 
     def decode_ascii(self, coded: bytes) -> ReceiptHandle:
-        """As `decode_handle`, of text that is known to be ASCII."""
+        """Decode a handle like `decode_handle`, from text that is known to be ASCII."""
         if not coded.startswith(_VERSION):
             raise _handle_error("it is empty or of another version")
         broker_text = coded[_BROKER_AT:]

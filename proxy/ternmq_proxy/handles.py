@@ -25,7 +25,7 @@ FORMS_MAX: Final = 1024
 
 
 class HandleForms:
-    """Makes and checks handles. It follows the registry's keys: a handle made with a key that is no longer accepted is
+    """Creates and checks handles. It follows the registry's keys: a handle with a key that is no longer accepted is
     refused."""
 
     __slots__ = ("_forms", "_keys", "_known", "_read")
@@ -87,8 +87,8 @@ def settled_topic(topic: str, lite_topic: str, handle: str) -> str:
 
 
 async def found_transaction(handle: str, services: "Services") -> "tuple[OpenTransaction, StoredMessage]":
-    """What became of the transaction that the handle is about, and its message; INVALID_TRANSACTION_ID if no server of
-    this registry gave it. Only with the transaction is its topic known, which the handle was made for."""
+    """Return the outcome of the handle's transaction, and its message; INVALID_TRANSACTION_ID if no server of
+    this registry gave it. Only with the transaction is its topic known, for which the handle was created."""
     transaction, stored = await services.messages.inspecting.transaction(transaction_of_handle(handle))
     check_handle(handle, transaction.topic, services.handles.keys)
     return transaction, stored

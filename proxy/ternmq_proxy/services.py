@@ -43,10 +43,10 @@ ANSWER_LIMITS = AnswerLimits()
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
     """The services. `store_host` is `host:port` of the first listener, which delivered messages name. `clock` is the
-    stack's, for everything that clients see or that is compared with stored times; a monotonic one decides who is
-    alive. `lite_adds` limits additions of lite subscriptions. `lowest_first`: of PRIORITY topics the smaller number
-    comes first. `delay_levels_ms` are the delays of the levels of the 4.x property DELAY, from level 1 on.
-    `connections` returns how many this process has now."""
+    stack's, for everything that clients see or that is compared with stored times; a monotonic one decides which
+    clients are alive. `lite_adds` limits additions of lite subscriptions. `lowest_first`: of PRIORITY topics the
+    smaller number comes first. `delay_levels_ms` are the delays of the levels of the 4.x property DELAY, from level 1
+    on. `connections` returns how many this process has now."""
 
     process: "ServerProcess"
     clock: "SystemClock"

@@ -75,9 +75,9 @@ class AuditLog:
         if self._writer is not None:
             self._writer.flush(patience_s)
 
-    def record_allowed(self, call: "Call", rpc: str, asked: "Iterable[tuple[NamedNeed, AccessPolicy | None]]") -> None:
+    def record_allowed(self, call: "Call", rpc: str, needs: "Iterable[tuple[NamedNeed, AccessPolicy | None]]") -> None:
         """Record that an allowed call is about to change something."""
-        for (need, name), policy in asked:
+        for (need, name), policy in needs:
             why = "a super user" if policy is None else str(policy)
             self._write_entry(
                 call.user,
@@ -225,7 +225,7 @@ class LineWriter:
         self._look_every_s = look_every_s
         self._waiting_max = waiting_max
         self._waiting: queue.Queue[bytes | threading.Event | None] = queue.Queue()
-        self._lost = self._told = 0
+        self._lost = self._reported = 0
         self._throttle = LogThrottle(time.monotonic)
         self._thread = threading.Thread(target=self._write_lines, name="audit log", daemon=True)
         self._thread.start()
@@ -259,7 +259,7 @@ class LineWriter:
             except OSError as error:
                 self._lost += 1
                 reason = error.strerror or str(error)
-            if self._lost > self._told:
+            if self._lost > self._reported:
                 self._log_failure(reason)
 
     def _next_line(self) -> bytes | threading.Event | None:
@@ -274,8 +274,8 @@ class LineWriter:
     def _log_failure(self, reason: str) -> None:
         """Log how many lines were lost, once a minute, since a full disk stays full for a while."""
         if self._throttle.is_due():
-            self._told = self._lost
-            _log.error("cannot write the audit log: %s; lines lost so far: %d", reason, self._told)
+            self._reported = self._lost
+            _log.error("cannot write the audit log: %s; lines lost so far: %d", reason, self._reported)
 
 
 def _file_id(found: os.stat_result) -> tuple[int, int]:

@@ -1,10 +1,10 @@
 """Authenticates requests by their signature (`overview.md, Signing`).
 
 The signature is HMAC-SHA1 over the text of the date, with one of the user's secrets; the date must be current. Every
-failure gets the same answer after the same time: an unknown access key is tried with keys that nobody has.
+failure gets the same answer after the same time: an unknown access key is tried with keys of no user.
 
 Calls of a connection carry the same two headers for a second or so. The first verification returns a `UserIdentity`,
-which tells without another HMAC whether it still holds for the following calls.
+which checks without another HMAC whether it is valid for the following calls.
 """
 
 import secrets

@@ -1,7 +1,7 @@
 """Access control of a process: authenticates callers, checks rights, and revokes running calls that lose them.
 
 Decisions   are cached by user, need, name and host, up to `REMEMBERED_MAX`, until the registry's users or policies
-            change. All are made in `require_right` and `has_right`.
+            change. All happen in `require_right` and `has_right`.
 Off         without `RequestAuthentication` everything is allowed, and no caller has a name.
 Threads     the event loop.
 """
@@ -50,23 +50,23 @@ _NOBODY: Final = AccessSnapshot()
 
 
 class RightsWatch:
-    """A call that goes on, of a user who must keep the rights `asked`; `revoke` ends it, once. None: it is not watched.
+    """A long call whose user must keep the rights `needs`; `revoke` ends it, once. None: it is not watched.
 
     Within it as a context, a cancellation by `revoke` becomes RightsRevoked.
     """
 
-    __slots__ = ("_access", "asked", "call", "is_revoked", "revoke", "rpc")
+    __slots__ = ("_access", "call", "is_revoked", "needs", "revoke", "rpc")
 
     def __init__(
         self,
         access: "AccessControl",
         call: "Call",
         rpc: str,
-        asked: "list[NamedNeed]",
+        needs: "list[NamedNeed]",
         revoke: "Callable[[], object] | None",
     ) -> None:
         self._access = access
-        self.call, self.rpc, self.asked = call, rpc, asked
+        self.call, self.rpc, self.needs = call, rpc, needs
         self.revoke = revoke
         self.is_revoked = False
 
@@ -112,7 +112,7 @@ class AccessControl:
         self._verdicts: dict[tuple[str, AccessNeed, str, str], AccessVerdict] = {}
         self._decided_of = snapshot()
         self._watches: set[RightsWatch] = set()
-        self._said_no_users = False
+        self._has_logged_no_users = False
         self._guesses = GuessLimit(time.monotonic)
 
     @property
@@ -129,8 +129,8 @@ class AccessControl:
         if self._authentication is None:
             return None
         header = headers.get(AUTHORIZATION, "")
-        said = SignedAuthorization.parse_header(header)
-        with self._audit_refusals(rpc, client_id, peer, "" if said is None else said.access_key):
+        authorization = SignedAuthorization.parse_header(header)
+        with self._audit_refusals(rpc, client_id, peer, "" if authorization is None else authorization.access_key):
             return self._authentication.authenticate_signature(header, headers.get(DATE, ""))
 
     def authenticate_content(
@@ -178,7 +178,7 @@ class AccessControl:
     # --- whether he may
 
     def require_right(self, rpc: str, call: "Call", need: "AccessNeed", name: str) -> None:
-        """UNAUTHORIZED unless the user may do that; `rpc` is the call for which it is asked."""
+        """Raise UNAUTHORIZED unless the user has the right; `rpc` is the call that needs it."""
         if self._authentication is None:
             return
         verdict = self._find_verdict(call, need, name)
@@ -188,20 +188,20 @@ class AccessControl:
             self._audit.record_denied(call, rpc, question, verdict.policy)
             raise MessagingError(ErrorCode.UNAUTHORIZED, _refusal_text(call.user, question))
 
-    def require_all(self, rpc: str, call: "Call", *asked: "NamedNeed") -> None:
-        """UNAUTHORIZED unless the user may do all of these; `rpc` is the call for which it is asked."""
-        for need, name in dict.fromkeys(asked):
+    def require_all(self, rpc: str, call: "Call", *needs: "NamedNeed") -> None:
+        """Raise UNAUTHORIZED unless the user has all these rights; `rpc` is the call that needs them."""
+        for need, name in dict.fromkeys(needs):
             self.require_right(rpc, call, need, name)
 
-    def require_change(self, rpc: str, call: "Call", *asked: "NamedNeed") -> None:
+    def require_change(self, rpc: str, call: "Call", *needs: "NamedNeed") -> None:
         """UNAUTHORIZED unless the user may do all of these; then the audit log says that the call is about to change
         them."""
         if self._authentication is None:
             return
-        self.require_all(rpc, call, *asked)
+        self.require_all(rpc, call, *needs)
         assert self._audit is not None
         self._audit.record_allowed(
-            call, rpc, [(each, self._find_verdict(call, *each).policy) for each in dict.fromkeys(asked)]
+            call, rpc, [(each, self._find_verdict(call, *each).policy) for each in dict.fromkeys(needs)]
         )
 
     def note_own_change(self, rpc: str, call: "Call") -> None:
@@ -261,12 +261,12 @@ class AccessControl:
         """How many calls that go on are watched now."""
         return len(self._watches)
 
-    def watching(self, rpc: str, call: "Call", asked: "list[NamedNeed]") -> RightsWatch:
+    def watching(self, rpc: str, call: "Call", needs: "list[NamedNeed]") -> RightsWatch:
         """Require all of these, and while the call goes on within what is returned, that the user keeps them:
         `call.cancel` ends what waits, and RightsRevoked is raised instead."""
-        for need, name in asked:
+        for need, name in needs:
             self.require_right(rpc, call, need, name)
-        return RightsWatch(self, call, rpc, asked, call.cancel)
+        return RightsWatch(self, call, rpc, needs, call.cancel)
 
     def watch(self, watch: RightsWatch) -> None:
         """Revoke it when its user is gone, or has lost one of its rights, until `unwatch`."""
@@ -297,11 +297,11 @@ class AccessControl:
         """Log once that there are no users, after a while in which the first may be created, and once that there
         are."""
         if self._authentication is None or self._authentication.has_users:
-            if self._said_no_users:
-                self._said_no_users = False
+            if self._has_logged_no_users:
+                self._has_logged_no_users = False
                 _log.info("there are users now")
-        elif not self._said_no_users and running_s >= _FIRST_USER_S:
-            self._said_no_users = True
+        elif not self._has_logged_no_users and running_s >= _FIRST_USER_S:
+            self._has_logged_no_users = True
             _log.warning("%s; every call is refused until then", NO_USERS)
 
     async def revoke_lost_rights(self) -> None:
@@ -321,7 +321,7 @@ class AccessControl:
         assert identity is not None
         if not self._authentication.is_still(identity):
             return False
-        return all(self._find_verdict(watch.call, need, name).is_allowed for need, name in watch.asked)
+        return all(self._find_verdict(watch.call, need, name).is_allowed for need, name in watch.needs)
 
 
 def _refusal_text(user: str, question: "AccessRequest") -> str:

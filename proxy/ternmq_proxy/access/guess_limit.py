@@ -1,8 +1,8 @@
 """Limits how many wrong secrets and signatures for a user an address may try each second.
 
 Beyond the limit nothing for that user from that address is examined until the second is over, so that a right guess
-can't be told from one that was not tried. Other users of the address are served, and so are calls of a connection that
-is already authenticated: they are not verified again.
+can't be distinguished from one that was not tried. Other users of the address are served, and so are calls of a
+connection that is already authenticated: they are not verified again.
 """
 
 from typing import TYPE_CHECKING
@@ -23,7 +23,7 @@ class GuessLimit:
     def __init__(self, now: "Callable[[], float]", *, per_second: int = PER_SECOND) -> None:
         self._now = now
         self._per_second = per_second
-        # The second, and how many in it; the oldest first. A peer's name may be long, so its hash stands for it.
+        # The second, and how many in it; the oldest first. A peer's name may be long, so its hash is kept.
         self._wrong: dict[int, tuple[int, int]] = {}
 
     def is_reached(self, host: str, access_key: str) -> bool:

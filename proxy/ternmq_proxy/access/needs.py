@@ -1,4 +1,4 @@
-"""What a call needs: an action on a resource of one kind, whose name is in the request.
+"""The rights that calls need: an action on a resource of one kind, whose name is in the request.
 
 Each need exists once, so that decisions can be remembered by its identity.
 """
@@ -12,7 +12,7 @@ from ternmq_common.access.resources import ResourceKind
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_ASKED: "dict[ResourceKind, Callable[[str, AccessAction], AccessRequest]]" = {
+_REQUESTS: "dict[ResourceKind, Callable[[str, AccessAction], AccessRequest]]" = {
     ResourceKind.TOPIC: request_for_topic,
     ResourceKind.GROUP: request_for_group,
     ResourceKind.CLUSTER: request_for_cluster,
@@ -29,7 +29,7 @@ class AccessNeed:
 
     def for_resource(self, name: str) -> AccessRequest:
         """Return the need for the resource of that name."""
-        return _ASKED[self.kind](name, self.actions)
+        return _REQUESTS[self.kind](name, self.actions)
 
 
 NamedNeed = tuple[AccessNeed, str]
@@ -57,4 +57,4 @@ CLUSTER_UPDATE = AccessNeed(ResourceKind.CLUSTER, AccessAction.UPDATE)
 SUPER_USER = AccessNeed(ResourceKind.CLUSTER, AccessAction(0))
 
 METRICS: NamedNeed = (CLUSTER_GET, "metrics")
-"""What the HTTP front's paths need, but those of health, which are open."""
+"""The right that paths of the HTTP front need, except those of health, which are open."""

@@ -236,7 +236,7 @@ class Catalog:
 
     def _is_created_by_use(self, name: str) -> bool:
         """Return whether the use of a name may create it. Names with % are derived by the broker (%RETRY%, %DLQ%), and
-        creating one by sending would help nobody."""
+        creating one by sending would help no client."""
         return self._auto_create and not name.startswith("%")
 
     def _default_topic(self, name: str, kind: "MessageType") -> Topic:
@@ -354,8 +354,8 @@ class Catalog:
 
     async def delete_topic(self, name: str) -> int:
         """Delete a topic; return the registry's version of the deletion. Raises TOPIC_NOT_FOUND."""
-        # It asks the registry, whatever the snapshot has: a name that was missing a moment ago is not looked up again
-        # at once.
+        # It always reads the registry, not only the snapshot: a name that was missing a moment ago is not looked up
+        # again at once.
         version = await self.apply_change(self._registry.delete_topic, name)
         if not version:
             raise _no_topic(name)

@@ -1,4 +1,4 @@
-"""Logs who created, changed or deleted which topic, group or user.
+"""Logs changes of topics, groups and users, with the user who made them.
 
 Any client may cause such changes as fast as the registry takes them, so the lines of each host are limited per minute.
 """

@@ -1,8 +1,8 @@
 """Reads of the registry for topics and groups that this process does not know.
 
-A client must find what another proxy created before the client asked, so a read that begins after the request answers
-it; all waiting requests share the next read. Requests for missing names must not keep the database busy: at most
-READS_PER_S reads begin per second, beyond a few at once, and one per second while the registry is unavailable.
+A client must find what another proxy created before the client's request, so a read that begins after the request
+answers it; all waiting requests share the next read. Requests for missing names must not keep the database busy: at
+most READS_PER_S reads begin per second, beyond a few at once, and one per second while the registry is unavailable.
 """
 
 import asyncio

@@ -20,7 +20,7 @@ class ShardChanges:
     async def request_handover(self, broker: str, replica: str) -> None:
         """Request a handover; it is done when the broker's epoch has changed."""
         await self._catalog.apply_change(self._registry.request_handover, broker, replica)
-        self._change_log.done(f"broker {broker} was asked to be led by replica {replica}")
+        self._change_log.done(f"broker {broker} is to be led by replica {replica}")
 
     async def elect_unclean(self, broker: str, replica: str) -> "UncleanElection":
         """Elect a replica as leader though it may lack messages."""

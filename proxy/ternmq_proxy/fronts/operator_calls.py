@@ -60,21 +60,21 @@ class FrontOperatorCalls:
         await wait_for_turn()
         call = self._calls[name]
         with CallMeasurement(self._figures.record_call, name) as measured:
-            made = self.sign_in(asker, name)
-            current_call.set(made)
+            operator_call = self.sign_in(asker, name)
+            current_call.set(operator_call)
             try:
                 self._sizes[name].check_entries(request)
-                self._services.access.require_own_client(name, made, self._services)
-                frames = await self._answer_frames(call, request, made)
+                self._services.access.require_own_client(name, operator_call, self._services)
+                frames = await self._answer_frames(call, request, operator_call)
             except Exception as error:  # noqa: BLE001 - the outermost of this call; `status_of` logs
                 frames = [call.response(status=status_of(error, name))]
             measured.code = code_name(frames[0].status.code)
             return frames
 
-    async def _answer_frames(self, call: UnaryCall | StreamedCall, request: Any, made: Call) -> list[Any]:  # noqa: ANN401
+    async def _answer_frames(self, call: UnaryCall | StreamedCall, request: Any, operator_call: Call) -> list[Any]:  # noqa: ANN401
         if isinstance(call, UnaryCall):
-            return [await call.activity(request, made, self._services)]
-        answered = await call.activity(request, made, self._services)
+            return [await call.activity(request, operator_call, self._services)]
+        answered = await call.activity(request, operator_call, self._services)
         return [call.response.FromString(bytes(frame)) for frame in answered.frames]
 
 
@@ -92,7 +92,7 @@ class ProcessOperatorCalls:
     async def sign_in(self, asker: "HttpCaller") -> None:
         calls = self._require_open()
         try:
-            await self._loop.call_there(lambda: calls.sign_in(asker), _PATIENCE_S)
+            await self._loop.call_on_loop(lambda: calls.sign_in(asker), _PATIENCE_S)
         except NotAuthenticated as error:
             raise _not_signed_in(error) from error
         except LoopBusy as error:
@@ -101,7 +101,7 @@ class ProcessOperatorCalls:
     async def call(self, name: str, request: Any, asker: "HttpCaller") -> list[Any]:  # noqa: ANN401
         calls = self._require_open()
         try:
-            return await self._loop.run_there(lambda: calls.make_call(name, request, asker), _PATIENCE_S)
+            return await self._loop.run_on_loop(lambda: calls.make_call(name, request, asker), _PATIENCE_S)
         except NotAuthenticated as error:
             raise _not_signed_in(error) from error
         except LoopBusy as error:

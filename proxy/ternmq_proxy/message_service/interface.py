@@ -1,6 +1,6 @@
 """The MessageService: everything that a proxy needs of the brokers behind it.
 
-Any implementation passes `tests/support/message_service_conformance.py`. What it does as each broker does it is in
+Any implementation passes `tests/support/message_service_conformance.py`. Methods that do the same as each broker are in
 `Storage`; errors and units are as there.
 """
 
@@ -62,7 +62,7 @@ class ServiceConsuming(MessageConsuming, Protocol):
         self, order: "PopOrder", *, broker: str, poll_s: float, room: "AnswerRoom | None" = None
     ) -> "list[DeliveredMessage]":
         """Claim messages for a consumer, or wait for some; return [] when none came in time. An unknown or empty
-        `broker` stands for any. Nothing is claimed without a place in `room`, and the wait for the place is part of
+        `broker` means any. Nothing is claimed without a place in `room`, and the wait for the place is part of
         `poll_s`; with messages the place is kept, and the caller leaves it."""
 
 
@@ -80,7 +80,7 @@ class ServiceReading(QueueReading, Protocol):
         reader: "QueueReaderId | None" = None,
         room: "AnswerRoom | None" = None,
     ) -> "Awaitable[PulledMessages]":
-        """As `QueueReading.pull`; for `room` see `pop`."""
+        """Pull like `QueueReading.pull`; for `room` see `pop`."""
 
 
 class MessageService(Storage, Protocol):
@@ -99,7 +99,7 @@ class MessageService(Storage, Protocol):
         """The brokers that have the topic's queues."""
 
     def watch_orphans(self, ask: "AskProducer") -> None:
-        """Have `ask` called for each half message whose producer must be asked, until this service is closed."""
+        """Have `ask` called for each half message that needs a transaction check, until this service is closed."""
 
     def watch_lite(self, listener: "Callable[[Sequence[DroppedLite]], None]") -> None:
         """Have `listener` hear of subscriptions of lite topics that clients have no more though they did not say so,

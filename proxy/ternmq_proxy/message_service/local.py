@@ -169,7 +169,7 @@ class LocalMessageService:
     async def notify_subscriptions(
         self, news: "Sequence[TopicSubscription]", everything: "Callable[[], Sequence[TopicSubscription]]"
     ) -> None:
-        # Everything else was told: the broker has been there as long as this process.
+        # The rest is known: the broker has run as long as this process.
         await self._broker.consuming.subscribed(news)
 
     def announce_members(

@@ -93,7 +93,7 @@ async def release_client(client: "ConnectedClient", services: "Services") -> Non
 
 def detach_stream(client_id: str, stream: "CommandStream", services: "Services") -> bool:
     """Forget a stream of the client that ended; return whether it was the last. Without a stream no command reaches the
-    client, but it keeps what it holds."""
+    client, but it keeps its messages."""
     was_last = services.clients.detach_stream(client_id, stream)
     if was_last:
         services.orphans.forget_client(client_id)

@@ -64,7 +64,7 @@ async def configure_client(
     )
     joined = services.catalog.has_group(settings.group)
     client = services.clients.take_settings(client_id, settings, user=call.user, joined=joined)
-    client.was_told_fifo = isinstance(rules, ConsumerRules) and rules.fifo
+    client.got_fifo = isinstance(rules, ConsumerRules) and rules.fifo
     client.address = call.peer
     if settings.subscriptions:
         expressions = {entry.topic: checked_filter_text(entry.filter) for entry in settings.subscriptions}

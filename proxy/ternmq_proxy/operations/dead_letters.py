@@ -36,10 +36,10 @@ async def resend_letters(
 ) -> list[ResentLetter]:
     """Resend the dead letters at these offsets, each separately, so that a failure does not affect the others.
 
-    An empty `broker` stands for the only one; an empty `to_topic` stands for each letter's own topic.
+    An empty `broker` means the only one; an empty `to_topic` means each letter's own topic.
     """
-    asked = [(GROUP_UPDATE, group_name), *([(TOPIC_PUB, to_topic)] if to_topic else [])]
-    services.access.require_change("ResendDeadLetters", call, *asked)
+    needs = [(GROUP_UPDATE, group_name), *([(TOPIC_PUB, to_topic)] if to_topic else [])]
+    services.access.require_change("ResendDeadLetters", call, *needs)
     group = await services.catalog.existing_group(group_name)
     if len(offsets) > _RESENT_MAX:
         raise MessagingError(
@@ -61,10 +61,10 @@ def _find_broker(group: str, broker: str, services: "Services") -> str:
     if not broker and len(route.brokers) == 1:
         return route.brokers[0]
     if broker not in route.brokers:
-        asked = f"broker {broker!r} has no part of it" if broker else "the request names no broker"
+        problem = f"broker {broker!r} has no part of it" if broker else "the request names no broker"
         raise MessagingError(
             ErrorCode.BAD_REQUEST,
-            f"{asked}: the offsets of {name} are those of one of the brokers {', '.join(route.brokers)}",
+            f"{problem}: the offsets of {name} are those of one of the brokers {', '.join(route.brokers)}",
         )
     return broker
 

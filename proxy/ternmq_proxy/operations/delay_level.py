@@ -1,4 +1,4 @@
-"""The delay levels of RocketMQ 4.x: the user property DELAY stands for a delivery timestamp
+"""The delay levels of RocketMQ 4.x: the user property DELAY sets a delivery timestamp
 (`sending.md, Delay levels`).
 
 A level counts in a message to a DELAY topic that is NORMAL by its fields. In every other message the key is reserved,

@@ -30,7 +30,7 @@ def check_bound_topic(topic: str, group: "ConsumerGroup") -> None:
     if group.lite is None:
         raise MessagingError(
             ErrorCode.ILLEGAL_TOPIC,
-            f"topic {topic!r} is LITE, and group {group.name!r} is no lite group: make one that is bound to the topic, "
+            f"topic {topic!r} is LITE, and group {group.name!r} is no lite group: create one for the topic, "
             f"`ternmq group create NAME --lite-bind {topic}`",
         )
     if group.lite.bind != topic:

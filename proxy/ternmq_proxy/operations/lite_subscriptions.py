@@ -24,7 +24,7 @@ _NUMBER_NAMES = {LiteOffset.OFFSET: "offset", LiteOffset.TAIL: "tail_n", LiteOff
 
 @dataclass(frozen=True, slots=True)
 class LitePosition:
-    """Where a group starts in lite topics that are added; `number` is an offset, a count, or milliseconds since the
+    """The start of a group in lite topics that are added; `number` is an offset, a count, or milliseconds since the
     epoch, as `begin` says."""
 
     begin: LiteOffset

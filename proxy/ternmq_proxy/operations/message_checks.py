@@ -64,7 +64,7 @@ def type_conflict(topic: "Topic", kind: MessageType) -> MessagingError:
 
 
 def effective_type(message: "ProducerMessage") -> MessageType:
-    """Return the message's type by its fields, whatever its producer called it (`sending.md, Types`)."""
+    """Return the message's type by its fields, regardless of the type in the request (`sending.md, Types`)."""
     if message.is_transaction:
         return MessageType.TRANSACTION
     if message.delivery_ns is not None:

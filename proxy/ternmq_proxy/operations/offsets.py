@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 
 class OffsetPolicy(enum.Enum):
-    """Which offset of a queue: that of the first stored message, the one after the last, or that of the first message
-    stored at or after a time."""
+    """The choice of an offset of a queue: that of the first stored message, the one after the last, or that of the
+    first message stored at or after a time."""
 
     BEGINNING = "beginning"
     END = "end"
@@ -65,7 +65,7 @@ async def find_offset(
 ) -> int:
     """Return the queue's offset by the policy. Raises BAD_REQUEST for no policy, and for TIMESTAMP without a time.
 
-    `time_ms` is in milliseconds since the epoch; one that no calendar has is before or after everything.
+    `time_ms` is in milliseconds since the epoch; an impossible date is before or after everything.
     """
     services.access.require_right("QueryOffset", call, TOPIC_SUB, named.topic)
     call.require_client()

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PullRequest:
-    """What a consumer pulls: at most `batch` messages of the queue that pass the filter, from `offset` on, and how many
-    seconds it waits for one. `group` is empty for a pull that is nobody's; `batch_max` is a limit of the server."""
+    """The pull of a consumer: at most `batch` messages of the queue that pass the filter, from `offset` on, and how
+    many seconds it waits for one. `group` is empty for a pull without a group; `batch_max` is a limit of the server."""
 
     queue: QueueRef
     offset: int
@@ -52,11 +52,11 @@ class PullResult:
 
 
 async def pull_messages(request: PullRequest, call: "Call", services: "Services") -> PullResult:
-    """Read messages by offset; no claim is made and no progress kept. RightsRevoked if the user loses his rights while
-    it waits.
+    """Read messages by offset; without claims, and without progress of the group. RightsRevoked if the user loses his
+    rights while it waits.
 
     A group that gives each queue to one reader makes the others wait, and sends a new reader to its own offset. A pull
-    without a group, or for a missing one, belongs to nobody. An offset outside of the queue is a `problem`, with the
+    without a group, or for a missing one, belongs to no group. An offset outside of the queue is a `problem`, with the
     next offset.
     """
     with services.access.watching("PullMessage", call, _needs_of_pull(request.group, request.queue.topic)):
@@ -64,7 +64,7 @@ async def pull_messages(request: PullRequest, call: "Call", services: "Services"
 
 
 def _needs_of_pull(group: str, topic: str) -> "list[NamedNeed]":
-    """A pull without a group is nobody's."""
+    """Return the rights that a pull needs; without a group only the topic's."""
     return needs_of_consumer(group, topic) if group else [(TOPIC_SUB, topic)]
 
 

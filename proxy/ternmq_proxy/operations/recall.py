@@ -22,7 +22,7 @@ async def recall_timed_message(topic: str, recall_handle: str, call: "Call", ser
     """Recall the message of this handle, and return its id. Raises BAD_REQUEST if it is too late or the handle is for
     another topic, and UNAUTHORIZED unless the user may send to the topic.
 
-    A repetition succeeds, and so does a handle of an unknown message, which can't be told from a repetition.
+    A repetition succeeds, and so does a handle of an unknown message, which can't be distinguished from a repetition.
     """
     services.access.require_right("RecallMessage", call, TOPIC_PUB, topic)
     call.require_client()

@@ -1,5 +1,4 @@
-"""What a consumer does with a received message: acknowledge it, change its invisible duration, forward it to the
-dead-letter queue.
+"""Operations on a received message: acknowledge it, change its invisible duration, forward it to the dead-letter queue.
 
 `consuming.md` has the rules: Acknowledgement, Invisible durations, Forwarding to the dead letters.
 

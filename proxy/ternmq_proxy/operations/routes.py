@@ -1,7 +1,7 @@
-"""Where a topic's queues are: routes, and assignments of queues to members of a group (`overview.md, Routes`,
+"""Routes of topics, and assignments of queues to members of a group (`overview.md, Routes`,
 `consuming.md, Assignment`).
 
-A topic that its first message creates (`auto_create`) already has a route: the one that it will have. Official
+A topic that its first message creates (`auto_create`) already has its future route. Official
 producers query it before they send, and nothing tells then that the caller is a producer. So the route creates nothing,
 and is returned to every client whose settings don't say that it consumes. It accepts the types that clients of every
 version know, and the first message decides what the topic accepts. A consumer that asks before it sent its settings
@@ -73,7 +73,7 @@ async def find_existing_route(
     topic_name: str, call: "Call", services: "Services"
 ) -> "tuple[Topic, list[PermittedBroker]]":
     """Return the topic, and which of its brokers have queues for what. A topic that its first message would create has
-    no route yet: nobody asks here in order to send."""
+    no route yet: this call is not made in order to send."""
     services.access.require_right("GetTopicRoute", call, TOPIC_ROUTE, topic_name)
     topic = await services.catalog.existing_topic(check_topic_name(topic_name))
     return topic, permitted_brokers(topic, services)

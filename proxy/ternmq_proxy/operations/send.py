@@ -46,7 +46,7 @@ async def store_messages(
     """Store messages of a caller that need not be a client, and whose right to send was checked before."""
     now = services.clock.now_ms()
     if not messages:
-        raise MessagingError(ErrorCode.MESSAGE_CORRUPTED, "the request holds no message")
+        raise MessagingError(ErrorCode.MESSAGE_CORRUPTED, "the request has no message")
     name = check_topic_name(messages[0].topic)
     if group_of_derived(name) is not None:
         raise MessagingError(

@@ -1,7 +1,7 @@
 """A send that waits for nothing but the log: NORMAL messages, and those of message groups and lite topics.
 
 Fronts read such messages from the bytes of a request straight into stored form, and check each while they read it.
-Nothing here explains an error of a message: `send.py` sends, or refuses, whatever is not sent here.
+Nothing here explains an error of a message: `send.py` sends, or refuses, all messages that are not sent here.
 """
 
 import asyncio

@@ -25,8 +25,8 @@ async def resolve_transaction(
     check.
 
     `transaction_id` is what the send answered, `message_id` is checked against it unless it is empty. A `resolution` of
-    None leaves the transaction open; a number stands for one that the protocol does not have, and is a BAD_REQUEST
-    after all other checks. Raises UNAUTHORIZED unless the user may send to the topic.
+    None leaves the transaction open; a number is an unknown resolution, which is a BAD_REQUEST after all other checks.
+    Raises UNAUTHORIZED unless the user may send to the topic.
     """
     services.access.require_right("EndTransaction", call, TOPIC_PUB, topic)
     call.require_client()

@@ -1,5 +1,4 @@
-"""What the processes of proxies tell each other: about their clients by way of a broker, about themselves those of one
-server alone.
+"""Questions between the processes of proxies: about clients by way of a broker, about themselves within one server.
 
 `values.py` has the plain values, `forms.py` their bytes, `asking.py` asks all others.
 """

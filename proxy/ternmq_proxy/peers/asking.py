@@ -1,7 +1,7 @@
-"""What other processes say to a question, as the answers that they would give themselves.
+"""Asks other processes a question, and decodes their answers.
 
-About clients all are asked that serve those of the same brokers, by way of a broker: the processes of this server, and
-in a cluster all other proxies with theirs. About the server itself the processes beside this one are asked.
+Questions about clients go, by way of a broker, to all processes that serve clients of the same brokers: those of this
+server, and in a cluster those of all other proxies. Questions about the server go to its other processes.
 """
 
 from typing import TYPE_CHECKING, TypeVar
@@ -24,8 +24,8 @@ ALL_OTHERS = "all others"
 async def ask_others(
     read: "Callable[[bytes], Answer]", question: str, argument: str, services: "Services"
 ) -> tuple[list[Answer], list[str]]:
-    """The answers about clients, and the names of those that gave none; one entry about all, with the reason, if nobody
-    could be asked."""
+    """Return the answers about clients, and the names of proxies without an answer; one entry about all, with the
+    reason, if none could be reached."""
     try:
         raw_answers = await services.messages.ask_proxies(question, argument)
     except MessagingError as error:
@@ -36,7 +36,8 @@ async def ask_others(
 async def ask_siblings(
     read: "Callable[[bytes], Answer]", question: str, services: "Services"
 ) -> tuple[list[Answer], list[str]]:
-    """Those of the other processes of this server. The one that is the broker serves no clients, and is not heard."""
+    """Return the answers of the other processes of this server. The broker's process serves no clients, and is left
+    out."""
     raw_answers = await services.process.siblings.ask_all(question)
     return _read_all(read, ((process, data) for process, data in raw_answers.items() if process != BROKER))
 
@@ -53,7 +54,7 @@ def _read_all(
         else:
             answers.append(answer)
             heard.add(process)
-    # One that came back may have a dead stream beside its new one.
+    # A proxy that came back may have a dead stream beside its new one.
     return answers, [process for process in silent if process not in heard]
 
 

@@ -1,7 +1,7 @@
 """The bytes of what processes tell each other: messages of the two admin services, since processes of several versions
 must understand each other.
 
-Questions are hexadecimal digits. What can't be read raises DecodeError.
+Questions are hexadecimal digits. Invalid ones raise DecodeError.
 """
 
 from typing import TYPE_CHECKING, cast
@@ -43,7 +43,7 @@ def parse_client_query(argument: str) -> ClientQuery:
 
 
 def read_client_query(request: admin_pb2.ListClientsRequest) -> ClientQuery:
-    """Read which clients are asked for."""
+    """Read the requested clients."""
     return ClientQuery(group=request.group, topic=request.topic, after=request.page, limit=request.limit)
 
 

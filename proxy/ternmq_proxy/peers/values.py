@@ -1,4 +1,4 @@
-"""What processes tell each other of their clients, and of themselves, in plain values.
+"""Reports of processes about their clients, and about themselves, in plain values.
 
 `language` is the name of a client library's language, such as `JAVA`; texts of clients are empty where they sent none.
 """
@@ -11,7 +11,7 @@ Entry = TypeVar("Entry")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientQuery:
-    """Which clients: at most `limit`, with ids after `after`, of that group and topic if these are not empty."""
+    """A query for clients: at most `limit`, with ids after `after`, of that group and topic if these are not empty."""
 
     group: str = ""
     topic: str = ""
@@ -57,7 +57,7 @@ class ShownFilter(NamedTuple):
 
 
 class SubscriptionQuery(NamedTuple):
-    """Of the group, or of all if it is empty; of the topic, or of all."""
+    """A query for subscriptions: of the group, or of all if it is empty; of the topic, or of all."""
 
     group: str
     topic: str
@@ -80,7 +80,7 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True)
 class Consumer:
-    """A consumer, and what it said of itself; `ip` is where it connects from."""
+    """A consumer, and what it reported about itself; `ip` is where it connects from."""
 
     client_id: str
     version: str = ""
@@ -90,7 +90,7 @@ class Consumer:
 
 
 class ClientSubscription(NamedTuple):
-    """What a client subscribes."""
+    """The subscription of a client."""
 
     consumer: Consumer
     subscription: Subscription
@@ -116,7 +116,7 @@ class FirstEntries(Generic[Entry]):
 
 
 class RunningInfo(NamedTuple):
-    """What a consumer said of itself, by the names that RocketMQ's tools know, and its filter of each topic."""
+    """A consumer's report about itself, by the names of RocketMQ's tools, and its filter of each topic."""
 
     properties: dict[str, str]
     filters: dict[str, ShownFilter]

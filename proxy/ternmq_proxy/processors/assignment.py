@@ -1,14 +1,14 @@
 """Assigns message queues of a topic to the members of a pull-consuming group (formulas: `pulling.md, Shares`).
 
 In the formulas the Q queues are sorted by (topic, broker, queue id), and `i` is the place of the member among the n
-members sorted by client id, so an answer depends on who is there, never on the order in which anything was listed.
+members sorted by client id, so an answer depends on the members, never on the order of lists.
 
 Every queue has exactly one reader while the group has a member, with two exceptions that may leave queues without one:
 by-config   queues in no list, and those of members that are not there
 machine-room   queues of brokers that are in none of its rooms
 
-The room of a broker is what stands before the first `@` of its name, the room of a member what stands before the first
-`@` of its client id; without an `@` both are in the room with the empty name.
+The room of a broker is the part of its name before the first `@`, the room of a member the part of its id before the
+first `@` of its client id; without an `@` both are in the room with the empty name.
 """
 
 import bisect

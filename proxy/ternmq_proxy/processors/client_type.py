@@ -4,7 +4,7 @@ from enum import IntEnum
 
 
 class ClientType(IntEnum):
-    """What a client does with messages, and how.
+    """The type of a client: what it does with messages, and how.
 
     Where a client's type is kept it is a plain number: clients of later versions may have others.
     """

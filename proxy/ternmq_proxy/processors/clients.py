@@ -30,7 +30,7 @@ DETACHED_EXPIRY_S = 45.0
 
 
 class CommandStream(Protocol):
-    """A Telemetry stream as the server sees it, whatever front took it."""
+    """A Telemetry stream as the server sees it, the same for every front."""
 
     async def push_command(self, command: "ClientCommand") -> bool:
         """Send a command; return whether it was sent. It never raises for a broken stream, and never waits for long."""
@@ -39,7 +39,7 @@ class CommandStream(Protocol):
 @dataclass(slots=True)
 class ConnectedClient:
     """One client. `settings` are the last that it sent, None when only calls were seen; after a restart its heartbeat
-    still tells its type. `streams` are its open Telemetry streams, the newest last. `was_told_fifo`: whether the answer
+    still tells its type. `streams` are its open Telemetry streams, the newest last. `got_fifo`: whether the answer
     to its settings called its group FIFO. `address` is where its last settings came from, `user` its user for as long
     as it is known. `has_joined`: `group` existed when the client made a call for it; `was_refused`: the deletion of the
     group since then is logged. `popping` is the group for which it may receive."""
@@ -52,7 +52,7 @@ class ConnectedClient:
     was_attached: bool = False
     last_seen: float = 0.0
     topics: frozenset[str] = field(default_factory=frozenset)
-    was_told_fifo: bool = False
+    got_fifo: bool = False
     address: str = ""
     first_seen: float = 0.0
     user: str = ""

@@ -1,7 +1,7 @@
 """The members of consumer and producer groups whose clients report them in heartbeats, over connections of their own.
 
 A client of RocketMQ 4.x may be in several groups at once. It is a member from its first heartbeat that names the group
-until it leaves, its connection is closed, or it is silent for `expiry_s`. What a group subscribes to is what the last
+until it leaves, its connection is closed, or it is silent for `expiry_s`. A group's subscription is that of the last
 heartbeat of any member says.
 """
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 GROUPS_OF_CLIENT_MAX = 256
 TOPICS_OF_GROUP_MAX = 1024
-"""What a heartbeat may name; its reader refuses more."""
+"""The most names in a heartbeat; its reader refuses more."""
 MEMBERS_MAX = 200_000
 
 
@@ -38,7 +38,7 @@ class GroupSubscription(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerReport:
-    """What a heartbeat says of one consumer group; the names are those of the protocol. Without `subscriptions` the
+    """A heartbeat's report of one consumer group; the names are those of the protocol. Without `subscriptions` the
     group keeps those that it has."""
 
     group: str

@@ -33,7 +33,7 @@ CHECKS_MAX = 10_000
 CHECK_AGE_MAX_S = 300.0
 
 
-class AskedProducer(Protocol):
+class CheckedProducer(Protocol):
     """A producer that is connected here."""
 
     @property
@@ -70,7 +70,7 @@ class OrphanChecks:
         self._now = now
         self._handles = handles
         self._find_group = find_group
-        self.find_members: Callable[[str], Sequence[AskedProducer]] = _find_nobody
+        self.find_members: Callable[[str], Sequence[CheckedProducer]] = _find_no_members
         """Returns the members of a producer group that are connected here; the front that has them sets it."""
         self._turns: dict[tuple[str, str], int] = {}  # topic, or else producer group
         self._checks: dict[str, _SentCheck] = {}  # by transaction id, the oldest first
@@ -113,12 +113,12 @@ class OrphanChecks:
         """Stop passing checks on."""
         await self._tasks.stop()
 
-    def _list_producers(self, topic: str, group: str) -> "Sequence[AskedProducer]":
+    def _list_producers(self, topic: str, group: str) -> "Sequence[CheckedProducer]":
         return self.find_members(group) if group else self._clients.find_publishers(topic)
 
     def _find_producer(
         self, orphan: OrphanedTransaction, group: str, tried: "AbstractSet[str]"
-    ) -> "AskedProducer | None":
+    ) -> "CheckedProducer | None":
         candidates = [each for each in self._list_producers(orphan.topic, group) if each.client_id not in tried]
         sender = next((client for client in candidates if client.client_id == orphan.sender), None)
         if sender is not None or orphan.sender_only or not candidates:
@@ -173,6 +173,6 @@ class OrphanChecks:
             await self.send_check(orphan)
 
 
-def _find_nobody(group: str) -> "Sequence[AskedProducer]":
+def _find_no_members(group: str) -> "Sequence[CheckedProducer]":
     del group
     return ()

@@ -1,4 +1,4 @@
-"""Auto-renewal: keeps messages hidden that a push consumer holds, while that client lives (`consuming.md,
+"""Auto-renewal: keeps the messages of a push consumer hidden while that client lives (`consuming.md,
 Auto-renewal`).
 
 The consumer never sees a renewed handle: its own stays valid. Renewal ends when the message is acknowledged, when the
@@ -139,7 +139,7 @@ class AutoRenewal:
         invisible_ms: int,
         now: int,
     ) -> list[_HeldMessage]:
-        """Those that are hidden for so long from now on; the others are not held any more."""
+        """Hide messages for so long from now on, and return those that are; the others are no longer the client's."""
         done = await self._messages.consuming.prolong(
             group, topic, [entry.handle for _, entry in entries], invisible_ms
         )

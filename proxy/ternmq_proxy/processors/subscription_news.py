@@ -52,7 +52,7 @@ def order_problem(subscription: "TopicSubscription", services: "Services") -> st
             f"group {group} subscribes FIFO topic {topic} and is not FIFO, so the topic's messages come in no order; "
             f"while the group has taken none, `ternmq group update {group} --fifo` changes that"
         )
-    late = [client.client_id for client in popping if _relies_on_settings(client) and not client.was_told_fifo]
+    late = [client.client_id for client in popping if _relies_on_settings(client) and not client.got_fifo]
     if late:
         return (
             f"group {group} is FIFO, which it was not yet when {list_names(late, 'clients')} began, so these may run "
@@ -63,7 +63,7 @@ def order_problem(subscription: "TopicSubscription", services: "Services") -> st
 
 
 def _relies_on_settings(client: "ConnectedClient") -> bool:
-    """Return whether the client keeps the order if it was told to. One by the remoting protocol gets one message of a
+    """Return whether the client keeps the order if its settings say so. A remoting client gets one message of a
     message group at a time."""
     return client.is_push and client.settings is not None and not client.is_by_remoting
 

@@ -1,4 +1,4 @@
-"""What the members of each group subscribe to, and where they contradict each other (`consuming.md, Subscriptions`).
+"""The subscriptions of each group's members, and their contradictions (`consuming.md, Subscriptions`).
 
 The filter of each receive is what counts. When two members of a group use different filters for a topic, each skips for
 good what the other wanted. That is allowed, so it is logged, at most once a minute for a group and topic, and shown to

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 INTERVAL_S = 1.0
 LEASE_MS = 5000
-# A row of the registry holds no more: the names with the highest demand, relative to their limits.
+# A row of the registry has room for no more: the names with the highest demand, relative to their limits.
 NAMES_MAX = 500
 
 

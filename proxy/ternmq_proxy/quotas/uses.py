@@ -1,4 +1,4 @@
-"""What is taken of quotas: here, as reported to other proxies, and at all proxies together."""
+"""The use of quotas: here, as reported to other proxies, and at all proxies together."""
 
 from typing import TYPE_CHECKING
 

@@ -161,7 +161,7 @@ class ProxyServer:
 
     @property
     def ready_line(self) -> str:
-        """What the process prints when it serves."""
+        """The line that the process prints when it serves."""
         return process.ready_line(self.grpc_addresses, self.http_address, self.admin_address, self.remoting_address)
 
     def _server_process(self) -> ServerProcess:
@@ -189,7 +189,7 @@ class ProxyServer:
         return None if self._directory is None else self._directory.copy_age_s
 
     def _may_read(self, asker: "HttpCaller") -> bool:
-        """Return whether the caller may read metrics; nobody may before the users are known."""
+        """Return whether the caller may read metrics; no caller may before the users are known."""
         return self._access is not None and self._access.may_read_metrics(asker)
 
     async def _answer_may_read(self, argument: str) -> bytes:

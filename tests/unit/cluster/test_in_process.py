@@ -280,7 +280,7 @@ async def test_a_send_to_a_broker_without_room_goes_to_another_and_producers_hea
 
 
 def has_no_room(broker: Broker) -> None:
-    broker._room._look_at_disk = lambda: DiskBytes(0, 1 << 40)
+    broker._room._read_disk = lambda: DiskBytes(0, 1 << 40)
     broker._room.check_disk()
 
 

@@ -158,7 +158,7 @@ async def test_rights_are_required_before_anything_else_is_said(services: Servic
 async def test_a_client_has_an_id(services: Services) -> None:
     with pytest.raises(MessagingError, match="CLIENT_ID_REQUIRED"):
         await send(services, call=Call())
-    with pytest.raises(MessagingError, match="MESSAGE_CORRUPTED: the request holds no message"):
+    with pytest.raises(MessagingError, match="MESSAGE_CORRUPTED: the request has no message"):
         await send(services)
 
 

@@ -67,22 +67,22 @@ class EntryFilter:
 def parse_entry(line: bytes) -> AuditEntry | None:
     """Return the entry in a line, None if there is none."""
     try:
-        said = json.loads(line)
+        entry = json.loads(line)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(said, dict):
+    if not isinstance(entry, dict):
         return None
     try:
         return AuditEntry(
-            time_ms=_time_ms(said["time"]),
-            user=_checked_text(said["user"]),
-            source=_checked_text(said["source"]),
-            client_id=_checked_text(said["client"]),
-            call=_checked_text(said["call"]),
-            resource=_checked_text(said["resource"]),
-            is_allowed=_checked_flag(said["allowed"]),
-            why=_checked_text(said["why"]),
-            left_out=_checked_count(said.get("left_out", 0)),
+            time_ms=_time_ms(entry["time"]),
+            user=_checked_text(entry["user"]),
+            source=_checked_text(entry["source"]),
+            client_id=_checked_text(entry["client"]),
+            call=_checked_text(entry["call"]),
+            resource=_checked_text(entry["resource"]),
+            is_allowed=_checked_flag(entry["allowed"]),
+            why=_checked_text(entry["why"]),
+            left_out=_checked_count(entry.get("left_out", 0)),
         )
     except (KeyError, ValueError):
         return None

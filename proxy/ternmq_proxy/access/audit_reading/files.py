@@ -3,7 +3,7 @@
 Trail       the files of one process: `audit.log`, and `audit.log.1` and so on, the older the higher. Workers have one
             each (`audit.worker-0.log`), and trails of ended processes are read too.
 Place       where a reader stopped. A file is known by its inode and how it begins, as its name changes when it is put
-            aside; one that is gone was the oldest, so nothing is left behind it.
+            aside; a file that is gone was the oldest, so no older one is left.
 Bounds      a line has at most LINE_BYTES_MAX; a longer one is held only in part, and a reader may stop within it.
 Threads     any but the event loop's: all of it reads files.
 """
@@ -29,8 +29,8 @@ _MISSING_MAX = 8
 """After this many missing names in a row only listed files follow. A rotation leaves one name free for a moment, and
 meets a reader that goes up in the same direction."""
 _PUT_ASIDE = 64
-"""How many rotations may happen while a file is read, before the next name can no longer be told from that of a newer
-file."""
+"""How many rotations may happen while a file is read, before the next name can no longer be distinguished from that of
+a newer file."""
 _MODE = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK  # opening a FIFO must not block
 
 

@@ -1,7 +1,7 @@
 """Pages of the audit log: the entries of all processes of a server, merged by their times, the newest first.
 
 Page        where each trail is to be read on: `PROCESS:MARK:END`, with commas between. A trail that is not in it has
-            been read, or did not exist when the first page was made.
+            been read, or did not exist when the first page was created.
 Bounds      of a page READ_BYTES_MAX are read, and a little; so it may be empty although more follow. Each goes back by
             a line at least.
 """

@@ -73,7 +73,7 @@ class AnswerDelivery:
         self.span: ActiveSpan | None = None
 
     def __enter__(self) -> None:
-        self._measured.goes_on = True
+        self._measured.is_streaming = True
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         if error is None and self.answered is not None:

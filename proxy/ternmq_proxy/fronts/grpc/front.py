@@ -260,12 +260,12 @@ class GrpcFront:
             if len(data) > AT_ONCE_BYTES_MAX:
                 return False
             try:
-                made = self._callers.identify_caller(served, name)
-                if made is not served.note:
+                client_call = self._callers.identify_caller(served, name)
+                if client_call is not served.note:
                     return False  # the client's id is missing or illegal
-                if made.identity is not None:
-                    services.access.require_own_client(name, made, services)
-                return begin(data, made, services, send_answer)
+                if client_call.identity is not None:
+                    services.access.require_own_client(name, client_call, services)
+                return begin(data, client_call, services, send_answer)
             except DecodeError:
                 return False  # the ordinary way reports it
             except Exception as error:  # noqa: BLE001 - the outermost of this call; `status_of` logs
@@ -285,11 +285,13 @@ class GrpcFront:
             outcome: CallOutcome | None = None
             with CallMeasurement(figures.record_call, name) as measured:
                 try:
-                    made = self._callers.identify_caller(served, name)
+                    client_call = self._callers.identify_caller(served, name)
                     data = await self._read_bytes(served)
-                    if of_bytes is not None and len(data) >= OF_BYTES_MIN and made is served.note:
+                    if of_bytes is not None and len(data) >= OF_BYTES_MIN and client_call is served.note:
                         measured.code = CUT
-                        outcome = await self._outcome_of_bytes(name, call, of_bytes(data, made, self._services), made)
+                        outcome = await self._outcome_of_bytes(
+                            name, call, of_bytes(data, client_call, self._services), client_call
+                        )
                         measured.code = UNPARSED
                     if outcome is None:
                         request = await self._parse_request(call.request, size, data)
@@ -298,10 +300,12 @@ class GrpcFront:
                 if outcome is None:
                     measured.code = CUT
                     span = (
-                        None if spans is None else spans.begin_span(request, made, served.headers.get(TRACEPARENT, ""))
+                        None
+                        if spans is None
+                        else spans.begin_span(request, client_call, served.headers.get(TRACEPARENT, ""))
                     )
                     with NOTHING if span is None else SpanContext(span):
-                        outcome = await self._unary_outcome(name, call, request, made)
+                        outcome = await self._unary_outcome(name, call, request, client_call)
                 measured.code = _code_of(outcome.status)
                 answered = outcome.serialize_answer()
             if outcome.status.code != _OK:
@@ -314,25 +318,29 @@ class GrpcFront:
         return serve_unary
 
     async def _outcome_of_bytes(
-        self, name: str, call: UnaryCall, answering: "Awaitable[tuple[bytes, definition_pb2.Status] | None]", made: Call
+        self,
+        name: str,
+        call: UnaryCall,
+        answering: "Awaitable[tuple[bytes, definition_pb2.Status] | None]",
+        client_call: Call,
     ) -> CallOutcome | None:
         """Return the outcome of a call that is answered from its bytes, None if it must be answered in another way."""
-        current_call.set(made)
+        current_call.set(client_call)
         try:
-            if made.identity is not None:
-                self._services.access.require_own_client(name, made, self._services)
+            if client_call.identity is not None:
+                self._services.access.require_own_client(name, client_call, self._services)
             answered = await answering
         except Exception as error:  # noqa: BLE001 - the outermost of this call; `status_of` logs
             return refused_outcome(call.response, status_of(error, name))
         return None if answered is None else CallOutcome(answered[1], answered[0])
 
-    async def _unary_outcome(self, name: str, call: UnaryCall, request: Any, made: Call) -> CallOutcome:  # noqa: ANN401 - of the call's own type
-        current_call.set(made)
+    async def _unary_outcome(self, name: str, call: UnaryCall, request: Any, client_call: Call) -> CallOutcome:  # noqa: ANN401 - of the call's own type
+        current_call.set(client_call)
         services = self._services
         try:
-            if made.identity is not None:
-                services.access.require_own_client(name, made, services)
-            response = await call.activity(request, made, services)
+            if client_call.identity is not None:
+                services.access.require_own_client(name, client_call, services)
+            response = await call.activity(request, client_call, services)
         except Exception as error:  # noqa: BLE001 - the outermost of this call; `status_of` logs
             status = status_of(error, name)
             mark_current_failed(_code_of(status))
@@ -350,9 +358,9 @@ class GrpcFront:
                 try:
                     identity = self._callers.identify_caller(served, name).identity
                     request = await self._read_request(call.request, size, served)
-                    made = self._callers.make_call(served, identity)
+                    client_call = self._callers.make_call(served, identity)
                     if identity is not None:
-                        self._services.access.require_own_client(name, made, self._services)
+                        self._services.access.require_own_client(name, client_call, self._services)
                 except MessagingError as error:
                     refusal = call.response(status=status_of(error, name))
                     measured.code = _code_of(refusal.status)
@@ -362,15 +370,17 @@ class GrpcFront:
                     await served.finish_answer(refusal.SerializeToString())
                     return
                 measured.code = CUT
-                made = replace(made, room=served.open_answer_room(), cancel=functools.partial(cancel_call, served))
-                delivery = self._deliveries.start_delivery(served, made, measured)
+                client_call = replace(
+                    client_call, room=served.open_answer_room(), cancel=functools.partial(cancel_call, served)
+                )
+                delivery = self._deliveries.start_delivery(served, client_call, measured)
                 with delivery:
-                    answered = delivery.answered = await self._streamed_answer(name, call, request, made, served)
+                    answered = delivery.answered = await self._streamed_answer(name, call, request, client_call, served)
                     if answered.code != _OK:
                         self._callers.log_refused(name, call.response.FromString(answered.frames[0]).status, served)
                     if spans is not None:
                         parent = served.headers.get(TRACEPARENT, "")
-                        delivery.span = spans.record_received(request, made, parent, answered, began_ns)
+                        delivery.span = spans.record_received(request, client_call, parent, answered, began_ns)
 
         return serve_streamed
 
@@ -379,14 +389,14 @@ class GrpcFront:
         name: str,
         call: StreamedCall,
         request: Any,  # noqa: ANN401 - of the call's own type
-        made: Call,
+        client_call: Call,
         served: ServedCall,
     ) -> "FramedAnswer":
         self._figures.polls_waiting += 1
-        current_call.set(made)
-        poll = None if call.nothing is None else self._polls.begin(made.client_id, served)
+        current_call.set(client_call)
+        poll = None if call.nothing is None else self._polls.begin(client_call.client_id, served)
         try:
-            return await call.activity(request, made, self._services)
+            return await call.activity(request, client_call, self._services)
         except asyncio.CancelledError:
             if poll is not None and poll.was_ended():
                 assert call.nothing is not None
@@ -394,7 +404,7 @@ class GrpcFront:
             raise
         finally:
             if poll is not None:
-                self._polls.remove_poll(made.client_id, poll)
+                self._polls.remove_poll(client_call.client_id, poll)
             self._figures.polls_waiting -= 1
 
     async def _read_request(self, kind: Any, size: RequestSize, served: ServedCall) -> Any:  # noqa: ANN401 - a message class

@@ -18,24 +18,24 @@ def code_name(code: int) -> str:
 
 
 class CallMeasurement:
-    """Measures one call, until the `with` block ends, or `end_call` if `goes_on` is set. It is a class because a
+    """Measures one call, until the `with` block ends, or `end_call` if `is_streaming` is set. It is a class because a
     generator costs several times as much."""
 
-    __slots__ = ("_began", "_name", "_tell", "code", "goes_on")
+    __slots__ = ("_began", "_name", "_tell", "code", "is_streaming")
 
     def __init__(self, tell: Callable[[str, str, float], None], name: str) -> None:
         self._tell = tell
         self._name = name
         self._began = 0.0
         self.code = UNPARSED
-        self.goes_on = False
+        self.is_streaming = False
 
     def __enter__(self) -> Self:
         self._began = time.perf_counter()
         return self
 
     def __exit__(self, *error: object) -> None:
-        if not self.goes_on:
+        if not self.is_streaming:
             self.end_call()
 
     def end_call(self) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class ClientConnection:
-    """What the front knows of one connection: its client's id once it is known, and the address by which clients reach
+    """The front's state of one connection: its client's id once it is known, and the address by which clients reach
     this proxy, as they see it. It is the channel of the client's memberships. `known_call` is that of its requests that
     need no task, without access control."""
 
@@ -44,7 +44,7 @@ class ClientConnection:
         notify_members_changed(self.connection, group)
 
     async def push_command(self, command: "ClientCommand") -> bool:
-        """Ask the client about a transaction; return whether it could be asked. It gets no other commands."""
+        """Ask the client about a transaction; return whether the check could be sent. It gets no other commands."""
         if not isinstance(command, CheckTransaction) or self.connection.is_closed or self.connection.reads_nothing:
             return False
         half = transaction_of_handle(command.transaction_id)
@@ -93,7 +93,7 @@ class RemotingCall:
         return fields.get("bname") or fields.get("n") or ""
 
     def get_group(self, name: str = "consumerGroup") -> str:
-        """Return the field with a consumer group's name. Raises ILLEGAL_CONSUMER_GROUP for one that can't be."""
+        """Return the field with a consumer group's name. Raises ILLEGAL_CONSUMER_GROUP for an invalid one."""
         return check_group_name(self.command.get_text(name))
 
 

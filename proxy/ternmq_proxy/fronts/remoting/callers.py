@@ -1,4 +1,4 @@
-"""Identifies who makes a remoting call: the client by its heartbeats, the user by the signature of the request."""
+"""Identifies the caller of a remoting call: the client by its heartbeats, the user by the request's signature."""
 
 import binascii
 from base64 import b64decode

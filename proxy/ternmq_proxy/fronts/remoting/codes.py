@@ -4,7 +4,7 @@ from enum import IntEnum
 
 
 class RequestCode(IntEnum):
-    """What a request asks for. Clients send all of them but those with `PUSH_` or `CHECK_TRANSACTION_STATE`, which the
+    """The code of a request. Clients send all of them but those with `PUSH_` or `CHECK_TRANSACTION_STATE`, which the
     server sends."""
 
     SEND_MESSAGE = 10
@@ -150,7 +150,7 @@ class RequestCode(IntEnum):
 
 
 class ResponseCode(IntEnum):
-    """What became of a request."""
+    """The code of an answer, the outcome of a request."""
 
     SUCCESS = 0
     SYSTEM_ERROR = 1

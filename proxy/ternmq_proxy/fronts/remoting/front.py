@@ -180,9 +180,9 @@ class RemotingFront:
 
     async def _find_answer(self, request: "ServedRequest", handler: "Handler") -> "Command":
         try:
-            made = self._make_call(request, handler, never_waits=False)
-            current_call.set(made.call)
-            return await handler.serve(made)
+            context = self._make_call(request, handler, never_waits=False)
+            current_call.set(context.call)
+            return await handler.serve(context)
         except Exception as error:  # noqa: BLE001 - the outermost of this request; `answer_error` logs
             return self._refuse(request, handler, error)
 

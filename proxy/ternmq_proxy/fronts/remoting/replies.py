@@ -28,7 +28,7 @@ _PATIENCE_FOR_OTHERS_S = 0.8
 
 
 class PushOutcome(enum.Enum):
-    """What became of a reply. ABSENT: its client is not connected; FAILED: it did not confirm the reply."""
+    """The outcome of the push of a reply. ABSENT: its client is not connected; FAILED: it did not confirm the reply."""
 
     PUSHED = b"pushed"
     FAILED = b"failed"
@@ -50,7 +50,7 @@ class ReplyPushes:
         services.process.front_answers[PUSH_REPLY] = self._answer_push
 
     def add_channel(self, channel: "ClientConnection") -> None:
-        """Note the connection of a client that said its id."""
+        """Note the connection of a client with this id."""
         self._channels.setdefault(channel.client_id, []).append(channel)
 
     def remove_channel(self, channel: "ClientConnection") -> None:
@@ -84,12 +84,12 @@ class ReplyPushes:
         except MessagingError as error:
             _log.warning("cannot ask other proxies for client %s: %s", cut_text(reply.client_id), error.message)
             return PushOutcome.FAILED
-        told = {each.data for each in answers}
+        outcomes = {each.data for each in answers}
         for outcome in (PushOutcome.PUSHED, PushOutcome.FAILED):
-            if outcome.value in told:
+            if outcome.value in outcomes:
                 return outcome
         # A proxy without an answer may have the client.
-        return PushOutcome.FAILED if None in told else PushOutcome.ABSENT
+        return PushOutcome.FAILED if None in outcomes else PushOutcome.ABSENT
 
     async def _answer_push(self, argument: str) -> bytes:
         reply = msgspec.json.decode(argument, type=_Reply)

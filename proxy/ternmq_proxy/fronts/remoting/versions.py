@@ -29,7 +29,7 @@ def version_name(number: int) -> str:
 
 
 def version_number(name: str) -> int:
-    """Return the number of a release such as 4.9.8, or of the newest one that is not above it; 0 if it is none."""
+    """Return the number of a release such as 4.9.8, or of the newest release below it; 0 if it is no release."""
     wanted = _parts_of(name.removesuffix("+"))
     return max((number for number, release in _RELEASES.items() if _parts_of(release) <= wanted), default=0)
 

@@ -1,4 +1,4 @@
-"""What operators change on brokers: see `StorageAdministering`."""
+"""Changes of operators on brokers: see `StorageAdministering`."""
 
 from typing import TYPE_CHECKING, Any
 

@@ -1,7 +1,7 @@
-"""Sends: to the queue that was chosen, or to another broker's when that one can't be asked, or refuses.
+"""Sends to the chosen queue, or to another broker's when that broker can't be reached, or refuses.
 
 A message whose storing is not certain is not sent again here: its producer can do that, and knows whether it wants to.
-Each send says when its topic was made, as the registry's snapshot has it: a broker that missed the deletion of an
+Each send has the version of its topic's creation, from the registry's snapshot: a broker that missed the deletion of an
 earlier topic of that name would remove the messages with it, and refuses them instead.
 """
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ternmq_proxy.message_service.cluster.routes import TopicRoutes
     from ternmq_registry.directory import RegistryDirectory
 
-# What says that a broker could not store: its disk, or what nobody foresaw.
+# The codes of a broker that could not store: its disk failed, or it has an unexpected error.
 _FAILURES = frozenset({ErrorCode.INTERNAL_SERVER_ERROR, ErrorCode.PROXY_TIMEOUT})
 
 
@@ -67,7 +67,7 @@ class BrokerChoice:
         return result
 
     async def anywhere(self, call: "ShardCall", values: "Values") -> Any:  # noqa: ANN401 - it is the call's own
-        """Send to the first broker that can be asked, and takes it."""
+        """Send to the first broker that can be reached and accepts the message."""
         refused = BrokerUnavailable("no broker can be reached", maybe_done=False)
         for broker in self._links.connected_brokers():
             try:

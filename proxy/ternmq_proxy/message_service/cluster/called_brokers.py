@@ -1,4 +1,4 @@
-"""Which brokers a call goes to: the one that an argument names, those of its handles, or all."""
+"""Chooses the brokers of a call: the broker that an argument names, those of its handles, or all."""
 
 import asyncio
 import logging
@@ -37,7 +37,7 @@ class CalledBrokers:
         return [broker.name for broker in self._links.list_brokers()]
 
     async def ask_named(self, call: "ShardCall", values: "Values") -> Any:  # noqa: ANN401 - it is the call's own
-        """The one that is named, or that the queue, handle or transaction names."""
+        """Return the broker that the argument, queue, handle or transaction names."""
         assert call.broker is not None
         named = values[call.broker]
         if isinstance(named, str):
@@ -79,7 +79,7 @@ class CalledBrokers:
         )
 
     async def ask_reachable(self, call: "ShardCall", values: "Values") -> list[Any]:
-        """The answers of all brokers that can be reached; who does not answer is said in the log."""
+        """Return the answers of all brokers that can be reached; a broker that does not answer is logged."""
         brokers = self._links.connected_brokers()
         results = await asyncio.gather(*(broker.ask_broker(call, values) for broker in brokers), return_exceptions=True)
         answers: list[Any] = []

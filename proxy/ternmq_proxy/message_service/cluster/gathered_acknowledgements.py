@@ -37,11 +37,11 @@ class _GatheredHandles:
     """The acknowledgements for one place in this turn: handles, and the callbacks in order with the number of their
     handles."""
 
-    __slots__ = ("asked", "handles")
+    __slots__ = ("callbacks", "handles")
 
     def __init__(self) -> None:
         self.handles: list[ReceiptHandle] = []
-        self.asked: list[tuple[int, Acknowledged]] = []
+        self.callbacks: list[tuple[int, Acknowledged]] = []
 
 
 class GatheredAcknowledgements:
@@ -69,7 +69,7 @@ class GatheredAcknowledgements:
         if gathered is None:
             gathered = self._came[place] = _GatheredHandles()
         gathered.handles.extend(handles)
-        gathered.asked.append((len(handles), done))
+        gathered.callbacks.append((len(handles), done))
         if len(gathered.handles) >= self._handles_max:
             del self._came[place]
             self._acknowledge_place(place, gathered)
@@ -82,9 +82,9 @@ class GatheredAcknowledgements:
     def _acknowledge_place(self, place: _SettlePlace, gathered: _GatheredHandles) -> None:
         def take_outcomes(outcomes: "list[SettleOutcome] | None", error: Exception | None) -> None:
             if error is None and len(outcomes or ()) != len(gathered.handles):
-                error = ValueError(f"broker {place.broker} has not said of each message what became of it")
+                error = ValueError(f"broker {place.broker} has not answered for each message")
             first = 0
-            for count, done in gathered.asked:
+            for count, done in gathered.callbacks:
                 own = None if error is not None or outcomes is None else outcomes[first : first + count]
                 call_back(done, own, error)
                 first += count

@@ -90,9 +90,7 @@ class GatheredSends:
             if error is not None or outcomes is None:
                 self._fail_sends(broker, sends, error or ValueError(f"broker {broker} has answered nothing"))
             elif len(outcomes) != len(sends):
-                self._fail_sends(
-                    broker, sends, ValueError(f"broker {broker} has not said of each send what became of it")
-                )
+                self._fail_sends(broker, sends, ValueError(f"broker {broker} has not answered for each send"))
             else:
                 for send, outcome in zip(sends, outcomes, strict=True):
                     self._end_send(broker, send, outcome)

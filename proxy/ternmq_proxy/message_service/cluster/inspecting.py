@@ -1,4 +1,4 @@
-"""What all brokers have together: see `StorageInspecting`."""
+"""Combined reports of all brokers: see `StorageInspecting`."""
 
 from typing import TYPE_CHECKING
 
@@ -46,7 +46,7 @@ class ClusterInspecting(InspectingCalls):
         return TimerPage(page.timers if page else [], following)
 
     async def content(self, topic: str) -> TopicContent:
-        """Of the brokers that can be reached."""
+        """Combine the answers of the brokers that can be reached."""
         contents: list[TopicContent] = await self._brokers.ask_reachable(CALLS["content"], (topic,))
         return TopicContent(
             queues=[queue for each in contents for queue in each.queues],
@@ -58,12 +58,13 @@ class ClusterInspecting(InspectingCalls):
         )
 
     async def history(self, of: "HistoryOf", name: str) -> FigureHistory:
-        """Of the brokers that can be reached, together."""
+        """Add up the histories of the brokers that can be reached."""
         history = combine_histories(await self._brokers.ask_reachable(CALLS["history"], (of, name)))
         return FigureHistory(step_ms=STEP_MS, end_ms=0, series={}) if history is None else history
 
     async def progress(self, group: str, topics: "Sequence[str]" = ()) -> "list[QueueProgress]":
-        """Of the brokers that can be reached. What one of them knows the group to have, it has on the others too."""
+        """Combine the answers of the brokers that can be reached. Topics of the group at one broker count at the others
+        too."""
         rows = await self._progress(group, topics)
         known = {row.queue.topic for row in rows} - {retry_topic(group)}
         if known.issubset(topics) or len(self._brokers.names()) == 1:
@@ -76,12 +77,12 @@ class ClusterInspecting(InspectingCalls):
         ]
 
     async def find_by_key(self, topic: str, key: str, limit: int) -> "list[StoredMessage]":
-        """On the brokers that can be reached."""
+        """Search the brokers that can be reached."""
         found = await self._brokers.ask_reachable(CALLS["find_by_key"], (topic, key, limit))
         newest_first = sorted((each for some in found for each in some), key=lambda each: each.stored_ms, reverse=True)
         return newest_first[:limit]
 
     async def lite_clients(self, group: str, topic: str) -> list[str]:
-        """As the brokers know them that can be reached: all hear the same."""
+        """Return the clients by any broker that can be reached: all have the same."""
         found = await self._brokers.ask_reachable(CALLS["lite_clients"], (group, topic))
         return sorted({client_id for some in found for client_id in some})

@@ -40,7 +40,7 @@ class ClusterReading(ReadingCalls):
     async def bounds(
         self, queue: "QueueRef", *, reader: "QueueReaderId | None" = None, offset: int = 0
     ) -> "QueueBounds":
-        """Those of the leader, which say too what its followers have cold."""
+        """Return the bounds of the leader, which also say what its followers have cold."""
         bounds = await super().bounds(queue, reader=reader, offset=offset)
         if self._followers is not None:
             self._followers.note_bounds(queue, bounds)

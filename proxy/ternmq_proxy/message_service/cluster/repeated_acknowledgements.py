@@ -34,10 +34,10 @@ class _SentAcknowledgement(NamedTuple):
 
 
 class _BrokerAcknowledgements:
-    __slots__ = ("handles", "told")
+    __slots__ = ("acknowledged", "handles")
 
     def __init__(self) -> None:
-        self.told: deque[_SentAcknowledgement] = deque()
+        self.acknowledged: deque[_SentAcknowledgement] = deque()
         self.handles = 0
 
 
@@ -54,12 +54,12 @@ class RepeatedAcknowledgements:
         """Note that the broker acknowledged these messages."""
         now_s = self._seconds()
         kept = self._brokers[broker]
-        told = kept.told
-        told.append(_SentAcknowledgement(now_s, group, topic, handles))
+        acknowledged = kept.acknowledged
+        acknowledged.append(_SentAcknowledgement(now_s, group, topic, handles))
         kept.handles += len(handles)
         # No call is answered while the broker is away, so that its last seconds stay.
-        while told[0].at_s < now_s - _KEPT_S or (kept.handles > _KEPT_MAX and len(told) > 1):
-            kept.handles -= len(told.popleft().handles)
+        while acknowledged[0].at_s < now_s - _KEPT_S or (kept.handles > _KEPT_MAX and len(acknowledged) > 1):
+            kept.handles -= len(acknowledged.popleft().handles)
 
     def link_changed(self, broker: str) -> None:
         """Repeat the acknowledgements to a broker that reconnected, before any other call."""
@@ -71,9 +71,9 @@ class RepeatedAcknowledgements:
             return
         now_s = self._seconds()
         handles: defaultdict[tuple[str, str], list[ReceiptHandle]] = defaultdict(list)
-        for told in kept.told:
-            if told.at_s > now_s - _OLD_S:
-                handles[told.group, told.topic] += told.handles
+        for acknowledged in kept.acknowledged:
+            if acknowledged.at_s > now_s - _OLD_S:
+                handles[acknowledged.group, acknowledged.topic] += acknowledged.handles
         for (group, topic), some in handles.items():
             for first in range(0, len(some), _HANDLES_MAX):
                 found.link.notify_broker(CALLS["acknowledge"], (group, topic, some[first : first + _HANDLES_MAX]))

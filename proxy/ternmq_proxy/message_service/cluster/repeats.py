@@ -24,7 +24,7 @@ _ACKNOWLEDGE = CALLS["acknowledge"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepeatTiming:
-    """For how long a call is repeated, and after which pauses: random, at first up to `pause_s`, then up to twice
+    """How long a call is repeated, and after which pauses: random, at first up to `pause_s`, then up to twice
     that."""
 
     repeat_s: float = 1.5

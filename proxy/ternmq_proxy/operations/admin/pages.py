@@ -30,7 +30,7 @@ class PageQuery(NamedTuple):
 
 
 async def select_visible(found: "Iterable[T]", need: "AccessNeed", call: "Call", services: "Services") -> "list[T]":
-    """Return those that the caller may see: pages are made of these, so that none is empty while others follow."""
+    """Return those that the caller may see: pages consist of these, so that none is empty while others follow."""
     may, turns = services.access.has_right, WorkTurns()
     shown: list[T] = []
     for each in found:
@@ -41,7 +41,7 @@ async def select_visible(found: "Iterable[T]", need: "AccessNeed", call: "Call",
 
 
 def cut_page(found: "Iterable[T]", query: PageQuery) -> "tuple[list[T], str]":
-    """Return those that are asked for, by name, and the name after which the next page begins, empty at the end.
+    """Return the requested entries, by name, and the name after which the next page begins, empty at the end.
     BAD_REQUEST for a limit below 0."""
     if query.limit < 0:
         raise MessagingError(ErrorCode.BAD_REQUEST, f"a page has 1 entry or more, not {query.limit}")

@@ -1,4 +1,4 @@
-"""What the published admin service has, and nothing here can carry out. Each is refused whole, whatever it asks for."""
+"""Calls of the published admin service that this server does not support; each is refused."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Users, their secrets and policies. No result has a secret but one that was made for it."""
+"""Users, their secrets and policies. No result has a secret except a newly created one."""
 
 import secrets
 from typing import TYPE_CHECKING, NamedTuple
@@ -25,7 +25,7 @@ _ALL_USERS: "NamedNeed" = (SUPER_USER, "users")
 
 
 class UserWithSecret(NamedTuple):
-    """A user, and the secret if it was made for him, else empty."""
+    """A user, and the secret if the server created it, else empty."""
 
     user: AccessUser
     secret: str
@@ -41,8 +41,8 @@ class UserPage(NamedTuple):
 async def create_user(
     name: str, secret: str, call: "Call", services: "Services", *, is_super: bool = False
 ) -> UserWithSecret:
-    """Create a user; an empty secret is made. BAD_REQUEST if there is one of that name, since nobody can compare
-    secrets."""
+    """Create a user; the server creates a secret if it is empty. BAD_REQUEST if the name exists, since no user can
+    compare secrets."""
     services.access.require_change("CreateUser", call, _need_of(name))
     if problem := find_user_name_problem(name):
         raise MessagingError(ErrorCode.BAD_REQUEST, problem)
@@ -69,7 +69,7 @@ async def delete_user(name: str, call: "Call", services: "Services") -> None:
 
 
 async def describe_user(name: str, call: "Call", services: "Services") -> AccessUser:
-    """Return one user, for super users and himself; the registry is looked at before one is called unknown."""
+    """Return one user, for super users and himself; the registry is read before a user counts as unknown."""
     if name != call.user:
         services.access.require_right("DescribeUser", call, *_need_of(name))
     if name not in services.catalog.access_snapshot.users:
@@ -144,7 +144,7 @@ def _need_of(name: str) -> "NamedNeed":
 
 
 def _checked_secret(wanted: str) -> str:
-    """Return that one, or one that nobody guesses."""
+    """Return the given secret, or a random one."""
     if not wanted:
         return secrets.token_urlsafe(_SECRET_BYTES)
     if problem := find_secret_problem(wanted):

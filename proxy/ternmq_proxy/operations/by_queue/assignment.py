@@ -1,7 +1,7 @@
-"""Which queues a member reads that has the server share them out (`setClientRebalance(false)` in Java).
+"""Assigns queues to members that let the server distribute them (`setClientRebalance(false)` in Java).
 
 A group that pulls is shared out as its members would do it themselves. A group whose members pop (`remoting_pop`) has
-all queues of each broker for every member, as claims deliver each message once; nobody reads its retry topic.
+all queues of each broker for every member, as claims deliver each message once; its retry topic is not read.
 """
 
 from typing import TYPE_CHECKING, NamedTuple

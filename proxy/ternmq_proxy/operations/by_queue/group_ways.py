@@ -2,8 +2,8 @@
 
 A group has one way at a time, since both move one progress: members of the other way are refused until the last member
 of this way is gone. A client joins within `joining`; its later calls are not checked again. All processes that serve
-the brokers' clients are asked for members. Two clients may join at once at different processes, so each way is held at
-the brokers meanwhile, one after the other by their names: the first broker that both reach lets one of them pass.
+the brokers' clients are searched for members. Two clients may join at once at different processes, so each way is held
+at the brokers meanwhile, one after the other by their names: the first broker that both reach lets one of them pass.
 """
 
 import contextlib
@@ -66,7 +66,7 @@ async def _find_way(group: str, services: "Services") -> GroupWay:
 async def joining(group: str, way: GroupWay, services: "Services") -> "AsyncIterator[None]":
     """Let a client join the group that way, as a member that is noted within this context; FORBIDDEN if the group is
     consumed the other way, or another client is about to do so."""
-    await _require_way(group, way, services)  # a client that is refused each time holds up no others
+    await _require_way(group, way, services)  # a client that is refused each time does not block others
     join, held = uuid.uuid4().hex, list[str]()
     try:
         for broker in sorted(each.name for each in services.catalog.list_brokers()):
@@ -87,7 +87,7 @@ async def join_popping(client_id: str, group: str, user: str, services: "Service
 
 
 async def _hold_way(broker: str, group: str, way: GroupWay, join: str, services: "Services") -> None:
-    """Hold the way at the broker, if it can be asked; FORBIDDEN if it holds the other way."""
+    """Hold the way at the broker, if it can be reached; FORBIDDEN if it holds the other way."""
     try:
         is_held = await services.messages.consuming.hold_way(broker, group, way.value, join)
     except MessagingError as error:

@@ -1,6 +1,6 @@
 """Locks of queues for clients that consume them in order. The broker of a queue has its lock.
 
-A queue whose broker can't be asked is not locked: its client asks again.
+A queue whose broker can't be reached is not locked: its client tries again.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ async def unlock_queues(
 
 
 async def has_locks(group: str, services: "Services") -> bool:
-    """Return whether a client of the group has a lock at one of the brokers that can be asked."""
+    """Return whether a client of the group has a lock at one of the brokers that can be reached."""
 
     async def ask(broker: str) -> bool:
         try:

@@ -37,7 +37,7 @@ async def find_committed(
     where they begin.
 
     A group that is set to begin at the earliest message does so. With `zero_if_missing` any group begins at 0 in a
-    queue that still has its first message, as RocketMQ does: a young topic is read from its beginning, whatever clients
+    queue that still has its first message, as RocketMQ does: a young topic is read from its beginning, even if clients
     would decide. `begins`: a member of the group asks, to go on there.
     """
     require_consumer("GetOffset", call, group, named.topic, services)

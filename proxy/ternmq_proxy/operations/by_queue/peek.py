@@ -1,4 +1,4 @@
-"""What clients ask about messages that their group has not been handed yet, without claiming any.
+"""Reads messages that a group has not received yet, without claiming them.
 
 Where a group is in a queue is its cursor there; messages that wait for another attempt are behind it, and not meant.
 """

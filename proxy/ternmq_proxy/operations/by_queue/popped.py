@@ -1,4 +1,4 @@
-"""What clients that pop ask for besides messages: where to begin, to acknowledge, to change invisible durations.
+"""The other calls of clients that pop: where to begin, acknowledgements, changes of invisible durations.
 
 These clients name a message by its place and by the end of its claim, which is a receipt handle without generation.
 """
@@ -53,7 +53,7 @@ async def begin_at_first(group: str, topic: str, call: "Call", services: "Servic
 async def acknowledge_popped(
     group: str, messages: "Sequence[PoppedMessage]", call: "Call", services: "Services"
 ) -> list[SettleOutcome]:
-    """Finish messages; return an outcome for each, in order. One that is finished already has STALE.
+    """Finish messages; return an outcome for each, in order: STALE for one that is finished already.
 
     BAD_REQUEST for a queue that the topic does not have; EXPIRED for an offset that its queue does not have.
     """

@@ -32,7 +32,7 @@ _RPC: Final = "PullMessage"
 
 
 class AnswerKind(enum.Enum):
-    """What a pull found."""
+    """The outcome of a pull."""
 
     FOUND = "messages"
     NOTHING_NEW = "nothing at the end of the queue"
@@ -42,7 +42,7 @@ class AnswerKind(enum.Enum):
 
 
 class QueuePull:
-    """What a client pulls from a queue: at most `batch` messages from `offset` on; it waits up to `poll_s` seconds for
+    """The pull of a client from a queue: at most `batch` messages from `offset` on; it waits up to `poll_s` seconds for
     one. `commit` is the offset to commit, None for none."""
 
     __slots__ = ("batch", "commit", "filter_text", "group", "offset", "poll_s", "queue")

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _RPC: Final = "SendMessage"
 QUEUE_GROUP: Final = "queue-"
-"""What the message group of a queue begins with."""
+"""The prefix of the message group of a queue."""
 
 
 class ChosenQueue:
@@ -52,7 +52,7 @@ class ChosenQueue:
 
 
 class PlacedMessage:
-    """Where a message was stored. `log_offset` is in the commit log of the queue's broker, -1 if it is not known; a
+    """The place of a stored message. `log_offset` is in the commit log of the queue's broker, -1 if it is not known; a
     hidden message has its `recall_handle` or `transaction_id`."""
 
     __slots__ = ("log_offset", "message_id", "queue", "queue_offset", "recall_handle", "transaction_id")

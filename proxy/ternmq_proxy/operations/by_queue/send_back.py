@@ -41,7 +41,7 @@ _FIRST_LEVEL = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentBack:
-    """What a member sends back: the message at one of these places, brokers with offsets in their logs.
+    """A message that a member sends back, at one of these places: brokers with offsets in their logs.
 
     A `delay_level` of 0 leaves the wait to the server, a negative one makes a dead letter. `retries_max` is how often
     the client wants to try again, None for the group's own limit. `origin_id` is the message's offset id; `topic`,
@@ -65,7 +65,7 @@ async def send_back(request: SentBack, call: "Call", services: "Services") -> bo
     stored = await read_place(request.places, services, message_id=request.message_id, broker=request.broker)
     if stored is None:
         return False
-    # Numbers can be guessed: nobody gets a copy of what he may not read.
+    # Numbers can be guessed: a user gets no copy of messages that he may not read.
     require_consumer(_RPC, call, group.name, stored.queue.topic, services)
     copy = RetryCopy(stored, group.name, request.topic)
     broker = stored.queue.broker

@@ -1,1 +1,1 @@
-"""What is done with a message that is sent: it is inflated, placed, and brought into its stored form."""
+"""Processes a sent message: inflates it, chooses its queue, and writes its stored form."""

@@ -82,6 +82,4 @@ class InflatedBody:
         return self.body
 
     def _corrupted(self, how: str) -> MessagingError:
-        return MessagingError(
-            ErrorCode.MESSAGE_CORRUPTED, f"the body is said to be {self._compression.value} but {how}"
-        )
+        return MessagingError(ErrorCode.MESSAGE_CORRUPTED, f"the body is marked as {self._compression.value} but {how}")

@@ -66,7 +66,7 @@ class RequestInflation:
     async def inflate_body(
         self, compressed: bytes, body_bytes_max: int, compression: Compression = Compression.GZIP
     ) -> bytes | None:
-        """Return the inflated body; None for one that stays compressed, since it would exceed the limit of bodies, or
+        """Return the inflated body; None if it stays compressed, since it would exceed the limit of bodies, or
         has data after its first part.
 
         Raises MESSAGE_CORRUPTED for a body that is not compressed or not complete; TOO_MANY_REQUESTS when all bodies of

@@ -1,4 +1,4 @@
-"""A message as its producer sent it, in plain values, whatever the protocol.
+"""A message as its producer sent it, in plain values of no protocol.
 
 Fronts create it from what they read; operations check and store it (`stored_form.py`). Times are nanoseconds since the
 epoch, since a producer's time is delivered unchanged.

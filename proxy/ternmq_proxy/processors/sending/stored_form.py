@@ -255,7 +255,7 @@ def revive_letter(letter: "StoredMessage") -> RevivedLetter:
 
 
 class MessageNames(NamedTuple):
-    """By what a stored message can be found: its id, tag and keys."""
+    """The names by which a stored message can be found: its id, tag and keys."""
 
     message_id: str
     tag: str
@@ -269,7 +269,7 @@ def read_names(system: bytes) -> MessageNames:
 
 
 def drop_body(rest: bytes) -> bytes:
-    """Return the stored `rest` of a message without its body, in whatever order its fields are."""
+    """Return the stored `rest` of a message without its body, for any order of its fields."""
     message = Message.FromString(rest)
     message.ClearField("body")
     return bytes(message.SerializeToString())

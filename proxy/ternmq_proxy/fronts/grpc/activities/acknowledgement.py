@@ -1,4 +1,4 @@
-"""Reads an ordinary acknowledgement from the bytes of its request, and writes the answer to one that fully succeeded.
+"""Reads an ordinary acknowledgement from the bytes of its request, and writes the answer to a fully successful one.
 
 Ordinary: group, topic and entries in the order of their numbers, each entry with a message id or none and a receipt
 handle, and with the same lite topic, or none. An entry of the answer has id and handle under the same numbers, so that

@@ -1,7 +1,7 @@
 """Chooses the endpoints by which a client reaches this proxy, in routes and assignments (`overview.md, Endpoints`).
 
-Advertised  the operator configured the address of the listener: it holds for every client of the listener
-Echoed      otherwise the endpoints that the client sent, since they led it here, through whatever port mapping
+Advertised  the operator configured the address of the listener: it is valid for every client of the listener
+Echoed      otherwise the endpoints that the client sent, since they led it here, through any port mapping
 Own         a client that sent none gets the address where its call arrived
 """
 
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
     from ternmq_proxy.call import Call
 
 
-def endpoints_for(asked: Endpoints, call: "Call") -> Endpoints:
-    """Return the endpoints that the client connects to; `asked` are those that it sent."""
+def endpoints_for(requested: Endpoints, call: "Call") -> Endpoints:
+    """Return the endpoints that the client connects to; `requested` are those that it sent."""
     if call.listener.advertised is not None:
         return _make_endpoints(*parse_address(call.listener.advertised))
-    if not asked.addresses:
+    if not requested.addresses:
         return _make_endpoints(*_own_address(call))
-    if asked.scheme == definition_pb2.ADDRESS_SCHEME_UNSPECIFIED:
-        return Endpoints(scheme=_address_scheme(asked.addresses[0].host), addresses=asked.addresses)
-    return asked
+    if requested.scheme == definition_pb2.ADDRESS_SCHEME_UNSPECIFIED:
+        return Endpoints(scheme=_address_scheme(requested.addresses[0].host), addresses=requested.addresses)
+    return requested
 
 
 def _make_endpoints(host: str, port: int) -> Endpoints:

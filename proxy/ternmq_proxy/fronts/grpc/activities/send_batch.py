@@ -2,7 +2,7 @@
 
 A request that is too long for `begin_send` is read in steps of half a millisecond, between which other tasks get
 turns. Messages of a FIFO or LITE topic may be of several message groups or lite topics: each has an entry with its
-outcome. Whatever is not ordinary is left to `send_message`.
+outcome. Other messages are left to `send_message`.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 # A tenth of a millisecond, unless the last one is large.
 _STEP_MESSAGES: Final = 16
 _STEP_BYTES: Final = 64 << 10
-# What md5 does in half a millisecond.
+# The bytes that md5 processes in half a millisecond.
 _MESSAGE_BYTES_MAX: Final = 256 << 10
 
 

@@ -94,7 +94,7 @@ async def change_invisible_duration(
 ) -> ChangeInvisibleDurationResponse:
     """Change how long a received message stays hidden.
 
-    An error carries the handle of the request, since Java and Python adopt whatever handle is in the answer.
+    An error carries the handle of the request, since Java and Python adopt any handle of the answer.
     """
     receipt = MessageReceipt(request.group.name, request.topic.name, request.receipt_handle, request.lite_topic)
     try:

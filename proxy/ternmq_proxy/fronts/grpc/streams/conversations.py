@@ -123,7 +123,7 @@ class ClientConversations:
             return False
         if configured is not None:
             if self._services.access.is_on:  # no check reads them otherwise, and there are thousands of streams
-                watch.asked = configured.needs
+                watch.needs = configured.needs
             # Commands follow the first answer, which clients expect first.
             await stream.send_answer(configured.answer)
             self._services.clients.attach_stream(call.client_id, stream, user=call.user)

@@ -1,4 +1,4 @@
-"""grpc.health.v1: whether the server serves, asked once or watched."""
+"""grpc.health.v1: whether the server serves, as one answer or as a stream."""
 
 import asyncio
 import contextlib
@@ -40,13 +40,13 @@ class HealthService:
                 call.write_messages(self._service_status(""))
 
     async def _check_service(self, call: ServedCall) -> None:
-        service = await _asked_service(call)
+        service = await _read_service(call)
         if service not in self._services:
             raise CallRefused(GrpcStatus.NOT_FOUND, f"{service} is not known here")
         await call.finish_answer(self._service_status(service))
 
     async def _watch_service(self, call: ServedCall) -> None:
-        service = await _asked_service(call)
+        service = await _read_service(call)
         call.write_messages(self._service_status(service))
         if service in self._services:
             self._watching.add(call)
@@ -66,7 +66,7 @@ class HealthService:
         return answer
 
 
-async def _asked_service(call: ServedCall) -> str:
+async def _read_service(call: ServedCall) -> str:
     try:
         request = HealthCheckRequest.FromString(await call.read_message() or b"")
     except DecodeError as error:

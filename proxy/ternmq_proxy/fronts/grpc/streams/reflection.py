@@ -43,22 +43,22 @@ class ReflectionService:
 
     def _answer_request(self, request: ServerReflectionRequest) -> ServerReflectionResponse:
         answer = ServerReflectionResponse()
-        asked = request.WhichOneof("message_request")
+        question = request.WhichOneof("message_request")
         try:
-            if asked == "list_services":
+            if question == "list_services":
                 for name in self._services:
                     answer.list_services_response.service.add(name=name)
-            elif asked == "file_by_filename":
+            elif question == "file_by_filename":
                 _add_file(answer, _find_descriptor("FindFileByName", request.file_by_filename))
-            elif asked == "file_containing_symbol":
+            elif question == "file_containing_symbol":
                 _add_file(answer, _find_descriptor("FindFileContainingSymbol", request.file_containing_symbol))
-            elif asked == "file_containing_extension":
+            elif question == "file_containing_extension":
                 wanted = request.file_containing_extension
                 _add_file(
                     answer,
                     _in_pools(lambda pool: _find_extension(pool, wanted.containing_type, wanted.extension_number).file),
                 )
-            elif asked == "all_extension_numbers_of_type":
+            elif question == "all_extension_numbers_of_type":
                 name = request.all_extension_numbers_of_type
                 answer.all_extension_numbers_response.base_type_name = name
                 answer.all_extension_numbers_response.extension_number.extend(
@@ -77,7 +77,7 @@ def _find_descriptor(how: str, name: str) -> Any:  # noqa: ANN401 - a file of ei
     return _in_pools(lambda pool: getattr(pool, how)(name))
 
 
-def _in_pools(find: "Callable[[Any], Any]") -> Any:  # noqa: ANN401 - whatever is looked for
+def _in_pools(find: "Callable[[Any], Any]") -> Any:  # noqa: ANN401 - any descriptor
     """Return the result of the first pool that has one. Raises KeyError."""
     for pool in _POOLS[:-1]:
         try:

@@ -26,17 +26,17 @@ if TYPE_CHECKING:
     from ternmq_proxy.processors.group_members import ConsumerReport
 
 
-async def take_heartbeat(made: "RemotingCall") -> Command:
+async def take_heartbeat(context: "RemotingCall") -> Command:
     """Answer 34."""
-    heartbeat = read_heartbeat(made.command.body)
+    heartbeat = read_heartbeat(context.command.body)
     if not check_client_id(heartbeat.client_id):
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, "the client id is empty, or can't be printed")
     for report in heartbeat.consumers.values():
-        await _admit_consumer(report, made)
-    moved = await made.memberships.find_moved(made.client, heartbeat.client_id, heartbeat.consumers)
+        await _admit_consumer(report, context)
+    moved = await context.memberships.find_moved(context.client, heartbeat.client_id, heartbeat.consumers)
     async with AsyncExitStack() as joins:
-        refused = await _join_groups(heartbeat, joins, made)
-        changed = _note_client(heartbeat, moved, made)
+        refused = await _join_groups(heartbeat, joins, context)
+        changed = _note_client(heartbeat, moved, context)
     if refused is not None:
         raise refused
     return Command(
@@ -45,52 +45,52 @@ async def take_heartbeat(made: "RemotingCall") -> Command:
     )
 
 
-async def _join_groups(heartbeat: "Heartbeat", joins: AsyncExitStack, made: "RemotingCall") -> MessagingError | None:
+async def _join_groups(heartbeat: "Heartbeat", joins: AsyncExitStack, context: "RemotingCall") -> MessagingError | None:
     """Have the client join the groups of which it is no member yet; take those out that refuse it, and return why: it
     may be a member of its other groups."""
     names = list(heartbeat.consumers)
-    found = await asyncio.gather(*(_join_group(name, joins, made) for name in names))
+    found = await asyncio.gather(*(_join_group(name, joins, context) for name in names))
     for name, refused in zip(names, found, strict=True):
         if refused is not None:
             del heartbeat.consumers[name]
     return next(filter(None, found), None)
 
 
-async def _join_group(name: str, joins: AsyncExitStack, made: "RemotingCall") -> MessagingError | None:
-    group = made.services.catalog.group_or_default(name)
+async def _join_group(name: str, joins: AsyncExitStack, context: "RemotingCall") -> MessagingError | None:
+    group = context.services.catalog.group_or_default(name)
     try:
         if group.remoting_pop:
-            if made.command.version < POPS_FROM:
+            if context.command.version < POPS_FROM:
                 require_offsets(group)
-        elif not made.memberships.is_pulling(made.client, name):
-            await joins.enter_async_context(joining(name, GroupWay.PULLS, made.services))
+        elif not context.memberships.is_pulling(context.client, name):
+            await joins.enter_async_context(joining(name, GroupWay.PULLS, context.services))
     except MessagingError as error:
         return error
     return None
 
 
-def _note_client(heartbeat: "Heartbeat", moved: frozenset[str], made: "RemotingCall") -> bool:
+def _note_client(heartbeat: "Heartbeat", moved: frozenset[str], context: "RemotingCall") -> bool:
     """Note what the client reports; return whether members or topics of a group changed."""
-    services, client = made.services, made.client
+    services, client = context.services, context.client
     if not client.is_counted:
-        services.quotas.add_connection(made.call.user, heartbeat.client_id)
-        client.client_id, client.user, client.is_counted = heartbeat.client_id, made.call.user, True
-        made.replies.add_channel(client)
+        services.quotas.add_connection(context.call.user, heartbeat.client_id)
+        client.client_id, client.user, client.is_counted = heartbeat.client_id, context.call.user, True
+        context.replies.add_channel(client)
     elif heartbeat.client_id != client.client_id:
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, "this connection is another client's")
     member = GroupMember(
         heartbeat.client_id,
         client,
-        made.call.peer,
-        UserAgent(language_name(made.command.language), version_name(made.command.version)),
-        made.call.user,
+        context.call.peer,
+        UserAgent(language_name(context.command.language), version_name(context.command.version)),
+        context.call.user,
     )
-    return made.memberships.take_heartbeat(client, member, heartbeat.consumers, heartbeat.producers, moved)
+    return context.memberships.take_heartbeat(client, member, heartbeat.consumers, heartbeat.producers, moved)
 
 
-async def _admit_consumer(report: "ConsumerReport", made: "RemotingCall") -> None:
+async def _admit_consumer(report: "ConsumerReport", context: "RemotingCall") -> None:
     """Check the rights of a member; create its group if need be."""
-    services, call = made.services, made.call
+    services, call = context.services, context.call
     name = check_group_name(report.group)
     services.access.require_right("Heartbeat", call, GROUP_SUB, name)
     for subscription in report.subscriptions or ():
@@ -100,35 +100,35 @@ async def _admit_consumer(report: "ConsumerReport", made: "RemotingCall") -> Non
         await services.catalog.ensure_group(name, may_create=may_create_group(call, name, services))
 
 
-async def unregister_client(made: "RemotingCall") -> Command:
+async def unregister_client(context: "RemotingCall") -> Command:
     """Answer 35: the client leaves one group, or two; a group that it was not in is no error."""
-    fields = made.command.fields
+    fields = context.command.fields
     consumer_group, producer_group = fields.get("consumerGroup", ""), fields.get("producerGroup", "")
     if consumer_group:
-        made.services.access.require_right(
-            "NotifyClientTermination", made.call, GROUP_SUB, check_group_name(consumer_group)
+        context.services.access.require_right(
+            "NotifyClientTermination", context.call, GROUP_SUB, check_group_name(consumer_group)
         )
-    made.memberships.leave_groups(made.client, consumer_group, producer_group)
+    context.memberships.leave_groups(context.client, consumer_group, producer_group)
     if producer_group:
-        made.services.orphans.forget_client(made.client.client_id)
+        context.services.orphans.forget_client(context.client.client_id)
     return Command(ResponseCode.SUCCESS, fields={})
 
 
-async def list_members(made: "RemotingCall") -> Command:
+async def list_members(context: "RemotingCall") -> Command:
     """Answer 38: the ids of a group's members at all proxies."""
-    group = made.get_group()
-    made.services.access.require_right("QueryAssignment", made.call, GROUP_SUB, group)
-    members = await made.memberships.find_members(group)
+    group = context.get_group()
+    context.services.access.require_right("QueryAssignment", context.call, GROUP_SUB, group)
+    members = await context.memberships.find_members(group)
     if not members:
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"no consumer for this group, {group}")
     return Command(ResponseCode.SUCCESS, body=encode_json({"consumerIdList": members}))
 
 
-async def check_subscription(made: "RemotingCall") -> Command:
+async def check_subscription(context: "RemotingCall") -> Command:
     """Answer 46: whether an expression compiles."""
-    written = read_subscription_check(made.command.body)
+    written = read_subscription_check(context.command.body)
     try:
-        await made.services.filters.find_filter(written)
+        await context.services.filters.find_filter(written)
     except MessagingError as error:
         raise RequestRefused(ResponseCode.SUBSCRIPTION_PARSE_FAILED, error.message) from error
     return Command(ResponseCode.SUCCESS)

@@ -13,17 +13,17 @@ if TYPE_CHECKING:
     from ternmq_proxy.fronts.remoting.handlers.handler import Answered
 
 
-def begin_send(made: "RemotingCall", done: "Answered") -> bool:
+def begin_send(context: "RemotingCall", done: "Answered") -> bool:
     """Begin to store the message; `done` gets the answer, or the error. Return False, with nothing done, if the send
     takes longer. Raises what refuses it."""
-    command, services = made.command, made.services
+    command, services = context.command, context.services
     fields = SendFields(command)
     if fields.get_bool("batch", default=False):
         return False
-    chosen = read_chosen_queue(fields, made)
+    chosen = read_chosen_queue(fields, context)
     if chosen.queue_id < 0:
         return False
-    header = read_sent_header(fields, made)
+    header = read_sent_header(fields, context)
     reader = OrdinaryReader(header, services.clock.now_ms(), services.limits)
     message = reader.read_message(header.properties, command.body)
     if message is None:
@@ -35,6 +35,6 @@ def begin_send(made: "RemotingCall", done: "Answered") -> bool:
             return
         queue = QueueRef(chosen.topic, appended.broker, chosen.queue_id)
         placed = PlacedMessage(queue, appended.message_id, appended.queue_offset, appended.log_offset)
-        done(answer_sent([placed], made.client, transaction_id=placed.message_id), None)
+        done(answer_sent([placed], context.client, transaction_id=placed.message_id), None)
 
-    return send_nowait(message, chosen, made.call, services, take_place, size=made.request.size)
+    return send_nowait(message, chosen, context.call, services, take_place, size=context.request.size)

@@ -1,4 +1,4 @@
-"""What the front needs to know of a request's handler."""
+"""Describes the handler of a request to the front."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass

@@ -15,23 +15,23 @@ if TYPE_CHECKING:
     from ternmq_proxy.fronts.remoting.call import RemotingCall
 
 
-async def lock_queues(made: "RemotingCall") -> Command:
+async def lock_queues(context: "RemotingCall") -> Command:
     """Answer 41: those of the queues that the client has now."""
-    request = _read_request(made)
-    locked = await locks.lock_queues(request.group, request.client_id, request.queues, made.call, made.services)
+    request = _read_request(context)
+    locked = await locks.lock_queues(request.group, request.client_id, request.queues, context.call, context.services)
     queues = [{"brokerName": each.broker, "queueId": each.queue_id, "topic": each.topic} for each in locked]
     return Command(ResponseCode.SUCCESS, body=encode_json({"lockOKMQSet": queues}))
 
 
-async def unlock_queues(made: "RemotingCall") -> Command:
+async def unlock_queues(context: "RemotingCall") -> Command:
     """Answer 42."""
-    request = _read_request(made)
-    await locks.unlock_queues(request.group, request.client_id, request.queues, made.call, made.services)
+    request = _read_request(context)
+    await locks.unlock_queues(request.group, request.client_id, request.queues, context.call, context.services)
     return Command(ResponseCode.SUCCESS)
 
 
-def _read_request(made: "RemotingCall") -> LockRequest:
-    request = read_lock_request(made.command.body)
+def _read_request(context: "RemotingCall") -> LockRequest:
+    request = read_lock_request(context.command.body)
     check_group_name(request.group)
     if not check_client_id(request.client_id):
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, "the client id is empty, or can't be printed")

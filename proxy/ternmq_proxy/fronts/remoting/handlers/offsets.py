@@ -19,63 +19,65 @@ if TYPE_CHECKING:
 _UPPER: Final = "UPPER"
 
 
-def read_queue(made: "RemotingCall") -> QueueRef:
+def read_queue(context: "RemotingCall") -> QueueRef:
     """Return the queue that a request names."""
-    command = made.command
-    return QueueRef(command.get_text("topic"), made.broker, max(0, command.get_int32("queueId")))
+    command = context.command
+    return QueueRef(command.get_text("topic"), context.broker, max(0, command.get_int32("queueId")))
 
 
-async def query_committed(made: "RemotingCall") -> Command:
+async def query_committed(context: "RemotingCall") -> Command:
     """Answer 14."""
-    zero = made.command.get_bool("setZeroIfNotFound", default=True)
-    group = made.get_group()
+    zero = context.command.get_bool("setZeroIfNotFound", default=True)
+    group = context.get_group()
     offset = await find_committed(
         group,
-        read_queue(made),
-        made.call,
-        made.services,
+        read_queue(context),
+        context.call,
+        context.services,
         zero_if_missing=zero,
-        begins=made.memberships.members.is_member(made.client, group),
+        begins=context.memberships.members.is_member(context.client, group),
     )
     return _answer_offset(offset)
 
 
-async def update_committed(made: "RemotingCall") -> Command:
+async def update_committed(context: "RemotingCall") -> Command:
     """Answer 15."""
-    offset = made.command.get_int64("commitOffset")
-    group = made.get_group()
-    is_member = made.memberships.members.is_member(made.client, group)
-    await commit_queue_offset(group, read_queue(made), offset, made.call, made.services, is_member=is_member)
+    offset = context.command.get_int64("commitOffset")
+    group = context.get_group()
+    is_member = context.memberships.members.is_member(context.client, group)
+    await commit_queue_offset(group, read_queue(context), offset, context.call, context.services, is_member=is_member)
     return Command(ResponseCode.SUCCESS)
 
 
-async def search_offset(made: "RemotingCall") -> Command:
+async def search_offset(context: "RemotingCall") -> Command:
     """Answer 29."""
-    after = made.command.get_text("boundaryType", "LOWER") != _UPPER
-    time_ms = made.command.get_int64("timestamp")
-    return _answer_offset(await find_offset_at(read_queue(made), time_ms, made.call, made.services, after=after))
+    after = context.command.get_text("boundaryType", "LOWER") != _UPPER
+    time_ms = context.command.get_int64("timestamp")
+    return _answer_offset(
+        await find_offset_at(read_queue(context), time_ms, context.call, context.services, after=after)
+    )
 
 
-async def get_maximum(made: "RemotingCall") -> Command:
+async def get_maximum(context: "RemotingCall") -> Command:
     """Answer 30."""
-    bounds = await find_bounds(read_queue(made), made.call, made.services)
+    bounds = await find_bounds(read_queue(context), context.call, context.services)
     return _answer_offset(0 if bounds is None else bounds.maximum)
 
 
-async def get_minimum(made: "RemotingCall") -> Command:
+async def get_minimum(context: "RemotingCall") -> Command:
     """Answer 31."""
-    bounds = await find_bounds(read_queue(made), made.call, made.services)
+    bounds = await find_bounds(read_queue(context), context.call, context.services)
     return _answer_offset(0 if bounds is None else bounds.minimum)
 
 
-async def get_earliest_time(made: "RemotingCall") -> Command:
+async def get_earliest_time(context: "RemotingCall") -> Command:
     """Answer 32: when the oldest message was stored; -1 for an empty queue."""
-    queue = read_queue(made)
-    bounds = await find_bounds(queue, made.call, made.services)
+    queue = read_queue(context)
+    bounds = await find_bounds(queue, context.call, context.services)
     stored_ms = -1
     if bounds is not None and bounds.minimum < bounds.maximum:
-        passing = await made.services.filters.find_filter(ALL_TEXT)
-        pulled = await made.services.messages.reading.pull(queue, bounds.minimum, passing, batch=1, poll_s=0.0)
+        passing = await context.services.filters.find_filter(ALL_TEXT)
+        pulled = await context.services.messages.reading.pull(queue, bounds.minimum, passing, batch=1, poll_s=0.0)
         if pulled.messages:
             stored_ms = pulled.messages[0].stored_ms
     return Command(ResponseCode.SUCCESS, fields={"timestamp": str(stored_ms)})

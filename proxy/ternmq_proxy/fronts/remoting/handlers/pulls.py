@@ -28,33 +28,33 @@ _CODES: Final = {
 }
 
 
-async def pull_messages(made: "RemotingCall") -> Command:
+async def pull_messages(context: "RemotingCall") -> Command:
     """Answer a pull."""
-    command = made.command
-    group, topic = made.get_group(), command.get_text("topic")
+    command = context.command
+    group, topic = context.get_group(), command.get_text("topic")
     flags = command.get_int32("sysFlag", 0)
     offset = command.get_int64("queueOffset")
     commit = command.get_int64("commitOffset", 0) if flags & COMMIT_OFFSET else None
     poll_s = command.get_int64("suspendTimeoutMillis", 0) / 1000 if flags & MAY_WAIT else 0.0
     request = QueuePull(
-        queue=QueueRef(topic, made.broker, max(0, command.get_int32("queueId"))),
+        queue=QueueRef(topic, context.broker, max(0, command.get_int32("queueId"))),
         group=group,
         offset=offset,
-        filter_text=await _find_filter(group, topic, flags, made),
+        filter_text=await _find_filter(group, topic, flags, context),
         batch=command.get_int32("maxMsgNums", _DEFAULT_BATCH),
         poll_s=poll_s,
         commit=commit if commit is None or commit > 0 else None,
     )
-    result = await pull_from_queue(request, made.call, made.services)
-    return _answer_pulled(result, made)
+    result = await pull_from_queue(request, context.call, context.services)
+    return _answer_pulled(result, context)
 
 
-async def _find_filter(group: str, topic: str, flags: int, made: "RemotingCall") -> "FilterText":
+async def _find_filter(group: str, topic: str, flags: int, context: "RemotingCall") -> "FilterText":
     """Return the filter of the request, or else that of the group's heartbeats."""
-    command = made.command
+    command = context.command
     if flags & HAS_SUBSCRIPTION:
         return filter_of(command.get_text("subscription", ""), command.get_text("expressionType", ""))
-    subscriptions = await made.memberships.find_subscriptions(group)
+    subscriptions = await context.memberships.find_subscriptions(group)
     known = None if subscriptions is None else subscriptions.get(topic)
     if known is None:
         missing = "group" if subscriptions is None else "topic"
@@ -66,11 +66,11 @@ async def _find_filter(group: str, topic: str, flags: int, made: "RemotingCall")
     return known.filter
 
 
-def _answer_pulled(result: "QueuePullResult", made: "RemotingCall") -> Command:
+def _answer_pulled(result: "QueuePullResult", context: "RemotingCall") -> Command:
     code, remark = _CODES[result.kind]
-    encode = made.client.record_maker.encode_message
+    encode = context.client.record_maker.encode_message
     body = b"".join([encode(message) for message in result.messages])
-    count_sent_bytes(result.meters, len(body), made.services.quotas.now())
+    count_sent_bytes(result.meters, len(body), context.services.quotas.now())
     return Command(
         code,
         remark=remark,

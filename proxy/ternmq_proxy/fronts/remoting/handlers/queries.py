@@ -17,9 +17,9 @@ _BY_ID_MAX = 32
 _ID_INDEX = "U"
 
 
-async def query_messages(made: "RemotingCall") -> Command:
+async def query_messages(context: "RemotingCall") -> Command:
     """Answer 12."""
-    command = made.command
+    command = context.command
     by_id = command.get_bool("_UNIQUE_KEY_QUERY", default=False) or command.get_text("indexType", "") == _ID_INDEX
     limit = command.get_int32("maxNum", FOUND_MAX)
     search = KeySearch(
@@ -30,7 +30,7 @@ async def query_messages(made: "RemotingCall") -> Command:
         end_ms=command.get_int64("endTimestamp", INT64_MAX),
         by_id=by_id,
     )
-    found = await find_by_key(search, made.call, made.services)
+    found = await find_by_key(search, context.call, context.services)
     if not found:
         raise RequestRefused(
             ResponseCode.QUERY_NOT_FOUND, "can not find message, maybe its time is not in the range, or it has expired"
@@ -42,19 +42,19 @@ async def query_messages(made: "RemotingCall") -> Command:
             "indexLastUpdateTimestamp": str(newest.stored_ms),
             "indexLastUpdatePhyoffset": str(number_of_place(newest.queue.broker, newest.log_offset)),
         },
-        body=b"".join([_encode_found(message, made) for message in found]),
+        body=b"".join([_encode_found(message, context) for message in found]),
     )
 
 
-async def view_message(made: "RemotingCall") -> Command:
+async def view_message(context: "RemotingCall") -> Command:
     """Answer 33."""
-    number = made.command.get_int64("offset")
-    brokers = [broker.name for broker in made.services.catalog.list_brokers()]
-    found = await find_at_place(find_place(number, brokers), made.call, made.services)
+    number = context.command.get_int64("offset")
+    brokers = [broker.name for broker in context.services.catalog.list_brokers()]
+    found = await find_at_place(find_place(number, brokers), context.call, context.services)
     if found is None:
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {number}")
-    return Command(ResponseCode.SUCCESS, body=_encode_found(found, made))
+    return Command(ResponseCode.SUCCESS, body=_encode_found(found, context))
 
 
-def _encode_found(message: "StoredMessage", made: "RemotingCall") -> bytes:
-    return made.client.record_maker.encode_message(message, topic=lite_parent(message.queue.topic))
+def _encode_found(message: "StoredMessage", context: "RemotingCall") -> bytes:
+    return context.client.record_maker.encode_message(message, topic=lite_parent(message.queue.topic))

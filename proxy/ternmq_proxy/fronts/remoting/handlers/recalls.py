@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 _ILLEGAL = (ErrorCode.BAD_REQUEST, ErrorCode.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE)
 
 
-async def recall_message(made: "RemotingCall") -> Command:
+async def recall_message(context: "RemotingCall") -> Command:
     """Answer 370. A handle that is not of this topic, or whose time has come, is an illegal operation."""
-    topic = made.command.get_text("topic")
-    handle = read_handle(made.command.get_text("recallHandle"))
+    topic = context.command.get_text("topic")
+    handle = read_handle(context.command.get_text("recallHandle"))
     try:
-        message_id = await recall_timed_message(topic, handle, made.call, made.services)
+        message_id = await recall_timed_message(topic, handle, context.call, context.services)
     except MessagingError as error:
         if error.code not in _ILLEGAL:
             raise
-        is_known = made.services.catalog.has_topic(topic)
+        is_known = context.services.catalog.has_topic(topic)
         raise RequestRefused(
             ResponseCode.ILLEGAL_OPERATION if is_known else ResponseCode.TOPIC_NOT_EXIST, error.message
         ) from error

@@ -36,30 +36,30 @@ def reply_topic(cluster: str) -> str:
     return f"{cluster}_REPLY_TOPIC"
 
 
-async def send_reply(made: "RemotingCall") -> Command:
+async def send_reply(context: "RemotingCall") -> Command:
     """Push a reply to the client that waits for it; then store it, as RocketMQ does, if it has a body and its topic
     may be made."""
-    fields = SendFields(made.command)
+    fields = SendFields(context.command)
     topic = check_topic_name(fields.get_text("topic"))
-    made.services.access.require_right("SendMessage", made.call, TOPIC_PUB, topic)
+    context.services.access.require_right("SendMessage", context.call, TOPIC_PUB, topic)
     pairs = read_properties(fields.get_text("properties", ""))
     client_id = pairs.get(names.REPLY_TO_CLIENT, "")
     if not client_id:
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, "REPLY_TO_CLIENT is null, can not reply message")
-    outcome = await made.replies.push_reply(client_id, _pushed_fields(fields, pairs, made), made.command.body)
+    outcome = await context.replies.push_reply(client_id, _pushed_fields(fields, pairs, context), context.command.body)
     if outcome is PushOutcome.ABSENT:
         raise RequestRefused(
             ResponseCode.SYSTEM_ERROR, f"push reply message fail, client <{client_id}> is not connected"
         )
     if outcome is PushOutcome.FAILED:
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"push reply message to {client_id} fail.")
-    return await _store_reply(made)
+    return await _store_reply(context)
 
 
-async def _store_reply(made: "RemotingCall") -> Command:
-    if made.command.body:
+async def _store_reply(context: "RemotingCall") -> Command:
+    if context.command.body:
         try:
-            return answer_sent([await store_sent(made)], made.client)
+            return answer_sent([await store_sent(context)], context.client)
         except MessagingError as error:
             if error.code != ErrorCode.TOPIC_NOT_FOUND:
                 raise
@@ -68,12 +68,12 @@ async def _store_reply(made: "RemotingCall") -> Command:
     return answer
 
 
-def _pushed_fields(fields: "SendFields", pairs: dict[str, str], made: "RemotingCall") -> dict[str, str]:
+def _pushed_fields(fields: "SendFields", pairs: dict[str, str], context: "RemotingCall") -> dict[str, str]:
     """Return the header of the request that brings the reply to its client."""
-    now_ms = str(made.services.clock.now_ms())
+    now_ms = str(context.services.clock.now_ms())
     pushed = {name: fields.get_text(name, "") for name in _HANDED_ON}
     pushed["properties"] = write_properties({**pairs, names.PUSH_REPLY_TIME: now_ms})
-    pushed["bornHost"] = made.call.peer
-    pushed["storeHost"] = render_host(made.client.store_host)
+    pushed["bornHost"] = context.call.peer
+    pushed["storeHost"] = render_host(context.client.store_host)
     pushed["storeTimestamp"] = now_ms
     return {name: value for name, value in pushed.items() if value}

@@ -36,19 +36,19 @@ _NO_ROUTE = "No topic route info in name server for the topic: "
 _ADVICE = "See https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
 
 
-async def get_route(made: "RemotingCall") -> Command:
+async def get_route(context: "RemotingCall") -> Command:
     """Answer 105: the brokers of a topic and their queues; TOPIC_NOT_EXIST."""
-    command = made.command
+    command = context.command
     name = command.get_text("topic")
     quoted = command.version >= _QUOTED_FROM or command.get_bool("acceptStandardJsonOnly", default=False)
-    brokers, queues = await _find_queues(name, made)
-    ids: dict[object, str] = {"0" if quoted else 0: made.client.address}
+    brokers, queues = await _find_queues(name, context)
+    ids: dict[object, str] = {"0" if quoted else 0: context.client.address}
     body = {
         "brokerDatas": [
             {
                 "brokerAddrs": ids,
                 "brokerName": broker,
-                "cluster": made.cluster,
+                "cluster": context.cluster,
                 "enableActingMaster": False,
             }
             for broker in brokers
@@ -68,46 +68,46 @@ async def get_route(made: "RemotingCall") -> Command:
     return Command(ResponseCode.SUCCESS, body=encode_dialect(body))
 
 
-async def _find_queues(name: str, made: "RemotingCall") -> tuple[dict[str, int], int]:
+async def _find_queues(name: str, context: "RemotingCall") -> tuple[dict[str, int], int]:
     """Return the topic's brokers with their permissions, and how many queues it has on each."""
-    services = made.services
+    services = context.services
     if name == DEFAULT_TOPIC:
-        return _find_future(name, made), services.catalog.default_queues
+        return _find_future(name, context), services.catalog.default_queues
     if name.startswith(RETRY_PREFIX):
         group = check_group_name(name.removeprefix(RETRY_PREFIX))
-        services.access.require_right("QueryRoute", made.call, GROUP_SUB, group)
+        services.access.require_right("QueryRoute", context.call, GROUP_SUB, group)
         # A group has it from the beginning: its first retry would wait for the client's next look otherwise.
         return {broker.name: READ | WRITE for broker in services.catalog.list_brokers()}, 1
-    services.access.require_right("QueryRoute", made.call, TOPIC_ROUTE, name)
-    if name in (TRACE_TOPIC, reply_topic(made.cluster)):
+    services.access.require_right("QueryRoute", context.call, TOPIC_ROUTE, name)
+    if name in (TRACE_TOPIC, reply_topic(context.cluster)):
         topic = await services.catalog.ensure_topic(name, mixed=True)
-    elif name in system_topics(made):
+    elif name in system_topics(context):
         known = [broker.name for broker in services.catalog.list_brokers()]
         # Tools measure a broker by messages to the topic of its name, which the first one creates.
         permission = READ | WRITE if services.catalog.creates_topics and name in known else READ
         return dict.fromkeys(known, permission), 1
     else:
-        topic = await _find_topic(check_topic_name(name), made)
+        topic = await _find_topic(check_topic_name(name), context)
     brokers = permitted_brokers(topic, services)
     return {broker.name: permission_bits(broker.permission) for broker in brokers}, topic.queues
 
 
-async def _find_topic(name: str, made: "RemotingCall") -> "Topic":
+async def _find_topic(name: str, context: "RemotingCall") -> "Topic":
     try:
-        return await made.services.catalog.existing_topic(name)
+        return await context.services.catalog.existing_topic(name)
     except MessagingError as error:
         if error.code != ErrorCode.TOPIC_NOT_FOUND:
             raise
         raise RequestRefused(ResponseCode.TOPIC_NOT_EXIST, f"{_NO_ROUTE}{name}\n{_ADVICE}") from None
 
 
-def system_topics(made: "RemotingCall") -> set[str]:
+def system_topics(context: "RemotingCall") -> set[str]:
     """Return the names that lists of topics have because tools expect them; nothing is sent to them but probes."""
-    catalog = made.services.catalog
+    catalog = context.services.catalog
     brokers = {broker.name for broker in catalog.list_brokers()}
     unlisted = {DISCARD_TOPIC, _NO_LONGER_LISTED} | (set() if catalog.creates_topics else {TRACE_TOPIC})
     names = {
-        *(made.cluster, f"{made.cluster}_REPLY_TOPIC", f"{_REVIVE_PREFIX}{made.cluster}", _TIMER_TOPIC),
+        *(context.cluster, f"{context.cluster}_REPLY_TOPIC", f"{_REVIVE_PREFIX}{context.cluster}", _TIMER_TOPIC),
         *brokers,
         *(f"{_MEMBER_PREFIX}{broker}" for broker in brokers),
         *SYSTEM_TOPICS - unlisted,
@@ -115,9 +115,9 @@ def system_topics(made: "RemotingCall") -> set[str]:
     return {name for name in names if not catalog.has_topic(name)}
 
 
-def _find_future(name: str, made: "RemotingCall") -> dict[str, int]:
-    services = made.services
-    if not services.catalog.creates_topics or not services.access.has_right(made.call, TOPIC_CREATE, "*"):
+def _find_future(name: str, context: "RemotingCall") -> dict[str, int]:
+    services = context.services
+    if not services.catalog.creates_topics or not services.access.has_right(context.call, TOPIC_CREATE, "*"):
         raise RequestRefused(
             ResponseCode.TOPIC_NOT_EXIST,
             f"{_NO_ROUTE}{name}; this server creates no topics by their use",

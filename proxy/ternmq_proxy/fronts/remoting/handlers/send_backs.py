@@ -14,22 +14,22 @@ if TYPE_CHECKING:
     from ternmq_proxy.fronts.remoting.call import RemotingCall
 
 
-async def send_message_back(made: "RemotingCall") -> Command:
+async def send_message_back(context: "RemotingCall") -> Command:
     """Answer 36."""
-    command = made.command
+    command = context.command
     number = command.get_int64("offset")
-    brokers = [broker.name for broker in made.services.catalog.list_brokers()]
+    brokers = [broker.name for broker in context.services.catalog.list_brokers()]
     request = SentBack(
-        group=made.get_group("group"),
+        group=context.get_group("group"),
         places=find_place(number, brokers),
         delay_level=command.get_int32("delayLevel", 0),
-        origin_id=encode_offset_id(made.client.store_host, number),
+        origin_id=encode_offset_id(context.client.store_host, number),
         topic=command.get_text("originTopic", ""),
         message_id=command.get_text("originMsgId", ""),
-        broker=made.broker,
+        broker=context.broker,
         retries_max=read_retries_max(command, "maxReconsumeTimes"),
     )
-    if not await send_back(request, made.call, made.services):
+    if not await send_back(request, context.call, context.services):
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {number}")
     return Command(ResponseCode.SUCCESS)
 

@@ -73,62 +73,62 @@ class SendFields:
         return self._command.get_bool(self._name(name), default=default)
 
 
-async def send_message(made: "RemotingCall") -> Command:
+async def send_message(context: "RemotingCall") -> Command:
     """Answer 10 and 310. The C++ client sends batches by 10 too."""
-    if SendFields(made.command).get_bool("batch", default=False):
-        return await send_batch(made)
-    if not made.command.body:
+    if SendFields(context.command).get_bool("batch", default=False):
+        return await send_batch(context)
+    if not context.command.body:
         raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, "the body is empty; a message needs at least one byte")
-    placed = await store_sent(made)
-    return answer_sent([placed], made.client, transaction_id=placed.message_id)
+    placed = await store_sent(context)
+    return answer_sent([placed], context.client, transaction_id=placed.message_id)
 
 
-async def store_sent(made: "RemotingCall") -> PlacedMessage:
+async def store_sent(context: "RemotingCall") -> PlacedMessage:
     """Store the message of a request that sends one."""
-    fields, services = SendFields(made.command), made.services
-    header = read_sent_header(fields, made)
-    message = read_sent_message(header, made.command.body, services.delay_levels_ms, services.clock.now_ms())
+    fields, services = SendFields(context.command), context.services
+    header = read_sent_header(fields, context)
+    message = read_sent_message(header, context.command.body, services.delay_levels_ms, services.clock.now_ms())
     if header.topic.startswith(RETRY_PREFIX):
-        return await _send_retry(message, fields, made)
-    chosen = read_chosen_queue(fields, made)
-    [placed] = await send_to_queue([message], chosen, made.call, services, size=made.request.size)
+        return await _send_retry(message, fields, context)
+    chosen = read_chosen_queue(fields, context)
+    [placed] = await send_to_queue([message], chosen, context.call, services, size=context.request.size)
     return placed
 
 
-async def _send_retry(message: "ProducerMessage", fields: SendFields, made: "RemotingCall") -> PlacedMessage:
+async def _send_retry(message: "ProducerMessage", fields: SendFields, context: "RemotingCall") -> PlacedMessage:
     """Store a message that a consumer sends to its group's retry queue."""
-    retries_max = fields.get_int("maxReconsumeTimes", -1) if made.command.version >= OBEYS_RETRIES_MAX_FROM else -1
+    retries_max = fields.get_int("maxReconsumeTimes", -1) if context.command.version >= OBEYS_RETRIES_MAX_FROM else -1
     request = SentRetry(
         group=check_group_name(message.topic.removeprefix(RETRY_PREFIX)),
-        broker=made.broker,
+        broker=context.broker,
         topic=hidden_of(message.unknown_system).properties.get(names.RETRY_TOPIC, ""),
         failures=fields.get_int("reconsumeTimes", 0),
         retries_max=retries_max if retries_max >= 0 else None,
     )
-    return await send_retry(message, request, made.call, made.services, size=made.request.size)
+    return await send_retry(message, request, context.call, context.services, size=context.request.size)
 
 
-async def send_batch(made: "RemotingCall") -> Command:
+async def send_batch(context: "RemotingCall") -> Command:
     """Answer a batch (320): messages of one topic and queue, stored together or not at all."""
-    command, services = made.command, made.services
+    command, services = context.command, context.services
     if not command.body:
         raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, "the batch is empty")
     fields = SendFields(command)
-    header = read_sent_header(fields, made)
+    header = read_sent_header(fields, context)
     now_ms = services.clock.now_ms()
     parts = decode_batch(command.body, parts_max=services.request_limits.entries_max)
-    chosen = read_chosen_queue(fields, made)
+    chosen = read_chosen_queue(fields, context)
     ordinary = await _read_ordinary(parts, header, now_ms, services)
     if ordinary is not None:
-        stored = await send_ordinary_batch(ordinary, chosen, made.call, services, size=made.request.size)
+        stored = await send_ordinary_batch(ordinary, chosen, context.call, services, size=context.request.size)
         if stored is not None:
-            return answer_sent(stored, made.client)
+            return answer_sent(stored, context.client)
     messages = [
         read_sent_message(header._replace(flag=flag, properties=properties), body, services.delay_levels_ms, now_ms)
         for flag, body, properties in parts
     ]
-    placed = await send_to_queue(messages, chosen, made.call, services, size=made.request.size)
-    return answer_sent(placed, made.client)
+    placed = await send_to_queue(messages, chosen, context.call, services, size=context.request.size)
+    return answer_sent(placed, context.client)
 
 
 async def _read_ordinary(
@@ -148,24 +148,24 @@ async def _read_ordinary(
     return messages
 
 
-def read_sent_header(fields: SendFields, made: "RemotingCall") -> SentHeader:
+def read_sent_header(fields: SendFields, context: "RemotingCall") -> SentHeader:
     """Return the fields of the header that belong to the message."""
     return SentHeader(
         topic=fields.get_text("topic"),
         flag=fields.get_int("flag", 0),
         system_flag=fields.get_int("sysFlag", 0),
         born_ms=fields.get_long("bornTimestamp", 0),
-        born_host=made.call.peer,
+        born_host=context.call.peer,
         properties=fields.get_text("properties", ""),
         reconsume_times=fields.get_int("reconsumeTimes", 0),
     )
 
 
-def read_chosen_queue(fields: SendFields, made: "RemotingCall") -> ChosenQueue:
+def read_chosen_queue(fields: SendFields, context: "RemotingCall") -> ChosenQueue:
     """Return the queue that the producer chose."""
     return ChosenQueue(
         fields.get_text("topic"),
-        made.broker,
+        context.broker,
         fields.get_int("queueId", -1),
         fields.get_int("defaultTopicQueueNums", _DEFAULT_QUEUES),
     )

@@ -54,7 +54,7 @@ HANDLERS: dict[int, Handler] = {
     RequestCode.SET_MESSAGE_REQUEST_MODE: Handler("UpdateGroup", assignments.set_request_mode),
     RequestCode.POP_MESSAGE: Handler("ReceiveMessage", pops.pop_messages, may_wait=True),
     RequestCode.ACK_MESSAGE: Handler("AckMessage", pops.acknowledge_message),
-    RequestCode.PEEK_MESSAGE: Handler("PeekMessage", peeks.look_at_messages),
+    RequestCode.PEEK_MESSAGE: Handler("PeekMessage", peeks.answer_peek),
     RequestCode.CHANGE_MESSAGE_INVISIBLETIME: Handler("ChangeInvisibleDuration", pops.change_invisible),
     RequestCode.NOTIFICATION: Handler("PeekMessage", peeks.notify_of_messages, may_wait=True),
     RequestCode.POLLING_INFO: Handler("PeekMessage", peeks.count_waiting_pops),

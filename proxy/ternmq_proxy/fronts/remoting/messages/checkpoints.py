@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ternmq_common.shard.model import DeliveredMessage
 
 REVIVE_QUEUE, REVIVE_QUEUE_IN_ORDER = 0, 999
-"""What clients get in the place of the queue in which RocketMQ keeps checkpoints; the second one for ordered pops."""
+"""Placeholders for the queue in which RocketMQ keeps checkpoints; the second one for ordered pops."""
 _PARTS = 8
 _DIGITS_MAX = 18
 _JOINTS = ("_", "+")

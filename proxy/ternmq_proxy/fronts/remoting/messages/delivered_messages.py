@@ -38,7 +38,7 @@ COMMITTED: Final = 8
 
 
 def number_of_place(broker: str, log_offset: int) -> int:
-    """Return the number that stands for a place in a broker's log."""
+    """Return the number of a place in a broker's log."""
     return _number_of_name(broker) << _OFFSET_BITS | log_offset & _OFFSET_MASK
 
 
@@ -56,8 +56,8 @@ def _number_of_name(broker: str) -> int:
 
 
 class HalfDetails(NamedTuple):
-    """What the end of a transaction is checked against. `immunity_s`: without checks for so long, if the producer said
-    so."""
+    """The facts by which the end of a transaction is checked. `immunity_s`: without checks for so long, if the producer
+    chose so."""
 
     producer_group: str
     born_ms: int
@@ -107,7 +107,7 @@ class RecordMaker:
         return encode_record(record._replace(reconsume_times=delivery.attempt - 1))
 
     def encode_half(self, stored: "StoredMessage", transaction: "TransactionId") -> bytes:
-        """Return the record of a half message, by which its producer is asked."""
+        """Return the record of a half message, for the transaction check of its producer."""
         number = number_of_place(transaction.broker, transaction.log_offset)
         record = self.make_record(stored)
         return encode_record(

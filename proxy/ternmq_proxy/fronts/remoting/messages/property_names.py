@@ -39,8 +39,8 @@ PUSH_REPLY_TIME: Final = "PUSH_REPLY_TIME"
 REGION: Final = "DefaultRegion"
 
 STORED_OTHERWISE: Final = frozenset({KEYS, TAGS, UNIQUE_KEY, WAIT, TRACE_CONTEXT})
-"""What the stored form has fields for, or needs none: `WAIT` is true for every message that waits for its answer. The
-sharding key is not among them: delayed and half messages have no message group."""
+"""Properties for which the stored form has fields, or needs none: `WAIT` is true for every message that waits for its
+answer. The sharding key is not among them: delayed and half messages have no message group."""
 WRITTEN_BY_SERVER: Final = frozenset({MESSAGE_REGION, TRACE_ON, CLUSTER, POP_CHECKPOINT})
 NOT_HIDDEN: Final = STORED_OTHERWISE | WRITTEN_BY_SERVER
 RESERVED: Final = RESERVED_PROPERTY_KEYS | {CHECK_IMMUNITY_TIME, TRANSACTION_ID, TRACE_CONTEXT, SHARDING_KEY}

@@ -18,7 +18,7 @@ def show_handle(own: str) -> str:
 
 
 def read_handle(shown: str) -> str:
-    """Return the server's own handle; what is none stays as it is, and is refused by who uses it."""
+    """Return the server's own handle; an invalid one stays as it is, and is refused where it is used."""
     try:
         data = _decode_base64(shown)
     except (binascii.Error, ValueError):

@@ -101,7 +101,7 @@ def _read_compression(system_flag: int) -> Compression:
 
 
 def _is_half(pairs: dict[str, str], reconsume_times: int) -> bool:
-    """Return whether it is a half message: a delayed retry is none, whatever the message was before."""
+    """Return whether it is a half message: a delayed retry never is."""
     is_marked = pairs.get(names.TRANSACTION_PREPARED, "").lower() == "true"
     return is_marked and not (reconsume_times > 0 and _read_number(pairs, names.DELAY_LEVEL) > 0)
 

@@ -42,7 +42,7 @@ class LateAnswer(MessagingError):
 
 
 class CallbackWaiter:
-    """Passes a result to a callback. It stands for a future where no task waits, which costs more."""
+    """Passes a result to a callback: a cheaper replacement of a future where no task waits."""
 
     __slots__ = ("_heard",)
 
@@ -80,32 +80,32 @@ class LinkCalls:
     def __init__(self, broker: str, calls_max: int = CALLS_MAX) -> None:
         self._broker = broker
         self._calls_max = calls_max
-        self._asked: dict[int, _PendingCall] = {}
+        self._pending: dict[int, _PendingCall] = {}
         self._idle: asyncio.Future[None] | None = None
 
     def __len__(self) -> int:
         """Return how many calls wait for an answer."""
-        return sum(not asked.result.done() for asked in self._asked.values())
+        return sum(not pending.result.done() for pending in self._pending.values())
 
     @property
     def is_full(self) -> bool:
         """Whether so many calls are pending that the broker must be stuck, and should get no more for now."""
-        return len(self._asked) >= self._calls_max
+        return len(self._pending) >= self._calls_max
 
     def add_call(
         self, number: int, call: ShardCall, deadline_s: float, on_late: LateResultCallback | None
     ) -> "asyncio.Future[Any]":
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._asked[number] = _PendingCall(call, future, deadline_s, on_late)
+        self._pending[number] = _PendingCall(call, future, deadline_s, on_late)
         return future
 
     def add_callback_call(self, number: int, call: ShardCall, deadline_s: float, heard: ResultCallback) -> None:
         """Add a call whose result goes to `heard`, also when its time is over."""
-        self._asked[number] = _PendingCall(call, CallbackWaiter(heard), deadline_s, None)
+        self._pending[number] = _PendingCall(call, CallbackWaiter(heard), deadline_s, None)
 
     def abandon_call(self, number: int, result: "asyncio.Future[Any]", on_late: LateResultCallback | None) -> bool:
         """Give up waiting for a call; return whether the answer is still to come."""
-        if number in self._asked:
+        if number in self._pending:
             if on_late is None:
                 self._pop_call(number)
             return True
@@ -117,52 +117,52 @@ class LinkCalls:
     def finish_call(self, answer: FramePiece) -> None:
         """Finish a call with its answer. Raises NoFrame if the answer is no result of the call, which then keeps
         waiting."""
-        asked = self._asked.get(answer.number)
-        if asked is None:
+        pending = self._pending.get(answer.number)
+        if pending is None:
             return
-        result = asked.call.decode_result(answer)
+        result = pending.call.decode_result(answer)
         self._pop_call(answer.number)
-        if not asked.result.done():
-            asked.result.set_result(result)
-        elif asked.on_late is not None:
-            asked.on_late(result)
+        if not pending.result.done():
+            pending.result.set_result(result)
+        elif pending.on_late is not None:
+            pending.on_late(result)
 
     def fail_call(self, number: int, error: MessagingError) -> None:
         """Finish a call with an error."""
-        asked = self._pop_call(number)
-        if asked is not None and not asked.result.done():
-            asked.result.set_exception(error)
+        pending = self._pop_call(number)
+        if pending is not None and not pending.result.done():
+            pending.result.set_exception(error)
 
     def expire_calls(self, now_s: float) -> int:
         """End the calls whose time is over; return how many."""
-        over = [each for each in self._asked.items() if each[1].deadline_s < now_s and not each[1].result.done()]
-        for number, asked in over:
-            if asked.on_late is None:
+        over = [each for each in self._pending.items() if each[1].deadline_s < now_s and not each[1].result.done()]
+        for number, pending in over:
+            if pending.on_late is None:
                 self._pop_call(number)
-            asked.result.set_exception(LateAnswer(self._broker))
+            pending.result.set_exception(LateAnswer(self._broker))
         return len(over)
 
     def fail_all_calls(self, text: str, *, sent_up_to: int) -> int:
         """End all calls, since no answer can come any more; return how many. Those up to number `sent_up_to` may have
         been done."""
-        waiting = [(number, asked) for number, asked in self._asked.items() if not asked.result.done()]
-        self._asked.clear()
-        for number, asked in waiting:
-            asked.result.set_exception(BrokerUnavailable(text, maybe_done=number <= sent_up_to))
+        waiting = [(number, pending) for number, pending in self._pending.items() if not pending.result.done()]
+        self._pending.clear()
+        for number, pending in waiting:
+            pending.result.set_exception(BrokerUnavailable(text, maybe_done=number <= sent_up_to))
         self._notify_idle()
         return len(waiting)
 
     async def wait_idle(self) -> None:
         """Wait until no answer is pending; for one caller."""
-        while self._asked:
+        while self._pending:
             self._idle = asyncio.get_running_loop().create_future()
             await self._idle
 
     def _pop_call(self, number: int) -> _PendingCall | None:
-        asked = self._asked.pop(number, None)
+        pending = self._pending.pop(number, None)
         self._notify_idle()
-        return asked
+        return pending
 
     def _notify_idle(self) -> None:
-        if self._idle is not None and not self._idle.done() and not self._asked:
+        if self._idle is not None and not self._idle.done() and not self._pending:
             self._idle.set_result(None)

@@ -406,7 +406,7 @@ class BrokerLink:
             self._drain_stream()
 
     def _drain_stream(self) -> None:
-        """Make no more calls; those that were made are still answered."""
+        """Start no more calls; pending ones are still answered."""
         self._leaving = True
         self._outbox.add_piece(shard_frames.PING.encode_note(None), self._sent_up_to)  # wakes the writer, which ends
         self._events.link_changed(self.broker)

@@ -51,8 +51,8 @@ class RemoteBroker:
     def append_each_nowait(self, requests: "AppendRequests", heard: "ResultCallback") -> None:
         """See `RemoteShard` and `ask_nowait`. The call carries the version of the topic that was created last."""
         known = self._directory.snapshot
-        made = max(known.topic_created_version(lite_parent(queue.topic)) for queue, _ in requests)
-        self.link.ask_nowait(CALLS["append_each"], (requests,), heard, topic_created_version=made)
+        created_version = max(known.topic_created_version(lite_parent(queue.topic)) for queue, _ in requests)
+        self.link.ask_nowait(CALLS["append_each"], (requests,), heard, topic_created_version=created_version)
 
     def _give_back(self, values: "Values", late: "list[DeliveredMessage]") -> None:
         """Give messages back whose answer came too late."""

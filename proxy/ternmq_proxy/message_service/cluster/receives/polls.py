@@ -1,8 +1,8 @@
 """Receives that wait for messages of several brokers.
 
-Receives wait in the proxy, and never at a broker. A broker that had nothing for a group, or can't tell yet, notifies
-its proxies once when there may be something; until then it is *quiet*, and is not asked. The receives of a group and
-topic wait in one wait queue. Each one that gets messages wakes two more, so that a burst soon occupies all of them.
+Receives wait in the proxy, and never at a broker. A broker that had no message for a group, or does not know yet,
+notifies its proxies once when there may be some; until then it is *quiet*, and is not called. The receives of a group
+and topic wait in one wait queue. Each one that gets messages wakes two more, so that a burst soon occupies all of them.
 """
 
 import itertools
@@ -19,18 +19,18 @@ _WaitQueueKey = tuple[str, str]
 
 
 class _PollState:
-    __slots__ = ("quiet", "told")
+    __slots__ = ("notification", "quiet")
 
-    def __init__(self, told: int) -> None:
+    def __init__(self, notification: int) -> None:
         self.quiet: set[str] = set()
-        self.told = told
+        self.notification = notification
 
 
 class BrokerPolls:
     """The receives that wait, and which brokers may have messages for them.
 
     Invariant: while a receive waits, each broker of its wait queue is quiet, or a receive is on its way there. The
-    state of a wait queue may be dropped at any moment: its brokers are then asked once more.
+    state of a wait queue may be dropped at any moment: its brokers are then called once more.
     """
 
     def __init__(self, states_max: int = STATES_MAX) -> None:
@@ -55,24 +55,24 @@ class BrokerPolls:
         return [name for name in brokers if state is None or name not in state.quiet]
 
     def note_asking(self, group: str, topic: str) -> int:
-        """Note that a broker is asked, which will notify when it has messages; return a number for `note_empty`."""
+        """Note that a broker is called, which will notify when it has messages; return a number for `note_empty`."""
         state = self._states.pop((group, topic), None)
         if state is None:
             state = _PollState(next(self._words))
             if len(self._states) >= self._states_max:
                 del self._states[next(iter(self._states))]
         self._states[group, topic] = state
-        return state.told
+        return state.notification
 
     def note_empty(self, group: str, topic: str, broker: str, number: int) -> None:
         """Note that the broker had nothing. It is quiet from then on, unless some broker notified since it was
-        asked."""
+        called."""
         state = self._states.get((group, topic))
-        if state is not None and state.told == number:
+        if state is not None and state.notification == number:
             state.quiet.add(broker)
 
     def wake_next(self, group: str, topic: str) -> None:
-        """Wake another receive after one ended that has not asked all brokers."""
+        """Wake another receive after one ended that has not called all brokers."""
         self._pollers.wake_group(group, topic, 1)
 
     def wake_more(self, group: str, topic: str) -> None:
@@ -83,14 +83,14 @@ class BrokerPolls:
         """Note that the broker may have messages, and wake a receive."""
         state = self._states.get((group, topic))
         if state is not None:
-            state.told = next(self._words)
+            state.notification = next(self._words)
             state.quiet.discard(broker)
         self._pollers.wake_group(group, topic, 1)
 
     def note_broker_changed(self, broker: str) -> None:
         """Forget what the broker has, after it was connected or lost."""
         for state in self._states.values():
-            state.told = next(self._words)
+            state.notification = next(self._words)
             state.quiet.discard(broker)
         self._pollers.wake_all(1)
 

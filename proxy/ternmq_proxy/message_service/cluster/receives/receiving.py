@@ -52,7 +52,7 @@ class ClusterReceiving:
         return deliveries
 
     def _pass_on(self, order: "PopOrder", broker: str) -> None:
-        """End this receive, and wake another one for the brokers that it has not asked."""
+        """End this receive, and wake another one for the brokers that it has not called."""
         try:
             names = self._readable_brokers(order.topic, broker)
         except BrokerUnavailable:
@@ -79,7 +79,7 @@ class ClusterReceiving:
             if deliveries or left_s <= 0:
                 return deliveries
             if self._polls.promising_brokers(order.group, order.wait_key, self._readable_brokers(order.topic, broker)):
-                continue  # a notification arrived while the others were asked
+                continue  # a notification arrived while the others were called
             if place is None:
                 place = self._polls.next_place()
             if not await self._polls.wait(order.group, order.wait_key, left_s, place):
@@ -101,20 +101,20 @@ class ClusterReceiving:
     async def _pop_now(
         self, order: "PopOrder", first: str, end: float, room: "AnswerRoom | None", *, watch: bool
     ) -> "list[DeliveredMessage]":
-        """Return messages of one broker: the most urgent, or preferably those of `first`. No broker is asked without a
+        """Return messages of one broker: the most urgent, or preferably those of `first`. No broker is called without a
         place in `room`."""
         group, wait_key = order.group, order.wait_key
         names = self._readable_brokers(order.topic, first)
-        asked = self._polls.promising_brokers(group, wait_key, names)
-        if order.by_priority and len(asked) > 1:
-            asked, most_urgent = await self._urgency.order_brokers(order, asked)
+        brokers = self._polls.promising_brokers(group, wait_key, names)
+        if order.by_priority and len(brokers) > 1:
+            brokers, most_urgent = await self._urgency.order_brokers(order, brokers)
             if most_urgent:
                 if room is not None and not await self._enter_room(room, group, wait_key, end):
                     return []
-                deliveries = await self._most_urgent(replace(order, most_urgent=most_urgent), asked[0])
+                deliveries = await self._most_urgent(replace(order, most_urgent=most_urgent), brokers[0])
                 if deliveries:
                     return deliveries
-        return await self._in_turn(order, names, asked, end, room, watch=watch)
+        return await self._in_turn(order, names, brokers, end, room, watch=watch)
 
     async def _most_urgent(self, order: "PopOrder", name: str) -> "list[DeliveredMessage]":
         """Return the most urgent messages of the broker. They say nothing about its other messages, and neither does a
@@ -123,14 +123,14 @@ class ClusterReceiving:
             return await self._links.require_broker(name).shard.consuming.pop(
                 self._broker_order(order, name), watch=False
             )
-        except MessagingError:  # it is asked again for all that it has, and that says why
+        except MessagingError:  # the next call to it, for all its messages, has the reason
             return []
 
     async def _in_turn(
         self,
         order: "PopOrder",
         names: list[str],
-        asked: list[str],
+        brokers: list[str],
         end: float,
         room: "AnswerRoom | None",
         *,
@@ -140,7 +140,7 @@ class ClusterReceiving:
         answering."""
         group, wait_key = order.group, order.wait_key
         failure: MessagingError | None = None
-        for name in asked:
+        for name in brokers:
             if room is not None and not await self._enter_room(room, group, wait_key, end):
                 return []
             number = self._polls.note_asking(group, wait_key)

@@ -1,8 +1,8 @@
 """Receives of PRIORITY topics from several brokers: finds the broker with the most urgent messages.
 
-All brokers are asked for the urgency of their most urgent message. The broker that has it is asked for messages at
+All brokers report the urgency of their most urgent message. Messages are received from the broker that has it at
 least as urgent as those of the others, so that a receive claims nothing while a more urgent message waits anywhere, as
-far as that can be known before the claim. Now and then, by the group's `priority_factor`, brokers are asked in turn as
+far as that can be known before the claim. Now and then, by the group's `priority_factor`, brokers are called in turn as
 usual, so that no broker starves.
 """
 
@@ -49,7 +49,7 @@ class BrokerUrgency:
             return await self._links.require_broker(name).shard.consuming.urgency(
                 order.group, order.topic, order.queues, lowest_first=order.lowest_first
             )
-        except MessagingError:  # it is asked last, and its failure counts if no other broker has messages
+        except MessagingError:  # it is called last, and its failure counts if no other broker has messages
             return len(order.queues)
 
     def _next_turn(self, order: "PopOrder") -> int:

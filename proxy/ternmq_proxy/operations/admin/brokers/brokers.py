@@ -51,7 +51,7 @@ async def remove_broker(name: str, call: "Call", services: "Services", *, force:
     refuse_if_embedded(services)
     await services.catalog.refresh_snapshot()
     broker = await services.catalog.existing_broker(name)
-    # While no replica leads, one that lives may do so at any time.
+    # While no replica leads, a live one may do so at any time.
     is_at_work = broker.live or any(replica.live for replica in broker.replicas)
     topics = [topic.name for topic in services.catalog.list_topics() if broker.name in topic.brokers]
     if not force:
@@ -80,7 +80,7 @@ async def _check_drained(broker: BrokerEntry, services: "Services") -> None:
 
 
 def _check_was_drained(broker: BrokerEntry, topics: list[str]) -> None:
-    """Of one that is away."""
+    """The state of a replica that is away."""
     if broker.draining and has_nothing_to_lose(broker.load):
         return
     state = "was not drained to its end" if broker.draining else "was not drained"

@@ -1,6 +1,6 @@
-"""What would be lost with a broker, as far as anybody wants it.
+"""The work that would be lost with a broker, as far as a group wants it.
 
-A broker knows the groups that have asked it for messages. A group that consumes a topic elsewhere, and has not come to
+A broker knows the groups that have received from it. A group that consumes a topic elsewhere, and has not come to
 this broker yet, wants what is here as well, from where it would begin.
 """
 

@@ -1,6 +1,6 @@
-"""Who is connected, to whichever proxy of the cluster.
+"""Lists the connected clients of all proxies of the cluster.
 
-Each process knows its own clients. The one that is asked asks all others for the same page, and answers with what comes
+Each process knows its own clients. The called one requests the same page of all others, and answers with what comes
 first of all; a page ends with whole clients, as one may have connections to several processes.
 """
 
@@ -46,7 +46,7 @@ async def list_clients(query: ClientQuery, call: "Call", services: "Services") -
 
 
 async def find_clients(query: ClientQuery, services: "Services") -> ClientList:
-    """Return a page of the clients of all processes, whoever asks."""
+    """Return a page of the clients of all processes, without a check of rights."""
     answers, silent = await ask_others(decode_client_page, CLIENTS, write_client_query(query), services)
     own = await _find_own_clients(query, services)
     found, more = own.clients, bool(own.following)
@@ -78,7 +78,7 @@ async def answer_clients(argument: str, services: "Services") -> bytes:
 
 
 def _checked_query(query: ClientQuery) -> ClientQuery:
-    """Return the query with its limit; BAD_REQUEST for what can't be asked."""
+    """Return the query with its limit. Raises BAD_REQUEST for an invalid one."""
     limit = query.limit or LIMIT_DEFAULT
     if not 0 < limit <= LIMIT_MAX:
         raise MessagingError(ErrorCode.BAD_REQUEST, f"limit {limit}; 1 to {LIMIT_MAX} clients are allowed")

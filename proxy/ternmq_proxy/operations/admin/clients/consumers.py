@@ -1,7 +1,7 @@
 """The consumers of a group that are connected to this server, and one of them, as far as a server knows it: what it
 caches, and how fast it is, is its own.
 
-The process that is asked knows its own clients, and asks the others for a client that is not among them.
+The called process knows its own clients, and asks the others for a client that is not among them.
 """
 
 from dataclasses import replace
@@ -38,7 +38,7 @@ RUNNING_INFO = "published-running-info"
 
 
 class ConsumerDescription(NamedTuple):
-    """What is known of a consumer, and how far its group is in the queues of what it reads: the first `cut_at`, if that
+    """The report of a consumer, and its group's progress in the queues that it reads: the first `cut_at`, if that
     is not None."""
 
     info: RunningInfo
@@ -83,12 +83,12 @@ async def _find_consumers(group: str, services: "Services") -> FirstEntries[Cons
 async def describe_running_consumer(
     group_name: str, client_id: str, call: "Call", services: "Services"
 ) -> ConsumerDescription:
-    """Return what the client said of itself, what it reads, and how far its group is in the queues of that; NOT_FOUND
+    """Return what the client reported about itself, what it reads, and its group's progress in those queues; NOT_FOUND
     if the group has no such client here."""
     services.access.require_all("GetConsumerRunningInfo", call, (GROUP_GET, group_name))
     group = await find_group(group_name, services)
     info = None
-    if not find_name_problem(client_id):  # else nobody has it, and it is too long to ask for
+    if not find_name_problem(client_id):  # else no client has it, and it is too long to request
         info = _describe_own(group.name, client_id, services) or await _ask_others(group.name, client_id, services)
     if info is None:
         raise MessagingError(
@@ -102,7 +102,7 @@ async def describe_running_consumer(
 
 
 async def answer_running_info(argument: str, services: "Services") -> bytes:
-    """Answer another process; without the info if it is nobody's client here."""
+    """Answer another process; without the info if it is no client of this process."""
     group, client_id = parse_consumer_query(argument)
     return encode_running_info(_describe_own(group, client_id, services))
 
@@ -129,7 +129,7 @@ def _properties(client: "ConnectedClient") -> dict[str, str]:
     if client.is_consumer:
         properties["PROP_CONSUME_TYPE"] = "CONSUME_PASSIVELY" if client.is_push else "CONSUME_ACTIVELY"
     if client.settings is not None:
-        properties["PROP_CONSUMEORDERLY"] = str(client.was_told_fifo).lower()
+        properties["PROP_CONSUMEORDERLY"] = str(client.got_fifo).lower()
         agent = client.settings.user_agent
         if agent is not None and agent.version:
             properties["PROP_CLIENT_VERSION"] = cut_text(agent.version)

@@ -1,6 +1,6 @@
-"""Who subscribes what, of all processes that serve clients of these brokers.
+"""Lists subscriptions of the clients of all processes that serve clients of these brokers.
 
-Each process knows what its own clients subscribe, by the filter that each used last. The one that is asked asks the
+Each process knows what its own clients subscribe, by the filter that each used last. The called process asks the
 others, and puts together what they say. Of an answer each gives the first entries, one more than are shown, so that a
 cut is seen.
 """
@@ -141,7 +141,7 @@ async def answer_subscribers(argument: str, services: "Services") -> bytes:
 
 
 async def _find_places(query: SubscriptionQuery, services: "Services") -> "AsyncIterator[tuple[str, str]]":
-    """Yield the groups and topics that were asked for, of which this process has a client."""
+    """Yield the requested groups and topics of which this process has a client."""
     known = services.subscriptions
     turns = WorkTurns()
     for group in [query.group] if query.group else known.subscribed_groups():
@@ -211,7 +211,7 @@ def describe_consumer(client: "ClientEntry") -> Consumer:
 
 
 def hide_hosts(consumers: list[Consumer], call: "Call", services: "Services") -> list[Consumer]:
-    """Return the consumers; where they are is for those who may list clients."""
+    """Return the consumers; their addresses only if the caller may list clients."""
     if services.access.has_right(call, CLUSTER_LIST, "clients"):
         return consumers
     return [replace(each, hostname="", ip="") for each in consumers]

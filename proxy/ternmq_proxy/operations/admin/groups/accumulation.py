@@ -1,4 +1,4 @@
-"""What a group has still to do, altogether and by topic."""
+"""The unfinished messages of a group, in total and by topic."""
 
 import heapq
 from dataclasses import dataclass, field
@@ -39,8 +39,8 @@ class Backlog:
 
 @dataclass(slots=True, kw_only=True)
 class Accumulation:
-    """What a group has still to do at `now_ms`: `total` is of all topics, `by_topic` has the first `cut_at` of them,
-    those with the most, if that is not None. `lite_topic`: it is of that alone."""
+    """The unfinished messages of a group at `now_ms`: `total` is of all topics, `by_topic` has the first `cut_at` of
+    them, those with the most, if that is not None. `lite_topic`: it is of that alone."""
 
     now_ms: int
     total: Backlog

@@ -1,4 +1,4 @@
-"""A consumer group is described: how far it is, and who its members are, wherever they are connected."""
+"""Describes a consumer group: its progress, and its members at all proxies."""
 
 import asyncio
 from dataclasses import dataclass, replace
@@ -38,7 +38,7 @@ class GroupMember(NamedTuple):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupDescription:
     """A group at `now_ms`, how far it is in each queue, its members by their ids, sentences about where they contradict
-    each other, and the processes that did not say who their members are."""
+    each other, and the processes that did not report their members."""
 
     group: ConsumerGroup
     now_ms: int
@@ -59,11 +59,11 @@ _members_decoder = msgspec.json.Decoder(_Members)
 
 
 async def describe_group(name: str, call: "Call", services: "Services") -> GroupDescription:
-    """Return the group, how far it is in each queue and who reads it, its members, wherever they are connected, and
+    """Return the group, its progress and reader in each queue, its members at all proxies, and
     where they contradict.
 
     The queues are those of all topics that it subscribes or has taken messages of; see `Storage.progress`. Addresses of
-    members are for those who may list clients.
+    members are shown if the caller may list clients.
     """
     services.access.require_all("DescribeGroup", call, (GROUP_GET, name))
     group = await services.catalog.existing_group(name)

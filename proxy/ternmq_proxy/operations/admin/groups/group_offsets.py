@@ -85,7 +85,7 @@ async def _reset_offsets(reset: OffsetReset, services: "Services") -> list[Offse
     queues = _find_queues(reset, topic, services)
     if reset.target is Target.SKIP:
         return [await _skip_message(reset, queues, services)]
-    # All brokers are asked before anything moves, so that one that is away refuses the whole.
+    # All brokers are called before any offset moves, so that the call fails whole if one is away.
     moves = await asyncio.gather(*(_plan_move(reset, queue, services) for queue in queues))
     if not reset.dry_run:
         for move in moves:

@@ -99,7 +99,7 @@ async def list_groups(query: PageQuery, call: "Call", services: "Services") -> t
 
 
 async def delete_group(name: str, call: "Call", services: "Services", *, with_dead_letters: bool = False) -> None:
-    """Delete the group with its progress and its retries, and with its dead letters if that is asked for. Otherwise
+    """Delete the group with its progress and its retries, and with its dead letters if requested. Otherwise
     they stay until retention removes them, and a group that is created with this name has them."""
     services.access.require_change("DeleteGroup", call, (GROUP_DELETE, name))
     if with_dead_letters:

@@ -1,4 +1,4 @@
-"""Bodies of messages are for those who may receive them; others with a right to look see all the rest."""
+"""Hides bodies of messages from callers that may not receive them."""
 
 from typing import TYPE_CHECKING
 

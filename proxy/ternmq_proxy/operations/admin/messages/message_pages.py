@@ -1,7 +1,7 @@
 """The pages of a message query: by number, or from where the page before ended.
 
 Bounds    `PAGE_MAX` messages and `PAGE_BYTES_MAX` bytes of them; one message at least, however long it is.
-Skipping  a page that is asked for by its number is found by passing over those before it, `SKIPPED_MAX` messages at
+Skipping  a page that is requested by its number is found by passing over those before it, `SKIPPED_MAX` messages at
           most; a `scroll_id` costs nothing.
 """
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ternmq_common.shard.model import StoredMessage
 
 PAGE_MAX = 64
-# A client of gRPC takes 4 MiB, unless it was told to take more.
+# A client of gRPC takes 4 MiB by default.
 PAGE_BYTES_MAX = 3 * MIB
 SKIPPED_MAX = 1024
 _NUMBER_DIGITS_MAX = 19
@@ -46,7 +46,7 @@ class MessagePage:
 
     @property
     def most(self) -> int:
-        """How many messages are to be looked at, if all pass, to see where the next page begins."""
+        """How many messages must be read, if all pass, to find the start of the next page."""
         return self.skipped + self._size - len(self.messages) + 1
 
     def take_message(self, stored: "StoredMessage") -> bool:
@@ -68,7 +68,7 @@ class MessagePage:
 
 
 def begin_page(query: MessagePageQuery) -> MessagePage:
-    """Return the page that is asked for, with nothing in it; BAD_REQUEST if there is none such."""
+    """Return the requested page, still empty. Raises BAD_REQUEST if it is invalid."""
     if query.size < 0:
         raise MessagingError(ErrorCode.BAD_REQUEST, f"a page of {query.size} messages is not possible")
     size = min(query.size or PAGE_MAX, PAGE_MAX)
@@ -94,5 +94,5 @@ def parse_number(text: str) -> int:
 
 
 def unknown_scroll_error() -> MessagingError:
-    """Return what is said of a `scroll_id` that no answer to this question had."""
+    """Return the error for a `scroll_id` that no answer to this query had."""
     return MessagingError(ErrorCode.BAD_REQUEST, "the scroll_id is none that an answer to this question gave")

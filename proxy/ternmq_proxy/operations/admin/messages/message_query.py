@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class SearchKey(enum.Enum):
-    """What the text of a query is: a message's id, one of its keys, a lite topic, or a tag expression."""
+    """The kind of a query's text: a message's id, one of its keys, a lite topic, or a tag expression."""
 
     ID = "id"
     KEY = "key"
@@ -54,7 +54,7 @@ class MessageQueryResult(NamedTuple):
 
 
 async def query_messages(query: MessageQuery, call: "Call", services: "Services") -> MessageQueryResult:
-    """Return a page of messages: the newest first if they were asked for by id or key, else queue by queue, the oldest
+    """Return a page of messages: the newest first for an id or key, else queue by queue, the oldest
     first."""
     services.access.require_all("QueryMessage", call, (TOPIC_QUERY, query.topic))
     topic = await find_topic(query.topic, services)
@@ -101,8 +101,8 @@ def _find_lite_queues(name: str, topic: "Topic", queues: list[QueueRef]) -> list
 async def _fill_by_key(
     page: MessagePage, query: MessageQuery, topic: "Topic", queues: list[QueueRef], services: "Services"
 ) -> None:
-    """Fill the page with what is found. What is found by a key may have it for its id too: a message says which it
-    is."""
+    """Fill the page with the found messages. A message that is found by a key may have it as its id too: a message says
+    which it is."""
     if not query.text:
         raise MessagingError(ErrorCode.BAD_REQUEST, "the request names an empty id or key")
     found = await services.messages.inspecting.find_by_key(topic.name, query.text, FOUND_MAX)

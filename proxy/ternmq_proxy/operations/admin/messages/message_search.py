@@ -31,7 +31,7 @@ class MessagePlace(NamedTuple):
 
 
 class MessageDescription(NamedTuple):
-    """A message, and how it stands with the groups that the caller may see. Without its body if he may not."""
+    """A message, and its state in the groups that the caller may see; without body if the caller may not receive it."""
 
     topic: str
     message: StoredMessage
@@ -58,7 +58,7 @@ def _size(message: StoredMessage) -> int:
 
 
 async def describe_message(place: MessagePlace, call: "Call", services: "Services") -> MessageDescription:
-    """Return a message by its place, and how it stands with the groups; MESSAGE_NOT_FOUND if there is none."""
+    """Return a message by its place, and its state in the groups; MESSAGE_NOT_FOUND if there is none."""
     services.access.require_all("DescribeMessage", call, (TOPIC_QUERY, place.topic))
     topic = await find_topic(place.topic, services)
     broker = _find_broker(place, topic, services)

@@ -2,7 +2,7 @@
 
 Order     queue by queue, in each by offset; times are those at which messages were stored.
 Position  `BROKER/QUEUE/OFFSET`: where a page ended, by which the next one begins.
-Cost      a queue that is looked at and a stretch of messages that is read count as a step each, and a call takes
+Cost      each queue and each range of messages that is read count as a step, and a call takes
           `steps_max` of them. If they did not fill the page, it says where to go on and may be empty.
 """
 

@@ -1,4 +1,4 @@
-"""Transactions that nobody ended, and the outcomes of all."""
+"""Lists open transactions, and the outcomes of ended ones."""
 
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -40,7 +40,7 @@ async def list_transactions(
     """Return a page of pending or discarded transactions, the oldest first, and where the next one begins, empty at the
     end; BAD_REQUEST for another state, or None.
 
-    An empty topic is all that the caller may see. Transactions of another message than the one that is asked for are
+    An empty topic is all that the caller may see. Transactions of another message than the requested one are
     left out of their page.
     """
     asked = [(TOPIC_GET, topic_name)] if topic_name else []

@@ -1,6 +1,6 @@
-"""What the server that is asked wrote to its audit log.
+"""Reads the audit log of the called server.
 
-Workers of a server write a file each, in one folder, and whoever is asked reads all. The proxies of a cluster have
+Workers of a server write a file each, in one folder, and the called worker reads all. The proxies of a cluster have
 audit logs of their own.
 """
 

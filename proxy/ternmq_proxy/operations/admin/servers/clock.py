@@ -20,7 +20,7 @@ _LAST_YEAR_MS = 221_845_392_000_000  # the year 9000: later times, with what is 
 async def advance_clock(by_ms: int, call: "Call", services: "Services") -> int:
     """Move the server's clock ahead, and return its time; FORBIDDEN unless it was started with a test clock.
 
-    Each call is one jump: whatever is due on the way is late at once, and nothing happens in between. A message that is
+    Each call is one jump: all that becomes due is late at once, and nothing happens in between. A message that is
     to be tried three times, a minute apart, is tried once more after a jump of an hour. What push consumers that live
     hold stays theirs for as long as it would have without the jump.
     """

@@ -1,4 +1,4 @@
-"""The log levels of the server that is asked, in each of its processes."""
+"""Reads and changes the log levels of all processes of the called server."""
 
 from typing import TYPE_CHECKING, NamedTuple
 

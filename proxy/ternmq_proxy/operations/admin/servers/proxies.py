@@ -1,6 +1,6 @@
 """The proxies of a cluster, as each tells of itself.
 
-The server that is asked asks its own processes, so it is listed without a registry too; of other servers the registry
+The called server asks its own processes, so it is listed without a registry too; of other servers the registry
 has a row for each process (`proxy_heartbeat.py`). The list has servers, each with the sums of its processes.
 """
 
@@ -40,7 +40,7 @@ class ProxyServer:
 
 
 async def list_proxies(call: "Call", services: "Services") -> tuple[list[ProxyServer], str]:
-    """Return all proxies, by name; the server that is asked alone while the registry is away, or where there is no
+    """Return all proxies, by name; only the called server while the registry is away, or where there is no
     cluster. Return why nothing is known of the registry, too."""
     services.access.require_all("ListProxies", call, (CLUSTER_LIST, "brokers"))
     here = [make_proxy_entry(services), *await _ask_siblings(services)]

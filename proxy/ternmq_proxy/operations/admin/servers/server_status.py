@@ -1,4 +1,4 @@
-"""The server that is asked: its state, its figures, what tells of faults.
+"""The state of the called server, its figures, and facts for diagnosis.
 
 A server of several processes (`--workers`) answers for all of them, as one process asks the others. The proxies of a
 cluster, and its brokers, are servers of their own.
@@ -31,7 +31,8 @@ _SERVER = "server"
 
 
 class ServerInfo(NamedTuple):
-    """What a process says of itself; times are milliseconds since the epoch. `has_test_clock`: it can be moved."""
+    """The report of a process about itself; times are milliseconds since the epoch. `has_test_clock`: it can be
+    moved."""
 
     version: str
     started_ms: int
@@ -41,7 +42,7 @@ class ServerInfo(NamedTuple):
 
 
 class Component(NamedTuple):
-    """A part of the whole, whether all is well with it, and what else is to be said."""
+    """A part of the server, whether it is well, and a remark."""
 
     kind: str
     name: str
@@ -124,7 +125,7 @@ async def collect_diagnostics(call: "Call", services: "Services") -> Diagnostics
 
 async def count_clients(call: "Call", services: "Services") -> tuple[ServerStats, list[str]]:
     """Return how many connections and clients this server has, and which of its processes did not answer. Rates are in
-    its metrics; here nobody keeps them."""
+    its metrics, and not in this answer."""
     services.access.require_all("GetProxyRuntimeStats", call, (CLUSTER_GET, _SERVER))
     stats = await _count_own_clients(services)
     others, silent = await ask_siblings(decode_stats, STATS, services)

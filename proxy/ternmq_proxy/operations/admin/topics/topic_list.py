@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicDescription:
     """A topic, what each of its queues holds, and the brokers that did not answer. `content` is what is more costly to
-    know, None if it was not asked for, and `groups` those of it that the caller may see. A LITE topic has the numbers
+    know, None if it was not requested, and `groups` those of it that the caller may see. A LITE topic has the numbers
     of its lite topics and of the messages in them."""
 
     topic: Topic
@@ -55,7 +55,7 @@ async def list_topics(
 async def describe_topic(
     name: str, call: "Call", services: "Services", *, contents: bool = False, may_be_traces: bool = False
 ) -> TopicDescription:
-    """Return the topic and what each of its queues holds; with `contents` also what is more costly to know."""
+    """Return the topic and the bounds of its queues; with `contents` also figures that cost more."""
     services.access.require_all("DescribeTopic", call, (TOPIC_GET, name))
     topic = await find_topic(name, services, may_be_traces=may_be_traces)
     queues: dict[QueueRef, QueueBounds] = {}

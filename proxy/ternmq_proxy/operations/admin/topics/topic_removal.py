@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 
 
 class PurgedQueue(NamedTuple):
-    """A queue, its first offset, and the one that it begins with after a purge."""
+    """A queue, its first offset, and its first offset after a purge."""
 
     queue: QueueRef
     first: int
@@ -49,7 +49,7 @@ async def purge_topic(
         )
     route = services.messages.find_route(topic)
     queues = [QueueRef(topic.name, broker, queue_id) for broker in route.brokers for queue_id in range(topic.queues)]
-    # All brokers are asked before anything goes, so that one that is away refuses the whole.
+    # All brokers are called before anything is removed, so that the call fails whole if one is away.
     purged = await asyncio.gather(*(_plan_purge(queue, before_ms, services) for queue in queues))
     if not dry_run:
         count = sum(each.after - each.first for each in purged)
@@ -62,7 +62,7 @@ async def purge_topic(
 
 
 async def _plan_purge(queue: QueueRef, before_ms: int | None, services: "Services") -> PurgedQueue:
-    """Return what the queue holds, and would hold afterwards."""
+    """Return the bounds of the queue, before and after."""
     bounds = await services.messages.reading.bounds(queue)
     after = bounds.maximum if before_ms is None else await services.messages.reading.offset_at(queue, before_ms)
     # Between the two questions retention may have been there.

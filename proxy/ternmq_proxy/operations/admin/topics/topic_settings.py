@@ -47,7 +47,7 @@ async def create_topic(name: str, read: "Callable[[], WantedTopic]", call: "Call
 
 
 def _describe_others(named: frozenset[str], topic: Topic, found: Topic) -> str:
-    """Describe what the topic that is there has, if something else was asked for; empty if not."""
+    """Describe the existing topic's settings that differ from the request; empty if none do."""
     settings = {"permission": found.permission.value}
     for each in TOPIC_SETTINGS:
         has = getattr(found, each.attribute)
@@ -90,7 +90,7 @@ async def update_topic(
     if group_of_derived(name) is not None:
         raise MessagingError(ErrorCode.ILLEGAL_TOPIC, f"topic {name!r} goes with its consumer group")
     check_topic_name(name)
-    # Another proxy may have changed it: what isn't asked for must stay as it is now.
+    # Another proxy may have changed it: settings that are not requested must stay as they are now.
     await services.catalog.refresh_snapshot()
     known = services.catalog.find_topic(name)
     topic = change(known)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 async def create_group(
     request: admin_pb2.CreateGroupRequest, call: "Call", services: "Services"
 ) -> admin_pb2.CreateGroupResponse:
-    """Make a group; one that exists with the same settings is fine."""
+    """Create a group; an existing one with the same settings is accepted."""
     asked = request.group
     created = await group_settings.create_group(
         asked.name, lambda: _checked(asked), call, services, lite_topic=_lite_topic(asked)
@@ -48,7 +48,7 @@ def _lite_topic(asked: admin_pb2.Group) -> str | None:
 
 
 def _checked(asked: admin_pb2.Group) -> ConsumerGroup:
-    """The settings that were asked for, with defaults for those that were not."""
+    """The requested settings, with defaults for the others."""
     settings = read_stored(asked, GROUP_SETTINGS)
     for each in GROUP_SETTINGS:
         if each.attribute in settings:
@@ -92,7 +92,7 @@ async def list_groups(
 async def describe_group(
     request: admin_pb2.DescribeGroupRequest, call: "Call", services: "Services"
 ) -> admin_pb2.DescribeGroupResponse:
-    """Return the group, how far it is in each queue and who reads it, its members, and where they contradict."""
+    """Return the group, its progress and reader in each queue, its members, and their contradictions."""
     found = await group_description.describe_group(request.name, call, services)
     answer = admin_pb2.DescribeGroupResponse(
         status=OK,
@@ -125,7 +125,7 @@ def _member(member: "group_description.GroupMember") -> admin_pb2.Member:
 async def delete_group(
     request: admin_pb2.DeleteGroupRequest, call: "Call", services: "Services"
 ) -> admin_pb2.DeleteGroupResponse:
-    """Delete the group with its progress and its retries, and with its dead letters if that is asked for."""
+    """Delete the group with its progress and its retries, and with its dead letters if requested."""
     await group_settings.delete_group(request.name, call, services, with_dead_letters=request.with_dead_letters)
     return admin_pb2.DeleteGroupResponse(status=OK)
 

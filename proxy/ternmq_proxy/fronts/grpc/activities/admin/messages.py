@@ -85,7 +85,7 @@ async def query_messages(
 async def describe_message(
     request: admin_pb2.DescribeMessageRequest, call: "Call", services: "Services"
 ) -> admin_pb2.DescribeMessageResponse:
-    """Return a message by its place, and how it stands with the groups."""
+    """Return a message by its place, and its state in each group."""
     place = MessagePlace(request.topic, request.queue_id, request.offset, request.broker, request.lite_topic)
     found = await message_search.describe_message(place, call, services)
     return admin_pb2.DescribeMessageResponse(

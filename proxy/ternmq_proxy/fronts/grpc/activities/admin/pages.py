@@ -9,5 +9,5 @@ if TYPE_CHECKING:
 
 
 def read_page(request: "admin_pb2.ListTopicsRequest | admin_pb2.ListGroupsRequest") -> PageQuery:
-    """Read which page is asked for."""
+    """Read the requested page."""
     return PageQuery(request.search, request.page, request.limit)

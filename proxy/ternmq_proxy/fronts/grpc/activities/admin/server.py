@@ -1,4 +1,4 @@
-"""Calls of `ternmq.admin.v1.Admin` about the server that is asked (`operations/admin/servers/server_status.py`)."""
+"""Calls of `ternmq.admin.v1.Admin` about the called server (`operations/admin/servers/server_status.py`)."""
 
 from typing import TYPE_CHECKING
 

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 async def create_topic(
     request: admin_pb2.CreateTopicRequest, call: "Call", services: "Services"
 ) -> admin_pb2.CreateTopicResponse:
-    """Make a topic, on all brokers unless the request names some; one that exists with the same settings is fine."""
+    """Create a topic, on all brokers unless the request names some; an existing one with the same settings is
+    accepted."""
     asked = request.topic
     created = await topic_settings.create_topic(asked.name, lambda: _wanted(asked, services), call, services)
     return admin_pb2.CreateTopicResponse(status=OK, created=created)
@@ -103,7 +104,7 @@ def _check_queues_stay(queues: int, known: Topic) -> None:
 async def list_topics(
     request: admin_pb2.ListTopicsRequest, call: "Call", services: "Services"
 ) -> admin_pb2.ListTopicsResponse:
-    """Return all topics, by name, or a page of them; or those that are asked for, as far as they are there."""
+    """Return all topics, by name, or a page of them; or the existing ones of the requested names."""
     topics, following = await topic_list.list_topics(read_page(request), request.names, call, services)
     answer = admin_pb2.ListTopicsResponse(status=OK, next_page=following)
     turns = WorkTurns()
@@ -116,7 +117,7 @@ async def list_topics(
 async def describe_topic(
     request: admin_pb2.DescribeTopicRequest, call: "Call", services: "Services"
 ) -> admin_pb2.DescribeTopicResponse:
-    """Return the topic and what each of its queues holds; with `contents` also what is more costly to know."""
+    """Return the topic and the bounds of its queues; with `contents` also figures that cost more."""
     found = await topic_list.describe_topic(request.name, call, services, contents=request.contents)
     answer = admin_pb2.DescribeTopicResponse(
         status=OK,

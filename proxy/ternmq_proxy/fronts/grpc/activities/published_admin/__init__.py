@@ -2,6 +2,6 @@
 that `ternmq.admin.v1.Admin` and MessagingService have (`admin.md, The published service`).
 
 Unknown   a field stays unset if nothing here knows it; nothing is guessed.
-Bounds    answers that have no pages hold so many entries; one that was cut says so in the sentence of its status.
+Bounds    answers without pages have so many entries; the status of a cut one says so.
 Ignored   `deployment_name`: a server is one deployment.
 """

@@ -37,7 +37,7 @@ async def list_consumer_connection(
 async def get_consumer_running_info(
     request: GetConsumerRunningInfoRequest, call: "Call", services: "Services"
 ) -> GetConsumerRunningInfoResponse:
-    """What the client said of itself, what it reads, and how far its group is in the queues of that."""
+    """Return what the client reported about itself, what it reads, and its group's progress in those queues."""
     found = await describe_running_consumer(request.group.name, request.client_id, call, services)
     info = to_running_info_message(found.info)
     info.message_queue_table.extend(map(_item, found.queues))

@@ -42,7 +42,7 @@ async def change_log_level(
 async def get_proxy_runtime_stats(
     request: GetProxyRuntimeStatsRequest, call: "Call", services: "Services"
 ) -> GetProxyRuntimeStatsResponse:
-    """Name, version and clients of this server. Rates are in its metrics; here nobody keeps them."""
+    """Name, version and clients of this server. Rates are in its metrics, and not in this answer."""
     del request
     stats, silent = await count_clients(call, services)
     answer = to_stats_message(stats)

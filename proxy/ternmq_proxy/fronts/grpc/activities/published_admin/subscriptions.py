@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 async def list_subscription(
     request: ListSubscriptionRequest, call: "Call", services: "Services"
 ) -> ListSubscriptionResponse:
-    """What clients that are here subscribe: each group with each topic, of those that the request names."""
+    """Return the subscriptions of this process's clients: each requested group with each requested topic."""
     found = await list_subscriptions(*_read(request), call, services)
     return ListSubscriptionResponse(
         status=status_of_cut("subscriptions", found.cut_at, found.silent),

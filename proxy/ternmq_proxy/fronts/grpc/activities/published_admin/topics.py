@@ -33,8 +33,8 @@ _PERM = {
 async def describe_topic_status(
     request: DescribeTopicStatusRequest, call: "Call", services: "Services"
 ) -> DescribeTopicStatusResponse:
-    """What a topic takes, and since when it is there; topics have no description and no tags. Of a mixed topic no one
-    type can be told."""
+    """Return a topic's message type and creation time; topics have no description and no tags. Of a mixed topic no one
+    type is known."""
     topic = await topic_list.describe_topic_status(request.topic.name, call, services)
     kind = MessageType.MESSAGE_TYPE_UNSPECIFIED if topic.mixed else topic.type
     answer = DescribeTopicStatusResponse(status=OK, topic_message_type=protocol_type(kind))
@@ -45,7 +45,7 @@ async def describe_topic_status(
 
 async def get_topic_route(request: GetTopicRouteRequest, call: "Call", services: "Services") -> GetTopicRouteResponse:
     """The route as JSON in the form of RocketMQ's TopicRouteData. A topic that its first message would make has none
-    yet: nobody asks here in order to send."""
+    yet: this call is not made in order to send."""
     topic, brokers = await find_existing_route(request.topic.name, call, services)
     # Whichever broker has a queue, clients reach it through this proxy.
     [address, *_] = endpoints_for(Endpoints(), call).addresses

@@ -38,8 +38,8 @@ def refuse_always(
 ) -> "Callable[[RemotingCall], Awaitable[Command]]":
     """Return a handler that refuses what can't be done here, in words."""
 
-    async def refuse_request(made: "RemotingCall") -> Command:
-        del made
+    async def refuse_request(context: "RemotingCall") -> Command:
+        del context
         raise RequestRefused(code, why)
 
     return refuse_request

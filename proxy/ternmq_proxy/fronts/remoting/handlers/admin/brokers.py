@@ -1,8 +1,7 @@
 """Requests about brokers: running figures (28), settings (25, 26), replicas (907), offsets of delay levels (45), limits
 of reads of old messages (2002, 2003), and clean-ups, which need no request here (306, 316, 329).
 
-All brokers of a cluster have the address of this proxy, so that what is asked of one is answered of all together,
-unless the request names one.
+All brokers of a cluster have the address of this proxy, so a request is answered for all together, unless it names one.
 """
 
 import os
@@ -38,39 +37,39 @@ _IDLE_POOLS = ("send", "pull", "query", "litePull", "ack")
 refuse_settings = refuse_always("settings of brokers are those of TernMQ; change their settings files or options")
 
 
-def _is_of_release_4(made: "RemotingCall") -> bool:
-    return made.command.version < RELEASE_5_FROM
+def _is_of_release_4(context: "RemotingCall") -> bool:
+    return context.command.version < RELEASE_5_FROM
 
 
-def _require_brokers(made: "RemotingCall") -> None:
-    made.services.access.require_right("ListBrokers", made.call, CLUSTER_GET, "brokers")
+def _require_brokers(context: "RemotingCall") -> None:
+    context.services.access.require_right("ListBrokers", context.call, CLUSTER_GET, "brokers")
 
 
-async def describe_runtime(made: "RemotingCall") -> Command:
+async def describe_runtime(context: "RemotingCall") -> Command:
     """Answer 28: a text for each name that tools read."""
-    _require_brokers(made)
-    sent, step_s = await find_broker_figures("in", made)
-    delivered, _ = await find_broker_figures("out", made)
-    sizes, _ = await find_broker_figures("log_bytes", made)
+    _require_brokers(context)
+    sent, step_s = await find_broker_figures("in", context)
+    delivered, _ = await find_broker_figures("out", context)
+    sizes, _ = await find_broker_figures("log_bytes", context)
     table = {
-        **_describe_process(made),
+        **_describe_process(context),
         **_describe_rates(sent, delivered, step_s),
         "putMessageAverageSize": f"{average_message_bytes(sizes, sent, step_s):.1f}",
-        **_describe_day(sent, delivered, step_s, made),
-        **_describe_disk(made),
+        **_describe_day(sent, delivered, step_s, context),
+        **_describe_disk(context),
         **{f"{pool}ThreadPoolQueue{what}": "0" for pool in _IDLE_POOLS for what in ("Size", "HeadWaitTimeMills")},
         **{f"{pool}ThreadPoolQueueCapacity": "10000" for pool in _IDLE_POOLS},
         "EndTransactionQueueSize": "0",
         "pageCacheLockTimeMills": "0",
         "startAcceptSendRequestTimeStamp": "0",
     }
-    if _is_of_release_4(made):
+    if _is_of_release_4(context):
         table["getTransferedTps"] = table["getTransferredTps"]  # as it was spelt
     return answer_json({"table": dict(sorted(table.items()))})
 
 
-def _describe_process(made: "RemotingCall") -> dict[str, str]:
-    services = made.services
+def _describe_process(context: "RemotingCall") -> dict[str, str]:
+    services = context.services
     started_ms, now_ms = services.started_ms, services.clock.now_ms()
     # Nothing is older than its topic.
     oldest_ms = min((topic.created_ms for topic in services.catalog.list_topics()), default=started_ms)
@@ -114,10 +113,10 @@ def average_message_bytes(sizes: "Sequence[float]", sent: "Sequence[float]", ste
 
 
 def _describe_day(
-    sent: "Sequence[float]", delivered: "Sequence[float]", step_s: float, made: "RemotingCall"
+    sent: "Sequence[float]", delivered: "Sequence[float]", step_s: float, context: "RemotingCall"
 ) -> dict[str, str]:
     """Return how many messages there were today, as far as the history goes back: totals that begin with the day."""
-    now = datetime.fromtimestamp(made.services.clock.now_ms() / 1000, UTC)
+    now = datetime.fromtimestamp(context.services.clock.now_ms() / 1000, UTC)
     today_s = (now - now.replace(hour=0, minute=0, second=0, microsecond=0)).total_seconds()
     put, got = (sum_last(each, step_s, today_s) for each in (sent, delivered))
     return {
@@ -131,8 +130,8 @@ def _describe_day(
     }
 
 
-def _describe_disk(made: "RemotingCall") -> dict[str, str]:
-    loads = [broker.load for broker in made.services.catalog.list_brokers()]
+def _describe_disk(context: "RemotingCall") -> dict[str, str]:
+    loads = [broker.load for broker in context.services.catalog.list_brokers()]
     used = max((load.disk_used for load in loads), default=0.0)
     timers = sum(load.timers or 0 for load in loads)
     return {
@@ -151,23 +150,23 @@ def _describe_disk(made: "RemotingCall") -> dict[str, str]:
 # --- settings
 
 
-async def describe_settings(made: "RemotingCall") -> Command:
+async def describe_settings(context: "RemotingCall") -> Command:
     """Answer 26: settings under the names of RocketMQ, those that mean something here."""
-    made.services.access.require_right("GetServerInfo", made.call, CLUSTER_GET, "server")
-    settings = _settings_of(_find_broker(made), made)
-    if _is_of_release_4(made):
+    context.services.access.require_right("GetServerInfo", context.call, CLUSTER_GET, "server")
+    settings = _settings_of(_find_broker(context), context)
+    if _is_of_release_4(context):
         settings["filterServerNums"] = 0  # which its tools fail without
     lines = "".join(f"{name}={value}\n" for name, value in sorted(settings.items()))
-    version = f'{{"counter":0,"stateVersion":0,"timestamp":{made.services.started_ms}}}'
+    version = f'{{"counter":0,"stateVersion":0,"timestamp":{context.services.started_ms}}}'
     return Command(ResponseCode.SUCCESS, fields={"version": version}, body=lines.encode())
 
 
-def _settings_of(broker: "BrokerEntry", made: "RemotingCall") -> dict[str, object]:
-    services = made.services
+def _settings_of(broker: "BrokerEntry", context: "RemotingCall") -> dict[str, object]:
+    services = context.services
     front = services.process.settings
     # A proxy does not know the settings of its cluster's brokers: they have their defaults, as far as it knows.
     storage = front if isinstance(front, StorageSettings) else StorageSettings()
-    host, _, port = made.client.address.rpartition(":")
+    host, _, port = context.client.address.rpartition(":")
     is_sync = broker.replication is ReplicationMode.SYNC and len(broker.replicas) > 1
     switches = {
         "aclEnable": services.access.is_on,
@@ -185,7 +184,7 @@ def _settings_of(broker: "BrokerEntry", made: "RemotingCall") -> dict[str, objec
     }
     return {
         **{name: str(value).lower() for name, value in switches.items()},
-        "brokerClusterName": made.cluster,
+        "brokerClusterName": context.cluster,
         "brokerIP1": host.strip("[]"),
         "brokerId": 0,
         "brokerName": broker.name,
@@ -199,23 +198,23 @@ def _settings_of(broker: "BrokerEntry", made: "RemotingCall") -> dict[str, objec
         "maxMessageSize": services.limits.body_bytes_max,
         "messageDelayLevel": " ".join(map(render_duration, services.delay_levels_ms)),
         "msgTraceTopicName": TRACE_TOPIC,
-        "namesrvAddr": made.client.address,
+        "namesrvAddr": context.client.address,
     }
 
 
-def _find_broker(made: "RemotingCall") -> "BrokerEntry":
+def _find_broker(context: "RemotingCall") -> "BrokerEntry":
     """Return the broker that the request names, or the first."""
-    brokers = made.services.catalog.list_brokers()
-    return next((broker for broker in brokers if broker.name == made.broker), brokers[0])
+    brokers = context.services.catalog.list_brokers()
+    return next((broker for broker in brokers if broker.name == context.broker), brokers[0])
 
 
 # --- replicas, and what is always done
 
 
-async def describe_replicas(made: "RemotingCall") -> Command:
+async def describe_replicas(context: "RemotingCall") -> Command:
     """Answer 907."""
-    _require_brokers(made)
-    broker = _find_broker(made)
+    _require_brokers(context)
+    broker = _find_broker(context)
     followers = [each for each in broker.replicas if each.store_id != broker.store_id]
     end = max((each.position for each in broker.replicas), default=0)
     return answer_json(
@@ -239,15 +238,15 @@ async def describe_replicas(made: "RemotingCall") -> Command:
     )
 
 
-async def list_delay_offsets(made: "RemotingCall") -> Command:
+async def list_delay_offsets(context: "RemotingCall") -> Command:
     """Answer 45: delayed messages are in no queues of levels here, so there are no offsets."""
-    _require_brokers(made)
+    _require_brokers(context)
     return answer_json({"dataVersion": {}, "offsetTable": {}})
 
 
-async def describe_cold_reads(made: "RemotingCall") -> Command:
+async def describe_cold_reads(context: "RemotingCall") -> Command:
     """Answer 2003: reads of old messages are not limited, whichever group makes them."""
-    _require_brokers(made)
+    _require_brokers(context)
     return answer_json(
         {
             "runtimeTable": {},
@@ -259,8 +258,8 @@ async def describe_cold_reads(made: "RemotingCall") -> Command:
     )
 
 
-async def note_cleaned(made: "RemotingCall") -> Command:
+async def note_cleaned(context: "RemotingCall") -> Command:
     """Answer 306, 316, 329, 2002 and 200056: brokers remove what is expired by themselves, have no queues without a
     topic and no limits of cold reads, and keep what was popped in one form, to which nothing is rolled back."""
-    _require_brokers(made)
+    _require_brokers(context)
     return answer_done()

@@ -31,18 +31,18 @@ _OWN_LANGUAGES = {"DOT_NET": "DOTNET", "GOLANG": "GO"}
 _PASSIVELY, _CLUSTERING, _FROM_LAST = "CONSUME_PASSIVELY", "CLUSTERING", "CONSUME_FROM_LAST_OFFSET"
 
 
-async def list_consumers(made: "RemotingCall") -> "Command":
+async def list_consumers(context: "RemotingCall") -> "Command":
     """Answer 203."""
-    group = made.get_group()
-    made.services.access.require_right("ListConsumerConnection", made.call, GROUP_GET, group)
-    report = await find_consumers(group, made.memberships.members, made.services)
+    group = context.get_group()
+    context.services.access.require_right("ListConsumerConnection", context.call, GROUP_GET, group)
+    report = await find_consumers(group, context.memberships.members, context.services)
     known = {member.client_id for member in report.members}
-    others = [each for each in await _find_grpc_members(group, made) if each.client_id not in known]
+    others = [each for each in await _find_grpc_members(group, context) if each.client_id not in known]
     members = [*report.members, *others]
     if not members:
         raise RequestRefused(ResponseCode.CONSUMER_NOT_ONLINE, f"the consumer group[{group}] not online")
     first = members[0]
-    subscriptions = report.subscriptions or await _find_grpc_subscriptions(group, made)
+    subscriptions = report.subscriptions or await _find_grpc_subscriptions(group, context)
     return answer_json(
         {
             "connectionSet": [_describe_connection(each) for each in members],
@@ -54,14 +54,14 @@ async def list_consumers(made: "RemotingCall") -> "Command":
     )
 
 
-async def _find_grpc_members(group: str, made: "RemotingCall") -> list[MemberReport]:
+async def _find_grpc_members(group: str, context: "RemotingCall") -> list[MemberReport]:
     """Return the group's clients as the proxies list them."""
-    found = await find_group_clients(group, made.services)
+    found = await find_group_clients(group, context.services)
     return [MemberReport(each.client_id, each.address, each.language, each.version) for each in found.entries]
 
 
-async def _find_grpc_subscriptions(group: str, made: "RemotingCall") -> list[SubscriptionReport]:
-    found = await find_client_subscriptions(SubscriptionQuery(group, ""), made.services)
+async def _find_grpc_subscriptions(group: str, context: "RemotingCall") -> list[SubscriptionReport]:
+    found = await find_client_subscriptions(SubscriptionQuery(group, ""), context.services)
     reports: dict[str, SubscriptionReport] = {}
     for each in found.entries:
         topic, shown = each.subscription.topic, each.subscription.filter
@@ -94,12 +94,12 @@ def describe_subscription(found: SubscriptionReport) -> dict[str, object]:
     }
 
 
-async def get_subscription(made: "RemotingCall") -> "Command":
+async def get_subscription(context: "RemotingCall") -> "Command":
     """Answer 345."""
-    group, topic = made.get_group("group"), made.command.get_text("topic")
-    made.services.access.require_right("ListSubscription", made.call, GROUP_GET, group)
-    report = await find_consumers(group, made.memberships.members, made.services)
-    subscriptions = report.subscriptions or await _find_grpc_subscriptions(group, made)
+    group, topic = context.get_group("group"), context.command.get_text("topic")
+    context.services.access.require_right("ListSubscription", context.call, GROUP_GET, group)
+    report = await find_consumers(group, context.memberships.members, context.services)
+    subscriptions = report.subscriptions or await _find_grpc_subscriptions(group, context)
     body: dict[str, object] = {"group": group, "topic": topic}
     found = next((each for each in subscriptions if each.topic == topic), None)
     if found is not None:
@@ -107,21 +107,21 @@ async def get_subscription(made: "RemotingCall") -> "Command":
     return answer_json(body)
 
 
-async def list_producers(made: "RemotingCall") -> "Command":
+async def list_producers(context: "RemotingCall") -> "Command":
     """Answer 204."""
-    group = made.command.get_text("producerGroup")
-    made.services.access.require_right("ListClients", made.call, CLUSTER_LIST, "clients")
-    found = await find_producers(group, made.memberships.members, made.services)
+    group = context.command.get_text("producerGroup")
+    context.services.access.require_right("ListClients", context.call, CLUSTER_LIST, "clients")
+    found = await find_producers(group, context.memberships.members, context.services)
     if not found:
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"the producer group[{group}] not exist")
     return answer_json({"connectionSet": [_describe_connection(each) for each in found[group]]})
 
 
-async def list_all_producers(made: "RemotingCall") -> "Command":
+async def list_all_producers(context: "RemotingCall") -> "Command":
     """Answer 328."""
-    made.services.access.require_right("ListClients", made.call, CLUSTER_LIST, "clients")
-    found = await find_producers("", made.memberships.members, made.services)
-    now_ms = made.services.clock.now_ms()
+    context.services.access.require_right("ListClients", context.call, CLUSTER_LIST, "clients")
+    found = await find_producers("", context.memberships.members, context.services)
+    now_ms = context.services.clock.now_ms()
     return answer_json(
         {"data": {group: [_describe_producer(each, now_ms) for each in members] for group, members in found.items()}}
     )

@@ -1,4 +1,4 @@
-"""Requests about consumer groups: made and changed (200, 225), deleted (207), listed (201), one (352), what it reads
+"""Requests about consumer groups: create and change (200, 225), delete (207), list (201), one (352), what it reads
 (343) and may read (353).
 
 `retryMaxTimes` is one less than the attempts that a group has. Settings that have no meaning here are read and not
@@ -40,37 +40,37 @@ _CONSUME_TIMEOUT_MINUTES = 15
 _STEPS_KEY, _CURVE_KEY = "customizedRetryPolicy", "exponentialRetryPolicy"
 
 
-async def put_group(made: "RemotingCall") -> "Command":
+async def put_group(context: "RemotingCall") -> "Command":
     """Answer 200."""
-    await _put_group(read_object(made.command.body), made)
+    await _put_group(read_object(context.command.body), context)
     return answer_done()
 
 
-async def put_groups(made: "RemotingCall") -> "Command":
+async def put_groups(context: "RemotingCall") -> "Command":
     """Answer 225."""
-    for content in read_objects(made.command.body, "groupConfigList"):
-        await _put_group(content, made)
+    for content in read_objects(context.command.body, "groupConfigList"):
+        await _put_group(content, context)
     return answer_done()
 
 
-async def _put_group(content: "Mapping[object, object]", made: "RemotingCall") -> None:
-    """Make the group, or change the one that is there."""
+async def _put_group(content: "Mapping[object, object]", context: "RemotingCall") -> None:
+    """Create the group, or change the existing one."""
     name = check_group_name(str(content.get("groupName") or ""))
     if content.get("consumeEnable") is False:
         raise RequestRefused(
             ResponseCode.INVALID_PARAMETER,
             "a group can't be disabled here; end its clients, or take its users' right to consume",
         )
-    services = made.services
+    services = context.services
     try:
         known = await services.catalog.existing_group(name)
     except MessagingError as error:
         if error.code != ErrorCode.CONSUMER_GROUP_NOT_FOUND:
             raise
-        await create_group(name, lambda: _read_group(ConsumerGroup(name=name), content), made.call, services)
+        await create_group(name, lambda: _read_group(ConsumerGroup(name=name), content), context.call, services)
     else:
         bound = None if known.lite is None else known.lite.bind
-        await update_group(name, lambda: _read_group(known, content), made.call, services, lite_topic=bound)
+        await update_group(name, lambda: _read_group(known, content), context.call, services, lite_topic=bound)
 
 
 def _read_group(known: ConsumerGroup, content: "Mapping[object, object]") -> ConsumerGroup:
@@ -102,11 +102,11 @@ def _read_backoff(policy: object, known: ConsumerGroup) -> "RetryBackoff":
     return known.retry_backoff
 
 
-async def remove_group(made: "RemotingCall") -> "Command":
+async def remove_group(context: "RemotingCall") -> "Command":
     """Answer 207; a group that is not there is no error."""
-    name = check_group_name(made.command.get_text("groupName"))
+    name = check_group_name(context.command.get_text("groupName"))
     try:
-        await delete_group(name, made.call, made.services)
+        await delete_group(name, context.call, context.services)
     except MessagingError as error:
         if error.code != ErrorCode.CONSUMER_GROUP_NOT_FOUND:
             raise
@@ -116,31 +116,31 @@ async def remove_group(made: "RemotingCall") -> "Command":
 # --- looking
 
 
-async def list_all(made: "RemotingCall") -> "Command":
+async def list_all(context: "RemotingCall") -> "Command":
     """Answer 201: all groups, or those from number `groupSeq` on."""
-    groups, _ = await list_groups(PageQuery(), made.call, made.services)
+    groups, _ = await list_groups(PageQuery(), context.call, context.services)
     found = [describe(group) for group in groups]
-    page = cut_sequence(found, "groupSeq", "maxGroupNum", made)
+    page = cut_sequence(found, "groupSeq", "maxGroupNum", context)
     body = {
-        "dataVersion": data_version(made),
+        "dataVersion": data_version(context),
         "forbiddenTable": {},
         "subscriptionGroupTable": {each["groupName"]: each for each in page},
     }
     return answer_json(body, totalGroupNum=len(found))
 
 
-async def get_group(made: "RemotingCall") -> "Command":
+async def get_group(context: "RemotingCall") -> "Command":
     """Answer 352."""
-    name = made.command.get_text("group")
-    made.services.access.require_right("DescribeGroup", made.call, GROUP_GET, name)
-    return answer_json(describe(await find_group(name, made.services)))
+    name = context.command.get_text("group")
+    context.services.access.require_right("DescribeGroup", context.call, GROUP_GET, name)
+    return answer_json(describe(await find_group(name, context.services)))
 
 
-async def get_permission(made: "RemotingCall") -> "Command":
+async def get_permission(context: "RemotingCall") -> "Command":
     """Answer 353: whether the group may read the topic, which users' rights decide here."""
-    command = made.command
+    command = context.command
     name, topic = command.get_text("group"), command.get_text("topic")
-    made.services.access.require_right("DescribeGroup", made.call, GROUP_GET, name)
+    context.services.access.require_right("DescribeGroup", context.call, GROUP_GET, name)
     if not command.get_bool("readable", default=True):
         raise RequestRefused(
             ResponseCode.INVALID_PARAMETER, "a topic can't be forbidden to a group here; take its users' right to it"
@@ -177,13 +177,15 @@ def _describe_backoff(backoff: "RetryBackoff") -> dict[str, object]:
     return {**steps, "type": "CUSTOMIZED"}
 
 
-async def list_topics(made: "RemotingCall") -> "Command":
+async def list_topics(context: "RemotingCall") -> "Command":
     """Answer 343: the topics of which the group has offsets, or to which it subscribes."""
-    name = made.command.get_text("group")
-    made.services.access.require_right("DescribeGroup", made.call, GROUP_GET, name)
-    group = await find_group(name, made.services)
-    rows = await made.services.messages.inspecting.progress(group.name)
-    report = await find_consumers(group.name, made.memberships.members, made.services)
+    name = context.command.get_text("group")
+    context.services.access.require_right("DescribeGroup", context.call, GROUP_GET, name)
+    group = await find_group(name, context.services)
+    rows = await context.services.messages.inspecting.progress(group.name)
+    report = await find_consumers(group.name, context.memberships.members, context.services)
     topics = {row.queue.topic for row in rows} | {each.topic for each in report.subscriptions}
-    listed = sorted({*topics, *made.services.subscriptions.subscribed_topics(group.name)} - {retry_topic(group.name)})
-    return answer_json({"brokerAddr": made.client.address, "topicList": listed})
+    listed = sorted(
+        {*topics, *context.services.subscriptions.subscribed_topics(group.name)} - {retry_topic(group.name)}
+    )
+    return answer_json({"brokerAddr": context.client.address, "topicList": listed})

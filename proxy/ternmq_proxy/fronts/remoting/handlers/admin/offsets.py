@@ -1,6 +1,6 @@
 """Requests that move groups: to a time (222), to where another group is (314); and where members say they are (223).
 
-Reset   the group's offsets are moved at once. Members that are connected are told (220) to drop what they have of the
+Reset   the group's offsets are moved at once. Connected members get a command (220) to drop what they have of the
         topic, so that none goes on from where it was and commits that: they store the new offsets themselves.
 """
 
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 _TO_THE_END, _NONE = -1, -1
 
 
-async def reset_group(made: "RemotingCall") -> Command:
+async def reset_group(context: "RemotingCall") -> Command:
     """Answer 222."""
-    command, services = made.command, made.services
-    group, topic = made.get_group("group"), command.get_text("topic")
-    moves = await reset_offsets(_read_reset(group, topic, command), made.call, services)
+    command, services = context.command, context.services
+    group, topic = context.get_group("group"), command.get_text("topic")
+    moves = await reset_offsets(_read_reset(group, topic, command), context.call, services)
     table = {queue_key(move.queue): move.after for move in moves}
     push = Command(
         RequestCode.PUSH_RESET_CONSUMER_OFFSET,
         fields={"group": group, "isForce": "true", "timestamp": command.get_text("timestamp", "0"), "topic": topic},
         body=encode_dialect({"offsetTable": table}),
     )
-    await push_to_group(group, push, made.memberships.members, services)
+    await push_to_group(group, push, context.memberships.members, services)
     return answer_json({"offsetTable": table})
 
 
@@ -49,11 +49,11 @@ def _read_reset(group: str, topic: str, command: Command) -> OffsetReset:
     return OffsetReset(group=group, topic=topic, target=target, number=number, queue_ids=queue_ids)
 
 
-async def clone_group(made: "RemotingCall") -> Command:
+async def clone_group(context: "RemotingCall") -> Command:
     """Answer 314: the destination group goes on where the source group is, in each queue where that is known."""
-    command, services = made.command, made.services
-    services.access.require_right("DescribeGroup", made.call, GROUP_GET, command.get_text("srcGroup"))
-    services.access.require_change("ResetOffsets", made.call, (GROUP_UPDATE, command.get_text("destGroup")))
+    command, services = context.command, context.services
+    services.access.require_right("DescribeGroup", context.call, GROUP_GET, command.get_text("srcGroup"))
+    services.access.require_change("ResetOffsets", context.call, (GROUP_UPDATE, command.get_text("destGroup")))
     source = await find_group(command.get_text("srcGroup"), services)
     destination = await find_group(command.get_text("destGroup"), services)
     topic = await find_topic(command.get_text("topic"), services)
@@ -66,24 +66,26 @@ async def clone_group(made: "RemotingCall") -> Command:
     return answer_done()
 
 
-async def describe_members(made: "RemotingCall") -> Command:
+async def describe_members(context: "RemotingCall") -> Command:
     """Answer 223: each member's offsets, as it says itself (221); members that don't answer are left out."""
-    command, services, members = made.command, made.services, made.memberships.members
-    group, topic = made.get_group("group"), command.get_text("topic")
-    services.access.require_right("GetConsumerRunningInfo", made.call, GROUP_GET, group)
+    command, services, members = context.command, context.services, context.memberships.members
+    group, topic = context.get_group("group"), command.get_text("topic")
+    services.access.require_right("GetConsumerRunningInfo", context.call, GROUP_GET, group)
     wanted = command.get_text("clientAddr", "")
     table: dict[str, object] = {}
     for member in (await find_consumers(group, members, services)).members:
         if wanted in ("", member.client_id):
-            table[member.client_id] = await _ask_offsets(group, topic, member.client_id, made)
+            table[member.client_id] = await _ask_offsets(group, topic, member.client_id, context)
     known = {client_id: offsets for client_id, offsets in table.items() if offsets is not None}
     return answer_json({"consumerTable": known, "messageQueueTable": {}})
 
 
-async def _ask_offsets(group: str, topic: str, client_id: str, made: "RemotingCall") -> "dict[object, object] | None":
+async def _ask_offsets(
+    group: str, topic: str, client_id: str, context: "RemotingCall"
+) -> "dict[object, object] | None":
     question = Command(RequestCode.PUSH_GET_CONSUMER_STATUS, fields={"group": group, "topic": topic})
     try:
-        answer = await call_member(group, client_id, question, made.memberships.members, made.services)
+        answer = await call_member(group, client_id, question, context.memberships.members, context.services)
     except ConnectionGone:
         return None
     if answer is None or answer.code != ResponseCode.SUCCESS:

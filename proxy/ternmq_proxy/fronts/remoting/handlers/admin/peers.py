@@ -1,4 +1,4 @@
-"""The clients of this front at all proxies: who they are, and requests to them.
+"""The clients of this front at all proxies: lists of them, and requests to them.
 
 Each proxy knows its own, and asks the others (`ask_proxies`). Several connections of one client are one member.
 """
@@ -66,7 +66,7 @@ class _ClientRequest(NamedTuple):
 
 
 class _ClientAnswer(NamedTuple):
-    """What the client answered; None: it is not here."""
+    """The client's answer; None: it is not connected here."""
 
     code: int | None
     remark: str = ""
@@ -92,15 +92,15 @@ def answer_peers(members: "GroupMembers", services: "Services") -> None:
     )
 
 
-# --- who they are
+# --- lists of clients
 
 
 async def find_consumers(group: str, members: "GroupMembers", services: "Services") -> ConsumersReport:
     """Return the members of a consumer group at all proxies, by their ids."""
-    told, _ = await ask_others(_consumers_decoder.decode, CONSUMERS, group, services)
+    reports, _ = await ask_others(_consumers_decoder.decode, CONSUMERS, group, services)
     found: dict[str, MemberReport] = {}
     subscriptions: dict[str, SubscriptionReport] = {}
-    for report in (*told, _report_consumers(group, members)):
+    for report in (*reports, _report_consumers(group, members)):
         found.update((each.client_id, each) for each in report.members)
         for each in report.subscriptions:
             known = subscriptions.get(each.topic)
@@ -113,9 +113,9 @@ async def find_consumers(group: str, members: "GroupMembers", services: "Service
 
 async def find_producers(group: str, members: "GroupMembers", services: "Services") -> dict[str, list[MemberReport]]:
     """Return the members of the producer group, or of all if it is empty, at all proxies, by group."""
-    told, _ = await ask_others(_producers_decoder.decode, PRODUCERS, group, services)
+    reports, _ = await ask_others(_producers_decoder.decode, PRODUCERS, group, services)
     found: dict[str, dict[str, MemberReport]] = {}
-    for report in (*told, _report_producers(group, members)):
+    for report in (*reports, _report_producers(group, members)):
         for name, listed in report.items():
             found.setdefault(name, {}).update((each.client_id, each) for each in listed)
     return {name: [its[each] for each in sorted(its)] for name, its in sorted(found.items())}
@@ -172,8 +172,8 @@ async def call_member(
     request = _write_request(group, client_id, command)
     answer = await _call_here(request, members)
     if answer.code is None:
-        told, _ = await ask_others(_answer_decoder.decode, RELAY, _encode_request(request), services)
-        answer = next((each for each in told if each.code is not None), answer)
+        reports, _ = await ask_others(_answer_decoder.decode, RELAY, _encode_request(request), services)
+        answer = next((each for each in reports if each.code is not None), answer)
     if answer.code is None:
         return None
     return Command(answer.code, remark=answer.remark, body=base64.b64decode(answer.body))
@@ -182,8 +182,8 @@ async def call_member(
 async def push_to_group(group: str, command: Command, members: "GroupMembers", services: "Services") -> int:
     """Send a request that wants no answer to all clients of the group; return how many there are."""
     request = _write_request(group, "", command)
-    told, _ = await ask_others(_count_decoder.decode, PUSH, _encode_request(request), services)
-    return sum(told) + _push_here(request, members)
+    reports, _ = await ask_others(_count_decoder.decode, PUSH, _encode_request(request), services)
+    return sum(reports) + _push_here(request, members)
 
 
 def _write_request(group: str, client_id: str, command: Command) -> _ClientRequest:

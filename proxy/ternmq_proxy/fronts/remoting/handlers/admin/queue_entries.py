@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 _ENTRIES_MAX = 1000
 
 
-async def list_entries(made: "RemotingCall") -> "Command":
+async def list_entries(context: "RemotingCall") -> "Command":
     """Answer 321: `count` entries from number `index` on; a negative index is the newest."""
-    command, services = made.command, made.services
-    named = QueueRef(command.get_text("topic"), made.broker, max(0, command.get_int32("queueId")))
-    services.access.require_right("QueryMessage", made.call, TOPIC_GET, named.topic)
+    command, services = context.command, context.services
+    named = QueueRef(command.get_text("topic"), context.broker, max(0, command.get_int32("queueId")))
+    services.access.require_right("QueryMessage", context.call, TOPIC_GET, named.topic)
     queue = await find_queue(named, services)
     bounds = await services.messages.reading.bounds(queue)
     index, count = command.get_int64("index", 0), min(_ENTRIES_MAX, command.get_int32("count", 0))
@@ -39,11 +39,11 @@ async def list_entries(made: "RemotingCall") -> "Command":
     body: dict[str, object] = {
         "maxQueueIndex": bounds.maximum,
         "minQueueIndex": bounds.minimum,
-        "queueData": [_describe_entry(each, made) for each in entries[:count]],
+        "queueData": [_describe_entry(each, context) for each in entries[:count]],
     }
     group = command.get_text("consumerGroup", "")
     if group:
-        report = await find_consumers(group, made.memberships.members, services)
+        report = await find_consumers(group, context.memberships.members, services)
         subscription = next((each for each in report.subscriptions if each.topic == queue.topic), None)
         if subscription is None:
             body["filterData"] = f"{group}@{queue.topic} is not online!"
@@ -53,11 +53,11 @@ async def list_entries(made: "RemotingCall") -> "Command":
     return answer_json(body)
 
 
-def _describe_entry(message: "StoredMessage", made: "RemotingCall") -> dict[str, object]:
+def _describe_entry(message: "StoredMessage", context: "RemotingCall") -> dict[str, object]:
     tag = SystemProperties.FromString(message.system).tag
     return {
         "eval": False,  # only brokers with a filter of bits evaluate it
         "physicOffset": number_of_place(message.queue.broker, message.log_offset),
-        "physicSize": len(made.client.record_maker.encode_message(message)),
+        "physicSize": len(context.client.record_maker.encode_message(message)),
         "tagsCode": java_hash(tag),
     }

@@ -20,25 +20,25 @@ if TYPE_CHECKING:
     from ternmq_proxy.fronts.remoting.call import RemotingCall
 
 
-async def get_running_info(made: "RemotingCall") -> Command:
+async def get_running_info(context: "RemotingCall") -> Command:
     """Answer 307 with what the client says."""
-    group, client_id = made.get_group(), made.command.get_text("clientId")
-    made.services.access.require_right("GetConsumerRunningInfo", made.call, GROUP_GET, group)
-    wanted = made.command.get_text("jstackEnable", "false")
+    group, client_id = context.get_group(), context.command.get_text("clientId")
+    context.services.access.require_right("GetConsumerRunningInfo", context.call, GROUP_GET, group)
+    wanted = context.command.get_text("jstackEnable", "false")
     question = Command(
         RequestCode.GET_CONSUMER_RUNNING_INFO,
         fields={"clientId": client_id, "consumerGroup": group, "jstackEnable": wanted},
     )
-    return await _relay(group, client_id, question, made)
+    return await _relay(group, client_id, question, context)
 
 
-async def consume_directly(made: "RemotingCall") -> Command:
+async def consume_directly(context: "RemotingCall") -> Command:
     """Answer 309 with what the client says of the message."""
-    command, group = made.command, made.get_group()
-    made.services.access.require_right("VerifyMessage", made.call, GROUP_UPDATE, group)
+    command, group = context.command, context.get_group()
+    context.services.access.require_right("VerifyMessage", context.call, GROUP_UPDATE, group)
     client_id = command.get_text("clientId")
-    message = await _find_message(command.get_text("msgId"), made)
-    made.services.access.require_right("VerifyMessage", made.call, TOPIC_GET, message.queue.topic)
+    message = await _find_message(command.get_text("msgId"), context)
+    context.services.access.require_right("VerifyMessage", context.call, TOPIC_GET, message.queue.topic)
     fields = {
         "brokerName": message.queue.broker,
         "clientId": client_id,
@@ -49,14 +49,14 @@ async def consume_directly(made: "RemotingCall") -> Command:
     question = Command(
         RequestCode.CONSUME_MESSAGE_DIRECTLY,
         fields=fields,
-        body=made.client.record_maker.encode_message(message),
+        body=context.client.record_maker.encode_message(message),
     )
-    return await _relay(group, client_id, question, made)
+    return await _relay(group, client_id, question, context)
 
 
-async def _relay(group: str, client_id: str, question: Command, made: "RemotingCall") -> Command:
+async def _relay(group: str, client_id: str, question: Command, context: "RemotingCall") -> Command:
     try:
-        answer = await call_member(group, client_id, question, made.memberships.members, made.services)
+        answer = await call_member(group, client_id, question, context.memberships.members, context.services)
     except ConnectionGone:
         raise RequestRefused(
             ResponseCode.CONSUME_MSG_TIMEOUT, f"consumer <{group}> <{client_id}> does not answer"
@@ -66,14 +66,14 @@ async def _relay(group: str, client_id: str, question: Command, made: "RemotingC
     return answer
 
 
-async def _find_message(message_id: str, made: "RemotingCall") -> "StoredMessage":
+async def _find_message(message_id: str, context: "RemotingCall") -> "StoredMessage":
     """Return the message of an offset id."""
     try:
         _, number = decode_offset_id(message_id)
     except InvalidMessageId as error:
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, str(error)) from None
-    brokers = [broker.name for broker in made.services.catalog.list_brokers()]
-    found = await read_place(find_place(number, brokers), made.services)
+    brokers = [broker.name for broker in context.services.catalog.list_brokers()]
+    found = await read_place(find_place(number, brokers), context.services)
     if found is not None:
         return found
     raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {number}")

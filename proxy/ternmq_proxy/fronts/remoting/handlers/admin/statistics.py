@@ -1,6 +1,6 @@
 """Requests for figures: of a topic's queues (202), of groups in them (43, 208, 303, 308, 317), of the last hours (315).
 
-Rates are messages per second of the last ten seconds. Of several groups of a topic nobody counts which gets how much.
+Rates are messages per second of the last ten seconds. Rates of single groups of a topic are not counted.
 """
 
 from typing import TYPE_CHECKING
@@ -31,11 +31,11 @@ _TOPIC_PUT, _GROUP_GET = "TOPIC_PUT_NUMS", "GROUP_GET_NUMS"
 _BROKER_FIGURES = {"BROKER_PUT_NUMS": "in", "BROKER_GET_NUMS": "out"}
 
 
-async def describe_topic_stats(made: "RemotingCall") -> "Command":
+async def describe_topic_stats(context: "RemotingCall") -> "Command":
     """Answer 202."""
-    name = made.command.get_text("topic")
-    found = await describe_topic(name, made.call, made.services, contents=True, may_be_traces=True)
-    times = await find_last_times(found.queues, made.services)
+    name = context.command.get_text("topic")
+    found = await describe_topic(name, context.call, context.services, contents=True, may_be_traces=True)
+    times = await find_last_times(found.queues, context.services)
     table = {
         queue_key(queue): {
             "lastUpdateTimestamp": times.get(queue, 0),
@@ -51,29 +51,29 @@ async def describe_topic_stats(made: "RemotingCall") -> "Command":
 # --- groups
 
 
-async def describe_group_stats(made: "RemotingCall") -> "Command":
+async def describe_group_stats(context: "RemotingCall") -> "Command":
     """Answer 208."""
-    command = made.command
+    command = context.command
     topics = {topic for topic in command.get_text("topicList", "").split(";") if topic}
     topics |= {command.get_text("topic", "")} - {""}
-    return answer_json(await _describe_stats(made.get_group(), topics, made))
+    return answer_json(await _describe_stats(context.get_group(), topics, context))
 
 
-async def _describe_stats(group: str, topics: "Collection[str]", made: "RemotingCall") -> dict[str, object]:
-    found = await find_consumption(group, topics, made.call, made.services, with_empty=True)
+async def _describe_stats(group: str, topics: "Collection[str]", context: "RemotingCall") -> dict[str, object]:
+    found = await find_consumption(group, topics, context.call, context.services, with_empty=True)
     read = {each.progress.queue.topic for each in found}
     return {
-        "consumeTps": await _find_rate(read, made),
+        "consumeTps": await _find_rate(read, context),
         "offsetTable": {queue_key(each.progress.queue): _describe_progress(each) for each in found},
     }
 
 
-async def _find_rate(topics: "Collection[str]", made: "RemotingCall") -> float:
+async def _find_rate(topics: "Collection[str]", context: "RemotingCall") -> float:
     """Return how many messages of these topics are delivered, by the last count."""
     rate = 0.0
     for topic in topics:
-        if made.services.catalog.known_topic(topic) is not None:
-            rate += (await made.services.messages.inspecting.content(topic)).delivered_per_s
+        if context.services.catalog.known_topic(topic) is not None:
+            rate += (await context.services.messages.inspecting.content(topic)).delivered_per_s
     return rate
 
 
@@ -87,12 +87,12 @@ def _describe_progress(found: "QueueConsumption") -> dict[str, object]:
     }
 
 
-async def describe_all_stats(made: "RemotingCall") -> "Command":
+async def describe_all_stats(context: "RemotingCall") -> "Command":
     """Answer 317: all groups that the caller may see."""
     listed: list[dict[str, list[dict[str, object]]]] = []
     behind = in_flight = 0
-    for group in await _find_groups(made):
-        found = await find_consumption(group.name, (), made.call, made.services)
+    for group in await _find_groups(context):
+        found = await find_consumption(group.name, (), context.call, context.services)
         by_topic: dict[str, list[QueueConsumption]] = {}
         for each in found:
             by_topic.setdefault(each.progress.queue.topic, []).append(each)
@@ -100,7 +100,7 @@ async def describe_all_stats(made: "RemotingCall") -> "Command":
             in_flight += each.progress.cursor - each.progress.committed
         stats: list[dict[str, object]] = [
             {
-                "consumeTps": await _find_rate([topic], made),
+                "consumeTps": await _find_rate([topic], context),
                 "offsetTable": {queue_key(each.progress.queue): _describe_progress(each) for each in its},
             }
             for topic, its in sorted(by_topic.items())
@@ -109,7 +109,7 @@ async def describe_all_stats(made: "RemotingCall") -> "Command":
             listed.append({group.name: stats})
     return answer_json(
         {
-            "brokerAddr": made.client.address,
+            "brokerAddr": context.client.address,
             "consumeStatsList": listed,
             "totalDiff": behind,
             "totalInflightDiff": in_flight,
@@ -117,37 +117,37 @@ async def describe_all_stats(made: "RemotingCall") -> "Command":
     )
 
 
-async def _find_groups(made: "RemotingCall") -> "list[ConsumerGroup]":
-    return await select_visible(made.services.catalog.list_groups(), GROUP_GET, made.call, made.services)
+async def _find_groups(context: "RemotingCall") -> "list[ConsumerGroup]":
+    return await select_visible(context.services.catalog.list_groups(), GROUP_GET, context.call, context.services)
 
 
-async def list_offsets(made: "RemotingCall") -> "Command":
+async def list_offsets(context: "RemotingCall") -> "Command":
     """Answer 43: the committed offsets of all groups that the caller may see."""
     table: dict[str, dict[int, int]] = {}
     turns = WorkTurns()
-    for group in await _find_groups(made):
-        for row in await made.services.messages.inspecting.progress(group.name):
+    for group in await _find_groups(context):
+        for row in await context.services.messages.inspecting.progress(group.name):
             table.setdefault(f"{row.queue.topic}@{group.name}", {})[row.queue.queue_id] = row.committed
         await turns.next_turn()
     return answer_json({"offsetTable": table})
 
 
-async def correct_offsets(made: "RemotingCall") -> "Command":
+async def correct_offsets(context: "RemotingCall") -> "Command":
     """Answer 308: in each queue the least offset that a group of the topic has committed, without `filterGroups`; the
     largest number there is where `compareGroup` is behind it."""
-    command, inspecting = made.command, made.services.messages.inspecting
+    command, inspecting = context.command, context.services.messages.inspecting
     topic, compared = command.get_text("topic"), command.get_text("compareGroup", "")
-    made.services.access.require_right("DescribeTopic", made.call, TOPIC_GET, topic)
+    context.services.access.require_right("DescribeTopic", context.call, TOPIC_GET, topic)
     left_out = {group for group in command.get_text("filterGroups", "").split(",") if group}
     least: dict[int, int] = {}
     behind: dict[int, int] = {}
     turns = WorkTurns()
-    for group in await _find_groups(made):
+    for group in await _find_groups(context):
         for row in await inspecting.progress(group.name, [topic]):
             queue_id = row.queue.queue_id
             if (
                 row.queue.topic == topic
-                and await made.services.messages.reading.committed(group.name, row.queue) is not None
+                and await context.services.messages.reading.committed(group.name, row.queue) is not None
             ):
                 if group.name not in left_out:
                     least[queue_id] = min(row.committed, least.get(queue_id, INT64_MAX))
@@ -161,10 +161,10 @@ async def correct_offsets(made: "RemotingCall") -> "Command":
     return answer_json({"correctionOffsets": found})
 
 
-async def describe_time_spans(made: "RemotingCall") -> "Command":
+async def describe_time_spans(context: "RemotingCall") -> "Command":
     """Answer 303."""
-    group, topic = made.get_group("group"), made.command.get_text("topic")
-    spans = await find_time_spans(group, [topic], made.call, made.services)
+    group, topic = context.get_group("group"), context.command.get_text("topic")
+    spans = await find_time_spans(group, [topic], context.call, context.services)
     return answer_json(
         {
             "consumeTimeSpanSet": [
@@ -184,10 +184,10 @@ async def describe_time_spans(made: "RemotingCall") -> "Command":
 # --- the last hours
 
 
-async def describe_figures(made: "RemotingCall") -> "Command":
+async def describe_figures(context: "RemotingCall") -> "Command":
     """Answer 315."""
-    name, key = made.command.get_text("statsName"), made.command.get_text("statsKey")
-    values = await _find_values(name, key, made)
+    name, key = context.command.get_text("statsName"), context.command.get_text("statsKey")
+    values = await _find_values(name, key, context)
     if values is None:
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"The stats <{name}> <{key}> not exist")
     figures, step_s = values
@@ -200,30 +200,30 @@ async def describe_figures(made: "RemotingCall") -> "Command":
     )
 
 
-async def _find_values(name: str, key: str, made: "RemotingCall") -> "tuple[Sequence[float], float] | None":
+async def _find_values(name: str, key: str, context: "RemotingCall") -> "tuple[Sequence[float], float] | None":
     """Return the rates of the last hours, and how many seconds each is of; None for what is not counted."""
-    services = made.services
+    services = context.services
     if name in _BROKER_FIGURES:
-        services.access.require_right("GetHistory", made.call, CLUSTER_GET, "brokers")
-        return await find_broker_figures(_BROKER_FIGURES[name], made)
+        services.access.require_right("GetHistory", context.call, CLUSTER_GET, "brokers")
+        return await find_broker_figures(_BROKER_FIGURES[name], context)
     topic, _, group = key.partition("@")
     if name == _TOPIC_PUT:
-        services.access.require_right("GetHistory", made.call, TOPIC_GET, topic)
+        services.access.require_right("GetHistory", context.call, TOPIC_GET, topic)
         return _pick(await services.messages.inspecting.history(HistoryOf.TOPIC, topic), "in")
     if name == _GROUP_GET and services.catalog.has_topic(topic):
-        services.access.require_right("GetHistory", made.call, GROUP_GET, group)
+        services.access.require_right("GetHistory", context.call, GROUP_GET, group)
         content = await services.messages.inspecting.content(topic)
         if content.groups == [group]:
             return _pick(await services.messages.inspecting.history(HistoryOf.TOPIC, topic), "out")
     return None
 
 
-async def find_broker_figures(name: str, made: "RemotingCall") -> "tuple[list[float], float]":
+async def find_broker_figures(name: str, context: "RemotingCall") -> "tuple[list[float], float]":
     """Return the rates of all brokers together, the newest last, and how many seconds each is of."""
     sums: list[float] = []
     step_s = 1.0
-    for broker in made.services.catalog.list_brokers():
-        found = _pick(await made.services.messages.inspecting.history(HistoryOf.BROKER, broker.name), name)
+    for broker in context.services.catalog.list_brokers():
+        found = _pick(await context.services.messages.inspecting.history(HistoryOf.BROKER, broker.name), name)
         if found is None:
             continue
         values, step_s = found

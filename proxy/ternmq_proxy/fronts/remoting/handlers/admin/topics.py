@@ -1,7 +1,7 @@
-"""Requests about topics: made and changed (17, 18), deleted (215), listed (21, 305), one (351), and who reads it (300).
+"""Requests about topics: create and change (17, 18), delete (215), list (21, 305), one (351), its readers (300).
 
 Types       attribute `message.type` says what a topic accepts. Without it a new topic accepts all types, as topics of
-            RocketMQ 4.x do, and one that exists keeps its type.
+            RocketMQ 4.x do, and an existing topic keeps its type.
 Queues      a topic has as many queues to read as to write: the larger number of a request counts. They never get fewer.
 """
 
@@ -65,21 +65,21 @@ class _WantedTopic:
         self.type_name = attributes.get(TYPE_ATTRIBUTE)
 
 
-async def put_topic(made: "RemotingCall") -> "Command":
+async def put_topic(context: "RemotingCall") -> "Command":
     """Answer 17."""
-    command = made.command
+    command = context.command
     queues = max(
         command.get_int32("readQueueNums", _DEFAULT_QUEUES), command.get_int32("writeQueueNums", _DEFAULT_QUEUES)
     )
     permission = command.get_int32("perm", DEFAULT_PERMISSION)
     attributes = _parse_attributes(command.get_text("attributes", ""))
-    await _put_topic(_WantedTopic(command.get_text("topic"), queues, permission, attributes), made)
+    await _put_topic(_WantedTopic(command.get_text("topic"), queues, permission, attributes), context)
     return answer_done()
 
 
-async def put_topics(made: "RemotingCall") -> "Command":
+async def put_topics(context: "RemotingCall") -> "Command":
     """Answer 18."""
-    for content in read_objects(made.command.body, "topicConfigList"):
+    for content in read_objects(context.command.body, "topicConfigList"):
         queues = max(
             read_number(content, "readQueueNums", _DEFAULT_QUEUES),
             read_number(content, "writeQueueNums", _DEFAULT_QUEUES),
@@ -90,7 +90,7 @@ async def put_topics(made: "RemotingCall") -> "Command":
             read_number(content, "perm", DEFAULT_PERMISSION),
             _read_attributes(content.get("attributes")),
         )
-        await _put_topic(wanted, made)
+        await _put_topic(wanted, context)
     return answer_done()
 
 
@@ -107,17 +107,17 @@ def _read_attributes(value: object) -> dict[str, str]:
     return {str(name).removeprefix("+"): str(each) for name, each in value.items()}
 
 
-async def _put_topic(wanted: _WantedTopic, made: "RemotingCall") -> None:
-    """Make the topic, or change the one that is there."""
+async def _put_topic(wanted: _WantedTopic, context: "RemotingCall") -> None:
+    """Create the topic, or change the existing one."""
     name = check_topic_name(wanted.name)
     try:
-        await made.services.catalog.existing_topic(name)
+        await context.services.catalog.existing_topic(name)
     except MessagingError as error:
         if error.code != ErrorCode.TOPIC_NOT_FOUND:
             raise
-        await create_topic(name, lambda: _make_topic(wanted), made.call, made.services)
+        await create_topic(name, lambda: _make_topic(wanted), context.call, context.services)
     else:
-        await update_topic(name, lambda known: _change_topic(known, wanted), made.call, made.services)
+        await update_topic(name, lambda known: _change_topic(known, wanted), context.call, context.services)
 
 
 def _make_topic(wanted: _WantedTopic) -> WantedTopic:
@@ -159,11 +159,11 @@ def _find_type(name: str) -> tuple[MessageType, bool]:
         raise RequestRefused(ResponseCode.INVALID_PARAMETER, f"{name[:40]!r} is no type of messages") from None
 
 
-async def remove_topic(made: "RemotingCall") -> "Command":
+async def remove_topic(context: "RemotingCall") -> "Command":
     """Answer 215; a topic that is not there is no error."""
-    name = check_topic_name(made.command.get_text("topic"))
+    name = check_topic_name(context.command.get_text("topic"))
     try:
-        await delete_topic(name, made.call, made.services)
+        await delete_topic(name, context.call, context.services)
     except MessagingError as error:
         if error.code != ErrorCode.TOPIC_NOT_FOUND:
             raise
@@ -173,18 +173,18 @@ async def remove_topic(made: "RemotingCall") -> "Command":
 # --- looking
 
 
-async def list_topics(made: "RemotingCall") -> "Command":
+async def list_topics(context: "RemotingCall") -> "Command":
     """Answer 21: all topics, or those from number `topicSeq` on, in an order that stays."""
-    services, call = made.services, made.call
+    services, call = context.services, context.call
     found = [
         describe(topic) for topic in await select_visible(services.catalog.list_topics(), TOPIC_LIST, call, services)
     ]
     groups = await select_visible(services.catalog.list_groups(), GROUP_LIST, call, services)
     found += [describe(services.catalog.find_topic(retry_topic(group.name))) for group in groups]
-    page = cut_sequence(found, "topicSeq", "maxTopicNum", made)
+    page = cut_sequence(found, "topicSeq", "maxTopicNum", context)
     body = {
-        "dataVersion": data_version(made),
-        "mappingDataVersion": data_version(made),
+        "dataVersion": data_version(context),
+        "mappingDataVersion": data_version(context),
         "topicConfigTable": {each["topicName"]: each for each in page},
         "topicQueueMappingDetailMap": {},
         "topicQueueMappingInfoMap": {},
@@ -193,17 +193,17 @@ async def list_topics(made: "RemotingCall") -> "Command":
 
 
 def cut_sequence(
-    found: list[dict[str, object]], first_name: str, count_name: str, made: "RemotingCall"
+    found: list[dict[str, object]], first_name: str, count_name: str, context: "RemotingCall"
 ) -> list[dict[str, object]]:
     """Return those that a request for a page wants; all if it says nothing of pages."""
-    first = max(0, made.command.get_int32(first_name, 0))
-    count = made.command.get_int32(count_name, len(found))
+    first = max(0, context.command.get_int32(first_name, 0))
+    count = context.command.get_int32(count_name, len(found))
     return found[first : first + max(0, count)]
 
 
-def data_version(made: "RemotingCall") -> dict[str, object]:
+def data_version(context: "RemotingCall") -> dict[str, object]:
     """Return the version that the answers of this process have: tools compare them between pages."""
-    return {"counter": 0, "stateVersion": 0, "timestamp": made.services.started_ms}
+    return {"counter": 0, "stateVersion": 0, "timestamp": context.services.started_ms}
 
 
 def describe(topic: Topic) -> dict[str, object]:
@@ -220,25 +220,25 @@ def describe(topic: Topic) -> dict[str, object]:
     }
 
 
-async def get_topic(made: "RemotingCall") -> "Command":
+async def get_topic(context: "RemotingCall") -> "Command":
     """Answer 351."""
-    name = made.command.get_text("topic")
-    return answer_json(describe(await describe_topic_status(name, made.call, made.services, may_be_traces=True)))
+    name = context.command.get_text("topic")
+    return answer_json(describe(await describe_topic_status(name, context.call, context.services, may_be_traces=True)))
 
 
-async def list_system_topics(made: "RemotingCall") -> "Command":
+async def list_system_topics(context: "RemotingCall") -> "Command":
     """Answer 305."""
-    return answer_names(sorted(system_topics(made)))
+    return answer_names(sorted(system_topics(context)))
 
 
-async def list_groups(made: "RemotingCall") -> "Command":
+async def list_groups(context: "RemotingCall") -> "Command":
     """Answer 300: the groups that have read the topic, or subscribe to it."""
-    topic = made.command.get_text("topic")
-    if topic in system_topics(made):
+    topic = context.command.get_text("topic")
+    if topic in system_topics(context):
         return answer_json({"groupList": []})
-    found = await describe_topic(topic, made.call, made.services, contents=True, may_be_traces=True)
-    members, may = made.memberships.members, made.services.access.has_right
+    found = await describe_topic(topic, context.call, context.services, contents=True, may_be_traces=True)
+    members, may = context.memberships.members, context.services.access.has_right
     # Brokers hear of new subscriptions a moment later.
     here = {group for group in members.consumer_groups() if topic in (members.subscriptions_of(group) or ())}
-    visible = {group for group in here if may(made.call, GROUP_LIST, group)}
+    visible = {group for group in here if may(context.call, GROUP_LIST, group)}
     return answer_json({"groupList": sorted({*found.groups, *visible})})

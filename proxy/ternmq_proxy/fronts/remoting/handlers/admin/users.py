@@ -48,76 +48,76 @@ refuse_accounts = refuse_always(
 )
 
 
-async def add_user(made: "RemotingCall") -> "Command":
+async def add_user(context: "RemotingCall") -> "Command":
     """Answer 3001."""
-    content = read_object(made.command.body)
-    name, secret = _read_name(content, made), read_text(content, "password")
+    content = read_object(context.command.body)
+    name, secret = _read_name(content, context), read_text(content, "password")
     if not secret:
         raise RequestRefused(ResponseCode.INVALID_PARAMETER, "The password can not be blank.")
     is_super = _read_word(content, "userType", _SUPER, _NORMAL) is True
-    await create_user(name, secret, made.call, made.services, is_super=is_super)
+    await create_user(name, secret, context.call, context.services, is_super=is_super)
     if _read_word(content, "userStatus", _DISABLED, _ENABLED):
-        await update_user(name, made.call, made.services, is_super=None, is_enabled=False)
+        await update_user(name, context.call, context.services, is_super=None, is_enabled=False)
     return answer_done()
 
 
-async def change_user(made: "RemotingCall") -> "Command":
+async def change_user(context: "RemotingCall") -> "Command":
     """Answer 3002. A new secret takes the place of the old one at once."""
-    content = read_object(made.command.body)
-    name, secret = _read_name(content, made), read_text(content, "password")
+    content = read_object(context.command.body)
+    name, secret = _read_name(content, context), read_text(content, "password")
     is_super = _read_word(content, "userType", _SUPER, _NORMAL)
     is_enabled = _read_word(content, "userStatus", _ENABLED, _DISABLED)
-    await _find_user(name, made)
+    await _find_user(name, context)
     if is_super is not None or is_enabled is not None:
-        await update_user(name, made.call, made.services, is_super=is_super, is_enabled=is_enabled)
+        await update_user(name, context.call, context.services, is_super=is_super, is_enabled=is_enabled)
     if secret:
-        await rotate_secret(name, secret, 0, made.call, made.services)
+        await rotate_secret(name, secret, 0, context.call, context.services)
     return answer_done()
 
 
-async def remove_user(made: "RemotingCall") -> "Command":
-    """Answer 3003; one who is not there is no error."""
+async def remove_user(context: "RemotingCall") -> "Command":
+    """Answer 3003; a missing user is no error."""
     try:
-        await delete_user(made.command.get_text("username"), made.call, made.services)
+        await delete_user(context.command.get_text("username"), context.call, context.services)
     except MessagingError as error:
         if error.code != ErrorCode.NOT_FOUND:
             raise
     return answer_done()
 
 
-async def get_user(made: "RemotingCall") -> "Command":
+async def get_user(context: "RemotingCall") -> "Command":
     """Answer 3004; the answer is empty for a user that does not exist."""
-    user = await _find_known(made.command.get_text("username"), made)
+    user = await _find_known(context.command.get_text("username"), context)
     return answer_done() if user is None else answer_json(_describe_user(user))
 
 
-async def list_some_users(made: "RemotingCall") -> "Command":
+async def list_some_users(context: "RemotingCall") -> "Command":
     """Answer 3005: those whose names have the filter in them."""
-    wanted = made.command.get_text("filter", "")
-    return answer_json([_describe_user(each) for each in await _find_users(made) if wanted in each.name])
+    wanted = context.command.get_text("filter", "")
+    return answer_json([_describe_user(each) for each in await _find_users(context) if wanted in each.name])
 
 
-async def _find_users(made: "RemotingCall") -> "list[AccessUser]":
+async def _find_users(context: "RemotingCall") -> "list[AccessUser]":
     found: list[AccessUser] = []
     after = ""
     while True:
-        page = await list_users(after, PAGE_MAX, made.call, made.services)
+        page = await list_users(after, PAGE_MAX, context.call, context.services)
         found += page.users
         after = page.following
         if not after:
             return found
 
 
-async def _find_user(name: str, made: "RemotingCall") -> "AccessUser":
-    user = await _find_known(name, made)
+async def _find_user(name: str, context: "RemotingCall") -> "AccessUser":
+    user = await _find_known(name, context)
     if user is None:
         raise RequestRefused(ResponseCode.USER_NOT_EXIST, "The user not exist.")
     return user
 
 
-async def _find_known(name: str, made: "RemotingCall") -> "AccessUser | None":
+async def _find_known(name: str, context: "RemotingCall") -> "AccessUser | None":
     try:
-        return await describe_user(name, made.call, made.services)
+        return await describe_user(name, context.call, context.services)
     except MessagingError as error:
         if error.code != ErrorCode.NOT_FOUND:
             raise
@@ -132,8 +132,8 @@ def _describe_user(user: "AccessUser") -> dict[str, object]:
     }
 
 
-def _read_name(content: "Mapping[object, object]", made: "RemotingCall") -> str:
-    return made.command.get_text("username", "") or read_text(content, "username")
+def _read_name(content: "Mapping[object, object]", context: "RemotingCall") -> str:
+    return context.command.get_text("username", "") or read_text(content, "username")
 
 
 def _read_word(content: "Mapping[object, object]", name: str, yes: str, no: str) -> bool | None:
@@ -147,27 +147,27 @@ def _read_word(content: "Mapping[object, object]", name: str, yes: str, no: str)
 # --- policies
 
 
-async def put_policies(made: "RemotingCall") -> "Command":
+async def put_policies(context: "RemotingCall") -> "Command":
     """Answer 3006 and 3007: each entry is added, or takes the place of those of its resource."""
-    content = read_object(made.command.body)
-    subject = made.command.get_text("subject", "") or read_text(content, "subject")
+    content = read_object(context.command.body)
+    subject = context.command.get_text("subject", "") or read_text(content, "subject")
     name = _read_subject(subject)
-    user = await _find_known(name, made)
+    user = await _find_known(name, context)
     if user is None:
         raise RequestRefused(ResponseCode.NO_PERMISSION, f"The subject of {subject} is not exist.")
     policies = [each for policy in _read_list(content, "policies") for each in _read_entries(policy)]
     for policy in policies:
-        await _put_policy(name, policy, made)
+        await _put_policy(name, policy, context)
     wanted = {(str(each.resource), each.allows) for each in policies}
     for each in user.policies:
         resource = str(each.resource)
         if (resource, not each.allows) in wanted and (resource, each.allows) not in wanted:
-            await delete_policy(name, resource, made.call, made.services, allows=each.allows)
+            await delete_policy(name, resource, context.call, context.services, allows=each.allows)
     return answer_done()
 
 
-async def _put_policy(name: str, policy: AccessPolicy, made: "RemotingCall") -> None:
-    await put_policy(name, lambda: policy, made.call, made.services)
+async def _put_policy(name: str, policy: AccessPolicy, context: "RemotingCall") -> None:
+    await put_policy(name, lambda: policy, context.call, context.services)
 
 
 def _read_list(content: "Mapping[object, object]", name: str) -> "list[Mapping[object, object]]":
@@ -204,18 +204,18 @@ def _read_texts(content: "Mapping[object, object]", name: str) -> list[str]:
     return [str(each).strip() for each in value if str(each).strip()] if isinstance(value, list) else []
 
 
-async def remove_policies(made: "RemotingCall") -> "Command":
+async def remove_policies(context: "RemotingCall") -> "Command":
     """Answer 3008: the policies of a resource, or all of a user."""
-    name, wanted = _read_subject(made.command.get_text("subject")), made.command.get_text("resource", "")
-    user = await _find_user(name, made)
+    name, wanted = _read_subject(context.command.get_text("subject")), context.command.get_text("resource", "")
+    user = await _find_user(name, context)
     for policy in [each for each in user.policies if not wanted or str(each.resource) == wanted]:
-        await delete_policy(name, str(policy.resource), made.call, made.services, allows=policy.allows)
+        await delete_policy(name, str(policy.resource), context.call, context.services, allows=policy.allows)
     return answer_done()
 
 
-async def get_policies(made: "RemotingCall") -> "Command":
+async def get_policies(context: "RemotingCall") -> "Command":
     """Answer 3009."""
-    user = await _find_known(_read_subject(made.command.get_text("subject")), made)
+    user = await _find_known(_read_subject(context.command.get_text("subject")), context)
     if user is None:
         raise RequestRefused(ResponseCode.NO_PERMISSION, "The subject is not exist.")
     if not user.policies:
@@ -223,11 +223,11 @@ async def get_policies(made: "RemotingCall") -> "Command":
     return answer_json(_describe_policies(user, user.policies))
 
 
-async def list_policies(made: "RemotingCall") -> "Command":
+async def list_policies(context: "RemotingCall") -> "Command":
     """Answer 3010: of users and resources that have the filters in them."""
-    subject, resource = made.command.get_text("subjectFilter", ""), made.command.get_text("resourceFilter", "")
+    subject, resource = context.command.get_text("subjectFilter", ""), context.command.get_text("resourceFilter", "")
     listed = []
-    for user in await _find_users(made):
+    for user in await _find_users(context):
         policies = [each for each in user.policies if resource in str(each.resource)]
         if policies and subject in f"{_SUBJECT_PREFIX}{user.name}":
             listed.append(_describe_policies(user, policies))

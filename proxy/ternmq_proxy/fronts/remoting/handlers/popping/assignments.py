@@ -1,6 +1,6 @@
 """Requests of clients that have the server share queues out: for their queues (400), and for a group's way (401).
 
-The way (`setConsumeMode`) is the group's: it holds for all its topics, and all members pop from all queues, so that
+The way (`setConsumeMode`) is the group's: it applies to all its topics, and all members pop from all queues, so that
 `popShareQueueNum` means nothing. A member that asks is what the way says from then on.
 """
 
@@ -25,22 +25,22 @@ if TYPE_CHECKING:
 _POP, _PULL = "POP", "PULL"
 
 
-async def query_assignment(made: "RemotingCall") -> "Command":
+async def query_assignment(context: "RemotingCall") -> "Command":
     """Answer 400: the member's queues of a topic. None are named while they are not known, so that it keeps its own; an
     error would have it share queues out by itself from then on."""
-    content, services = read_object(made.command.body), made.services
+    content, services = read_object(context.command.body), context.services
     group, topic = check_group_name(read_text(content, "consumerGroup")), read_text(content, "topic")
-    require_sharing(group, topic, made.call, services)
+    require_sharing(group, topic, context.call, services)
     pops = services.catalog.group_or_default(group).remoting_pop
-    if made.memberships.members.is_member(made.client, group):
-        if not pops and not made.memberships.is_pulling(made.client, group):
+    if context.memberships.members.is_member(context.client, group):
+        if not pops and not context.memberships.is_pulling(context.client, group):
             try:
                 async with joining(group, GroupWay.PULLS, services):
-                    made.memberships.adopt_way(made.client, group)
+                    context.memberships.adopt_way(context.client, group)
             except MessagingError:
                 return answer_json({"messageQueueAssignments": []})  # until those are gone that pop by gRPC
         else:
-            made.memberships.adopt_way(made.client, group)
+            context.memberships.adopt_way(context.client, group)
     strategy: AssignmentStrategy | None = None
     members: list[str] = []
     if read_text(content, "messageModel") != "BROADCASTING":
@@ -48,9 +48,9 @@ async def query_assignment(made: "RemotingCall") -> "Command":
             strategy = AssignmentStrategy.parse_strategy(read_text(content, "strategyName"))
         except MessagingError:
             return answer_json({})
-        members = await made.memberships.find_members(group)
+        members = await context.memberships.find_members(group)
     client_id = read_text(content, "clientId")
-    queues = await share_queues(group, topic, client_id, members, strategy, made.call, services)
+    queues = await share_queues(group, topic, client_id, members, strategy, context.call, services)
     if queues is None:
         return answer_json({})
     return answer_json(
@@ -66,9 +66,9 @@ async def query_assignment(made: "RemotingCall") -> "Command":
     )
 
 
-async def set_request_mode(made: "RemotingCall") -> "Command":
-    """Answer 401: members pop, or pull. A group that is not there is made."""
-    content, services = read_object(made.command.body), made.services
+async def set_request_mode(context: "RemotingCall") -> "Command":
+    """Answer 401: members pop, or pull. A missing group is created."""
+    content, services = read_object(context.command.body), context.services
     if read_text(content, "topic").startswith(RETRY_PREFIX):
         raise RequestRefused(ResponseCode.NO_PERMISSION, "retry topic is not allowed to set mode")
     mode = read_text(content, "mode")
@@ -80,9 +80,9 @@ async def set_request_mode(made: "RemotingCall") -> "Command":
     except MessagingError as error:
         if error.code != ErrorCode.CONSUMER_GROUP_NOT_FOUND:
             raise
-        await create_group(name, lambda: ConsumerGroup(name=name, remoting_pop=pops), made.call, services)
+        await create_group(name, lambda: ConsumerGroup(name=name, remoting_pop=pops), context.call, services)
     else:
         bound = None if known.lite is None else known.lite.bind
-        await update_group(name, lambda: replace(known, remoting_pop=pops), made.call, services, lite_topic=bound)
-    made.memberships.announce_change(name)
+        await update_group(name, lambda: replace(known, remoting_pop=pops), context.call, services, lite_topic=bound)
+    context.memberships.announce_change(name)
     return answer_done()

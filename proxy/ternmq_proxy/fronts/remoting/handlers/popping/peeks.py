@@ -15,48 +15,48 @@ if TYPE_CHECKING:
     from ternmq_proxy.fronts.remoting.call import RemotingCall
 
 
-async def look_at_messages(made: "RemotingCall") -> Command:
+async def answer_peek(context: "RemotingCall") -> Command:
     """Answer 200052."""
-    command, batch = made.command, made.command.get_int32("maxMsgNums")
+    command, batch = context.command, context.command.get_int32("maxMsgNums")
     if not 0 < batch <= RECEIVE_BATCH_MAX:
         raise RequestRefused(
             ResponseCode.INVALID_PARAMETER, f"maxMsgNums is {batch}; 1 to {RECEIVE_BATCH_MAX} are allowed"
         )
     found = await peek_messages(
-        made.get_group(),
+        context.get_group(),
         command.get_text("topic"),
         command.get_int32("queueId", ANY_QUEUE),
         batch,
-        made.call,
-        made.services,
+        context.call,
+        context.services,
     )
     if not found:
         return Command(ResponseCode.PULL_NOT_FOUND, remark="NO_MESSAGE_IN_QUEUE", fields={"restNum": "0"})
-    encode = made.client.record_maker.encode_message
+    encode = context.client.record_maker.encode_message
     body = b"".join([encode(message) for message in found])
     return Command(ResponseCode.SUCCESS, remark="FOUND", fields={"restNum": "0"}, body=body)
 
 
-async def notify_of_messages(made: "RemotingCall") -> Command:
+async def notify_of_messages(context: "RemotingCall") -> Command:
     """Answer 200054, at the latest when the client has waited for as long as it wants to."""
-    command = made.command
+    command = context.command
     has_message = await wait_for_messages(
-        made.get_group(),
+        context.get_group(),
         command.get_text("topic"),
         command.get_int32("queueId", ANY_QUEUE),
         command.get_int64("pollTime", 0) / 1000,
-        made.call,
-        made.services,
+        context.call,
+        context.services,
     )
     fields = {"hasMsg": str(has_message).lower(), "pollingFull": "false"}
     return Command(ResponseCode.SUCCESS, fields=fields)
 
 
-async def count_waiting_pops(made: "RemotingCall") -> Command:
+async def count_waiting_pops(context: "RemotingCall") -> Command:
     """Answer 200055: those at this proxy that ask for this queue."""
-    command, group = made.command, made.get_group()
+    command, group = context.command, context.get_group()
     topic = check_topic_name(command.get_text("topic"))
-    require_consumer("ReceiveMessage", made.call, group, topic, made.services)
-    await made.services.catalog.existing_topic(topic)
-    count = made.memberships.waiting_pops[group, topic, command.get_int32("queueId", ANY_QUEUE)]
+    require_consumer("ReceiveMessage", context.call, group, topic, context.services)
+    await context.services.catalog.existing_topic(topic)
+    count = context.memberships.waiting_pops[group, topic, command.get_int32("queueId", ANY_QUEUE)]
     return Command(ResponseCode.SUCCESS, fields={"pollingNum": str(count)})

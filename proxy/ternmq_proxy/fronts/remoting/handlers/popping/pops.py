@@ -50,16 +50,16 @@ _FROM_FIRST, _FROM_LAST = 0, 1
 _EXPIRED = "the invisible time has passed, or there is no such message"
 
 
-async def pop_messages(made: "RemotingCall") -> Command:
+async def pop_messages(context: "RemotingCall") -> Command:
     """Answer 200050."""
-    command, group = made.command, made.get_group()
+    command, group = context.command, context.get_group()
     topic, batch = command.get_text("topic"), command.get_int32("maxMsgNums")
     if not 0 < batch <= RECEIVE_BATCH_MAX:
         raise RequestRefused(
             ResponseCode.INVALID_PARAMETER, f"maxMsgNums is {batch}; 1 to {RECEIVE_BATCH_MAX} are allowed"
         )
     in_order = command.get_bool("order", default=False)
-    if in_order and not made.services.catalog.group_or_default(group).fifo:
+    if in_order and not context.services.catalog.group_or_default(group).fifo:
         raise RequestRefused(
             ResponseCode.MESSAGE_ILLEGAL,
             f"group {group} is not FIFO, so nothing is popped in order (updateSubGroup -o)",
@@ -69,49 +69,49 @@ async def pop_messages(made: "RemotingCall") -> Command:
         topic=topic,
         batch=batch,
         invisible_ms=command.get_int64("invisibleTime"),
-        broker=made.broker,
+        broker=context.broker,
         queue_id=command.get_int32("queueId", -1),
         filter=filter_of(command.get_text("exp", ""), command.get_text("expType", "")),
         poll_s=command.get_int64("pollTime", 0) / 1000,
         attempt_id=command.get_text("attemptId", ""),
         one_of_message_group=True,
     )
-    if made.memberships.members.is_member(made.client, group):
-        require_pops(made.services.catalog.group_or_default(group))
+    if context.memberships.members.is_member(context.client, group):
+        require_pops(context.services.catalog.group_or_default(group))
     if command.get_int32("initMode", _FROM_LAST) == _FROM_FIRST:
-        await _begin_at_first(group, topic, made)
-    call = replace(made.call, client_id=made.memberships.key_of(made.client, group) or made.call.client_id)
-    received = await _receive(request, call, made)
-    if made.client.connection.is_closed:
+        await _begin_at_first(group, topic, context)
+    call = replace(context.call, client_id=context.memberships.key_of(context.client, group) or context.call.client_id)
+    received = await _receive(request, call, context)
+    if context.client.connection.is_closed:
         await received.release()
-    return _answer_popped(received, request, REVIVE_QUEUE_IN_ORDER if in_order else REVIVE_QUEUE, made)
+    return _answer_popped(received, request, REVIVE_QUEUE_IN_ORDER if in_order else REVIVE_QUEUE, context)
 
 
-async def _receive(request: ReceiveRequest, call: "Call", made: "RemotingCall") -> "ReceivedMessages":
+async def _receive(request: ReceiveRequest, call: "Call", context: "RemotingCall") -> "ReceivedMessages":
     """Receive messages; while that waits, it is counted."""
-    waiting, key = made.memberships.waiting_pops, (request.group, request.topic, request.queue_id)
+    waiting, key = context.memberships.waiting_pops, (request.group, request.topic, request.queue_id)
     waiting[key] += 1
     try:
-        return await receive_messages(request, call, made.services)
+        return await receive_messages(request, call, context.services)
     finally:
         waiting[key] -= 1
         if not waiting[key]:
             del waiting[key]
 
 
-async def _begin_at_first(group: str, topic: str, made: "RemotingCall") -> None:
+async def _begin_at_first(group: str, topic: str, context: "RemotingCall") -> None:
     """Do what a client asks for that begins at the first message, unless the group's settings say where it begins."""
-    services = made.services
+    services = context.services
     if not services.catalog.has_group(group):
         return
     known = services.catalog.group_or_default(group)
-    if known.consume_from == DEFAULT_BEGINNING and not made.memberships.has_begun(known, topic):
-        await begin_at_first(group, topic, made.call, services)
-        made.memberships.note_begun(known, topic)
+    if known.consume_from == DEFAULT_BEGINNING and not context.memberships.has_begun(known, topic):
+        await begin_at_first(group, topic, context.call, services)
+        context.memberships.note_begun(known, topic)
 
 
 def _answer_popped(
-    received: "ReceivedMessages", request: ReceiveRequest, revive_queue: int, made: "RemotingCall"
+    received: "ReceivedMessages", request: ReceiveRequest, revive_queue: int, context: "RemotingCall"
 ) -> Command:
     fields = {
         "popTime": "0",
@@ -123,10 +123,10 @@ def _answer_popped(
         return Command(ResponseCode.POLLING_TIMEOUT, remark=received.problem.message, fields=fields)
     deliveries = received.deliveries
     form = PoppedForm(request.group, request.topic, request.invisible_ms, revive_queue, deliveries)
-    encode = made.client.record_maker.encode_popped
+    encode = context.client.record_maker.encode_popped
     body = b"".join([encode(each, form.topic_of(each), form.write_checkpoint(each)) for each in deliveries])
     if received.meters:
-        count_sent_bytes(received.meters, len(body), made.services.quotas.now())
+        count_sent_bytes(received.meters, len(body), context.services.quotas.now())
     fields |= {
         "popTime": str(form.pop_ms),
         "startOffsetInfo": form.first_offsets,
@@ -138,20 +138,20 @@ def _answer_popped(
 # --- settling
 
 
-async def acknowledge_message(made: "RemotingCall") -> Command:
+async def acknowledge_message(context: "RemotingCall") -> Command:
     """Answer 200051."""
-    message, _ = _read_message(made)
-    [outcome] = await acknowledge_popped(made.get_group(), [message], made.call, made.services)
+    message, _ = _read_message(context)
+    [outcome] = await acknowledge_popped(context.get_group(), [message], context.call, context.services)
     if outcome is SettleOutcome.EXPIRED:
         raise RequestRefused(ResponseCode.NO_MESSAGE, _EXPIRED)
     return Command(ResponseCode.SUCCESS)
 
 
-async def change_invisible(made: "RemotingCall") -> Command:
+async def change_invisible(context: "RemotingCall") -> Command:
     """Answer 200053: the times for the message's new checkpoint."""
-    message, revive_queue = _read_message(made)
-    invisible_ms = made.command.get_int64("invisibleTime")
-    hidden = await hide_popped(made.get_group(), message, invisible_ms, made.call, made.services)
+    message, revive_queue = _read_message(context)
+    invisible_ms = context.command.get_int64("invisibleTime")
+    hidden = await hide_popped(context.get_group(), message, invisible_ms, context.call, context.services)
     return Command(
         ResponseCode.SUCCESS,
         fields={
@@ -162,24 +162,24 @@ async def change_invisible(made: "RemotingCall") -> Command:
     )
 
 
-def _read_message(made: "RemotingCall") -> tuple[PoppedMessage, str]:
+def _read_message(context: "RemotingCall") -> tuple[PoppedMessage, str]:
     """Return the message that a request names, and the revive queue of its checkpoint."""
-    command, text = made.command, made.command.get_text("extraInfo")
+    command, text = context.command, context.command.get_text("extraInfo")
     try:
         checkpoint = read_checkpoint(text)
     except InvalidCheckpoint as error:
         raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, str(error)) from error
     topic, queue_id = command.get_text("topic"), command.get_int32("queueId")
-    message = find_popped(made.get_group(), topic, queue_id, command.get_int64("offset"), checkpoint)
+    message = find_popped(context.get_group(), topic, queue_id, command.get_int64("offset"), checkpoint)
     return message, text.split(" ")[3]
 
 
-async def acknowledge_batch(made: "RemotingCall") -> Command:
+async def acknowledge_batch(context: "RemotingCall") -> Command:
     """Answer 200151: messages of several checkpoints; those whose time has passed are no error."""
-    broker = read_text(read_object(made.command.body), "brokerName") or made.broker
+    broker = read_text(read_object(context.command.body), "brokerName") or context.broker
     by_group: dict[str, list[PoppedMessage]] = {}
     count = 0
-    for content in read_objects(made.command.body, "acks"):
+    for content in read_objects(context.command.body, "acks"):
         group = check_group_name(read_text(content, "c"))
         for message in _read_batch(group, broker, content):
             count += 1
@@ -187,7 +187,7 @@ async def acknowledge_batch(made: "RemotingCall") -> Command:
                 raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, f"more than {ACKNOWLEDGED_MAX} acknowledgements")
             by_group.setdefault(group, []).append(message)
     for group, messages in by_group.items():
-        await acknowledge_popped(group, messages, made.call, made.services)
+        await acknowledge_popped(group, messages, context.call, context.services)
     return Command(ResponseCode.SUCCESS)
 
 
